@@ -37,7 +37,7 @@ export const LiveEvent = z
 export type LiveEvent = z.output<typeof LiveEvent>
 
 const access = userAccess({ permission: 'devices:read', key: true })
-/** What was asked of whom is kept; the same question again within a quarter of an hour is not. */
+/** Each query is audited with its device; the same query again within a quarter of an hour is not. */
 const audit = { action: 'data.access', resource: 'device', quietFor: 15 } as const
 const errors = [
   'device_offline',
@@ -70,8 +70,8 @@ const EventsQuery = z.strictObject({
 export type EventsQuery = z.output<typeof EventsQuery>
 
 /**
- * The questions about one log, under a path of their own. They are mounted twice; the list of
- * logs once, because /devices/:id/eventlogs is what was handed in before.
+ * Queries about one log, under their own path. They are mounted twice; the list of logs once, because
+ * /devices/:id/eventlogs lists the submitted entries.
  */
 const questionsUnder = (path: string) => ({
   show: endpoint({

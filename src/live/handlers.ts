@@ -23,8 +23,8 @@ import {
 
 export type Live = { switchboard: Switchboard; liveTimeoutMs: number }
 
-/** Questions that one caller may have under way at once. */
-const mostAtOnce = 8
+/** Queries that one caller may have open at once. */
+const maxConcurrent = 8
 
 type Asking = {
   scope: Scope
@@ -36,7 +36,7 @@ type Asking = {
 export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
   const underWay = new Map<string, number>()
 
-  /** Waits for the agent, with no transaction open. */
+  /** Queries the agent and waits for its reply; no transaction is open meanwhile. */
   async function ask(db: Db, { scope, caller, note, gone }: Asking, deviceId: string, question: LiveQuery) {
     const device = await getDevice(db, scope, deviceId)
     const { logName } = question.payload
@@ -44,7 +44,7 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
     checkQueryable(device)
     const who = 'id' in caller ? caller.id : ''
     const already = underWay.get(who) ?? 0
-    if (already >= mostAtOnce) {
+    if (already >= maxConcurrent) {
       throw new Problem('rate_limited', 'Too many live queries at once', { retryAfter: 1 })
     }
     underWay.set(who, already + 1)
@@ -79,7 +79,8 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
     },
   }
   const logLevels: HandlersOf<typeof contract.logLevels> = {
-    // The agent does it before it is written down: while it is asked, no transaction may be open.
+    // The agent applies it before it is audited: no transaction may be open while the service waits for the
+    // agent.
     set: inSteps({
       async prepare({ storage, params, body, ...asking }) {
         await ask(storage.read, asking, params.id, { type: 'set_log_level', payload: body })

@@ -1,15 +1,18 @@
 import type { Command } from './wire/contract.ts'
 
-/** What became of a command. */
+/** Result of a command. */
 export type Outcome =
   | { status: 'completed'; result: unknown }
   | { status: 'failed'; error: string; code?: 'log_not_found' | 'record_not_found' | undefined }
-  /** Nobody holds the agent's connection; the agent already has all it may have; no answer came in time. */
+  /**
+   * unreachable: no process has the agent's connection · busy: the agent has as many commands as it may ·
+   * timeout: no reply in time
+   */
   | { status: 'unreachable' | 'busy' | 'timeout' }
 
-/** Connects whoever asks with the agent of a device, wherever its connection ends. */
+/** Routes commands to the agent of a device, whichever process has its connection. */
 export type Switchboard = {
-  /** Sends the command and waits for what becomes of it; an abort gives the wait up as if time had run out. */
+  /** Sends the command and waits for its outcome; an abort ends the wait like a timeout. */
   ask(deviceId: string, command: Omit<Command, 'id'>, wait: Wait): Promise<Outcome>
 }
 

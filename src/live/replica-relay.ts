@@ -7,13 +7,13 @@ import type { Command } from './wire/contract.ts'
 
 type Connection = { id: string; agent: { deviceId: string } }
 
-/** The connections that end in this process. */
+/** The connections of this process. */
 export type LocalSwitchboard = Switchboard & {
   [Symbol.iterator](): Iterator<Connection>
   has(deviceId: string): boolean
-  /** Another process has a newer connection of the agent. */
+  /** Closes a connection because another process has a newer one of the same agent. */
   supersede(deviceId: string, linkId: string): void
-  /** Something waits for the agent of this device, if it is connected here. */
+  /** Wakes the agent of this device, if it is connected here, since work waits for it. */
   nudge(deviceId: string): void
 }
 
@@ -25,15 +25,16 @@ type Message =
   | { superseded: { deviceId: string; linkId: string } }
   | { nudged: string }
 
-/** How often one who waits looks whether the process it waits for still lives. */
-const lookMs = 2000
-const forgottenSeconds = 600
+/** Interval between checks that the other process is still alive, while a question to it is open. */
+const pollMs = 2000
+const expirySeconds = 600
 const channelOf = (holder: string): string => `svc_live_${holder.replaceAll('-', '')}`
 
 /**
- * Asks agents that are connected to another process on the same Postgres. Question and answer are rows, for a
- * notification holds 8000 bytes; it only says which row. Which process holds a connection is a row as well, and
- * whether that process lives is known to the database by the session that listens.
+ * Queries agents that are connected to another process on the same Postgres. Question and answer are rows,
+ * since a notification is limited to 8000 bytes; the notification only names the row. The process that has a
+ * connection is recorded in a row as well, and the database knows that the process is alive by its listening
+ * session.
  */
 export class ReplicaRelay implements Switchboard {
   readonly #storage: Storage
@@ -42,24 +43,24 @@ export class ReplicaRelay implements Switchboard {
   readonly #clock: Clock
   readonly #onError: (error: unknown) => void
   readonly #self = newId()
-  /** Questions of this process to others: what looks whether there is an answer. */
+  /** Open questions of this process to others, with the function that checks for an answer. */
   readonly #open = new Map<string, () => void>()
-  /** Questions of others that an agent here was asked. */
+  /** Questions from other processes that were passed to an agent here. */
   readonly #answering = new Map<string, AbortController>()
   #listening: Promise<() => Promise<void>> | undefined
 
   constructor(
-    parts: { storage: Storage; signals: Notifications; local: LocalSwitchboard; clock: Clock },
+    deps: { storage: Storage; signals: Notifications; local: LocalSwitchboard; clock: Clock },
     onError: (error: unknown) => void,
   ) {
-    this.#storage = parts.storage
-    this.#signals = parts.signals
-    this.#local = parts.local
-    this.#clock = parts.clock
+    this.#storage = deps.storage
+    this.#signals = deps.signals
+    this.#local = deps.local
+    this.#clock = deps.clock
     this.#onError = onError
   }
 
-  /** A connection began here. */
+  /** Records that an agent connected to this process. */
   async arrived({ id: linkId, agent: { deviceId } }: Connection): Promise<void> {
     await this.#listen()
     const place = { deviceId, linkId, holder: this.#self }
@@ -67,7 +68,7 @@ export class ReplicaRelay implements Switchboard {
       async (tx) => {
         const before = await store.moveLink(tx, place, this.#clock())
         if (before && before.holder !== this.#self)
-          await this.#tell(tx, before.holder, { superseded: before })
+          await this.#send(tx, before.holder, { superseded: before })
       },
       { unsynced: true },
     )
@@ -81,15 +82,15 @@ export class ReplicaRelay implements Switchboard {
     if (this.#local.has(deviceId)) return this.#local.ask(deviceId, question, wait)
     const place = await store.findLink(this.#storage.read, deviceId)
     if (!place || place.holder === this.#self) return { status: 'unreachable' }
-    if (!(await this.#lives(place.holder))) return { status: 'unreachable' }
+    if (!(await this.#isAlive(place.holder))) return { status: 'unreachable' }
     await this.#listen()
     return this.#askOther(place.holder, deviceId, question, wait)
   }
 
-  /** Something waits for the agent of this device: whoever holds its connection hears of it when `tx` is committed. */
+  /** Notifies the process that has the agent's connection that work waits for it, when `tx` is committed. */
   async nudge(tx: Db, deviceId: string): Promise<void> {
     const place = await store.findLink(tx, deviceId)
-    if (place) await this.#tell(tx, place.holder, { nudged: deviceId })
+    if (place) await this.#send(tx, place.holder, { nudged: deviceId })
   }
 
   async close(): Promise<void> {
@@ -99,10 +100,10 @@ export class ReplicaRelay implements Switchboard {
     await this.#storage.write((tx) => store.dropLinksOf(tx, this.#self), { unsynced: true })
   }
 
-  /** Begun with the first connection or question: a service without agents holds no session for them. */
+  /** Starts with the first connection or question: a service without agents holds no listening session. */
   async #listen(): Promise<void> {
     this.#listening ??= this.#signals.listen(channelOf(this.#self), {
-      heard: (text) => this.#hear(text),
+      heard: (text) => this.#receive(text),
       missed: () => this.#catchUp().catch(this.#onError),
     })
     try {
@@ -113,8 +114,8 @@ export class ReplicaRelay implements Switchboard {
     }
   }
 
-  /** The rows of a process that died are of no use to anybody. */
-  async #lives(holder: string): Promise<boolean> {
+  /** Whether a process is alive; the rows of a dead one are deleted. */
+  async #isAlive(holder: string): Promise<boolean> {
     if (await this.#signals.isHeard(channelOf(holder))) return true
     await this.#storage.write((tx) => store.dropLinksOf(tx, holder), { unsynced: true })
     return false
@@ -135,26 +136,26 @@ export class ReplicaRelay implements Switchboard {
     this.#open.set(id, () => settled.resolve(undefined))
     const giveUp = (): void => settled.resolve('timeout')
     const timer = setTimeout(giveUp, timeoutMs)
-    const look = setInterval(() => {
-      this.#lives(holder).then((lives) => lives || settled.resolve('unreachable'), this.#onError)
-    }, lookMs)
+    const poll = setInterval(() => {
+      this.#isAlive(holder).then((isAlive) => isAlive || settled.resolve('unreachable'), this.#onError)
+    }, pollMs)
     signal?.addEventListener('abort', giveUp)
     try {
       await this.#storage.write(
         async (tx) => {
-          await store.sweepQuestions(tx, addSeconds(now, -forgottenSeconds))
+          await store.sweepQuestions(tx, addSeconds(now, -expirySeconds))
           await store.insertQuestion(tx, { ...row, question: JSON.stringify(question) })
-          await this.#tell(tx, holder, { asked: id })
+          await this.#send(tx, holder, { asked: id })
         },
         { unsynced: true },
       )
       if (signal?.aborted) giveUp()
       const why = await settled.promise
-      // An answer may have come whose message was lost.
+      // An answer may have arrived whose notification was lost.
       const outcome = await this.#storage.write(
         async (tx) => {
           const taken = await store.takeQuestion(tx, id)
-          if (taken === null && why === 'timeout') await this.#tell(tx, holder, { dropped: id })
+          if (taken === null && why === 'timeout') await this.#send(tx, holder, { dropped: id })
           return taken
         },
         { unsynced: true },
@@ -163,22 +164,22 @@ export class ReplicaRelay implements Switchboard {
       return { status: why === 'unreachable' ? 'unreachable' : 'timeout' }
     } finally {
       clearTimeout(timer)
-      clearInterval(look)
+      clearInterval(poll)
       signal?.removeEventListener('abort', giveUp)
       this.#open.delete(id)
     }
   }
 
-  /** Whoever says it may be of another release: what means nothing here must not end this process. */
-  #hear(text: string): void {
+  /** The sender may be of another release: a message that is unknown here must not end this process. */
+  #receive(text: string): void {
     try {
-      this.#heard(JSON.parse(text) as Message)
+      this.#handle(JSON.parse(text) as Message)
     } catch (error) {
       this.#onError(error)
     }
   }
 
-  #heard(message: Message): void {
+  #handle(message: Message): void {
     if ('asked' in message) this.#answer(message.asked).catch(this.#onError)
     else if ('answered' in message) this.#open.get(message.answered)?.()
     else if ('dropped' in message) this.#answering.get(message.dropped)?.abort()
@@ -199,16 +200,16 @@ export class ReplicaRelay implements Switchboard {
     await this.#storage.write(
       async (tx) => {
         const awaited = await store.answerQuestion(tx, id, JSON.stringify(outcome))
-        if (awaited) await this.#tell(tx, row.asker, { answered: id })
+        if (awaited) await this.#send(tx, row.asker, { answered: id })
       },
       { unsynced: true },
     )
   }
 
-  /** The session was lost for a while: what others said meanwhile is in the tables. */
+  /** The listening session was lost for a while: the messages sent meanwhile are read from the tables. */
   async #catchUp(): Promise<void> {
     const { read } = this.#storage
-    // They may have taken this process for dead.
+    // Other processes may have considered this one dead.
     for (const link of this.#local) {
       await this.arrived(link)
       this.#local.nudge(link.agent.deviceId)
@@ -220,7 +221,7 @@ export class ReplicaRelay implements Switchboard {
     }
   }
 
-  #tell(tx: Parameters<Notifications['send']>[0], holder: string, message: Message): Promise<void> {
+  #send(tx: Parameters<Notifications['send']>[0], holder: string, message: Message): Promise<void> {
     return this.#signals.send(tx, channelOf(holder), JSON.stringify(message))
   }
 }

@@ -25,7 +25,14 @@ export function eventsQuery(logName: string, query: EventsQuery, timeoutMs: numb
     throw invalid([{ path: 'query.endTime', message: 'must not lie before startTime' }])
   }
   const payload: QueryLog = {
-    ...{ logName, level, source, eventId, startTime, endTime, page, limit },
+    logName,
+    level,
+    source,
+    eventId,
+    startTime,
+    endTime,
+    page,
+    limit,
     timeoutSeconds: Math.max(1, timeoutMs / 1000),
   }
   return { type: 'event_logs_query', payload }
@@ -52,7 +59,7 @@ const absent = {
 } as const
 
 /**
- * What the agent gave.
+ * Returns the agent's result, or throws the problem that matches the outcome.
  * @throws not_found, device_failed, device_timeout, device_unreachable, device_offline, rate_limited
  */
 export function resultOf(outcome: Outcome, device: Device, timeoutMs: number): unknown {
@@ -76,7 +83,7 @@ export function resultOf(outcome: Outcome, device: Device, timeoutMs: number): u
   }
 }
 
-/** @throws device_failed when the agent says something else than it was asked for */
+/** @throws device_failed when the reply has another form than expected */
 function understood<S extends z.ZodType>(schema: S, result: unknown): z.output<S> {
   const read = safeParse(schema, result)
   if (read.success) return read.data
@@ -85,7 +92,7 @@ function understood<S extends z.ZodType>(schema: S, result: unknown): z.output<S
 
 export const logsIn = (result: unknown): LiveLog[] => understood(AgentLogs, result).logs.map(logOf)
 
-/** By name, in any letter case. @throws not_found */
+/** Finds a log by name, ignoring letter case. @throws not_found */
 export function findLog(logs: readonly LiveLog[], name: string): LiveLog {
   const wanted = name.toLowerCase()
   const found = logs.find((one) => one.name === name) ?? logs.find((one) => one.name.toLowerCase() === wanted)
@@ -93,7 +100,7 @@ export function findLog(logs: readonly LiveLog[], name: string): LiveLog {
   return found
 }
 
-/** No more than were asked for. */
+/** At most as many as were requested. */
 export function eventsIn(result: unknown, limit: number): { events: LiveEvent[]; total: number } {
   const { events, total } = understood(AgentEvents, result)
   return { events: events.slice(0, limit).map(eventOf), total }
@@ -101,7 +108,7 @@ export function eventsIn(result: unknown, limit: number): { events: LiveEvent[];
 
 export const eventIn = (result: unknown): LiveEvent => eventOf(understood(AgentEvent, result))
 
-/** 0 and '' are what some agents say of what they do not know. */
+/** Some agents send 0 and '' for unknown values. */
 const logOf = ({ name, displayName, recordCount, maxSizeBytes, retentionDays, lastWriteTime }: AgentLog) => ({
   name,
   displayName: displayName || name,
@@ -111,7 +118,7 @@ const logOf = ({ name, displayName, recordCount, maxSizeBytes, retentionDays, la
   lastWriteTime: lastWriteTime ? (instantOf(lastWriteTime) ?? null) : null,
 })
 
-/** @throws device_failed for a time that is none */
+/** @throws device_failed for an invalid time */
 function eventOf(event: AgentEvent): LiveEvent {
   const timeCreated = instantOf(event.timeCreated)
   if (timeCreated === undefined) {
@@ -119,7 +126,10 @@ function eventOf(event: AgentEvent): LiveEvent {
   }
   const { recordId, source, message, category, computer, rawXml } = event
   return {
-    ...{ recordId, timeCreated, source, message },
+    recordId,
+    timeCreated,
+    source,
+    message,
     level: levelOf(event.level),
     eventId: event.eventId ?? 0,
     category: category ?? null,
@@ -146,4 +156,4 @@ const levels: Readonly<Record<string, LiveEvent['level']>> = {
   debug: 'verbose',
 }
 
-const levelOf = (said: string): LiveEvent['level'] => levels[said.toLowerCase()] ?? 'information'
+const levelOf = (level: string): LiveEvent['level'] => levels[level.toLowerCase()] ?? 'information'

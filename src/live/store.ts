@@ -3,11 +3,11 @@ import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import type { LiveQuestionRow } from '../storage/schema/tables.ts'
 
-/* Between processes of the service: what a caller may ask was decided before it comes here. */
+/* Communication between processes of the service: the caller's permissions were checked before. */
 
 export type AgentLink = { deviceId: string; linkId: string; holder: string }
 
-/** The agent's connection ends here now; gives where it ended before, if it did. */
+/** Records the process that now has the agent's connection; returns the previous one, if any. */
 export async function moveLink(
   db: Db,
   { deviceId, linkId, holder }: AgentLink,
@@ -32,12 +32,12 @@ export async function findLink(db: Db, deviceId: string): Promise<AgentLink | un
   return row && { deviceId, linkId: row.link_id, holder: row.holder }
 }
 
-/** Of one connection, not of a newer one. */
+/** Deletes the row of this connection, not of a newer one. */
 export async function dropLink(db: Db, { deviceId, linkId }: Omit<AgentLink, 'holder'>): Promise<void> {
   await db.deleteFrom('agent_links').where('device_id', '=', deviceId).where('link_id', '=', linkId).execute()
 }
 
-/** A process that ended, or is about to. */
+/** Deletes the rows of a process that has ended or is about to. */
 export async function dropLinksOf(db: Db, holder: string): Promise<void> {
   await db.deleteFrom('agent_links').where('holder', '=', holder).execute()
 }
@@ -52,13 +52,13 @@ export async function insertQuestion(db: Db, row: Omit<LiveQuestionRow, 'outcome
 export const findQuestion = (db: Db, id: string): Promise<LiveQuestionRow | undefined> =>
   db.selectFrom('live_questions').selectAll().where('id', '=', id).executeTakeFirst()
 
-/** Questions to a process that it has not answered. */
+/** Unanswered questions to a process. */
 export async function listQuestionsTo(db: Db, holder: string): Promise<string[]> {
   const open = db.selectFrom('live_questions').select('id').where('holder', '=', holder)
   return (await open.where('outcome', 'is', null).execute()).map(({ id }) => id)
 }
 
-/** False when nobody waits for it any more. */
+/** False when the caller no longer waits. */
 export async function answerQuestion(db: Db, id: string, outcome: string): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('live_questions')
@@ -68,7 +68,7 @@ export async function answerQuestion(db: Db, id: string, outcome: string): Promi
   return numUpdatedRows > 0n
 }
 
-/** The outcome, if there is one, and the question is gone. */
+/** Deletes a question and returns its outcome, if it has one. */
 export async function takeQuestion(db: Db, id: string): Promise<string | null> {
   const taken = await db
     .deleteFrom('live_questions')
@@ -78,7 +78,7 @@ export async function takeQuestion(db: Db, id: string): Promise<string | null> {
   return taken?.outcome ?? null
 }
 
-/** What a process that died left behind. */
+/** Deletes questions left by a dead process. */
 export async function sweepQuestions(db: Db, before: Instant): Promise<void> {
   await db.deleteFrom('live_questions').where('created_at', '<', before).execute()
 }

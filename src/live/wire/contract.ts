@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import { instant, text } from '../../core/schema.ts'
 
-/* What the service and an agent say to each other over the agent's WebSocket, as JSON text frames. */
+/* Messages between the service and an agent over the agent's WebSocket, as JSON text frames. */
 
 /** Most bytes of a frame. */
 export const largestFrame = 16 * 1024 * 1024
-/** Most entries that are asked for at once. */
+/** Most entries of one query. */
 export const mostEvents = 500
 
 /** Why the service closes a connection. */
@@ -43,7 +43,7 @@ export const SetLogLevel = z.object({
 })
 export type SetLogLevel = z.output<typeof SetLogLevel>
 
-/** A command as it is sent: bare, without a type of frame around it. */
+/** A command as sent: without a frame type around it. */
 export const Command = z.object({
   id: z.string().min(1).max(64),
   type: z.string().min(1).max(50),
@@ -59,7 +59,7 @@ export const CommandResult = z.object({
   /** Where older agents put the result, as JSON. */
   stdout: z.string().optional(),
   error: z.string().optional(),
-  /** What kind of failure, where the service tells them apart. */
+  /** Kind of failure, where the service distinguishes them. */
   code: z.enum(['log_not_found', 'record_not_found']).optional().catch(undefined),
   exitCode: z.int().optional().catch(undefined),
   stderr: z.string().optional().catch(undefined),
@@ -68,10 +68,10 @@ export const CommandResult = z.object({
 })
 export type CommandResult = z.output<typeof CommandResult>
 
-/** A sign of life, as a heartbeat over HTTP that says nothing new. */
+/** A heartbeat without changes, like one over HTTP. */
 const HeartbeatFrame = z.object({ type: z.literal('heartbeat') })
 
-/** How an update goes that the agent was offered. */
+/** Progress of an update that was offered to the agent. */
 export const UpdateFrame = z.object({
   type: z.literal('update_status'),
   targetVersion: text(50, 1),
@@ -80,7 +80,7 @@ export const UpdateFrame = z.object({
 })
 export type UpdateFrame = z.output<typeof UpdateFrame>
 
-/** Everything an agent may say. */
+/** All frames that an agent may send. */
 export const AgentFrame = z.discriminatedUnion('type', [
   z.object({ type: z.literal('pong') }),
   HeartbeatFrame,
@@ -99,7 +99,7 @@ export type ServiceFrame =
       commands: readonly Command[]
       manifestTrustKeys: readonly unknown[]
     }
-  /** What came of a durable command is kept. */
+  /** The result of a durable command is stored. */
   | { type: 'ack'; commandId: string }
   | {
       type: 'error'
@@ -112,7 +112,7 @@ export type ServiceFrame =
 const maybeNumber = z.number().nullish().catch(undefined)
 const maybeText = z.string().nullish().catch(undefined)
 
-/** What an agent says of a log; what it does not know may be absent, 0 or empty. */
+/** A log as reported by an agent; unknown values may be absent, 0 or empty. */
 export const AgentLog = z.object({
   name: z.string(),
   displayName: maybeText,
