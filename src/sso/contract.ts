@@ -79,7 +79,7 @@ const reads = userAccess({ permission: 'organizations:read' })
 const writes = userAccess({ permission: 'organizations:write', mfa: true })
 const params = z.strictObject({ id: idOf('sso_provider') })
 const warning = z.string().optional()
-const told = z.object({
+const changeReply = z.object({
   data: Provider,
   warning: warning.describe('That discovery failed, and why; that it does not vouch for somebody'),
 })
@@ -133,7 +133,7 @@ export const ssoProviders = {
     access: writes,
     body: NewProvider,
     status: 201,
-    reply: told,
+    reply: changeReply,
     audit: audited('sso.provider.create'),
     errors: ['org_access_denied', 'site_access_denied'],
     example: {
@@ -169,7 +169,7 @@ export const ssoProviders = {
     access: writes,
     params,
     body: ProviderChange,
-    reply: told,
+    reply: changeReply,
     audit: audited('sso.provider.update'),
     errors: ['org_access_denied', 'site_access_denied'],
     example: { name: 'Okta, head office', allowedDomains: 'blue-bakery.example.com, bakery.example.org' },
