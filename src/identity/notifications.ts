@@ -17,12 +17,12 @@ export function notifyFactorsChanged(
   what: string,
   now: Instant,
 ): Promise<void> {
-  const letter = factorsChanged({ to: owner.email, name: owner.name, what, at: now })
-  return queueMail(db, cipher, letter, now, addSeconds(now, liveSeconds))
+  const mail = factorsChanged({ to: owner.email, name: owner.name, what, at: now })
+  return queueMail(db, cipher, mail, now, addSeconds(now, liveSeconds))
 }
 
 /** Notifies the owner of an account that its password changed. */
 export function notifyPasswordChanged(db: Db, cipher: Cipher, owner: Owner, now: Instant): Promise<void> {
-  const letter = passwordChanged({ to: owner.email, name: owner.name, at: now })
-  return queueMail(db, cipher, letter, now, addSeconds(now, liveSeconds))
+  const mail = passwordChanged({ to: owner.email, name: owner.name, at: now })
+  return queueMail(db, cipher, mail, now, addSeconds(now, liveSeconds))
 }

@@ -65,7 +65,7 @@ export async function findCaller(db: Db, claims: AccessClaims): Promise<UserCall
     ? { permissions: new Set<string>(), forceMfa: false }
     : grants
   // A person who gained permissions since has to sign in again through a provider that asserts them.
-  if (user.vouched && missingPermissions(user.vouched, permissions).length > 0)
+  if (user.assertedPermissions && missingPermissions(user.assertedPermissions, permissions).length > 0)
     throw new Problem('invalid_token')
   const mfaDemanded = mustEnrollMfa({ forceMfa, requiresMfa: membership.requiresMfa }, user.mfaMethod)
   const { roleId } = membership

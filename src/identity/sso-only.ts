@@ -65,14 +65,14 @@ export async function isResetUnusable(db: Db, user: User): Promise<boolean> {
 /** Whether a person has no password because identity providers sign them in to all their tenants. */
 async function isFederated(db: Db, user: Pick<User, 'id' | 'passwordHash'>): Promise<boolean> {
   if (user.passwordHash !== null) return false
-  const vouched = await db
+  const linked = await db
     .selectFrom('sso_identities as i')
     .innerJoin('sso_providers as p', 'p.id', 'i.provider_id')
     .select('p.org_id')
     .where('i.user_id', '=', user.id)
     .execute()
-  if (vouched.length === 0) return false
-  const orgs = new Set(vouched.map((row) => row.org_id))
+  if (linked.length === 0) return false
+  const orgs = new Set(linked.map((row) => row.org_id))
   const own = (await listMemberships(db, user.id)).filter((one) => one.acceptedBy === 'holder')
   return own.every((one) => one.kind === 'organization' && orgs.has(one.orgId))
 }

@@ -43,7 +43,7 @@ const known: readonly KnownIssuer[] = [
 const findKnownIssuer = (issuer: string): KnownIssuer | undefined =>
   known.find((one) => issuer === one.issuer || issuer.startsWith(`${one.issuer}/`))
 
-/** @throws invalid_request when its claims can become those of somebody else */
+/** @throws invalid_request when its claims can become those of another account */
 export function makePolicy(
   wanted: NewTrustPolicy & { orgId: string; audience: string },
   made: { id: string; by: string; now: Instant },
@@ -55,7 +55,7 @@ export function makePolicy(
   return policy
 }
 
-/** @throws invalid_request when its claims can become those of somebody else */
+/** @throws invalid_request when its claims can become those of another account */
 export function applyChange(
   before: TrustPolicyRecord,
   change: TrustPolicyChange,

@@ -83,7 +83,7 @@ describe('the password guard of an account', () => {
     const marks = times(500, () => wrong('a', 1))
     const off = { network: undefined, account: undefined }
     expect(decideAttempt(marks, stranger('a'), off, at(2))).toEqual({ place: 'a' })
-    expect(addFailure(marks, 'a', off, at(2)).tell).toBeUndefined()
+    expect(addFailure(marks, 'a', off, at(2)).notice).toBeUndefined()
   })
 
   it('forgets the wrong ones of a place with its right one, and tells of a kind of trouble once in an hour', () => {
@@ -94,7 +94,7 @@ describe('the password guard of an account', () => {
     for (const n of times(60, (n) => n)) {
       const next = addFailure(marks, `n${Math.floor(n / 5)}`, figures, at(n))
       marks = next.marks
-      told.push(next.tell)
+      told.push(next.notice)
     }
     expect(told.flatMap((tell, n) => (tell ? [[n, tell]] : []))).toEqual([
       [4, 'network'],

@@ -79,7 +79,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
     const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
     if (!(await store.enableFactor(db, user, factor, hashes, now))) throw mfaChanged()
     await startSession(db, granted.session, now)
-    await tell(db, user, 'An authenticator app was added', now)
+    await notifyOwner(db, user, 'An authenticator app was added', now)
     return {
       success: true as const,
       message: 'MFA enabled successfully',
@@ -88,7 +88,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
     }
   }
 
-  const tell = (db: Db, user: User, what: string, now: Instant) =>
+  const notifyOwner = (db: Db, user: User, what: string, now: Instant) =>
     notifyFactorsChanged(db, cipher, user, what, now)
 
   type Verified =
@@ -212,7 +212,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         await consumeProof(db, user, proof, now)
         if (!(await store.disableFactors(db, user, now))) throw mfaChanged()
         await startSession(db, granted.session, now)
-        await tell(db, user, 'The second factor was removed', now)
+        await notifyOwner(db, user, 'The second factor was removed', now)
         note({ resourceId: user.id, resourceName: user.email, details: { method: user.mfaMethod } })
         return { success: true, message: 'MFA disabled successfully', tokens: granted.tokens }
       },
@@ -234,7 +234,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         const recoveryCodes = newRecoveryCodes()
         const hashes = recoveryCodes.map((code) => recoveryHash(keys.recoveryPepper, code))
         await store.replaceRecoveryCodes(db, user.id, hashes)
-        await tell(db, user, 'The recovery codes were replaced', now)
+        await notifyOwner(db, user, 'The recovery codes were replaced', now)
         note({ resourceId: user.id, resourceName: user.email })
         return { success: true, message: 'Recovery codes generated successfully', recoveryCodes }
       },

@@ -112,12 +112,12 @@ async function sendInvitation(
   const { email: to, name } = user
   const expiresAt = addSeconds(now, invitationSeconds)
   const base = post.publicUrl()
-  const letter = { to, name, inviter: caller.name, tenant: await store.findTenantName(db, tenant) }
+  const mail = { to, name, inviter: caller.name, tenant: await store.findTenantName(db, tenant) }
   const inviteEmailSent = post.mailer.real
   if (user.passwordHash !== null) {
     const proof = user.emailProvedAt === null ? { proof: forgotLink(base) } : {}
-    const told = addedToTenant({ ...letter, ...proof, url: loginLink(base) })
-    await queueMail(db, post.cipher, told, now, expiresAt)
+    const notice = addedToTenant({ ...mail, ...proof, url: loginLink(base) })
+    await queueMail(db, post.cipher, notice, now, expiresAt)
     return { inviteEmailSent }
   }
   const token = newToken()
@@ -125,7 +125,7 @@ async function sendInvitation(
   const link = { tokenHash: tokenHash(token), expiresAt, shown }
   await store.saveInvitation(db, { userId: user.id, tenant, ...link }, now)
   const url = inviteLink(base, token)
-  await queueMail(db, post.cipher, invitation({ ...letter, url, days: invitationDays }), now, expiresAt)
+  await queueMail(db, post.cipher, invitation({ ...mail, url, days: invitationDays }), now, expiresAt)
   return { inviteEmailSent, ...(shown && { inviteUrl: url }) }
 }
 

@@ -38,18 +38,18 @@ type GuardedUser = Pick<User, 'id' | 'email' | 'name' | 'passwordHash' | 'isSyst
 /** A request that contains a password. */
 type AttemptCall = { storage: Storage; ip: string; isLocal: boolean; now: Instant }
 
-/** The only place that checks passwords against accounts. */
+/** The only code that checks passwords against accounts. */
 export function createPasswordGuard({
   cipher,
   publicUrl,
   limits,
-  onLockedOut: onStopped,
+  onLockedOut: reportLockout,
 }: PasswordGuardDependencies) {
-  const figures: GuardLimits = {
+  const guardLimits: GuardLimits = {
     network: limits.WRONG_PASSWORDS_NETWORK,
     account: limits.WRONG_PASSWORDS_ACCOUNT,
   }
-  const lastsSeconds = markTtlSeconds(figures)
+  const ttlSeconds = markTtlSeconds(guardLimits)
 
   /**
    * Checks a password; a locked-out client gets the lockout for the right password too. Every case takes the
@@ -66,38 +66,38 @@ export function createPasswordGuard({
     const network = networkOfAddress(ip)
     const outcome = await storage.write(
       async (tx) => {
-        const before = liveMarks(await lockMarks(tx, key, now), figures, now)
-        const passage = decideAttempt(before, { network, known, breaksGlass }, figures, now)
-        const isOpen = 'place' in passage
-        const { marks, tell } =
-          !isOpen || right
-            ? { marks: isOpen ? clearFailures(before, passage.place) : before, tell: undefined }
-            : addFailure(before, passage.place, figures, now)
-        const guarded = guardedUntil(marks, figures.account, now) ?? null
-        await saveMarks(tx, key, { marks, guardedUntil: guarded, expiresAt: addSeconds(now, lastsSeconds) })
-        if (user && tell) await notifyHolder(tx, user, tell, network, now)
-        return isOpen ? (right ? 'right' : 'wrong') : passage
+        const before = liveMarks(await lockMarks(tx, key, now), guardLimits, now)
+        const decision = decideAttempt(before, { network, known, breaksGlass }, guardLimits, now)
+        const isAdmitted = 'place' in decision
+        const { marks, notice } =
+          !isAdmitted || right
+            ? { marks: isAdmitted ? clearFailures(before, decision.place) : before, notice: undefined }
+            : addFailure(before, decision.place, guardLimits, now)
+        const guarded = guardedUntil(marks, guardLimits.account, now) ?? null
+        await saveMarks(tx, key, { marks, guardedUntil: guarded, expiresAt: addSeconds(now, ttlSeconds) })
+        if (user && notice) await notifyHolder(tx, user, notice, network, now)
+        return isAdmitted ? (right ? 'right' : 'wrong') : decision
       },
       { unsynced: true },
     )
-    if (typeof outcome === 'object') onStopped(outcome.reason)
+    if (typeof outcome === 'object') reportLockout(outcome.reason)
     return outcome
   }
 
   async function notifyHolder(
     tx: Db,
     user: GuardedUser,
-    shut: LockoutNotice,
+    notice: LockoutNotice,
     network: string,
     now: Instant,
   ): Promise<void> {
     const to = { to: user.email, name: user.name, url: forgotLink(publicUrl()) }
-    const minutes = (limit: keyof GuardLimits) => Math.ceil((figures[limit]?.seconds ?? 0) / 60)
-    const letter =
-      shut === 'network'
+    const minutes = (limit: keyof GuardLimits) => Math.ceil((guardLimits[limit]?.seconds ?? 0) / 60)
+    const mail =
+      notice === 'network'
         ? signInStopped({ ...to, network, minutes: minutes('network') })
         : signInGuarded({ ...to, minutes: minutes('account') })
-    await queueMail(tx, cipher, letter, now, addSeconds(now, 3600))
+    await queueMail(tx, cipher, mail, now, addSeconds(now, 3600))
   }
 
   return {
@@ -133,7 +133,7 @@ export function createPasswordGuard({
       const key = userGuardKey(user.id)
       await lockMarks(db, key, now)
       const marks = [{ kind: 'proved' as const, place: networkOfAddress(ip), at: now }]
-      await saveMarks(db, key, { marks, guardedUntil: null, expiresAt: addSeconds(now, lastsSeconds) })
+      await saveMarks(db, key, { marks, guardedUntil: null, expiresAt: addSeconds(now, ttlSeconds) })
     },
   }
 }

@@ -80,10 +80,10 @@ export function guardedUntil(
   limit: Limit | undefined,
   now: Instant,
 ): Instant | undefined {
-  const strange = marks.filter(
+  const unknown = marks.filter(
     ({ kind, place }) => kind === 'wrong' && place !== knownClients && place !== thisMachine,
   )
-  const first = limit && strange.at(-limit.count)
+  const first = limit && unknown.at(-limit.count)
   if (!first || !isWithin(first.at, limit.seconds, now)) return undefined
   return addSeconds(first.at, limit.seconds)
 }
@@ -103,20 +103,20 @@ export function addFailure(
   place: string,
   figures: GuardLimits,
   now: Instant,
-): { marks: AttemptMark[]; tell: LockoutNotice | undefined } {
+): { marks: AttemptMark[]; notice: LockoutNotice | undefined } {
   const next: AttemptMark[] = [...marks, { kind: 'wrong', place, at: now }]
   const guards = (all: readonly AttemptMark[]) => guardedUntil(all, figures.account, now) !== undefined
-  const shut =
+  const lockout =
     guards(next) && !guards(marks)
       ? 'account'
       : lockedOutUntil(failureTimes(next, place), figures.network, now) !== undefined
         ? 'network'
         : undefined
-  const isTold = marks.some(
-    (mark) => mark.kind === 'told' && mark.place === shut && isWithin(mark.at, noticeIntervalSeconds, now),
+  const wasNotified = marks.some(
+    (mark) => mark.kind === 'told' && mark.place === lockout && isWithin(mark.at, noticeIntervalSeconds, now),
   )
-  if (shut === undefined || isTold || place === thisMachine) return { marks: next, tell: undefined }
-  return { marks: [...next, { kind: 'told', place: shut, at: now }], tell: shut }
+  if (lockout === undefined || wasNotified || place === thisMachine) return { marks: next, notice: undefined }
+  return { marks: [...next, { kind: 'told', place: lockout, at: now }], notice: lockout }
 }
 
 /** How long a mark can matter. */

@@ -16,10 +16,10 @@ export const strangerGuardKey = (email: string): string =>
  * The marks of a key; the row stays locked until the end of the transaction, so that concurrent attempts are
  * each counted.
  */
-export async function lockMarks(db: Db, door: string, now: Instant): Promise<AttemptMark[]> {
+export async function lockMarks(db: Db, key: string, now: Instant): Promise<AttemptMark[]> {
   const { marks } = await db
     .insertInto('sign_in_marks')
-    .values({ door, marks: '[]', guarded_until: null, expires_at: now })
+    .values({ door: key, marks: '[]', guarded_until: null, expires_at: now })
     .onConflict((c) => c.column('door').doUpdateSet((eb) => ({ marks: eb.ref('sign_in_marks.marks') })))
     .returning('marks')
     .executeTakeFirstOrThrow()
@@ -28,7 +28,7 @@ export async function lockMarks(db: Db, door: string, now: Instant): Promise<Att
 
 export async function saveMarks(
   db: Db,
-  door: string,
+  key: string,
   {
     marks,
     guardedUntil,
@@ -38,7 +38,7 @@ export async function saveMarks(
   await db
     .updateTable('sign_in_marks')
     .set({ marks: JSON.stringify(marks), guarded_until: guardedUntil, expires_at: expiresAt })
-    .where('door', '=', door)
+    .where('door', '=', key)
     .execute()
 }
 

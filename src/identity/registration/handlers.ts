@@ -54,7 +54,7 @@ export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf
     const known = (await findUserByEmail(db, wanted.email)) !== undefined
     const expiresAt = addSeconds(now, linkHours * 3600)
     const { email: to, name } = wanted
-    const send = (letter: MailMessage) => queueMail(db, cipher, letter, now, expiresAt)
+    const send = (mail: MailMessage) => queueMail(db, cipher, mail, now, expiresAt)
     if (!mailer.real && !known) {
       note(await open(db, wanted, null, now))
       await send(welcome({ to, name, url: publicUrl() }))

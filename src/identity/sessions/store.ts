@@ -54,7 +54,7 @@ export type SessionUser = Pick<
   endsBy: Instant | null
   provedAt: Instant
   /** Permissions asserted by the provider that the session began at; null without one. */
-  vouched: ReadonlySet<string> | null
+  assertedPermissions: ReadonlySet<string> | null
 }
 
 /** The user of a session that was not revoked. */
@@ -64,8 +64,14 @@ export async function findSessionUser(db: Db, sessionId: string): Promise<Sessio
   const { sso_provider_id: ssoProviderId, expires_at: expiresAt, vouches, ...rest } = row
   const { created_at: createdAt, proved_at, ...user } = rest
   const endsBy = ssoProviderId === null ? null : expiresAt
-  const vouched = vouches === null ? null : new Set(JSON.parse(vouches) as string[])
-  return { ...signedInRows.read(user), ssoProviderId, endsBy, vouched, provedAt: proved_at ?? createdAt }
+  const assertedPermissions = vouches === null ? null : new Set(JSON.parse(vouches) as string[])
+  return {
+    ...signedInRows.read(user),
+    ssoProviderId,
+    endsBy,
+    assertedPermissions,
+    provedAt: proved_at ?? createdAt,
+  }
 }
 
 export async function recordLogin(db: Db, userId: string, now: Instant): Promise<void> {
