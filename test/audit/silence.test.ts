@@ -257,7 +257,11 @@ onEveryDatabase((_, open) => {
       await cutTo(storage, chain, 12)
       parts.clock.forward(86_400 + 1)
       const { signer } = parts
-      const { due } = await verdicts.listDueChains(storage.read, { kept: [], signer, now: parts.clock() })
+      const { due } = await verdicts.listDueChains(storage.read, {
+        localChains: [],
+        signer,
+        now: parts.clock(),
+      })
       const one = due.find((each) => each.chain === chain)!
       expect(await storage.write((tx) => verdicts.claimVerification(tx, signer, one, parts.clock()))).toBe(
         true,

@@ -85,13 +85,13 @@ const minPerRun = 3
  */
 export async function listDueChains(
   db: Db,
-  { kept, signer, now }: { kept: readonly string[]; signer: VerdictSealer; now: Instant },
+  { localChains, signer, now }: { localChains: readonly string[]; signer: VerdictSealer; now: Instant },
 ): Promise<{ due: DueChain[]; few: number }> {
   const verdicts = new Map(
     (await db.selectFrom('audit_verdicts').selectAll().execute()).map((row) => [row.chain, row]),
   )
   const heads = await db.selectFrom('audit_heads').select('chain').where('seq', '>', 0).execute()
-  const chains = new Set([...heads.map(({ chain }) => chain), ...kept, ...(await listHeadless(db))])
+  const chains = new Set([...heads.map(({ chain }) => chain), ...localChains, ...(await listHeadless(db))])
   const [sound, other] = [addSeconds(now, -day), addSeconds(now, -hour)]
   const due: (DueChain & { at: string })[] = []
   for (const chain of chains) {

@@ -68,7 +68,11 @@ export async function verifyDue(deps: VerificationDependencies): Promise<void> {
   const { storage, signer, localCopies, memory, clock } = deps
   const now = clock()
   const isLong = (since: Instant | undefined) => since !== undefined && secondsBetween(since, now) >= hour
-  const { due, few } = await listDueChains(storage.read, { kept: await localCopies.list(), signer, now })
+  const { due, few } = await listDueChains(storage.read, {
+    localChains: await localCopies.list(),
+    signer,
+    now,
+  })
   const failures: unknown[] = []
   const verify = async (chain: string, seen?: DueChain) => {
     memory.waiting.delete(chain)
