@@ -3,7 +3,7 @@ import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { forNoKeyUpdate, rowList } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { LogQuota } from './quota.ts'
-import { shareOut } from './quota-shares.ts'
+import { computeShares } from './quota-shares.ts'
 import { type LogTable, logTables, sizeIn, sumOfSizes } from './sizes.ts'
 
 /** Rows of one write, which bounds the time that other writers wait. */
@@ -95,7 +95,7 @@ async function uncountEach(tx: Db, gone: readonly Gone[]): Promise<void> {
  * room for a while. Any number of processes may do so at once.
  */
 export async function enforceQuotas(storage: Storage, quota: LogQuota): Promise<{ bytes: number }> {
-  const { bytes, full } = await shareOut(storage, 'log_bytes', quota)
+  const { bytes, full } = await computeShares(storage, 'log_bytes', quota)
   await forEachSettled(full, async ({ id, org_id }) => {
     const deleted = await trim(storage, id, quota.roomOf(org_id))
     if (deleted > 0) quota.deleted({ deviceId: id, orgId: org_id }, deleted)
@@ -107,21 +107,21 @@ export async function enforceQuotas(storage: Storage, quota: LogQuota): Promise<
 async function trim(storage: Storage, deviceId: string, room: number): Promise<number> {
   const aim = Math.floor((room / 8) * 7)
   let deleted = 0
-  for (let most = room; ; most = aim) {
-    const gone = await storage.write((tx) => trimSome(tx, deviceId, { most, aim }), { unsynced: true })
+  for (let max = room; ; max = aim) {
+    const gone = await storage.write((tx) => trimSome(tx, deviceId, { max, aim }), { unsynced: true })
     deleted += gone
     if (gone === 0) return deleted
   }
 }
 
-async function trimSome(tx: Db, deviceId: string, { most, aim }: { most: number; aim: number }) {
+async function trimSome(tx: Db, deviceId: string, { max, aim }: { max: number; aim: number }) {
   await lockDevices(tx, [deviceId])
   const device = await tx
     .selectFrom('devices')
     .select('log_bytes')
     .where('id', '=', deviceId)
     .executeTakeFirst()
-  if (!device || device.log_bytes <= most) return 0
+  if (!device || device.log_bytes <= max) return 0
   const oldest = await oldestOf(tx, deviceId)
   if (oldest.length === 0) {
     // The count was wrong.
@@ -129,16 +129,16 @@ async function trimSome(tx: Db, deviceId: string, { most, aim }: { most: number;
     return 0
   }
   let left = device.log_bytes
-  const going = oldest.filter(({ bytes }) => {
+  const excess = oldest.filter(({ bytes }) => {
     if (left <= aim) return false
     left -= bytes
     return true
   })
   for (const table of logTables) {
-    const ids = going.flatMap((one) => (one.table === table ? [one.id] : []))
+    const ids = excess.flatMap((one) => (one.table === table ? [one.id] : []))
     if (ids.length > 0) await uncountEach(tx, await remove(tx, table, ids))
   }
-  return going.length
+  return excess.length
 }
 
 /** Oldest entries of both kinds, in order of arrival. */
@@ -158,7 +158,7 @@ async function oldestOf(tx: Db, deviceId: string) {
 }
 
 /** Devices whose logs one query sums up, and queries in one run. */
-const recounted = { atOnce: 50, times: 20 }
+const recountLimits = { atOnce: 50, times: 20 }
 
 /**
  * Recounts the stored bytes of the next devices after `after`, unless entries arrive meanwhile. Returns the
@@ -166,7 +166,7 @@ const recounted = { atOnce: 50, times: 20 }
  */
 export async function recountBytes(storage: Storage, after = ''): Promise<string | undefined> {
   let last = after
-  for (let times = 0; times < recounted.times; times += 1) {
+  for (let times = 0; times < recountLimits.times; times += 1) {
     const devices = await storage.heavy
       .selectFrom('devices')
       .select(['devices.id', 'log_seq', 'log_bytes'])
@@ -175,22 +175,22 @@ export async function recountBytes(storage: Storage, after = ''): Promise<string
           .selectFrom('agent_logs as l')
           .whereRef('l.device_id', '=', 'devices.id')
           .select(sumOfSizes('agent_logs').as('bytes'))
-          .as('said'),
+          .as('diagnosticBytes'),
         eb
           .selectFrom('device_event_logs as l')
           .whereRef('l.device_id', '=', 'devices.id')
           .select(sumOfSizes('device_event_logs').as('bytes'))
-          .as('written'),
+          .as('eventBytes'),
       ])
       .where('devices.id', '>', last)
       .orderBy('devices.id')
-      .limit(recounted.atOnce)
+      .limit(recountLimits.atOnce)
       .execute()
-    for (const { id, log_seq, log_bytes, said, written } of devices) {
-      const bytes = Number(said) + Number(written)
+    for (const { id, log_seq, log_bytes, diagnosticBytes, eventBytes } of devices) {
+      const bytes = Number(diagnosticBytes) + Number(eventBytes)
       if (bytes !== log_bytes) await correct(storage, { id, log_seq, log_bytes }, bytes)
     }
-    if (devices.length < recounted.atOnce) return undefined
+    if (devices.length < recountLimits.atOnce) return undefined
     last = devices.at(-1)!.id
   }
   return last

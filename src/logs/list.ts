@@ -28,11 +28,11 @@ export async function pageOfLogs<T extends LogTable, L extends Log>(
 ): Promise<LogPage<L>> {
   // Read before the entries, so the entries include all up to it.
   const head = await lastSequence(db, deviceId)
-  const page = await (query.after === undefined ? newestFirst : asTheyCame)(found, query, read)
+  const page = await (query.after === undefined ? newestFirst : inArrivalOrder)(found, query, read)
   return { ...page, head }
 }
 
-async function asTheyCame<T extends LogTable, L extends Log>(
+async function inArrivalOrder<T extends LogTable, L extends Log>(
   found: SelectQueryBuilder<Tables, T, object>,
   query: LogQuery,
   read: (row: Tables[T]) => L,

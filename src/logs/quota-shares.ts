@@ -7,7 +7,7 @@ type Full = { id: string; org_id: string }
  * Sums up the bytes of each organization from its devices' counts and updates the quota. Returns the devices
  * above their quota, and the total bytes.
  */
-export async function shareOut(
+export async function computeShares(
   storage: Storage,
   count: 'log_bytes' | 'command_bytes',
   quota: ByteQuota,
@@ -15,14 +15,14 @@ export async function shareOut(
   const { perDevice, perOrg } = quota.limits
   const sums = await storage.heavy
     .selectFrom('devices')
-    .select((eb) => ['org_id', eb.fn.sum<number>(count).as('bytes'), eb.fn.max<number>(count).as('most')])
+    .select((eb) => ['org_id', eb.fn.sum<number>(count).as('bytes'), eb.fn.max<number>(count).as('largest')])
     .where(count, '>', 0)
     .groupBy('org_id')
     .execute()
   const shares = new Map<string, number>()
   const full: Full[] = []
-  for (const { org_id, bytes, most } of sums) {
-    if (bytes <= perOrg && most <= perDevice) continue
+  for (const { org_id, bytes, largest } of sums) {
+    if (bytes <= perOrg && largest <= perDevice) continue
     const devices = await storage.heavy
       .selectFrom('devices')
       .select(['id', 'org_id', `${count} as kept`])
@@ -36,6 +36,6 @@ export async function shareOut(
     if (share < perDevice) shares.set(org_id, share)
     full.push(...devices.filter(({ kept }) => kept > Math.min(share, perDevice)))
   }
-  quota.seen(shares)
+  quota.setShares(shares)
   return { bytes: sums.reduce((sum, { bytes }) => sum + bytes, 0), full }
 }

@@ -41,13 +41,13 @@ export class ByteQuota {
   }
 
   /** Records how many bytes a device submitted, and how many it has stored now. */
-  took({ orgId }: Owner, bytes: number, kept: number): void {
+  recordStored({ orgId }: Owner, bytes: number, kept: number): void {
     this.#unseen += bytes
     if (kept > this.roomOf(orgId) || this.#unseen > Math.min(maxUnseen, this.limits.perOrg / 8)) this.#wake()
   }
 
   /** Sets the share per device of the organizations above their limit, after a new sum. */
-  seen(shares: Map<string, number>): void {
+  setShares(shares: Map<string, number>): void {
     this.#shares = shares
     this.#unseen = 0
   }
@@ -68,7 +68,7 @@ export class ByteQuota {
 /** Quota of logs, which an agent may submit later. */
 export class LogQuota extends ByteQuota {
   /** Applies the rate limit of submissions. @throws rate_limited */
-  hurry(owner: Owner, entries: number, take: () => void): void {
+  applyRateLimit(owner: Owner, entries: number, take: () => void): void {
     try {
       take()
     } catch (error) {

@@ -33,7 +33,7 @@ export async function withSequence<L extends object>(
   const [row] = await counted(db, { id, count: logs.length, bytes, room: quota.roomOf(orgId) })
   if (!row)
     throw (await isThere(db, { id }))[0] ? quota.refusal(owner, logs.length) : new Problem('not_found')
-  quota.took(owner, bytes, row.log_bytes)
+  quota.recordStored(owner, bytes, row.log_bytes)
   const before = row.log_seq - logs.length
   return logs.map((log, n) => ({ ...log, seq: before + n + 1 }))
 }

@@ -78,8 +78,8 @@ export const exchangeHandlers = (on: {
 })
 
 /**
- * Consumes the token, even when it is presented concurrently, and only if the policy has not changed since it
- * was checked.
+ * Accepts a token once, however many callers present it, and only if the policy has not changed since it was
+ * checked.
  */
 async function recordExchange(
   db: Db,

@@ -1,6 +1,6 @@
 import type { Instant } from '../../core/time.ts'
 import type { ByteQuota, Owner } from '../../logs/quota.ts'
-import { shareOut } from '../../logs/quota-shares.ts'
+import { computeShares } from '../../logs/quota-shares.ts'
 import { forEachSettled } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { dropOutput } from './rules.ts'
@@ -29,7 +29,7 @@ export async function enforceOutputQuota(
     dropped += more.dropped
     if (more.dropped === batch) continue
     if (dropped > 0) quota.deleted(owner, dropped)
-    return quota.took(owner, last.bytes, more.kept)
+    return quota.recordStored(owner, last.bytes, more.kept)
   }
 }
 
@@ -39,7 +39,7 @@ export async function trimOutputs(
   quota: ByteQuota,
   now: Instant,
 ): Promise<{ bytes: number }> {
-  const { bytes, full } = await shareOut(storage, 'command_bytes', quota)
+  const { bytes, full } = await computeShares(storage, 'command_bytes', quota)
   await forEachSettled(full, async ({ id, org_id }) => {
     const room = quota.roomOf(org_id)
     const some = async (tx: Db) => {

@@ -83,7 +83,7 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
     const ssoOnly = await listSsoOnly(storage.read, user?.id ?? zeroId)
     const isSystem = user?.isSystem ?? false
     const context = chooseContext(isSystem, filterPasswordMemberships(memberships, ssoOnly), body)
-    // The context that any password would have led to.
+    // The context of this sign-in if all memberships accepted passwords.
     const wanted = context ?? chooseContext(isSystem, memberships, body)
     const orgId = wanted ? notifiedOrgAmong(wanted, memberships) : null
 

@@ -34,7 +34,7 @@ export const diagnosticLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
       )
       const sizes = logs.map(({ message, fields, component }) => sizeOf(fields, message, component))
       const bytes = sizes.reduce((sum, size) => sum + size, 0)
-      quota.hurry({ deviceId, orgId }, logs.length, () => limit('LOG_BYTES', deviceId, bytes))
+      quota.applyRateLimit({ deviceId, orgId }, logs.length, () => limit('LOG_BYTES', deviceId, bytes))
       return { logs, bytes }
     },
     async run({ db, caller }, unplaced) {

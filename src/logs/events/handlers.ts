@@ -46,7 +46,7 @@ export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
         sizeOf(details, message, source, eventId),
       )
       const bytes = sizes.reduce((sum, size) => sum + size, 0)
-      quota.hurry({ deviceId, orgId }, logs.length, () => limit('LOG_BYTES', deviceId, bytes))
+      quota.applyRateLimit({ deviceId, orgId }, logs.length, () => limit('LOG_BYTES', deviceId, bytes))
       return { logs, sizes, bytes }
     },
     async run({ db, caller, note }, unplaced) {
