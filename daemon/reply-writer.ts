@@ -8,8 +8,8 @@ type Pick = (value: never) => unknown
 
 /**
  * Writes replies as their contract declares them: a field that is not declared cannot leave, and one that
- * is missing is a bug. Picks with object literals made for each schema and leaves the writing to
- * JSON.stringify, which takes a third of the time of a serializer that writes field by field.
+ * is missing is a bug. It copies the declared fields and leaves the writing to JSON.stringify, which takes a third of
+ * the time of a serializer that writes field by field.
  */
 export function replyWriter(reply: z.ZodType): (value: unknown) => string {
   const { $defs = {}, ...schema } = toJsonSchema(reply, 'output')
@@ -54,22 +54,20 @@ function holdsItself(ref: string, parts: Record<string, Json>): boolean {
 
 const orNull = (pick: Pick): Pick => (pick === asIs ? asIs : (value) => (value === null ? null : pick(value)))
 
-/** A function that is one object literal. The names in it are those of the contract. */
 function objectPicker(schema: Json, parts: Record<string, Json>): Pick {
   const required = new Set(schema.required as string[] | undefined)
-  const pickers: Pick[] = []
-  const fields = Object.entries(schema.properties as Record<string, Json>).map(([name, inner]) => {
-    const pick = pickerOf(inner, parts)
-    const key = JSON.stringify(name)
-    const cell = `value[${key}]`
-    const whole = pick === asIs ? cell : `pickers[${pickers.push(pick) - 1}](${cell})`
-    const otherwise = required.has(name) ? `lacks(${key})` : 'undefined'
-    return `${key}: ${cell} === undefined ? ${otherwise} : ${whole}`
-  })
-  const build = new Function('pickers', 'lacks', `return (value) => ({ ${fields.join(', ')} })`)
-  return build(pickers, lacks) as Pick
-}
-
-function lacks(name: string): never {
-  throw new Error(`The reply lacks ${name}`)
+  const fields = Object.entries(schema.properties as Record<string, Json>).map(([name, inner]) => ({
+    name,
+    pick: pickerOf(inner, parts) as (value: unknown) => unknown,
+    isRequired: required.has(name),
+  }))
+  return (value: Json) => {
+    const picked: Json = {}
+    for (const { name, pick, isRequired } of fields) {
+      const field = value[name]
+      if (field !== undefined) picked[name] = pick(field)
+      else if (isRequired) throw new Error(`The reply lacks ${name}`)
+    }
+    return picked
+  }
 }

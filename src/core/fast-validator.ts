@@ -137,35 +137,27 @@ function testOf({
 function objects({ shape = {}, catchall, checks = [] }: Def): FastValidator {
   const rest = catchall?._zod.def.type
   if (checks.length > 0 || !(rest === undefined || rest === 'never' || rest === 'unknown')) return never
-  const take = pickerOf(Object.keys(shape), rest)(Object.values(shape).map(compileFastValidator), declined)
-  return (value) =>
-    typeof value !== 'object' || value === null || Array.isArray(value) ? declined : take(value)
-}
-
-/**
- * Written out for each shape, which takes half the time of a loop over names. The names in it are those of the contract.
- * Whether an undefined field is there or not makes a difference that JSON does not know: such a one is declined.
- */
-function pickerOf(names: readonly string[], rest: string | undefined) {
-  const fields = names.map((name, at) => {
-    const key = JSON.stringify(name)
-    return `
-      const v${at} = f${at}(given[${key}])
-      if (v${at} === declined) return declined
-      if (v${at} !== undefined) { made[${key}] = v${at}; known += 1 }
-      else if (${key} in given) return declined`
-  })
-  const others = rest === 'never' ? 'for (const _ in given) if (--known < 0) return declined' : ''
-  const build = new Function(
-    'fields',
-    'declined',
-    `const [${names.map((_, at) => `f${at}`).join(', ')}] = fields
-    return (given) => {
-      const made = ${rest === 'unknown' ? '{ ...given }' : '{}'}
-      let known = 0${fields.join('')}
-      ${others}
-      return made
-    }`,
-  )
-  return build as (fields: readonly FastValidator[], none: typeof declined) => (given: object) => unknown
+  const fields = Object.entries(shape).map(([name, field]) => ({
+    name,
+    validate: compileFastValidator(field),
+  }))
+  return (value) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return declined
+    const given = value as Record<string, unknown>
+    const made: Record<string, unknown> = rest === 'unknown' ? { ...given } : {}
+    let known = 0
+    for (const { name, validate } of fields) {
+      const field = validate(given[name])
+      if (field === declined) return declined
+      if (field !== undefined) {
+        made[name] = field
+        known += 1
+      } else if (name in given) {
+        // JSON does not know an undefined field; the schema tells one that is there from one that is not.
+        return declined
+      }
+    }
+    if (rest === 'never') for (const _ in given) if (--known < 0) return declined
+    return made
+  }
 }

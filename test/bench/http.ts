@@ -26,21 +26,21 @@ export function scenariosOf({ tokens, agents: machines, orgId, apiKeys }: World)
       entry: sites.list,
       path: '/api/v1/orgs/sites',
       requests: [get('/api/v1/orgs/sites', as(tokens.orgAdmin))],
-      aim: 0.5,
+      aim: 0.4,
     },
     {
       name: 'list orgs',
       entry: orgs.list,
       path: '/api/v1/orgs/',
       requests: [get('/api/v1/orgs/', as(tokens.partnerAdmin))],
-      aim: 0.5,
+      aim: 0.4,
     },
     {
       name: 'list devices by key',
       entry: devices.list,
       path: '/api/v1/devices',
       requests: apiKeys.map((key) => get('/api/v1/devices?limit=20', { 'x-api-key': key })),
-      aim: 0.5,
+      aim: 0.4,
     },
     {
       name: 'mint key',
@@ -54,7 +54,7 @@ export function scenariosOf({ tokens, agents: machines, orgId, apiKeys }: World)
           body: JSON.stringify({ orgId, name: 'Reception laptops', maxUsage: 5 }),
         },
       ],
-      aim: 0.2,
+      aim: 0.18,
     },
     {
       name: 'heartbeat',

@@ -75,8 +75,8 @@ function fits({ names }: Plan, from: object): boolean {
 }
 
 /**
- * Written out as one object literal, because a list is made of thousands of cells: thirty times as fast as
- * setting field after field. The columns are those of our own queries.
+ * Written as text of one object literal, because a list has thousands of cells and a loop over them costs a third of its
+ * requests (docs/decisions/performance.md). The columns are those of our own queries.
  */
 function reading(
   columns: readonly string[],
