@@ -219,11 +219,12 @@ const description =
 
 /** Made when they are first asked for, so that they cost no start-up. */
 function addReference(app: FastifyInstance, contract: Contract, version: string): void {
-  let document: unknown
+  // Kept as text: serializing it for each request would take the time of all other requests.
+  let document: string | undefined
   let docs: ReturnType<typeof docsPage> | undefined
-  app.get('/api/v1/openapi.json', async () => {
-    document ??= openApiOf(contract, { title: 'svc', version, description }, sections)
-    return document
+  app.get('/api/v1/openapi.json', async (_, reply) => {
+    document ??= JSON.stringify(openApiOf(contract, { title: 'svc', version, description }, sections))
+    return reply.type('application/json; charset=utf-8').send(document)
   })
   app.get('/docs', async (_, reply) => {
     docs ??= docsPage(contract, version)
@@ -251,11 +252,17 @@ function handlerOf(handlers: Handlers, name: string): Handler<never> {
   return handler as Handler<never>
 }
 
+/** How long an answer of `/health/ready` is reused: anybody may ask, and each check costs a write and some reads. */
+const freshMs = 1000
+
 function addHealth(app: FastifyInstance, version: string, readiness: Readiness): void {
+  let last: { at: number; answer: ReturnType<Readiness> } | undefined
   app.get('/health', async () => ({ status: 'ok', version, uptime: process.uptime() }))
   app.get('/health/live', async () => ({ status: 'ok' }))
   app.get('/health/ready', async (_, reply) => {
-    const { ready, checks } = await readiness()
+    const now = performance.now()
+    if (!last || now - last.at > freshMs) last = { at: now, answer: readiness() }
+    const { ready, checks } = await last.answer
     return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not_ready', checks })
   })
 }

@@ -1,4 +1,4 @@
-import type { Server } from 'node:http'
+import type { RequestListener, Server } from 'node:http'
 import type { Socket } from 'node:net'
 import { normalizeAddress } from '../src/core/network.ts'
 import { networkOf } from './address.ts'
@@ -8,16 +8,24 @@ import type { Metric } from './metrics.ts'
 export type ConnectionLimits = { whole: number; perAddress: number }
 
 /**
- * Bounds how many connections are open at once, those of WebSockets among them. One too many is closed before anything is read
- * of it. Behind a trusted proxy all clients come from one address, which is bounded by the whole alone.
+ * Requests that may be in progress on one connection (HTTP pipelining). Clients send one after the other; one packet has
+ * room for thousands, and no other client's request is handled between them.
+ */
+const maxPipelined = 16
+
+/**
+ * Bounds how many connections are open at once, those of WebSockets among them, and how many requests are in progress on
+ * each. A connection too many is closed before anything is read of it. Behind a trusted proxy all clients come from one address, which is bounded by
+ * the whole alone.
  */
 export class ConnectionLimit {
   readonly #settings: ConnectionLimits
   readonly #isProxy: (address: string) => boolean
   /** Of addresses with an open connection alone. */
   readonly #byAddress = new Map<string, number>()
+  readonly #inProgress = new WeakMap<Socket, number>()
   #open = 0
-  #refused = { address: 0, whole: 0 }
+  #refused = { address: 0, whole: 0, pipelined: 0 }
 
   constructor(settings: ConnectionLimits, isProxy: (address: string) => boolean) {
     this.#settings = settings
@@ -34,6 +42,30 @@ export class ConnectionLimit {
       this.#refused.whole += 1
     })
     server.on('connection', (socket: Socket) => this.#accept(socket))
+    const answers = server.listeners('request') as RequestListener[]
+    server.removeAllListeners('request')
+    for (const answer of answers) server.on('request', this.#limitPipelining(answer))
+    // Node answers these by itself, without a 'request' event.
+    const refuse: RequestListener = (_, response) => response.writeHead(417).end()
+    server.on('checkExpectation', this.#limitPipelining(refuse))
+  }
+
+  /** Closes a connection that sends too many requests before the first of them is answered. */
+  #limitPipelining(answer: RequestListener): RequestListener {
+    return (request, response) => {
+      const { socket } = request
+      // The rest of the packet is still parsed after the socket is closed.
+      if (socket.destroyed) return
+      const others = this.#inProgress.get(socket) ?? 0
+      if (others >= maxPipelined) {
+        this.#refused.pipelined += 1
+        socket.destroy()
+        return
+      }
+      this.#inProgress.set(socket, others + 1)
+      response.once('close', () => this.#inProgress.set(socket, this.#inProgress.get(socket)! - 1))
+      answer(request, response)
+    }
   }
 
   #accept(socket: Socket): void {
@@ -63,7 +95,7 @@ export class ConnectionLimit {
   }
 
   metrics(): Metric[] {
-    const { address, whole } = this.#refused
+    const { address, whole, pipelined } = this.#refused
     return [
       {
         name: 'svc_connections',
@@ -74,10 +106,11 @@ export class ConnectionLimit {
       {
         name: 'svc_connections_refused_total',
         kind: 'counter',
-        help: 'Connections that were closed at once, because there were too many: of their address, or in the process.',
+        help: 'Connections that were closed, because there were too many (of their address, or in the process) or too many requests at once on one.',
         values: [
           { labels: { reason: 'address' }, value: address },
           { labels: { reason: 'whole' }, value: whole },
+          { labels: { reason: 'pipelined' }, value: pipelined },
         ],
       },
     ]

@@ -6,8 +6,6 @@ import type { Metric } from './metrics.ts'
 const sayAgainMs = 60_000
 /** How long readiness waits for an answer. */
 const mostMs = 4000
-/** Whoever asks more often gets the answer of before: each costs the database a write. */
-const freshMs = 1000
 
 const troubles: readonly DatabaseFailure[] = [
   'unreachable',
@@ -24,7 +22,6 @@ export class DatabaseWatch {
   readonly #log: Logger
   readonly #counts = new Map<DatabaseFailure, number>()
   readonly #saidUntil = new Map<DatabaseFailure, number>()
-  #answer: { at: number; check: Promise<string | undefined> } | undefined
 
   constructor(storage: Storage, log: Logger) {
     this.#storage = storage
@@ -45,10 +42,18 @@ export class DatabaseWatch {
   }
 
   /** For `/health/ready`: why nothing can be done; undefined when it can. */
-  fault(): Promise<string | undefined> {
-    const now = performance.now()
-    if (!this.#answer || now - this.#answer.at > freshMs) this.#answer = { at: now, check: this.#check() }
-    return this.#answer.check
+  async fault(): Promise<string | undefined> {
+    const { promise: late, resolve } = Promise.withResolvers<'late'>()
+    const timer = setTimeout(resolve, mostMs, 'late')
+    try {
+      const outcome = await Promise.race([this.#storage.check(), late])
+      return outcome === 'late' ? `no answer within ${mostMs / 1000} s` : undefined
+    } catch (error) {
+      this.note(error)
+      return classifyDatabaseError(error) ?? 'unavailable'
+    } finally {
+      clearTimeout(timer)
+    }
   }
 
   /** Has a statement met what is not as it was written? */
@@ -68,19 +73,5 @@ export class DatabaseWatch {
         })),
       },
     ]
-  }
-
-  async #check(): Promise<string | undefined> {
-    const { promise: late, resolve } = Promise.withResolvers<'late'>()
-    const timer = setTimeout(resolve, mostMs, 'late')
-    try {
-      const outcome = await Promise.race([this.#storage.check(), late])
-      return outcome === 'late' ? `no answer within ${mostMs / 1000} s` : undefined
-    } catch (error) {
-      this.note(error)
-      return classifyDatabaseError(error) ?? 'unavailable'
-    } finally {
-      clearTimeout(timer)
-    }
   }
 }

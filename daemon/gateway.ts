@@ -101,9 +101,12 @@ export function gateway(
       const arriving = new IncomingFrames(bodies.hold(agentOwner(agent.agentId)))
       stream.on('data', (piece: Buffer) => {
         if (arriving.add(piece.length)) return
-        link.end(closings.busy)
-        ws.pause()
+        link.cutOff(closings.busy)
       })
+      const onControl = () => {
+        if (manners.lapse('control', performance.now())) link.cutOff(closings.misbehaving)
+      }
+      ws.on('ping', onControl).on('pong', onControl)
       ws.on('message', (data, isBinary) => {
         arriving.end()
         handleFrame(link, manners, data, isBinary, on)

@@ -13,8 +13,8 @@ import type { AgentConnections } from './links.ts'
 /** A frame that may be larger than this is only read while somebody waits for a result. */
 const smallFrame = 64 * 1024
 const windowMs = 300_000
-const mostWrong = 100
-const mostForeign = 5
+/** `control` are pings and pongs that the service did not ask for: a library may send some, and each costs processor time. */
+const maxLapses = { wrong: 100, foreign: 5, control: 600 }
 
 /** Bytes of a frame that is not whole yet. A large one counts: it lies in memory, and may never end. */
 export class IncomingFrames {
@@ -46,14 +46,14 @@ export class IncomingFrames {
 
 /** What an agent may get wrong within five minutes before it is hung up on. */
 export class FrameRateLimit {
-  readonly #times: Record<'wrong' | 'foreign', number[]> = { wrong: [], foreign: [] }
+  readonly #times: Record<keyof typeof maxLapses, number[]> = { wrong: [], foreign: [], control: [] }
 
   /** Counts one; true when that was one too many. */
-  lapse(kind: 'wrong' | 'foreign', now: number): boolean {
+  lapse(kind: keyof typeof maxLapses, now: number): boolean {
     const times = this.#times[kind].filter((time) => time > now - windowMs)
     times.push(now)
     this.#times[kind] = times
-    return times.length >= (kind === 'wrong' ? mostWrong : mostForeign)
+    return times.length >= maxLapses[kind]
   }
 }
 
@@ -89,7 +89,7 @@ function lapsed(
   code: 'INVALID_MESSAGE' | 'PROCESSING_ERROR',
   fault: Fault,
 ): void {
-  if (manners.lapse('wrong', performance.now())) link.end(closings.misbehaving)
+  if (manners.lapse('wrong', performance.now())) link.cutOff(closings.misbehaving)
   else link.say({ type: 'error', code, ...fault })
 }
 
@@ -143,7 +143,7 @@ function heed(
   }
   // One after the other, as they came.
   const attended = link.inTurn(() => attend(link, manners, frame, on))
-  if (!attended) link.end(closings.misbehaving)
+  if (!attended) link.cutOff(closings.misbehaving)
   return attended
 }
 
@@ -169,7 +169,7 @@ async function attend(
     // Somebody else's command, or a guess at one: not even that it exists is told.
     else if (manners.lapse('foreign', performance.now())) {
       on.onProbe(link)
-      link.end(closings.refused)
+      link.cutOff(closings.refused)
     }
   } catch (error) {
     const isExpected = error instanceof Problem

@@ -126,6 +126,12 @@ export class AgentConnection {
     return waiting !== undefined
   }
 
+  /** Closes the connection of an agent that sends too much, and reads no more of it. */
+  cutOff(closing: Closing): void {
+    this.end(closing)
+    this.#socket.pause()
+  }
+
   /** Nothing that still comes is listened to. */
   end(closing?: Closing): void {
     if (this.ended) return

@@ -94,3 +94,30 @@ it('whoever says nothing, or a request letter by letter, is not waited for', asy
   expect(String(answer)).toContain('HTTP/1.1 408')
   await Promise.all([silent, slow].map((socket) => socket.destroyed || once(socket, 'close')))
 })
+
+it('whoever sends requests ahead of their answers is hung up on, and nobody waits for what they sent', async () => {
+  const service = await start({})
+  const next = await opened(service)
+  const ask = (lines: string, count: number) => `${lines}\r\nhost: a\r\n\r\n`.repeat(count)
+  const answersTo = async (text: string, end: (answers: number) => boolean): Promise<number | 'closed'> => {
+    const socket = await opened(service)
+    let got = ''
+    let closed = false
+    socket.on('data', (piece) => {
+      got += String(piece)
+    })
+    socket.once('close', () => {
+      closed = true
+    })
+    const answers = () => got.split('HTTP/1.1 ').length - 1
+    socket.write(text)
+    await expect.poll(() => closed || end(answers()), { timeout: 10_000 }).toBe(true)
+    return closed ? 'closed' : answers()
+  }
+  const never = () => false
+  expect(await answersTo(ask('GET /health/live HTTP/1.1', 16), (answers) => answers === 16)).toBe(16)
+  expect(await answersTo(ask('GET /health/live HTTP/1.1', 1500), never)).toBe('closed')
+  expect(await answersTo(ask('GET /health/live HTTP/1.1\r\nexpect: much', 1500), never)).toBe('closed')
+  expect(await answersTo(ask('GET /nowhere HTTP/1.1', 1500), never)).toBe('closed')
+  expect(await metrics(next)).toContain('svc_connections_refused_total{reason="pipelined"} 3')
+})

@@ -184,6 +184,26 @@ describe('frames that make no sense', () => {
     expect(await agent.closed).toMatchObject({ code: 1008 })
   })
 
+  it('are hung up on when they do not end: pings and pongs that nobody waits for', async () => {
+    const { url } = await stage()
+    for (const kind of ['ping', 'pong'] as const) {
+      const agent = await RawAgent.connect(url, agentOf('one'))
+      let sent = 0
+      const send = async (count: number) => {
+        for (const end = sent + count; sent < end; sent += 1) {
+          agent.socket[kind]()
+          // The library itself hangs up on many pings at once.
+          if (kind === 'ping' && sent % 50 === 49) await once(agent.socket, 'pong')
+        }
+      }
+      await send(599)
+      agent.say({ type: 'nonsense' })
+      await agent.frame(({ type }) => type === 'error')
+      await send(1)
+      expect(await agent.closed).toMatchObject({ code: 1008 })
+    }
+  })
+
   it('are hung up on when one is larger than any may be', async () => {
     const { url, agents } = await stage()
     const agent = await RawAgent.connect(url, agentOf('one'))
