@@ -9,8 +9,10 @@ const mostMs = 4000
 
 const troubles: readonly DatabaseFailure[] = [
   'unreachable',
+  'denying access',
   'too slow',
   'read-only',
+  'moved',
   'full',
   'failing disk',
   'damaged',

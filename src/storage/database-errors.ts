@@ -2,6 +2,7 @@ type DatabaseError = {
   code?: string
   message?: string
   /** Postgres only. */
+  severity?: string
   table?: string
   constraint?: string
   detail?: string
@@ -46,10 +47,14 @@ export function isPatternTooComplex(error: unknown): boolean {
 export type DatabaseFailure =
   /** It may answer in a moment: it is away, starting, stopping, or gives nobody another connection. */
   | 'unreachable'
+  /** It no longer accepts the credentials: a changed password, or a role that may not sign in. */
+  | 'denying access'
   /** A statement took longer than one may. */
   | 'too slow'
   /** It takes no changes: a replica, or one that was set to read only. */
   | 'read-only'
+  /** Its files are no longer at the path where they were opened. */
+  | 'moved'
   /** Its disk, memory or another of its limits is used up. */
   | 'full'
   /** Its disk fails to read or write. */
@@ -59,10 +64,13 @@ export type DatabaseFailure =
 
 const away = new Set([
   // Postgres: starting, stopping, all connections taken, or the database itself is gone.
-  ...['57P01', '57P02', '57P03', '53300', '3D000', '25P03'],
+  ...['57P01', '57P02', '57P03', '57P04', '57P05', '53300', '3D000', '25P03'],
   ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENOTFOUND', 'EAI_AGAIN'],
   ...['SQLITE_BUSY'],
 ])
+
+/** A statement, transaction or lock wait ended by its time limit, or SQLite interrupted. */
+const slow = new Set(['57014', '25P04', '55P03', 'SQLITE_INTERRUPT'])
 
 /** The driver's own failures have no code. */
 const driver =
@@ -74,18 +82,25 @@ const ofFiles: Readonly<Record<string, DatabaseFailure>> = {
   EDQUOT: 'full',
   EROFS: 'read-only',
   EIO: 'failing disk',
+  EMFILE: 'full',
+  ENFILE: 'full',
 }
 
 /** undefined: the database is well, and the statement was at fault (PostgreSQL, appendix A; SQLite, result codes). */
 export function classifyDatabaseError(error: unknown): DatabaseFailure | undefined {
-  const { code = '', message = '' } = databaseError(error)
+  const { code = '', message = '', severity } = databaseError(error)
   if (away.has(code) || code.startsWith('08') || driver.test(message)) return 'unreachable'
-  if (code === '57014' || code === 'SQLITE_INTERRUPT') return 'too slow'
+  if (slow.has(code)) return 'too slow'
+  // 42501 is left out: it may be about a single row.
+  if (code.startsWith('28')) return 'denying access'
+  if (code === 'SQLITE_READONLY_DBMOVED') return 'moved'
   if (code === '25006' || code.startsWith('SQLITE_READONLY')) return 'read-only'
   if (code === 'XX001' || code === 'XX002' || code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB')
     return 'damaged'
   if (/^53...$/.test(code) || code === 'SQLITE_FULL' || code === 'SQLITE_NOMEM') return 'full'
   if (/^58...$/.test(code) || code.startsWith('SQLITE_IOERR')) return 'failing disk'
+  // A file that does not open now, and every error that ends a connection or refuses a new one.
+  if (code.startsWith('SQLITE_CANTOPEN') || severity === 'FATAL') return 'unreachable'
   return ofFiles[code]
 }
 

@@ -1,6 +1,8 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, mkdir, rm, stat, writeFile } from 'node:fs/promises'
+import fs from 'node:fs'
+import { chmod, mkdir, stat, writeFile } from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -320,8 +322,16 @@ describe('durability', () => {
     await before.close()
     const storage = await open(dataDir)
     await storage.check()
-    // What cannot be found cannot be synced.
-    await rm(`${sqliteFile(dataDir)}-wal`)
+    const { openSync } = fs
+    fs.openSync = (path, ...rest) => {
+      if (String(path).endsWith('-wal')) throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
+      return openSync(path, ...rest)
+    }
+    syncBuiltinESMExports()
+    onTestFinished(() => {
+      fs.openSync = openSync
+      syncBuiltinESMExports()
+    })
     await expect(createNotes(storage)).rejects.toThrow('The disk did not keep')
     await expect(storage.write((tx) => addNote(tx, 1))).rejects.toThrow('The disk did not keep')
     await expect(storage.check()).rejects.toThrow('The disk did not keep')

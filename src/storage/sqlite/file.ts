@@ -86,5 +86,7 @@ function explained(error: unknown, file: string): Error {
     )
   }
   const reason = error instanceof Error ? error.message : String(error)
-  return new SetupError(`Cannot open the database file ${file}: ${reason}`, { cause: error })
+  const failure = new SetupError(`Cannot open the database file ${file}: ${reason}`, { cause: error })
+  // Requests that need it are asked to come again: a thread that is started later may find the file.
+  return Object.assign(failure, { code: code || 'SQLITE_CANTOPEN' })
 }

@@ -9,6 +9,7 @@ import { checkFreeSpace } from './free-space.ts'
 import { GroupCommit } from './group-commit.ts'
 import { checkSqliteIntegrity } from './integrity-check.ts'
 import { interruptibleKyselyOver, kyselyOver } from './kysely.ts'
+import { OpenFiles } from './open-files.ts'
 import { ReaderPool } from './reader-pool.ts'
 import { WalCheckpointer } from './wal-checkpointer.ts'
 import { WalSync } from './wal-sync.ts'
@@ -30,14 +31,19 @@ export async function openSqlite(
   const asked = new ReaderPool(file, questions.atOnce, questions.timeoutMs)
   const copier = new WalCheckpointer(file, writer.database)
   const disk = new WalSync(file)
+  const files = new OpenFiles(file, database)
   const commits = new CommitListeners()
   const versions = new CommitVersion(writer.database)
   const queue = new GroupCommit(writer, {
     ready() {
       disk.check()
+      files.checkBetweenWrites()
       return copier.finishing
     },
-    sync: () => disk.sync(),
+    async sync() {
+      await disk.sync()
+      files.check()
+    },
     committed: (touched) => versions.committed(touched),
     settled(touched) {
       copier.go()
@@ -69,9 +75,10 @@ export async function openSqlite(
     version: () => versions.ask(),
     signals: undefined,
     check: async () => {
+      disk.check()
+      files.check()
       await checkFreeSpace(writer.database, dataDir)
       reader.run('select count(*) from sqlite_schema', [])
-      disk.check()
       const probe = (tx: Db) => tx.updateTable('probes').set({ at: new Date().toISOString() }).execute()
       await queue.write(probe, true)
     },

@@ -1,0 +1,79 @@
+import { randomBytes } from 'node:crypto'
+import { expect, it } from 'vitest'
+import { administer, openMigrated } from '../databases.ts'
+import { serviceOn } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { send } from './request.ts'
+
+type Readiness = { checks: { database: string } }
+
+/** A service that signs in to Postgres as a role of its own. */
+async function begin() {
+  const { databaseUrl, dataDir } = await openMigrated('postgres')
+  const url = new URL(databaseUrl!)
+  const [database, role] = [url.pathname.slice(1), `svc_${randomBytes(4).toString('hex')}`]
+  await administer((client) => client.query(`create role ${role} superuser login password 'one'`))
+  url.username = role
+  url.password = 'one'
+  const service = await serviceOn({ dataDir, databaseUrl: url.href })
+  const { tokens, orgs } = await buildWorld(service)
+  const statement = (text: string) => administer((client) => client.query(text))
+  return {
+    database,
+    role,
+    statement,
+    endConnections: () =>
+      statement(`select pg_terminate_backend(pid) from pg_stat_activity where usename = '${role}'`),
+    add: async () => {
+      const body = { orgId: orgs.bakery.id, name: randomBytes(4).toString('hex') }
+      const { status, headers } = await send(service.url, 'POST', '/api/v1/orgs/sites', {
+        token: tokens.bakery,
+        body,
+      })
+      return `${status} ${headers['retry-after'] ?? ''}`.trim()
+    },
+    check: async () => (await send<Readiness>(service.url, 'GET', '/health/ready')).body.checks.database,
+  }
+}
+type Stage = Awaited<ReturnType<typeof begin>>
+
+it.each<[string, string, (on: Stage) => string, (on: Stage) => string]>([
+  [
+    'its role may no longer sign in',
+    'error: denying access',
+    ({ role }) => `alter role ${role} nologin`,
+    ({ role }) => `alter role ${role} login`,
+  ],
+  [
+    'its password was changed',
+    'error: denying access',
+    ({ role }) => `alter role ${role} password 'two'`,
+    ({ role }) => `alter role ${role} password 'one'`,
+  ],
+  [
+    'its database takes no connections',
+    'error: unreachable',
+    ({ database }) => `alter database ${database} allow_connections false`,
+    ({ database }) => `alter database ${database} allow_connections true`,
+  ],
+  [
+    'its transactions are ended by a limit of the server',
+    'error: too slow',
+    ({ role }) => `alter role ${role} set transaction_timeout = '1ms'`,
+    ({ role }) => `alter role ${role} reset transaction_timeout`,
+  ],
+])(
+  '%s: changes are asked to come again, readiness says why, and all goes on',
+  async (_, why, fault, mend) => {
+    const on = await begin()
+    expect(await on.add()).toBe('201')
+    await on.statement(fault(on))
+    await on.endConnections()
+    await expect.poll(on.check, { timeout: 10_000 }).toBe(why)
+    expect(await on.add()).toBe('503 5')
+    await on.statement(mend(on))
+    await on.endConnections()
+    await expect.poll(on.check, { timeout: 10_000 }).toBe('ok')
+    await expect.poll(on.add, { timeout: 10_000 }).toBe('201')
+  },
+)
