@@ -8,61 +8,62 @@ type Waiting<Item, Outcome> = {
   reject: (error: unknown) => void
 }
 
-/** Transactions under way at once: while one is committed the next is filled. */
-const lanes = 2
+/** Concurrent transactions: while one commits, the next fills. */
+const maxConcurrent = 2
 
 /**
- * Many small writes of one kind as one: those that come in while a transaction is on its way share the next. Each
- * resolves once it is committed, with what `write` gave in its place, so what was answered is as safe as if it had been
- * written by itself. Where they fail together each is tried alone: one that cannot be written spoils no other.
- * Unsynced, as telemetry is (see `Storage.write`); `write` keeps the rules of its `work`.
+ * Groups many small writes of one kind: items that arrive while a transaction is under way share the next one. Each
+ * promise resolves after the commit, with the element of `write`'s result at its index, so a reply is as durable as
+ * with a write of its own. If a batch fails, each item is written alone, so one bad item does not fail the others.
+ * Unsynced, like telemetry (see `Storage.write`); `write` obeys the rules of its `work`.
  */
 export function batchWrites<Item, Outcome>(
   storage: Pick<Storage, 'write'>,
   write: (tx: Db, items: readonly Item[]) => Promise<readonly Outcome[]>,
-  most = 100,
+  maxItems = 100,
 ): (item: Item) => Promise<Outcome> {
   let waiting: Waiting<Item, Outcome>[] = []
   let underWay = 0
-  /** One has not begun: it takes all that come in until then. */
+  /** A transaction is waiting to begin: it takes every item that arrives until then. */
   let isFilling = false
 
-  // Called from within a write as well, of which the next one is no part.
+  // Bound to the creating context: a caller may be inside another write, and the next write is not nested in that
+  // one.
   const fill = AsyncResource.bind((): void => {
-    if (isFilling || underWay >= lanes || waiting.length === 0) return
+    if (isFilling || underWay >= maxConcurrent || waiting.length === 0) return
     isFilling = true
     underWay += 1
     let taken: readonly Waiting<Item, Outcome>[] | undefined
-    // Taken when it begins, and the same when it has to be run again.
+    // Taken when the transaction begins; a rerun gets the same items.
     const take = (): readonly Waiting<Item, Outcome>[] => {
       if (taken) return taken
-      taken = waiting.slice(0, most)
-      waiting = waiting.slice(most)
+      taken = waiting.slice(0, maxItems)
+      waiting = waiting.slice(maxItems)
       isFilling = false
       fill()
       return taken
     }
-    together(take).finally(() => {
+    writeTogether(take).finally(() => {
       underWay -= 1
       fill()
     })
   })
 
-  async function together(take: () => readonly Waiting<Item, Outcome>[]): Promise<void> {
+  async function writeTogether(take: () => readonly Waiting<Item, Outcome>[]): Promise<void> {
     try {
       const outcomes = await storage.write((tx) => write(tx, take().map(itemOf)), { unsynced: true })
       take().forEach(({ resolve }, n) => {
         resolve(outcomes[n]!)
       })
     } catch (error) {
-      const those = take()
-      if (those.length > 1 && !isOutage(error)) return alone(those)
-      for (const { reject } of those) reject(error)
+      const batch = take()
+      if (batch.length > 1 && !isOutage(error)) return writeEach(batch)
+      for (const { reject } of batch) reject(error)
     }
   }
 
-  async function alone(those: readonly Waiting<Item, Outcome>[]): Promise<void> {
-    for (const { item, resolve, reject } of those) {
+  async function writeEach(batch: readonly Waiting<Item, Outcome>[]): Promise<void> {
+    for (const { item, resolve, reject } of batch) {
       await storage
         .write((tx) => write(tx, [item]), { unsynced: true })
         .then(([outcome]) => resolve(outcome!), reject)
@@ -79,8 +80,8 @@ export function batchWrites<Item, Outcome>(
 const itemOf = <Item>({ item }: { item: Item }): Item => item
 
 /**
- * Many small reads of one kind as one: what is asked for in a turn of the event loop is read at its end, and so is what
- * was committed by then. `read` gives what it found by the keys.
+ * Groups many small reads of one kind: keys requested in one turn of the event loop are read together at its end, so
+ * the read sees what was committed before then. `read` returns its results by key.
  */
 export function batchReads<Key, Found>(
   read: (keys: readonly Key[]) => Promise<ReadonlyMap<Key, Found>>,

@@ -1,34 +1,37 @@
 import type { Db } from './db.ts'
 
-/** Does once what several writes have left to be done. If it fails, each is written by itself, with what it left alone. */
-export type BeforeCommitHook<T> = (tx: Db, left: readonly T[]) => Promise<void>
+/**
+ * Finishes the deferred work of several writes at once. If it fails, each write is run again by itself, with its own
+ * work alone.
+ */
+export type BeforeCommitHook<T> = (tx: Db, deferred: readonly T[]) => Promise<void>
 
-/** What writes leave to be done before the commit that they share. */
+/** Work that writes defer until just before their shared commit. */
 export class BeforeCommitHooks {
-  readonly #left: { finish: BeforeCommitHook<never>; what: unknown }[] = []
+  readonly #deferred: { finish: BeforeCommitHook<never>; item: unknown }[] = []
 
-  add<T>(finish: BeforeCommitHook<T>, what: T): void {
-    this.#left.push({ finish, what })
+  add<T>(finish: BeforeCommitHook<T>, item: T): void {
+    this.#deferred.push({ finish, item })
   }
 
   get size(): number {
-    return this.#left.length
+    return this.#deferred.length
   }
 
-  /** Forgets what was left since there was so much: the write that left it has failed. */
+  /** Drops what was added beyond this size: the write that added it has failed. */
   cut(size: number): void {
-    this.#left.length = size
+    this.#deferred.length = size
   }
 
   async finish(tx: Db): Promise<void> {
-    const kinds = Map.groupBy(this.#left, ({ finish }) => finish)
-    for (const [finish, left] of kinds) await finish(tx, left.map(({ what }) => what) as never)
+    const kinds = Map.groupBy(this.#deferred, ({ finish }) => finish)
+    for (const [finish, deferred] of kinds) await finish(tx, deferred.map(({ item }) => item) as never)
   }
 }
 
-/** Leaves something to be done before the transaction commits; false where every write has a commit of its own. */
-export function beforeCommit<T>(tx: Db, finish: BeforeCommitHook<T>, what: T): boolean {
+/** Defers work until just before the transaction commits; returns false where every write has a commit of its own. */
+export function beforeCommit<T>(tx: Db, finish: BeforeCommitHook<T>, item: T): boolean {
   const { leftovers } = tx.getExecutor() as { leftovers?: BeforeCommitHooks }
-  leftovers?.add(finish, what)
+  leftovers?.add(finish, item)
   return leftovers !== undefined
 }

@@ -3,12 +3,12 @@ import { isOutage } from './database-errors.ts'
 import type { Db } from './db.ts'
 import { isPostgres } from './query/prepared.ts'
 
-/** One that could not be written, and why. */
+/** An item that could not be written, and the error. */
 export type FailedItem<T> = { item: T; error: unknown }
 
 /**
- * Writes many together. Where that fails, halves of them are tried, and halves of those: one that cannot be written
- * holds up no other. A database that is away is nobody's fault, and ends it. `write` is one transaction.
+ * Writes many items together. If that fails, it tries each half, recursively, so one bad item does not hold up the
+ * others. An outage is thrown at once. `write` is one transaction.
  */
 export async function writeBisecting<T, R>(
   items: readonly T[],
@@ -28,23 +28,23 @@ export async function writeBisecting<T, R>(
 }
 
 /**
- * Writes all of these, so many in a transaction. What cannot be written is given back.
- * @throws why it cannot: behind all others, or at once where the database is away
+ * Writes all items, `batch` per transaction. Items that cannot be written go to `requeue`.
+ * @throws the first item's error after all others are written, or an outage at once
  */
 export async function drain<T>(
   items: readonly T[],
   batch: number,
   write: (some: readonly T[]) => Promise<unknown>,
-  giveBack: (some: readonly T[]) => void,
+  requeue: (some: readonly T[]) => void,
 ): Promise<void> {
   const failures: FailedItem<T>[] = []
   for (let at = 0; at < items.length; at += batch) {
     try {
       const { refused } = await writeBisecting(items.slice(at, at + batch), write)
-      giveBack(refused.map(({ item }) => item))
+      requeue(refused.map(({ item }) => item))
       failures.push(...refused)
     } catch (error) {
-      giveBack(items.slice(at))
+      requeue(items.slice(at))
       throw error
     }
   }
@@ -52,8 +52,9 @@ export async function drain<T>(
 }
 
 /**
- * Writes what is found, so many at a time, until no more is. `find` leaves those out that could not be written.
- * @throws why some could not be, when all others are
+ * Writes the rows that `find` returns, `batch` at a time, until none are left or as many have failed. `find` excludes
+ * the ids that failed.
+ * @throws the first error, after the others are written
  */
 export async function writeInChunks(
   find: (except: readonly string[]) => Promise<readonly { id: string }[]>,
@@ -71,7 +72,7 @@ export async function writeInChunks(
   if (failure !== undefined) throw failure
 }
 
-/** Does one after the other, also behind one that fails; then throws what failed first. */
+/** Runs `work` on each item in order, even after a failure, then throws the first error. */
 export async function forEachSettled<T>(
   items: Iterable<T>,
   work: (item: T) => Promise<unknown>,
@@ -88,8 +89,8 @@ export async function forEachSettled<T>(
 }
 
 /**
- * Runs one statement of a transaction that goes on when it fails: SQLite undoes the statement alone by itself, Postgres
- * does when it is told to before.
+ * Runs one statement whose failure does not end the transaction: SQLite undoes only that statement by itself,
+ * Postgres needs a savepoint.
  */
 export async function withSavepoint<T>(tx: Db, statement: () => Promise<T>): Promise<T> {
   if (!isPostgres(tx.getExecutor())) return statement()

@@ -1,16 +1,16 @@
 import type { TableName } from './schema/tables.ts'
 import { anyTable } from './sqlite/statement-cache.ts'
 
-/** Who wants to know that something was committed. */
+/** Calls listeners after commits. */
 export class CommitListeners {
   readonly #listeners: { listener: () => void; tables: readonly string[] | undefined }[] = []
 
-  /** `tables`: it does not matter to the listener what was committed to others. */
+  /** `tables`: the listener needs only commits to these. */
   listen(listener: () => void, tables?: readonly TableName[]): void {
     this.#listeners.push({ listener, tables })
   }
 
-  /** What was committed stays committed: a listener's failure is only warned about. */
+  /** The commit stands: a listener's failure only emits a warning. */
   announce(touched: ReadonlySet<string> = all): void {
     for (const { listener, tables } of this.#listeners) {
       if (tables && !touched.has(anyTable) && !tables.some((table) => touched.has(table))) continue

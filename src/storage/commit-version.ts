@@ -1,7 +1,7 @@
 import type { Database } from 'better-sqlite3'
 import type { TableName } from './schema/tables.ts'
 
-/** Written to all the time, and never asked who may do what. */
+/** Written constantly, and never read to decide what a caller may do. */
 export const tablesWithoutVersion: readonly TableName[] = [
   'agent_commands',
   'agent_logs',
@@ -24,11 +24,12 @@ export const tablesWithoutVersion: readonly TableName[] = [
   'webhook_queues',
 ]
 
-const isBeside: ReadonlySet<string> = new Set(tablesWithoutVersion)
+const unversioned: ReadonlySet<string> = new Set(tablesWithoutVersion)
 
 /**
- * A number that changes with every commit that may decide about callers. Those of other processes, which any command
- * may be, are asked for once a turn of the event loop: all requests that a turn takes in were sent before it began.
+ * A number that changes with every commit that may change what a caller is allowed to do. Commits of other processes,
+ * which any command may make, are checked once per turn of the event loop: every request handled in a turn was sent
+ * before it began.
  */
 export class CommitVersion {
   readonly #commitsOfOthers
@@ -53,10 +54,10 @@ export class CommitVersion {
     return this.#version
   }
 
-  /** What this process has committed. */
+  /** Counts commits of this process. */
   committed(touched: ReadonlySet<string>): void {
     for (const table of touched) {
-      if (isBeside.has(table)) continue
+      if (unversioned.has(table)) continue
       this.#version++
       return
     }

@@ -9,8 +9,8 @@ type DatabaseError = {
 }
 
 /**
- * What was not unique, the same on both databases: `organizations.partner_id, organizations.slug`, or the
- * name of the index when it is over an expression. Undefined for any other error.
+ * Returns what was not unique, the same on both databases: `organizations.partner_id, organizations.slug`, or the
+ * name of the index if it is over an expression; undefined for any other error.
  */
 export function isUniqueViolation(error: unknown): string | undefined {
   const { code, message = '', table, constraint, detail = '' } = databaseError(error)
@@ -31,27 +31,27 @@ export function isForeignKeyViolation(error: unknown): boolean {
   const { code, message } = databaseError(error)
   return (
     code === 'SQLITE_CONSTRAINT_FOREIGNKEY' ||
-    // SQLite carries out "on delete restrict" as a trigger.
+    // SQLite enforces "on delete restrict" with a trigger.
     (code === 'SQLITE_CONSTRAINT_TRIGGER' && message === 'FOREIGN KEY constraint failed') ||
     code === '23503' ||
     code === '23001'
   )
 }
 
-/** Did Postgres give up compiling a pattern? The few that ask for so much are refused as too complex. */
+/** Whether Postgres gave up compiling a pattern. The few patterns that need so much are refused as too complex. */
 export function isPatternTooComplex(error: unknown): boolean {
   return databaseError(error).code === '2201B'
 }
 
-/** Why a database cannot be used, or not for this. */
+/** Why the database cannot be used, or not for this statement. */
 export type DatabaseFailure =
-  /** It may answer in a moment: it is away, starting, stopping, or gives nobody another connection. */
+  /** It may answer soon: it is away, starting, stopping, or out of connections. */
   | 'unreachable'
   /** It no longer accepts the credentials: a changed password, or a role that may not sign in. */
   | 'denying access'
   /** A statement took longer than one may. */
   | 'too slow'
-  /** It takes no changes: a replica, or one that was set to read only. */
+  /** It accepts no changes: a replica, or set to read only. */
   | 'read-only'
   /** Its files are no longer at the path where they were opened. */
   | 'moved'
@@ -59,7 +59,7 @@ export type DatabaseFailure =
   | 'full'
   /** Its disk fails to read or write. */
   | 'failing disk'
-  /** What it stores is not what it wrote. */
+  /** Its stored data is corrupt. */
   | 'damaged'
 
 const away = new Set([
@@ -76,8 +76,11 @@ const slow = new Set(['57014', '25P04', '55P03', 'SQLITE_INTERRUPT'])
 const driver =
   /^Connection terminated|^timeout exceeded when trying to connect|^timeout expired$|^Query read timeout|not queryable$/
 
-/** The service keeps signed checkpoints and letters in files: their disk is met as that of the database is. */
-const ofFiles: Readonly<Record<string, DatabaseFailure>> = {
+/**
+ * The service keeps signed checkpoints and mails in files: an error of their disk counts as one of the database's
+ * disk.
+ */
+const fileErrors: Readonly<Record<string, DatabaseFailure>> = {
   ENOSPC: 'full',
   EDQUOT: 'full',
   EROFS: 'read-only',
@@ -86,7 +89,7 @@ const ofFiles: Readonly<Record<string, DatabaseFailure>> = {
   ENFILE: 'full',
 }
 
-/** undefined: the database is well, and the statement was at fault (PostgreSQL, appendix A; SQLite, result codes). */
+/** undefined: the database is fine and the statement is at fault (PostgreSQL, appendix A; SQLite, result codes). */
 export function classifyDatabaseError(error: unknown): DatabaseFailure | undefined {
   const { code = '', message = '', severity } = databaseError(error)
   if (away.has(code) || code.startsWith('08') || driver.test(message)) return 'unreachable'
@@ -101,13 +104,13 @@ export function classifyDatabaseError(error: unknown): DatabaseFailure | undefin
   if (/^58...$/.test(code) || code.startsWith('SQLITE_IOERR')) return 'failing disk'
   // A file that does not open now, and every error that ends a connection or refuses a new one.
   if (code.startsWith('SQLITE_CANTOPEN') || severity === 'FATAL') return 'unreachable'
-  return ofFiles[code]
+  return fileErrors[code]
 }
 
-/** Could the database not be used, through no fault of the statement? The same may work later. */
+/** Whether the database could not be used, through no fault of the statement: the same statement may work later. */
 export function isOutage(error: unknown): boolean {
-  const trouble = classifyDatabaseError(error)
-  return trouble !== undefined && trouble !== 'damaged'
+  const failure = classifyDatabaseError(error)
+  return failure !== undefined && failure !== 'damaged'
 }
 
 function databaseError(error: unknown): DatabaseError {

@@ -2,25 +2,25 @@ import type { Instant } from '../core/time.ts'
 import type { Db } from './db.ts'
 import { bytesOf, sumOf } from './dialect.ts'
 
-/** From which queue something was taken that could not be written where it belongs. */
+/** The queue of an entry that could not be written to its table. */
 export const deadLetterSources = ['audit_logs', 'events'] as const
 export type DeadLetterSource = (typeof deadLetterSources)[number]
 
 export type DeadLetter = {
   source: DeadLetterSource
   orgId: string | null
-  /** As it was in the queue. */
+  /** As the queue held it. */
   entry: string
   reason: string
   now: Instant
 }
 
-/** Most of one source: one that goes on failing must not fill the disk. */
+/** Limits per source: one that keeps failing must not fill the disk. */
 export const maxDeadLetters = { rows: 10_000, bytes: 64 * 2 ** 20 }
 
 /**
- * Keeps what would hold up the others of its queue for ever. Gives its number; undefined where as much is kept as may be:
- * then what is lost is counted, and what was kept first, which tells best what began it, stays.
+ * Stores an entry that would block its queue for ever. Returns its id; undefined at the limit: then the loss is
+ * counted, and the oldest entries, which show best what went wrong first, stay.
  */
 export async function insertDeadLetter(
   tx: Db,
@@ -56,14 +56,14 @@ export async function insertDeadLetter(
 
 export const sizeOfEntry = bytesOf(['entry'], 0)
 
-/** In short and without what it was about, for those who may not see that. */
+/** A short reason without the entry's content, for readers who may not see that. */
 export function failureReason(error: unknown): string {
   if (error instanceof SyntaxError) return 'It is no JSON'
   const { code, message } = error as { code?: unknown; message?: unknown }
   return typeof code === 'string' ? `The database refused it (${code})` : String(message ?? error)
 }
 
-/** How many there are, and of how many bytes, by source; `since`: set aside not before. */
+/** Count and bytes of dead letters per source, created at `since` or later. */
 export const countDeadLetters = (
   db: Db,
   since: Instant,
@@ -76,11 +76,11 @@ export const countDeadLetters = (
     .orderBy('source')
     .execute()
 
-/** How many were lost in all, by source, and of the last of them why and when. */
+/** Number lost per source, with reason and time of the last loss. */
 export const listLostDeadLetters = (db: Db) =>
   db.selectFrom('set_aside_lost').selectAll().orderBy('source').execute()
 
-/** Those behind one, oldest first, without what they hold. */
+/** Dead letters after this id, oldest first, without their entries. */
 export const listDeadLettersAfter = (db: Db, id: number) =>
   db
     .selectFrom('set_aside')
@@ -95,7 +95,7 @@ export async function findLastDeadLetterId(db: Db): Promise<number> {
   return row?.id ?? 0
 }
 
-/** Events are told for as long as deliveries are kept. What the audit log lacks stays for good. */
+/** Events are kept as long as deliveries are. Entries that the audit log lacks stay for good. */
 export async function deleteEventDeadLetters(tx: Db, before: Instant): Promise<void> {
   await tx.deleteFrom('set_aside').where('source', '=', 'events').where('created_at', '<', before).execute()
 }

@@ -22,25 +22,25 @@ export { isAmong, type RankedSearch, rankedIds } from './search/ranking.ts'
 /**
  * What a caller may see, for `.where(...)`; `column` holds an organization's id (`devices.org_id`).
  *
- * - system: every row, those of no organization as well.
- * - partner: rows of its organizations that the caller was granted.
- * - organization: its rows. That it is not deleted is checked when the caller signs in.
+ * - system: every row, including those without an organization.
+ * - partner: rows of its organizations that the caller is granted.
+ * - organization: its rows. Sign-in checks that it is not deleted.
  *
- * Whatever belongs to a deleted organization is gone with it, in every scope: only `inHistory` still finds it.
+ * Rows of a deleted organization are hidden in every scope: only `inScopeHistory` finds them.
  * Rows without an organization are visible to system only.
  */
 export function inScope(scope: Scope, column: string): Expression<SqlBool> {
   return holdsInScope(scope, sql.ref(column))
 }
 
-/** The same for the audit log, which outlives what it tells of: also that of organizations that were deleted. */
+/** The same for the audit log, which outlives its subjects: includes deleted organizations. */
 export function inScopeHistory(scope: Scope, column: string): Expression<SqlBool> {
   return heldInHistory(scope, sql.ref(column))
 }
 
 /**
- * The same for rows that are named by their ids: it leads to no index over the column. SQLite would rather walk a
- * whole organization than look up some hundred ids.
+ * The same for rows selected by their ids, without the index over the column: SQLite would rather walk a whole
+ * organization than look up some hundred ids.
  */
 export function organizationNamedInHistory(scope: Scope, column: string): Expression<SqlBool> {
   return heldInHistory(scope, sql`(${sql.ref(column)} || '')`)
@@ -48,20 +48,20 @@ export function organizationNamedInHistory(scope: Scope, column: string): Expres
 
 const all = sql<SqlBool>`1 = 1`
 
-/** That a column is this text, as a partial index says it: a parameter in its place would not find the index. */
+/** The column equals this text, written as a literal, as in a partial index: a parameter would not match the index. */
 export const equalsText = (column: string, text: string): Expression<SqlBool> =>
   sql<SqlBool>`${sql.ref(column)} = ${sql.lit(text)}`
 
-/** The same for one that it is not. */
+/** The column differs from this text, written the same way. */
 export const notEqualsText = (column: string, text: string): Expression<SqlBool> =>
   sql<SqlBool>`${sql.ref(column)} <> ${sql.lit(text)}`
 
-/** That a column is this hash, where only the beginning of hashes is in an index. */
+/** The column equals this hash, where only the beginning of hashes is indexed. */
 export const isHash = (column: string, hash: string): Expression<SqlBool> =>
   sql<SqlBool>`substr(${sql.ref(column)}, 1, 8) = ${hash.slice(0, 8)} and ${sql.ref(column)} = ${hash}`
 
 function holdsInScope(scope: Scope, value: Expression<unknown>): Expression<SqlBool> {
-  // Those that are gone are few: a list of them, read once, leaves the query the index and the order it has.
+  // Deleted organizations are few: a list of them, read once, leaves the query its index and order.
   if (scope.kind === 'system')
     return sql<SqlBool>`(${value} is null or ${value} not in (
     select scope_orgs.id from organizations as scope_orgs where scope_orgs.deleted_at is not null
@@ -84,7 +84,7 @@ function heldByTenant(scope: Tenants, value: Expression<unknown>, which: Express
   )`
 }
 
-/** The same for a column that holds a partner's id, of rows that are the partner's own and no organization's. */
+/** The same for a column with a partner's id, for rows that belong to the partner itself and to no organization. */
 export function inPartner(scope: Scope, column: string): Expression<SqlBool> {
   if (scope.kind === 'system') return sql<SqlBool>`1 = 1`
   if (scope.kind === 'organization') return sql<SqlBool>`1 = 0`
@@ -107,7 +107,7 @@ export function inGroups(scope: Scope, column: string): Expression<SqlBool> {
   )`
 }
 
-/** The same for a column that holds a device group's id: those a membership is narrowed to. */
+/** The same for a column that holds a device group's id: the groups a membership is narrowed to. */
 export function ownGroups(scope: Scope, column: string): Expression<SqlBool> {
   if (scope.kind !== 'organization' || scope.groupIds === null) return sql<SqlBool>`1 = 1`
   if (scope.groupIds.length === 0) return sql<SqlBool>`1 = 0`
@@ -115,8 +115,8 @@ export function ownGroups(scope: Scope, column: string): Expression<SqlBool> {
 }
 
 /**
- * Rows that come after a key in a list ordered by these columns: what a keyset cursor asks for. Both
- * databases walk an index over the columns straight to it.
+ * Rows after a key in a list ordered by these columns, for a keyset cursor. Both databases seek straight to it in an
+ * index over the columns.
  */
 export function after(
   columns: readonly string[],
@@ -129,8 +129,8 @@ export function after(
 }
 
 /**
- * Does the text hold `needle`, letter case aside? Both are compared as `folded` makes them; no character
- * is special. An empty needle is in every text; null holds nothing.
+ * Whether the text contains `needle`, ignoring letter case. Both are compared folded; no character is special. Every
+ * text contains an empty needle; null contains none.
  */
 export function contains(column: string | Expression<string | null>, needle: string): Expression<SqlBool> {
   const value = sql`cast(${needle} as text)`
@@ -140,7 +140,7 @@ export function contains(column: string | Expression<string | null>, needle: str
   })
 }
 
-/** The same for a column that only ever holds ASCII, which the database folds itself: several times as fast. */
+/** The same for a column that holds only ASCII, which the database folds itself: several times as fast. */
 export function plainContains(column: string, needle: string): Expression<SqlBool> {
   const value = sql`cast(${needle} as text)`
   return byDialect<SqlBool>({
@@ -151,18 +151,19 @@ export function plainContains(column: string, needle: string): Expression<SqlBoo
 
 type Owned = { table: string; by: string; of: string }
 
-/** The texts of a column in the rows that belong to one, sorted, as a JSON list. */
+/** A column of the rows that belong to one row, sorted, as a JSON list of texts. */
 export function textsOf({ table, by, of }: Owned, column: string) {
   const value = sql.ref(column)
   const from = ownedRows({ table, by, of })
   return byDialect<string>({
-    // Ordered inside, where an index has them in order: an order of the aggregate's own is a sort for each row.
+    // Ordered in the subquery, where an index can supply the order: an order in the aggregate itself would sort for
+    // each row.
     sqlite: sql`(select json_group_array(${value}) from (select ${value} ${from} order by ${value}))`,
     postgres: sql`(select coalesce(json_agg(${value} order by ${value}), '[]')::text ${from})`,
   })
 }
 
-/** Two columns of the rows that belong to one, as a JSON object of texts. */
+/** Two columns of the rows that belong to one row, as a JSON object of texts. */
 export function pairsOf(owned: Owned, key: string, value: string) {
   const [name, text, from] = [sql.ref(key), sql.ref(value), ownedRows(owned)]
   return byDialect<string>({
@@ -175,9 +176,9 @@ const ownedRows = ({ table, by, of }: Owned) =>
   sql`from ${sql.table(table)} where ${sql.ref(`${table}.${by}`)} = ${sql.ref(of)}`
 
 /**
- * A field of the RFC 8785 text of an object in a column, as JSON text, and the one that follows it. Somebody may have
- * changed what is stored: of what is no such text it is null, or anything, and no error. Quotes within strings are
- * escaped, so a name with its quotes is the field's own outside of it.
+ * A field of an object stored as RFC 8785 text, as JSON text; `next` is the field that follows. An attacker may have
+ * changed the stored text: if it is no such text, the result is null or anything, but no error. Quotes within strings
+ * are escaped, so the quoted name outside a string is the field's own.
  */
 export function jsonField(column: string, field: string, next: string): Expression<string | null> {
   const text = sql.ref(column)
@@ -188,8 +189,8 @@ export function jsonField(column: string, field: string, next: string): Expressi
 }
 
 /**
- * A column as case-insensitive search sees it (`fold` in fold.ts), for ranking and equality. The two
- * databases differ only where their Unicode versions do, that is for letters a few years old.
+ * A column folded for case-insensitive search (`fold` in fold.ts), for ranking and equality. The two databases differ
+ * only where their Unicode versions do: for letters a few years old.
  */
 export function foldCase(column: string | Expression<string | null>): Expression<string> {
   return byDialect<string>({
@@ -210,20 +211,20 @@ function foldedInPostgres(text: Expression<unknown>) {
   return sql<string>`replace(lower(normalize(${text}, nfkc) collate "und-x-icu"), 'ς', 'σ')`
 }
 
-/** How many bytes the texts in these columns of a row take, and so many more. */
+/** Bytes of the texts in these columns of a row, plus `more`. */
 export const bytesOf = (columns: readonly string[], more: number) =>
   sql<number>`(${sql.lit(more)} + ${sql.join(
     columns.map((column) => sql`coalesce(octet_length(${sql.ref(column)}), 0)`),
     sql` + `,
   )})`
 
-/** Added up over all rows; 0 without any. */
+/** The sum over all rows; 0 without any. */
 export const sumOf = (amount: Expression<number>) => sql<number>`cast(coalesce(sum(${amount}), 0) as bigint)`
 
-/** Whether writes run one by one, so that nothing of what one of them reads changes until it ends. */
+/** Whether writes run one at a time, so that nothing a write reads changes until it ends. */
 export const isSingleProcess = (db: Db): boolean => !isPostgres(db.getExecutor())
 
-/** Locks the rows that a write is about to change. On SQLite nothing is needed: writes run one by one. */
+/** Locks rows that a write is about to change. SQLite needs no lock: its writes run one at a time. */
 export function forUpdate<DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
   options: { skipLocked?: boolean } = {},
@@ -232,12 +233,12 @@ export function forUpdate<DB, TB extends keyof DB, O>(
   return options.skipLocked ? locked.skipLocked() : locked
 }
 
-/** The same for rows that keep their keys: what refers to them may be added meanwhile. */
+/** The same for rows that keep their keys: rows that refer to them may be added meanwhile. */
 export const forNoKeyUpdate = <DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
 ): SelectQueryBuilder<DB, TB, O> => query.forNoKeyUpdate()
 
-/** The same against changes only: those who add something to the row's record do not wait for each other. */
+/** The same against changes only: writers that add to the row's record do not wait for each other. */
 export const forShare = <DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
 ): SelectQueryBuilder<DB, TB, O> => query.forShare()

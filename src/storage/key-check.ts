@@ -4,11 +4,11 @@ import { Problem } from '../core/errors.ts'
 import type { Db } from './db.ts'
 
 /*
- * While keys are changed one process after the other, some hold what was sealed with a key that others do not have. It is
- * theirs to work with: whoever cannot open it leaves it as it is.
+ * While keys are rotated one process at a time, some processes hold values sealed with a key that others lack. A
+ * process that cannot open a value leaves it as it is.
  */
 
-/** Whether the database is used with a key that this process does not have. */
+/** Whether the database uses a key that this process does not have. */
 export async function lacksCurrentKey(db: Db, { prints }: Pick<Cipher, 'prints'>): Promise<boolean> {
   const known = db.selectFrom('key_prints').select('print').where('name', '=', encryptionKeyName)
   const row = await known.executeTakeFirst()
@@ -16,8 +16,8 @@ export async function lacksCurrentKey(db: Db, { prints }: Pick<Cipher, 'prints'>
 }
 
 /**
- * What is sealed, opened; undefined when no process can.
- * @throws unavailable when another one can, where it is tried again
+ * The opened value; undefined when no process can open it.
+ * @throws unavailable when another process can: the caller tries again
  */
 export async function decryptOrUnavailable(
   db: Db,
@@ -30,13 +30,13 @@ export async function decryptOrUnavailable(
   return plain
 }
 
-/** @throws unavailable when this is sealed with a key that other processes have */
+/** @throws unavailable when this was sealed with a key that other processes have */
 export async function assertHasKey(db: Db, cipher: Cipher, sealed: string): Promise<void> {
   if (cipher.knows(sealed) || !(await lacksCurrentKey(db, cipher))) return
   const message = 'The keys of the service are being changed: try again in a moment'
   throw new Problem('unavailable', message, { retryAfter: 2 })
 }
 
-/** That what is in a column was sealed with one of these keys (`Cipher.marks`). */
+/** Whether the column's value was sealed with one of these keys (`Cipher.marks`). */
 export const isEncryptedWith = (marks: readonly string[], column: string): Expression<SqlBool> =>
   sql<SqlBool>`substr(${sql.ref(column)}, 1, ${sql.lit(keyIdLength)}) in (${sql.join(marks)})`

@@ -2,10 +2,10 @@ import { sql } from 'kysely'
 import type { AnyDb } from './columns.ts'
 import type { Storage } from './db.ts'
 
-/** A pair of numbers that nobody else locks: the bytes of "svc", and 1 for migrations. */
+/** An advisory lock that no other program takes: the bytes of "svc", and 1 for migrations. */
 const [space, key] = [sql.lit(0x737663), sql.lit(1)]
 
-/** Waits for its turn; the lock belongs to the connection and is gone when that is. Postgres only. */
+/** Waits for the lock, which the connection holds until it ends. Postgres only. */
 export async function lock(db: AnyDb): Promise<void> {
   await sql`select pg_advisory_lock(${space}, ${key})`.execute(db)
 }
@@ -15,8 +15,8 @@ export async function unlock(db: AnyDb): Promise<void> {
 }
 
 /**
- * Ends the connections that hold the migration lock and returns how many there were: for a server that
- * hangs or that lost its network in the middle of a migration. On SQLite the lock dies with its process.
+ * Ends the connections that hold the migration lock and returns how many there were: for a server that hangs or lost
+ * its network during a migration. On SQLite the lock ends with its process.
  */
 export async function breakMigrationLock({
   dialect,

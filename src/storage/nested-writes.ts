@@ -1,6 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-/** Before Node 24 an AsyncLocalStorage slows down every promise; there the writer's time limit has to do. */
+/**
+ * Before Node 24 an AsyncLocalStorage slows down every promise; there only the writer's time limit ends such a write.
+ */
 const cheap = Number(process.versions.node.split('.')[0]) >= 24
 
 /** Refuses a write begun inside another write of the same storage: on SQLite it would wait for itself. */
@@ -13,7 +15,7 @@ export class NestedWriteGuard {
     }
   }
 
-  /** Does what belongs to a write, until that is over. */
+  /** Runs the work of a write, which others are nested in until it is over. */
   run<T>(write: { readonly isOver: boolean }, work: () => Promise<T>): Promise<T> {
     return this.#inside ? this.#inside.run(write, work) : work()
   }

@@ -7,7 +7,7 @@ export type StorageOptions = {
   databaseUrl?: string
   dataDir: string
   postgres?: Partial<PostgresSettings>
-  /** On SQLite: refuses to share the data directory with another process that serves. */
+  /** On SQLite: refuses a data directory that another serving process uses. */
   alone?: boolean
   /** Threads for heavy reads on SQLite. */
   readerThreads?: number
@@ -18,7 +18,7 @@ const defaultPostgres: PostgresSettings = { poolSize: 10, statementMs: 30_000, w
 
 const defaultReadQueries: ReadQuerySettings = { timeoutMs: 10_000, atOnce: 6 }
 
-/** Opens what is there; tables are the business of migrate.ts. Only the driver that is needed is loaded. */
+/** Opens the database without touching its tables (migrate.ts does). Loads only the driver it needs. */
 export async function openStorage(options: StorageOptions): Promise<Storage> {
   const { databaseUrl, dataDir, postgres, alone = false, readerThreads = 2 } = options
   const { questions = defaultReadQueries } = options

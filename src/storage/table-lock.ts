@@ -4,8 +4,8 @@ import { isSingleProcess } from './dialect.ts'
 import type { Tables } from './schema/tables.ts'
 
 /**
- * Lets one write at a time decide about a table, where what it decides shows only in several rows; who reads goes on
- * reading. On SQLite nothing is needed: writes run one by one.
+ * Lets one write at a time decide about a table, where the decision depends on several rows; readers are not blocked.
+ * SQLite needs no lock: its writes run one at a time.
  */
 export async function lockTable(db: Db, table: keyof Tables): Promise<void> {
   if (isSingleProcess(db)) return

@@ -55,7 +55,7 @@ const bounds: Record<string, string> = {
   'src/logs/quota.ts #shares': 'organizations that have too many logs, added up anew each time',
   'src/sso/jwks-cache.ts #cached': '500',
   'src/sso/jwks-cache.ts #pending': 'work',
-  'src/storage/before-commit.ts #left': 'writes of one batch',
+  'src/storage/before-commit.ts #deferred': 'writes of one batch',
   'src/storage/sqlite/group-commit.ts #queue': 'work',
   'src/storage/query/prepared.ts statements': 'code',
   'src/storage/patterns/characters.ts written': '1000',

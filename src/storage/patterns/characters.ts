@@ -2,7 +2,7 @@ import { stepsOf } from '../../core/re2.ts'
 
 export type Flags = { i: boolean; m: boolean; s: boolean }
 
-/** A character as RE2 writes any. */
+/** A literal character in RE2 syntax. */
 export const literalOf = (character: string): string => `\\x{${character.codePointAt(0)!.toString(16)}}`
 
 type Ranges = readonly (readonly [number, number])[]
@@ -10,13 +10,13 @@ type Ranges = readonly (readonly [number, number])[]
 const last = 0x10ffff
 const foldedOnly = 1
 
-/** What RE2 takes for an atom under the flags in force. */
+/** The code points that RE2 matches for an atom under the current flags. */
 function rangesOf(atom: string, { i, s }: Flags): Ranges {
   const step = stepsOf(`(?${i ? 'i' : ''}${s ? 's' : ''}:${atom})`).find(({ runes }) => runes.length > 0)
   if (!step) return []
   const runes = Array.from(step.runes)
   if (runes.length === 1 && step.arg === foldedOnly) {
-    // One character in both cases: with another beside it, RE2 lists what it folds to.
+    // One character in both cases: beside another character RE2 lists everything it folds to.
     const all = stepsOf(`(?i:[\\x{${runes[0]!.toString(16)}}\\x{${last.toString(16)}}])`)
     return pairs(Array.from(all.find((one) => one.runes.length > 1)!.runes)).filter(([from]) => from !== last)
   }
@@ -28,7 +28,10 @@ const pairs = (ends: readonly number[]): Ranges =>
 
 const written = new Map<string, string>()
 
-/** What RE2 takes for a character or class under these flags, as one bracket of Postgres; remembered. */
+/**
+ * The code points that RE2 matches for a character or class under these flags, as one bracket expression of Postgres;
+ * cached.
+ */
 export function characterClass(atom: string, flags: Flags): string {
   const key = `${flags.i} ${flags.s} ${atom}`
   const known = written.get(key)
@@ -39,7 +42,7 @@ export function characterClass(atom: string, flags: Flags): string {
   return made
 }
 
-/** Text holds no NUL. */
+/** Text in the database holds no NUL. */
 function bracketOf(ranges: Ranges): string {
   const some = ranges.map(([from, to]) => [Math.max(from, 1), to] as const).filter(([from, to]) => from <= to)
   if (some.length === 0) return '(?:\\Z.)'

@@ -2,10 +2,10 @@ import { characterClass, type Flags, literalOf } from './characters.ts'
 import { alternation, assertionNode, charNode, type Node, printNode, repetition, sequence } from './tree.ts'
 
 /**
- * A pattern in RE2 syntax as the regular expression of Postgres that matches the same texts. Only the structure is
- * translated: groups, alternatives, repetitions, anchors and flags. What a character or a class of characters takes
- * is asked of RE2 itself, one at a time, and written out as code points, so that neither the locale of the database
- * nor its ideas of letters matter. The pattern is one that `re2` takes.
+ * Translates a pattern in RE2 syntax to a Postgres regular expression that matches the same texts. Only the structure
+ * is translated: groups, alternatives, repetitions, anchors and flags. RE2 itself says which characters an atom or a
+ * class matches, one at a time, and they are written out as code points, so neither the locale of the database nor
+ * its definition of letters matters. `re2` must accept the pattern.
  */
 export function toPostgresPattern(pattern: string): string {
   const known = ready.get(pattern)
@@ -36,7 +36,7 @@ class Translation {
     return this.#alternatives({ i: false, m: false, s: false })
   }
 
-  /** Up to the end or the closing parenthesis. Flags set within hold to its end, over bars as well. */
+  /** Parses up to the end or the closing parenthesis. Flags set inside hold to its end, across `|` as well. */
   #alternatives(flags: Flags): Node {
     const alternatives: Node[][] = [[]]
     for (let next = this.#peek(); next !== '' && next !== ')'; next = this.#peek()) {
@@ -55,7 +55,7 @@ class Translation {
     return this.#pattern.slice(this.#at, this.#at + 1)
   }
 
-  /** Takes what is here, if it is this. */
+  /** Consumes what matches here. */
   #take(what: RegExp): RegExpExecArray | undefined {
     const found = new RegExp(what.source, 'suy')
     found.lastIndex = this.#at
@@ -83,7 +83,7 @@ class Translation {
     pieces.push(...[...literal].map((character) => charNode(characterClass(literalOf(character), flags))))
   }
 
-  /** Of the last piece; whether it takes much or little makes no difference to a yes or no. */
+  /** Applies a repetition to the last piece; greedy or lazy makes no difference to whether a text matches. */
   #repetition(pieces: Node[]): boolean {
     const found = this.#take(/([*+?]|\{(\d+)(,(\d*))?\})\??/)
     if (!found) return false

@@ -1,11 +1,11 @@
 /**
- * A regular expression as Postgres will read it. What goes round is made plain as it is built, by laws that hold for
- * every expression with anchors in it: Postgres takes seconds over loops in which nothing need be taken.
+ * A regular expression for Postgres. Loops are simplified as they are built, by identities that hold for every
+ * expression with anchors in it: Postgres takes seconds over loops that can match the empty string.
  */
 export type Node =
-  /** One character of some. */
+  /** One character of a set. */
   | { kind: 'one'; text: string }
-  /** Takes nothing: an anchor or a look around. */
+  /** Consumes nothing: an anchor or a lookaround. */
   | { kind: 'test'; text: string }
   | { kind: 'all'; parts: readonly Node[] }
   | { kind: 'any'; parts: readonly Node[] }
@@ -28,7 +28,7 @@ function isNothing(node: Node | undefined): boolean {
   return node?.kind === 'all' && node.parts.length === 0
 }
 
-/** What must be true where it takes nothing; undefined when it always takes something. */
+/** The condition under which the node matches the empty string; undefined when it never does. */
 function emptyWhere(node: Node): Node | undefined {
   switch (node.kind) {
     case 'one':
@@ -50,13 +50,13 @@ function emptyWhere(node: Node): Node | undefined {
 
 const isDefined = (node: Node | undefined): node is Node => node !== undefined
 
-/** Whether it matches where it takes nothing, whatever is around. */
+/** Whether it matches the empty string anywhere. */
 const isOptional = (node: Node): boolean => isNothing(emptyWhere(node))
 
 export function repetition(part: Node, least: number, max: number): Node {
   const min = isOptional(part) ? 0 : least
   if (max === 0 || isNothing(part)) return nothing
-  // What takes nothing is true the second time as well.
+  // An assertion that holds once holds again.
   if (part.kind === 'test') return min === 0 ? nothing : part
   if (max === 1 && (min === 1 || isOptional(part))) return part
   if (min === 0 && (max === Infinity || isStar(part))) {
@@ -75,41 +75,41 @@ export function repetition(part: Node, least: number, max: number): Node {
 
 const isStar = (node: Node): boolean => node.kind === 'times' && node.min === 0 && node.max === Infinity
 
-/** The plainest that gives the same when it goes round any number of times, and takes something each time. */
+/** The simplest node that gives the same result in a loop of any number of rounds that each consume something. */
 function unlooped(node: Node): Node {
   switch (node.kind) {
     case 'times':
-      return node.min <= 1 ? unlooped(node.part) : taking(node)
+      return node.min <= 1 ? unlooped(node.part) : consuming(node)
     case 'any':
       return anyBut(node.parts.map(unlooped))
     case 'all':
-      return node.parts.every(isOptional) ? anyBut(node.parts.map(unlooped)) : taking(node)
+      return node.parts.every(isOptional) ? anyBut(node.parts.map(unlooped)) : consuming(node)
     default:
-      return taking(node)
+      return consuming(node)
   }
 }
 
-/** Of its matches those that take something; nothing when there are none. */
-function taking(node: Node): Node {
+/** Only the matches that consume something; nothing when there are none. */
+function consuming(node: Node): Node {
   if (!emptyWhere(node)) return node
   if (weight(node) === 0) return nothing
   switch (node.kind) {
     case 'any':
-      return anyBut(node.parts.map(taking))
+      return anyBut(node.parts.map(consuming))
     case 'all': {
       const at = heaviest(node.parts)
       const [before, part, after] = [node.parts.slice(0, at), node.parts[at]!, node.parts.slice(at + 1)]
-      const some = taking(part)
+      const some = consuming(part)
       return anyBut([
         sequence([...before, some, ...after]),
-        taking(sequence([...before, emptyWhere(part)!, ...after])),
+        consuming(sequence([...before, emptyWhere(part)!, ...after])),
       ])
     }
     case 'times': {
       const { part, min, max } = node
-      const some = taking(part)
+      const some = consuming(part)
       if (min <= 1) return repetition(some, 1, max)
-      // Once it has taken nothing, it may have done so as often as is left to do.
+      // A round that matches the empty string may stand for any number of the remaining rounds.
       return anyBut([
         sequence([some, repetition(part, min - 1, max - 1)]),
         sequence([emptyWhere(part)!, repetition(some, 1, max - 1)]),
@@ -120,13 +120,13 @@ function taking(node: Node): Node {
   }
 }
 
-/** Where the part is that takes most. It is written once, where a lighter one is written for each that is heavier. */
+/** Index of the heaviest part. It is written once; a lighter part would be written once for each heavier one. */
 function heaviest(parts: readonly Node[]): number {
   const weights = parts.map(weight)
   return weights.indexOf(Math.max(...weights))
 }
 
-/** How many characters are written in it; none: it takes nothing. */
+/** Number of characters written in it; 0: it consumes nothing. */
 function weight(node: Node): number {
   switch (node.kind) {
     case 'one':
@@ -150,7 +150,7 @@ export function printNode(node: Node, looped = false): string {
     case 'one':
       return node.text
     case 'test':
-      return looped ? lookedAt(node.text) : node.text
+      return looped ? asLookaround(node.text) : node.text
     case 'any':
       return `(?:${node.parts.map((part) => printNode(part, looped)).join('|')})`
     case 'all':
@@ -160,17 +160,17 @@ export function printNode(node: Node, looped = false): string {
   }
 }
 
-/** Postgres takes its own anchors apart where they go round; what is looked at from outside stays whole. */
-const lookedAt = (text: string): string => text.replaceAll('\\A', '(?<!.)').replaceAll('\\Z', '(?!.)')
+/** Postgres takes its own anchors apart inside loops; a lookaround stays whole. */
+const asLookaround = (text: string): string => text.replaceAll('\\A', '(?<!.)').replaceAll('\\Z', '(?!.)')
 
-/** Postgres counts to 255. */
-const mostRepeats = 255
+/** The largest repetition count of Postgres. */
+const maxRepeats = 255
 
 function repeated(text: string, min: number, max: number): string {
   if (max === Infinity && min <= 1) return `(?:${text}${min === 0 ? '*' : '+'})`
   const often = (count: number, from: (n: number) => string) => {
-    const whole = `${text}${from(mostRepeats)}`.repeat(Math.floor(count / mostRepeats))
-    return count % mostRepeats === 0 ? whole : `${whole}${text}${from(count % mostRepeats)}`
+    const whole = `${text}${from(maxRepeats)}`.repeat(Math.floor(count / maxRepeats))
+    return count % maxRepeats === 0 ? whole : `${whole}${text}${from(count % maxRepeats)}`
   }
   const needed = min === 1 ? text : often(min, (n) => `{${n}}`)
   const more = max === Infinity ? `${text}*` : often(max - min, (n) => `{0,${n}}`)

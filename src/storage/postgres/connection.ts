@@ -1,18 +1,18 @@
 import pg from 'pg'
 import { statementName } from '../query/prepared.ts'
 
-/** A table was altered since the statement was planned: a newer release migrates while this one still runs. */
+/** Whether a table was altered since the statement was planned: a newer release migrates while this one still runs. */
 export function isStalePlan(error: unknown): boolean {
   const { code, message } = (error ?? {}) as { code?: string; message?: string }
   return code === '0A000' && message !== undefined && message.includes('cached plan')
 }
 
-/** How old a plan may become: what was planned for a table that was small reads all of it, also when it has grown. */
+/** Maximum age of a plan: one made while a table was small scans the whole table even after it has grown. */
 const planAgeMs = 10_000
 
 type Done = (error: unknown, result: unknown) => void
 
-/** pg makes one of an object as well, which it copies property by property first: much slower than what follows. */
+/** pg also makes a query from a config object, but copies it property by property first, which is much slower. */
 class NamedQuery extends pg.Query {
   readonly name: string
 
@@ -22,14 +22,14 @@ class NamedQuery extends pg.Query {
   }
 }
 
-/** Names what is run again and again, so that Postgres parses it once for each connection, and plans it seldom. */
+/** Names statements that run repeatedly, so Postgres parses each once per connection and plans it rarely. */
 export class PostgresConnection extends pg.Client {
-  /** Names of before are worth nothing any more. */
+  /** Part of each statement's name: a new generation abandons all earlier names. */
   #generation = 0
   #plannedAt = performance.now()
   #unanswered = 0
-  /** Since when the database owes an answer; of no meaning where none is unanswered. */
-  #owingSince = 0
+  /** Since when an unanswered query waits; meaningless while none is unanswered. */
+  #waitingSince = 0
 
   // biome-ignore lint/suspicious/noExplicitAny: pg has a dozen forms of it, of which Kysely uses one
   override query(...args: any[]): any {
@@ -44,19 +44,22 @@ export class PostgresConnection extends pg.Client {
     return result
   }
 
-  /** Milliseconds for which the database has answered nothing, though it was asked. */
+  /** Milliseconds without any answer while a query waits for one. */
   silentMs(now: number): number {
-    return this.#unanswered === 0 ? 0 : now - this.#owingSince
+    return this.#unanswered === 0 ? 0 : now - this.#waitingSince
   }
 
-  /** Ends it without a word to the other side, which may not hear it: what is under way fails at once. */
+  /** Closes the connection without notifying the server, which may not hear it: queries under way fail at once. */
   cut(reason: string): void {
     const { stream } = (this as unknown as { connection: { stream: { destroy(error: Error): void } } })
       .connection
     stream.destroy(new Error(`Connection terminated: ${reason}`))
   }
 
-  /** What found its plan stale is run again, unless that has ended a transaction: then all of it is. */
+  /**
+   * Reruns a query whose plan was stale, unless the error has aborted a transaction: then the whole transaction is
+   * rerun.
+   */
   async #run(name: string, text: string, values: unknown[]): Promise<unknown> {
     this.#refreshPlans()
     try {
@@ -82,20 +85,20 @@ export class PostgresConnection extends pg.Client {
   }
 
   #asked(): void {
-    if (this.#unanswered === 0) this.#owingSince = performance.now()
+    if (this.#unanswered === 0) this.#waitingSince = performance.now()
     this.#unanswered += 1
   }
 
   readonly #answered = (): void => {
     this.#unanswered -= 1
-    if (this.#unanswered > 0) this.#owingSince = performance.now()
+    if (this.#unanswered > 0) this.#waitingSince = performance.now()
   }
 
   #refreshPlans(): void {
     const now = performance.now()
     if (now - this.#plannedAt < planAgeMs) return
     this.#plannedAt = now
-    // What this fails of, the query behind it fails of as well, and says so.
+    // Whatever fails this also fails the query behind it, which reports it.
     super.query('discard plans').catch(() => {})
   }
 }

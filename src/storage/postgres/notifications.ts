@@ -2,15 +2,15 @@ import { sql } from 'kysely'
 import type { Db, Notifications } from '../db.ts'
 import { PostgresConnection } from './connection.ts'
 
-/** Class of the advisory locks by which others see who listens. */
+/** Class of the advisory locks that show other processes who listens. */
 const lockClass = 1937138540
-const againMs = 1000
-/** How often who listens asks whether it is still heard, and how long it waits for the answer. */
+const reconnectMs = 1000
+/** Interval between pings of a listener's connection; half of it is the time limit for an answer. */
 const pingMs = 10_000
-/** How long a farewell may take. */
+/** Time limit for closing the connection. */
 const endMs = 500
 
-/** LISTEN and NOTIFY. A process that listens holds a lock on its channel for as long as its session lasts. */
+/** LISTEN and NOTIFY. A listening process holds a lock on its channel as long as its session lasts. */
 export function postgresNotifications(
   databaseUrl: string,
   db: Db,
@@ -44,7 +44,7 @@ async function listen(
   let closed = false
   let client: PostgresConnection | undefined
   let ping: NodeJS.Timeout | undefined
-  let again: NodeJS.Timeout | undefined
+  let reconnect: NodeJS.Timeout | undefined
 
   async function open(): Promise<void> {
     const next = new PostgresConnection({
@@ -60,7 +60,7 @@ async function listen(
     next.on('end', reopenLater)
     client = next
     clearInterval(ping)
-    // A database that is gone without a word is noticed in half a minute, not in two hours; so is whoever listens.
+    // A silently lost database is noticed within half a minute instead of two hours; so is a lost listener.
     ping = setInterval(() => {
       if (next.silentMs(performance.now()) > pingMs / 2) next.cut('the listener is not answered')
       else next.query('select 1').catch(() => {})
@@ -74,25 +74,25 @@ async function listen(
 
   function reopenLater(): void {
     client = undefined
-    if (closed || again) return
-    again = setTimeout(() => {
-      again = undefined
+    if (closed || reconnect) return
+    reconnect = setTimeout(() => {
+      reconnect = undefined
       open().then(missed, (error: Error) => {
         onError(error)
         reopenLater()
       })
-    }, againMs)
-    again.unref()
+    }, reconnectMs)
+    reconnect.unref()
   }
 
   await open()
   return async () => {
     closed = true
-    clearTimeout(again)
+    clearTimeout(reconnect)
     clearInterval(ping)
     const last = client
-    const late = setTimeout(() => last?.cut('the service ends'), endMs)
+    const cutTimer = setTimeout(() => last?.cut('the service ends'), endMs)
     await last?.end().catch(() => {})
-    clearTimeout(late)
+    clearTimeout(cutTimer)
   }
 }

@@ -22,9 +22,12 @@ import { assertNoTransactionPooler } from './pooler-check.ts'
 import { HealthProbe } from './probe.ts'
 import { getTypeParser } from './type-parsers.ts'
 
-/** Connections end after a failure to answer this much longer than a statement may take, or twice that. */
+/**
+ * Connections are cut when silent for this much longer than a statement may take, or for twice as long if that is
+ * less.
+ */
 const graceMs = 5000
-/** How long what is under way may take when the storage is closed. */
+/** Time limit for running writes when the storage closes. */
 const closeMs = 1000
 const watchMs = 250
 
@@ -37,16 +40,21 @@ export async function openPostgres(
   const connections = new Set<PostgresConnection>()
   const pool = newPool(databaseUrl, settings, connections)
   await firstConnection(pool, databaseUrl, settings)
-  const asked = new Set<PostgresConnection>()
+  const questionConnections = new Set<PostgresConnection>()
   const watch = setInterval(() => {
     cutSilent(connections, statementMs)
-    cutSilent(asked, timeoutMs)
+    cutSilent(questionConnections, timeoutMs)
   }, watchMs).unref()
   const probe = new HealthProbe(databaseUrl)
   const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, begin) })
-  // Of their own, so that whoever asks a lot keeps nobody else waiting. What they keep of patterns goes with them when idle.
-  const asking = newPool(databaseUrl, { ...settings, poolSize: atOnce, statementMs: timeoutMs }, asked)
-  const questions: Db = new Kysely({ dialect: new PortableDialect({ pool: asking }, begin) })
+  // A pool of their own, so a caller with many queries delays no other caller. What a connection caches of patterns
+  // ends with it when it is idle.
+  const questionPool = newPool(
+    databaseUrl,
+    { ...settings, poolSize: atOnce, statementMs: timeoutMs },
+    questionConnections,
+  )
+  const questions: Db = new Kysely({ dialect: new PortableDialect({ pool: questionPool }, begin) })
   const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginUnsynced) })
   const commits = new CommitListeners()
   const nesting = new NestedWriteGuard()
@@ -76,16 +84,16 @@ export async function openPostgres(
 
   async function close(): Promise<void> {
     const lateAt = performance.now() + closeMs
-    // Again and again: in place of one that is cut, the next who waits may get one that is begun meanwhile.
+    // Repeated: the next waiting caller may get a connection that was opened since the last cut.
     const cutting = setInterval(() => {
       if (performance.now() < lateAt) return
-      for (const connection of [...connections, ...asked]) connection.cut('the service ends')
+      for (const connection of [...connections, ...questionConnections]) connection.cut('the service ends')
     }, 50)
     const late = sleep(closeMs, undefined, { ref: false })
     await Promise.all([Promise.race([Promise.allSettled(running), late]), probe.close()])
     await db.destroy()
     if (!pool.ended) await pool.end()
-    if (!asking.ended) await asking.end()
+    if (!questionPool.ended) await questionPool.end()
     clearInterval(cutting)
     clearInterval(watch)
   }
@@ -109,21 +117,21 @@ export async function openPostgres(
 }
 
 /**
- * Whoever has not answered by now does not answer any more, or is not heard: a statement that takes too long is ended by
- * the database itself before.
+ * Cuts connections that have been silent for too long: the database itself ends a slow statement earlier, so no
+ * answer will come, or none can be received.
  */
 function cutSilent(connections: ReadonlySet<PostgresConnection>, statementMs: number): void {
   if (statementMs === 0) return
   const now = performance.now()
-  const mostMs = statementMs + Math.min(graceMs, statementMs)
+  const limitMs = statementMs + Math.min(graceMs, statementMs)
   for (const connection of connections) {
     const silentMs = connection.silentMs(now)
-    if (silentMs > mostMs) connection.cut(`no answer for ${Math.round(silentMs / 1000)} s`)
+    if (silentMs > limitMs) connection.cut(`no answer for ${Math.round(silentMs / 1000)} s`)
   }
 }
 
 const begin = 'begin isolation level read committed'
-/** Its transactions end before they are on disk, which they reach in their order a moment later. */
+/** Its transactions return before they are on disk, which they reach in order a moment later. */
 const beginUnsynced = `${begin}; set local synchronous_commit = off`
 
 class PortableDialect extends PostgresDialect {
@@ -172,7 +180,7 @@ function newPool(
       this.once('end', () => connections.delete(this))
     }
   }
-  const pool = new PatientPool({
+  const pool = new RetryingPool({
     ...connectionConfig(databaseUrl),
     max: poolSize,
     application_name: 'svc',
@@ -192,22 +200,22 @@ const connectionConfig = (databaseUrl: string): pg.ClientConfig => ({
 })
 
 /**
- * The default cost of a page is that of a turning disk, where to read a small table whole beats an index; what is read
- * here is in memory. A process that was stopped in the middle of a transaction holds its locks no longer than a
- * statement may take. Not as parameters of the connection: poolers know few of those.
+ * The default page cost assumes a spinning disk, where scanning a small table beats an index; here the data is in
+ * memory. A process stopped in the middle of a transaction holds its locks no longer than a statement may take. Not
+ * connection parameters: poolers support few of those.
  */
 const sessionSettings = (statementMs: number): string =>
   `set random_page_cost = 1.1; set statement_timeout = ${statementMs}; set idle_in_transaction_session_timeout = ${statementMs}`
 
-/** Refused, starting, stopping, or with all connections taken: there may be one in a moment. */
-const mayTakeOne = new Set(['ECONNREFUSED', '57P03', '53300'])
-const isRefused = (error: unknown): boolean => mayTakeOne.has((error as { code?: string }).code ?? '')
+/** Refused, starting, stopping, or out of connections: a retry may succeed soon. */
+const retryableCodes = new Set(['ECONNREFUSED', '57P03', '53300'])
+const isRefused = (error: unknown): boolean => retryableCodes.has((error as { code?: string }).code ?? '')
 
-/** How long a connection that is refused is tried again, so that a restart of the database is a wait and no failure. */
-const patienceMs = 2000
+/** How long to retry a refused connection, so that a restart of the database is a delay and no failure. */
+const retryMs = 2000
 
-/** Tries a connection that was refused again, for a moment. */
-class PatientPool extends pg.Pool {
+/** Retries a refused connection for a moment. */
+class RetryingPool extends pg.Pool {
   override connect(): Promise<pg.PoolClient>
   override connect(callback: Parameters<pg.Pool['connect']>[0]): void
   override connect(callback?: Parameters<pg.Pool['connect']>[0]): Promise<pg.PoolClient> | undefined {
@@ -215,11 +223,11 @@ class PatientPool extends pg.Pool {
       super.connect(callback)
       return undefined
     }
-    return again(() => super.connect(), patienceMs)
+    return retryRefused(() => super.connect(), retryMs)
   }
 }
 
-async function again<T>(
+async function retryRefused<T>(
   work: () => Promise<T>,
   forMs: number,
   onRefused?: (error: unknown) => void,
@@ -243,7 +251,7 @@ async function firstConnection(
   { waitMs, onRefused }: PostgresSettings,
 ): Promise<void> {
   try {
-    await again(
+    await retryRefused(
       () => checkSessions(pool, databaseUrl),
       waitMs,
       (error) => onRefused?.(reason(error)),
@@ -258,7 +266,7 @@ async function firstConnection(
 async function checkSessions(pool: pg.Pool, databaseUrl: string): Promise<void> {
   const one = await pool.connect()
   try {
-    // A connection outside of the pool, which may have room for one alone.
+    // Outside the pool, which may have room for only one connection.
     const other = new pg.Client(connectionConfig(databaseUrl))
     other.on('error', ignore)
     await other.connect()
@@ -279,7 +287,7 @@ function reason(error: unknown): string {
   return error instanceof Error && error.message ? error.message : String(error)
 }
 
-/** Serialization failure and deadlock: the transaction did nothing, and another try is likely to succeed. */
+/** Serialization failure and deadlock: the transaction changed nothing, and a retry is likely to succeed. */
 const transient = new Set(['40001', '40P01'])
 const attempts = 5
 

@@ -4,9 +4,9 @@ import { SetupError } from '../../core/errors.ts'
 const rounds = 4
 
 /**
- * Refuses a connection pooler that gives a session away between transactions (PgBouncer in transaction or statement
- * mode). There, settings, prepared statements, LISTEN and the lock of migrations belong to whoever is served next.
- * What gives it away: the session of one connection changes, or is that of another one as well.
+ * Refuses a connection pooler that reassigns sessions between transactions (PgBouncer in transaction or statement
+ * mode). There, settings, prepared statements, LISTEN and the migration lock pass to the next client. The sign of it:
+ * a connection's session changes, or another connection has the same one.
  * @throws SetupError
  */
 export async function assertNoTransactionPooler(one: pg.ClientBase, other: pg.ClientBase): Promise<void> {

@@ -2,22 +2,22 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { PostgresConnection } from './connection.ts'
 
-/** How long an answer takes at most. */
-const mostMs = 3000
+/** Time limit for an answer. */
+const timeoutMs = 3000
 const closeMs = 500
 
 const change = 'update probes set at = now()::text where id = 1'
 /**
- * A change of a row that is there needs no room. What does not fit in memory is sorted in files, beside the tables: a
- * mebibyte that is given back at once, and of which no log and no table keeps anything.
+ * Updating an existing row needs no free space. A sort that exceeds its memory uses files beside the tables: one
+ * mebibyte, freed at once, of which no log and no table keeps anything.
  */
 const room = `select count(wide) from (
   select repeat('x', 8192) as wide from generate_series(1, 128) as n order by n desc) as sorted`
 const settings = `set work_mem = '64kB'; set temp_tablespaces = ''`
 
 /**
- * Asks the database in a connection of its own, which no request can hold: whether it takes a change, and
- * whether there is room for more. A primary that became a replica, and a disk that is full, still answer questions.
+ * Queries the database on a connection of its own, which no request can take: whether it accepts a change, and
+ * whether it has free space. A primary that became a replica, and one with a full disk, still answer queries.
  */
 export class HealthProbe {
   readonly #databaseUrl: string
@@ -35,7 +35,7 @@ export class HealthProbe {
     return this.#checking
   }
 
-  /** A database that says nothing is not waited for. */
+  /** Does not wait for a database that does not answer. */
   async close(): Promise<void> {
     const late = sleep(closeMs, undefined, { ref: false })
     if (this.#checking) await Promise.race([this.#checking.catch(() => {}), late])
@@ -50,7 +50,8 @@ export class HealthProbe {
       throw error
     })
     try {
-      for (const text of [change, room]) await client.query({ text, query_timeout: mostMs } as pg.QueryConfig)
+      for (const text of [change, room])
+        await client.query({ text, query_timeout: timeoutMs } as pg.QueryConfig)
     } catch (error) {
       this.#client = undefined
       end(client)
@@ -63,7 +64,7 @@ async function connected(databaseUrl: string): Promise<PostgresConnection> {
   const client = new PostgresConnection({
     connectionString: databaseUrl,
     application_name: 'svc readiness',
-    connectionTimeoutMillis: mostMs,
+    connectionTimeoutMillis: timeoutMs,
   })
   client.on('error', () => {})
   await client.connect()
@@ -71,7 +72,7 @@ async function connected(databaseUrl: string): Promise<PostgresConnection> {
   return client
 }
 
-/** Waits for no answer: there may be nobody to give one. */
+/** Does not wait for an answer: the database may be gone. */
 function end(client: PostgresConnection): void {
   client.end().catch(() => {})
   setTimeout(() => client.cut('readiness asks anew'), 100).unref()

@@ -3,8 +3,8 @@ import pg from 'pg'
 const { BOOL, INT8, NUMERIC } = pg.types.builtins
 
 /**
- * Values as SQLite would hand them back: counts and sums (int8, numeric) are numbers, the outcome of a
- * comparison is 0 or 1.
+ * Converts values to what SQLite returns: counts and sums (int8, numeric) are numbers, the result of a comparison is
+ * 0 or 1.
  */
 export function getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) => unknown {
   if (oid === INT8 || oid === NUMERIC) return number

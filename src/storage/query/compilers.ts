@@ -15,9 +15,9 @@ import {
 
 const postgresVariant = Symbol('postgres variant')
 
-type TwoFacedNode = RawNode & { [postgresVariant]?: RawNode }
+type DialectNode = RawNode & { [postgresVariant]?: RawNode }
 
-/** One expression written for each database; which one is used is decided when the query is compiled. */
+/** One expression with a variant for each database, chosen when the query is compiled. */
 export function byDialect<T>(variants: {
   sqlite: RawBuilder<T>
   postgres: RawBuilder<T>
@@ -30,7 +30,7 @@ export function byDialect<T>(variants: {
 }
 
 export class PostgresCompiler extends PostgresQueryCompiler {
-  protected override visitRaw(node: TwoFacedNode): void {
+  protected override visitRaw(node: DialectNode): void {
     super.visitRaw(node[postgresVariant] ?? node)
   }
 }
@@ -38,15 +38,15 @@ export class PostgresCompiler extends PostgresQueryCompiler {
 const locks = new Set(['ForUpdate', 'ForNoKeyUpdate', 'ForShare', 'ForKeyShare', 'NoWait', 'SkipLocked'])
 
 export class SqliteCompiler extends SqliteQueryCompiler {
-  /** Row locks are dropped: a write already has the whole file to itself. */
+  /** Drops row locks: a write already has the whole file to itself. */
   protected override visitSelectQuery(node: SelectQueryNode): void {
     const endModifiers = node.endModifiers?.filter((it) => !it.modifier || !locks.has(it.modifier))
     super.visitSelectQuery(endModifiers ? { ...node, endModifiers } : node)
   }
 
   /**
-   * `+?` is `?`, out of the planner's sight. Where the planner has looked at a value (in joins and limits),
-   * SQLite plans the statement anew at every execution, which takes several times as long as the query.
+   * `+?` equals `?` but hides the value from the planner. When the planner has used a value (in joins and limits),
+   * SQLite replans the statement at every execution, which takes several times as long as the query.
    */
   protected override getCurrentParameterPlaceholder(): string {
     return '+?'
@@ -54,20 +54,22 @@ export class SqliteCompiler extends SqliteQueryCompiler {
 }
 
 /**
- * True, asked for each row: where a question on SQLite is ended that takes too long. SQLite has nothing else that a
- * thread which waits for a row could be stopped by. It comes first in a condition: rows that another part of it
- * leaves out are rows as well.
+ * Always true, evaluated for each row: here a query on SQLite that takes too long is ended. SQLite has nothing else
+ * that could stop a thread which waits for a row. It comes first in a condition: rows that another part excludes take
+ * time as well.
  */
 export const isNotInterrupted = byDialect<SqlBool>({ sqlite: sql`goes_on() = 1`, postgres: sql`true` })
 
-/** Has every query say `goesOn` by itself; what is written as SQL says it where it may read many rows. */
+/** Adds `isNotInterrupted` to every query; raw SQL adds it itself where it may read many rows. */
 export class InterruptibleCompiler extends SqliteCompiler {
   protected override visitSelectQuery(node: SelectQueryNode): void {
-    super.visitSelectQuery(node.from ? { ...node, where: WhereNode.create(whileGoing(node.where)) } : node)
+    super.visitSelectQuery(
+      node.from ? { ...node, where: WhereNode.create(withInterruption(node.where)) } : node,
+    )
   }
 }
 
-function whileGoing(where: WhereNode | undefined): OperationNode {
-  const going = isNotInterrupted.toOperationNode()
-  return where ? AndNode.create(going, ParensNode.create(where.where)) : going
+function withInterruption(where: WhereNode | undefined): OperationNode {
+  const condition = isNotInterrupted.toOperationNode()
+  return where ? AndNode.create(condition, ParensNode.create(where.where)) : condition
 }

@@ -2,7 +2,7 @@ import { type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
 import type { Db } from '../db.ts'
 import { isSingleProcess } from '../dialect.ts'
 
-/** How many rows a query finds; it has not selected anything yet. */
+/** The number of rows that a query finds; it must not have selected anything yet. */
 export async function countOf<DB, TB extends keyof DB>(
   found: SelectQueryBuilder<DB, TB, object>,
 ): Promise<number> {
@@ -12,8 +12,8 @@ export async function countOf<DB, TB extends keyof DB>(
 }
 
 /**
- * A query that may look at every row of `table`, in parts to be asked at once on `storage.questions`: on SQLite each half
- * of the table is for a reader thread of its own; Postgres shares out the work by itself.
+ * Splits a query that may read every row of `table` into parts to run at once on `storage.questions`: on SQLite each
+ * half of the table gets a reader thread of its own; Postgres parallelizes by itself.
  */
 export function splitTableScan<DB, TB extends keyof DB, O>(
   db: Db,

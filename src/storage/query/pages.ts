@@ -16,7 +16,7 @@ import { countOf } from './counts.ts'
 
 type Found<DB, TB extends keyof DB> = SelectQueryBuilder<DB, TB, object>
 
-/** A query for rows, as far as it is of interest here. */
+/** The part of a query for rows that paging needs. */
 type Listing<Row> = {
   limit(rows: number): Listing<Row>
   offset(rows: number): Listing<Row>
@@ -24,8 +24,8 @@ type Listing<Row> = {
 }
 
 /**
- * A page of what a query finds, which has not selected anything yet: `list` selects and orders. How many that are in
- * all is counted only where the page does not say it.
+ * A page of a query that has not selected anything yet: `list` selects and orders. The total is counted only if the
+ * page does not reveal it.
  */
 export async function readPage<DB, TB extends keyof DB, Row, T>(
   found: Found<DB, TB>,
@@ -42,15 +42,15 @@ export async function readPage<DB, TB extends keyof DB, Row, T>(
   )
 }
 
-/** Columns that together are of one row alone: a list is in the order of all of them, in the same direction. */
+/** Columns that together identify one row: a list is ordered by all of them, in one direction. */
 type Order<T> = {
   by: readonly [string, ...string[]]
   direction?: 'asc' | 'desc'
-  /** Their values, of what is shown of a row. */
-  keyOf: (shown: T) => readonly (string | number)[]
+  /** Their values in a listed item. */
+  keyOf: (item: T) => readonly (string | number)[]
 }
 
-/** The same for a list that may be long: by number, or behind the row that a cursor names. */
+/** The same for a list that may be long: by page number, or after the row that a cursor names. */
 export async function readCursorPage<DB, TB extends keyof DB, Row, T>(
   found: Found<DB, TB>,
   query: CursorPageQuery,
@@ -65,8 +65,8 @@ export async function readCursorPage<DB, TB extends keyof DB, Row, T>(
     .limit(fetchLimit(query))
     .offset(key === undefined ? offsetOf(query) : 0)
     .execute()
-  const shown = Math.min(rows.length, query.limit)
-  const total = key === undefined ? (totalFrom(shown, query) ?? (await countOf(found))) : undefined
+  const count = Math.min(rows.length, query.limit)
+  const total = key === undefined ? (totalFrom(count, query) ?? (await countOf(found))) : undefined
   return toCursorPage(
     rows.map((row) => read(row)),
     query,

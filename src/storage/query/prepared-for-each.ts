@@ -3,13 +3,13 @@ import type { Db } from '../db.ts'
 import { isPostgres, prepared } from './prepared.ts'
 import { type Cells, type Columns, rowList } from './row-list.ts'
 
-/** The cells of a row, for a query. */
+/** The cells of a row, as expressions for a query. */
 export type Each<Row> = { readonly [Name in keyof Row]: Expression<Row[Name]> }
 
 /**
- * A `prepared` query that is asked for each of some rows, such as the first few that belong to each: what it finds
- * for all of them, by turns. On Postgres that is one way to the database. On SQLite, where there is no way and no
- * lateral join, it is run row by row.
+ * A `prepared` query that runs for each of some rows, such as the first few children of each; returns all their
+ * results. On Postgres that is one round trip. On SQLite, which has no round trip and no lateral join, it runs row by
+ * row.
  */
 export function preparedForEach<Row extends Cells, O>(
   columns: Columns<Row>,

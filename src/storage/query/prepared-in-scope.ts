@@ -6,8 +6,8 @@ import { type Params, prepared } from './prepared.ts'
 type Value = string | number | null
 
 /**
- * `prepared` for queries that start from a scope: compiled once for each kind of scope. Where a scope is a
- * list (some organizations, sites or device groups) its length is part of the query, which is then built each time.
+ * `prepared` for queries that start from a scope: compiled once for each kind of scope. If a scope is a list (some
+ * organizations, sites or device groups), its length is part of the query, which is then built each time.
  */
 export function preparedInScope<P extends { [K in keyof P]: Value }, O>(
   build: (db: Db, scope: Scope, p: Params<P>) => Compilable<O>,

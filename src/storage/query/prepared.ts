@@ -17,8 +17,8 @@ type Value = string | number | bigint | Uint8Array | null
 export type Params<P> = { readonly [K in keyof P]: P[K] }
 
 /**
- * A query that is built and compiled once per database and then only run. The shape may not depend on the
- * values: no lists, no `if`, no comparison with a value that may be null. Gives what `execute()` gives.
+ * A query that is built and compiled once per database and then only run. Its shape must not depend on the values: no
+ * lists, no `if`, no comparison with a value that may be null. Returns what `execute()` returns.
  */
 export function prepared<P extends { [K in keyof P]: Value }, O>(
   build: (db: Db, p: Params<P>) => Compilable<O>,
@@ -37,14 +37,14 @@ export function prepared<P extends { [K in keyof P]: Value }, O>(
   }
 }
 
-/** That of a write on SQLite, which has the result at once. */
+/** The executor of a write on SQLite, which has the result at once. */
 type Immediate = { executeNow<R>(query: Pick<CompiledQuery, 'sql' | 'parameters'>): QueryResult<R> }
 
 const isImmediate = (executor: object): executor is Immediate => 'executeNow' in executor
 
 export const isPostgres = ({ adapter }: QueryExecutor): boolean => adapter instanceof PostgresAdapter
 
-/** The placeholders of a whole row, for an insert. */
+/** Placeholders for a whole row, for an insert. */
 export function rowOf<Row>(p: Params<Row>, columns: readonly (keyof Row)[]): Row {
   return Object.fromEntries(columns.map((column) => [column, p[column]])) as Row
 }
@@ -66,8 +66,8 @@ type Plan = {
 }
 
 /**
- * Names of the statements that Postgres keeps the plan of, which costs more to make than to run, for most. A name is
- * made of the text: where processes share a session, one name never stands for the statement of another.
+ * Names of the statements whose plan Postgres keeps: most cost more to plan than to run. A name is a hash of the
+ * text, so processes that share a session never use one name for two statements.
  */
 const statements = new Map<string, string>()
 

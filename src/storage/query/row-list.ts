@@ -6,8 +6,8 @@ export type Cells = Record<string, string | number | null>
 export type Columns<Row> = { [Name in keyof Row]: 'text' | 'bigint' | 'double precision' }
 
 /**
- * Rows that a statement is given in one parameter: however many they are, it is the same statement, and one way to
- * the database. `of` makes the parameter, `as` the table that it is in a query.
+ * Passes rows to a statement in one parameter: the statement is the same for any number of rows, and takes one round
+ * trip. `of` makes the parameter, `as` the table to query.
  */
 export function rowList<Row extends Record<string, string | number | null>>(columns: Columns<Row>) {
   const names = Object.keys(columns)
@@ -16,13 +16,13 @@ export function rowList<Row extends Record<string, string | number | null>>(colu
     return sql`cast(value ->> ${sql.lit(at)} as ${type}) as ${sql.ref(name)}`
   })
   return {
-    /** In it no text holds what one of the databases refuses in JSON: a single one would fail all rows. */
+    /** Cleans texts of what either database refuses in JSON: one such text would fail all rows. */
     of: (rows: readonly Row[]): string =>
       JSON.stringify(rows.map((row) => names.map((name) => storableCell(row[name])))),
     as<Alias extends string>(parameter: string, alias: Alias): AliasedRawBuilder<Row, Alias> {
       const elements = byDialect({
         sqlite: sql`json_each(${parameter})`,
-        // As json each cell would be looked for from the beginning of its row.
+        // With json each cell would be searched from the beginning of its row.
         postgres: sql`jsonb_array_elements(cast(${parameter} as jsonb))`,
       })
       return sql<Row>`(select ${sql.join(cells)} from ${elements})`.as(alias)

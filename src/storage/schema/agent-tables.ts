@@ -1,31 +1,31 @@
 import type { Generated } from 'kysely'
 
-/** Who speaks for a machine: the agent, or what looks after the agent. */
+/** The program that speaks for a machine: the agent, or the watchdog that looks after the agent. */
 export type AgentRole = 'agent' | 'watchdog'
 
 /**
- * Where a token stands in its rotation: handed out and not confirmed in time is `lapsed`, replaced and good for some
- * minutes more is `previous`.
+ * State of a token in its rotation. `lapsed`: handed out and not confirmed in time. `previous`: replaced, but valid
+ * for some more minutes.
  */
 export type TokenStanding = 'current' | 'pending' | 'lapsed' | 'previous'
 
-/** What stands in the row of a device about its agent (see `DeviceRow`). */
+/** Columns of a device's row about its agent (see `DeviceRow`). */
 export type DeviceAgentColumns = {
   watchdog_token_hash: string | null
-  /** null: when it was enrolled. */
+  /** null: issued at enrollment. */
   token_issued_at: string | null
   watchdog_seen_at: string | null
   watchdog_version: string | null
-  /** Since when the watchdog says that the agent itself is silent. */
+  /** Since when the watchdog reports the agent itself as silent. */
   main_silent_since: string | null
-  /** Whether the agent may update itself, as people decided. */
+  /** Whether users allow the agent to update itself. */
   auto_update: Generated<number>
-  /** The same as the agent last said it; null before it did. */
+  /** The value that the agent last reported; null before it did. */
   auto_update_acknowledged: number | null
   possible_replacement_of: string | null
 } & DeviceUpdateColumns
 
-/** The update of a device that is under way, or was the last that failed. */
+/** The update of a device that is under way, or the last one that failed. */
 export type DeviceUpdateColumns = {
   update_version: string | null
   /** updating, or how it failed: failed, refused or rolled_back. */
@@ -34,20 +34,20 @@ export type DeviceUpdateColumns = {
   update_reason: string | null
 }
 
-/** What says which version a device is to run: read with the row of its agent. */
+/** What decides which version a device is to run; read with the row of its agent. */
 export type AgentTargetColumns = {
-  /** For machines of its kind. */
+  /** The version promoted for machines of its kind. */
   promoted_version: string | null
   promoted_at: string | null
-  /** As in its build. */
+  /** As in the row of its build. */
   promoted_rollback_at: string | null
-  /** Of the current rollout, whether or not the device has a place in it. */
+  /** The current rollout, whether or not the device takes part in it. */
   rollout_id: string | null
   rollout_version: string | null
   rollout_status: string | null
   rollout_wave: number | null
   rollout_soak: number | null
-  /** All null without a place. */
+  /** The device's part in the rollout; all null without one. */
   place_wave: number | null
   place_state: string | null
   place_from: string | null
@@ -55,7 +55,7 @@ export type AgentTargetColumns = {
   place_settled_at: string | null
 }
 
-/** While a token is being replaced: who has the new one, and until when the old one is good. */
+/** The tokens of a device while they are replaced: the new ones, and until when the old ones are valid. */
 export type AgentRotationRow = {
   device_id: string
   pending_token_hash: string | null
@@ -87,13 +87,13 @@ export type AgentCommandRow = {
   result: string | null
 }
 
-/** A version of agents as its signed manifest describes it. Of no tenant. */
+/** A version of agents as its signed manifest describes it. Belongs to no tenant. */
 export type AgentReleaseRow = {
   version: string
   tag: string
   prerelease: number
   notes: string | null
-  /** The oldest version that may go to this one directly. */
+  /** The oldest version that may update to this one directly. */
   min_from: string | null
   /** The exact bytes that were signed. */
   manifest: string
@@ -111,14 +111,16 @@ export type AgentBuildRow = {
   platform: string
   /** As in `devices.architecture`. */
   architecture: string
-  /** Of the file: svc-agent-linux-amd64. */
+  /** The file's name: svc-agent-linux-amd64. */
   name: string
   url: string
   checksum: string
   size: number
-  /** Not null: what machines of this kind are offered. */
+  /** Not null: machines of this kind are offered this build. */
   promoted_at: string | null
-  /** Equal to `promoted_at`: those with a newer one are offered it as well. A later promotion has another time. */
+  /**
+   * Equal to `promoted_at`: machines with a newer version are offered it as well. A later promotion has another time.
+   */
   rollback_at: string | null
 }
 
@@ -135,17 +137,17 @@ export type AgentRolloutRow = {
   gate_minutes: number
   soak_minutes: number
   max_failure_percent: number
-  /** How many had failed when the wave began, or when somebody went on in spite of them. */
+  /** Number of failures when the wave began, or when a user continued in spite of them. */
   accepted_failures: number
   halt_reason: string | null
-  /** Which run of the job draws its devices, and until when nobody else does. */
+  /** The run of the job that draws its devices, and until when no other run may. */
   claimed_by: string | null
   claimed_until: string | null
   created_by: string | null
   created_at: string
   updated_at: string
   ended_at: string | null
-  /** 1 for the one that decides what its devices are offered; 0 once a promotion came after it. */
+  /** 1 for the rollout that decides what its devices are offered; 0 after a later promotion. */
   is_current: number
 }
 
@@ -156,9 +158,9 @@ export type AgentRolloutDeviceRow = {
   wave: number
   /** waiting, offered, soaking, updated, failed or withdrawn. */
   state: string
-  /** What it reported when it was drawn. */
+  /** The version that the device reported when it was drawn. */
   from_version: string
-  /** 1: an earlier rollout brought it to `from_version`, where it stays until it is its turn. */
+  /** 1: an earlier rollout brought it to `from_version`, where it stays until its turn. */
   is_held: number
   offered_at: string | null
   settled_at: string | null

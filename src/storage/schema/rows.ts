@@ -26,7 +26,7 @@ export type Value<Row, Json extends keyof Row = never, Flags extends keyof Row =
 }
 
 type Shape<Row, Json extends keyof Row, Flags extends keyof Row> = {
-  /** The value of a row; only the columns it has. */
+  /** The value of a row, with only the columns it has. */
   read<R extends Partial<Row>>(row: R): Value<R, Json & keyof R, Flags & keyof R>
   /** The columns of a value. */
   write<V extends Partial<Value<Row, Json, Flags>>>(
@@ -48,22 +48,22 @@ const parsed = (cell: unknown) =>
 
 type Kind = 'plain' | 'json' | 'flag'
 
-/** Fields that are read as an object of several columns, by their names in it; null where the first of them is. */
+/** Fields that are read as one object from several columns; null if the first column is. */
 type Groups<Row> = Readonly<Record<string, Readonly<Record<string, keyof Row & string>>>>
 
-/** What objects with these names, in this order, become. */
+/** How objects with these names, in this order, are converted. */
 type Plan = { names: readonly string[]; make: (from: object) => object }
 
-/** Kept of each kind: of the parts of a value that may change there are many. */
-const mostPlans = 64
+/** Limit for each kind: partial values come with many combinations of names. */
+const maxPlans = 64
 
-/** By the plan for its names, which is made for the first of its kind. */
-function made(plans: Plan[], from: object, planFor: (names: readonly string[]) => Plan['make']): object {
+/** Converts by the plan for the object's names, which the first such object creates. */
+function convert(plans: Plan[], from: object, planFor: (names: readonly string[]) => Plan['make']): object {
   let plan = plans.find((one) => fits(one, from))
   if (!plan) {
     const names = Object.keys(from)
     plan = { names, make: planFor(names) }
-    if (plans.length < mostPlans) plans.push(plan)
+    if (plans.length < maxPlans) plans.push(plan)
   }
   return plan.make(from)
 }
@@ -90,7 +90,7 @@ function reading(
     if (kind === 'json') return `parsed(${cell})`
     return kind === 'flag' ? `(${cell} === null ? null : ${cell} === 1)` : cell
   }
-  // One whose columns were not all asked for is told column by column.
+  // A group of which some columns were not selected is read column by column.
   const whole = Object.entries(groups).filter(([, parts]) =>
     Object.values(parts).every((column) => columns.includes(column)),
   )
@@ -110,7 +110,7 @@ function reading(
   return build(parsed) as Plan['make']
 }
 
-/** The other way round. The fields are those of our own types. */
+/** The reverse. The fields are those of our own types. */
 function writing(fields: readonly string[], kindOf: (column: string) => Kind): Plan['make'] {
   const written = (field: string, column: string) => {
     const value = `value[${JSON.stringify(field)}]`
@@ -125,7 +125,7 @@ function writing(fields: readonly string[], kindOf: (column: string) => Kind): P
   return new Function('value', `return { ${cells.join(', ')} }`) as Plan['make']
 }
 
-/** How rows of a table are read and written, given which columns hold JSON and which are flags. */
+/** How rows of a table are read and written, given the columns that hold JSON and those that are flags. */
 export const rowsOf =
   <Row>() =>
   <Json extends keyof Row = never, Flags extends keyof Row = never>(
@@ -139,7 +139,7 @@ export const rowsOf =
     const read: Plan[] = []
     const written: Plan[] = []
     return {
-      read: (row) => made(read, row, (columns) => reading(columns, kindOf, groups)) as never,
-      write: (value) => made(written, value, (fields) => writing(fields, kindOf)) as never,
+      read: (row) => convert(read, row, (columns) => reading(columns, kindOf, groups)) as never,
+      write: (value) => convert(written, value, (fields) => writing(fields, kindOf)) as never,
     }
   }

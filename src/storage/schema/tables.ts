@@ -11,15 +11,15 @@ import type {
 } from './agent-tables.ts'
 
 /**
- * Every table, as both databases hand it back: ids, times and JSON are text, flags are 0 or 1.
- * Times are ISO 8601 UTC with milliseconds, so they compare as text.
+ * Every table, as both databases return it: ids, times and JSON are text, flags are 0 or 1. Times are ISO 8601 UTC
+ * with milliseconds, so they compare as text.
  */
 export type Tables = {
-  /** What readiness changes. */
+  /** The row that readiness updates. */
   probes: { id: number; at: string }
-  /** Which keys the database is used with (daemon/key-fingerprints.ts). */
+  /** Fingerprints of the keys that the database is used with (daemon/key-fingerprints.ts). */
   key_prints: { name: string; print: string; since: string }
-  /** What could not be written where it belongs. */
+  /** Dead letters: entries that could not be written to their table. */
   set_aside: {
     id: Generated<number>
     source: string
@@ -28,7 +28,7 @@ export type Tables = {
     reason: string
     created_at: string
   }
-  /** How much of each source was not kept there, because it was full. */
+  /** Entries lost per source, because `set_aside` was full. */
   set_aside_lost: { source: string; count: number; reason: string; last_at: string }
   partners: PartnerRow
   organizations: OrganizationRow
@@ -41,7 +41,7 @@ export type Tables = {
   registrations: { token_hash: string; content: string; expires_at: string }
   login_challenges: LoginChallengeRow
   sessions: SessionRow
-  /** What happened at the door of an account lately (src/identity/password-guard). */
+  /** Recent sign-in attempts for an account (src/identity/password-guard). */
   sign_in_marks: { door: string; marks: string; guarded_until: string | null; expires_at: string }
   roles: RoleRow
   role_permissions: { role_id: string; permission: string }
@@ -53,10 +53,10 @@ export type Tables = {
   invitations: InvitationRow
   enrollment_keys: EnrollmentKeyRow
   api_keys: ApiKeyRow
-  /** What a key used of its limit, in 18 s each (src/credentials/api-keys/rate-limit-window.ts). */
+  /** Requests of a key in buckets of 18 s (src/credentials/api-keys/rate-limit-window.ts). */
   api_key_buckets: { key_id: string; bucket: number; count: number }
   devices: DeviceRow & DeviceAgentColumns & DeviceCounts & { tags: Generated<string> }
-  /** In JSON they stand in the row of the device as well. */
+  /** Also stored as JSON in the device's row. */
   device_tags: { device_id: string; tag: string }
   device_custom_fields: { device_id: string; key: string; value: string }
   device_groups: DeviceGroupRow
@@ -72,11 +72,11 @@ export type Tables = {
   device_event_logs: DeviceEventLogRow
   events: EventRow
   webhooks: WebhookRow
-  /** What a webhook asked for: event types, or `*`. */
+  /** What a webhook subscribes to: event types, or `*`. */
   webhook_events: { webhook_id: string; event: string; org_id: string }
   webhook_queues: WebhookQueueRow
   webhook_counts: WebhookCountRow
-  /** Processes that send deliveries; what one of them holds is free again when it is no longer alive. */
+  /** Processes that send deliveries; what a process holds is free again once it is no longer alive. */
   webhook_workers: { id: string; alive_until: string }
   webhook_deliveries: WebhookDeliveryRow
   sso_providers: SsoProviderRow
@@ -85,12 +85,12 @@ export type Tables = {
   sso_exchanges: SsoExchangeRow
   sso_assertions: { id_hash: string; expires_at: string }
   sso_tests: SsoTestRow
-  /** What our own requests are signed with; the key sealed, the certificate in base64. */
+  /** Keys that sign our own requests; the key sealed, the certificate in base64. */
   saml_keys: { id: string; private_key: string; certificate: string; created_at: string }
   trust_policies: TrustPolicyRow
-  /** Where issuers of tokens publish their keys. */
+  /** Where token issuers publish their keys. */
   trust_issuers: { issuer: string; jwks_url: string; discovered_at: string }
-  /** Tokens that were used, until nobody would accept them any more. */
+  /** Used tokens, until no check would accept them any more. */
   trust_tokens: { token_hash: string; expires_at: string }
   agent_links: AgentLinkRow
   agent_rotations: AgentRotationRow
@@ -106,13 +106,13 @@ export type Tables = {
   /** Up to 256 hashes each, of tree level 8 × `level`, in base64. */
   audit_tiles: { chain: string; level: number; idx: number; hashes: string }
   audit_checkpoints: { chain: string; seq: number; note: string; created_at: string }
-  /** Base64; `succession` is what this key and the one before it signed. */
+  /** Base64; `succession` is the statement signed by this key and the one before it. */
   audit_keys: { public_key: string; succession: string | null; created_at: string }
   audit_verdicts: AuditVerdictRow
   audit_anchors: AuditAnchorRow
   audit_retention: AuditRetentionRow
   audit_archives: AuditArchiveRow
-  /** Who reads a whole chain, whose beginning may not go meanwhile. */
+  /** Readers of a whole chain, whose beginning must not be removed meanwhile. */
   audit_readings: { id: string; chain: string; until: string }
   idempotency_keys: IdempotencyKeyRow
   mails: MailRow
@@ -163,7 +163,7 @@ export type SiteRow = Stamped & {
 
 export type UserRow = Stamped & {
   email: string
-  /** Folded form that is unique. */
+  /** Folded form, which is unique. */
   email_key: string
   name: string
   status: string
@@ -171,7 +171,7 @@ export type UserRow = Stamped & {
   is_system: number
   password_hash: string | null
   password_changed_at: string | null
-  /** Both are read by the release before 0033 alone. */
+  /** Both are read only by releases before migration 0033. */
   failed_logins: number
   locked_until: string | null
   /** Both are compared with the access token's on every request. */
@@ -185,7 +185,7 @@ export type UserRow = Stamped & {
   phone_number: string | null
   phone_verified: number
   last_login_at: string | null
-  /** Since when it is known that the holder reads the mail of the address. */
+  /** Since when the holder is known to read the mail of the address. */
   email_proved_at: string | null
 }
 
@@ -193,7 +193,7 @@ export type LoginChallengeRow = {
   id: string
   token_hash: string
   user_id: string
-  /** Which membership the login asked for, JSON. */
+  /** The membership that the login requested, JSON. */
   context: string
   mfa_epoch: number
   expires_at: string
@@ -212,9 +212,9 @@ export type SessionRow = {
   /** Absolute end of the family. */
   expires_at: string
   revoked_at: string | null
-  /** The identity provider it came in by. */
+  /** The identity provider it was opened with. */
   sso_provider_id: string | null
-  /** When its holder last proved who they are. */
+  /** When its holder last proved their identity. */
   proved_at: string | null
 }
 
@@ -229,13 +229,13 @@ export type RoleRow = Stamped & {
   force_mfa: number
 }
 
-/** Whether a membership counts yet, and who its tenant invited. */
+/** Whether a membership is in force, and whom its tenant invited. */
 type MembershipStanding = {
-  /** null: its holder has not accepted it, and it gives nothing. */
+  /** null: its holder has not accepted it, and it grants nothing. */
   accepted_at: string | null
-  /** `holder`: on their own proof. `provider`: by single sign-on of the organization. */
+  /** `holder`: by their own proof. `provider`: by single sign-on of the organization. */
   accepted_by: string | null
-  /** As whoever invited them typed it. */
+  /** As the inviter typed it. */
   invited_name: string | null
   invited_email: string | null
 }
@@ -261,7 +261,7 @@ type OrganizationMembershipRow = MembershipStanding & {
   disabled_at: string | null
   /** 1 when the membership is narrowed to the device groups listed beside it. */
   grouped: Generated<number>
-  /** 1 when an identity provider invited, and no person did. */
+  /** 1 when an identity provider invited, not a person. */
   provisioned: Generated<number>
 }
 
@@ -274,7 +274,7 @@ type InvitationRow = {
   expires_at: string
   accepted_at: string | null
   created_at: string
-  /** 1 when whoever invited saw the link as well: it proves no address. */
+  /** 1 when the inviter saw the link as well: it proves no address. */
   shown: Generated<number>
 }
 
@@ -283,12 +283,12 @@ export type DeviceGroupRow = Stamped & {
   site_id: string | null
   name: string
   type: Generated<string>
-  /** The saved filter that decides who is in a dynamic group. */
+  /** The saved filter that selects the members of a dynamic group. */
   filter_id: string | null
   parent_id: string | null
-  /** When the filter was last asked. */
+  /** When the filter was last evaluated. */
   evaluated_at: string | null
-  /** Why it could not be asked then. */
+  /** Why that evaluation failed. */
   evaluation_error: string | null
 }
 
@@ -339,7 +339,7 @@ export type ApiKeyRow = {
   name: string
   key_hash: string
   key_prefix: string
-  /** The key before the last rotation, for as long as both are good. */
+  /** The key before the last rotation, while both are valid. */
   previous_hash: string | null
   previous_until: string | null
   /** JSON list. */
@@ -362,7 +362,7 @@ export type DeviceRow = Stamped &
     token_hash: string
     enrollment_key_id: string | null
     hostname: string
-    /** Folded, as are all columns of this name (src/core/fold.ts). */
+    /** Folded, like the other columns named so (src/core/fold.ts). */
     hostname_key: string
     display_name: string | null
     display_name_key: string | null
@@ -377,7 +377,7 @@ export type DeviceRow = Stamped &
     enrollment_ip: string | null
     enrolled_at: string
     device_role: string
-    /** auto as the agent says it, or manual. */
+    /** auto: reported by the agent; or manual. */
     device_role_source: string
     is_virtual: number
     virtualization_platform: string | null
@@ -393,17 +393,17 @@ export type DeviceRow = Stamped &
   }
 
 type DeviceCounts = {
-  /** How many log entries have come in of it: the place of the last one. */
+  /** Number of log entries received from it, which is the sequence number of the last. */
   log_seq: Generated<number>
-  /** How many bytes of logs are kept of it. */
+  /** Bytes of its logs that are kept. */
   log_bytes: Generated<number>
-  /** How many bytes of what came of commands are kept of it. */
+  /** Bytes of its command results that are kept. */
   command_bytes: Generated<number>
-  /** JSON: addresses that were audited as new lately, with when. */
+  /** JSON: addresses recently audited as new, with the time. */
   told_addresses: string | null
 }
 
-/** What a heartbeat is compared with: the row of a device is wide, and this is read with each of them. */
+/** The columns that a heartbeat is compared with: the row of a device is wide, and each heartbeat reads these. */
 export const agentDeviceColumns = [
   'id',
   'org_id',
@@ -437,7 +437,7 @@ export const agentDeviceColumns = [
   'update_reason',
 ] as const
 
-/** With what its tenant and the commands that wait say. */
+/** With the state of its tenant and of waiting commands. */
 export type AgentDeviceRow = Pick<
   Selectable<DeviceRow & DeviceAgentColumns>,
   (typeof agentDeviceColumns)[number]
@@ -445,11 +445,11 @@ export type AgentDeviceRow = Pick<
   AgentTargetColumns & {
     org_status: string
     partner_status: string
-    /** 1 where commands wait for the agent or its watchdog. */
+    /** 1 if commands wait for the agent or its watchdog. */
     has_commands: number | null
   }
 
-/** As the agent last reported it; all null before it did. */
+/** As the agent last reported it; all null before that. */
 export type DeviceHardwareColumns = {
   manufacturer: string | null
   model: string | null
@@ -528,7 +528,7 @@ export type ScriptRow = Stamped & {
   timeout_seconds: number
   run_as: string
   is_system: number
-  /** Counts up when the content changes. */
+  /** Incremented when the content changes. */
   version: number
   created_by: string | null
   deleted_at: string | null
@@ -559,11 +559,11 @@ export type AlertRow = Stamped & {
 export type AuditVerdictRow = {
   chain: string
   verdict: string
-  /** JSON, of what is not sound. */
+  /** JSON: what is not sound. */
   fault: string | null
   entries: number
   checked_at: string
-  /** The mark of the service on the rest of the row. */
+  /** The service's seal on the rest of the row. */
   seal: string | null
 }
 
@@ -573,7 +573,7 @@ export type AuditLogRow = {
   id: string
   checksum: string
   prev_checksum: string
-  /** RFC 8785 text of the entry: what the checksum covers and what readers are shown. */
+  /** RFC 8785 text of the entry: what the checksum covers and readers see. */
   canonical: string
   /** Copies of fields inside `canonical`, for filters only. */
   timestamp: string
@@ -586,7 +586,7 @@ export type AuditLogRow = {
   result: string
 }
 
-/** Where a chain begins since retention removed what came before. */
+/** Where a chain begins after retention removed older entries. */
 type AuditAnchorRow = {
   chain: string
   /** The newest entry that was removed. */
@@ -595,7 +595,7 @@ type AuditAnchorRow = {
   pruned_count: number
   /** The anchor, signed. */
   note: string
-  /** The perfect trees of what was removed, largest first: JSON list of base64. */
+  /** The perfect trees of the removed entries, largest first: JSON list of base64. */
   tree: string
   created_at: string
 }
@@ -612,17 +612,17 @@ export type AuditRetentionRow = {
   held_at: string | null
   error: string | null
   error_at: string | null
-  /** Runs that failed since the last one that did not. */
+  /** Failed runs since the last successful one. */
   failures: number
   retry_at: string | null
-  /** Who removes entries at present, and until when nobody else does. */
+  /** The process that removes entries at present, and until when no other may. */
   lease: string | null
   leased_until: string | null
-  /** Up to where the object goes that is being archived, so that it is the same one after a crash. */
+  /** The last entry of the object being archived, so that it is the same object after a crash. */
   archiving_to: number | null
 }
 
-/** A part of a chain that is kept elsewhere. */
+/** A part of a chain that is archived elsewhere. */
 type AuditArchiveRow = {
   chain: string
   first_seq: number
@@ -634,14 +634,14 @@ type AuditArchiveRow = {
 }
 
 type IdempotencyKeyRow = {
-  /** Who, and in which tenant. */
+  /** The caller and its tenant. */
   owner: string
   key: string
-  /** The request that has it; in earlier releases of what it asked, which is kept with the reply now. */
+  /** The request that holds the key; in earlier releases a hash of its content, which is now kept with the reply. */
   request_hash: string
-  /** What was asked, and the reply, encrypted; empty while the first request is still running. */
+  /** The content of the request and the reply, encrypted; empty while the first request is still running. */
   reply: string
-  /** Of earlier releases. */
+  /** Used by earlier releases. */
   status: number
   created_at: string
 }
@@ -649,12 +649,12 @@ type IdempotencyKeyRow = {
 type MailRow = {
   id: string
   kind: string
-  /** The letter, encrypted: it may hold a link that sets a password. */
+  /** The mail, encrypted: it may hold a link that sets a password. */
   content: string
   attempts: number
-  /** When it is tried next; while someone sends it, when their claim ends. */
+  /** When it is tried next; while it is being sent, when the claim ends. */
   due_at: string
-  /** Names the claim of whoever sends it now. */
+  /** Names the current claim. */
   lease: string | null
   expires_at: string
   created_at: string
@@ -675,7 +675,7 @@ type LogRow = {
   level: string
   message: string
   created_at: string
-  /** Place among all that came in of the device, of both kinds. */
+  /** Sequence number among all log entries of the device, of both kinds. */
   seq: number
 }
 
@@ -715,7 +715,7 @@ export type LiveQuestionRow = {
   created_at: string
 }
 
-/** What happened, until it was given out to the webhooks that asked for it. */
+/** An event, until it is fanned out to the webhooks that subscribe to it. */
 type EventRow = {
   seq: Generated<number>
   id: string
@@ -724,14 +724,14 @@ type EventRow = {
   /** JSON. */
   data: string
   created_at: string
-  /** The last webhook that got it, where one transaction did not reach all of them. */
+  /** The last webhook that got it, if one transaction did not reach all of them. */
   given_to: string | null
 }
 
 export type WebhookRow = Stamped & {
   org_id: string
   name: string
-  /** Sealed, as are the secrets and `headers`, a JSON list of key and value. */
+  /** Sealed, like the secrets and `headers`, a JSON list of key and value. */
   url: string
   secret: string | null
   previous_secret: string | null
@@ -739,26 +739,26 @@ export type WebhookRow = Stamped & {
   headers: string
   /** active, disabled or error. */
   status: string
-  /** JSON; null: the usual one. */
+  /** JSON; null: the default. */
   retry_policy: string | null
   created_by: string
-  /** Its deliveries go in the background, and then it. */
+  /** Its deliveries are deleted in the background, and then the webhook. */
   deleted_at: string | null
 }
 
 type WebhookQueueRow = {
   webhook_id: string
   org_id: string
-  /** When the first of its deliveries is due. */
+  /** When its first delivery is due. */
   due_at: string | null
-  /** The process that sends them at the moment. */
+  /** The process that currently sends them. */
   holder: string | null
   last_seq: number
 }
 
 export type WebhookCountRow = {
   webhook_id: string
-  /** Of attempts. */
+  /** Both count attempts. */
   success_count: number
   failure_count: number
   last_delivery_at: string | null
@@ -769,7 +769,7 @@ export type WebhookDeliveryRow = {
   id: string
   webhook_id: string
   org_id: string
-  /** Its number among the deliveries of its webhook, from 1. */
+  /** Number among the deliveries of its webhook, from 1. */
   seq: number
   event: string
   event_id: string
@@ -777,11 +777,11 @@ export type WebhookDeliveryRow = {
   /** JSON. */
   payload: string
   status: string
-  /** 1: a person asked for it, so it goes out whatever the state of its webhook. */
+  /** 1: a person requested it, so it is sent whatever the state of its webhook. */
   asked_for: number
-  /** Attempts that were made. */
+  /** Attempts made. */
   attempt: number
-  /** When the next is made; null: none is. */
+  /** When the next attempt is due; null: there is none. */
   due_at: string | null
   response_status: number | null
   response_body: string | null
@@ -792,17 +792,17 @@ export type WebhookDeliveryRow = {
   delivered_at: string | null
   /** When it arrived, or failed for good. */
   ended_at: string | null
-  /** The delivery that it repeats, for it was asked for again. */
+  /** The delivery that this one repeats on request. */
   retry_of: string | null
 }
 
 export type SsoProviderRow = Stamped & {
   org_id: string
-  /** Of SAML: one of those the contract names. */
+  /** For SAML: one of the formats that the contract names. */
   name_id_format: string | null
   force_authn: number
   sign_requests: number
-  /** JSON: the permissions of whoever configured it. */
+  /** JSON: the permissions of the user who configured it. */
   vouches: string
   vouched_by: string | null
   name: string
@@ -830,13 +830,13 @@ export type SsoProviderRow = Stamped & {
   attribute_mapping: string
   auto_provision: number
   default_role_id: string | null
-  /** With commas between them; null: all. */
+  /** Separated by commas; null: all. */
   allowed_domains: string | null
   enforce_sso: number
   created_by: string
 }
 
-/** A sign-in that is under way at a provider. */
+/** A sign-in under way at a provider. */
 export type SsoSessionRow = {
   state_hash: string
   provider_id: string
@@ -844,19 +844,19 @@ export type SsoSessionRow = {
   /** Sealed. */
   code_verifier: string
   redirect_path: string
-  /** Of the cookie of the browser in which it began. */
+  /** Hash of the cookie of the browser in which it began. */
   browser_hash: string | null
-  /** Whoever exchanges the code that ends it has to know what this is the hash of. */
+  /** Hash of what a client must know to exchange the final code. */
   challenge: string | null
   /** The provider's `updated_at` when it began. */
   provider_version: string | null
-  /** A trial of the provider. */
+  /** The test of the provider that this sign-in is part of. */
   test_id: string | null
   created_at: string
   expires_at: string
 }
 
-/** A code that becomes tokens, once. */
+/** A code that can be exchanged for tokens, once. */
 export type SsoExchangeRow = {
   code_hash: string
   provider_id: string
@@ -867,7 +867,7 @@ export type SsoExchangeRow = {
   expires_at: string
 }
 
-/** A trial of a provider by somebody who administers it. */
+/** A test of a provider by one of its administrators. */
 export type SsoTestRow = {
   id: string
   provider_id: string
@@ -875,21 +875,21 @@ export type SsoTestRow = {
   redirect_path: string
   /** pending, passed or failed. */
   status: string
-  /** JSON: what was done and received. */
+  /** JSON: the steps taken and what was received. */
   steps: string
   created_at: string
   expires_at: string
 }
 
-/** Who a subject of a provider is here. */
+/** The user that a subject of a provider is here. */
 export type SsoIdentityRow = Stamped & {
   provider_id: string
   user_id: string
   external_id: string
   email: string
-  /** JSON: all that the provider said of them. */
+  /** JSON: all that the provider reported about them. */
   profile: string
-  /** Sealed, as is the next. */
+  /** Sealed, like the next. */
   access_token: string | null
   refresh_token: string | null
   token_expires_at: string | null
@@ -903,7 +903,7 @@ export type TrustPolicyRow = Stamped & {
   audience: string
   /** JSON. */
   claims: string
-  /** One of them, `name=value`, which leads from a token to the policy (src/trust/rules.ts). */
+  /** One of the claims, `name=value`, which leads from a token to the policy (src/trust/rules.ts). */
   lead: string
   /** JSON. */
   permissions: string

@@ -6,18 +6,21 @@ type Key = string | Expression<string | null>
 
 const textOf = (key: Key): Expression<unknown> => (typeof key === 'string' ? sql.ref(key) : key)
 
-/** Texts are ordered and indexed by their first letters: Postgres cannot index a text of any length. */
+/** Texts are ordered and indexed by their first characters: Postgres cannot index a text of any length. */
 export const keyPrefixLength = 64
 export const keyPrefix = (key: Key): Expression<string> =>
   sql<string>`substr(${textOf(key)}, 1, ${sql.lit(keyPrefixLength)})`
-/** The same of a text that is not in the database. */
+/** The same for a text that is not in the database. */
 export const keyPrefixOfText = (text: string): string => [...text].slice(0, keyPrefixLength).join('')
 
-/** For Postgres to compare row by row: of what its trigrams do not tell apart it reads the whole index and all rows. */
+/**
+ * Makes Postgres compare row by row: for a text that its trigrams do not narrow down, it would read the whole index
+ * and all rows.
+ */
 export const withoutTrigramIndex = (key: Key): Expression<string> =>
   byDialect<string>({ sqlite: sql`${textOf(key)}`, postgres: sql`(${textOf(key)} || '')` })
 
-/** Does a column of folded text hold `needle`, which is folded as well? No character is special. */
+/** Whether a column of folded text contains `needle`, which is folded too. No character is special. */
 export function containsKey(key: Key, needle: string): Expression<SqlBool> {
   return byDialect<SqlBool>({
     sqlite: sql`instr(${textOf(key)}, ${needle}) > 0`,
@@ -25,7 +28,7 @@ export function containsKey(key: Key, needle: string): Expression<SqlBool> {
   })
 }
 
-/** Does it begin with `needle`? */
+/** Whether it begins with `needle`. */
 export function startsWithKey(key: Key, needle: string): Expression<SqlBool> {
   return byDialect<SqlBool>({
     sqlite: sql`substr(${textOf(key)}, 1, ${[...needle].length}) = ${needle}`,
@@ -33,14 +36,14 @@ export function startsWithKey(key: Key, needle: string): Expression<SqlBool> {
   })
 }
 
-/** Does a word of it that is not the first begin with `needle`? */
+/** Whether a word other than the first begins with `needle`. */
 export function hasWordKey(key: Key, needle: string): Expression<SqlBool> {
   if (isWordBreak(needle[0]!)) return sql<SqlBool>`1 = 0`
   const text = textOf(key)
   const at = sql`instr(${text}, ${needle})`
   return byDialect<SqlBool>({
-    // To look through a text with GLOB takes ten times as long as instr(), so first what stands before the needle
-    // where it is first; then whether there is another at all.
+    // Searching a text with GLOB takes ten times as long as instr(), so first check what precedes the first
+    // occurrence; then whether there is another one at all.
     sqlite: sql`(${at} > 1 and (
       substr(${text}, ${at} - 1, 1) glob ${globBreaks}
       or instr(substr(${text}, ${at} + 1), ${needle}) > 0

@@ -12,30 +12,32 @@ import {
 } from './key-matching.ts'
 import { rowsContaining, rowsWithWord } from './trigrams.ts'
 
-/** Where `rankedIds` looks. Columns hold folded text (src/core/fold.ts). */
+/** Where `rankedIds` searches. Columns hold folded text (src/core/fold.ts). */
 export type RankedSearch = {
   table: string
-  /** The title is the first of these that is not null; with two of them the second is searched as well. */
+  /** The title is the first of these that is not null; with two, the second is searched as well. */
   title: readonly [string] | readonly [string, string]
   /** Searched besides the title. */
   besides?: string
-  /** Which rows there are for the caller. */
+  /** The rows that the caller may see. */
   where: Expression<SqlBool>
-  /** Whether that is about all of them. */
+  /** Whether those are nearly all rows. */
   whole: boolean
 }
 
 const bounds = {
-  /** So many rows of the caller's are read one by one: a search then takes as long whatever others have. */
+  /**
+   * Up to this many rows of the caller are read one by one: a search then takes as long whatever other tenants have.
+   */
   few: 20_000,
-  /** A text that more rows hold is not rare: in the order of titles one of them soon comes. */
+  /** A text in more rows than this is not rare: in title order a match comes soon. */
   rare: 2000,
 }
 const last = '\u{10ffff}'
 
 /**
- * The ids of the best `limit` rows that hold `needle` (folded, not empty): texts that equal it first, then those
- * that begin with it, then those with a word that does, then the rest; among equals by title, then by id.
+ * Ids of the best `limit` rows that contain `needle` (folded, not empty): texts that equal it first, then those that
+ * begin with it, then those with a word that does, then the rest; ties by title, then by id.
  */
 export async function rankedIds(
   db: Db,
@@ -54,7 +56,7 @@ export async function rankedIds(
   if (holding.length <= rare) return ids(db, within(isAmong(holding))(limit))
   const found = new Set<string>()
   const add = async (tier: Tier) => {
-    // All of what is better was found: there was too little of it. So this many more are enough.
+    // Better tiers were exhausted: they hold fewer than `limit`. So this many more are enough.
     for (const id of await ids(db, tier(limit + found.size))) found.add(id)
   }
   const addWords = async () => {
@@ -74,7 +76,7 @@ type Test = (key: Expression<string>) => Expression<SqlBool>
 type Query = RawBuilder<{ id: string }>
 type Tier = (limit: number) => Query
 
-/** In one parameter, so that the statement is the same for any number of them. */
+/** In one parameter, so that the statement is the same for any number of ids. */
 export const isAmong = (ids: readonly string[]) =>
   byDialect<SqlBool>({
     sqlite: sql`id in (select value from json_each(${JSON.stringify(ids)}))`,
@@ -102,21 +104,21 @@ function queriesFor(rows: RankedSearch, needle: string) {
   const rank = sql`case when ${any(equals)} then 0 when ${any(begins)} then 1 when ${hasWord} then 2 else 3 end`
 
   const head = keyPrefixOfText(needle)
-  // A needle that is shorter than a head is told from the head alone. The text itself is kept out of it then:
-  // Postgres would rather ask its trigrams, and go through all rows that hold the needle somewhere.
+  // A needle shorter than a head is decided by the head alone. The text itself is left out then: Postgres would
+  // otherwise use its trigrams, and read all rows that contain the needle anywhere.
   const isLong = [...needle].length >= keyPrefixLength
   const also = (test: Test, key: Expression<string>) => (isLong ? sql` and ${test(key)}` : sql``)
   const isHead: Test = (key) => sql<SqlBool>`${keyPrefix(key)} = ${head}${also(equals, key)}`
   const inRange: Test = (key) =>
     sql<SqlBool>`${keyPrefix(key)} >= ${head} and ${keyPrefix(key)} < ${`${head}${last}`}${also(begins, key)}`
-  /** Straight from the indexes of both texts. */
+  /** Read straight from the indexes of both texts. */
   const atStart =
     (test: Test): Tier =>
     (limit) => {
       const first = (key: Expression<string>, also: Expression<unknown>) =>
         sql`select * from (select id, ${keyPrefix(titleKey)} as head from ${from}
           where ${test(key)} and ${where}${also} order by ${order} limit ${limit}) as part`
-      // Titles that stand behind enough others that fit cannot be among the first.
+      // Titles behind enough other matches cannot be among the first.
       const enough = sql`(select ${keyPrefix(titleKey)} from ${from} where ${test(titleKey)} and ${where}
         order by ${order} limit 1 offset ${limit - 1})`
       const inTime = sql`${keyPrefix(titleKey)} <= coalesce(${enough}, ${last.repeat(keyPrefixLength)})`
@@ -141,10 +143,10 @@ function queriesFor(rows: RankedSearch, needle: string) {
     walk: { hasWord: walk(hasWord), holds: walk(holds) },
     ids: async (db: Db, query: Expression<unknown>) =>
       (await sql<{ id: string }>`${query}`.execute(db)).rows.map(({ id }) => id),
-    /** Of the caller's rows, but no further than this. */
-    count: async (db: Db, most: number): Promise<number> => {
+    /** Counts the caller's rows, up to this limit. */
+    count: async (db: Db, max: number): Promise<number> => {
       const counted = sql<{ total: number }>`select count(*) as total
-        from (select id from ${from} where ${isNotInterrupted} and ${where} limit ${most}) as own`
+        from (select id from ${from} where ${isNotInterrupted} and ${where} limit ${max}) as own`
       return (await counted.execute(db)).rows[0]!.total
     },
   }

@@ -5,16 +5,16 @@ import { toPostgresPattern } from '../patterns/re2-for-postgres.ts'
 import { byDialect } from '../query/compilers.ts'
 import { containsKey, keyPrefix, keyPrefixOfText } from './key-matching.ts'
 
-/** A column of text, and the one that holds it folded, if there is one. */
+/** A column of text, and the one with its folded form, if any. */
 export type TextColumn = { column: string; key?: string | undefined }
 
-/** What a needle is compared with, and the needle, both folded; no character is special. */
+/** The compared expression and the needle, both folded; no character is special. */
 function sides({ column, key }: TextColumn, needle: string) {
   if (key !== undefined) return { text: sql.ref(key), wanted: sql<string>`cast(${fold(needle)} as text)` }
   return { text: foldCase(column), wanted: foldCase(sql<string>`cast(${needle} as text)`) }
 }
 
-/** Does the text hold `needle`, letter case aside? */
+/** Whether the text contains `needle`, ignoring letter case. */
 export function textContains(column: TextColumn, needle: string): Expression<SqlBool> {
   // A column that holds folded text may have an index of trigrams.
   if (column.key !== undefined) return containsKey(column.key, fold(needle))
@@ -25,19 +25,19 @@ export function textContains(column: TextColumn, needle: string): Expression<Sql
   })
 }
 
-/** Does it begin with `needle`, letter case aside? */
+/** Whether it begins with `needle`, ignoring letter case. */
 export function startsWith(column: TextColumn, needle: string): Expression<SqlBool> {
   const { text, wanted } = sides(column, needle)
   return sql<SqlBool>`substr(${text}, 1, length(${wanted})) = ${wanted}`
 }
 
-/** Does it end with `needle`, letter case aside? A start before the text gives less than the needle. */
+/** Whether it ends with `needle`, ignoring letter case. A start before the text yields less than the needle. */
 export function endsWith(column: TextColumn, needle: string): Expression<SqlBool> {
   const { text, wanted } = sides(column, needle)
   return sql<SqlBool>`substr(${text}, length(${text}) - length(${wanted}) + 1) = ${wanted}`
 }
 
-/** Is there a match of the pattern, in RE2 syntax, anywhere in the text? In time linear in its length on SQLite. */
+/** Whether the pattern, in RE2 syntax, matches anywhere in the text. In time linear in its length on SQLite. */
 export function matchesPattern(column: string, pattern: string): Expression<SqlBool> {
   return byDialect<SqlBool>({
     sqlite: sql`re2(${pattern}, ${sql.ref(column)}) = 1`,
@@ -46,8 +46,8 @@ export function matchesPattern(column: string, pattern: string): Expression<SqlB
 }
 
 /**
- * Is the text one of these, exactly? Compared row by row: where a device has a few rows SQLite would look up each of
- * the texts in their index, one after the other.
+ * Whether the text equals one of these. Compared row by row: for a device with few rows SQLite would look up each of
+ * the texts in the index, one after the other.
  */
 export function isAnyOf(column: string, texts: readonly string[]): Expression<SqlBool> {
   if (texts.length === 0) return sql<SqlBool>`1 = 0`
@@ -58,12 +58,12 @@ export function isAnyOf(column: string, texts: readonly string[]): Expression<Sq
   })
 }
 
-/** Written in JSON as it is, and with no sign that could pass for one between two texts. */
+/** Texts that JSON writes unchanged, without a character that could be taken for a separator of texts. */
 const plain = /^[^",\\\p{C}]+$/u
 
 /**
- * Are some of these texts, or all, in the JSON list of a column? On SQLite that is read off the list; `rows`, which
- * looks where they are listed row by row, answers for texts of an odd spelling, and on Postgres.
+ * Whether the JSON list of a column holds some of these texts, or all. On SQLite the list's text is searched; `rows`,
+ * a condition on the table that lists them row by row, serves texts that JSON escapes, and Postgres.
  */
 export function jsonArrayContains(
   column: string,
@@ -83,7 +83,7 @@ export function jsonArrayContains(
   })
 }
 
-/** Is the text one of these, exactly? By the heads of the folded texts, which have an index. */
+/** Whether the text equals one of these. Searches by the heads of the folded texts, which are indexed. */
 export function isOneOf(
   { column, key }: { column: string; key: string },
   texts: readonly string[],
@@ -92,6 +92,6 @@ export function isOneOf(
   return sql<SqlBool>`(${keyPrefix(key)} in (${sql.join(heads)}) and ${sql.ref(column)} in (${sql.join(texts)}))`
 }
 
-/** A number that Postgres does not take for the type of the column it is compared with. */
+/** A number that Postgres does not convert to the type of the compared column. */
 export const doubleLiteral = (value: number): Expression<number> =>
   sql<number>`cast(${value} as double precision)`

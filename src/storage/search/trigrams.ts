@@ -7,9 +7,9 @@ import { containsKey, hasWordKey, withoutTrigramIndex } from './key-matching.ts'
 type AnyDb = Kysely<any>
 
 /**
- * Postgres keeps trigrams in indexes. SQLite keeps them in a full-text table beside the rows: triggers follow
- * every insert, delete and change of these columns, and `…_trigrams_rows` gives each row a number of its own,
- * since the rowids of a table with a text key may change with a VACUUM. Texts are not stored a second time.
+ * Postgres keeps trigrams in indexes. SQLite keeps them in a full-text table beside the rows: triggers follow every
+ * insert, delete and change of these columns, and `…_trigrams_rows` gives each row a stable number, since VACUUM may
+ * change the rowids of a table with a text key. Texts are not stored a second time.
  */
 export async function sqliteTrigrams(db: AnyDb, table: string, columns: readonly string[]): Promise<void> {
   const { index, rows } = namesOf(table)
@@ -58,12 +58,12 @@ export async function postgresTrigrams(db: AnyDb, table: string, columns: readon
 
 const namesOf = (table: string) => ({ index: `${table}_trigrams`, rows: `${table}_trigrams_rows` })
 
-/** More of them would hardly rule out another row. */
-const mostAsked = 24
+/** More trigrams would hardly rule out another row. */
+const maxTrigrams = 24
 
 /**
- * The ids of at most `limit` rows that may hold `needle`, which is folded, in one of these columns; every row
- * that does is among them when there are fewer. Of one or two letters the index does not know.
+ * Ids of at most `limit` rows that may contain `needle`, which is folded, in one of these columns; if there are
+ * fewer, every row that does is among them. The index cannot answer for one or two characters.
  */
 export function rowsContaining(table: string, columns: readonly string[], needle: string, limit: number) {
   const holding = (key: (column: string) => Expression<string>) =>
@@ -79,7 +79,9 @@ export function rowsContaining(table: string, columns: readonly string[], needle
   })
 }
 
-/** The same for a word that begins with `needle`, behind another. Of one letter SQLite's index does not know. */
+/**
+ * The same for a word that begins with `needle`, after another word. SQLite's index cannot answer for one character.
+ */
 export function rowsWithWord(
   table: string,
   columns: readonly string[],
@@ -100,7 +102,7 @@ export function rowsWithWord(
   })
 }
 
-/** Each of them and the two letters behind it are a trigram: so the index knows where words begin. */
+/** A word break and the two characters behind it are a trigram: so the index finds where words begin. */
 const breaks = wordBreaks.flatMap(([first, last]) => {
   const [from, to] = [first!.charCodeAt(0), last!.charCodeAt(0)]
   return Array.from({ length: to - from + 1 }, (_, n) => String.fromCharCode(from + n))
@@ -111,7 +113,7 @@ const quoted = (text: string) => `"${text.replaceAll('"', '""')}"`
 function trigramsOf(needle: string): string[] {
   const letters = [...needle]
   const trigrams = new Set(letters.slice(2).map((_, i) => letters.slice(i, i + 3).join('')))
-  return [...trigrams].slice(0, mostAsked).map(quoted)
+  return [...trigrams].slice(0, maxTrigrams).map(quoted)
 }
 
 function rowsMatching(table: string, terms: readonly string[], limit: number) {

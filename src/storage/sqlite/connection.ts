@@ -2,12 +2,12 @@ import type { Database } from 'better-sqlite3'
 import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
 import { StatementCache } from './statement-cache.ts'
 
-/** Runs compiled queries on one open SQLite database, at once and on this thread. */
+/** Runs compiled queries on one open SQLite database, synchronously on this thread. */
 export class SqliteConnection implements DatabaseConnection {
   readonly database: Database
-  /** How many statements may have changed something. */
+  /** Number of statements that may have changed something. */
   changed = 0
-  /** The tables whose rows they may have changed, since whoever looks at them emptied this. */
+  /** The tables whose rows they may have changed since this was last cleared. */
   readonly touched = new Set<string>()
   readonly #statements: StatementCache
 
@@ -50,8 +50,8 @@ export class SqliteConnection implements DatabaseConnection {
 }
 
 /**
- * Reads on this thread. A commit of another connection empties a connection's page cache, and nearly all commits are the
- * writer's: so the writer reads as well, with a connection of its own for whoever reads in the middle of a write.
+ * Reads on this thread. A commit of another connection empties a connection's page cache, and nearly all commits are
+ * the writer's: so reads use the writer's connection, and one of their own only in the middle of a write.
  */
 export class ReadingConnection extends SqliteConnection {
   readonly #writer: SqliteConnection
@@ -69,7 +69,7 @@ export class ReadingConnection extends SqliteConnection {
 
 const storable = new Set(['string', 'number', 'bigint'])
 
-/** Names the parameter by place and type, never by value: it may be a secret. */
+/** Names the parameter by position and type, never by value: it may be a secret. */
 function unusable(parameters: readonly unknown[], sql: string, cause?: TypeError): Error {
   const index = parameters.findIndex(
     (it) => it !== null && !storable.has(typeof it) && !(it instanceof Uint8Array),

@@ -3,10 +3,10 @@ import Database from 'better-sqlite3'
 import { SetupError } from '../../core/errors.ts'
 
 /**
- * Holds a data directory for one process: two that serve one SQLite file would each believe to be its only writer. The
- * lock is one of the operating system, which lets go of it when the process ends, however that ends. Gives what lets go
- * of it before.
- * @throws SetupError when somebody else holds it
+ * Locks a data directory for one process: two that serve one SQLite file would each believe to be its only writer.
+ * The operating system releases the lock when the process ends, however it ends. Returns a function that releases it
+ * earlier.
+ * @throws SetupError when another process holds it
  */
 export function lockDirectory(dataDir: string): () => void {
   const database = new Database(join(dataDir, 'svc.lock'), { timeout: 0 })

@@ -21,13 +21,13 @@ export function openWriter(file: string): Database.Database {
   }
   return open(file, false, (database) => {
     database.pragma('journal_mode = wal')
-    // Each commit that has to last is synced by log-sync.ts, away from the event loop.
+    // Each commit that must last is synced by wal-sync.ts, away from the event loop.
     database.pragma('synchronous = normal')
     database.pragma('foreign_keys = on')
-    // So that "insert or replace" cannot delete a row behind a delete trigger's back.
+    // So that "insert or replace" cannot delete a row without its delete trigger.
     database.pragma('recursive_triggers = on')
     database.pragma('journal_size_limit = 67108864')
-    // 80 MiB: in the middle of a commit, should the log not have been copied before (wal-checkpointer.ts).
+    // 80 MiB: copied in the middle of a commit, if the log was not copied before (wal-checkpointer.ts).
     database.pragma('wal_autocheckpoint = 20000')
   })
 }
@@ -37,8 +37,8 @@ export function openReader(file: string): Database.Database {
 }
 
 /**
- * For a thread that reads a lot at once. Each commit of another connection empties its page cache, so it is for the
- * pages of one query alone: of a size that stays in a core's own cache, which a scan fills over and over.
+ * For a thread that reads a lot at once. Each commit of another connection empties its page cache, so the cache
+ * serves one query only: it is small enough for a core's own cache, which a scan fills over and over.
  */
 export function openInterruptibleReader(file: string, patience: QueryDeadline): Database.Database {
   const database = open(file, true, (opened) => opened.pragma('query_only = on'), patience)

@@ -10,7 +10,7 @@ type Work = (tx: Db) => Promise<unknown>
 type Job = {
   work: Work
   unsynced: boolean
-  /** It may be at fault for the failure of a commit that it shared: it shares no other. */
+  /** It may have caused the failure of a commit that it shared: it shares no other. */
   isAlone?: true
   resolve: (value: never) => void
   reject: (error: unknown) => void
@@ -18,7 +18,7 @@ type Job = {
 
 type Outcome = { value: unknown } | { error: unknown }
 type Finished = { job: Job; value: unknown }
-/** What was committed and is to be synced, and the tables that may have changed. */
+/** Committed jobs that wait for a sync, and the tables that may have changed. */
 type Written = { synced: readonly Finished[]; touched: ReadonlySet<string> }
 
 const nothing: Written = { synced: [], touched: new Set() }
@@ -28,25 +28,25 @@ type Limits = {
   jobs: number
   /** Milliseconds after which a batch takes no further job. */
   milliseconds: number
-  /** Milliseconds after which a job is given up, so that it cannot hold the others for ever. */
+  /** Milliseconds after which a job fails, so that it cannot block the others for ever. */
   patience: number
 }
 
 type Log = {
-  /** Before each transaction, which begins when this resolves. @throws why nothing is to be written */
+  /** Called before each transaction, which begins when this resolves. @throws why nothing may be written */
   ready(): Promise<void> | undefined
-  /** Puts on the disk what was committed. */
+  /** Syncs to disk what was committed. */
   sync(): Promise<void>
-  /** After each commit, which may have changed rows of these tables. */
+  /** Called after each commit, which may have changed rows of these tables. */
   committed(touched: ReadonlySet<string>): void
-  /** Once the disk has what of it is to last; nothing of it is where it says no tables. */
+  /** Called once the disk has what must last of a commit; without tables, nothing of it must. */
   settled(touched?: ReadonlySet<string>): void
 }
 
 /**
- * The one writer of a SQLite file. Jobs run strictly one after the other, and a whole batch shares one transaction and
- * so one fsync: no promise resolves before that fsync has returned, and that of the batch before. Telemetry alone may
- * be lost with the power, never with the process: it waits for no fsync.
+ * The one writer of a SQLite file. Jobs run strictly one after the other, and a whole batch shares one transaction
+ * and so one fsync: no promise resolves before that fsync has returned, and that of the batch before. Only telemetry
+ * may be lost in a power failure, never when the process dies: it waits for no fsync.
  */
 export class GroupCommit {
   readonly #connection: SqliteConnection
@@ -56,9 +56,9 @@ export class GroupCommit {
   #queue: Job[] = []
   #pump: Promise<void> | undefined
   #closed = false
-  /** Ends what is running. */
+  /** Fails the running job. */
   #giveUp: ((error: Error) => void) | undefined
-  /** Called when so many jobs wait. */
+  /** Called when this many jobs wait. */
   #waiter: { jobs: number; go: () => void } | undefined
 
   constructor(connection: SqliteConnection, log: Log, limits: Partial<Limits> = {}) {
@@ -83,8 +83,8 @@ export class GroupCommit {
   }
 
   /**
-   * While the disk has one batch the next may be written, once as many jobs wait for it: sooner, batches would be small
-   * and many. A third one waits for the disk.
+   * While the disk syncs one batch the next may be written, once as many jobs wait for it: earlier, batches would be
+   * small and many. A third one waits for the disk.
    */
   async #run(): Promise<void> {
     let settled = Promise.resolve()
@@ -107,7 +107,7 @@ export class GroupCommit {
     return promise
   }
 
-  /** Gives what was committed and the disk is to have. */
+  /** Returns what was committed and waits for a sync. */
   async #batch(): Promise<Written> {
     const { touched } = this.#connection
     try {
@@ -142,7 +142,7 @@ export class GroupCommit {
     return { synced, touched: new Set(touched) }
   }
 
-  /** What one of them leaves to be done may be at fault, by which no other fails: each is run again by itself. */
+  /** The deferred work of one job may be at fault, and must not fail the others: each is run again by itself. */
   #fail(jobs: Job[], error: unknown): void {
     if (jobs.length > 1 && !isOutage(error)) {
       for (const job of jobs) job.isAlone = true
@@ -152,7 +152,7 @@ export class GroupCommit {
     for (const job of jobs) job.reject(error)
   }
 
-  /** Resolves what the disk is to have, once it has it. */
+  /** Resolves synced jobs once the disk has them. */
   async #settle({ synced, touched }: Written): Promise<void> {
     if (synced.length === 0) return
     try {
@@ -166,19 +166,19 @@ export class GroupCommit {
   }
 
   /**
-   * Runs jobs and takes them from the queue. At first without savepoints, each of which would copy what its job changes:
-   * when one fails after it has changed something, those before it are run again, and all with savepoints.
+   * Runs jobs and takes them from the queue. At first without savepoints, each of which would copy what its job
+   * changes: when a job fails after changing something, those before it are rerun, and all with savepoints.
    */
   async #fill(finished: Finished[], leftovers: BeforeCommitHooks): Promise<void> {
     const end = performance.now() + this.#limits.milliseconds
-    let isCareful = false
+    let usesSavepoints = false
     try {
       while (finished.length < this.#limits.jobs && (finished.length === 0 || performance.now() < end)) {
         const job = this.#queue[finished.length]
         if (!job || (finished.length > 0 && (job.isAlone || finished[0]!.job.isAlone))) break
         const { changed } = this.#connection
         const { size } = leftovers
-        const outcome = await (isCareful
+        const outcome = await (usesSavepoints
           ? this.#attempt(job.work, leftovers)
           : this.#work(job.work, leftovers))
         if ('value' in outcome) {
@@ -189,10 +189,10 @@ export class GroupCommit {
         job.reject(outcome.error)
         leftovers.cut(size)
         if (!this.#connection.database.inTransaction) throw outcome.error
-        if (!isCareful && this.#connection.changed > changed) {
+        if (!usesSavepoints && this.#connection.changed > changed) {
           this.#connection.run('rollback', [])
           this.#connection.run('begin immediate', [])
-          isCareful = true
+          usesSavepoints = true
           finished.length = 0
           leftovers.cut(0)
         }
@@ -215,13 +215,13 @@ export class GroupCommit {
     }
   }
 
-  /** @throws what went wrong, which ends the batch */
+  /** @throws the error, which ends the batch */
   async #finish(leftovers: BeforeCommitHooks): Promise<void> {
     const outcome = await this.#work((tx) => leftovers.finish(tx))
     if ('error' in outcome) throw outcome.error
   }
 
-  /** A work that SQLite has rolled back has failed, whatever it says. */
+  /** A job whose transaction SQLite rolled back has failed, even if its promise resolves. */
   #work(work: Work, leftovers?: BeforeCommitHooks): Promise<Outcome> {
     const write = new WriteExecutor(this.#connection, leftovers)
     return new Promise((resolve) => {
@@ -256,7 +256,7 @@ export class GroupCommit {
     } catch {}
   }
 
-  /** One for the whole batch, which takes no further job by the time this ends one. */
+  /** One for the whole batch, which takes no further job by the time this fails one. */
   #startPatience(): NodeJS.Timeout {
     return setInterval(() => {
       this.#giveUp?.(new Error('A write was given up: it waited for something outside the database'))

@@ -74,12 +74,14 @@ class DirectExecutor<C extends DatabaseConnection = DatabaseConnection> extends 
   }
 }
 
-/** The queries of one write. Once it is over, a query that was left running fails: it does not join the next write. */
+/**
+ * The queries of one write. After it is over, a query that was left running fails: it does not join the next write.
+ */
 export class WriteExecutor extends DirectExecutor<SqliteConnection> {
   leftovers: BeforeCommitHooks | undefined
   readonly tx: Db = kyselyWith(this)
   isOver = false
-  /** Why SQLite has rolled back the whole transaction by itself. */
+  /** The error at which SQLite rolled back the whole transaction by itself. */
   failure: Error | undefined
 
   constructor(connection: SqliteConnection, leftovers?: BeforeCommitHooks) {
@@ -96,15 +98,15 @@ export class WriteExecutor extends DirectExecutor<SqliteConnection> {
     return this.executeNow(query)
   }
 
-  /** At once, which spares who knows of it two promises. */
+  /** Synchronous, which spares callers that know of it two promises. */
   executeNow<R>({ sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>): QueryResult<R> {
     if (this.failure) throw this.failure
     if (this.isOver) throw new Error('This write has ended: a query was not awaited')
     try {
       return this.connection.run(sql, parameters) as QueryResult<R>
     } catch (error) {
-      // A full disk or an I/O error makes SQLite roll back the whole transaction by itself: outside of it, what
-      // whoever catches this writes next would stay by itself.
+      // A full disk or an I/O error makes SQLite roll back the whole transaction by itself: what a caller that
+      // catches the error writes next would be committed outside of it.
       if (!this.connection.database.inTransaction) this.failure = error as Error
       throw error
     }

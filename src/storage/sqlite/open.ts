@@ -28,25 +28,25 @@ export async function openSqlite(
   const writer = new SqliteConnection(database)
   const reader = new ReadingConnection(openReader(file), writer)
   const readers = new ReaderPool(file, readerThreads)
-  const asked = new ReaderPool(file, questions.atOnce, questions.timeoutMs)
-  const copier = new WalCheckpointer(file, writer.database)
-  const disk = new WalSync(file)
+  const questionReaders = new ReaderPool(file, questions.atOnce, questions.timeoutMs)
+  const checkpointer = new WalCheckpointer(file, writer.database)
+  const walSync = new WalSync(file)
   const files = new OpenFiles(file, database)
   const commits = new CommitListeners()
   const versions = new CommitVersion(writer.database)
   const queue = new GroupCommit(writer, {
     ready() {
-      disk.check()
+      walSync.check()
       files.checkBetweenWrites()
-      return copier.finishing
+      return checkpointer.finishing
     },
     async sync() {
-      await disk.sync()
+      await walSync.sync()
       files.check()
     },
     committed: (touched) => versions.committed(touched),
     settled(touched) {
-      copier.go()
+      checkpointer.go()
       if (touched) commits.announce(touched)
     },
   })
@@ -56,11 +56,11 @@ export async function openSqlite(
   async function close(): Promise<void> {
     ending.abort(new Error('The storage is closed'))
     await queue.close()
-    await copier.close()
-    disk.close()
-    await Promise.all([readers.close(), asked.close()])
+    await checkpointer.close()
+    walSync.close()
+    await Promise.all([readers.close(), questionReaders.close()])
     reader.database.close()
-    // Last, because the last connection to go folds the write-ahead log back into the file.
+    // Last, because closing the last connection folds the write-ahead log back into the file.
     writer.database.close()
     unlock?.()
   }
@@ -69,13 +69,13 @@ export async function openSqlite(
     dialect: 'sqlite',
     read: kyselyOver(reader),
     heavy: kyselyOver(readers),
-    questions: interruptibleKyselyOver(asked),
+    questions: interruptibleKyselyOver(questionReaders),
     write: (work, options) => queue.write(work, options?.unsynced ?? false),
     onCommit: (listener, tables) => commits.listen(listener, tables),
     version: () => versions.ask(),
     signals: undefined,
     check: async () => {
-      disk.check()
+      walSync.check()
       files.check()
       await checkFreeSpace(writer.database, dataDir)
       reader.run('select count(*) from sqlite_schema', [])
@@ -90,7 +90,7 @@ export async function openSqlite(
   }
 }
 
-/** The directory is there only once its database was opened. */
+/** The directory exists only after its database was opened. */
 function lockOr(database: Database, dataDir: string): () => void {
   try {
     return lockDirectory(dataDir)

@@ -1,20 +1,20 @@
-/** How many times it is asked before it looks at the clock, which takes as long as a row. */
-const often = 32
+/** Checks per reading of the clock, which takes as long as a row. */
+const checksPerReading = 32
 
-/** How long the query goes on that a connection runs. */
+/** The time limit of the query that a connection runs. */
 export class QueryDeadline {
   #end = Number.POSITIVE_INFINITY
-  #asked = 0
+  #checks = 0
 
-  begin(mostMs: number): void {
-    this.#end = performance.now() + mostMs
-    this.#asked = 0
+  begin(timeoutMs: number): void {
+    this.#end = performance.now() + timeoutMs
+    this.#checks = 0
   }
 
-  /** @throws an error as SQLite has it for a query that was interrupted */
+  /** @throws an error like SQLite's for an interrupted query */
   check(): void {
-    this.#asked += 1
-    if (this.#asked % often !== 0 || performance.now() < this.#end) return
+    this.#checks += 1
+    if (this.#checks % checksPerReading !== 0 || performance.now() < this.#end) return
     throw Object.assign(new Error('interrupted'), { code: 'SQLITE_INTERRUPT' })
   }
 }

@@ -9,16 +9,16 @@ const script = packageModule('src/storage/sqlite/reader-thread.ts')
 const closePatience = 5000
 
 /**
- * Read-only connections in threads of their own, started when they are first needed. A query goes to the
- * thread with the fewest waiting, so a long one delays the next only when every thread is busy.
+ * Read-only connections in threads of their own, started on first use. A query goes to the thread with the fewest
+ * waiting, so a long one delays the next only when every thread is busy.
  */
 export class ReaderPool implements DatabaseConnection {
   readonly #readers: Reader[]
   #closed = false
 
-  /** A query may take `mostMs`, from when its thread begins with it. */
-  constructor(file: string, threads: number, mostMs?: number) {
-    this.#readers = Array.from({ length: threads }, () => new Reader({ file, mostMs }))
+  /** A query may take `timeoutMs`, from when its thread begins with it. */
+  constructor(file: string, threads: number, timeoutMs?: number) {
+    this.#readers = Array.from({ length: threads }, () => new Reader({ file, timeoutMs }))
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {

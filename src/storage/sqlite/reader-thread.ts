@@ -3,7 +3,7 @@ import { SqliteConnection } from './connection.ts'
 import { openInterruptibleReader } from './file.ts'
 import { QueryDeadline } from './query-deadline.ts'
 
-export type ReaderData = { file: string; mostMs: number | undefined }
+export type ReaderData = { file: string; timeoutMs: number | undefined }
 
 export type ReaderRequest = { id: number; sql: string; parameters: readonly unknown[] }
 
@@ -11,7 +11,7 @@ export type ReaderReply =
   | { id: number; rows: unknown[] }
   | { id: number; error: { name: string; message: string; code?: string } }
 
-const { file, mostMs } = workerData as ReaderData
+const { file, timeoutMs } = workerData as ReaderData
 const patience = new QueryDeadline()
 const connection = new SqliteConnection(openInterruptibleReader(file, patience))
 
@@ -21,7 +21,7 @@ parentPort?.on('message', ({ id, sql, parameters }: ReaderRequest) => {
 
 function reply(id: number, sql: string, parameters: readonly unknown[]): ReaderReply {
   try {
-    if (mostMs !== undefined) patience.begin(mostMs)
+    if (timeoutMs !== undefined) patience.begin(timeoutMs)
     return { id, rows: connection.run(sql, parameters).rows }
   } catch (cause) {
     const { name, message, code } = cause as Error & { code?: string }

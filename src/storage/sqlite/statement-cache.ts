@@ -1,9 +1,9 @@
 import type { Database, Statement } from 'better-sqlite3'
 
-/** `reader`: it gives rows. `changes`: the table whose rows it may change. */
+/** `reader`: it returns rows. `changes`: the table whose rows it may change. */
 export type CachedStatement = { statement: Statement; reader: boolean; changes: string | undefined }
 
-/** Of a statement that changes what cannot be told from its beginning. */
+/** For a statement that changes something, when its beginning does not name the table. */
 export const anyTable = '*'
 
 /**
@@ -41,7 +41,7 @@ export class StatementCache {
   }
 }
 
-/** As Kysely begins them. Triggers write to nothing but indexes of the same table. */
+/** Statements begin as Kysely writes them. Triggers write only to indexes of the same table. */
 const tableOf = (sql: string): string | undefined =>
   sql === 'begin immediate'
     ? undefined

@@ -4,19 +4,19 @@ import Database from 'better-sqlite3'
 /** Pages in the write-ahead log, and how many of them are in the file as well. */
 export type WalStatus = { log: number; checkpointed: number }
 
-/** Each round takes what came in during the one before, until this is little. */
+/** Each round copies what arrived during the one before, until less than `little` is left. */
 const rounds = 3
 const little = 100
 
 const database = new Database(workerData.file, { fileMustExist: true })
 const copy = database.prepare<[], WalStatus>('pragma wal_checkpoint(passive)')
-const look = database.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
+const status = database.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
 
 parentPort?.on('message', (what: 'most' | 'rest') => {
   for (let round = 1; round <= (what === 'most' ? rounds : 1); round++) {
     copy.get()
-    const { log, checkpointed } = look.get()!
+    const { log, checkpointed } = status.get()!
     if (log - checkpointed < little) break
   }
-  parentPort?.postMessage(look.get())
+  parentPort?.postMessage(status.get())
 })

@@ -5,37 +5,40 @@ import type { WalStatus } from './wal-checkpointer-thread.ts'
 
 const script = packageModule('src/storage/sqlite/wal-checkpointer-thread.ts')
 
-/** Milliseconds between two looks at how long the log is. */
+/** Milliseconds between two checks of the log's length. */
 export const pollMs = 20
 
-/** Pages the log grows by before they are copied, 31 MiB: one that many commits touch is copied once. */
+/** Pages the log grows by before they are copied, 31 MiB: a page that many commits touch is copied once. */
 export const checkpointFrames = 8000
 
 /**
- * Copies the write-ahead log back into the file (a checkpoint). No request should wait for that, so a thread does
- * it, started when there is first enough to copy. The log starts over only once it is copied to its end, which
- * moves as long as there are writes: for the last pages the writer waits, between two of its transactions.
+ * Copies the write-ahead log back into the file (a checkpoint). No request should wait for that, so a thread does it,
+ * started when there is first enough to copy. The log starts over only once it is copied to its end, which moves as
+ * long as there are writes: for the last pages the writer waits, between two of its transactions.
  */
 export class WalCheckpointer {
   readonly #file: string
   readonly #writer: Database
-  readonly #look
+  readonly #status
   #thread: Worker | undefined
   #state: 'resting' | 'copying' | 'copied' | 'finishing' = 'resting'
   #finished: (() => void) | undefined
-  /** While the last pages are copied. */
+  /** Pending while the last pages are copied. */
   finishing: Promise<void> | undefined
-  /** How long the log was when it was last copied. */
-  #known = 0
-  #lookedAt = Number.NEGATIVE_INFINITY
+  /** Length of the log when it was last copied. */
+  #copiedLength = 0
+  #checkedAt = Number.NEGATIVE_INFINITY
 
   constructor(file: string, writer: Database) {
     this.#file = file
     this.#writer = writer
-    this.#look = writer.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
+    this.#status = writer.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
   }
 
-  /** The writer calls it after each of its transactions. What cannot be copied now is as safe in the log. */
+  /**
+   * The writer calls this after each of its transactions. A failure to copy is harmless: the pages are as safe in the
+   * log.
+   */
   go(): void {
     try {
       if (this.#state === 'copied') this.#finish()
@@ -49,12 +52,12 @@ export class WalCheckpointer {
 
   #isDue(): boolean {
     const now = performance.now()
-    if (now - this.#lookedAt < pollMs) return false
-    this.#lookedAt = now
-    const { log } = this.#look.get()!
-    // It has started over.
-    if (log < this.#known) this.#known = 0
-    return log - this.#known >= checkpointFrames
+    if (now - this.#checkedAt < pollMs) return false
+    this.#checkedAt = now
+    const { log } = this.#status.get()!
+    // The log has started over.
+    if (log < this.#copiedLength) this.#copiedLength = 0
+    return log - this.#copiedLength >= checkpointFrames
   }
 
   #ask(): void {
@@ -68,7 +71,7 @@ export class WalCheckpointer {
     this.finishing = new Promise((resolve) => {
       this.#finished = resolve
     })
-    // The writer waits: the process may not end meanwhile.
+    // The writer waits: the process must not end meanwhile.
     this.#thread!.ref()
     this.#thread!.postMessage('rest')
   }
@@ -81,11 +84,11 @@ export class WalCheckpointer {
         this.#state = 'copied'
         if (!this.#writer.inTransaction) this.go()
       } else {
-        this.#known = log
+        this.#copiedLength = log
         this.#rest()
       }
     })
-    // Whatever stopped it, the next one tries again; until then SQLite copies a log that is very long by itself.
+    // Whatever stopped it, the next thread tries again; until then SQLite itself copies a very long log.
     thread.on('error', () => {})
     thread.on('exit', () => {
       this.#thread = undefined

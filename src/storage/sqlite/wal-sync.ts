@@ -4,9 +4,9 @@ import { promisify } from 'node:util'
 const datasync = promisify(fdatasync)
 
 /**
- * Puts what was committed to the write-ahead log of a SQLite file on the disk. A thread of the pool does it: a disk may
- * take its time, and who only reads should not wait for that. Where the order of writes matters SQLite syncs by itself
- * (synchronous = normal).
+ * Syncs what was committed to the write-ahead log of a SQLite file to disk. A thread of the pool does it: a disk may
+ * be slow, and readers should not wait for it. Where the order of writes matters SQLite syncs by itself (synchronous
+ * = normal).
  */
 export class WalSync {
   readonly #path: string
@@ -17,22 +17,22 @@ export class WalSync {
     this.#path = `${file}-wal`
   }
 
-  /** @throws when the disk refuses: what it holds is not known then until SQLite reads it anew */
+  /** @throws when the disk refuses: its content is unknown then until SQLite reads it anew */
   async sync(): Promise<void> {
     this.check()
     try {
       this.#log ??= openSync(this.#path, 'r+')
       await datasync(this.#log)
     } catch (cause) {
-      const said =
+      const message =
         'The disk did not keep what was written: nothing more is, until the service is started again'
-      // As SQLite would call it, did it sync this itself.
-      this.#failure = Object.assign(new Error(said, { cause }), { code: 'SQLITE_IOERR_FSYNC' })
+      // The code SQLite would give if it synced this itself.
+      this.#failure = Object.assign(new Error(message, { cause }), { code: 'SQLITE_IOERR_FSYNC' })
       throw this.#failure
     }
   }
 
-  /** Asked before anything is written or said to be kept. @throws when the disk has refused */
+  /** Called before anything is written or reported as stored. @throws when the disk has refused */
   check(): void {
     if (this.#failure) throw this.#failure
   }
