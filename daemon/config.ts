@@ -5,6 +5,7 @@ import ipaddr from 'ipaddr.js'
 import type { SigningSeeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
+import { email } from '../src/core/schema.ts'
 import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import type { Proxies } from './address.ts'
@@ -14,7 +15,7 @@ import { type Origins, readOrigins } from './cors.ts'
 import { type IntegrationSettings, readIntegrationSettings } from './integrations/settings.ts'
 import type { ReadQueryLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
-import { type Env, readBoolean, readInteger, readSecret } from './variables.ts'
+import { type Env, readBoolean, readInteger, readSecret, withoutEmpty } from './variables.ts'
 
 /** Everything `svc serve` is told from outside. This file is the only reader of the environment. */
 export type Config = {
@@ -107,14 +108,18 @@ const mebi = 1024 * 1024
 export const configFromEnv = (flags: Flags): Config => readConfig(process.env, flags)
 
 /** Only which database, for tools that need no secrets. @throws SetupError */
-export function databaseOf(flags: Flags, env: Env = process.env): { dataDir: string; databaseUrl?: string } {
+export function databaseOf(
+  flags: Flags,
+  given: Env = process.env,
+): { dataDir: string; databaseUrl?: string } {
+  const env = withoutEmpty(given)
   const databaseUrl = databaseUrlOf(env)
   return { dataDir: dataDirOf(flags, env), ...(databaseUrl !== undefined && { databaseUrl }) }
 }
 
 /** Where data lives, for tools that need nothing else. */
 export const dataDirOf = (flags: Flags, env: Env = process.env): string =>
-  resolve(flags['data-dir'] ?? env.SVC_DATA_DIR ?? './data')
+  resolve(flags['data-dir'] || withoutEmpty(env).SVC_DATA_DIR || './data')
 
 /** How a person calls svc here: `npm start` put it on nobody's path. */
 export const programName = (): string => (process.env.npm_lifecycle_event ? 'npx svc' : 'svc')
@@ -123,7 +128,8 @@ export const programName = (): string => (process.env.npm_lifecycle_event ? 'npx
 export const isDebug = (): boolean => Boolean(process.env.SVC_DEBUG)
 
 /** @throws SetupError */
-export function readConfig(env: Env, flags: Flags = {}): Config {
+export function readConfig(given: Env, flags: Flags = {}): Config {
+  const env = withoutEmpty(given)
   const { dataDir, databaseUrl } = databaseOf(flags, env)
   const production = env.NODE_ENV === 'production'
   const password = readSecret(env, 'SVC_ADMIN_PASSWORD')
@@ -134,7 +140,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
   if (production && weakSecrets !== undefined) throw new SetupError(weakSecrets)
   const secrets = readSecrets(env, dataDir, production)
   return {
-    host: flags.host ?? env.HOST ?? '127.0.0.1',
+    host: flags.host || (env.HOST ?? '127.0.0.1'),
     port: flags.port ?? readInteger(env, 'PORT', 3000, 0, 65_535),
     dataDir,
     databaseUrl,
@@ -153,7 +159,7 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
     },
     production,
     autoMigrate: readBoolean(env, 'AUTO_MIGRATE', true),
-    logLevel: env.LOG_LEVEL ?? 'info',
+    logLevel: readLogLevel(env),
     color: !env.NO_COLOR,
     secrets,
     weakSecrets,
@@ -193,13 +199,28 @@ export function readConfig(env: Env, flags: Flags = {}): Config {
       whole: readInteger(env, 'BODY_BYTES_IN_FLIGHT', 128 * mebi, 32 * mebi, 65_536 * mebi),
       perCaller: readInteger(env, 'BODY_BYTES_PER_CALLER', 32 * mebi, 24 * mebi, 65_536 * mebi),
     },
-    admin: { email: env.SVC_ADMIN_EMAIL ?? 'admin@localhost', password },
+    admin: { email: readAdminEmail(env), password },
     proxies: readBoolean(env, 'TRUST_PROXY_HEADERS', false)
       ? { trusted: trustedRanges(env), cloudflare: readBoolean(env, 'TRUST_CF_CONNECTING_IP', false) }
       : undefined,
     origins: readOrigins(env),
     outside: readIntegrationSettings(env),
   }
+}
+
+const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
+
+function readLogLevel(env: Env): string {
+  const level = env.LOG_LEVEL ?? 'info'
+  if (logLevels.includes(level)) return level
+  throw new SetupError(`LOG_LEVEL must be one of ${logLevels.join(', ')}`)
+}
+
+/** An address that signing in accepts. */
+function readAdminEmail(env: Env): string {
+  const address = env.SVC_ADMIN_EMAIL ?? 'admin@localhost'
+  if (email.safeParse(address).success) return address
+  throw new SetupError('SVC_ADMIN_EMAIL must be an e-mail address such as admin@example.com')
 }
 
 function databaseUrlOf(env: Env): string | undefined {
@@ -335,15 +356,22 @@ function seedOf(name: string, text: string): Buffer {
 }
 
 function readStored(file: string): Partial<Secrets> {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8')) as Partial<Secrets>
-  } catch (error) {
-    // A syntax error quotes the text, and with it the secrets.
-    const reason = error instanceof SyntaxError ? 'it is damaged' : (error as Error).message
-    throw new SetupError(
+  const unreadable = (reason: string) =>
+    new SetupError(
       `${file} cannot be read: ${reason}. Restore it from a backup: what is encrypted opens with nothing else.`,
     )
+  let stored: unknown
+  try {
+    stored = JSON.parse(readFileSync(file, 'utf8'))
+  } catch (error) {
+    // A syntax error quotes the text, and with it the secrets.
+    throw unreadable(error instanceof SyntaxError ? 'it is damaged' : (error as Error).message)
   }
+  if (typeof stored !== 'object' || stored === null || Array.isArray(stored))
+    throw unreadable('it is damaged')
+  const wrong = Object.entries(stored).find(([, secret]) => typeof secret !== 'string' || secret === '')
+  if (wrong) throw unreadable(`its entry ${JSON.stringify(wrong[0])} is not a secret`)
+  return stored as Partial<Secrets>
 }
 
 /** False when it should be a new file and another process, started at the same moment, was first to make it. */

@@ -3,13 +3,26 @@ import { SetupError } from '../src/core/errors.ts'
 
 export type Env = Readonly<Record<string, string | undefined>>
 
+/**
+ * The settings that have a value. One that is empty is as if it were not set, as a container passes on a variable that its
+ * environment lacks.
+ */
+export const withoutEmpty = (env: Env): Env =>
+  Object.fromEntries(Object.entries(env).filter(([, text]) => text !== undefined && text.trim() !== ''))
+
 /** The variable itself, or the text of the file that its `_FILE` form names. */
 export function readSecret(env: Env, name: string): string | undefined {
   if (env[name]) return env[name]
   const file = env[`${name}_FILE`]
   if (!file) return undefined
+  const secret = readText(name, file).trim()
+  if (secret === '') throw new SetupError(`${name}_FILE names an empty file: ${file} must hold ${name}`)
+  return secret
+}
+
+function readText(name: string, file: string): string {
   try {
-    return readFileSync(file, 'utf8').trim()
+    return readFileSync(file, 'utf8')
   } catch (error) {
     throw new SetupError(`${name}_FILE cannot be read: ${(error as Error).message}`)
   }

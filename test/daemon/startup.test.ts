@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
@@ -18,6 +19,50 @@ const oneLine = (about: RegExp) => ({
   signal: null,
   stdout: '',
   stderr: expect.stringMatching(new RegExp(`^svc serve: [^\\n]*${about.source}[^\\n]*\\n$`)),
+})
+
+describe('a setting', () => {
+  it('that is empty or blank is as if it were not set, whichever it is', () => {
+    const manual = readFileSync(new URL('../../man/svc-serve.8.md', import.meta.url), 'utf8')
+    const rows = [...manual.matchAll(/^\| ([A-Z][A-Z0-9_, ]+) \|/gm)].map(([, names]) => names!)
+    const all = rows.flatMap((names) => names.split(', ')).filter((name) => !(name in told))
+    expect(all).toEqual(expect.arrayContaining(['HOST', 'SVC_DATA_DIR', 'LOG_LEVEL', 'DATABASE_POOL_SIZE']))
+    const unset = readConfig(told)
+    for (const name of all)
+      for (const empty of ['', ' '])
+        expect([name, readConfig({ ...told, [name]: empty })]).toEqual([name, unset])
+    expect(unset.host).toBe('127.0.0.1')
+    expect(unset.dataDir).toMatch(/\/data$/)
+  })
+
+  it.each([
+    [{ SVC_ADMIN_EMAIL: 'garbage' }, 'SVC_ADMIN_EMAIL must be an e-mail address'],
+    [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL must be one of fatal, error'],
+  ])('%o is refused by its name', (env, message) => {
+    expect(() => readConfig({ ...told, ...env })).toThrow(message)
+  })
+
+  it('read from an empty file is refused: an empty secret is none', async () => {
+    const file = join(await temporaryFolder(), 'secret')
+    await writeFile(file, '\n')
+    const env = { ...told, METRICS_TOKEN_FILE: file }
+    expect(() => readConfig(env)).toThrow(
+      `METRICS_TOKEN_FILE names an empty file: ${file} must hold METRICS_TOKEN`,
+    )
+  })
+})
+
+describe('a secrets.json', () => {
+  it.each(['null', '[]', '"x"', '{"jwt":5}', '{"jwt":""}', '{"auditSigning":null}', ''])(
+    'of %s is refused and left as it is',
+    async (text) => {
+      const dataDir = await temporaryFolder()
+      const file = join(dataDir, 'secrets.json')
+      await writeFile(file, text)
+      expect(() => readConfig({ SVC_DATA_DIR: dataDir })).toThrow(`${file} cannot be read: it`)
+      expect(await readFile(file, 'utf8')).toBe(text)
+    },
+  )
 })
 
 describe('a database that cannot be used is one clear line and exit 1', () => {
