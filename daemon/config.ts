@@ -5,7 +5,7 @@ import ipaddr from 'ipaddr.js'
 import type { SigningSeeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
-import { email } from '../src/core/schema.ts'
+import { email, safeParse } from '../src/core/schema.ts'
 import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import type { Proxies } from './address.ts'
@@ -219,7 +219,7 @@ function readLogLevel(env: Env): string {
 /** An address that signing in accepts. */
 function readAdminEmail(env: Env): string {
   const address = env.SVC_ADMIN_EMAIL ?? 'admin@localhost'
-  if (email.safeParse(address).success) return address
+  if (safeParse(email, address).success) return address
   throw new SetupError('SVC_ADMIN_EMAIL must be an e-mail address such as admin@example.com')
 }
 

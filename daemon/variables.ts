@@ -8,7 +8,9 @@ export type Env = Readonly<Record<string, string | undefined>>
  * environment lacks.
  */
 export const withoutEmpty = (env: Env): Env =>
-  Object.fromEntries(Object.entries(env).filter(([, text]) => text !== undefined && text.trim() !== ''))
+  new Proxy(env, {
+    get: (all, name: string) => (all[name]?.trim() === '' ? undefined : all[name]),
+  })
 
 /** The variable itself, or the text of the file that its `_FILE` form names. */
 export function readSecret(env: Env, name: string): string | undefined {
