@@ -1,5 +1,7 @@
 import type { Cipher } from '../src/core/cipher.ts'
+import { classifyDatabaseError } from '../src/storage/dialect.ts'
 import type { Readiness } from './app.ts'
+import { bounded } from './bounded.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
 import { missingKeys } from './key-fingerprints.ts'
@@ -7,6 +9,9 @@ import type { Metric, Metrics } from './metrics.ts'
 import { RequestWatch } from './request-watch.ts'
 
 /* What those who watch the service are told of all its parts. */
+
+/** Milliseconds that a scrape or a check of readiness waits for what needs the database. */
+const deadlineMs = 3000
 
 export function metricsOf(parts: Dependencies, token: string): Metrics {
   const {
@@ -26,31 +31,46 @@ export function metricsOf(parts: Dependencies, token: string): Metrics {
   } = parts
   const { storage, clock, cipher } = parts
   const requests = new RequestWatch()
+  const stored = [
+    () => signIns.metrics(storage.read, clock()),
+    () => audit.metrics(),
+    () => setAside.metrics(),
+  ].map((read) => bounded(read, deadlineMs, failureLog(parts)))
   return {
     token,
     onRequest: (name, status, milliseconds) => requests.add(name, status, milliseconds),
-    read: async () => [
-      ...requests.metrics(),
-      ...bodies.metrics(),
-      ...replies.metrics(),
-      ...work.metrics(),
-      ...connections.metrics(),
-      ...webhooks.metrics(),
-      ...database.metrics(),
-      ...integrity.metrics(),
-      damage(parts),
-      ...questions.metrics(),
-      ...(await signIns.metrics(storage.read, clock())),
-      ...logs.metrics(),
-      ...outputs.metrics(),
-      ...parts.agentEntries.metrics(),
-      ...parts.agentEvents.metrics(),
-      unreadableValues(cipher),
-      ...(await audit.metrics()),
-      ...(await setAside.metrics()),
-    ],
+    read: async () => {
+      const found = await Promise.all(stored.map((read) => read()))
+      return [
+        ...requests.metrics(),
+        ...bodies.metrics(),
+        ...replies.metrics(),
+        ...work.metrics(),
+        ...connections.metrics(),
+        ...webhooks.metrics(),
+        ...database.metrics(),
+        ...integrity.metrics(),
+        damage(parts),
+        ...questions.metrics(),
+        ...logs.metrics(),
+        ...outputs.metrics(),
+        ...parts.agentEntries.metrics(),
+        ...parts.agentEvents.metrics(),
+        unreadableValues(cipher),
+        ...found.flatMap((metrics) => metrics ?? []),
+        lackingMetrics(found.filter((metrics) => metrics === undefined).length),
+      ]
+    },
   }
 }
+
+/** A database that is away is counted and logged once a minute; any other failure is a bug. */
+const failureLog =
+  ({ database, log }: Dependencies) =>
+  (error: unknown): void => {
+    if (classifyDatabaseError(error) !== undefined) database.note(error)
+    else log.error({ err: error }, 'a metric or a check of readiness could not be read')
+  }
 
 const isDamaged = ({ database, integrity }: Dependencies): boolean =>
   database.isDamaged || integrity.isDamaged
@@ -62,6 +82,13 @@ const damage = (parts: Dependencies): Metric => ({
   values: [{ value: Number(isDamaged(parts)) }],
 })
 
+const lackingMetrics = (value: number): Metric => ({
+  name: 'svc_metrics_lacking',
+  kind: 'gauge',
+  help: 'Groups of metrics that are left out, because the database did not answer for them in time.',
+  values: [{ value }],
+})
+
 const unreadableValues = ({ unreadable }: Cipher): Metric => ({
   name: 'svc_unreadable_values_total',
   kind: 'counter',
@@ -69,24 +96,29 @@ const unreadableValues = ({ unreadable }: Cipher): Metric => ({
   values: [...unreadable].map(([column, value]) => ({ labels: { column }, value })),
 })
 
-export async function readinessOf(parts: Dependencies, config: Config): ReturnType<Readiness> {
+export function readinessOf(parts: Dependencies, config: Config): Readiness {
   const { storage, database, audit, setAside } = parts
-  const fault = await database.fault()
-  if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
-  // Someone has to look after pages and chains that are damaged; the service does its work all the same.
-  const chains = await audit.check().catch((error: unknown) => {
-    database.note(error)
-    return 'cannot be read'
-  })
-  const aside = await setAside.check()
-  const lacking = await missingKeys(storage.read, config).catch(() => [])
-  const checks = { database: isDamaged(parts) ? 'damaged: restore it from a backup' : 'ok', audit: chains }
-  return {
-    ready: true,
-    checks: {
-      ...checks,
-      ...(aside !== undefined && { setAside: aside }),
-      ...(lacking.length > 0 && { keys: `changed elsewhere: ${lacking.join(', ')}` }),
-    },
+  const checkChains = bounded(() => audit.check(), deadlineMs, failureLog(parts))
+  const checkAside = bounded(() => setAside.check().then((said) => ({ said })), deadlineMs, failureLog(parts))
+  const findMissingKeys = bounded(() => missingKeys(storage.read, config), deadlineMs, failureLog(parts))
+  return async () => {
+    const [fault, chains, aside, missing] = await Promise.all([
+      database.fault(),
+      checkChains(),
+      checkAside(),
+      findMissingKeys(),
+    ])
+    if (fault !== undefined) return { ready: false, checks: { database: `error: ${fault}` } }
+    const setAsideSaid = aside ? aside.said : 'cannot be read'
+    return {
+      ready: true,
+      // Someone has to look after pages and chains that are damaged; the service does its work all the same.
+      checks: {
+        database: isDamaged(parts) ? 'damaged: restore it from a backup' : 'ok',
+        audit: chains ?? 'cannot be read',
+        ...(setAsideSaid !== undefined && { setAside: setAsideSaid }),
+        ...(missing && missing.length > 0 && { keys: `changed elsewhere: ${missing.join(', ')}` }),
+      },
+    }
   }
 }

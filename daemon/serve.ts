@@ -342,7 +342,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
   return buildApp(handlers, on, {
     version,
     log,
-    readiness: () => readinessOf(parts, config),
+    readiness: readinessOf(parts, config),
     onError: (error) => parts.database.note(error),
     gateway: parts.agents,
     connections: parts.connections,
