@@ -18,11 +18,13 @@ type Flags = {
 export async function runService(flags: Flags): Promise<never> {
   // What it says may reach nobody (a full disk, a reader that is gone): no reason to end.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
+  const begun: { service?: Service } = {}
+  endOnSignal(begun)
   const config = await startable(() => configFromEnv(flags))
   const service = await startable(() => serve(config, systemClock, { alone: true }))
+  begun.service = service
   // Under load a small young generation costs time.
   setFlagsFromString('--semi-space-growth-factor=2')
-  endOnSignal(service)
   const { url, firstPassword } = service
   process.stdout.write(
     flags.json ? `${JSON.stringify({ event: 'listening', url })}\n` : `listening on ${url}\n`,
@@ -61,13 +63,17 @@ async function startable<T>(step: () => T | Promise<T>): Promise<T> {
 /** Whoever asks for the end mostly kills the process after ten seconds. */
 const lastMs = 9800
 
-function endOnSignal(service: Service): void {
+/**
+ * Before there is a service a signal ends the process at once, by a handler of its own: as the first process of a container
+ * it would ignore a signal without one, and be killed.
+ */
+function endOnSignal(begun: { service?: Service }): void {
   let ending = false
   const end = (signal: NodeJS.Signals): void => {
-    if (ending) process.exit(128 + constants.signals[signal])
+    if (ending || !begun.service) process.exit(128 + constants.signals[signal])
     ending = true
     setTimeout(() => process.exit(1), lastMs).unref()
-    service.close().then(
+    begun.service.close().then(
       () => process.exit(0),
       () => process.exit(1),
     )

@@ -398,4 +398,18 @@ describe('a Postgres that is not there yet', () => {
     await service.listening()
     await service.stop()
   })
+
+  it('is waited for no longer than until a signal, which a handler takes, as the first process of a container needs one', async () => {
+    const databaseUrl = 'postgres://svc:x@127.0.0.1:1/svc'
+    for (const [signal, code] of [
+      ['SIGTERM', 143],
+      ['SIGINT', 130],
+    ] as const) {
+      const env = { ...told, DATABASE_WAIT_SECONDS: '30' }
+      const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl }, { env })
+      await until(() => service.stderr.includes('waiting for the database'), 10_000)
+      service.kill(signal)
+      expect(await service.ended).toEqual({ code, signal: null })
+    }
+  })
 })
