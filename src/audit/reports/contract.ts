@@ -21,6 +21,7 @@ export const auditReports = {
     summary: 'Report who did how much',
     tag,
     access: auditReadAccess,
+    question: true,
     audit: accessAudit,
     query,
     reply: z.object({
@@ -38,6 +39,7 @@ export const auditReports = {
     summary: 'Report sign-ins and changes of permissions and policies',
     tag,
     access: auditReadAccess,
+    question: true,
     audit: accessAudit,
     query,
     reply: z.object({
@@ -56,6 +58,7 @@ export const auditReports = {
     summary: 'Report access to data, its changes and exports',
     tag,
     access: auditReadAccess,
+    question: true,
     audit: accessAudit,
     query,
     reply: z.object({
@@ -74,6 +77,7 @@ export const auditReports = {
     summary: 'Count audit entries by category and by user',
     tag,
     access: auditReadAccess,
+    question: true,
     audit: accessAudit,
     query,
     reply: z.object({

@@ -19,53 +19,51 @@ const recent = 10
 export const auditReports: HandlersOf<Reports> = {
   users: sealedRead<Reports['users']>(async ({ query, ...call }) => {
     await checkOrgAndNote(call, query.orgId)
-    const { heavy } = call.storage
-    const actionsPerUser = await countUsers(heavy, call.scope, query, maxUsers)
-    return {
-      ...(await countActivity(heavy, call.scope, query)),
-      actionsPerUser,
-      topUsers: actionsPerUser.slice(0, top),
-      recentActivity: await listRecentEntries(heavy, call.scope, query, 'people', recent),
-    }
+    return call.ask(async (on) => {
+      const actionsPerUser = await countUsers(on, call.scope, query, maxUsers)
+      return {
+        ...(await countActivity(on, call.scope, query)),
+        actionsPerUser,
+        topUsers: actionsPerUser.slice(0, top),
+        recentActivity: await listRecentEntries(on, call.scope, query, 'people', recent),
+      }
+    })
   }),
 
   security: sealedRead<Reports['security']>(async ({ query, ...call }) => {
     await checkOrgAndNote(call, query.orgId)
-    const { heavy } = call.storage
-    return {
-      ...securityReport(await countActions(heavy, call.scope, query)),
+    return call.ask(async (on) => ({
+      ...securityReport(await countActions(on, call.scope, query)),
       recentEvents: await listRecentEntries(
-        heavy,
+        on,
         call.scope,
         query,
         securityEvents.flatMap(expandAction),
         recent,
       ),
-    }
+    }))
   }),
 
   compliance: sealedRead<Reports['compliance']>(async ({ query, ...call }) => {
     await checkOrgAndNote(call, query.orgId)
-    const { heavy } = call.storage
-    return {
-      ...complianceReport(await countActions(heavy, call.scope, query)),
+    return call.ask(async (on) => ({
+      ...complianceReport(await countActions(on, call.scope, query)),
       recentEvents: await listRecentEntries(
-        heavy,
+        on,
         call.scope,
         query,
         complianceEvents.flatMap(expandAction),
         recent,
       ),
-    }
+    }))
   }),
 
   stats: sealedRead<Reports['stats']>(async ({ query, ...call }) => {
     await checkOrgAndNote(call, query.orgId)
-    const { heavy } = call.storage
-    return {
-      ...categoryStats(await countActions(heavy, call.scope, query)),
-      byUser: await countUsers(heavy, call.scope, query, maxUsers),
+    return call.ask(async (on) => ({
+      ...categoryStats(await countActions(on, call.scope, query)),
+      byUser: await countUsers(on, call.scope, query, maxUsers),
       range: { from: query.from ?? null, to: query.to ?? null },
-    }
+    }))
   }),
 }
