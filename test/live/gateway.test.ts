@@ -192,8 +192,8 @@ describe('frames that make no sense', () => {
       const send = async (count: number) => {
         for (const end = sent + count; sent < end; sent += 1) {
           agent.socket[kind]()
-          // The library itself hangs up on many pings at once.
-          if (kind === 'ping' && sent % 50 === 49) await once(agent.socket, 'pong')
+          // The library itself hangs up where more than sixty pings wait for their pong.
+          if (kind === 'ping') await once(agent.socket, 'pong')
         }
       }
       await send(599)
