@@ -28,7 +28,7 @@ export class PostgresConnection extends pg.Client {
   #generation = 0
   #plannedAt = performance.now()
   #unanswered = 0
-  /** Since when an unanswered query waits; meaningless while none is unanswered. */
+  /** The first unanswered query or the last answer, whichever is later; meaningless while no query is unanswered. */
   #waitingSince = 0
 
   // biome-ignore lint/suspicious/noExplicitAny: pg has a dozen forms of it, of which Kysely uses one

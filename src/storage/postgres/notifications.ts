@@ -5,7 +5,7 @@ import { PostgresConnection } from './connection.ts'
 /** Class of the advisory locks that show other processes who listens. */
 const lockClass = 1937138540
 const reconnectMs = 1000
-/** Interval between pings of a listener's connection; half of it is the time limit for an answer. */
+/** Interval between pings of a listener's connection; the next ping looks whether the last was answered within half of it. */
 const pingMs = 10_000
 /** Time limit for closing the connection. */
 const endMs = 500

@@ -118,9 +118,7 @@ export type AgentBuildRow = {
   size: number
   /** Not null: machines of this kind are offered this build. */
   promoted_at: string | null
-  /**
-   * Equal to `promoted_at`: machines with a newer version are offered it as well. A later promotion has another time.
-   */
+  /** Equal to `promoted_at` while machines with a newer version are offered it as well; a later promotion ends that. */
   rollback_at: string | null
 }
 
