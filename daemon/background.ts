@@ -25,7 +25,6 @@ import { type MailFailure, sendDueMails } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
 import { sweepSignIns } from '../src/sso/sign-in/store.ts'
 import { forEachSettled } from '../src/storage/bisect-writes.ts'
-import { isSingleProcess } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { sweepTokens } from '../src/trust/store.ts'
 import { tidy } from '../src/webhooks/jobs.ts'
@@ -55,7 +54,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     parts,
     { restMs: 25 },
   )
-  if (!isSingleProcess(storage.read)) storage.onCommit(sealer.wake)
+  if (!storage.traits.serialWrites) storage.onCommit(sealer.wake)
   // Letters are rare: they wait a second rather than have every commit look for them.
   const issueLinks = () => issueResets({ ...parts, onIssued })
   const sendLetters = async () => {
@@ -226,8 +225,8 @@ function webhooksOf(parts: Dependencies, config: Config): Loop[] {
     if (more) events.wake()
     if (failure !== undefined) throw failure
   }
-  // Where this thread does all of it, it does one after the other: the more there is at once, the less each costs.
-  const isAlone = isSingleProcess(storage.read)
+  // Where writes are serial, both run one after the other in one loop: larger batches cost less per row.
+  const isAlone = storage.traits.serialWrites
   const both = () => forEachSettled([() => deliveryWorker.round(), tell], (work) => work())
   const round = () => (isAlone ? both() : deliveryWorker.round())
   const rounds = loop('webhooks', round, 1000, parts)

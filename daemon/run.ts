@@ -78,6 +78,8 @@ function endOnSignal(begun: { service?: Service }): void {
       () => process.exit(1),
     )
   }
+  // Without a listener Node opens its debugger, which executes what it is sent, on a loopback port.
+  process.on('SIGUSR1', () => {})
   // A terminal that closes sends SIGHUP.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, end)
 }

@@ -25,9 +25,11 @@ export const agentHandlers = (settings: Settings): HandlersOf<typeof contract.ag
   },
 })
 
-/** Nearly all say nothing new: many of those are kept at a time. */
+/** Nearly all heartbeats report no change: those are recorded in batches. */
 function heartbeats(settings: Settings): Handler<typeof contract.agents.heartbeat> {
-  const keep = batchWrites(settings.storage, store.recordUnchanged)
+  const { storage } = settings
+  const record = storage.traits.serialWrites ? store.recordUnchangedOneByOne : store.recordUnchangedTogether
+  const keep = batchWrites(storage, record)
   return inSteps({
     async prepare({ caller, body, ip, userAgent, now }) {
       const quiet = unchangedHeartbeat(caller, body, { ip, userAgent, now }, settings)

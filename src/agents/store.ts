@@ -5,7 +5,7 @@ import type { Device } from '../devices/contract.ts'
 import { rowOf } from '../devices/rows.ts'
 import { nameKeys } from '../devices/rules.ts'
 import { getDevice } from '../devices/store.ts'
-import { equalsText, forUpdate, isHash, isSingleProcess, prepared, rowList } from '../storage/dialect.ts'
+import { equalsText, forUpdate, isHash, prepared, rowList } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import {
   type AgentDeviceRow,
@@ -262,7 +262,7 @@ export type UnchangedRow = MetricsColumns & {
   uptime: number | null
 }
 
-const quietRows = rowList<UnchangedRow>({
+const unchangedRows = rowList<UnchangedRow>({
   id: 'text',
   status: 'text',
   seen_at: 'text',
@@ -278,7 +278,7 @@ const quietRows = rowList<UnchangedRow>({
 const sampledTogether = prepared((db, p: { rows: string }) =>
   db
     .updateTable('devices')
-    .from(quietRows.as(p.rows, 'said'))
+    .from(unchangedRows.as(p.rows, 'said'))
     .set((eb) => ({
       last_seen_at: eb.ref('said.seen_at'),
       uptime_seconds: eb.ref('said.uptime'),
@@ -303,20 +303,25 @@ const sampledAlone = prepared((db, p: UnchangedRow) =>
 )
 
 /**
- * Many of them at a time. False for one whose device was not found as it was: whatever happened to it is the business of
- * `recordHeartbeat`. Where each statement is a way to the database they are one, and false for all of them: to be kept
- * twice does the others no harm. On SQLite that one would copy each page before it changes it, for fear of failing.
+ * Records heartbeats of devices that are in the state they were last seen in; false for each whose device has changed
+ * since, which `recordHeartbeat` has to record. One statement a row: where writes are serial it is the faster way, as
+ * a statement over many rows copies each page before it changes it.
  */
-export async function recordUnchanged(db: Db, said: readonly UnchangedRow[]): Promise<boolean[]> {
-  if (isSingleProcess(db)) {
-    const kept: boolean[] = []
-    for (const row of said) kept.push((await sampledAlone(db, row))[0]!.numUpdatedRows === 1n)
-    return kept
-  }
-  const latest = new Map(said.map((row) => [row.id, row]))
-  const [result] = await sampledTogether(db, { rows: quietRows.of([...latest.values()]) })
-  const isKept = Number(result!.numUpdatedRows) === latest.size
-  return said.map(() => isKept)
+export async function recordUnchangedOneByOne(db: Db, rows: readonly UnchangedRow[]): Promise<boolean[]> {
+  const recorded: boolean[] = []
+  for (const row of rows) recorded.push((await sampledAlone(db, row))[0]!.numUpdatedRows === 1n)
+  return recorded
+}
+
+/**
+ * The same in one statement, so one round trip. False for all of them when one device has changed: recording the others
+ * twice is harmless.
+ */
+export async function recordUnchangedTogether(db: Db, rows: readonly UnchangedRow[]): Promise<boolean[]> {
+  const latest = new Map(rows.map((row) => [row.id, row]))
+  const [result] = await sampledTogether(db, { rows: unchangedRows.of([...latest.values()]) })
+  const areRecorded = Number(result!.numUpdatedRows) === latest.size
+  return rows.map(() => areRecorded)
 }
 
 const watched = prepared((db, p: { id: string; now: Instant }) =>

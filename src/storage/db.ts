@@ -45,8 +45,20 @@ export type Integrity =
   /** Nobody can know here. */
   | { verdict: 'unknown'; reason: string }
 
+/** What callers may adapt to, instead of asking which database it is. */
+type StorageTraits = {
+  /** Writes run one at a time, in the thread that serves requests: concurrent ones gain nothing. */
+  serialWrites: boolean
+  /** No other process serves this database. */
+  singleProcess: boolean
+  /** Rows that a background job changes in one transaction, so that requests do not wait for it. */
+  batchSize: number
+}
+
 export type Storage = {
+  /** For src/storage and migrations; everybody else asks `traits`. */
   dialect: Dialect
+  traits: StorageTraits
   /** Plain reads of committed data. Transactions belong to `write`. */
   read: Db
   /** Reads that may take long. On SQLite they run in threads, so the event loop never waits for them. */

@@ -1,8 +1,6 @@
 import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
 import type { Scope } from '../core/scope.ts'
-import type { Db } from './db.ts'
 import { byDialect } from './query/compilers.ts'
-import { isPostgres } from './query/prepared.ts'
 
 export {
   classifyDatabaseError,
@@ -220,9 +218,6 @@ export const bytesOf = (columns: readonly string[], more: number) =>
 
 /** The sum over all rows; 0 without any. */
 export const sumOf = (amount: Expression<number>) => sql<number>`cast(coalesce(sum(${amount}), 0) as bigint)`
-
-/** Whether writes run one at a time, so that nothing a write reads changes until it ends. */
-export const isSingleProcess = (db: Db): boolean => !isPostgres(db.getExecutor())
 
 /** Locks rows that a write is about to change. SQLite needs no lock: its writes run one at a time. */
 export function forUpdate<DB, TB extends keyof DB, O>(

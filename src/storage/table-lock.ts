@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Db } from './db.ts'
-import { isSingleProcess } from './dialect.ts'
+import { isPostgres } from './query/prepared.ts'
 import type { Tables } from './schema/tables.ts'
 
 /**
@@ -8,6 +8,6 @@ import type { Tables } from './schema/tables.ts'
  * SQLite needs no lock: its writes run one at a time.
  */
 export async function lockTable(db: Db, table: keyof Tables): Promise<void> {
-  if (isSingleProcess(db)) return
+  if (!isPostgres(db.getExecutor())) return
   await sql`lock table ${sql.table(table)} in share row exclusive mode`.execute(db)
 }

@@ -137,6 +137,15 @@ onEveryDatabase((_, open) => {
     expect(await service.ended).toEqual({ code: 0, signal: null })
   })
 
+  it('SIGUSR1 does not open a debugger', async () => {
+    const service = new ServeProcess(await open())
+    const url = await service.listening()
+    service.kill('SIGUSR1')
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    expect(await send(url, 'GET', '/health/live')).toMatchObject({ status: 200 })
+    expect(service.stderr).not.toContain('Debugger')
+  })
+
   it('what was changed just before SIGTERM is there after the next start', async () => {
     const database = await open()
     const first = new ServeProcess(database)

@@ -253,6 +253,12 @@ const texts: TextRule[] = [
     forbids: /\bprocess\.env\b/,
   },
   {
+    name: 'only src/storage and migrations know which database it is',
+    applies: (path) => !inZone('storage', 'migrations')(path),
+    // Importing the file of that name is fine: its functions hide the difference.
+    forbids: /(?<!\/)\bdialect\b(?!\.ts)|\bisPostgres\b/,
+  },
+  {
     name: 'text becomes code in storage/schema/rows.ts alone',
     applies: (path) => path !== 'src/storage/schema/rows.ts',
     forbids: /\bnew Function\b|\beval\(/,

@@ -100,6 +100,7 @@ export async function openPostgres(
 
   return {
     dialect: 'postgres',
+    traits: { serialWrites: false, singleProcess: false, batchSize: 200 },
     read: db,
     heavy: db,
     questions,

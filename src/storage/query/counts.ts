@@ -1,6 +1,6 @@
 import { type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
 import type { Db } from '../db.ts'
-import { isSingleProcess } from '../dialect.ts'
+import { isPostgres } from './prepared.ts'
 
 /** The number of rows that a query finds; it must not have selected anything yet. */
 export async function countOf<DB, TB extends keyof DB>(
@@ -20,7 +20,7 @@ export function splitTableScan<DB, TB extends keyof DB, O>(
   found: SelectQueryBuilder<DB, TB, O>,
   table: TB & string,
 ): SelectQueryBuilder<DB, TB, O>[] {
-  if (!isSingleProcess(db)) return [found]
+  if (isPostgres(db.getExecutor())) return [found]
   const rowid = sql.ref(`${table}.rowid`)
   const middle = sql`(select max(rowid) / 2 from ${sql.table(table)})`
   return [found.where(sql<SqlBool>`${rowid} <= ${middle}`), found.where(sql<SqlBool>`${rowid} > ${middle}`)]

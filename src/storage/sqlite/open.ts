@@ -67,6 +67,7 @@ export async function openSqlite(
 
   return {
     dialect: 'sqlite',
+    traits: { serialWrites: true, singleProcess: true, batchSize: 100 },
     read: kyselyOver(reader),
     heavy: kyselyOver(readers),
     questions: interruptibleKyselyOver(questionReaders),

@@ -4,7 +4,7 @@ import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
 import { writeBisecting } from '../../storage/bisect-writes.ts'
-import { isOutage, isSingleProcess } from '../../storage/dialect.ts'
+import { isOutage } from '../../storage/dialect.ts'
 import { lacksCurrentKey } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import {
@@ -63,9 +63,7 @@ function faultOf(webhook: WebhookRecord): string | undefined {
 
 const faults = new WeakMap<WebhookRecord, string | undefined>()
 
-/** Outcomes put down, and queues taken, in one transaction. On SQLite it is this thread that writes them. */
-const batchSize = { sqlite: 100, postgres: 200 }
-/** How often is looked for what nobody told this process of. */
+/** Interval between scans for work that no notification announced. */
 const scanIntervalMs = 1000
 /** How long what is on its way may take when the service ends: less than that takes (daemon/serve.ts). */
 const closeTimeoutMs = 6000
@@ -186,7 +184,7 @@ export class DeliveryWorker {
   /** Whether there was something to take. */
   async #take(): Promise<boolean> {
     const { storage, cipher, clock } = this.#options
-    const limit = Math.min(batchSize[storage.dialect], this.#queues.room)
+    const limit = Math.min(storage.traits.batchSize, this.#queues.room)
     const now = clock()
     const marks = this.#isBehind ? cipher.marks : undefined
     const queues = await findDueQueues(storage, { now, apart: this.#queues.full(), marks, limit })
@@ -203,8 +201,8 @@ export class DeliveryWorker {
 
   /** Whether something was put down. */
   async #recordAndSend(): Promise<boolean> {
-    if (isSingleProcess(this.#options.storage.read)) {
-      // It is this thread that writes: nothing could go on meanwhile.
+    if (this.#options.storage.traits.serialWrites) {
+      // This thread writes: nothing else could proceed meanwhile.
       const settled = await this.#record()
       this.#conclude(settled)
       await this.#sendDue()
@@ -326,7 +324,7 @@ export class DeliveryWorker {
   /** Puts down what came of the attempts, and gives back the queues that are done. */
   async #record(): Promise<Recorded | undefined> {
     const { storage, clock } = this.#options
-    const batch = batchSize[storage.dialect]
+    const batch = storage.traits.batchSize
     const arrived = this.#ended.slice(0, batch)
     const inWork = new Map(arrived.map(({ queue, delivery }) => [delivery.id, queue]))
     const doneWith = this.#queues

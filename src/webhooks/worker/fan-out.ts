@@ -14,8 +14,6 @@ import {
 import type { Db, Storage } from '../../storage/open.ts'
 import { toStoredStatus } from '../rules.ts'
 
-/** Events looked at, and deliveries made, in one transaction. On SQLite it is this thread that writes them. */
-const batches = { sqlite: 200, postgres: 400 }
 /** Events whose listeners are looked for at once. Each may have more than there is room for. */
 const lookAhead = 20
 
@@ -35,7 +33,8 @@ export type FanOutResult = {
  */
 export async function fanOut(storage: Storage, now: Instant): Promise<FanOutResult> {
   if ((await anyEvent(storage.read, {})).length === 0) return { webhookIds: [], more: false }
-  const batch = batches[storage.dialect]
+  // Events read, and deliveries created, in one transaction: small rows, so twice the usual number.
+  const batch = 2 * storage.traits.batchSize
   try {
     // Lost with the power it is done again: the same events, in deliveries with other ids.
     return await storage.write((tx) => fanOutBatch(tx, now, { batch, after: 0 }), { unsynced: true })

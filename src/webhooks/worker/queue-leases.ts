@@ -1,5 +1,5 @@
 import { addSeconds, type Instant } from '../../core/time.ts'
-import { forUpdate, isSingleProcess, prepared } from '../../storage/dialect.ts'
+import { forUpdate, prepared } from '../../storage/dialect.ts'
 import { isEncryptedWith } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 
@@ -47,9 +47,9 @@ export async function releaseAbandonedQueues(storage: Storage, now: Instant): Pr
   )
 }
 
-/** Where one process serves a database, whoever held something before it started is dead. */
+/** Where one process serves a database, any holder from before it started is dead. */
 export async function releasePredecessorQueues(storage: Storage): Promise<void> {
-  if (!isSingleProcess(storage.read)) return
+  if (!storage.traits.singleProcess) return
   await storage.write(
     async (tx) => {
       await tx.deleteFrom('webhook_workers').execute()
