@@ -10,22 +10,22 @@ export type Cipher = {
   seal(plain: string, place: string): string
   /** Throws when the value was altered, moved, or sealed with a key that is not in the ring. */
   open(sealed: string, place: string): string
-  /** undefined where `open` throws: one value that is lost is marked, and does not hold up what stands beside it. */
+  /** undefined where `open` throws: one unreadable value is marked and does not block the values beside it. */
   tryOpen(sealed: string, place: string): string | undefined
-  /** False for what says that it was sealed with a key outside of the ring: another process may open it. */
+  /** False when the value names a key outside of the ring: another process may be able to open it. */
   knows(sealed: string): boolean
-  /** How what it knows begins: `markLength` characters each. */
+  /** Prefixes of the values that this ring can open: `keyIdLength` characters each. */
   marks: readonly string[]
-  /** Of its keys, as they are written down of the one that a database is used with. */
+  /** Fingerprints of the keys, as recorded for the key that a database is used with. */
   prints: readonly string[]
-  /** How often `tryOpen` gave nothing since the start, by table and column. */
+  /** Number of failures of `tryOpen` since the start, by table and column. */
   unreadable: ReadonlyMap<string, number>
 }
 
-/** The version, and the id of a key. */
+/** Length of the prefix `v1.<key id>.`. */
 export const keyIdLength = 12
 
-/** What the key is called by where its print is. */
+/** Name of the key in its recorded fingerprint. */
 export const encryptionKeyName = 'APP_ENCRYPTION_KEY'
 
 /** The first secret seals; all of them open. */

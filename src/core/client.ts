@@ -14,13 +14,13 @@ import {
 export * from './transport.ts'
 
 export type Credentials = {
-  /** Headers that say who is calling. */
+  /** Headers that authenticate the caller. */
   headers(): Promise<Record<string, string>>
-  /** After a 401: true when new headers are worth another try. */
+  /** Called after a 401: true when the request should be sent again with new headers. */
   renew?(failure: ApiError): Promise<boolean>
 }
 
-/** One request as it went, for a log that must not see secrets: no headers, no bodies. */
+/** One request and its outcome, for a log that must not contain secrets: no headers, no bodies. */
 export type Exchange = {
   method: string
   url: string
@@ -31,20 +31,20 @@ export type Exchange = {
 }
 
 export type ClientOptions = {
-  /** Where the service is, without /api/v1. */
+  /** Base address of the service, without /api/v1. */
   url: string
   transport?: Transport
   credentials?: Credentials
   headers?: Record<string, string>
-  /** Most milliseconds a call may take, retries included; for a stream, between two chunks. */
+  /** Time limit of a call in milliseconds, retries included; for a stream, the limit between two chunks. */
   timeout?: number
   signal?: AbortSignal
-  /** Further tries after a failure that is safe to repeat. */
+  /** Number of retries after a failure that is safe to repeat. */
   retries?: number
   onExchange?: (exchange: Exchange) => void
 }
 
-/** The parts of a request, before they are put into the path, the query string and the body. */
+/** The inputs of a request, before they become the path, the query string and the body. */
 export type RawInput = {
   params?: Record<string, unknown>
   query?: Record<string, unknown>
@@ -60,9 +60,9 @@ export type Client = {
     entry: E,
     ...input: Record<never, never> extends InputOf<E> ? [input?: InputOf<E>] : [input: InputOf<E>]
   ): Promise<ReplyOf<E>>
-  /** Same, for an entry that is only known at run time. */
+  /** The same for an entry that is only known at run time. */
   request(entry: Endpoint, input?: RawInput): Promise<unknown>
-  /** The bytes of an entry that streams; `begun` is told the headers before them. */
+  /** The bytes of an entry that streams; `begun` receives the headers first. */
   stream(
     entry: Endpoint,
     input?: RawInput,
@@ -106,7 +106,7 @@ export function createClient(options: ClientOptions): Client {
     accept?: string
   }
 
-  /** An answer that begins. `broken` says what a failure to read the rest of it means. */
+  /** A reply whose headers have arrived. `broken` maps a failure to read the body to the error to throw. */
   type Flow = {
     reply: TransportResponse
     end: () => void
@@ -114,7 +114,7 @@ export function createClient(options: ClientOptions): Client {
     broken: (error: unknown) => unknown
   }
 
-  /** Sends until there is an answer below 400 or a failure that trying again would not cure. */
+  /** Sends until a reply below 400 arrives or a failure that a retry would not cure. */
   async function exchange(draft: Draft): Promise<Flow> {
     const address = url + basePath + draft.path
     const clock = new AbortController()
@@ -252,7 +252,7 @@ const longestPause = 10_000
 function pauseBefore(attempt: number, failure: ApiError | NetworkError): number | undefined {
   const jittered = 100 * 2 ** attempt * (0.5 + Math.random())
   if (failure instanceof NetworkError) return jittered
-  // A device that cannot: it was asked, and that is its answer.
+  // A device that cannot do it has answered: a retry would give the same answer.
   if (failure.code === 'device_failed') return undefined
   const isPassing = [502, 503, 429].includes(failure.status) || failure.code === 'idempotency_in_progress'
   if (!isPassing) return undefined

@@ -12,18 +12,18 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 export type Access =
   | {
       who: 'public'
-      /** A bearer token is looked at when there is one. */
+      /** A bearer token is checked when one is sent. */
       session?: true
     }
   | {
       who: 'agent'
-      /** Open to the watchdog of the agent as well, which has a token of its own. */
+      /** Also open to the agent's watchdog, which has a separate token. */
       watchdog?: true
-      /** A new token counts also when it was not confirmed in time: to be told so. */
+      /** Also accepts a new token that was not confirmed in time, to report exactly that. */
       lapsed?: true
       /**
-       * To an agent, an id that no device has is a record that does not exist. So is the id of
-       * another device, or the answer would tell which ids there are. A token that no agent has is refused first.
+       * The id of no device, and of another device, answers 404 to an agent: any other answer would reveal
+       * which ids exist. A token that belongs to no agent is refused first.
        */
       unknown?: 'not_found'
     }
@@ -33,15 +33,17 @@ export type Access =
       permission?: Permission
       /** The session must carry a verified factor (403 mfa_required). */
       mfa: boolean
-      /** Open to those who still have to enrol a factor (never 428). */
+      /** Open to users who still have to enroll a factor (never 428). */
       whileEnrolling: boolean
-      /** Of a partner's users only for those who see all its organizations. */
+      /** Of a partner's users, only those who see all its organizations. */
       wholePartner: boolean
-      /** Not for members narrowed to some sites or groups of devices: it reaches all devices of an organization. */
+      /**
+       * Closed to members restricted to some sites or device groups: it reaches all devices of an organization.
+       */
       wholeOrganization: boolean
-      /** Open to API keys as well: those whose scopes hold the permission. */
+      /** Also open to API keys whose scopes include the permission. */
       key: boolean
-      /** Open to workloads as well: those whose trust policy names the permission. */
+      /** Also open to workloads whose trust policy names the permission. */
       workload: boolean
     }
 
@@ -58,8 +60,8 @@ type UserAccess = Extract<Access, { who: 'user' }>
 type Needs = Partial<Omit<UserAccess, 'who' | 'key' | 'workload'>>
 
 /**
- * Signed-in people; with `key` also programs with an API key, and with `workload` jobs of a CI system. These come in
- * wherever a permission opens the way to keys.
+ * Signed-in users; with `key` also programs with an API key, and with `workload` jobs of a CI system. An
+ * endpoint that is open to keys and requires a permission is open to workloads by default.
  */
 export function userAccess(needs: Needs & { key: true }): UserAccess & { key: true; workload: boolean }
 export function userAccess(needs: Needs & { workload: true }): UserAccess & { key: false; workload: true }
@@ -85,16 +87,16 @@ export function userAccess(needs: Needs & { key?: boolean; workload?: boolean } 
   }
 }
 
-/** Why an Idempotency-Key is refused. What it would promise is not silently left undone. */
+/** Why an Idempotency-Key is refused. Accepting it without honoring it would break its promise silently. */
 const keyRefusals = {
   reading: 'the request changes nothing and can be repeated',
-  repeatable: 'the request can be repeated: it leaves things as the first one did',
-  once: 'what the request uses up works once, so that a repetition changes nothing',
-  credential: 'the reply holds what proves who somebody is, which is never kept to be given out again',
+  repeatable: 'the request can be repeated: the result is the same as after the first one',
+  once: 'the request uses up something that works once, so that a repetition changes nothing',
+  credential: 'the reply contains a credential, which is never stored to be sent again',
 } as const
 type KeyRefusal = keyof typeof keyRefusals
 
-/** Why an endpoint takes no Idempotency-Key; undefined where it is honored. */
+/** Why an endpoint accepts no Idempotency-Key; undefined where it is honored. */
 export function keyRefusal({ method, idempotencyKey }: Endpoint): string | undefined {
   if (idempotencyKey === 'honored') return undefined
   return keyRefusals[idempotencyKey?.refused ?? (method === 'GET' ? 'reading' : 'repeatable')]
@@ -104,9 +106,9 @@ type Schema = z.ZodType
 type ObjectSchema = z.ZodObject
 
 /**
- * What a change leaves in the audit log, or why it leaves nothing. A reading that is audited says for how many
- * minutes the same caller's same reading leaves no second entry: `quietFor`. Of an agent that comes often with what changes
- * nothing that people decide, several may be told of in one: `gathered`.
+ * What a change records in the audit log, or why it records nothing. `quietFor`: minutes during which the same
+ * read by the same caller adds no second entry. `gathered`: frequent changes by an agent, of things that no
+ * person decides, may share one entry.
  */
 type Audit =
   | { action: string; resource: AuditedResource; quietFor?: number; gathered?: true }
@@ -118,16 +120,16 @@ export type StreamType =
   | 'text/csv; charset=utf-8'
   | 'application/samlmetadata+xml'
 
-/** Where a browser is sent, and the cookies it is given on the way; `null` takes one away. */
+/** The address a browser is redirected to, and the cookies set with the redirect; `null` deletes one. */
 export type Redirect = { location: string; cookies?: readonly Cookie[] }
 export type Cookie = {
   name: string
   value: string | null
   path: string
   seconds: number
-  /** Over HTTPS alone. */
+  /** Sent over HTTPS only. */
   secure: boolean
-  /** Comes along also when another site posts to us, which only secure ones may. */
+  /** Also sent with cross-site requests (SameSite=None), which only `secure` cookies may be. */
   crossSite: boolean
 }
 
@@ -147,47 +149,48 @@ export type Endpoint = {
   params?: ObjectSchema
   query?: ObjectSchema
   body?: Schema
-  /** Fields of the body that may come as a header instead, a bearer token without its scheme. */
+  /** Fields of the body that may be sent as a header instead; a bearer token without its scheme. */
   headers?: Readonly<Record<string, string>>
   /**
-   * Said of every POST, and of others where a repetition would do something once more: whether a request that is sent
-   * again under its Idempotency-Key gets the first reply, or why it has no use for such a key (400, `keyRefusal`).
+   * Declared by every POST, and by others that would do something again when repeated: whether a request sent
+   * again under its Idempotency-Key gets the first reply, or why the endpoint refuses such a key (400,
+   * `keyRefusal`).
    */
   idempotencyKey?: 'honored' | { refused: KeyRefusal }
   /** Success status; 200 unless something is created or queued. */
   status?: 200 | 201 | 202 | 302
   /**
-   * Met by a browser on its way: the handler says where it goes on (302), and so may a failure. It may change
-   * something although it is a GET: a browser that comes from elsewhere knows no other.
+   * Requested by a browser during navigation: the handler returns where to redirect (302), and a failure may do
+   * so too. It may change something although it is a GET: a redirect from another site is always a GET.
    */
   redirects?: true
-  /** The body comes as a form (application/x-www-form-urlencoded). */
+  /** The body is a form (application/x-www-form-urlencoded). */
   form?: true
   reply: Schema
-  /** The reply is a stream of one of these types; of the first, unless the handler says. */
+  /** The reply is a stream of one of these types; the first, unless the handler chooses another. */
   streams?: readonly [StreamType, ...StreamType[]]
   /**
-   * The reply is a file: its bytes as they are, in part where a range of them is asked for, or 302 to where they are. HEAD
-   * is answered as well.
+   * The reply is a file: its raw bytes, a range of them on request, or a 302 to their address. HEAD is answered
+   * as well.
    */
   bytes?: true
-  /** Required on everything that is not a GET; a GET needs none. */
+  /** Required on everything that is not a GET; optional on a GET. */
   audit?: Audit
-  /** What webhooks may hear of it. */
+  /** Event types that it may send to webhooks. */
   emits?: readonly EventType[]
-  /** What the reply does to the session cookies (daemon/browser.ts). */
+  /** Effect of the reply on the session cookies (daemon/browser.ts). */
   session?: 'starts' | 'renews' | 'ends'
-  /** Limit per client address, of agents per device, that guards the endpoint besides the general ones. */
+  /** Limit by client address, for agents by device, in addition to the general ones. */
   limit?: LimitName
-  /** The handler may ask what costs as much as the caller wants (`call.ask`). */
+  /** The handler may run queries whose cost the caller controls (`call.ask`). */
   question?: true
-  /** Failures worth documenting beyond those every endpoint has. */
+  /** Failures worth documenting beyond those of every endpoint. */
   errors?: readonly ErrorCode[]
-  /** A body that works; ids of records are filled in by whoever uses it. */
+  /** A valid body; whoever uses it fills in ids of records. */
   example?: Record<string, unknown>
-  /** Most bytes of body accepted; 1 MiB unless told, and 64 KiB from whoever need not say who they are. */
+  /** Most bytes of body accepted; 1 MiB by default, and 64 KiB on public endpoints. */
   maxBody?: number
-  /** The body may come with Content-Encoding: gzip; `maxBody` is what it may inflate to. */
+  /** The body may be sent with Content-Encoding: gzip; `maxBody` limits the inflated size. */
   gzip?: true
 }
 
@@ -195,7 +198,7 @@ type Decided<E extends Endpoint> = E['method'] extends 'POST'
   ? { idempotencyKey: 'honored' | { refused: KeyRefusal } }
   : { idempotencyKey?: 'honored' }
 
-/** Keeps the literal type of an entry, so that client and handler know their shapes. */
+/** Preserves the literal type of an entry, so that client and handler know their shapes. */
 export const endpoint = <const E extends Endpoint>(entry: E & Decided<E>): E => entry
 
 type Out<S> = S extends z.ZodType ? z.output<S> : undefined
@@ -213,7 +216,7 @@ type Need<K extends string, T> = [T] extends [undefined]
     ? { [P in K]?: T }
     : { [P in K]: T }
 
-/** What a caller gives: `{ params, query, body }`, each only where the entry has it. */
+/** Input of a caller: `{ params, query, body }`, each only where the entry declares it. */
 export type InputOf<E extends Endpoint> = Need<'params', In<E['params']>> &
   Need<'query', In<E['query']>> &
   Need<'body', In<E['body']>>

@@ -1,8 +1,8 @@
 import { truncateStorable } from './text.ts'
 
 /**
- * Every failure the product can name: code → HTTP status, CLI exit code and title. A code is API: it is
- * never renamed. Exit codes follow `svc help exit-codes`.
+ * Every failure the product can name: code → HTTP status, CLI exit code and title. A code is API: it is never
+ * renamed. Exit codes follow `svc help exit-codes`.
  */
 export const errors = {
   invalid_request: { status: 400, exit: 2, title: 'The request is not valid' },
@@ -43,7 +43,7 @@ export const errors = {
   partner_access_limited: { status: 403, exit: 5, title: 'Full partner organization access required' },
   tenant_required: { status: 403, exit: 5, title: 'Partner or organization context required' },
   system_role: { status: 403, exit: 5, title: 'Cannot modify system roles' },
-  own_role: { status: 403, exit: 5, title: 'Nobody changes what their own role grants' },
+  own_role: { status: 403, exit: 5, title: 'You cannot change the permissions of your own role' },
   api_key_scope: { status: 403, exit: 5, title: 'API key does not have required permissions' },
   key_shape_exceeded: {
     status: 403,
@@ -72,11 +72,11 @@ export const errors = {
   reauthentication_required: {
     status: 403,
     exit: 5,
-    title: 'Prove again who you are: send your password, or sign in again',
+    title: 'Authenticate again: send your password, or sign in again',
   },
-  email_unproved: { status: 403, exit: 5, title: 'Prove your e-mail address first: reset your password' },
-  invitation_pending: { status: 403, exit: 5, title: 'Your invitation waits for you to accept it' },
-  tenant_pending: { status: 403, exit: 5, title: 'Your registration waits for approval' },
+  email_unproved: { status: 403, exit: 5, title: 'Verify your e-mail address first: reset your password' },
+  invitation_pending: { status: 403, exit: 5, title: 'Your invitation is not accepted yet' },
+  tenant_pending: { status: 403, exit: 5, title: 'Your registration is not approved yet' },
   tenant_inactive: { status: 403, exit: 5, title: 'Tenant is not active' },
   device_decommissioned: { status: 403, exit: 5, title: 'Device has been decommissioned' },
   device_quarantined: { status: 403, exit: 5, title: 'Device is quarantined pending admin approval' },
@@ -95,7 +95,7 @@ export const errors = {
   audit_history_changed: {
     status: 409,
     exit: 1,
-    title: 'The audit log does not contain what was signed of it before',
+    title: 'The audit log no longer contains the entries that were signed before',
   },
   device_offline: { status: 409, exit: 6, title: 'Device is offline, cannot execute command' },
   device_unreachable: {
@@ -104,17 +104,17 @@ export const errors = {
     title: 'Device is not currently reachable over the live connection. Please try again in a moment.',
   },
   rotation_stale_current: { status: 409, exit: 6, title: 'This token was replaced: use the new one' },
-  rotation_conflict: { status: 409, exit: 6, title: 'A later rotation took the place of this one' },
+  rotation_conflict: { status: 409, exit: 6, title: 'A later rotation replaced this one' },
   rotation_unresolvable: {
     status: 409,
     exit: 6,
-    title: 'The token changed meanwhile, by no rotation: start over with the token that is good',
+    title: 'The token was changed without a rotation: start over with the current token',
   },
-  pending_token_required: { status: 409, exit: 6, title: 'A rotation is confirmed with the new token' },
+  pending_token_required: { status: 409, exit: 6, title: 'Confirm the rotation with the new token' },
   pending_rotation_expired: {
     status: 409,
     exit: 6,
-    title: 'The new token was not confirmed in time: go on with the old one, and rotate again',
+    title: 'The new token was not confirmed in time: continue with the old one, and rotate again',
   },
   pending_rotation_unconfirmed: {
     status: 409,
@@ -124,14 +124,14 @@ export const errors = {
   release_untrusted: { status: 409, exit: 6, title: 'Release manifest is not trusted' },
   release_changed: { status: 409, exit: 6, title: 'The version is registered with another manifest' },
   release_in_use: { status: 409, exit: 6, title: 'The version is still offered to agents' },
-  rollback_needed: { status: 409, exit: 6, title: 'An older version comes by a roll-back alone' },
+  rollback_needed: { status: 409, exit: 6, title: 'An older version can only be offered by a roll-back' },
   below_minimum_version: { status: 409, exit: 6, title: 'The version is below the lowest one allowed' },
   rollout_in_progress: { status: 409, exit: 6, title: 'A rollout is in progress' },
   idempotency_mismatch: { status: 409, exit: 6, title: 'Idempotency-Key was used with another request' },
   idempotency_in_progress: {
     status: 409,
     exit: 8,
-    title: 'A request with this Idempotency-Key is still worked on',
+    title: 'A request with this Idempotency-Key is still in progress',
   },
   request_timeout: { status: 408, exit: 8, title: 'The request took too long to arrive' },
   invite_accepted: { status: 410, exit: 6, title: 'This invite has already been accepted' },
@@ -139,28 +139,32 @@ export const errors = {
   unsupported_media_type: { status: 415, exit: 2, title: 'Unsupported media type' },
   range_not_satisfiable: { status: 416, exit: 2, title: 'The range lies outside of the file' },
   release_refused: { status: 422, exit: 6, title: 'The release was not registered' },
-  filter_too_expensive: { status: 422, exit: 2, title: 'The filter asks too much of each device' },
+  filter_too_expensive: {
+    status: 422,
+    exit: 2,
+    title: 'The filter is too expensive to evaluate on each device',
+  },
   mfa_enrollment_required: { status: 428, exit: 5, title: 'MFA enrollment required' },
-  too_many_questions: { status: 429, exit: 7, title: 'Too many questions at once' },
+  too_many_questions: { status: 429, exit: 7, title: 'Too many expensive queries at the same time' },
   rate_limited: { status: 429, exit: 7, title: 'Rate limit exceeded' },
   log_quota_exceeded: {
     status: 429,
     exit: 7,
-    title: 'As many logs of this device are kept as may be: the oldest make room first',
+    title: 'The log quota of this device is full: the oldest logs must expire first',
   },
   headers_too_large: { status: 431, exit: 2, title: 'Request headers too large' },
   internal: { status: 500, exit: 1, title: 'Internal Server Error' },
   sso_not_configured: {
     status: 501,
     exit: 8,
-    title: 'Single sign-on needs PUBLIC_URL: identity providers send people back to it',
+    title: 'Single sign-on needs PUBLIC_URL: identity providers redirect users back to it',
   },
   sms_not_configured: { status: 501, exit: 8, title: 'SMS service not configured' },
   releases_not_configured: {
     status: 501,
     exit: 8,
     title:
-      'Nothing says where releases are: set RELEASE_API_URL, or BINARY_SOURCE=local and AGENT_BINARY_DIR',
+      'No source of releases is configured: set RELEASE_API_URL, or BINARY_SOURCE=local and AGENT_BINARY_DIR',
   },
   release_host_failed: { status: 502, exit: 8, title: 'The release host failed' },
   sms_unavailable: {
@@ -168,8 +172,8 @@ export const errors = {
     exit: 8,
     title: 'SMS verification service temporarily unavailable. Please try again.',
   },
-  device_failed: { status: 502, exit: 1, title: 'The agent could not do it' },
-  question_too_slow: { status: 503, exit: 8, title: 'The question took too long' },
+  device_failed: { status: 502, exit: 1, title: 'The agent could not execute the command' },
+  question_too_slow: { status: 503, exit: 8, title: 'The query took too long' },
   unavailable: { status: 503, exit: 8, title: 'Service temporarily unavailable' },
   device_timeout: { status: 504, exit: 124, title: 'Command timed out' },
 } as const satisfies Record<string, { status: number; exit: number; title: string }>
@@ -180,28 +184,28 @@ export type ErrorCode = keyof typeof errors
 export type Fault = { path: string; message: string }
 
 type ProblemExtras = {
-  /** Goes out as `details`. */
+  /** Sent as `details`. */
   details?: unknown
-  /** How many more there are than `details` lists; goes out as `moreDetails`. */
+  /** Number of faults that `details` does not list; sent as `moreDetails`. */
   moreDetails?: number
-  /** Seconds; goes out as `retryAfter` and in the Retry-After header. */
+  /** Seconds; sent as `retryAfter` and in the Retry-After header. */
   retryAfter?: number
-  /** Where a person enrols a factor; goes out as `enrollUrl`. */
+  /** Where a user enrolls a factor; sent as `enrollUrl`. */
   enrollUrl?: string
-  /** Where a browser that is on its way is sent with it. */
+  /** Where a browser in a redirect flow is sent instead. */
   location?: string
-  /** What the audit log keeps of the refusal; never sent to the caller. */
+  /** What the audit log records about the refusal; never sent to the caller. */
   refusal?: Refusal
 }
 
-/** What is known about a refused caller when the pipeline itself cannot know it. */
+/** Facts about a refused caller that the pipeline cannot know. */
 type Refusal = {
-  /** The endpoint's own action unless told. */
+  /** The endpoint's action by default. */
   action?: string
   orgId?: string | null
   actorId?: string
   actorEmail?: string
-  /** It was known who they are. */
+  /** Set when the caller was authenticated. */
   result?: 'denied'
   details?: Record<string, unknown>
 }
@@ -223,27 +227,32 @@ export class Problem extends Error {
   }
 }
 
-/** What is told of faults: who is wrong everywhere is told where to begin, and not all they sent once more. */
+/**
+ * Limits of a fault report: a request that is wrong everywhere gets a start, and does not get all its content
+ * back.
+ */
 const mostFaults = 50
 const mostText = 8192
 const longestPath = 200
 const longestMessage = 500
 
-/** 400 naming the faults at once, at most the first fifty of them; `message` where the API promises other words. */
+/**
+ * 400 that names the faults, at most the first 50; `message` replaces the text where the API promises another.
+ */
 export function invalid(faults: readonly Fault[], message?: string): Problem {
-  const told: Fault[] = []
+  const reported: Fault[] = []
   let size = 0
   for (const { path, message } of faults.slice(0, mostFaults)) {
     const fault = { path: shortened(path, longestPath), message: shortened(message, longestMessage) }
     size += JSON.stringify(fault).length
-    if (told.length > 0 && size > mostText) break
-    told.push(fault)
+    if (reported.length > 0 && size > mostText) break
+    reported.push(fault)
   }
-  const more = faults.length - told.length
-  const lines = told.map((fault) => `${fault.path}: ${fault.message}`)
+  const more = faults.length - reported.length
+  const lines = reported.map((fault) => `${fault.path}: ${fault.message}`)
   if (more > 0) lines.push(`and ${more} more`)
   return new Problem('invalid_request', message ?? lines.join('; '), {
-    details: told,
+    details: reported,
     ...(more > 0 && { moreDetails: more }),
   })
 }
@@ -251,13 +260,13 @@ export function invalid(faults: readonly Fault[], message?: string): Problem {
 const shortened = (text: string, most: number): string =>
   text.length <= most ? text : `${truncateStorable(text, most - 1)}…`
 
-/** @throws invalid_request when a change says nothing */
+/** @throws invalid_request when a change has no fields */
 export function assertNotEmptyChange(change: object): void {
   const message = 'No updates provided'
   if (Object.keys(change).length === 0) throw invalid([{ path: 'body', message }], message)
 }
 
-/** What whoever runs the service has to mend before it can start; the message is one line that says how. */
+/** A fault that the operator must fix before the service can start; the message is one line that says how. */
 export class SetupError extends Error {
   override name = 'SetupError'
 }

@@ -1,4 +1,4 @@
-/** What webhooks tell of. */
+/** Event types that webhooks can subscribe to. */
 export const eventTypes = [
   'device.enrolled',
   'device.online',

@@ -1,11 +1,11 @@
 import type { z } from 'zod'
 
-/** What a schema makes of a value, or `declined`. */
+/** Returns the output of a schema for a value, or `declined`. */
 export type FastValidator = (value: unknown) => unknown
 
 export const declined = Symbol('declined')
 
-/** As zod's own JSON Schema reads them; only what is looked at here. */
+/** Internals of zod schemas, as zod's JSON Schema generator reads them; only the parts used here. */
 type Def = {
   type: string
   format?: string
@@ -32,9 +32,10 @@ type CheckDef = {
 const never: FastValidator = () => declined
 
 /**
- * A short way through a schema for what comes often and is nearly always right, such as heartbeats: it gives exactly what
- * the schema gives, in a fraction of the time, or `declined`. Then the schema has to be asked, which knows more kinds of values
- * and has the words for what is wrong with them. The rules are read off the schema: there is nothing to keep in step.
+ * A fast path through a schema for frequent input that is nearly always valid, such as heartbeats: it returns
+ * exactly what the schema returns, in a fraction of the time, or `declined`. Then the schema itself must parse
+ * the value: it handles more types and produces the error messages. The rules are derived from the schema, so
+ * the two cannot diverge.
  */
 export function compileFastValidator(schema: z.core.$ZodType): FastValidator {
   const def = schema._zod.def as unknown as Def
@@ -58,7 +59,7 @@ export function compileFastValidator(schema: z.core.$ZodType): FastValidator {
       const inner = compileFastValidator(def.innerType!)
       return (value) => (value === undefined ? declined : inner(value))
     }
-    // What is caught is what the inner schema refuses, and so declines.
+    // `catch` replaces what the inner schema refuses; the inner validator declines it.
     case 'catch':
       return compileFastValidator(def.innerType!)
     case 'object':
@@ -71,7 +72,7 @@ export function compileFastValidator(schema: z.core.$ZodType): FastValidator {
 function strings(def: Def): FastValidator {
   const { format, pattern } = def
   if (format === undefined) return checked((value) => typeof value === 'string', def)
-  // What a pattern says is all that is asked of these.
+  // For these formats the pattern is the only rule.
   if (!pattern || !(format === 'guid' || format === 'uuid')) return never
   return checked((value) => typeof value === 'string' && pattern.test(value), def)
 }
@@ -88,7 +89,7 @@ function orElse(other: null | undefined, { innerType, checks = [] }: Def): FastV
 
 type Test = (value: never) => boolean
 
-/** The value itself, where it is of the kind and passes every check; never where one of them is not known here. */
+/** The value itself if it has the type and passes every check; `never` if one of the checks is unknown here. */
 function checked(isOfKind: (value: unknown) => boolean, { checks = [] }: Def): FastValidator {
   const tests = checks.map((check) => testOf(check._zod.def))
   if (tests.includes(undefined)) return never
@@ -126,7 +127,7 @@ function testOf({
         : undefined
     case 'custom':
       return fn && ((given: unknown) => fn(given) === true)
-    // What it would change is left to the schema.
+    // A value that the transform would change is left to the schema.
     case 'overwrite':
       return tx && ((given: unknown) => tx(given) === given)
     default:
@@ -153,7 +154,7 @@ function objects({ shape = {}, catchall, checks = [] }: Def): FastValidator {
         made[name] = field
         known += 1
       } else if (name in given) {
-        // JSON does not know an undefined field; the schema tells one that is there from one that is not.
+        // JSON has no undefined fields; the schema distinguishes a present one from an absent one.
         return declined
       }
     }

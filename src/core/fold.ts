@@ -1,7 +1,7 @@
 /**
- * Text as case-insensitive search compares it: compatibility forms unified (NFKC), lower case, and one
- * small sigma, because a final ς stops being final when more letters follow.
- * ß and ss stay different, as they do in Postgres' lower().
+ * Text as case-insensitive search compares it: compatibility forms unified (NFKC), lower case, and a single
+ * small sigma, because a final ς stops being final when more letters follow. ß and ss stay different, as in
+ * Postgres' lower().
  */
 export function fold(text: string): string {
   return ascii.test(text) ? text.toLowerCase() : text.normalize('NFKC').toLowerCase().replaceAll('ς', 'σ')
@@ -10,11 +10,11 @@ export function fold(text: string): string {
 const ascii = /^\p{ASCII}*$/u
 
 /**
- * The characters that words stand between in folded text, as ranges: what is in them besides punctuation has
- * become something else by then. Higher ones (U+2010 …) Postgres cannot look up in an index of trigrams.
+ * Characters that separate words in folded text, as ranges: whatever they contain besides punctuation does not
+ * occur after folding. Postgres cannot look up higher ones (U+2010 …) in a trigram index.
  */
 export const wordBreaks = ['\t\r', ' /', ':@', '[`', '{¿'] as const
 
-/** A word of a text begins behind such a character, and never with one. */
+/** A word begins after such a character, and never with one. */
 export const isWordBreak = (letter: string): boolean =>
   wordBreaks.some(([first, last]) => letter >= first! && letter <= last!)

@@ -1,4 +1,4 @@
-/** Stands where a UUID is required and the original value is not one. */
+/** Used where a UUID is required and the original value is not one. */
 export const zeroId = '00000000-0000-0000-0000-000000000000'
 
 const guid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

@@ -1,4 +1,4 @@
-/** What stands in JSON text; undefined where it is none. */
+/** The value of JSON text; undefined when the text is not JSON. */
 export function parseJson(text: string | Buffer): unknown {
   try {
     return JSON.parse(text.toString())
@@ -7,12 +7,12 @@ export function parseJson(text: string | Buffer): unknown {
   }
 }
 
-/** Most levels of JSON that anything is asked to go down into: a free object may have 32 of its own. */
+/** Most levels of JSON that any code descends into: a free object alone may have 32. */
 export const maxJsonDepth = 64
 
 /**
- * How deep JSON text is nested, and how many values are in it: what parsing it would take. Of text that is no JSON it says
- * something of that size.
+ * Nesting depth of JSON text and the number of its values: the cost of parsing it. For text that is not JSON
+ * the result is an estimate.
  */
 export function measureJson(text: string): { depth: number; values: number } {
   let depth = 0
@@ -43,19 +43,19 @@ export function measureJson(text: string): { depth: number; values: number } {
 const [quote, backslash, comma] = [0x22, 0x5c, 0x2c]
 const [openBrace, openBracket, closeBrace, closeBracket] = [0x7b, 0x5b, 0x7d, 0x5d]
 
-/** Where the string that begins here ends. */
+/** Index of the closing quote of the string that begins here. */
 function endOfString(text: string, start: number): number {
   for (let at = start; ; ) {
     at = text.indexOf('"', at + 1)
     if (at === -1) return text.length
     let before = at - 1
     while (text.charCodeAt(before) === backslash) before -= 1
-    // An even number of them stand for themselves.
+    // An even number of backslashes escape each other.
     if ((at - before) % 2 === 1) return at
   }
 }
 
-/** The fields that lead to what is nested more than so many levels deep; undefined where nothing is. */
+/** The path of fields to a value nested deeper than `levels`; undefined when there is none. */
 export function findDeepPath(value: unknown, levels: number): string[] | undefined {
   if (value === null || typeof value !== 'object') return undefined
   if (levels === 0) return []

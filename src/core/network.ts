@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js'
 
-/** An address as it is compared: IPv4 written as IPv6, in whatever way, is IPv4. */
+/** Normalized form of an address for comparison: an IPv4 address written as IPv6 becomes IPv4. */
 export function normalizeAddress(address: string): string {
   if (!address.includes(':') || !ipaddr.isValid(address)) return address
   const parsed = ipaddr.process(address)
@@ -8,8 +8,8 @@ export function normalizeAddress(address: string): string {
 }
 
 /**
- * The network that an address is in, as far as one guesser has it: the /64 that IPv6 gives to one customer, and the /24
- * of IPv4, in which addresses are cheap to change.
+ * The network of an address, as far as one attacker can control it: the /64 that IPv6 assigns to one customer,
+ * and the /24 of IPv4, in which addresses are cheap to change.
  */
 export function networkOfAddress(address: string): string {
   if (!ipaddr.isValid(address)) return address
@@ -19,6 +19,6 @@ export function networkOfAddress(address: string): string {
   return `${ipaddr.fromByteArray(bytes).toString()}/${bits}`
 }
 
-/** Whether an address is one of the machine itself. */
+/** Whether an address is a loopback address. */
 export const isLoopback = (address: string): boolean =>
   ipaddr.isValid(address) && ipaddr.process(address).range() === 'loopback'

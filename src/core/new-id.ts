@@ -5,7 +5,7 @@ import { randomBytes } from './random.ts'
 export function newId(): string {
   const random = randomBytes(16)
   const now = Date.now()
-  // Ids of one millisecond count up, from a random place.
+  // Ids within one millisecond count up from a random start.
   seq = now > msecs ? random.readUInt32BE() >>> 1 : seq + 1
   msecs = Math.max(now, msecs)
   return v7({ random, msecs, seq })

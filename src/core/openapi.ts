@@ -5,14 +5,14 @@ import { unwrap } from './schema.ts'
 
 type Json = Record<string, unknown>
 
-/** JSON Schema of a zod schema, as OpenAPI 3.1 and the response serializer take it. */
+/** JSON Schema of a zod schema, in the form that OpenAPI 3.1 and the response serializer use. */
 export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
   const made = z.toJSONSchema(schema, {
     target: 'draft-2020-12',
     io,
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {
-      // Our own notes on fields are no part of the schema language.
+      // Annotations used by this product are not part of JSON Schema.
       for (const note of ['resource', 'secret', 'hidden', 'flag', 'spread', 'file', 'past', 'deleted', 'id'])
         delete (jsonSchema as Json)[note]
     },
@@ -21,7 +21,7 @@ export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
   return made
 }
 
-/** The OpenAPI 3.1 document of a contract. `sections` says what each tag is about. */
+/** The OpenAPI 3.1 document of a contract. `sections` describes each tag. */
 export function openApiOf(
   contract: Contract,
   about: { title: string; version: string; description: string },
@@ -30,7 +30,7 @@ export function openApiOf(
   const schemas: Json = { Error: errorSchema }
   const paths: Record<string, Json> = {}
   for (const { name, entry } of entriesOf(contract)) {
-    // With and without a slash at its end a path is the same to the service.
+    // The service treats a path with and without a trailing slash the same.
     const path = entry.path.replaceAll(/:(\w+)/g, '{$1}').replace(/(?<=.)\/$/, '')
     paths[path] = { ...paths[path], [entry.method.toLowerCase()]: operationOf(name, entry, schemas) }
   }
@@ -51,14 +51,14 @@ export function openApiOf(
           type: 'apiKey',
           in: 'header',
           name: 'X-API-Key',
-          description: 'API key of an organization; where it is sent, a bearer token is ignored',
+          description: 'API key of an organization; when it is sent, a bearer token is ignored',
         },
         workload: {
           type: 'http',
           scheme: 'bearer',
           bearerFormat: 'JWT',
           description:
-            'Access token of a CI job, for as much as its trust policy names (POST /auth/federated)',
+            'Access token of a CI job, limited to the permissions of its trust policy (POST /auth/federated)',
         },
         agent: { type: 'http', scheme: 'bearer', description: 'Token of an enrolled agent' },
       },
@@ -91,7 +91,7 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
       ...answersOf(entry, schemas),
       ...refusalsOf(entry),
       ...(entry.redirects && {
-        default: { description: 'A failure that no page tells of', content: problem },
+        default: { description: 'A failure that no page displays', content: problem },
       }),
     },
   }
@@ -100,7 +100,7 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
 function answersOf(entry: Endpoint, schemas: Json): Json {
   if (entry.bytes) return answersWithBytes
   const { status = 200, streams: types = ['application/json'], reply } = entry
-  if (entry.redirects) return { [status]: onTheWay(reply.description ?? 'On the way') }
+  if (entry.redirects) return { [status]: onTheWay(reply.description ?? 'Redirect') }
   const schema = hoisted(reply, 'output', schemas)
   const content = Object.fromEntries(types.map((type) => [type.replace(/;.*/, ''), { schema }]))
   return { [status]: { description: 'Success', content } }
@@ -144,7 +144,7 @@ function requestOf(entry: Endpoint, schemas: Json): Json {
 
 const someId = '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'
 
-/** The example of an entry's body with an id for each record it has to name. */
+/** The example of an entry's body, with an id for each record that it must name. */
 export function exampleOf({ body, example = {} }: Endpoint): Json {
   const inner = body && unwrap(body)
   if (!(inner instanceof z.ZodObject)) return example
@@ -178,12 +178,12 @@ const idempotencyKey = {
   in: 'header',
   required: false,
   description:
-    'Within 24 hours a request that is sent again with the same key does nothing more and gets the first reply; ' +
-    '409 while the first is still worked on, or when the key came with another request',
+    'A request sent again with the same key within 24 hours changes nothing and gets the first reply; ' +
+    '409 while the first is still in progress, or when the key was used with another request',
   schema: { type: 'string', maxLength: 255 },
 }
 
-/** A schema whose named parts moved to the document's components. */
+/** A schema whose named parts are moved to the components of the document. */
 function hoisted(schema: z.ZodType, io: 'input' | 'output', schemas: Json): Json {
   const { $defs, ...made } = toJsonSchema(schema, io)
   for (const [name, part] of Object.entries(($defs ?? {}) as Json)) schemas[name] ??= relinked(part as Json)
@@ -223,12 +223,12 @@ const errorSchema = {
   type: 'object',
   required: ['error', 'code', 'requestId'],
   properties: {
-    error: { type: 'string', description: 'What went wrong, for people' },
-    code: { type: 'string', enum: Object.keys(errors), description: 'What went wrong, for programs' },
+    error: { type: 'string', description: 'Message for people' },
+    code: { type: 'string', enum: Object.keys(errors), description: 'Stable code for programs' },
     requestId: { type: 'string' },
     details: { description: 'For invalid_request: the faults, as path and message, at most the first 50' },
-    moreDetails: { type: 'integer', description: 'How many more there are' },
+    moreDetails: { type: 'integer', description: 'Number of faults that details does not list' },
     retryAfter: { type: 'integer', description: 'Seconds to wait' },
-    enrollUrl: { type: 'string', description: 'Where to enrol a factor' },
+    enrollUrl: { type: 'string', description: 'Where to enroll a factor' },
   },
 }

@@ -1,7 +1,7 @@
-/** Why a request to an address that somebody else has given got no reply. */
+/** Why a request to an address given by somebody else got no reply. */
 export type FailureKind = 'blocked' | 'dns' | 'refused' | 'tls' | 'timeout' | 'broken'
 
-/** The message says what happened, the hint what to look at. */
+/** The message says what happened, the hint what to check. */
 export class OutboundFailure extends Error {
   override name = 'OutboundFailure'
   readonly kind: FailureKind
@@ -17,12 +17,12 @@ export class OutboundFailure extends Error {
 }
 
 export const failureHints: Record<FailureKind, string> = {
-  blocked: 'it leads to an address that is not public: OUTBOUND_ALLOW_CIDRS opens private ranges',
+  blocked: 'it resolves to an address that is not public: OUTBOUND_ALLOW_CIDRS opens private ranges',
   dns: 'the name has no address: is it spelled right, and does its zone still exist?',
   refused: 'nothing listens there: is the receiver running, and is the port right?',
   tls: 'the certificate was not accepted: has it expired, and does it name this host?',
-  timeout: 'the receiver took too long: answer first and do the work afterwards',
-  broken: 'the connection ended before there was a whole reply: look into the log of the receiver',
+  timeout: 'the receiver took too long: reply first and do the work afterwards',
+  broken: 'the connection closed before the reply was complete: check the log of the receiver',
 }
 
 export type OutboundRequest = {
@@ -30,33 +30,33 @@ export type OutboundRequest = {
   url: string
   headers: Record<string, string>
   body?: string | Buffer
-  /** From the name being looked up to the last byte of the reply that is read. */
+  /** Time limit from the DNS lookup to the last byte read of the reply. */
   milliseconds: number
-  /** Bytes of the reply that are read; 64 KiB unless told. */
+  /** Most bytes read of the reply; 64 KiB by default. */
   mostBody?: number
 }
 
 export type OutboundReply = {
   status: number
   headers: Record<string, string>
-  /** As much of it as is read: bytes that come behind are not waited for. */
+  /** The bytes read, up to `mostBody`; later bytes are not waited for. */
   body: Buffer
   isWhole: boolean
   milliseconds: number
 }
 
-/** Where the host of an address leads at this moment. */
+/** Result of resolving the host of an address now. */
 export type ResolvedHost =
   | { leads: 'out' }
-  /** The address is itself one that is not public. */
+  /** The address itself is a literal that is not public. */
   | { leads: 'inside' }
-  /** The name has these that are not public. */
+  /** The name resolves to these addresses that are not public. */
   | { leads: 'inside by name'; addresses: readonly string[] }
   | { leads: 'nowhere' }
 
-/** Requests to addresses that somebody else has given. */
+/** Client for requests to addresses given by somebody else. */
 export type Outbound = {
-  /** Follows no redirect, and knows no proxy. @throws OutboundFailure */
+  /** Follows no redirect and uses no proxy. @throws OutboundFailure */
   send(request: OutboundRequest): Promise<OutboundReply>
   whereabouts(url: URL): Promise<ResolvedHost>
   close(): Promise<void>

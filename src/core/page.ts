@@ -5,10 +5,10 @@ import { queryNumber } from './schema.ts'
 const number = z.number({ error: 'must be a number' })
 const wholeNumber = number.int('must be a whole number')
 
-/** The furthest page: where it begins can still be counted. */
+/** Highest page number: its offset is still a safe integer. */
 const mostPages = 1_000_000_000
 
-/** Of any size, also as JavaScript writes the largest ones. */
+/** Accepts numbers of any size, also in the exponent form that JavaScript writes for the largest ones. */
 const clamped = (most: number) =>
   z
     .preprocess(
@@ -23,17 +23,20 @@ export const pageQuery = (limits: { default: number; max: number } = { default: 
   limit: clamped(limits.max).prefault(limits.default).describe(`Rows on a page, at most ${limits.max}`),
 })
 
-/** The same for a list that may be long: `cursor` goes on where a page ended, at the cost of the first page. */
+/** The same for a list that may be long: `cursor` continues after a page, at the cost of the first page. */
 export const cursorPageQuery = (limits?: { default: number; max: number }) => ({
   ...pageQuery(limits),
-  cursor: z.string().max(1024).optional().describe('Where a page ended (its nextCursor); instead of page'),
+  cursor: z.string().max(1024).optional().describe('nextCursor of the page before; instead of page'),
 })
 
-/** For a list whose rows have a place (`seq`) in the order they came in: reading on from one, oldest first. */
+/**
+ * For a list whose rows have a sequence number (`seq`) in order of arrival: rows after one of them, oldest
+ * first.
+ */
 export const sequenceQuery = (of: string) =>
   queryNumber(wholeNumber.min(0, 'must be at least 0'))
     .optional()
-    .describe(`Only what comes behind this seq ${of}, oldest first`)
+    .describe(`Only entries after this seq ${of}, oldest first`)
 
 /** `true` or `false` in a query string. */
 export const flag = z
@@ -49,7 +52,7 @@ export const pageOf = <S extends z.ZodType>(item: S) =>
     pagination: z.object({ page: z.int(), limit: z.int(), total: z.int() }),
   })
 
-/** A page reached by `cursor` has no number, and what there is in all is not counted again. */
+/** A page reached by `cursor` has no number, and the total is not counted again. */
 export const cursorPageOf = <S extends z.ZodType>(item: S) =>
   z.object({
     data: z.array(item),
@@ -70,9 +73,9 @@ export type CursorPage<T> = {
 type Key = readonly (string | number)[]
 
 /**
- * The key of the row a page ended with; undefined without a cursor. A cursor is no secret and no proof: what
- * it leads to is still narrowed to what the caller may see.
- * @throws invalid_request when it is not one that this list gave
+ * The key of the last row of the page before; undefined without a cursor. A cursor is neither secret nor a
+ * proof: the rows it leads to are still restricted to the caller's scope. @throws invalid_request when this
+ * list did not issue it
  */
 export function keyAfter(
   query: Pick<CursorPageQuery, 'cursor'>,
@@ -87,7 +90,7 @@ export function keyAfter(
 
 const notOurs = (path: string) => invalid([{ path, message: 'is not a cursor that this list gave' }])
 
-/** The same for a list in the order of places. */
+/** The same for a list ordered by sequence number. */
 export function sequenceAfter(query: Pick<CursorPageQuery, 'cursor'>): number | undefined {
   const [place] = keyAfter(query, 1) ?? []
   if (place === undefined || Number.isSafeInteger(place)) return place as number | undefined
@@ -106,10 +109,10 @@ function parsedKey(cursor: string): Key | undefined {
   }
 }
 
-/** Rows to ask for: one more than fit, which tells whether there are more. */
+/** Rows to fetch: one more than the page holds, which tells whether there are more. */
 export const fetchLimit = ({ limit }: PageQuery): number => limit + 1
 
-/** A page of what `fetchLimit` gave; `keyOf` tells the values the list is ordered by. */
+/** A page of the rows fetched with `fetchLimit`; `keyOf` returns the values the list is ordered by. */
 export function toCursorPage<T>(
   rows: T[],
   query: CursorPageQuery,
@@ -131,7 +134,7 @@ export function toPage<T>(data: T[], total: number, { page, limit }: PageQuery):
   return { data, pagination: { page, limit, total } }
 }
 
-/** How many there are in all, when the page itself says so: it is not full, and not beyond the end. */
+/** The total, when the page itself determines it: it is not full, and not beyond the end. */
 export function totalFrom(rows: number, query: PageQuery): number | undefined {
   const offset = offsetOf(query)
   return rows < query.limit && (rows > 0 || offset === 0) ? offset + rows : undefined

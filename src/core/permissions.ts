@@ -18,7 +18,7 @@ export const permissions: readonly Permission[] = Object.entries(permissionCatal
   ([resource, actions]) => actions.map((action) => `${resource}:${action}` as Permission),
 )
 
-/** What the role builder speaks of; the catalogue says what routes ask for. */
+/** Vocabulary of the role builder; the permission catalog is the vocabulary of routes. */
 export const roleBuilderCatalog = {
   resources: [
     ...['devices', 'scripts', 'alerts', 'automations', 'reports', 'backup', 'billing', 'users', 'settings'],
@@ -27,12 +27,12 @@ export const roleBuilderCatalog = {
   actions: ['view', 'create', 'update', 'delete', 'execute'],
 } as const
 
-/** Actions of the role builder that go by another name in the catalogue. */
+/** Actions of the role builder that have another name in the catalog. */
 const aliases: Readonly<Record<string, string>> = { view: 'read', create: 'write', update: 'write' }
 
 export type PermissionPair = { resource: string; action: string }
 
-/** The permission that a pair stands for, aliases included; undefined when there is none. */
+/** The permission of a pair, aliases included; undefined when there is none. */
 export function permissionOf({ resource, action }: PermissionPair): Permission | undefined {
   const pair = `${resource}:${Object.hasOwn(aliases, action) ? aliases[action] : action}` as Permission
   return pair === '*:*' || permissions.includes(pair) ? pair : undefined
@@ -43,7 +43,7 @@ export function pairOf(permission: string): PermissionPair {
   return { resource, action }
 }
 
-/** Every word that can stand for a resource or an action. */
+/** Every valid name of a resource or an action. */
 export const resourceNames: readonly string[] = [...Object.keys(permissionCatalog), '*']
 export const actionNames: readonly string[] = [
   ...new Set([...Object.values(permissionCatalog).flat(), ...Object.keys(aliases), '*']),
@@ -72,7 +72,7 @@ export const actionLabels: Readonly<Record<Catalog[keyof Catalog][number], strin
   export: 'Export',
 }
 
-/** What holding a permission lets one do, in words. */
+/** What a permission allows, as text. */
 export function describePermission(permission: Permission): string {
   if (permission === '*:*') return 'Everything'
   if (permission === 'devices:execute') return 'Run commands on devices'
@@ -82,7 +82,7 @@ export function describePermission(permission: Permission): string {
   return `${actionLabels[action as keyof typeof actionLabels]} ${label}`
 }
 
-/** What of `wanted` is beyond `held`, sorted. */
+/** The permissions of `wanted` that `held` does not cover, sorted. */
 export const missingPermissions = (held: ReadonlySet<string>, wanted: Iterable<string>): string[] =>
   [...wanted].filter((pair) => !hasPermission(held, pair as Permission)).sort()
 

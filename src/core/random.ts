@@ -1,6 +1,9 @@
 import { randomFillSync } from 'node:crypto'
 
-/** Random bytes for keys and ids. Drawn by the page, which is what makes them cheap; none is given twice or kept. */
+/**
+ * Random bytes for keys and ids. Drawn 4 KiB at a time, which makes them cheap; used bytes are erased from the
+ * pool.
+ */
 export function randomBytes(size: number): Buffer {
   if (unused + size > pool.length) {
     randomFillSync(pool)

@@ -1,11 +1,11 @@
 import { RE2JS } from 're2js'
 
-/** A pattern in RE2 syntax, ready to be asked. @throws when it is not one */
+/** A compiled RE2 pattern. @throws when the pattern is not valid */
 export function compileRe2(pattern: string): RE2JS {
   const known = ready.get(pattern)
   if (known) return known
   const made = RE2JS.compile(pattern)
-  // The oldest goes: a statement asks for few patterns, each for every row.
+  // The oldest entry is evicted: a statement uses few patterns, each for every row.
   if (ready.size >= 100) ready.delete(ready.keys().next().value!)
   ready.set(pattern, made)
   return made
@@ -14,50 +14,60 @@ export function compileRe2(pattern: string): RE2JS {
 const ready = new Map<string, RE2JS>()
 
 /**
- * One step of a compiled pattern and the one after it; `arg` is the other one where the way parts. `runes` are the ends
- * of the ranges of characters it takes.
+ * One instruction of a compiled pattern: `out` is the next one; `arg` is the alternative of a branch. `runes`
+ * are the bounds of the character ranges it matches.
  */
 type Step = { op: number; out: number; arg: number; runes: ArrayLike<number> }
 
-// Operations as RE2JS numbers them: ALT and ALT_MATCH, CAPTURE and NOP, EMPTY_WIDTH.
+// RE2JS operation codes: ALT and ALT_MATCH (branches), CAPTURE and NOP (pass through), EMPTY_WIDTH (tests).
 const parts = new Set([1, 2])
 const passes = new Set([3, 7])
 const isTest = ({ op }: Step): boolean => op === 4
 
-/** @throws when it is not a pattern */
+/** @throws when the pattern is not valid */
 export const stepsOf = (pattern: string): readonly Step[] =>
   (RE2JS.compile(pattern).re2() as unknown as { prog: { inst: Step[] } }).prog.inst
 
-/** Steps of a pattern with its repetitions written out: what Postgres still compiles in milliseconds. */
+/**
+ * Most instructions of a pattern with its repetitions expanded: Postgres still compiles this many in
+ * milliseconds.
+ */
 const mostSteps = 600
 
-/** Postgres makes a state of each: these take it a second, a million minutes. */
+/** Postgres creates a state for each sequence of tests: this many take it a second, a million take minutes. */
 const mostWays = 4000
 
-/** Why a text is no pattern that can be asked, or undefined when it is. */
+/** Why a text is not an acceptable pattern, or undefined when it is. */
 export const patternError = (pattern: string): string | undefined => judged(pattern).fault
 
 /**
- * Different patterns that one question may ask for, and what they may cost together. Postgres keeps the last 32 that it
- * compiled: one more, and each is compiled anew for each row.
+ * Most different patterns in one query, and their total cost. Postgres caches the last 32 that it compiled: one
+ * more, and each is compiled again for each row.
  */
 export const maxPatterns = 30
-/** Of `compileCost`: some 20 ms. */
+/** Unit: `compileCost`; about 20 ms. */
 const mostToCompile = 5000
-/** Of steps, and of tens of ranges of characters. */
+/** Unit: instructions, and tens of character ranges. */
 const mostToAsk = 2000
 
 /**
- * The first of the patterns with which they cost more together than one question may; undefined: they may all be asked.
- * Nothing is compiled that would take long.
+ * The first pattern with which the patterns exceed the cost limits of one query; undefined when they are all
+ * allowed. Compiles no pattern that would take long.
  */
 export function firstTooExpensive(patterns: readonly string[]): string | undefined {
   const different = [...new Set(patterns)]
   if (different.length > maxPatterns) return different[maxPatterns]
-  return past(different, compileCost, mostToCompile) ?? past(different, (one) => judged(one).cost, mostToAsk)
+  return (
+    firstBeyond(different, compileCost, mostToCompile) ??
+    firstBeyond(different, (one) => judged(one).cost, mostToAsk)
+  )
 }
 
-function past(patterns: readonly string[], cost: (one: string) => number, most: number): string | undefined {
+function firstBeyond(
+  patterns: readonly string[],
+  cost: (one: string) => number,
+  most: number,
+): string | undefined {
   let sum = 0
   return patterns.find((one) => {
     sum += cost(one)
@@ -85,24 +95,24 @@ function judge(pattern: string): Judged {
     const cost = steps.reduce((sum, { runes }) => sum + 1 + runes.length / 20, 0)
     if (steps.length > mostSteps) return { fault: 'is too large: repeat less', cost }
     if (waysOf(steps) <= mostWays) return { cost }
-    return { fault: 'lets too many of ^, $, \\b and \\B follow each other: repeat less', cost }
+    return { fault: 'allows too many sequences of ^, $, \\b and \\B: repeat less', cost }
   } catch (error) {
     return { fault: `is not an RE2 pattern: ${(error as Error).message}`, cost: 0 }
   }
 }
 
-/** A class, an escape, a repetition, a parenthesis or a character, as far as their cost goes. */
+/** A class, an escape, a repetition, a parenthesis or a character: the units of cost. */
 const token =
   /\\Q.*?(?:\\E|$)|\\[pP](?:\{[^}]*\}|.)|\\x\{[^}]*\}|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\[pP]\{[^}]*\}|\\.|[^\]])*|\((?:\?P?<[^>]*>|\?[a-zA-Z-]*[:)])?|\{(\d+)(,\d*)?\}|./gsu
 
-/** A class of Unicode is some hundred ranges to add. */
+/** A Unicode class adds some hundred ranges. */
 const unicodeClass = 40
-/** Characters of a range that are looked at one by one for those that differ in case alone. */
+/** A range is case-folded character by character; this many cost one unit. */
 const foldedAtOnce = 30
 
 /**
- * What it takes to compile a pattern, told from its text: repetitions are written out, and all that is in a range is
- * folded. Some 4 µs each.
+ * Cost of compiling a pattern, estimated from its text: repetitions are expanded, and every character of a
+ * range is case-folded. One unit is about 4 µs.
  */
 export function compileCost(pattern: string): number {
   const folds = /\(\?[a-zA-Z]*i/.test(pattern)
@@ -112,7 +122,7 @@ export function compileCost(pattern: string): number {
   for (const [text, least, more] of pattern.matchAll(token)) {
     if (least !== undefined && last > 0) {
       const [min, max] = [Number(least), Number(more?.slice(1) ?? 0)]
-      // What may be left out is a step more each time.
+      // An optional repetition costs one more instruction each time.
       const times = more === undefined ? min : max === 0 ? min + 1 : Math.max(min, 2 * max - min)
       sum += last * (times - 1)
       last *= Math.max(times, 1)
@@ -139,7 +149,7 @@ function costOf(text: string, folds: boolean): number {
   return size + classes * unicodeClass + folded / foldedAtOnce
 }
 
-/** A range that may reach far: others do not leave ASCII and what is beside it. */
+/** A range that may span many characters: others stay within ASCII and its neighborhood. */
 const wideRange = /(\\x\{[0-9a-f]+\}|\\x[0-9a-f]{2}|[^\\])-(\\x\{[0-9a-f]+\}|[^\p{ASCII}])/giu
 
 const pointOf = (written: string): number =>
@@ -147,7 +157,10 @@ const pointOf = (written: string): number =>
     ? Number.parseInt(written.replace(/[^0-9a-f]/gi, ''), 16)
     : written.codePointAt(0)!
 
-/** The first and the last character that has another case; a range of all of them is known to be whole. */
+/**
+ * The first and the last character that has another case; RE2JS recognizes a range of all of them and folds
+ * nothing.
+ */
 const [firstFolded, lastFolded] = [0x41, 0x1e943]
 
 function foldedIn(from: number, to: number): number {
@@ -155,7 +168,10 @@ function foldedIn(from: number, to: number): number {
   return Math.max(0, Math.min(to, lastFolded) - Math.max(from, firstFolded))
 }
 
-/** In how many ways tests (^, $, \b ...) may follow one of them with nothing taken between, at the worst place. */
+/**
+ * In how many ways tests (^, $, \b ...) may follow one of them without consuming a character, in the worst
+ * case.
+ */
 function waysOf(steps: readonly Step[]): number {
   const tests = steps.filter(isTest)
   const reached = new Map(tests.map((test) => [test, testsFrom(steps, test.out, { through: true })]))
@@ -163,7 +179,7 @@ function waysOf(steps: readonly Step[]): number {
   const waysAfter = (test: Step): number => {
     const ways = known.get(test)
     if (ways !== undefined) return ways
-    // Those that go round with it may come in any order.
+    // Tests in one loop may occur in any order.
     const loop = [...reached.get(test)!].filter((other) => reached.get(other)!.has(test))
     const next = new Set([test, ...loop].flatMap(({ out }) => [...testsFrom(steps, out)]))
     let made = 1
@@ -175,7 +191,7 @@ function waysOf(steps: readonly Step[]): number {
   return Math.max(1, ...tests.map(waysAfter))
 }
 
-/** The tests that may be next, with nothing taken before; and `through` them those after. */
+/** The tests reachable without consuming a character; with `through` also those after the first test. */
 function testsFrom(steps: readonly Step[], from: number, { through = false } = {}): Set<Step> {
   const seen = new Set([from])
   for (const at of seen) {

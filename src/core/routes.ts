@@ -4,13 +4,15 @@ export type NamedEndpoint = { name: string; entry: Endpoint }
 
 const inParts = (path: string): string[] => path.split('/').filter((part) => part !== '')
 
-/** A path as a person may write it: with the address or the prefix, a query string, a slash at its end. */
+/**
+ * Normalizes a path as a person may write it: with the address or the prefix, a query string, a trailing slash.
+ */
 export function normalizePath(written: string): string {
   const path = written.replace(/^https?:\/\/[^/]+/i, '').replace(/[?#].*$/s, '')
   return `/${inParts(path.replace(/^\/?api\/v1(?=\/|$)/, '')).join('/')}`
 }
 
-/** The entry that answers a request; a path that is spelled out goes before one with a parameter. */
+/** The entry that answers a request; a literal path takes precedence over one with a parameter. */
 export function findRoute(
   entries: readonly NamedEndpoint[],
   method: Method,
@@ -24,6 +26,6 @@ export function findRoute(
   })
   const parameters = ({ entry }: NamedEndpoint) =>
     inParts(entry.path).map((part) => (part.startsWith(':') ? 1 : 0))
-  // Compared place by place: the first place that is spelled out in only one of them decides.
+  // Compared segment by segment: the first segment that is literal in only one of them decides.
   return fits.sort((a, b) => (parameters(a).join('') < parameters(b).join('') ? -1 : 1))[0]
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { toStorable } from './text.ts'
 
-/** The kinds of record an id in a path, query or body can name. Tests of isolation are derived from it. */
+/** The kinds of record that an id in a path, query or body can name. Isolation tests are derived from it. */
 export type Resource =
   | 'partner'
   | 'organization'
@@ -25,10 +25,10 @@ export type Resource =
   | 'trust_policy'
   | 'agent_rollout'
 
-/** What audit entries are about: also what goes by a name of its own and belongs to no tenant. */
+/** What audit entries are about: also records that are identified by name and belong to no tenant. */
 export type AuditedResource = Resource | 'agent_version' | 'dead_letter'
 
-/** An id that names a record of that kind, in either case; the CLI accepts its slug or name as well. */
+/** An id of a record of that kind, in upper or lower case; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>
   z
     .guid({ error: 'must be a UUID' })
@@ -36,8 +36,8 @@ export const idOf = (resource: Resource) =>
     .meta({ format: 'uuid', resource })
 
 /**
- * As `schema.safeParse`, for what comes from outside: zod compares the `length` of anything to a limit, and an
- * object with a `toString` of its own there, which JSON can say, makes it throw.
+ * Like `schema.safeParse`, for untrusted input: zod compares the `length` of any value to a limit and throws
+ * when that length is an object with its own `toString`, which JSON can express.
  */
 export function safeParse<S extends z.ZodType>(schema: S, value: unknown): z.ZodSafeParseResult<z.output<S>> {
   try {
@@ -54,25 +54,28 @@ export function safeParse<S extends z.ZodType>(schema: S, value: unknown): z.Zod
 const isoTime = 'must be an ISO 8601 date and time, such as 2026-01-31T12:00:00Z'
 const dateAlone = /^\d{4}-\d\d-\d\d$/
 
-/** ISO 8601 with any offset, kept as UTC text with milliseconds; a date alone is this time of its day in UTC. */
+/**
+ * ISO 8601 with any offset, stored as UTC text with milliseconds; a date alone means this time of that day in
+ * UTC.
+ */
 const instantAt = (time: string) =>
   z
     .string({ error: isoTime })
     .overwrite((text) => (dateAlone.test(text) ? `${text}T${time}Z` : text))
     .check(z.iso.datetime({ offset: true, error: isoTime, abort: true }))
     .overwrite((text) => {
-      // Also runs on text that the check before it has just refused.
+      // This also runs on text that the check before it has refused.
       const at = Date.parse(text)
       return Number.isNaN(at) ? text : new Date(at).toISOString()
     })
-    // An offset can lead beyond the years that have four digits, and those others do not sort as text.
+    // An offset can lead outside of the years with four digits, and other years do not sort as text.
     .refine((text) => !/^[+-]/.test(text), { error: isoTime })
     .meta({ format: 'date-time' })
 
-/** A moment; a date alone is where its day begins. */
+/** A moment; a date alone means the start of that day. */
 export const instant = instantAt('00:00:00.000')
 
-/** The end of a time, or of what lasts until then; a date alone is where its day ends. */
+/** The end of a period; a date alone means the end of that day. */
 export const endInstant = instantAt('23:59:59.999')
 
 const decimal = /^[+-]?\d+$/
@@ -81,20 +84,20 @@ const decimal = /^[+-]?\d+$/
 export const queryNumber = <S extends z.ZodNumber>(number: S) =>
   z.preprocess((said) => (typeof said === 'string' && decimal.test(said) ? Number(said) : said), number)
 
-/** Whether a text can be stored, hashed and given back as it came: RFC 8785 and UTF-8 know no half pairs. */
+/** Whether a text can be stored, hashed and returned unchanged: RFC 8785 and UTF-8 have no lone surrogates. */
 const isUnicode = (value: string): boolean => value.isWellFormed()
 const hasNoNul = (value: string): boolean => !value.includes('\u0000')
 
-/** Whether both databases take it, and give it back. */
+/** Whether both databases can store the text and return it unchanged. */
 export const isStorable = (value: string): boolean => hasNoNul(value) && isUnicode(value)
 
-const unicode = 'must be Unicode text without halves of surrogate pairs'
+const unicode = 'must be Unicode text without lone surrogates'
 const noNul = 'must not contain a NUL character'
 
-/** Text a person typed: no NUL, which Postgres cannot store. */
+/** Text from a person: no NUL, which Postgres cannot store. */
 export const text = (max: number, min = 0) => limited(z.string(), max, min)
 
-/** The same without the space around it. */
+/** The same without surrounding white space. */
 export const trimmed = (max: number, min = 0) => limited(z.string().trim(), max, min)
 
 function limited(string: z.ZodString, max: number, min: number) {
@@ -107,12 +110,12 @@ function limited(string: z.ZodString, max: number, min: number) {
     : base
 }
 
-/** Text that a machine reports: telemetry is cleaned of what cannot be stored, and not refused for it. */
+/** Text that a machine reports: characters that cannot be stored are replaced, not refused. */
 export const reportedText = (max: number, min = 0) => limited(z.string().overwrite(toStorable), max, min)
 
 const cutMark = '… [cut]'
 
-/** The same of any length: what is too long ends between two characters, with a mark. */
+/** The same of any length: longer text is cut between two characters and marked. */
 export const truncatedText = (max: number) =>
   z
     .string()
@@ -124,7 +127,7 @@ export const truncatedText = (max: number) =>
       return whole.slice(0, isSplit ? end - 1 : end) + cutMark
     })
 
-/** A JSON object of telemetry that may hold anything: of what is too much the beginning is kept, as text. */
+/** A JSON object of telemetry with any content: of a larger one only the beginning is stored, as text. */
 export const truncatedObject = (size: number) =>
   z.record(z.string(), z.unknown()).overwrite((value) => {
     if (!isWithin(value, deepest)) return { cut: true }
@@ -140,7 +143,7 @@ function cleaned(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [toStorable(key), cleaned(item)]))
 }
 
-/** Some of a few words, with commas between them: `warn,error`. */
+/** A list of values of an enum, separated by commas: `warn,error`. */
 export function listOfEnum<const W extends string>(words: readonly W[]) {
   const isOne = (name: string): name is W => (words as readonly string[]).includes(name)
   return text(100)
@@ -174,13 +177,13 @@ const tooDeep = { error: `must not be nested more than ${deepest} levels deep`, 
 /** Most characters of JSON in a free object. */
 export const maxObjectSize = 16_384
 
-/** A JSON object that may hold anything besides what its schema knows, 16 KiB unless told. */
+/** A JSON object with any content besides the fields of its schema, 16 KiB by default. */
 export const boundedObject = <S extends z.ZodType<Record<string, unknown>>>(
   schema: S,
   size = maxObjectSize,
 ): S =>
   schema
-    // First, because everything that handles it later goes down into it by calling itself.
+    // First, because all later code descends into it recursively.
     .refine((value) => isWithin(value, deepest), tooDeep)
     .refine((value) => JSON.stringify(value).length <= size, `must be at most ${size / 1024} KiB of JSON`)
     .refine((value) => everyText(value, hasNoNul), noNul)
@@ -188,7 +191,7 @@ export const boundedObject = <S extends z.ZodType<Record<string, unknown>>>(
 
 export const anyObject = boundedObject(z.record(z.string(), z.unknown()))
 
-/** Any JSON that is not nested deeper than code that goes down into it can go. */
+/** Any JSON that is not nested too deep for recursive code. */
 export const anyJson = z
   .unknown()
   .refine((value) => isWithin(value, deepest), `must not be nested more than ${deepest} levels deep`)
@@ -198,7 +201,7 @@ function isWithin(value: unknown, levels: number): boolean {
   return levels > 0 && Object.values(value).every((item) => isWithin(item, levels - 1))
 }
 
-/** Names of fields count as well. */
+/** Field names are checked as well. */
 function everyText(value: unknown, holds: (text: string) => boolean): boolean {
   if (typeof value === 'string') return holds(value)
   if (value === null || typeof value !== 'object') return true
@@ -209,7 +212,7 @@ function everyText(value: unknown, holds: (text: string) => boolean): boolean {
 export const secret = <S extends z.ZodType>(schema: S): S =>
   schema.meta({ ...schema.meta(), secret: true }) as S
 
-/** `value` without the fields its schema marks as secret, at any depth. */
+/** `value` without the fields that its schema marks as secret, at any depth. */
 export function withoutSecrets(schema: z.ZodType | undefined, value: unknown): unknown {
   if (schema === undefined || value === null || typeof value !== 'object') return value
   if (!holdsSecrets(schema)) return value
@@ -226,7 +229,7 @@ export function withoutSecrets(schema: z.ZodType | undefined, value: unknown): u
   )
 }
 
-/** Whether a field is marked as secret, at any depth; found out once for each schema. */
+/** Whether the schema contains a secret field, at any depth; computed once for each schema. */
 export function holdsSecrets(schema: z.ZodType): boolean {
   let known = secretive.get(schema)
   if (known === undefined) {
@@ -240,7 +243,7 @@ const secretive = new WeakMap<z.ZodType, boolean>()
 
 function findsSecret(schema: z.ZodType, seen: Set<z.ZodType>): boolean {
   const inner = unwrap(schema)
-  // A schema may hold itself.
+  // A schema may contain itself.
   if (seen.has(inner)) return false
   seen.add(inner)
   const parts =
@@ -276,7 +279,7 @@ function layerBelow(schema: z.ZodType): z.ZodType | undefined {
     return schema.unwrap() as z.ZodType
   }
   if (schema instanceof z.ZodPipe) {
-    // What `z.preprocess` makes takes what its second half takes.
+    // The input of a `z.preprocess` schema is the input of its second half.
     return (schema.in instanceof z.ZodTransform ? schema.out : schema.in) as z.ZodType
   }
   return undefined

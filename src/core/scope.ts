@@ -1,12 +1,12 @@
 /**
- * The organizations a caller can see. Every store function on tenant data takes one as a required
- * argument and its query starts from it (`src/storage/dialect.ts`, `inScope`).
+ * The organizations a caller can see. Every store function on tenant data takes one as a required argument, and
+ * its query starts from it (`src/storage/dialect.ts`, `inScope`).
  */
 export type Scope =
   | { kind: 'system' }
   /** `orgs`: 'all' of the partner, or the granted ids (an empty list sees nothing). */
   | { kind: 'partner'; partnerId: string; orgs: 'all' | readonly string[] }
-  /** `siteIds`, `groupIds`: narrowed to some sites, to some groups of devices; null means all of them. */
+  /** `siteIds`, `groupIds`: restricted to some sites or device groups; null means all. */
   | {
       kind: 'organization'
       orgId: string
@@ -18,7 +18,7 @@ export type ScopeKind = Scope['kind']
 
 export const systemScope: Scope = { kind: 'system' }
 
-/** Just one organization, whole. */
+/** Exactly one organization, without restrictions. */
 export function organizationScope(orgId: string): Scope {
   return { kind: 'organization', orgId, siteIds: null, groupIds: null }
 }

@@ -1,4 +1,4 @@
-/** Edits (insert, delete, replace, swap neighbours) that turn `a` into `b`. */
+/** Edits (insert, delete, replace, swap neighbors) that turn `a` into `b`. */
 function distance(a: string, b: string): number {
   const rows = Array.from({ length: a.length + 1 }, (_, i) => [i, ...Array<number>(b.length).fill(0)])
   for (let j = 0; j <= b.length; j += 1) rows[0]![j] = j
@@ -14,7 +14,7 @@ function distance(a: string, b: string): number {
   return rows[a.length]![b.length]!
 }
 
-/** The known word that was probably meant. */
+/** The known word that was probably intended. */
 function closestMatch(word: string, known: readonly string[]): string | undefined {
   const wanted = word.toLowerCase()
   const limit = Math.max(1, Math.floor(wanted.length / 3))

@@ -1,9 +1,10 @@
 import { inspect } from 'node:util'
 
 /**
- * What moves the cursor, colors or reorders a terminal's text, or stands in it and is not seen: controls, breaks, whatever
- * Unicode lets a renderer ignore, joiners where no script has a use for them, selectors that select nothing, and marks beyond
- * all that a letter has, which are drawn over other lines. Emoji need their selectors, and so do digits of keycaps.
+ * Characters that move the cursor, color or reorder terminal text, or are present but invisible: controls, line
+ * separators, everything that Unicode lets a renderer ignore, joiners where no script needs them, variation
+ * selectors that select nothing, and more combining marks than any letter has, which are drawn over other
+ * lines. Emoji and keycap digits need their selectors.
  */
 const alone = String.raw`\p{ASCII}\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}`
 const joiners = String.raw`\u200c\u200d`
@@ -24,16 +25,18 @@ const escaped = (character: string): string =>
     .map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`)
     .join('')
 
-/** Makes everything visible but line breaks and tabs. What stood within a string of JSON is the same string still. */
+/**
+ * Makes everything visible except line breaks and tabs. An escaped string inside JSON remains the same string.
+ */
 export const escapeControls = (text: string): string => text.replace(hidden, escaped)
 
-/** A text that has one line, as wide as it will be: names come from machines we do not trust. */
+/** A text on one line, of any width: names come from machines we do not trust. */
 export const escapeToOneLine = (text: string): string =>
   escapeControls(text).replaceAll('\n', '⏎').replaceAll('\t', ' ')
 
 export const hasNoControls = (text: string): boolean => text.search(hidden) === -1
 
-/** The same for every text in a value, and every name; or what else is to be made of them. */
+/** Applies `escapeControls`, or another function, to every text and field name in a value. */
 export function escapeControlsIn<T>(value: T, shown = escapeControls): T {
   const of = (one: unknown): unknown => {
     if (typeof one === 'string') return shown(one)
@@ -44,13 +47,15 @@ export function escapeControlsIn<T>(value: T, shown = escapeControls): T {
   return of(value) as T
 }
 
-/** Nobody else can know it: what stands between two of these was put there by this process. */
+/** A random mark that nobody else can know: text between two of them was written by this process. */
 const mark = `\u001b<${crypto.randomUUID()}>`
 
-/** A control sequence of the program's own, which reaches the terminal as it is. Never has data in it. */
+/**
+ * Marks a control sequence of this program, which reaches the terminal unchanged. It must never contain data.
+ */
 export const allowSequence = (sequence: string): string => mark + sequence + mark
 
-/** Without the program's own sequences. */
+/** The text without the program's own control sequences. */
 export const stripStyles = (text: string): string =>
   text
     .split(mark)
@@ -68,12 +73,12 @@ const opened = (text: string, isTerminal: boolean): string =>
 type Done = (error?: Error | null) => void
 
 /**
- * The one door to a terminal: whoever writes to the stream, only `own` sequences get through and all else is made visible.
- * Files and pipes are given the bytes as they are.
+ * The only path to a terminal: whoever writes to the stream, only sequences marked by `allowSequence` pass
+ * unchanged, and all other controls are made visible. Files and pipes get the bytes unchanged.
  */
 export function guardStream(stream: NodeJS.WriteStream): void {
   const write = stream.write.bind(stream) as (chunk: string | Uint8Array, done?: Done) => boolean
-  // A byte from 0x80 to 0x9f alone is a control of some terminals: decoded, it is none.
+  // A single byte from 0x80 to 0x9f is a control on some terminals; decoded as UTF-8 it is not.
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   stream.write = (chunk: string | Uint8Array, encoding?: BufferEncoding | Done, done?: Done): boolean => {
     const isText = typeof chunk === 'string'
@@ -86,7 +91,10 @@ export function guardStream(stream: NodeJS.WriteStream): void {
   }
 }
 
-/** For the start of every program: also what ends it unexpectedly is told through the door, and not by Node past it. */
+/**
+ * Called at the start of every program. An uncaught exception is also written through the guard, not by Node
+ * directly.
+ */
 export function guardTerminal(): void {
   guardStream(process.stdout)
   guardStream(process.stderr)

@@ -3,7 +3,7 @@ export type Instant = string
 
 export type Clock = () => Instant
 
-/** A millisecond in which much happens is written out once. */
+/** The text is cached for the current millisecond: many calls fall into one. */
 export const systemClock: Clock = () => {
   const now = Date.now()
   if (now !== at) [at, text] = [now, new Date(now).toISOString()]
@@ -13,20 +13,22 @@ export const systemClock: Clock = () => {
 let at = Number.NaN
 let text: Instant = ''
 
-/** Milliseconds since 1970. What is asked over and over is the instant of a request. */
+/**
+ * Milliseconds since 1970. The last result is cached: the same instant of a request is converted repeatedly.
+ */
 export function millisecondsOf(instant: Instant): number {
-  if (instant !== asked) [asked, milliseconds] = [instant, Date.parse(instant)]
+  if (instant !== parsed) [parsed, milliseconds] = [instant, Date.parse(instant)]
   return milliseconds
 }
 
-let asked: Instant = ''
+let parsed: Instant = ''
 let milliseconds = Number.NaN
 
 export function addSeconds(now: Instant, seconds: number): Instant {
   return new Date(millisecondsOf(now) + seconds * 1000).toISOString()
 }
 
-/** How far the clocks of the machines that share a database may be apart, in seconds. */
+/** Largest clock difference between machines that share a database, in seconds. */
 export const clockSkew = 300
 
 /** Seconds from `a` to `b`, negative when `b` is earlier. */

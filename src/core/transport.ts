@@ -1,6 +1,6 @@
 import type { ErrorBody } from './errors.ts'
 
-/** What goes to the wire. `url` is complete. */
+/** A request as sent. `url` is complete. */
 export type TransportRequest = {
   method: string
   url: string
@@ -9,14 +9,14 @@ export type TransportRequest = {
   signal: AbortSignal
 }
 
-/** What came back. Header names are lower-case. */
+/** A response as received. Header names are lower-case. */
 export type TransportResponse = {
   status: number
   headers: Record<string, string | undefined>
   body: AsyncIterable<Uint8Array>
 }
 
-/** Moves one request; fails with NetworkError when no answer came. */
+/** Sends one request; fails with NetworkError when no response arrived. */
 export type Transport = (request: TransportRequest) => Promise<TransportResponse>
 
 /** The service answered with an error body. */
@@ -25,12 +25,12 @@ export class ApiError extends Error {
   readonly code: string
   readonly requestId: string | undefined
   readonly details: unknown
-  /** How many more there are than `details` lists. */
+  /** Number of faults that `details` does not list. */
   readonly moreDetails: number
   /** Seconds. */
   readonly retryAfter: number | undefined
   readonly enrollUrl: string | undefined
-  /** What was asked, such as `POST /orgs/sites`. */
+  /** The request, such as `POST /orgs/sites`. */
   request: string | undefined
 
   constructor(status: number, body: Partial<ErrorBody> & { error: string }) {
@@ -46,7 +46,7 @@ export class ApiError extends Error {
   }
 }
 
-/** No answer came. */
+/** No response arrived. */
 export class NetworkError extends Error {
   readonly url: string
   readonly proxy: string | undefined
@@ -60,7 +60,7 @@ export class NetworkError extends Error {
   }
 }
 
-/** The answer did not come in time. */
+/** The response did not arrive in time. */
 export class TimeoutError extends Error {
   constructor(url: string, ms: number) {
     super(`No answer from ${url} within ${ms / 1000} s`)
@@ -68,7 +68,7 @@ export class TimeoutError extends Error {
   }
 }
 
-/** Over the built-in fetch. */
+/** Transport over the built-in fetch. */
 export const fetchTransport: Transport = async ({ url, ...request }) => {
   try {
     const reply = await fetch(url, { ...request, redirect: 'manual' })
@@ -91,7 +91,7 @@ const reasons: Record<string, string> = {
   UND_ERR_SOCKET: 'the connection was closed',
 }
 
-/** What went wrong below HTTP, in words. */
+/** The cause of a network failure below HTTP, as text. */
 export function reasonOf(error: unknown): string {
   for (let e = error; e instanceof Error; e = e.cause) {
     const code = (e as NodeJS.ErrnoException).code
@@ -102,7 +102,7 @@ export function reasonOf(error: unknown): string {
   return String(error)
 }
 
-/** The error an answer from 400 on stands for, even when something in between gave it. */
+/** The error of a response from 400 on, also when an intermediary sent it. */
 export function errorOf(reply: TransportResponse, text: string): ApiError {
   const header = Number(reply.headers['retry-after'])
   const retryAfter =
@@ -112,7 +112,7 @@ export function errorOf(reply: TransportResponse, text: string): ApiError {
     if (typeof body.error === 'string')
       return new ApiError(reply.status, { ...retryAfter, ...body, error: body.error })
   } catch {
-    // not our error body: something between us and the service answered
+    // not our error body: an intermediary answered
   }
   const requestId = reply.headers['x-request-id']
   return new ApiError(reply.status, {

@@ -1,13 +1,15 @@
 import { hash } from 'node:crypto'
 
-/** A page for people in browsers: one file, with nothing from elsewhere. */
+/** A page for browsers: one file that loads nothing from elsewhere. */
 export type WebPage = { html: string; headers: Readonly<Record<string, string>> }
 
-/** What a page holds; all of it is HTML. */
+/** Parts of a page; all of them are HTML. */
 type Parts = {
   title: string
   body: string
-  /** The only script that runs there. It may ask the service that the page came from, and nobody else. */
+  /**
+   * The only script that runs there. It may connect to the service that the page came from, and nowhere else.
+   */
   script?: string
 }
 
@@ -27,7 +29,7 @@ export function webPage({ title, body, script }: Parts): WebPage {
     headers: {
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy': policy.join('; '),
-      // Codes and tokens are in the addresses of such pages.
+      // The addresses of such pages contain codes and tokens.
       'referrer-policy': 'no-referrer',
       'cache-control': 'no-store',
       'x-content-type-options': 'nosniff',
@@ -43,7 +45,7 @@ export const escapeHtml = (text: string): string =>
 const operand = String.raw`(?:"[^"]*"|@?[A-Z]+|…|-(?![\w-]))`
 const commandLine = new RegExp(`svc(?: [a-z][a-z-]*){1,2}(?: ${operand}| --[a-z-]+)*`, 'g')
 
-/** Text in which commands are set as such. */
+/** Escaped text in which commands are marked up as code. */
 export function withCommands(text: string): string {
   let from = 0
   const parts = [...text.matchAll(commandLine)].map(({ 0: found, index }) => {
@@ -54,7 +56,7 @@ export function withCommands(text: string): string {
   return parts.join('') + escapeHtml(text.slice(from))
 }
 
-/** What went wrong, and what mends it. `code` is for those who are asked for help. */
+/** What went wrong, and how to fix it. `code` is for support. */
 export const failureBody = ({
   title,
   message,

@@ -1,14 +1,17 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
 /**
- * The two signatures of a delivery: the native one, and that of Standard Webhooks 1.0.0.
- * The body is signed as its bytes go over the wire.
+ * The two signatures of a delivery: the native one, and that of Standard Webhooks 1.0.0. The signature covers
+ * the body as the bytes sent.
  */
 
 const standardPrefix = 'whsec_'
 const base64 = /^whsec_(?=.)(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 
-/** Whether Standard Webhooks can read the secret: what follows `whsec_` is base64. Any other is taken as it is. */
+/**
+ * Whether Standard Webhooks can read the secret: text after `whsec_` must be base64. Any other secret is used
+ * verbatim.
+ */
 export const isReadableSecret = (secret: string): boolean =>
   !secret.startsWith(standardPrefix) || base64.test(secret)
 
@@ -32,24 +35,24 @@ export const standardSignature = (
 ): string =>
   `v1,${createHmac('sha256', standardKey(secret)).update(`${id}.${timestamp}.`).update(body).digest('base64')}`
 
-/** Headers are named in lower case. */
+/** Header names are in lower case. */
 export type SignatureHeaders = Readonly<Record<string, string | undefined>>
 
 export type SignatureCheck = {
-  /** `absent`: the headers of this kind are not all there. */
+  /** `absent`: not all headers of this kind are present. */
   native: 'valid' | 'invalid' | 'absent'
   standard: 'valid' | 'invalid' | 'absent'
   /**
-   * The time that the signatures cover, the older one of two, in milliseconds since 1970; undefined when there is
-   * none. A time beside a signature of the other kind is not covered: anybody could have put it there.
+   * The time that the signatures cover, the older one of two, in milliseconds since 1970; undefined when there
+   * is none. A time beside a signature of the other kind is not covered: anybody could have written it.
    */
   signedAt: number | undefined
 }
 
-/** What a Date can hold. */
+/** Largest time of a Date. */
 const latestTime = 8.64e15
 
-/** In constant time for secrets of one length. */
+/** Compares signatures in constant time. */
 export function checkSignatures(
   secret: string,
   headers: SignatureHeaders,
@@ -78,7 +81,7 @@ export function checkSignatures(
   }
 }
 
-/** One of them: after a change of the secret both are sent for a while. */
+/** Valid when one of the given signatures matches: after a change of the secret two are sent for a while. */
 function verdict(given: readonly string[], expected: string): 'valid' | 'invalid' {
   const right = Buffer.from(expected)
   let isValid = false

@@ -69,7 +69,10 @@ export function resultOf(outcome: Outcome, device: Device, timeoutMs: number): u
     case 'failed': {
       if (outcome.code) throw new Problem('not_found', absent[outcome.code])
       const reason = outcome.error.slice(0, 1000)
-      throw new Problem('device_failed', reason ? `The agent could not do it: ${reason}` : undefined)
+      throw new Problem(
+        'device_failed',
+        reason ? `The agent could not execute the command: ${reason}` : undefined,
+      )
     }
     case 'timeout':
       throw new Problem('device_timeout', `Command timed out after ${timeoutMs}ms`)

@@ -154,7 +154,7 @@ describe('conditions', () => {
     ].map((pattern): [string, unknown, Record<string, string>] => [
       `the tests of ${pattern}`,
       of('hostname', 'matches', pattern),
-      { [value]: 'lets too many of ^, $, \\b and \\B follow each other: repeat less' },
+      { [value]: 'allows too many sequences of ^, $, \\b and \\B: repeat less' },
     ]),
     [
       'a long list',

@@ -62,7 +62,7 @@ onEveryDatabase((_, open) => {
       const top = await create(admin, 'Top', ['users:read', 'devices:read'])
       const mine = await create(admin, 'HR', ['users:write'], { parentRoleId: top.id })
       const client = service.client((await join(service, 'hr', orgs.bakery.id, mine.id)).token)
-      const own = failing(403, 'Nobody changes what their own role grants', { code: 'own_role' })
+      const own = failing(403, 'You cannot change the permissions of your own role', { code: 'own_role' })
       for (const id of [mine.id, top.id]) {
         await expect(update(client, id, { permissions: pairs('users:write', 'users:read') })).rejects.toEqual(
           own,

@@ -189,7 +189,11 @@ onEveryDatabase((_, open) => {
         error: 'disk on fire',
       }))
       await expect(list(org)).rejects.toMatchObject({
-        ...{ status: 502, code: 'device_failed', message: 'The agent could not do it: disk on fire' },
+        ...{
+          status: 502,
+          code: 'device_failed',
+          message: 'The agent could not execute the command: disk on fire',
+        },
       })
       agent.answer = () => ({ result: { logs: 'many' } })
       await expect(list(org)).rejects.toMatchObject({ status: 502, code: 'device_failed' })

@@ -21,7 +21,7 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
     const answering = async (answer: Answer) => (await receiver(certificate, () => answer)).url
     const saying = (text: string) => raw(certificate, (socket) => void socket.end(text))
     const tooSlow = ['timeout', 'Timeout after 500ms', /^the receiver took too long: /] as const
-    const broken = /^the connection ended before there was a whole reply: /
+    const broken = /^the connection closed before the reply was complete: /
     const untrusted = /^the certificate was not accepted: /
     const cases: Case[] = [
       ['never answers', ...tooSlow, () => raw(certificate, () => {})],
