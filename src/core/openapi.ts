@@ -1,9 +1,11 @@
 import { z } from 'zod'
 import { type Access, type Contract, type Endpoint, entriesOf } from './endpoint.ts'
-import { errors } from './errors.ts'
+import { type ErrorCode, errors } from './errors.ts'
 import { unwrap } from './schema.ts'
 
 type Json = Record<string, unknown>
+/** What operations refer to, collected while they are described. */
+type Components = { schemas: Json; responses: Json }
 
 /** JSON Schema of a zod schema, in the form that OpenAPI 3.1 and the response serializer use. */
 export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
@@ -27,12 +29,12 @@ export function openApiOf(
   about: { title: string; version: string; description: string },
   sections: Readonly<Record<string, string>> = {},
 ): Json {
-  const schemas: Json = { Error: errorSchema }
+  const components: Components = { schemas: { Error: errorSchema }, responses: {} }
   const paths: Record<string, Json> = {}
   for (const { name, entry } of entriesOf(contract)) {
     // The service treats a path with and without a trailing slash the same.
     const path = entry.path.replaceAll(/:(\w+)/g, '{$1}').replace(/(?<=.)\/$/, '')
-    paths[path] = { ...paths[path], [entry.method.toLowerCase()]: operationOf(name, entry, schemas) }
+    paths[path] = { ...paths[path], [entry.method.toLowerCase()]: operationOf(name, entry, components) }
   }
   return {
     openapi: '3.1.0',
@@ -44,7 +46,7 @@ export function openApiOf(
     })),
     paths,
     components: {
-      schemas,
+      ...components,
       securitySchemes: {
         user: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'Access token of a user' },
         apiKey: {
@@ -66,7 +68,7 @@ export function openApiOf(
   }
 }
 
-function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
+function operationOf(name: string, entry: Endpoint, { schemas, responses }: Components): Json {
   const { access } = entry
   const needs =
     access.who === 'user'
@@ -89,7 +91,7 @@ function operationOf(name: string, entry: Endpoint, schemas: Json): Json {
     ...(entry.body && { requestBody: requestOf(entry, schemas) }),
     responses: {
       ...answersOf(entry, schemas),
-      ...refusalsOf(entry),
+      ...refusalsOf(entry, responses),
       ...(entry.redirects && {
         default: { description: 'A failure that no page displays', content: problem },
       }),
@@ -193,31 +195,38 @@ function hoisted(schema: z.ZodType, io: 'input' | 'output', schemas: Json): Json
 const relinked = (schema: Json): Json =>
   JSON.parse(JSON.stringify(schema).replaceAll('"#/$defs/', '"#/components/schemas/')) as Json
 
-function refusalsOf(entry: Endpoint): Json {
-  const codes = new Set([
-    'invalid_request' as const,
-    ...(entry.access.who === 'public' ? [] : (['unauthenticated'] as const)),
-    ...(entry.access.who === 'user' ? (['forbidden', 'mfa_enrollment_required'] as const) : []),
-    ...(entry.access.who === 'user' && entry.access.key
-      ? (['invalid_api_key', 'api_key_revoked', 'api_key_expired', 'api_key_scope'] as const)
-      : []),
-    ...(entry.params ? (['not_found'] as const) : []),
-    ...(entry.idempotencyKey === 'honored'
-      ? (['idempotency_mismatch', 'idempotency_in_progress'] as const)
-      : []),
-    'rate_limited' as const,
-    ...(entry.question ? (['too_many_questions', 'question_too_slow'] as const) : []),
+const apiKeyErrors = ['invalid_api_key', 'api_key_revoked', 'api_key_expired', 'api_key_scope'] as const
+
+const when = (applies: boolean | undefined, ...codes: ErrorCode[]): ErrorCode[] => (applies ? codes : [])
+
+/** By status, as references into `responses`: the same refusals are described once. */
+function refusalsOf(entry: Endpoint, responses: Json): Json {
+  const { access } = entry
+  const isHonored = entry.idempotencyKey === 'honored'
+  const codes = new Set<ErrorCode>([
+    'invalid_request',
+    ...when(access.who !== 'public', 'unauthenticated'),
+    ...when(access.who === 'user', 'forbidden', 'mfa_enrollment_required'),
+    ...when(access.who === 'user' && access.key, ...apiKeyErrors),
+    ...when(entry.params !== undefined, 'not_found'),
+    ...when(isHonored, 'idempotency_mismatch', 'idempotency_in_progress'),
+    'rate_limited',
+    ...when(entry.question, 'too_many_questions', 'question_too_slow'),
     ...(entry.errors ?? []),
   ])
-  const byStatus = new Map<number, string[]>()
-  for (const code of codes) {
-    const { status, title } = errors[code]
-    byStatus.set(status, [...(byStatus.get(status) ?? []), `\`${code}\`: ${title}`])
-  }
-  return Object.fromEntries(
-    [...byStatus].map(([status, lines]) => [status, { description: lines.join('; '), content: problem }]),
-  )
+  const byStatus = Map.groupBy(codes, (code) => errors[code].status)
+  return Object.fromEntries([...byStatus].map(([status, same]) => [status, refusal(same, responses)]))
 }
+
+function refusal(codes: readonly ErrorCode[], responses: Json): Json {
+  const name = codes.map(toPascalCase).join('Or')
+  const description = codes.map((code) => `\`${code}\`: ${errors[code].title}`).join('; ')
+  responses[name] ??= { description, content: problem }
+  return { $ref: `#/components/responses/${name}` }
+}
+
+const toPascalCase = (code: string): string =>
+  code.replaceAll(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
 
 const errorSchema = {
   type: 'object',
