@@ -5,11 +5,13 @@ import type { AgentSocket } from '../src/agents/socket.ts'
 import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type AgentFrame, type Closing, closings, largestFrame } from '../src/live/wire/contract.ts'
+import { onBehalfOf, onOwnBehalf } from '../src/storage/turns.ts'
 import { agentOwner } from './bodies.ts'
 import type { BodyBudget } from './body-budget.ts'
 import { FrameRateLimit, handleFrame, IncomingFrames } from './gateway/frames.ts'
 import { AgentConnection, type LinkedAgent } from './gateway/link.ts'
 import { AgentConnections } from './gateway/links.ts'
+import { agentParty } from './party.ts'
 import { problemOf, refuse } from './problems.ts'
 
 export type Admission = {
@@ -65,7 +67,9 @@ export function gateway(
 ): Gateway {
   const { pingMs, pongMs, reviseMs } = { ...usual, ...pace }
   // Later: what waits may not be committed yet.
-  const links = new AgentConnections((link) => setImmediate(() => push(link).catch(logged)))
+  const links = new AgentConnections((link) =>
+    setImmediate(() => onBehalfOf(agentParty(link.agent), () => push(link)).catch(logged)),
+  )
   const on = { links, socket, bodies, meter: admission.meter, onProbe, onFailure: logged }
   let sockets: Promise<WebSocketServer> | undefined
   let closed = false
@@ -109,15 +113,15 @@ export function gateway(
       ws.on('ping', onControl).on('pong', onControl)
       ws.on('message', (data, isBinary) => {
         arriving.end()
-        handleFrame(link, manners, data, isBinary, on)
+        onBehalfOf(agentParty(agent), () => handleFrame(link, manners, data, isBinary, on))
       })
       ws.on('error', () => link.end())
       ws.on('close', () => {
         arriving.end()
         link.end()
-        if (links.remove(link)) self.presence?.left(link).catch(logged)
+        if (links.remove(link)) onBehalfOf(agentParty(agent), () => self.presence?.left(link))?.catch(logged)
       })
-      welcome(link).catch((error) => {
+      onBehalfOf(agentParty(agent), () => welcome(link)).catch((error) => {
         logged(error)
         link.end(closings.leaving)
       })
@@ -186,7 +190,7 @@ export function gateway(
   function revise(): void {
     if (closed || revision || links.size === 0) return
     revision = setTimeout(() => {
-      reviseAll()
+      onOwnBehalf(reviseAll)
         .catch(logged)
         .finally(() => {
           revision = undefined

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { classifyDatabaseError, isOutage } from '../src/storage/dialect.ts'
+import { onOwnBehalf } from '../src/storage/turns.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 
 /** Work in the background: woken by commits, swept every so often, one run at a time. */
@@ -65,7 +66,7 @@ export function loop(
       }
       woken = false
       try {
-        await work()
+        await onOwnBehalf(work)
         worked()
         restedAt = performance.now() + restMs
       } catch (err) {

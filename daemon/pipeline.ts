@@ -27,6 +27,7 @@ import {
   type TwoStepHandler,
 } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
+import { onBehalfOf } from '../src/storage/turns.ts'
 import { type Authenticator, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
 import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
@@ -49,6 +50,7 @@ import {
 } from './idempotency.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
+import { partyOf } from './party.ts'
 import { problemOf } from './problems.ts'
 import type { ReadQueryQueue } from './questions.ts'
 import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
@@ -135,14 +137,15 @@ export function addRoute(
       redirects: entry.redirects === true,
     },
     onRequest: admit,
-    handler: (request, reply) => void answer(request, reply),
+    handler: (request, reply) => void onBehalfOf(partyOf(request), () => answer(request, reply)),
   })
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
       const { limit: own, access } = entry
       if (own && access.who !== 'agent') on.limiter.take(own, networkOf(request.client.ip))
-      const caller = await on.work.run(() => on.actors.admit(entry, request, request.now))
+      const admitted = () => on.work.run(() => on.actors.admit(entry, request, request.now))
+      const caller = await onBehalfOf(['admission', networkOf(request.client.ip)], admitted)
       request.caller = caller
       if (own && caller.kind === 'agent') on.limiter.take(own, caller.deviceId)
     } catch (error) {
@@ -158,7 +161,7 @@ export function addRoute(
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
-      const result = await on.work.run(() => outcomeOf(request, reply))
+      const result = await on.work.run(() => outcomeOf(request, reply), partyOf(request)[0])
       if (entry.bytes) await sendBytes(request, reply.code(status), result as FileReply)
       else send(request, reply.code(status), result)
     } catch (error) {
@@ -276,7 +279,10 @@ export function addRoute(
   async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
     const refused = refusalEntry(entry, request, problemOf(error), originOf(request), request.now)
     const isDue = refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))
-    if (isDue) await on.storage.write((tx) => recordAudit(tx, refused))
+    if (isDue) {
+      const write = () => on.storage.write((tx) => recordAudit(tx, refused))
+      await onBehalfOf(partyOf(request), write)
+    }
     return error
   }
 

@@ -2,6 +2,8 @@ import { Problem } from '../src/core/errors.ts'
 import type { Metric } from './metrics.ts'
 
 const retrySeconds = 1
+/** What one tenant may have of them. */
+const shareOfTenant = 0.25
 
 /**
  * Bounds how many requests are worked on at once. All that waits for the database, a disk or an agent waits for one of them, so
@@ -9,6 +11,8 @@ const retrySeconds = 1
  */
 export class ConcurrencyLimit {
   readonly #most: number
+  /** Of those with one that is worked on. */
+  readonly #byTenant = new Map<string, number>()
   #busy = 0
   #refused = 0
 
@@ -16,20 +20,32 @@ export class ConcurrencyLimit {
     this.#most = most
   }
 
-  /** Does it, unless too much is being done. @throws unavailable */
-  async run<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#busy >= this.#most) {
+  /** Does it, unless too much is being done, of all or of this tenant. @throws unavailable */
+  async run<T>(work: () => Promise<T>, tenant?: string): Promise<T> {
+    if (this.#busy >= this.#most || this.#busyOf(tenant) >= this.#most * shareOfTenant) {
       this.#refused += 1
       throw new Problem('unavailable', 'The service has too many requests under way', {
         retryAfter: retrySeconds,
       })
     }
-    this.#busy += 1
+    this.#count(tenant, 1)
     try {
       return await work()
     } finally {
-      this.#busy -= 1
+      this.#count(tenant, -1)
     }
+  }
+
+  #busyOf(tenant: string | undefined): number {
+    return tenant === undefined ? 0 : (this.#byTenant.get(tenant) ?? 0)
+  }
+
+  #count(tenant: string | undefined, change: 1 | -1): void {
+    this.#busy += change
+    if (tenant === undefined) return
+    const busy = this.#busyOf(tenant) + change
+    if (busy === 0) this.#byTenant.delete(tenant)
+    else this.#byTenant.set(tenant, busy)
   }
 
   metrics(): Metric[] {

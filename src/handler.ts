@@ -69,6 +69,7 @@ export type AgentCaller = {
   tokenHash: string
   deviceId: string
   orgId: string
+  partnerId: string
   agentId: string
   device: AgentDeviceRow
 }

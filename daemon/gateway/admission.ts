@@ -26,8 +26,8 @@ export function admission(
       limiter.take('AGENT', rateLimitKey(caller))
       // A device has one connection, and it is the agent's: the watchdog would take its place.
       if (caller.role === 'watchdog') throw new Problem('agent_role_required')
-      const { deviceId, orgId, tokenHash } = caller
-      return { agentId, deviceId, orgId, tokenHash, ip, userAgent: userAgentOf(request.headers) }
+      const { deviceId, orgId, partnerId, tokenHash } = caller
+      return { agentId, deviceId, orgId, partnerId, tokenHash, ip, userAgent: userAgentOf(request.headers) }
     },
     meter({ agentId, deviceId }, type) {
       limiter.take('AGENT', rateLimitKey({ agentId, role: 'agent' }))

@@ -42,6 +42,7 @@ export function agentAuthenticator({ read }: Pick<Storage, 'read'>): AgentAuthen
       tokenHash,
       deviceId: row.id,
       orgId: row.org_id,
+      partnerId: row.partner_id,
       agentId,
       device: row,
     }

@@ -17,6 +17,7 @@ export type ConnectedAgent = {
   agentId: string
   deviceId: string
   orgId: string
+  partnerId: string
   ip: string
   userAgent: string | null
 }

@@ -26,6 +26,7 @@ export type AgentRow = AgentDeviceRow & {
   agent_id: string
   token_hash: string
   watchdog_token_hash: string | null
+  partner_id: string
   org_deleted_at: string | null
   partner_deleted_at: string | null
 }
@@ -53,6 +54,7 @@ const agentsByAgentId = prepared((db, p: { agentIds: string }) =>
     .innerJoin('partners as p', 'p.id', 'o.partner_id')
     .select(agentColumns)
     .select(tenantColumns)
+    .select('o.partner_id')
     .select((eb) =>
       eb
         .selectFrom('agent_commands as c')

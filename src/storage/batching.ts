@@ -1,6 +1,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import { isOutage } from './database-errors.ts'
 import type { Db, Storage } from './db.ts'
+import { onOwnBehalf } from './turns.ts'
 
 type Waiting<Item, Outcome> = {
   item: Item
@@ -51,7 +52,8 @@ export function batchWrites<Item, Outcome>(
 
   async function writeTogether(take: () => readonly Waiting<Item, Outcome>[]): Promise<void> {
     try {
-      const outcomes = await storage.write((tx) => write(tx, take().map(itemOf)), { unsynced: true })
+      const work = (tx: Db) => write(tx, take().map(itemOf))
+      const outcomes = await onOwnBehalf(() => storage.write(work, { unsynced: true }))
       take().forEach(({ resolve }, n) => {
         resolve(outcomes[n]!)
       })
@@ -88,12 +90,13 @@ export function batchReads<Key, Found>(
 ): (key: Key) => Promise<Found | undefined> {
   let next: { keys: Key[]; found: Promise<ReadonlyMap<Key, Found>> } | undefined
 
+  // Of many callers: the service asks, whoever was first.
   const begin = () => {
     const keys: Key[] = []
     const found = new Promise<ReadonlyMap<Key, Found>>((resolve) => {
       setImmediate(() => {
         next = undefined
-        resolve(read(keys))
+        resolve(onOwnBehalf(() => read(keys)))
       })
     })
     return { keys, found }

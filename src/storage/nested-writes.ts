@@ -3,11 +3,11 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 /**
  * Before Node 24 an AsyncLocalStorage slows down every promise; there only the writer's time limit ends such a write.
  */
-const cheap = Number(process.versions.node.split('.')[0]) >= 24
+export const isAsyncContextCheap = Number(process.versions.node.split('.')[0]) >= 24
 
 /** Refuses a write begun inside another write of the same storage: on SQLite it would wait for itself. */
 export class NestedWriteGuard {
-  readonly #inside = cheap ? new AsyncLocalStorage<{ readonly isOver: boolean }>() : undefined
+  readonly #inside = isAsyncContextCheap ? new AsyncLocalStorage<{ readonly isOver: boolean }>() : undefined
 
   check(): void {
     if (this.#inside?.getStore()?.isOver === false) {

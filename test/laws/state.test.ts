@@ -12,6 +12,7 @@ import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { api } from '../../src/api.ts'
 import { type Contract, endpoint, entriesOf, publicAccess } from '../../src/core/endpoint.ts'
 import { defaultLimits, type LimitName, type Limits } from '../../src/core/limits.ts'
+import { currentParty } from '../../src/storage/turns.ts'
 import { openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { serveContract } from './serve-contract.ts'
@@ -57,6 +58,9 @@ const bounds: Record<string, string> = {
   'src/sso/jwks-cache.ts #pending': 'work',
   'src/storage/before-commit.ts #deferred': 'writes of one batch',
   'src/storage/sqlite/group-commit.ts #queue': 'work',
+  'src/storage/turns.ts #byGroup': 'work',
+  'src/storage/turns.ts #children': 'work',
+  'daemon/work-bound.ts #byTenant': 'work',
   'src/storage/query/prepared.ts statements': 'code',
   'src/storage/patterns/characters.ts written': '1000',
   'src/storage/patterns/re2-for-postgres.ts ready': '100',
@@ -112,7 +116,15 @@ describe('what a process keeps', () => {
     const links = new AgentConnections(() => {})
     const sent: string[] = []
     const socket = { send: (text: string) => sent.push(text), bufferedAmount: 0 } as unknown as WebSocket
-    const agent = { agentId: 'a', deviceId: 'a', orgId: 'o', tokenHash: 'h', ip: '::1', userAgent: null }
+    const agent = {
+      agentId: 'a',
+      deviceId: 'a',
+      orgId: 'o',
+      partnerId: 'p',
+      tokenHash: 'h',
+      ip: '::1',
+      userAgent: null,
+    }
     const link = new AgentConnection('link', agent, socket, 0)
     links.add(link)
     for (let n = 0; n < 10_500; n++) await links.ask('a', { type: 'x', payload: {} }, { timeoutMs: 0 })
@@ -155,16 +167,22 @@ describe('requests that wait', () => {
         }),
       },
     }
-    const wait = () => new Promise<object>((resolve) => waiting.push(() => resolve({})))
-    const house = await serveContract(service, contract, { a: { wait } }, 3)
+    const parties = new Set<string>()
+    const wait = () => {
+      parties.add(currentParty().join())
+      return new Promise<object>((resolve) => waiting.push(() => resolve({})))
+    }
+    const house = await serveContract(service, contract, { a: { wait } }, 12)
     const ask = async () => {
       const line = new Line(house.url)
       const answer = await line.send({ method: 'GET', path: '/api/v1/wait' })
       await line.close()
       return answer
     }
+    // A quarter: they are of nobody who is signed in.
     const busy = [ask(), ask(), ask()]
     await expect.poll(() => waiting.length, { timeout: 10_000 }).toBe(3)
+    expect([...parties]).toEqual(['nobody,127.0.0.1'])
     const refused = await ask()
     expect([refused.status, refused.headers['retry-after']]).toEqual([503, '1'])
     expect((await fetch(`${house.url}/health/live`)).status).toBe(200)

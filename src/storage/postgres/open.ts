@@ -15,6 +15,7 @@ import { CommitListeners } from '../commit-listeners.ts'
 import type { Db, PostgresSettings, ReadQuerySettings, Storage } from '../db.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
 import { PostgresCompiler } from '../query/compilers.ts'
+import { FairSlots } from '../turns.ts'
 import { isStalePlan, PostgresConnection } from './connection.ts'
 import { checkPostgresIntegrity } from './integrity-check.ts'
 import { postgresNotifications } from './notifications.ts'
@@ -30,6 +31,8 @@ const graceMs = 5000
 /** Time limit for running writes when the storage closes. */
 const closeMs = 1000
 const watchMs = 250
+/** Time limit for a connection, and before it for the turn to have one. */
+const connectMs = 10_000
 
 export async function openPostgres(
   databaseUrl: string,
@@ -195,7 +198,7 @@ function newPool(
 
 const connectionConfig = (databaseUrl: string): pg.ClientConfig => ({
   connectionString: databaseUrl,
-  connectionTimeoutMillis: 10_000,
+  connectionTimeoutMillis: connectMs,
   keepAlive: true,
   keepAliveInitialDelayMillis: 10_000,
 })
@@ -215,8 +218,16 @@ const isRefused = (error: unknown): boolean => retryableCodes.has((error as { co
 /** How long to retry a refused connection, so that a restart of the database is a delay and no failure. */
 const retryMs = 2000
 
-/** Retries a refused connection for a moment. */
+/** Retries a refused connection for a moment. Callers take turns: see FairSlots. */
 class RetryingPool extends pg.Pool {
+  readonly #slots = new FairSlots(this.options.max, connectMs)
+  readonly #givenBack = new WeakMap<object, () => void>()
+
+  constructor(settings: pg.PoolConfig) {
+    super(settings)
+    this.on('release', (_, client) => this.#givenBack.get(client)?.())
+  }
+
   override connect(): Promise<pg.PoolClient>
   override connect(callback: Parameters<pg.Pool['connect']>[0]): void
   override connect(callback?: Parameters<pg.Pool['connect']>[0]): Promise<pg.PoolClient> | undefined {
@@ -224,7 +235,19 @@ class RetryingPool extends pg.Pool {
       super.connect(callback)
       return undefined
     }
-    return retryRefused(() => super.connect(), retryMs)
+    return this.#connectInTurn(() => super.connect())
+  }
+
+  async #connectInTurn(connect: () => Promise<pg.PoolClient>): Promise<pg.PoolClient> {
+    const giveBack = await this.#slots.take()
+    try {
+      const client = await retryRefused(connect, retryMs)
+      this.#givenBack.set(client, giveBack)
+      return client
+    } catch (error) {
+      giveBack()
+      throw error
+    }
   }
 }
 

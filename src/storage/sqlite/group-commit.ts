@@ -2,6 +2,7 @@ import { BeforeCommitHooks } from '../before-commit.ts'
 import { isOutage } from '../database-errors.ts'
 import type { Db } from '../db.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
+import { currentParty, FairQueue } from '../turns.ts'
 import type { SqliteConnection } from './connection.ts'
 import { WriteExecutor } from './kysely.ts'
 
@@ -53,6 +54,8 @@ export class GroupCommit {
   readonly #log: Log
   readonly #limits: Limits
   readonly #nesting = new NestedWriteGuard()
+  readonly #waiting = new FairQueue<Job>()
+  /** Jobs of the next batch, taken from those that wait. */
   #queue: Job[] = []
   #pump: Promise<void> | undefined
   #closed = false
@@ -71,9 +74,9 @@ export class GroupCommit {
     return new Promise<T>((resolve, reject) => {
       this.#nesting.check()
       if (this.#closed) throw new Error('The storage is closed')
-      this.#queue.push({ work, unsynced, resolve, reject })
+      this.#waiting.push(currentParty(), { work, unsynced, resolve, reject })
       this.#pump ??= this.#run()
-      if (this.#waiter && this.#queue.length >= this.#waiter.jobs) this.#waiter.go()
+      if (this.#waiter && this.#pending >= this.#waiter.jobs) this.#waiter.go()
     })
   }
 
@@ -88,22 +91,34 @@ export class GroupCommit {
    */
   async #run(): Promise<void> {
     let settled = Promise.resolve()
-    while (this.#queue.length > 0) {
+    while (this.#pending > 0) {
       // One turn of the event loop lets every request that has already arrived join the batch.
       await new Promise((resolve) => setImmediate(resolve))
       const written = await this.#batch()
       await settled
       settled = this.#settle(written)
-      await Promise.race([settled, this.#waiting(written.synced.length)])
-      if (this.#queue.length === 0) await settled
+      await Promise.race([settled, this.#untilWaiting(written.synced.length)])
+      if (this.#pending === 0) await settled
     }
     this.#pump = undefined
   }
 
-  #waiting(jobs: number): Promise<void> {
+  get #pending(): number {
+    return this.#queue.length + this.#waiting.size
+  }
+
+  /** The job at this place of the batch: one of the batch before that it did not take, or whose turn it is. */
+  #jobAt(place: number): Job | undefined {
+    if (place < this.#queue.length) return this.#queue[place]
+    const job = this.#waiting.shift()
+    if (job) this.#queue.push(job)
+    return job
+  }
+
+  #untilWaiting(jobs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#waiter = { jobs, go: resolve }
-    if (this.#queue.length >= jobs) resolve()
+    if (this.#pending >= jobs) resolve()
     return promise
   }
 
@@ -115,7 +130,10 @@ export class GroupCommit {
       this.#connection.run('begin immediate', [])
       touched.clear()
     } catch (error) {
-      for (const job of this.#queue.splice(0)) job.reject(error)
+      for (let job = this.#jobAt(0); job; job = this.#jobAt(0)) {
+        this.#queue.shift()
+        job.reject(error)
+      }
       return nothing
     }
     const finished: Finished[] = []
@@ -174,7 +192,7 @@ export class GroupCommit {
     let usesSavepoints = false
     try {
       while (finished.length < this.#limits.jobs && (finished.length === 0 || performance.now() < end)) {
-        const job = this.#queue[finished.length]
+        const job = this.#jobAt(finished.length)
         if (!job || (finished.length > 0 && (job.isAlone || finished[0]!.job.isAlone))) break
         const { changed } = this.#connection
         const { size } = leftovers

@@ -1,0 +1,108 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from 'kysely'
+import pg from 'pg'
+import { describe, expect, it, test } from 'vitest'
+import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
+import { currentParty, FairQueue, FairSlots, onBehalfOf, onOwnBehalf } from '../../src/storage/turns.ts'
+import { onEveryEmptyDatabase } from '../databases.ts'
+import { addNote, createNotes, noteIds } from './notes.ts'
+
+describe('turns', () => {
+  it('go around the groups, and within a group around its members', () => {
+    const queue = new FairQueue<string>()
+    for (const item of ['a1', 'a2', 'a3']) queue.push(['one', 'a'], item)
+    queue.push(['one', 'b'], 'b1')
+    queue.push(['two', 'c'], 'c1')
+    const order = Array.from({ length: 5 }, () => queue.shift())
+    expect(order).toEqual(['a1', 'c1', 'b1', 'a2', 'a3'])
+    expect(queue.shift()).toBeUndefined()
+    expect(queue.size).toBe(0)
+  })
+
+  it('come to the service itself before all others', () => {
+    const queue = new FairQueue<string>()
+    queue.push(['one'], 'a')
+    queue.push(currentParty(), 'service')
+    expect([queue.shift(), queue.shift()]).toEqual(['service', 'a'])
+  })
+
+  it('are passed over for who waits no longer', () => {
+    const queue = new FairQueue<string>()
+    queue.push(['one', 'a'], 'a1')
+    queue.push(['two', 'b'], 'b1')
+    queue.remove(['one', 'a'], 'a1')
+    queue.remove(['one', 'a'], 'a1')
+    expect(queue.size).toBe(1)
+    expect(queue.shift()).toBe('b1')
+  })
+
+  it('leave a group half of the slots, and the service all of them', async () => {
+    const slots = new FairSlots(6, 50)
+    const take = (group: string) => onBehalfOf([group], () => slots.take())
+    const first = await Promise.all([take('a'), take('a'), take('a')])
+    // Nobody's turn came: that is an outage, and no lack of patience.
+    await expect(take('a')).rejects.toThrow('timeout exceeded when trying to connect')
+    const other = await take('b')
+    await Promise.all([1, 2].map(() => onOwnBehalf(() => slots.take())))
+    const late = take('a')
+    other()
+    await expect(late).rejects.toMatchObject({ code: 'unavailable' })
+    const next = take('a')
+    first[0]!()
+    // Given back twice is given back once.
+    first[0]!()
+    ;(await next)()
+  })
+})
+
+test('one tenant has at most a quarter of the requests that are worked on', async () => {
+  const bound = new ConcurrencyLimit(8)
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const work = () => promise
+  const under = [bound.run(work, 'a'), bound.run(work, 'a')]
+  await expect(bound.run(work, 'a')).rejects.toMatchObject({ code: 'unavailable' })
+  under.push(bound.run(work, 'b'))
+  resolve()
+  await Promise.all(under)
+  await bound.run(work, 'a')
+})
+
+onEveryEmptyDatabase((kind, open) => {
+  test('hundreds of writes of one party delay that of another by a few', async () => {
+    const { storage } = await open()
+    await createNotes(storage)
+    let done = 0
+    const flood = Array.from({ length: 300 }, (_, id) =>
+      onBehalfOf(['hostile', `device ${id % 7}`], () => storage.write((tx) => addNote(tx, id))).then(() => {
+        done += 1
+      }),
+    )
+    await onBehalfOf(['victim', 'device'], () => storage.write((tx) => addNote(tx, 5000)))
+    // On SQLite with the batch that was being written, and the one after it.
+    expect(done).toBeLessThan(200)
+    await Promise.all(flood)
+    expect(await noteIds(storage.read)).toHaveLength(301)
+  })
+
+  if (kind === 'postgres')
+    test('writes of one party that wait for a lock leave the others their connections', async () => {
+      const { storage, databaseUrl } = await open()
+      await createNotes(storage)
+      await storage.write((tx) => addNote(tx, 1))
+      const holder = new pg.Client(databaseUrl)
+      await holder.connect()
+      await holder.query('begin; select * from notes where id = 1 for update')
+      const stuck = Array.from({ length: 40 }, () =>
+        onBehalfOf(['hostile'], () =>
+          storage.write(async (tx) => void (await sql`update notes set body = 'x' where id = 1`.execute(tx))),
+        ),
+      )
+      await sleep(100)
+      const begun = performance.now()
+      await onBehalfOf(['victim'], () => storage.write((tx) => addNote(tx, 2)))
+      expect(performance.now() - begun).toBeLessThan(3000)
+      await holder.query('commit')
+      await holder.end()
+      await Promise.all(stuck)
+    })
+})
