@@ -6,14 +6,17 @@ import { contextOf } from './idempotency.ts'
 /** For whom a request is worked on. Whoever is not signed in shares one turn with all others who are not. */
 export function partyOf({
   caller = { kind: 'nobody' },
+  tenant,
   client,
 }: {
   caller?: Caller
+  tenant?: string
   client: { ip: string }
 }): Party {
   if (caller.kind === 'nobody') return ['nobody', networkOf(client.ip)]
   if (caller.kind === 'agent') return agentParty(caller)
-  return [contextOf(caller.scope), caller.id]
+  const context = contextOf(caller.scope)
+  return [tenant ?? context, context, caller.id]
 }
 
 export const agentParty = ({
@@ -24,4 +27,4 @@ export const agentParty = ({
   partnerId: string
   orgId: string
   deviceId: string
-}): Party => [`agents of ${partnerId}`, orgId, deviceId]
+}): Party => [`partner ${partnerId}`, orgId, deviceId]

@@ -55,12 +55,15 @@ import { problemOf } from './problems.ts'
 import type { ReadQueryQueue } from './questions.ts'
 import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
 import { replyWriter } from './reply-writer.ts'
+import type { TenantKeys } from './tenant-key.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
     /** Set once the caller is known, also when they are then refused. */
     caller?: Caller
+    /** The caller's partner, as a name. */
+    tenant?: string
     /** What the handler has noted so far; also of use when it then refuses. */
     facts: AuditFacts
     client: Client
@@ -82,6 +85,7 @@ export type Pipeline = {
   bodies: BodyBudget
   replies: BodyBudget
   work: ConcurrencyLimit
+  tenants: TenantKeys
   cipher: Cipher
   clock: Clock
   /** Of front-ends elsewhere. */
@@ -147,6 +151,7 @@ export function addRoute(
       const admitted = () => on.work.run(() => on.actors.admit(entry, request, request.now))
       const caller = await onBehalfOf(['admission', networkOf(request.client.ip)], admitted)
       request.caller = caller
+      request.tenant = await on.tenants.of(caller)
       if (own && caller.kind === 'agent') on.limiter.take(own, caller.deviceId)
     } catch (error) {
       throw await refuse(request, error)
@@ -196,7 +201,7 @@ export function addRoute(
         on.questions.ask(
           {
             caller: `${caller.kind} ${askerOf(caller) ?? asked.ip}`,
-            tenant: contextOf(asked.scope),
+            tenant: request.tenant ?? contextOf(asked.scope),
           },
           work,
         ),

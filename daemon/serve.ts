@@ -90,6 +90,7 @@ import type { Loop } from './loop.ts'
 import { metricsOf, readinessOf } from './observability.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { SignInWatch } from './sign-in-watch.ts'
+import { TenantKeys } from './tenant-key.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 import { ConcurrencyLimit } from './work-bound.ts'
 
@@ -333,6 +334,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     bodies,
     replies,
     work,
+    tenants: new TenantKeys(storage),
     cipher,
     clock,
     clientOf: clientReader(config.proxies, config.outside.publicUrl),

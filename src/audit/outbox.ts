@@ -3,7 +3,7 @@ import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
-import { forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
+import { bytesOf, forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
 import {
@@ -51,8 +51,9 @@ async function sealInTransaction(tx: Db, drafts: readonly DraftEntry[]): Promise
   }
 }
 
-/** Most entries that one transaction seals, so that no transaction is long. */
+/** Most entries that one transaction seals, and most bytes of them, so that no transaction is long. */
 const maxBatch = 200
+const maxBatchBytes = 1024 * 1024
 
 /**
  * Seals all pending entries; returns the errors of the chains that cannot grow. Neither a chain that cannot
@@ -118,8 +119,10 @@ async function sealBatch(storage: Storage, chain: string, upTo: number, clock: C
     try {
       // If a power failure loses it, it is done again with the same result: the outbox is synced, and the loss
       // restores its rows.
-      const sealed = await storage.write((tx) => sealUpTo(tx, chain, { upTo, limit }, at), { unsynced: true })
-      if (sealed < limit) return false
+      const { sealed, more } = await storage.write((tx) => sealUpTo(tx, chain, { upTo, limit }, at), {
+        unsynced: true,
+      })
+      if (!more) return false
       done += sealed
       limit = Math.min(maxBatch, 2 * limit)
     } catch (error) {
@@ -173,6 +176,16 @@ async function replaceWithPlaceholder(
   await moveHead(tx, sealed!)
 }
 
+const selectSizes = prepared((db, p: { chain: string; upTo: number; limit: number }) =>
+  db
+    .selectFrom('outbox')
+    .select(['id', bytesOf(['entry'], 0).as('bytes')])
+    .where('chain', '=', p.chain)
+    .where('id', '<=', p.upTo)
+    .orderBy('id')
+    .limit(p.limit),
+)
+
 const selectPending = prepared((db, p: { chain: string; upTo: number; limit: number }) =>
   db
     .selectFrom('outbox')
@@ -183,18 +196,20 @@ const selectPending = prepared((db, p: { chain: string; upTo: number; limit: num
     .limit(p.limit),
 )
 
-/** Seals at most `limit` entries of a chain; returns how many it sealed. */
+/** Seals at most `limit` entries of a chain; returns how many it sealed, and whether there may be more. */
 async function sealUpTo(
   tx: Db,
   chain: string,
   { upTo, limit }: { upTo: number; limit: number },
   at: BatchStart,
-): Promise<number> {
+): Promise<{ sealed: number; more: boolean }> {
   // Another process that seals this chain waits here, and then finds fewer entries pending.
   const head = await lockHead(tx, chain)
-  const pending = await selectPending(tx, { chain, upTo, limit })
-  at.first = pending[0]?.id
-  if (pending.length === 0) return 0
+  const sizes = await selectSizes(tx, { chain, upTo, limit })
+  at.first = sizes[0]?.id
+  const last = lastWithin(sizes)
+  if (last === undefined) return { sealed: 0, more: false }
+  const pending = await selectPending(tx, { chain, upTo: last, limit })
   const drafts = pending.map(({ entry }) => parseDraft(entry, chain))
   const rows = linkEntries(chain, head, drafts)
   await tx.insertInto('audit_logs').values(rows).execute()
@@ -202,7 +217,19 @@ async function sealUpTo(
   const ids = pending.map(({ id }) => id)
   await tx.deleteFrom('outbox').where('id', 'in', ids).execute()
   await moveHead(tx, rows.at(-1)!)
-  return pending.length
+  return { sealed: pending.length, more: sizes.length === limit || last !== sizes.at(-1)!.id }
+}
+
+/** The last entry of a batch: at least the first, however large it is. */
+function lastWithin(sizes: readonly { id: number; bytes: number }[]): number | undefined {
+  let bytes = 0
+  let last: number | undefined
+  for (const one of sizes) {
+    bytes += one.bytes
+    if (last !== undefined && bytes > maxBatchBytes) break
+    last = one.id
+  }
+  return last
 }
 
 /** @throws when it is not an entry, or belongs to another chain */

@@ -4,6 +4,7 @@ import { truncateStorable } from '../core/text.ts'
 import type { Instant } from '../core/time.ts'
 import type { ChainEntry } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
+import { boundDetails } from './details.ts'
 
 /** Chain of the entries that belong to no organization; readable in system scope only. */
 export const systemChain = 'system'
@@ -36,7 +37,7 @@ export type AuditEvent = {
 
 /**
  * Turns an event into an entry: an id that is not a UUID becomes the zero UUID with the original in details,
- * and texts are cut to the size of their columns.
+ * texts are cut to the size of their columns, and details to a bounded size.
  */
 export function toDraftEntry(it: AuditEvent, now: Instant): DraftEntry {
   const actorId = uuidOrZero(it.actorId ?? zeroId)
@@ -54,7 +55,9 @@ export function toDraftEntry(it: AuditEvent, now: Instant): DraftEntry {
     resourceType: it.resourceType.slice(0, 50),
     resourceId,
     resourceName: truncateOrNull(it.resourceName, 255),
-    details: toCanonicalizable({ ...it.details, ...rawActor, ...rawResource }) as DraftEntry['details'],
+    details: boundDetails(
+      toCanonicalizable({ ...it.details, ...rawActor, ...rawResource }) as DraftEntry['details'],
+    ),
     ipAddress: truncateOrNull(it.ipAddress, 45),
     userAgent: truncateOrNull(it.userAgent, 500),
     result: it.result,

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
+import { pageOf, pageQuery } from '../core/page.ts'
 import { idOf, instant, queryNumber, text } from '../core/schema.ts'
 import { deviceStatus, osType } from '../devices/contract.ts'
 import { ConditionGroup, StoredGroup } from './conditions/contract.ts'
@@ -82,6 +83,10 @@ const limits = { error: 'must be a whole number from 1 to 100' }
 const limit = z.int(limits).min(1, limits).max(100, limits).default(10)
 const limitInQuery = queryNumber(z.int(limits).min(1, limits).max(100, limits)).prefault(10)
 
+/** The longest lists of 5000 names fit; a page of filters is read, and written out, at once. */
+const maxBody = 256 * 1024
+const maxPage = 20
+
 const tag = 'Filters'
 const reads = userAccess({ permission: 'devices:read', key: true })
 const writes = userAccess({ permission: 'devices:write', key: true })
@@ -101,10 +106,12 @@ export const filters = {
     summary: 'List saved filters, newest first',
     tag,
     access: reads,
+    question: true,
     query: z.strictObject({
       search: text(1000).optional().describe('Part of the name or description'),
+      ...pageQuery({ default: maxPage, max: maxPage }),
     }),
-    reply: z.object({ data: z.array(SavedFilter), total: z.int() }),
+    reply: pageOf(SavedFilter).extend({ total: z.int().describe('In all, as in pagination') }),
   }),
   create: endpoint({
     method: 'POST',
@@ -114,6 +121,7 @@ export const filters = {
     tag,
     access: writes,
     body: NewSavedFilter,
+    maxBody,
     status: 201,
     reply: SavedFilter,
     audit: { action: 'filter.create', resource: 'filter' },
@@ -140,6 +148,7 @@ export const filters = {
       conditions,
       limit: limit.describe('Devices to show, at most 100'),
     }),
+    maxBody,
     reply: FilterPreview,
     audit: { action: 'filter.preview', resource: 'filter' },
     errors: ['filter_too_expensive'],
@@ -163,6 +172,7 @@ export const filters = {
     question: true,
     params,
     body: SavedFilterChange,
+    maxBody,
     reply: SavedFilter,
     audit: { action: 'filter.update', resource: 'filter' },
     errors: ['filter_too_expensive'],

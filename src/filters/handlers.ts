@@ -32,9 +32,9 @@ export type FilterHooks<Answer> = {
 }
 
 export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typeof contract.filters> => ({
-  async list({ db, scope, query }) {
-    const data = await saved.listFilters(db, scope, query.search)
-    return { data, total: data.length }
+  async list({ ask, scope, query }) {
+    const page = await ask((on) => saved.listFilters(on, scope, query))
+    return { ...page, total: page.pagination.total }
   },
 
   async create({ db, scope, body, caller, now }) {

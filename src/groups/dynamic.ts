@@ -1,4 +1,4 @@
-import { type Expression, expressionBuilder, type SqlBool } from 'kysely'
+import { type Expression, expressionBuilder, type OrderByItemBuilder, type SqlBool } from 'kysely'
 import { organizationScope, type Scope, systemScope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import { deviceMatches } from '../filters/compile.ts'
@@ -23,6 +23,7 @@ export type FilterResult = { to: ConditionGroup; ids: string[] }
 export type ClaimedGroup = {
   id: string
   org_id: string
+  partner_id: string
   site_id: string | null
   evaluation_error: string | null
   conditions: string
@@ -115,9 +116,15 @@ async function applyDiff(db: Db, groupId: string, { missing, surplus }: Membersh
   await removeMembers(db, groupId, surplus, { reason: 'filter_unmatch', now })
 }
 
+/** Most devices that the transaction of a request puts into a group or takes out of it. */
+const maxInRequest = 1000
+/** Most groups that the change of one filter fills in its own transaction. */
+const maxGroupsInRequest = 20
+
 /**
- * Makes the devices of a group those that its filter found just before. Where the filter is another one by now, it is
- * asked as soon as the turn of the group comes: at once.
+ * Makes the devices of a group those that its filter found just before. Where the filter is another one by now, or many
+ * devices would move, the group is due at once and the background does it in small transactions: that of a request holds
+ * a connection, locks and on SQLite the only writer.
  */
 export async function refreshGroup(
   db: Db,
@@ -125,7 +132,11 @@ export async function refreshGroup(
   answer: FilterResult | undefined,
   now: Instant,
 ): Promise<void> {
-  const isAnswered = answer !== undefined && JSON.stringify(answer.to) === JSON.stringify(group.conditions)
+  const isAnswered =
+    answer !== undefined &&
+    answer.ids.length <= maxInRequest &&
+    JSON.stringify(answer.to) === JSON.stringify(group.conditions) &&
+    !(await isLarge(db, group.id))
   if (isAnswered) {
     const difference = await diffAgainst(db, group, belongs(group, isAmong(answer.ids)))
     await applyDiff(db, group.id, difference, now)
@@ -135,6 +146,23 @@ export async function refreshGroup(
     .set({ evaluated_at: isAnswered ? now : null, evaluation_error: null })
     .where('id', '=', group.id)
     .execute()
+}
+
+/** The same for all groups of a filter. */
+export async function refreshGroups(
+  db: Db,
+  groups: readonly DynamicGroup[],
+  answer: FilterResult | undefined,
+  now: Instant,
+): Promise<void> {
+  const isFew = groups.length <= maxGroupsInRequest
+  for (const group of groups) await refreshGroup(db, group, isFew ? answer : undefined, now)
+}
+
+/** Whether more devices are in it than a request may take out. */
+async function isLarge(db: Db, groupId: string): Promise<boolean> {
+  const one = db.selectFrom('device_group_devices').select('device_id').where('group_id', '=', groupId)
+  return (await one.limit(1).offset(maxInRequest).executeTakeFirst()) !== undefined
 }
 
 /**
@@ -193,7 +221,7 @@ export async function deferGroup(db: Db, groupId: string, error: string, claimed
 const due = (db: Db, now: Instant) =>
   db
     .selectFrom('device_groups')
-    .select('id')
+    .select('device_groups.id')
     .where('filter_id', 'is not', null)
     .where(inScope(systemScope, 'org_id'))
     .where(isDue(now))
@@ -217,9 +245,34 @@ export async function hasDueGroup(db: Db, now: Instant): Promise<boolean> {
   return (await due(db, now).limit(1).executeTakeFirst()) !== undefined
 }
 
-/** Groups whose turn it is. */
-export async function listDueGroups(db: Db, now: Instant, limit: number): Promise<string[]> {
-  const found = await due(db, now).orderBy('evaluated_at').limit(limit).execute()
+const nullsFirst = (order: OrderByItemBuilder) => order.asc().nullsFirst()
+
+/**
+ * Groups whose turn it is, the longest waiting first, and of each partner a few: somebody with thousands of groups that are
+ * slow to evaluate does not keep those of others from their turn.
+ */
+export async function listDueGroups(
+  db: Db,
+  now: Instant,
+  { limit, ofPartner }: { limit: number; ofPartner: number },
+): Promise<string[]> {
+  const ranked = due(db, now)
+    .innerJoin('organizations as o', 'o.id', 'device_groups.org_id')
+    .select(({ fn }) => [
+      'device_groups.evaluated_at',
+      fn
+        .agg<number>('row_number')
+        .over((over) => over.partitionBy('o.partner_id').orderBy('device_groups.evaluated_at', nullsFirst))
+        .as('place'),
+    ])
+  const found = await db
+    .selectFrom(ranked.as('ranked'))
+    .select('id')
+    .where('place', '<=', ofPartner)
+    .orderBy('place')
+    .orderBy('evaluated_at', nullsFirst)
+    .limit(limit)
+    .execute()
   return found.map(({ id }) => id)
 }
 
@@ -245,11 +298,22 @@ export async function claimDueGroups(db: Db, ids: readonly string[], now: Instan
     .execute()
 }
 
+/** Of claimed groups that were not evaluated after all: they are due. */
+export async function unclaimGroups(db: Db, ids: readonly string[], claimedAt: Instant): Promise<void> {
+  await db
+    .updateTable('device_groups')
+    .set({ evaluated_at: null })
+    .where('id', 'in', ids)
+    .where('evaluated_at', '=', claimedAt)
+    .execute()
+}
+
 const dynamicGroups = (db: Db) =>
   db
     .selectFrom('device_groups as g')
     .innerJoin('saved_filters as f', 'f.id', 'g.filter_id')
-    .select(['g.id', 'g.org_id', 'g.site_id', 'g.evaluation_error', 'f.conditions'])
+    .innerJoin('organizations as o', 'o.id', 'g.org_id')
+    .select(['g.id', 'g.org_id', 'o.partner_id', 'g.site_id', 'g.evaluation_error', 'f.conditions'])
     .orderBy('g.id')
 
 /** @throws when its filter is none */

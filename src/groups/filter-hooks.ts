@@ -7,7 +7,7 @@ import {
   evaluateFilter,
   type FilterResult,
   listGroupsOfFilter,
-  refreshGroup,
+  refreshGroups,
 } from './dynamic.ts'
 import { checkMayChange, checkNoGroupCondition } from './rules.ts'
 
@@ -33,7 +33,7 @@ export const filterHooks: FilterHooks<FilterResult> = {
     const groups = await listGroupsOfFilter(db, scope, filter)
     if (groups.length === 0) return
     checkMayFill(scope, groups, filter.conditions)
-    for (const group of groups) await refreshGroup(db, group, answer, now)
+    await refreshGroups(db, groups, answer, now)
   },
 
   async onRemove(db, scope, filter) {

@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import type { Clock } from '../core/time.ts'
 import { isUnsupported } from '../filters/compile.ts'
 import { checkCost } from '../filters/rules.ts'
-import { writeBisecting } from '../storage/bisect-writes.ts'
+import { drain, writeBisecting } from '../storage/bisect-writes.ts'
 import { classifyDatabaseError, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Storage } from '../storage/open.ts'
 import {
@@ -17,9 +17,15 @@ import {
   type MembershipDiff,
   recordEvaluation,
   toDynamicGroup,
+  unclaimGroups,
 } from './dynamic.ts'
 
 const batch = 50
+/** Groups of one partner in a batch, and how long those that wait behind a slow one may take together. */
+const maxOfPartner = 10
+const maxPartnerMs = 5000
+/** Devices that one transaction moves. */
+const maxMoves = 500
 
 /**
  * Brings dynamic groups up to date whose filter was not asked for a minute; false when there were none. Several
@@ -36,8 +42,9 @@ export async function refreshDueGroups({
   const now = clock()
   if (!(await hasDueGroup(storage.read, now))) return false
   // What is lost of it with the power is asked again.
-  const { done, refused } = await writeBisecting(await listDueGroups(storage.read, now, batch), (some) =>
-    storage.write((tx) => claimDueGroups(tx, some, now), { unsynced: true }),
+  const { done, refused } = await writeBisecting(
+    await listDueGroups(storage.read, now, { limit: batch, ofPartner: maxOfPartner }),
+    (some) => storage.write((tx) => claimDueGroups(tx, some, now), { unsynced: true }),
   )
   const groups = done.flat()
   const failures = refused.map(({ error }) => error)
@@ -45,9 +52,20 @@ export async function refreshDueGroups({
   const inOrder = groups.toSorted(
     (a, b) => Number(a.evaluation_error !== null) - Number(b.evaluation_error !== null),
   )
+  const spentMs = new Map<string, number>()
+  const skipped: string[] = []
   for (const group of inOrder) {
+    const spent = spentMs.get(group.partner_id) ?? 0
+    // Those of others are not kept waiting by the rest of a slow partner's, whose turn comes again.
+    if (spent > maxPartnerMs) {
+      skipped.push(group.id)
+      continue
+    }
+    const from = performance.now()
     await refreshClaimed(storage, group, now, clock).catch((error: unknown) => failures.push(error))
+    spentMs.set(group.partner_id, spent + performance.now() - from)
   }
+  if (skipped.length > 0) await storage.write((tx) => unclaimGroups(tx, skipped, now), { unsynced: true })
   if (failures.length > 0) throw failures[0]
   return groups.length > 0
 }
@@ -79,8 +97,7 @@ async function refreshClaimed(
     }
     return storage.write((tx) => applyClaimedDiff(tx, group.id, part, { claimedAt, now: clock() }))
   }
-  const { refused } = await writeBisecting(moves, settle)
-  if (refused.length > 0) throw refused[0]!.error
+  await drain(moves, maxMoves, settle, () => {})
 }
 
 /** Or what is at fault with its filter, which may be of before there were bounds, or of a smaller fleet. */

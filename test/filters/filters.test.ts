@@ -95,6 +95,17 @@ onEveryDatabase((kind, open) => {
       expect(new Set(seen.data.map(({ orgId }) => orgId))).toEqual(new Set([world.orgs.bakery.id]))
     })
 
+    it('are listed in pages, however many there are', async () => {
+      const before = (await as(world.tokens.garage).call(api.filters.list)).total
+      for (let n = before; n < 25; n++) await saved(world.tokens.garage, `one of many ${n}`)
+      const page = (query: { page?: number; limit?: number }) =>
+        as(world.tokens.garage).call(api.filters.list, { query })
+      const first = await page({ limit: 100 })
+      expect(first).toMatchObject({ total: 25, pagination: { page: 1, limit: 20, total: 25 } })
+      const second = await page({ page: 2 })
+      expect(new Set([...first.data, ...second.data].map(({ id }) => id)).size).toBe(25)
+    })
+
     it('cannot be changed by those who may only read, who preview all the same', async () => {
       const { id } = await saved(world.tokens.bakery, 'looked at')
       const viewer = as(world.tokens.bakeryViewer)

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { newId } from '../../src/core/new-id.ts'
 import { refreshDueGroups } from '../../src/groups/jobs.ts'
 import { sweepChanges } from '../../src/groups/members.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -191,6 +192,84 @@ onEveryDatabase((kind, open) => {
       clock.forward(60)
       await expect(refreshDueGroups({ storage: service.storage, clock })).rejects.toThrow('JSON')
       expect(await members(good.id)).toEqual(['kitchen-1'])
+    })
+
+    it('waits behind only some groups of another partner, however many there are', async () => {
+      const { clock, service, world, enroll, members, create } = await start()
+      const other = service.client(world.tokens.harbor)
+      const filter = await other.call(api.filters.create, {
+        body: { name: 'many', conditions: hostnameHas('kitchen') },
+      })
+      for (let n = 0; n < 60; n++) {
+        await other.call(api.deviceGroups.create, {
+          body: { name: `Many ${n}`, type: 'dynamic', filterId: filter.id },
+        })
+      }
+      clock.forward(1)
+      const group = await create()
+      await enroll('kitchen-1')
+      clock.forward(61)
+      await refreshDueGroups({ storage: service.storage, clock })
+      expect(await members(group.id)).toEqual(['kitchen-1'])
+    })
+
+    it('of many devices is filled by the background, in small transactions', {
+      timeout: 60_000,
+    }, async () => {
+      const { clock, service, admin, enroll, create, filter, refresh } = await start()
+      const id = await enroll('kitchen-0')
+      const { storage } = service
+      const one = await storage.read
+        .selectFrom('devices')
+        .selectAll()
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow()
+      await storage.write(async (tx) => {
+        for (let n = 1; n <= 1200; n++) {
+          const [own, hostname] = [newId(), `kitchen-${n}`]
+          const row = {
+            ...one,
+            id: own,
+            agent_id: own.padEnd(64, '0'),
+            token_hash: own,
+            hostname,
+            hostname_key: hostname,
+          }
+          await tx
+            .insertInto('devices')
+            .values({ ...row, watchdog_token_hash: null })
+            .execute()
+        }
+      })
+      const group = await create()
+      expect(group).toMatchObject({ deviceCount: 0, evaluatedAt: null })
+      await refresh()
+      const params = { id: group.id }
+      expect(await admin.call(api.deviceGroups.show, { params })).toMatchObject({ deviceCount: 1201 })
+      const written = await storage.read
+        .selectFrom('device_group_changes')
+        .select('created_at')
+        .where('group_id', '=', group.id)
+        .execute()
+      expect(written).toHaveLength(1201)
+      // And emptied.
+      const body = { conditions: hostnameHas('nowhere') }
+      await admin.call(api.filters.update, { params: { id: filter.id }, body })
+      expect(await admin.call(api.deviceGroups.show, { params })).toMatchObject({ deviceCount: 1201 })
+      await refreshDueGroups({ storage, clock })
+      expect(await admin.call(api.deviceGroups.show, { params })).toMatchObject({ deviceCount: 0 })
+    })
+
+    it('of a filter with many groups is filled by the background', async () => {
+      const { clock, service, admin, enroll, create, filter, members } = await start()
+      await enroll('office-1')
+      const groups: string[] = []
+      for (let n = 0; n < 21; n++) groups.push((await create({ name: `Group ${n}` })).id)
+      const body = { conditions: hostnameHas('office') }
+      await admin.call(api.filters.update, { params: { id: filter.id }, body })
+      expect(await members(groups[0]!)).toEqual([])
+      while (await refreshDueGroups({ storage: service.storage, clock }));
+      for (const id of groups) expect(await members(id)).toEqual(['office-1'])
     })
 
     it('takes nobody by hand, but keeps whom it is told to', async () => {

@@ -7,6 +7,7 @@ import { createKeyAuthenticator } from '../../daemon/key-actor.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { ReadQueryQueue } from '../../daemon/questions.ts'
+import { TenantKeys } from '../../daemon/tenant-key.ts'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
@@ -49,6 +50,7 @@ export async function serveContract(
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }),
     replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'),
     work: new ConcurrencyLimit(mostAtOnce),
+    tenants: new TenantKeys(storage),
     cipher: createCipher([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
     origins: new Set<string>(),

@@ -47,6 +47,7 @@ const bounds: Record<string, string> = {
   'daemon/questions.ts #waiting': 'work',
   'daemon/read-audit.ts #seen': '10,000 of each entry',
   'daemon/request-watch.ts #byName': 'code',
+  'daemon/tenant-key.ts #ofOrgs': '10,000',
   'src/audit/checkpoints/verification.ts #leaves': 'one tile',
   'src/audit/verifier/verifier.ts #buffered': 'the longest line',
   'src/core/re2.ts judgments': '1000',

@@ -1,7 +1,9 @@
 import { Problem } from '../../core/errors.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import { contains, inScope, isForeignKeyViolation, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { SavedFilterRow } from '../../storage/schema/tables.ts'
 import type { SavedFilter } from '../contract.ts'
@@ -25,16 +27,20 @@ const filtersIn = (db: Db, scope: Scope) =>
   db.selectFrom('saved_filters').where(inScope(scope, 'saved_filters.org_id'))
 
 /** Newest first; `search` is part of the name or description, letter case aside. */
-export async function listFilters(db: Db, scope: Scope, search: string | undefined): Promise<SavedFilter[]> {
-  const rows = await filtersIn(db, scope)
-    .$if(search !== undefined && search !== '', (q) =>
-      q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
-    )
-    .select(columns)
-    .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc')
-    .execute()
-  return rows.map(toFilter)
+export function listFilters(
+  db: Db,
+  scope: Scope,
+  { search, ...page }: PageQuery & { search?: string | undefined },
+): Promise<Page<SavedFilter>> {
+  const found = filtersIn(db, scope).$if(search !== undefined && search !== '', (q) =>
+    q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
+  )
+  return readPage(
+    found,
+    page,
+    (q) => q.select(columns).orderBy('created_at', 'desc').orderBy('id', 'desc'),
+    toFilter,
+  )
 }
 
 const byId = preparedInScope((db, scope, p: { id: string }) =>
