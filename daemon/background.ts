@@ -73,7 +73,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   const sweeper = loop(
     'sweeper',
     async () => {
-      limiter.sweep()
+      await limiter.sweep()
       await deleteExpired(storage, clock())
     },
     60_000,

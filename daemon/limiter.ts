@@ -1,11 +1,24 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Problem } from '../src/core/errors.ts'
 import type { Limit, LimitName, Limits } from '../src/core/limits.ts'
 
-/** What was accepted in the last `seconds`, oldest first: when, and how much at a time. */
-type Window = { limit: Limit; times: number[]; amounts: number[]; used: number }
+/**
+ * What was accepted in the last `seconds`, oldest first from `start` on: when, and how much at a time. What is before
+ * `start` has expired: to shift it out one by one would move a long array as often.
+ */
+type Window = { limit: Limit; times: number[]; amounts: number[]; start: number; used: number }
+
+/** Of one limit. */
+type Windows = {
+  byKey: Map<string, Window>
+  /** Goes on behind the last one that was forgotten: a new iterator would pass all that were, each time. */
+  oldest: MapIterator<string> | undefined
+}
 
 /** Most windows of one limit: of more, the one that began first is forgotten. Another limit's are left alone. */
 const most = 100_000
+/** Looked at in one turn of the event loop. */
+const sweptAtOnce = 1000
 
 /**
  * Exact sliding windows, in memory. What would make more than `count` in the last `seconds` is refused, and not
@@ -13,7 +26,7 @@ const most = 100_000
  */
 export class Limiter {
   readonly #limits: Limits
-  readonly #windows = new Map<LimitName, Map<string, Window>>()
+  readonly #windows = new Map<LimitName, Windows>()
 
   constructor(limits: Limits) {
     this.#limits = limits
@@ -21,7 +34,7 @@ export class Limiter {
 
   /** Refuses when the window is full, without counting. @throws rate_limited */
   check(name: LimitName, key: string): void {
-    const window = this.#windows.get(name)?.get(key)
+    const window = this.#windows.get(name)?.byKey.get(key)
     const wait = window ? waitFor(window, 1, performance.now()) : 0
     if (wait > 0) throw refusal(name, wait)
   }
@@ -52,45 +65,58 @@ export class Limiter {
   }
 
   /** Forgets windows that are empty by now. */
-  sweep(): void {
-    const now = performance.now()
-    for (const windows of this.#windows.values()) {
-      for (const [key, window] of windows) {
-        expire(window, now)
-        if (window.used === 0) windows.delete(key)
+  async sweep(): Promise<void> {
+    let swept = 0
+    for (const { byKey } of this.#windows.values()) {
+      for (const [key, window] of byKey) {
+        expire(window, performance.now())
+        if (window.used === 0) byKey.delete(key)
+        swept += 1
+        if (swept % sweptAtOnce === 0) await nextTurn()
       }
     }
   }
 
   /** How many windows there are. */
   get size(): number {
-    return [...this.#windows.values()].reduce((sum, windows) => sum + windows.size, 0)
+    return [...this.#windows.values()].reduce((sum, windows) => sum + windows.byKey.size, 0)
   }
 
   #windowOf(name: LimitName, key: string, limit: Limit): Window {
     let windows = this.#windows.get(name)
     if (!windows) {
-      windows = new Map()
+      windows = { byKey: new Map(), oldest: undefined }
       this.#windows.set(name, windows)
     }
-    let window = windows.get(key)
+    let window = windows.byKey.get(key)
     if (!window) {
-      const [oldest] = windows.keys()
-      if (oldest !== undefined && windows.size >= most) windows.delete(oldest)
-      window = { limit, times: [], amounts: [], used: 0 }
-      windows.set(key, window)
+      if (windows.byKey.size >= most) forgetOldest(windows)
+      window = { limit, times: [], amounts: [], start: 0, used: 0 }
+      windows.byKey.set(key, window)
     }
     return window
   }
 }
 
+function forgetOldest(windows: Windows): void {
+  windows.oldest ??= windows.byKey.keys()
+  const { value, done } = windows.oldest.next()
+  if (done) windows.oldest = undefined
+  else windows.byKey.delete(value)
+}
+
 /** Drops what is no longer in the window. */
 function expire(window: Window, now: number): void {
   const { times, amounts, limit } = window
-  while (times.length > 0 && times[0]! <= now - limit.seconds * 1000) {
-    times.shift()
-    window.used -= amounts.shift()!
+  while (window.start < times.length && times[window.start]! <= now - limit.seconds * 1000) {
+    window.used -= amounts[window.start]!
+    window.start += 1
   }
+  // Half of it at least, so that each is moved once on average.
+  if (window.start * 2 < times.length || window.start === 0) return
+  times.splice(0, window.start)
+  amounts.splice(0, window.start)
+  window.start = 0
 }
 
 /** Seconds until so many events are accepted; 0 when that is now. */
@@ -99,7 +125,7 @@ function waitFor(window: Window, amount: number, now: number): number {
   const { times, amounts, limit } = window
   let used = window.used
   let wait = 0
-  for (let at = 0; used > 0 && used + amount > limit.count; at++) {
+  for (let at = window.start; used > 0 && used + amount > limit.count; at++) {
     used -= amounts[at]!
     wait = (times[at]! + limit.seconds * 1000 - now) / 1000
   }

@@ -272,7 +272,7 @@ describe('a window', () => {
     return { limiter, take }
   }
 
-  it('slides: each place comes free when its own event is old enough', () => {
+  it('slides: each place comes free when its own event is old enough', async () => {
     const { limiter, take } = taking(2)
     expect(take()).toBe('taken')
     vi.advanceTimersByTime(4000)
@@ -280,16 +280,16 @@ describe('a window', () => {
     vi.advanceTimersByTime(5999)
     expect(take()).toBe(1)
     vi.advanceTimersByTime(1)
-    limiter.sweep()
+    await limiter.sweep()
     expect([take(), take()]).toEqual(['taken', 4])
     vi.advanceTimersByTime(4000)
     expect([take(), take()]).toEqual(['taken', 6])
     vi.advanceTimersByTime(60_000)
-    limiter.sweep()
+    await limiter.sweep()
     expect([take(), take(), take()]).toEqual(['taken', 'taken', 10])
   })
 
-  it('has room for so many at once when enough of the oldest are gone, and for too many when it is empty', () => {
+  it('has room for so many at once when enough of the oldest are gone, and for too many when it is empty', async () => {
     const { limiter, take } = taking(5)
     expect([take(3), take(3), take(2), take(1)]).toEqual(['taken', 10, 'taken', 10])
     vi.advanceTimersByTime(4000)
@@ -299,7 +299,7 @@ describe('a window', () => {
     vi.advanceTimersByTime(3000)
     expect([take(4), take(1), take(2), take(9)]).toEqual(['taken', 7, 10, 10])
     vi.advanceTimersByTime(10_000)
-    limiter.sweep()
+    await limiter.sweep()
     expect([take(9), take(1)]).toEqual(['taken', 10])
   })
 })

@@ -1,6 +1,6 @@
 import { globSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { WebSocket } from 'ws'
 import { z } from 'zod'
 import { BodyBudget } from '../../daemon/body-budget.ts'
@@ -106,11 +106,53 @@ describe('what a process keeps', () => {
     limiter.take('IP', '0')
   })
 
-  it.each(Object.keys(defaultLimits) as LimitName[])('of %s is empty again when nobody comes', (name) => {
-    const limiter = new Limiter({ [name]: { count: 5, seconds: 0 } } as Limits)
-    for (let n = 0; n < 100; n++) limiter.take(name, `${n}`)
-    limiter.sweep()
-    expect(limiter.size).toBe(0)
+  it.each(Object.keys(defaultLimits) as LimitName[])(
+    'of %s is empty again when nobody comes',
+    async (name) => {
+      const limiter = new Limiter({ [name]: { count: 5, seconds: 0 } } as Limits)
+      for (let n = 0; n < 100; n++) limiter.take(name, `${n}`)
+      await limiter.sweep()
+      expect(limiter.size).toBe(0)
+    },
+  )
+
+  it('is swept in pieces, between which requests are answered', async () => {
+    const limiter = new Limiter({ IP: { count: 5, seconds: 60 } } as unknown as Limits)
+    for (let n = 0; n < 20_000; n++) limiter.take('IP', `${n}`)
+    let turns = 0
+    const count = () => {
+      turns += 1
+      next = setImmediate(count)
+    }
+    let next = setImmediate(count)
+    await limiter.sweep()
+    clearImmediate(next)
+    expect(turns).toBeGreaterThan(10)
+  })
+
+  it('costs a long window no more for each that expires', () => {
+    const full = new Limiter({ IP: { count: 300_000, seconds: 30 } } as unknown as Limits)
+    for (let n = 0; n < 300_000; n++) full.take('IP', 'a')
+    vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 60_000)
+    const begun = process.hrtime.bigint()
+    full.take('IP', 'a')
+    // With shift() it is a minute.
+    expect(Number(process.hrtime.bigint() - begun) / 1e6).toBeLessThan(2000)
+    vi.restoreAllMocks()
+  })
+
+  it('forgets the oldest of a full limit in as little time as it adds one', () => {
+    const limiter = new Limiter({ IP: { count: 5, seconds: 60 } } as unknown as Limits)
+    const fill = (from: number) => {
+      const begun = performance.now()
+      for (let n = from; n < from + 100_000; n++) limiter.take('IP', `${n}`)
+      return performance.now() - begun
+    }
+    const first = fill(0)
+    // It was ten times as long, and growing, where each passed by all that had been forgotten.
+    const later = Math.min(...[1, 2, 3, 4].map((n) => fill(n * 100_000)))
+    expect(later).toBeLessThan(first * 6 + 100)
+    expect(limiter.size).toBe(100_000)
   })
 
   it('of questions to agents is 10,000, and the newest of them are answered', async () => {
