@@ -49,15 +49,26 @@ async function startable<T>(step: () => T | Promise<T>): Promise<T> {
     return await step()
   } catch (error) {
     if (isDebug()) throw error
-    const { code, port, address, message } = error as NodeJS.ErrnoException & {
-      port?: number
-      address?: string
-    }
-    const inUse = code === 'EADDRINUSE'
-    const text = inUse ? `${address}:${port} is in use. Choose another port: svc serve --port 0` : message
+    const text = listenFailure(error as ListenError) ?? (error as Error).message
     process.stderr.write(`svc serve: ${text}\n`)
     process.exit(1)
   }
+}
+
+type ListenError = NodeJS.ErrnoException & { port?: number; address?: string; hostname?: string }
+
+function listenFailure({
+  syscall,
+  code,
+  port,
+  address,
+  hostname = address,
+}: ListenError): string | undefined {
+  if (syscall !== 'listen' && syscall !== 'getaddrinfo') return undefined
+  if (code === 'EADDRINUSE') return `${address}:${port} is in use. Choose another port: svc serve --port 0`
+  if (code === 'EACCES')
+    return `This user may not listen on port ${port}. Choose one from 1024: svc serve --port 3000`
+  return `${hostname} is no address of this machine (${code}). Set HOST or --host to one, such as 127.0.0.1, or to 0.0.0.0 for all.`
 }
 
 /** Whoever asks for the end mostly kills the process after ten seconds. */

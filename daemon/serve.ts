@@ -119,7 +119,7 @@ export async function serve(
   }: ServeOverrides = {},
 ): Promise<Service> {
   if (config.weakSecrets !== undefined) log.warn(config.weakSecrets)
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
+  makeDataDir(config.dataDir)
   const onRefused = (reason: string) => log.warn({ reason }, 'waiting for the database')
   const place = {
     dataDir: config.dataDir,
@@ -210,6 +210,26 @@ export async function serve(
   } catch (error) {
     await storage.close()
     throw error
+  }
+}
+
+const mkdirFailures: Readonly<Record<string, string>> = {
+  EEXIST: 'there is a file of that name',
+  ENOTDIR: 'a part of its path is a file',
+  EACCES: 'this user may not write there',
+  EPERM: 'this user may not write there',
+  EROFS: 'the file system is read-only',
+}
+
+/** @throws SetupError when there is none and none can be made */
+function makeDataDir(dataDir: string): void {
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException
+    throw new SetupError(
+      `Cannot use the data directory ${dataDir}: ${mkdirFailures[code] ?? message}. Choose another with --data-dir or SVC_DATA_DIR.`,
+    )
   }
 }
 

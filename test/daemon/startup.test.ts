@@ -82,7 +82,22 @@ describe('a database that cannot be used is one clear line and exit 1', () => {
     await expect(serviceOn({ dataDir })).rejects.toThrow(/^Cannot open the database file \S+svc\.sqlite: /)
     const file = join(dataDir, 'file')
     await writeFile(file, '')
-    expect(await failedStart({}, { args: ['--data-dir', join(file, 'data')] })).toMatchObject(oneLine(/data/))
+    expect(await failedStart({}, { args: ['--data-dir', file] })).toMatchObject(
+      oneLine(/Cannot use the data directory \S+: there is a file of that name\. Choose another/),
+    )
+    expect(await failedStart({}, { args: ['--data-dir', join(file, 'data')] })).toMatchObject(
+      oneLine(/Cannot use the data directory \S+: a part of its path is a file\. Choose another/),
+    )
+    const locked = await temporaryFolder()
+    await mkdir(join(locked, 'svc.lock'))
+    expect(await failedStart({ dataDir: locked })).toMatchObject(
+      oneLine(/Cannot open \S+svc\.lock for writing\./),
+    )
+  })
+
+  it.each(['no such host', '192.0.2.1'])('HOST=%s, which is no address of this machine', async (HOST) => {
+    const start = await failedStart({ dataDir: await temporaryFolder() }, { env: { ...told, HOST } })
+    expect(start).toMatchObject(oneLine(/is no address of this machine \(E[A-Z_]+\)\. Set HOST/))
   })
 
   it('a DATABASE_URL that leads nowhere, without its password', async () => {

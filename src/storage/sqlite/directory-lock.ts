@@ -9,16 +9,27 @@ import { SetupError } from '../../core/errors.ts'
  * @throws SetupError when another process holds it
  */
 export function lockDirectory(dataDir: string): () => void {
-  const database = new Database(join(dataDir, 'svc.lock'), { timeout: 0 })
+  let database: Database.Database | undefined
   try {
+    database = new Database(join(dataDir, 'svc.lock'), { timeout: 0 })
     database.pragma('journal_mode = memory')
     database.exec('begin exclusive')
   } catch (error) {
-    database.close()
-    if (!(error instanceof Database.SqliteError) || error.code !== 'SQLITE_BUSY') throw error
-    throw new SetupError(
-      `Another svc serve uses ${dataDir}. Stop it first, or give this one a directory of its own with --data-dir.`,
-    )
+    database?.close()
+    throw refusal(error, dataDir)
   }
   return () => database.close()
+}
+
+function refusal(error: unknown, dataDir: string): unknown {
+  const code = error instanceof Database.SqliteError ? error.code : ''
+  if (code === 'SQLITE_BUSY')
+    return new SetupError(
+      `Another svc serve uses ${dataDir}. Stop it first, or give this one a directory of its own with --data-dir.`,
+    )
+  if (code === 'SQLITE_CANTOPEN' || code.startsWith('SQLITE_READONLY'))
+    return new SetupError(
+      `Cannot open ${join(dataDir, 'svc.lock')} for writing. Run svc serve as the user whom the directory belongs to.`,
+    )
+  return error
 }
