@@ -1,3 +1,4 @@
+import { Counter, type Registry } from 'prom-client'
 import { recordAudit } from '../src/audit/outbox.ts'
 import type { DraftEntry } from '../src/audit/rules.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -5,7 +6,6 @@ import type { Instant } from '../src/core/time.ts'
 import { drain } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
-import type { Metric } from './metrics.ts'
 
 /** Entries that are alike, of one device, and were not written one by one. */
 type Gathered = { last: DraftEntry; count: number; since: Instant }
@@ -23,10 +23,15 @@ const batch = 100
 export class AgentAuditBuffer {
   readonly #limiter: Limiter
   readonly #gathered = new Map<string, Gathered>()
-  #count = 0
+  readonly #gatheredTotal: Counter
 
-  constructor(limiter: Limiter) {
+  constructor(limiter: Limiter, metrics: Registry) {
     this.#limiter = limiter
+    this.#gatheredTotal = new Counter({
+      name: 'svc_agent_audit_gathered_total',
+      help: 'Audit entries of agents that were not written one by one, because a device had too many: others tell of them.',
+      registers: [metrics],
+    })
   }
 
   get size(): number {
@@ -36,7 +41,9 @@ export class AgentAuditBuffer {
   /** Whether an entry is to be written now; else it is told of together with others. */
   isDue(draft: DraftEntry): boolean {
     if (this.#limiter.tryTake('AGENT_AUDIT', draft.actorId)) return true
-    return !this.#add({ last: draft, count: 1, since: draft.timestamp })
+    if (!this.#add({ last: draft, count: 1, since: draft.timestamp })) return true
+    this.#gatheredTotal.inc()
+    return false
   }
 
   /** False when there is no room for it. */
@@ -45,7 +52,6 @@ export class AgentAuditBuffer {
     const key = JSON.stringify([actorId, action, result, result === 'success' ? null : details.code])
     const before = this.#gathered.get(key)
     if (!before && this.#gathered.size >= most) return false
-    this.#count += count
     this.#gathered.set(key, {
       last: before && before.last.timestamp > last.timestamp ? before.last : last,
       count: count + (before?.count ?? 0),
@@ -63,19 +69,8 @@ export class AgentAuditBuffer {
         for (const one of some) await recordAudit(tx, toldOf(one, now))
       })
     await drain(all, batch, write, (some) => {
-      for (const one of some) if (this.#add(one)) this.#count -= one.count
+      for (const one of some) this.#add(one)
     })
-  }
-
-  metrics(): Metric[] {
-    return [
-      {
-        name: 'svc_agent_audit_gathered_total',
-        kind: 'counter',
-        help: 'Audit entries of agents that were not written one by one, because a device had too many: others tell of them.',
-        values: [{ value: this.#count }],
-      },
-    ]
   }
 }
 

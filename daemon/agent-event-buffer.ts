@@ -1,9 +1,9 @@
+import { Counter, type Registry } from 'prom-client'
 import { emitDeferred } from '../src/agents/heartbeats.ts'
 import type { Instant } from '../src/core/time.ts'
 import { drain } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
-import type { Metric } from './metrics.ts'
 
 /** Most devices whose changes wait at once: those of others are told as they come. */
 const most = 100_000
@@ -18,10 +18,15 @@ export class AgentEventBuffer {
   readonly #limiter: Limiter
   /** By device: the columns that are others than when they were told. */
   readonly #waiting = new Map<string, Set<string>>()
-  #count = 0
+  readonly #gatheredTotal: Counter
 
-  constructor(limiter: Limiter) {
+  constructor(limiter: Limiter, metrics: Registry) {
     this.#limiter = limiter
+    this.#gatheredTotal = new Counter({
+      name: 'svc_agent_events_gathered_total',
+      help: 'Changes of devices that were not told to webhooks one by one, because an agent had too many: others tell of them.',
+      registers: [metrics],
+    })
   }
 
   get size(): number {
@@ -31,7 +36,7 @@ export class AgentEventBuffer {
   emitsNow(deviceId: string, columns: readonly string[]): boolean {
     if (this.#limiter.tryTake('AGENT_EVENTS', deviceId)) return true
     if (!this.#wait(deviceId, columns)) return true
-    this.#count += 1
+    this.#gatheredTotal.inc()
     return false
   }
 
@@ -54,16 +59,5 @@ export class AgentEventBuffer {
     await drain(all, batch, write, (some) => {
       for (const one of some) this.#wait(...one)
     })
-  }
-
-  metrics(): Metric[] {
-    return [
-      {
-        name: 'svc_agent_events_gathered_total',
-        kind: 'counter',
-        help: 'Changes of devices that were not told to webhooks one by one, because an agent had too many: others tell of them.',
-        values: [{ value: this.#count }],
-      },
-    ]
   }
 }

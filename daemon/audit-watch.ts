@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
+import { Counter, Gauge, Registry } from 'prom-client'
 import type { CheckpointDependencies } from '../src/audit/checkpoints/jobs.ts'
 import { localCopiesIn } from '../src/audit/checkpoints/local-copies.ts'
 import { createSigner, recordKeys, type SigningSeeds } from '../src/audit/checkpoints/signer.ts'
@@ -7,15 +8,22 @@ import { countVerdicts, listFaults } from '../src/audit/checkpoints/verdicts.ts'
 import { type VerificationDependencies, VerificationState } from '../src/audit/checkpoints/verification.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { Storage } from '../src/storage/open.ts'
-import type { Metric } from './metrics.ts'
+import type { StoredMetrics } from './metrics.ts'
 
-type On = { storage: Storage; clock: Clock; log: Logger; dataDir: string; signing: SigningSeeds }
+type On = {
+  storage: Storage
+  clock: Clock
+  log: Logger
+  dataDir: string
+  signing: SigningSeeds
+  metrics: Registry
+}
 
 export type AuditWatch = {
   parts: CheckpointDependencies & VerificationDependencies
   /** For /health/ready, which is public: how many chains are not sound, not which. */
   check(): Promise<string>
-  metrics(): Promise<Metric[]>
+  stored: StoredMetrics
 }
 
 const told = {
@@ -24,7 +32,14 @@ const told = {
 }
 
 /** Writes the signing key down, and keeps what signing and verifying find for those who watch the service. */
-export async function watchAudit({ storage, clock, log, dataDir, signing }: On): Promise<AuditWatch> {
+export async function watchAudit({
+  storage,
+  clock,
+  log,
+  dataDir,
+  signing,
+  metrics,
+}: On): Promise<AuditWatch> {
   const unlinked = await storage.write((tx) => recordKeys(tx, signing, clock()))
   if (unlinked.length > 0) {
     const text =
@@ -32,8 +47,28 @@ export async function watchAudit({ storage, clock, log, dataDir, signing }: On):
       'what it has signed verifies with its own public key only'
     log.warn({ publicKeys: unlinked }, text)
   }
-  let refused = 0
-  let verified = 0
+  const verified = new Counter({
+    name: 'svc_audit_verified_entries_total',
+    help: 'Audit entries that this process has verified.',
+    registers: [metrics],
+  })
+  const refused = new Counter({
+    name: 'svc_audit_checkpoint_refused_total',
+    help: 'Checkpoints that this process did not sign, because of what was signed before.',
+    registers: [metrics],
+  })
+  const registry = new Registry()
+  const verdicts = new Gauge({
+    name: 'svc_audit_chain_verdict',
+    help: 'Audit chains by what their last verification found.',
+    labelNames: ['verdict'],
+    registers: [registry],
+  })
+  const lastVerified = new Gauge({
+    name: 'svc_audit_last_verification_timestamp_seconds',
+    help: 'When an audit chain was last verified.',
+    registers: [registry],
+  })
   const memory = new VerificationState()
   const localCopies = localCopiesIn(join(dataDir, 'checkpoints'))
   const parts: AuditWatch['parts'] = {
@@ -43,13 +78,13 @@ export async function watchAudit({ storage, clock, log, dataDir, signing }: On):
     localCopies,
     memory,
     onRefusal: (change) => {
-      refused += 1
+      refused.inc()
       memory.recordVerdict({ chain: change.chain, verdict: 'tampered' }, clock())
       const text = 'an audit chain is not signed: it does not contain what was signed of it before'
       log.error({ ...change, lastSigned: localCopies.fileOf(change.chain) }, text)
     },
     onVerdict: ({ chain, verdict, fault, entries }) => {
-      verified += entries
+      verified.inc(entries)
       if (verdict === 'sound') log.debug({ chain, entries }, 'an audit chain was verified')
       else log.error({ chain, verdict, fault, entries }, told[verdict])
     },
@@ -72,38 +107,17 @@ export async function watchAudit({ storage, clock, log, dataDir, signing }: On):
       ]
       return found.join(', ') || 'ok'
     },
-    metrics: async () => {
-      const counts = await countVerdicts(storage.read)
-      const last = Math.max(0, ...counts.map((one) => Date.parse(one.last) / 1000))
-      const { tampered, unverifiable, hidden } = await faultsNow()
-      const stored = counts.find((one) => one.verdict === 'sound')?.count ?? 0
-      const now = { sound: Math.max(0, stored - hidden), tampered, unverifiable }
-      return [
-        {
-          name: 'svc_audit_chain_verdict',
-          kind: 'gauge',
-          help: 'Audit chains by what their last verification found.',
-          values: Object.entries(now).map(([verdict, value]) => ({ labels: { verdict }, value })),
-        },
-        {
-          name: 'svc_audit_verified_entries_total',
-          kind: 'counter',
-          help: 'Audit entries that this process has verified.',
-          values: [{ value: verified }],
-        },
-        {
-          name: 'svc_audit_last_verification_timestamp_seconds',
-          kind: 'gauge',
-          help: 'When an audit chain was last verified.',
-          values: [{ value: last }],
-        },
-        {
-          name: 'svc_audit_checkpoint_refused_total',
-          kind: 'counter',
-          help: 'Checkpoints that this process did not sign, because of what was signed before.',
-          values: [{ value: refused }],
-        },
-      ]
+    stored: {
+      registry,
+      refresh: async () => {
+        const counts = await countVerdicts(storage.read)
+        const { tampered, unverifiable, hidden } = await faultsNow()
+        const sound = counts.find((one) => one.verdict === 'sound')?.count ?? 0
+        verdicts.set({ verdict: 'sound' }, Math.max(0, sound - hidden))
+        verdicts.set({ verdict: 'tampered' }, tampered)
+        verdicts.set({ verdict: 'unverifiable' }, unverifiable)
+        lastVerified.set(Math.max(0, ...counts.map((one) => Date.parse(one.last) / 1000)))
+      },
     },
   }
 }

@@ -1,5 +1,6 @@
+import type { Counter, Registry } from 'prom-client'
 import { Problem } from '../src/core/errors.ts'
-import type { Metric } from './metrics.ts'
+import { addCounter, addGauge } from './metrics.ts'
 
 /** Most bytes of bodies in flight: in the whole process, and of one caller. */
 export type BodyLimits = { whole: number; perCaller: number }
@@ -43,17 +44,16 @@ export class BodyBudget {
   readonly #settings: BodyLimits
   /** Of callers with a body in flight alone. */
   readonly #byCaller = new Map<string, number>()
-  readonly #refused = new Map<Reason, number>([
-    ['caller', 0],
-    ['whole', 0],
-  ])
+  readonly #refused: Counter<'reason'>
   #used = 0
 
   readonly #of: 'requests' | 'replies'
 
-  constructor(settings: BodyLimits, of: 'requests' | 'replies' = 'requests') {
+  constructor(settings: BodyLimits, of: 'requests' | 'replies', metrics: Registry) {
     this.#settings = settings
     this.#of = of
+    addGauge(metrics, names[of].bytes, () => this.#used)
+    this.#refused = addCounter(metrics, names[of].refused, 'reason', ['caller', 'whole'])
   }
 
   /** A body of this caller, which has no bytes yet. */
@@ -83,7 +83,7 @@ export class BodyBudget {
   }
 
   #refusal(reason: Reason): Problem {
-    this.#refused.set(reason, this.#refused.get(reason)! + 1)
+    this.#refused.inc({ reason })
     const [code, message] =
       reason === 'caller'
         ? ([
@@ -92,18 +92,6 @@ export class BodyBudget {
           ] as const)
         : (['unavailable', `The service has too many bytes of ${this.#of} under way`] as const)
     return new Problem(code, message, { retryAfter: retrySeconds })
-  }
-
-  metrics(): Metric[] {
-    const { bytes, refused } = names[this.#of]
-    return [
-      { ...bytes, kind: 'gauge', values: [{ value: this.#used }] },
-      {
-        ...refused,
-        kind: 'counter',
-        values: [...this.#refused].map(([reason, value]) => ({ labels: { reason }, value })),
-      },
-    ]
   }
 }
 

@@ -1,8 +1,9 @@
 import type { RequestListener, Server } from 'node:http'
 import type { Socket } from 'node:net'
+import type { Counter, Registry } from 'prom-client'
 import { normalizeAddress } from '../src/core/network.ts'
 import { networkOf } from './address.ts'
-import type { Metric } from './metrics.ts'
+import { addCounter, addGauge } from './metrics.ts'
 
 /** Most open connections: of the whole process, and of one client address. */
 export type ConnectionLimits = { whole: number; perAddress: number }
@@ -25,11 +26,21 @@ export class ConnectionLimit {
   readonly #byAddress = new Map<string, number>()
   readonly #inProgress = new WeakMap<Socket, number>()
   #open = 0
-  #refused = { address: 0, whole: 0, pipelined: 0 }
+  readonly #refused: Counter<'reason'>
 
-  constructor(settings: ConnectionLimits, isProxy: (address: string) => boolean) {
+  constructor(settings: ConnectionLimits, isProxy: (address: string) => boolean, metrics: Registry) {
     this.#settings = settings
     this.#isProxy = isProxy
+    const open = {
+      name: 'svc_connections',
+      help: 'Connections that are open in this process, WebSockets included.',
+    }
+    addGauge(metrics, open, () => this.#open)
+    const refused = {
+      name: 'svc_connections_refused_total',
+      help: 'Connections that were closed, because there were too many (of their address, or in the process) or too many requests at once on one.',
+    }
+    this.#refused = addCounter(metrics, refused, 'reason', ['address', 'whole', 'pipelined'])
   }
 
   get addresses(): number {
@@ -39,7 +50,7 @@ export class ConnectionLimit {
   serve(server: Server): void {
     server.maxConnections = this.#settings.whole
     server.on('drop', () => {
-      this.#refused.whole += 1
+      this.#refused.inc({ reason: 'whole' })
     })
     server.on('connection', (socket: Socket) => this.#accept(socket))
     const answers = server.listeners('request') as RequestListener[]
@@ -58,7 +69,7 @@ export class ConnectionLimit {
       if (socket.destroyed) return
       const others = this.#inProgress.get(socket) ?? 0
       if (others >= maxPipelined) {
-        this.#refused.pipelined += 1
+        this.#refused.inc({ reason: 'pipelined' })
         socket.destroy()
         return
       }
@@ -76,7 +87,7 @@ export class ConnectionLimit {
     if (address !== undefined) {
       const others = this.#byAddress.get(address) ?? 0
       if (others >= this.#settings.perAddress) {
-        this.#refused.address += 1
+        this.#refused.inc({ reason: 'address' })
         socket.destroy()
         return
       }
@@ -92,27 +103,5 @@ export class ConnectionLimit {
     const others = this.#byAddress.get(address)! - 1
     if (others > 0) this.#byAddress.set(address, others)
     else this.#byAddress.delete(address)
-  }
-
-  metrics(): Metric[] {
-    const { address, whole, pipelined } = this.#refused
-    return [
-      {
-        name: 'svc_connections',
-        kind: 'gauge',
-        help: 'Connections that are open in this process, WebSockets included.',
-        values: [{ value: this.#open }],
-      },
-      {
-        name: 'svc_connections_refused_total',
-        kind: 'counter',
-        help: 'Connections that were closed, because there were too many (of their address, or in the process) or too many requests at once on one.',
-        values: [
-          { labels: { reason: 'address' }, value: address },
-          { labels: { reason: 'whole' }, value: whole },
-          { labels: { reason: 'pipelined' }, value: pipelined },
-        ],
-      },
-    ]
   }
 }

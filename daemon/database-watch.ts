@@ -1,7 +1,8 @@
 import type { Logger } from 'pino'
+import type { Counter, Registry } from 'prom-client'
 import { classifyDatabaseError, type DatabaseFailure } from '../src/storage/dialect.ts'
 import type { Storage } from '../src/storage/open.ts'
-import type { Metric } from './metrics.ts'
+import { addCounter } from './metrics.ts'
 
 const sayAgainMs = 60_000
 /** How long readiness waits for an answer. */
@@ -18,16 +19,24 @@ const troubles: readonly DatabaseFailure[] = [
   'damaged',
 ]
 
+const toLabel = (trouble: DatabaseFailure): string => trouble.replace(' ', '_')
+
 /** What is wrong with the database: for the log once a minute, for readiness, and for those who watch the service. */
 export class DatabaseWatch {
   readonly #storage: Storage
   readonly #log: Logger
   readonly #counts = new Map<DatabaseFailure, number>()
+  readonly #failed: Counter<'reason'>
   readonly #saidUntil = new Map<DatabaseFailure, number>()
 
-  constructor(storage: Storage, log: Logger) {
+  constructor(storage: Storage, log: Logger, metrics: Registry) {
     this.#storage = storage
     this.#log = log
+    const failed = {
+      name: 'svc_database_failures_total',
+      help: 'Statements that failed because the database could not be used, by the reason.',
+    }
+    this.#failed = addCounter(metrics, failed, 'reason', troubles.map(toLabel))
   }
 
   /** Takes any error; those of a database that cannot be used are counted, and said once a minute. */
@@ -36,6 +45,7 @@ export class DatabaseWatch {
     if (trouble === undefined) return
     const failures = (this.#counts.get(trouble) ?? 0) + 1
     this.#counts.set(trouble, failures)
+    this.#failed.inc({ reason: toLabel(trouble) })
     const now = performance.now()
     if (now < (this.#saidUntil.get(trouble) ?? 0)) return
     this.#saidUntil.set(trouble, now + sayAgainMs)
@@ -61,19 +71,5 @@ export class DatabaseWatch {
   /** Has a statement met what is not as it was written? */
   get isDamaged(): boolean {
     return this.#counts.has('damaged')
-  }
-
-  metrics(): Metric[] {
-    return [
-      {
-        name: 'svc_database_failures_total',
-        kind: 'counter',
-        help: 'Statements that failed because the database could not be used, by the reason.',
-        values: troubles.map((trouble) => ({
-          labels: { reason: trouble.replace(' ', '_') },
-          value: this.#counts.get(trouble) ?? 0,
-        })),
-      },
-    ]
   }
 }

@@ -1,15 +1,15 @@
 import type { Logger } from 'pino'
+import { Counter, Gauge, Registry } from 'prom-client'
 import { addSeconds, type Clock } from '../src/core/time.ts'
 import {
   countDeadLetters,
-  type DeadLetterSource,
   deadLetterSources,
   findLastDeadLetterId,
   listDeadLettersAfter,
   listLostDeadLetters,
 } from '../src/storage/dead-letters.ts'
 import type { Storage } from '../src/storage/open.ts'
-import type { Metric } from './metrics.ts'
+import type { StoredMetrics } from './metrics.ts'
 
 /** How long readiness tells of one. */
 const toldSeconds = 86_400
@@ -19,6 +19,7 @@ export class DeadLetterWatch {
   readonly #storage: Storage
   readonly #clock: Clock
   readonly #log: Pick<Logger, 'error'>
+  readonly stored: StoredMetrics
   #told: number | undefined
   /** How many of each source had been lost when that was last told. */
   #lost: Map<string, number> | undefined
@@ -27,6 +28,9 @@ export class DeadLetterWatch {
     this.#storage = storage
     this.#clock = clock
     this.#log = log
+    const registry = new Registry()
+    const gauges = gaugesOf(registry)
+    this.stored = { registry, refresh: () => this.#refresh(gauges) }
   }
 
   /** Into the log, what came since the last time. */
@@ -67,31 +71,36 @@ export class DeadLetterWatch {
     return said.join(', ') || undefined
   }
 
-  async metrics(): Promise<Metric[]> {
+  async #refresh({ rows, bytes, lost }: ReturnType<typeof gaugesOf>): Promise<void> {
     const { read } = this.#storage
-    const kept = new Map((await countDeadLetters(read, '')).map((one) => [one.source, one]))
-    const lost = new Map((await listLostDeadLetters(read)).map((one) => [one.source, one.count]))
-    const valuesOf = (count: (source: DeadLetterSource) => number | undefined) =>
-      deadLetterSources.map((source) => ({ labels: { source }, value: count(source) ?? 0 }))
-    return [
-      {
-        name: 'svc_set_aside_rows',
-        kind: 'gauge',
-        help: 'What could not be written where it belongs and is kept as a dead letter, by where it belongs.',
-        values: valuesOf((source) => kept.get(source)?.count),
-      },
-      {
-        name: 'svc_set_aside_bytes',
-        kind: 'gauge',
-        help: 'Bytes of dead letters, by where they belong.',
-        values: valuesOf((source) => kept.get(source)?.bytes),
-      },
-      {
-        name: 'svc_set_aside_lost_total',
-        kind: 'counter',
-        help: 'What could not be written where it belongs and was not kept either, because there were too many dead letters.',
-        values: valuesOf((source) => lost.get(source)),
-      },
-    ]
+    const stored = new Map((await countDeadLetters(read, '')).map((one) => [one.source, one]))
+    const counts = new Map((await listLostDeadLetters(read)).map((one) => [one.source, one.count]))
+    lost.reset()
+    for (const source of deadLetterSources) {
+      rows.set({ source }, stored.get(source)?.count ?? 0)
+      bytes.set({ source }, stored.get(source)?.bytes ?? 0)
+      lost.inc({ source }, counts.get(source) ?? 0)
+    }
+  }
+}
+
+const gaugesOf = (registry: Registry) => {
+  const common = { labelNames: ['source'], registers: [registry] }
+  return {
+    rows: new Gauge({
+      name: 'svc_set_aside_rows',
+      help: 'What could not be written where it belongs and is kept as a dead letter, by where it belongs.',
+      ...common,
+    }),
+    bytes: new Gauge({
+      name: 'svc_set_aside_bytes',
+      help: 'Bytes of dead letters, by where they belong.',
+      ...common,
+    }),
+    lost: new Counter({
+      name: 'svc_set_aside_lost_total',
+      help: 'What could not be written where it belongs and was not kept either, because there were too many dead letters.',
+      ...common,
+    }),
   }
 }

@@ -1,4 +1,5 @@
 import type { pino } from 'pino'
+import type { Registry } from 'prom-client'
 import type { Nudge } from '../src/agents/commands/ports.ts'
 import type { RolloutSignal } from '../src/agents/rollouts/handlers.ts'
 import type { Cipher } from '../src/core/cipher.ts'
@@ -30,6 +31,7 @@ import type { ConcurrencyLimit } from './work-bound.ts'
 /** What a running service is made of. */
 export type Dependencies = Integrations & {
   storage: Storage
+  metrics: Registry
   limiter: Limiter
   bodies: BodyBudget
   replies: BodyBudget

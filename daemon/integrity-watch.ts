@@ -1,7 +1,8 @@
 import type { Logger } from 'pino'
+import type { Counter, Registry } from 'prom-client'
 import type { Clock } from '../src/core/time.ts'
 import type { Integrity, Storage } from '../src/storage/open.ts'
-import type { Metric } from './metrics.ts'
+import { addCounter, addGauge } from './metrics.ts'
 
 /** A check that takes longer is ended, and looked for again when the next one is due. */
 const mostMs = 3_600_000
@@ -12,19 +13,31 @@ export class IntegrityWatch {
   readonly #clock: Clock
   readonly #log: Pick<Logger, 'error' | 'warn'>
   readonly #mostMs: number
-  readonly #counts = { sound: 0, damaged: 0, unknown: 0 }
+  readonly #checks: Counter<'verdict'>
   #lastAt = 0
+  #isDamaged = false
 
   constructor(
     storage: Pick<Storage, 'checkIntegrity'>,
     clock: Clock,
     log: Pick<Logger, 'error' | 'warn'>,
+    metrics: Registry,
     deadlineMs = mostMs,
   ) {
     this.#storage = storage
     this.#clock = clock
     this.#log = log
     this.#mostMs = deadlineMs
+    const checks = {
+      name: 'svc_database_integrity_checks_total',
+      help: 'Integrity checks of the database, by what they found; unknown: those that came to no end.',
+    }
+    this.#checks = addCounter(metrics, checks, 'verdict', ['sound', 'damaged', 'unknown'])
+    const last = {
+      name: 'svc_database_integrity_last_check_timestamp_seconds',
+      help: 'When an integrity check last came to its end.',
+    }
+    addGauge(metrics, last, () => this.#lastAt)
   }
 
   /** @throws when the check came to no end, which is no news of the database; quiet when `ending` ends it. */
@@ -35,10 +48,10 @@ export class IntegrityWatch {
       seen = await this.#storage.checkIntegrity(AbortSignal.any([ending, deadline]))
     } catch (error) {
       if (ending.aborted) return
-      this.#counts.unknown += 1
+      this.#checks.inc({ verdict: 'unknown' })
       throw error
     }
-    this.#counts[seen.verdict] += 1
+    this.#checks.inc({ verdict: seen.verdict })
     if (seen.verdict === 'unknown') {
       const { reason } = seen
       this.#log.warn({ reason }, 'nobody can know whether the database is damaged before somebody reads it')
@@ -46,6 +59,7 @@ export class IntegrityWatch {
     }
     this.#lastAt = Date.parse(this.#clock()) / 1000
     if (seen.verdict === 'damaged') {
+      this.#isDamaged = true
       this.#log.error({ found: seen.found }, 'the database is damaged: restore it from a backup')
     }
   }
@@ -55,23 +69,6 @@ export class IntegrityWatch {
    * nothing.
    */
   get isDamaged(): boolean {
-    return this.#counts.damaged > 0
-  }
-
-  metrics(): Metric[] {
-    return [
-      {
-        name: 'svc_database_integrity_checks_total',
-        kind: 'counter',
-        help: 'Integrity checks of the database, by what they found; unknown: those that came to no end.',
-        values: Object.entries(this.#counts).map(([verdict, value]) => ({ labels: { verdict }, value })),
-      },
-      {
-        name: 'svc_database_integrity_last_check_timestamp_seconds',
-        kind: 'gauge',
-        help: 'When an integrity check last came to its end.',
-        values: [{ value: this.#lastAt }],
-      },
-    ]
+    return this.#isDamaged
   }
 }

@@ -1,73 +1,108 @@
 import { hash, timingSafeEqual } from 'node:crypto'
-import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { FastifyInstance } from 'fastify'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { Problem } from '../src/core/errors.ts'
+import { bounded } from './bounded.ts'
 
-export type Metric = {
-  name: string
-  kind: 'counter' | 'gauge' | 'histogram'
-  help: string
-  /** `suffix`: of the parts of a histogram. */
-  values: { suffix?: '_bucket' | '_sum' | '_count'; labels?: Record<string, string>; value: number }[]
-}
+/** Metrics whose values are read from the database at each scrape. */
+export type StoredMetrics = { registry: Registry; refresh(): Promise<void> }
 
 export type Metrics = {
+  /** Bearer token of those who may read them. */
   token: string
-  /** Told of every request that led somewhere. */
-  onRequest(name: string, status: number, milliseconds: number): void
-  /** What a service can be asked besides the process it is. */
-  read(): Promise<Metric[]>
+  onRequest: RequestObserver
+  /** The text format of Prometheus. */
+  read(): Promise<string>
 }
 
-/** Milliseconds between two looks, which each of them is later than the one before. */
-const resolution = 20
+type RequestObserver = (route: string, status: number, milliseconds: number) => void
 
-/** `GET /metrics` in the text format of Prometheus, for whoever has the token. */
+type Text = { name: string; help: string }
+
+/** A gauge that is read at each scrape. */
+export function addGauge(registry: Registry, { name, help }: Text, read: () => number): void {
+  const gauge: Gauge = new Gauge({
+    name,
+    help,
+    registers: [registry],
+    collect: () => gauge.set(read()),
+  })
+}
+
+/** A counter by the values of one label, which are 0 from the start. */
+export function addCounter<Label extends string>(
+  registry: Registry,
+  { name, help }: Text,
+  label: Label,
+  values: readonly string[],
+): Counter<Label> {
+  const counter = new Counter({ name, help, labelNames: [label], registers: [registry] })
+  for (const value of values) counter.inc({ [label]: value } as Record<Label, string>, 0)
+  return counter
+}
+
+/** Requests that lead to an endpoint: how they end, and how long they take. */
+export function observeRequests(registry: Registry): RequestObserver {
+  const requests = new Counter({
+    name: 'svc_http_requests_total',
+    help: 'Requests that this process has answered, by endpoint and status.',
+    labelNames: ['route', 'status'],
+    registers: [registry],
+  })
+  const durations = new Histogram({
+    name: 'svc_http_request_duration_seconds',
+    help: 'Duration of requests, by endpoint.',
+    labelNames: ['route'],
+    registers: [registry],
+  })
+  return (route, status, milliseconds) => {
+    requests.inc({ route, status: String(status) })
+    durations.observe({ route }, milliseconds / 1000)
+  }
+}
+
+/** Milliseconds that a scrape waits for metrics that need the database. */
+const deadlineMs = 3000
+
+/**
+ * Reads all metrics. Those from the database are left out, and counted as such, when it does not answer in time: a
+ * scrape has to succeed when the database does not.
+ */
+export function metricsReader(
+  registry: Registry,
+  stored: readonly StoredMetrics[],
+  onError: (error: unknown) => void,
+): () => Promise<string> {
+  collectDefaultMetrics({ register: registry })
+  const lacking = new Gauge({
+    name: 'svc_metrics_lacking',
+    help: 'Groups of metrics that are left out, because the database did not answer for them in time.',
+    registers: [registry],
+  })
+  const groups = stored.map((group) => {
+    const read = async () => {
+      await group.refresh()
+      return group.registry.metrics()
+    }
+    return bounded(read, deadlineMs, onError)
+  })
+  return async () => {
+    const texts = await Promise.all(groups.map((read) => read()))
+    lacking.set(texts.filter((text) => text === undefined).length)
+    return [await registry.metrics(), ...texts.filter((text) => text !== undefined)].join('\n')
+  }
+}
+
+/** `GET /metrics`, for whoever has the token. */
 export function addMetrics(app: FastifyInstance, { token, read }: Metrics): void {
-  const delay = monitorEventLoopDelay({ resolution })
-  delay.enable()
-  app.addHook('onClose', async () => void delay.disable())
   const known = digest(`Bearer ${token}`)
   app.get('/metrics', async (request, reply) => {
     if (!timingSafeEqual(digest(request.headers.authorization ?? ''), known)) {
       throw new Problem('unauthenticated')
     }
-    const text = [...processMetrics(delay), ...(await read())].map(textOf).join('')
-    return reply.type('text/plain; version=0.0.4; charset=utf-8').send(text)
+    return reply.type(Registry.PROMETHEUS_CONTENT_TYPE).send(await read())
   })
 }
 
 /** Texts of one length, so that a comparison takes the same time for each. */
 const digest = (text: string): Buffer => hash('sha256', text, 'buffer')
-
-const gauge = (name: string, help: string, value: number): Metric => ({
-  name,
-  kind: 'gauge',
-  help,
-  values: [{ value }],
-})
-
-function processMetrics(delay: ReturnType<typeof monitorEventLoopDelay>): Metric[] {
-  const seconds = (nanoseconds: number) =>
-    delay.count === 0 ? 0 : Math.max(0, nanoseconds / 1e9 - resolution / 1000)
-  const metrics = [
-    gauge('process_resident_memory_bytes', 'Memory that the process holds.', process.memoryUsage.rss()),
-    gauge('svc_uptime_seconds', 'Since the process started.', process.uptime()),
-    gauge(
-      'nodejs_eventloop_lag_p99_seconds',
-      'How late the event loop was, since the last time this was read.',
-      seconds(delay.percentile(99)),
-    ),
-    gauge('nodejs_eventloop_lag_max_seconds', 'The same, at most.', seconds(delay.max)),
-  ]
-  delay.reset()
-  return metrics
-}
-
-function textOf({ name, kind, help, values }: Metric): string {
-  const lines = values.map(({ suffix = '', labels = {}, value }) => {
-    const all = Object.entries(labels).map(([label, text]) => `${label}=${JSON.stringify(text)}`)
-    return `${name}${suffix}${all.length > 0 ? `{${all.join(',')}}` : ''} ${value}`
-  })
-  return `${[`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`, ...lines].join('\n')}\n`
-}

@@ -1,3 +1,4 @@
+import { Counter, type Registry } from 'prom-client'
 import type { Cipher } from '../src/core/cipher.ts'
 import { classifyDatabaseError } from '../src/storage/dialect.ts'
 import type { Readiness } from './app.ts'
@@ -5,62 +6,25 @@ import { bounded } from './bounded.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
 import { missingKeys } from './key-fingerprints.ts'
-import type { Metric, Metrics } from './metrics.ts'
-import { RequestWatch } from './request-watch.ts'
+import { addGauge, type Metrics, metricsReader, observeRequests } from './metrics.ts'
 
 /* What those who watch the service are told of all its parts. */
 
-/** Milliseconds that a scrape or a check of readiness waits for what needs the database. */
+/** Milliseconds that a check of readiness waits for what needs the database. */
 const deadlineMs = 3000
 
 export function metricsOf(parts: Dependencies, token: string): Metrics {
-  const {
-    audit,
-    bodies,
-    replies,
-    work,
-    connections,
-    webhooks,
-    database,
-    integrity,
-    signIns,
-    setAside,
-    logs,
-    outputs,
-    questions,
-  } = parts
-  const { storage, clock, cipher } = parts
-  const requests = new RequestWatch()
-  const stored = [
-    () => signIns.metrics(storage.read, clock()),
-    () => audit.metrics(),
-    () => setAside.metrics(),
-  ].map((read) => bounded(read, deadlineMs, failureLog(parts)))
+  const { metrics, cipher, signIns, audit, setAside } = parts
+  const damaged = {
+    name: 'svc_database_damaged',
+    help: '1 once this process knows that what the database stores is not what it wrote.',
+  }
+  addGauge(metrics, damaged, () => Number(isDamaged(parts)))
+  addUnreadableValues(metrics, cipher)
   return {
     token,
-    onRequest: (name, status, milliseconds) => requests.add(name, status, milliseconds),
-    read: async () => {
-      const found = await Promise.all(stored.map((read) => read()))
-      return [
-        ...requests.metrics(),
-        ...bodies.metrics(),
-        ...replies.metrics(),
-        ...work.metrics(),
-        ...connections.metrics(),
-        ...webhooks.metrics(),
-        ...database.metrics(),
-        ...integrity.metrics(),
-        damage(parts),
-        ...questions.metrics(),
-        ...logs.metrics(),
-        ...outputs.metrics(),
-        ...parts.agentEntries.metrics(),
-        ...parts.agentEvents.metrics(),
-        unreadableValues(cipher),
-        ...found.flatMap((metrics) => metrics ?? []),
-        lackingMetrics(found.filter((metrics) => metrics === undefined).length),
-      ]
-    },
+    onRequest: observeRequests(metrics),
+    read: metricsReader(metrics, [signIns.stored, audit.stored, setAside.stored], failureLog(parts)),
   }
 }
 
@@ -75,26 +39,18 @@ const failureLog =
 const isDamaged = ({ database, integrity }: Dependencies): boolean =>
   database.isDamaged || integrity.isDamaged
 
-const damage = (parts: Dependencies): Metric => ({
-  name: 'svc_database_damaged',
-  kind: 'gauge',
-  help: '1 once this process knows that what the database stores is not what it wrote.',
-  values: [{ value: Number(isDamaged(parts)) }],
-})
-
-const lackingMetrics = (value: number): Metric => ({
-  name: 'svc_metrics_lacking',
-  kind: 'gauge',
-  help: 'Groups of metrics that are left out, because the database did not answer for them in time.',
-  values: [{ value }],
-})
-
-const unreadableValues = ({ unreadable }: Cipher): Metric => ({
-  name: 'svc_unreadable_values_total',
-  kind: 'counter',
-  help: 'Encrypted values that were read and do not open with the keys of this process, by where they are.',
-  values: [...unreadable].map(([column, value]) => ({ labels: { column }, value })),
-})
+function addUnreadableValues(registry: Registry, { unreadable }: Cipher): void {
+  const counter = new Counter({
+    name: 'svc_unreadable_values_total',
+    help: 'Encrypted values that were read and do not open with the keys of this process, by where they are.',
+    labelNames: ['column'],
+    registers: [registry],
+    collect: () => {
+      counter.reset()
+      for (const [column, count] of unreadable) counter.inc({ column }, count)
+    },
+  })
+}
 
 export function readinessOf(parts: Dependencies, config: Config): Readiness {
   const { storage, database, audit, setAside } = parts

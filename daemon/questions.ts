@@ -1,7 +1,8 @@
+import { type Counter, Gauge, type Registry } from 'prom-client'
 import { Problem } from '../src/core/errors.ts'
 import { classifyDatabaseError } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
-import type { Metric } from './metrics.ts'
+import { addCounter } from './metrics.ts'
 
 export type ReadQueryLimits = {
   /** Milliseconds one statement may take. */
@@ -39,12 +40,27 @@ export class ReadQueryQueue {
   readonly #byCaller = new Map<string, number>()
   readonly #byTenant = new Map<string, number>()
   readonly #waiting: Waiting[] = []
-  readonly #counts = new Map<Outcome, number>()
+  readonly #ended: Counter<'outcome'>
   #all = 0
 
-  constructor(storage: Pick<Storage, 'questions'>, limits: ReadQueryLimits) {
+  constructor(storage: Pick<Storage, 'questions'>, limits: ReadQueryLimits, metrics: Registry) {
     this.#db = storage.questions
     this.#limits = limits
+    const ended = {
+      name: 'svc_questions_total',
+      help: 'Filters, searches and long lists that callers asked for, by how it ended.',
+    }
+    this.#ended = addCounter(metrics, ended, 'outcome', outcomes)
+    const atOnce: Gauge<'state'> = new Gauge({
+      name: 'svc_questions_at_once',
+      help: 'Of them, those that run and those that wait for their turn.',
+      labelNames: ['state'],
+      registers: [metrics],
+      collect: () => {
+        atOnce.set({ state: 'running' }, this.#all)
+        atOnce.set({ state: 'waiting' }, this.#waiting.length)
+      },
+    })
   }
 
   /** @throws too_many_questions, question_too_slow */
@@ -66,26 +82,6 @@ export class ReadQueryQueue {
     } finally {
       this.#give(asker)
     }
-  }
-
-  metrics(): Metric[] {
-    return [
-      {
-        name: 'svc_questions_total',
-        kind: 'counter',
-        help: 'Filters, searches and long lists that callers asked for, by how it ended.',
-        values: outcomes.map((outcome) => ({ labels: { outcome }, value: this.#counts.get(outcome) ?? 0 })),
-      },
-      {
-        name: 'svc_questions_at_once',
-        kind: 'gauge',
-        help: 'Of them, those that run and those that wait for their turn.',
-        values: [
-          { labels: { state: 'running' }, value: this.#all },
-          { labels: { state: 'waiting' }, value: this.#waiting.length },
-        ],
-      },
-    ]
   }
 
   #mayRun({ caller, tenant }: Asker): boolean {
@@ -143,7 +139,7 @@ export class ReadQueryQueue {
   }
 
   #count(outcome: Outcome): void {
-    this.#counts.set(outcome, (this.#counts.get(outcome) ?? 0) + 1)
+    this.#ended.inc({ outcome })
   }
 }
 

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
+import { Registry } from 'prom-client'
 import { migrations } from '../migrations/index.ts'
 import { commandHandlers } from '../src/agents/commands/handlers.ts'
 import { agentDownloadHandlers } from '../src/agents/downloads/handlers.ts'
@@ -134,20 +135,21 @@ export async function serve(
     if (changed.length > 0) log.warn({ keys: changed }, 'keys were changed')
     const firstPassword = await firstRun(storage, config, clock())
 
+    const metrics = new Registry()
     const limiter = new Limiter(config.limits)
-    const agentEntries = new AgentAuditBuffer(limiter)
-    const agentEvents = new AgentEventBuffer(limiter)
-    const bodies = new BodyBudget(config.bodies)
-    const replies = new BodyBudget(config.bodies, 'replies')
-    const work = new ConcurrencyLimit(config.mostRequests)
-    const connections = new ConnectionLimit(config.connections, proxyReader(config.proxies))
+    const agentEntries = new AgentAuditBuffer(limiter, metrics)
+    const agentEvents = new AgentEventBuffer(limiter, metrics)
+    const bodies = new BodyBudget(config.bodies, 'requests', metrics)
+    const replies = new BodyBudget(config.bodies, 'replies', metrics)
+    const work = new ConcurrencyLimit(config.mostRequests, metrics)
+    const connections = new ConnectionLimit(config.connections, proxyReader(config.proxies), metrics)
     const meter = new KeyMeter(storage)
     const { secrets, previous } = config
     const cipher = createCipher([secrets.encryption, ...(previous.encryption ? [previous.encryption] : [])])
     const outside = { ...openIntegrations(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
-    const audit = await watchAudit({ ...config, storage, clock, log })
-    const outputs = new CommandWatch(log)
+    const audit = await watchAudit({ ...config, storage, clock, log, metrics })
+    const outputs = new CommandWatch(log, metrics)
     const commandQuota = new ByteQuota(config.commandBytes, (excess) => outputs.add(excess))
     const agents = connectionsOf({ storage, limiter, bodies, clock, log, commandQuota }, config)
     const { appUrl, samlEntityId } = config.outside
@@ -155,19 +157,20 @@ export async function serve(
     const isKnown = config.outside.publicUrl !== undefined || !config.production
     const web = { url: () => (isKnown ? publicUrl() : undefined), app: appUrl, samlEntityId }
     const rollouts = { isStarted: false }
-    const webhooks = new WebhookWatch()
-    const database = new DatabaseWatch(storage, log)
-    const integrity = new IntegrityWatch(storage, clock, log)
-    const signIns = new SignInWatch()
+    const webhooks = new WebhookWatch(metrics)
+    const database = new DatabaseWatch(storage, log, metrics)
+    const integrity = new IntegrityWatch(storage, clock, log, metrics)
+    const signIns = new SignInWatch(storage, clock, metrics)
     const setAside = new DeadLetterWatch(storage, clock, log)
-    const logs = new LogWatch(log)
+    const logs = new LogWatch(log, metrics)
     const logQuota = new LogQuota(config.logBytes, (excess) => logs.add(excess))
-    const questions = new ReadQueryQueue(storage, config.questions)
+    const questions = new ReadQueryQueue(storage, config.questions, metrics)
     const { limits } = config
     const onStopped = signIns.add.bind(signIns)
     const guard = createPasswordGuard({ cipher, publicUrl, limits, onLockedOut: onStopped })
     const own = {
       storage,
+      metrics,
       limiter,
       agentEntries,
       agentEvents,

@@ -1,34 +1,34 @@
-import type { Instant } from '../src/core/time.ts'
+import { type Counter, Gauge, Registry } from 'prom-client'
+import type { Clock } from '../src/core/time.ts'
 import type { Lockout } from '../src/identity/password-guard/rules.ts'
 import { countGuardedAccounts } from '../src/identity/password-guard/store.ts'
-import type { Db } from '../src/storage/open.ts'
-import type { Metric } from './metrics.ts'
+import type { Storage } from '../src/storage/open.ts'
+import { addCounter, type StoredMetrics } from './metrics.ts'
 
-/** Counts the passwords that this process looked at for nothing: whoever sent them had tried too many. */
+const reasons: readonly Lockout['reason'][] = ['network_stopped', 'proof_required']
+
+/** Counts the passwords that this process refuses to verify, because their sender has tried too many wrong ones. */
 export class SignInWatch {
-  readonly #stopped = new Map<Lockout['reason'], number>([
-    ['network_stopped', 0],
-    ['proof_required', 0],
-  ])
+  readonly #stopped: Counter<'reason'>
+  readonly stored: StoredMetrics
 
-  add(reason: Lockout['reason']): void {
-    this.#stopped.set(reason, (this.#stopped.get(reason) ?? 0) + 1)
+  constructor(storage: Storage, clock: Clock, metrics: Registry) {
+    const stopped = {
+      name: 'svc_passwords_stopped_total',
+      help: 'Passwords that this process gave no answer to, by why: too many wrong ones from there, or from everywhere.',
+    }
+    this.#stopped = addCounter(metrics, stopped, 'reason', reasons)
+    const registry = new Registry()
+    const guarded = new Gauge({
+      name: 'svc_accounts_guarded',
+      help: 'Accounts of which strangers need more than the password, because very many wrong ones were tried.',
+      registers: [registry],
+    })
+    const refresh = async () => guarded.set(await countGuardedAccounts(storage.read, clock()))
+    this.stored = { registry, refresh }
   }
 
-  async metrics(db: Db, now: Instant): Promise<Metric[]> {
-    return [
-      {
-        name: 'svc_passwords_stopped_total',
-        kind: 'counter',
-        help: 'Passwords that this process gave no answer to, by why: too many wrong ones from there, or from everywhere.',
-        values: [...this.#stopped].map(([reason, value]) => ({ labels: { reason }, value })),
-      },
-      {
-        name: 'svc_accounts_guarded',
-        kind: 'gauge',
-        help: 'Accounts of which strangers need more than the password, because very many wrong ones were tried.',
-        values: [{ value: await countGuardedAccounts(db, now) }],
-      },
-    ]
+  add(reason: Lockout['reason']): void {
+    this.#stopped.inc({ reason })
   }
 }

@@ -1,23 +1,20 @@
+import type { Counter, Registry } from 'prom-client'
 import type { DeliveryOutcome } from '../src/webhooks/deliveries/rules.ts'
-import type { Metric } from './metrics.ts'
+import { addCounter } from './metrics.ts'
 
-/** Counts what this process has tried to deliver, by how that ended. */
+/** Counts the delivery attempts of this process, by how they end. */
 export class WebhookWatch {
-  readonly #results = new Map<string, number>([['delivered', 0]])
+  readonly #attempts: Counter<'result'>
 
-  add({ failureClass }: Pick<DeliveryOutcome, 'failureClass'>): void {
-    const result = failureClass ?? 'delivered'
-    this.#results.set(result, (this.#results.get(result) ?? 0) + 1)
+  constructor(metrics: Registry) {
+    const attempts = {
+      name: 'svc_webhook_attempts_total',
+      help: 'Attempts of this process to deliver to a webhook: delivered, or the class of the failure.',
+    }
+    this.#attempts = addCounter(metrics, attempts, 'result', ['delivered'])
   }
 
-  metrics(): Metric[] {
-    return [
-      {
-        name: 'svc_webhook_attempts_total',
-        kind: 'counter',
-        help: 'Attempts of this process to deliver to a webhook: delivered, or the class of the failure.',
-        values: [...this.#results].map(([result, value]) => ({ labels: { result }, value })),
-      },
-    ]
+  add({ failureClass }: Pick<DeliveryOutcome, 'failureClass'>): void {
+    this.#attempts.inc({ result: failureClass ?? 'delivered' })
   }
 }

@@ -1,5 +1,6 @@
+import { Counter, type Registry } from 'prom-client'
 import { Problem } from '../src/core/errors.ts'
-import type { Metric } from './metrics.ts'
+import { addGauge } from './metrics.ts'
 
 const retrySeconds = 1
 /** What one tenant may have of them. */
@@ -14,16 +15,26 @@ export class ConcurrencyLimit {
   /** Of those with one that is worked on. */
   readonly #byTenant = new Map<string, number>()
   #busy = 0
-  #refused = 0
+  readonly #refused: Counter
 
-  constructor(most: number) {
+  constructor(most: number, metrics: Registry) {
     this.#most = most
+    const inProgress = {
+      name: 'svc_requests_in_progress',
+      help: 'Requests that this process is working on.',
+    }
+    addGauge(metrics, inProgress, () => this.#busy)
+    this.#refused = new Counter({
+      name: 'svc_requests_refused_total',
+      help: 'Requests that were refused because too many were worked on.',
+      registers: [metrics],
+    })
   }
 
   /** Does it, unless too much is being done, of all or of this tenant. @throws unavailable */
   async run<T>(work: () => Promise<T>, tenant?: string): Promise<T> {
     if (this.#busy >= this.#most || this.#busyOf(tenant) >= this.#most * shareOfTenant) {
-      this.#refused += 1
+      this.#refused.inc()
       throw new Problem('unavailable', 'The service has too many requests under way', {
         retryAfter: retrySeconds,
       })
@@ -46,22 +57,5 @@ export class ConcurrencyLimit {
     const busy = this.#busyOf(tenant) + change
     if (busy === 0) this.#byTenant.delete(tenant)
     else this.#byTenant.set(tenant, busy)
-  }
-
-  metrics(): Metric[] {
-    return [
-      {
-        name: 'svc_requests_in_progress',
-        kind: 'gauge',
-        help: 'Requests that this process is working on.',
-        values: [{ value: this.#busy }],
-      },
-      {
-        name: 'svc_requests_refused_total',
-        kind: 'counter',
-        help: 'Requests that were refused because too many were worked on.',
-        values: [{ value: this.#refused }],
-      },
-    ]
   }
 }

@@ -1,3 +1,4 @@
+import { Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
 import { AgentAuditBuffer } from '../../daemon/agent-audit-buffer.ts'
 import { AgentEventBuffer } from '../../daemon/agent-event-buffer.ts'
@@ -12,6 +13,7 @@ import { onEveryDatabase, openMigrated } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { RawAgent } from '../live/raw-agent.ts'
+import { metricValues } from '../metric-values.ts'
 import { addWebhook, buildWorld } from '../world.ts'
 
 const tooMany = expect.objectContaining({ status: 429, code: 'rate_limited' })
@@ -164,7 +166,10 @@ onEveryDatabase((_, open) => {
     const { bakery, org, service, clock } = await start({ RATE_LIMIT_AGENT_EVENTS: '3/3600' })
     const { storage } = service
     await addWebhook(service, org.id, 'updated', ['device.updated'])
-    const events = new AgentEventBuffer(new Limiter({ AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits))
+    const events = new AgentEventBuffer(
+      new Limiter({ AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits),
+      new Registry(),
+    )
     const beat = (hostname: string) =>
       bakery.agent.call(api.agents.heartbeat, {
         params: bakery.params,
@@ -187,7 +192,10 @@ onEveryDatabase((_, open) => {
 
 describe('changes of devices that are told later', () => {
   it('are of 100,000 devices at most: those of others are told as they come', () => {
-    const waiting = new AgentEventBuffer(new Limiter({ AGENT_EVENTS: { count: 0, seconds: 3600 } } as Limits))
+    const waiting = new AgentEventBuffer(
+      new Limiter({ AGENT_EVENTS: { count: 0, seconds: 3600 } } as Limits),
+      new Registry(),
+    )
     // The first of each is always taken.
     for (let n = 0; n < 100_000; n++) {
       expect(waiting.emitsNow(`${n}`, ['hostname']) && waiting.emitsNow(`${n}`, ['hostname'])).toBe(false)
@@ -200,14 +208,15 @@ describe('changes of devices that are told later', () => {
 })
 
 describe('entries that are gathered', () => {
-  const entriesOf = () =>
-    new AgentAuditBuffer(new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits))
+  const entriesOf = (metrics = new Registry()) =>
+    new AgentAuditBuffer(new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits), metrics)
   const draft = (actorId: string, at: string, more: object = {}) =>
     toDraftEntry(happening(null, { actorType: 'agent', actorId, action: 'thing.happen', ...more }), at)
 
   it('are written together: the last of each kind, with how many there were; what cannot be written stays', async () => {
     const { storage } = await openMigrated('sqlite')
-    const all = entriesOf()
+    const metrics = new Registry()
+    const all = entriesOf(metrics)
     const id = newId()
     expect(all.isDue(draft(id, '2026-01-31T12:00:00.000Z'))).toBe(true)
     for (const second of [1, 2, 3])
@@ -232,7 +241,7 @@ describe('entries that are gathered', () => {
     ])
     await all.write(storage, systemClock())
     expect(await storage.read.selectFrom('audit_logs').select('id').execute()).toHaveLength(2)
-    expect(all.metrics()[0]!.values).toEqual([{ value: 4 }])
+    expect(await metricValues(metrics, 'svc_agent_audit_gathered_total')).toEqual({ '': 4 })
   })
 
   it('are of 10,000 kinds at most: what comes beyond is written as it comes', () => {

@@ -1,4 +1,5 @@
 import pino from 'pino'
+import { Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
 import { CommandWatch } from '../../daemon/command-watch.ts'
 import { deleteOldCommands } from '../../src/agents/commands/jobs.ts'
@@ -9,6 +10,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { begin } from '../devices/device-stage.ts'
 import { testClock } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
+import { metricValues } from '../metric-values.ts'
 
 const kib = 1024
 
@@ -135,12 +137,16 @@ onEveryDatabase((_, open) => {
   })
 })
 
-it('a device whose outputs are let go is told of once an hour, and all of them are counted', () => {
+it('a device whose outputs are let go is told of once an hour, and all of them are counted', async () => {
   const lines: Record<string, unknown>[] = []
-  const watch = new CommandWatch(pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }))
+  const metrics = new Registry()
+  const watch = new CommandWatch(
+    pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }),
+    metrics,
+  )
   for (let n = 0; n < 50; n += 1) watch.add({ deviceId: 'a', orgId: 'o', what: 'deleted', entries: 2 })
   expect(lines).toMatchObject([
     { deviceId: 'a', orgId: 'o', dropped: 2, msg: expect.stringContaining('let go') },
   ])
-  expect(watch.metrics()[1]!.values).toEqual([{ value: 100 }])
+  expect(await metricValues(metrics, 'svc_command_outputs_dropped_total')).toEqual({ '': 100 })
 })

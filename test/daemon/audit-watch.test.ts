@@ -1,4 +1,5 @@
 import { mkdirSync, rmSync } from 'node:fs'
+import { Registry } from 'prom-client'
 import { expect, it } from 'vitest'
 import { watchAudit } from '../../daemon/audit-watch.ts'
 import { takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
@@ -7,6 +8,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { cutTo, happen, seeds } from '../audit/chains.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
+import { metricValues } from '../metric-values.ts'
 
 onEveryDatabase((_, open) => {
   it('tells of what was tampered with and of what cannot be verified, whatever the database says', async () => {
@@ -18,8 +20,8 @@ onEveryDatabase((_, open) => {
       warn: () => {},
       error: ({ verdict }: { verdict?: string }, text: string) => void errors.push([text, verdict]),
     }
-    const on = { storage, clock, log: log as never, dataDir, signing: seeds('a') }
-    const { parts, check, metrics } = await watchAudit(on)
+    const on = { storage, clock, log: log as never, dataDir, signing: seeds('a'), metrics: new Registry() }
+    const { parts, check, stored } = await watchAudit(on)
     const [cut, hidden] = [newId(), newId()]
     await happen(storage, cut, 9)
     await happen(storage, hidden, 3)
@@ -40,8 +42,8 @@ onEveryDatabase((_, open) => {
     ])
 
     const said = async () => {
-      const gauge = (await metrics()).find(({ name }) => name === 'svc_audit_chain_verdict')!
-      return Object.fromEntries(gauge.values.map(({ labels, value }) => [labels!.verdict, value]))
+      await stored.refresh()
+      return metricValues(stored.registry, 'svc_audit_chain_verdict')
     }
     const truth = { sound: 0, tampered: 1, unverifiable: 1 }
     expect(await said()).toEqual(truth)

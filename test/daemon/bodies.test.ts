@@ -1,12 +1,14 @@
 import { randomBytes } from 'node:crypto'
 import { createConnection } from 'node:net'
 import { gzipSync } from 'node:zlib'
+import { Registry } from 'prom-client'
 import { request } from 'undici'
-import { describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { BodyBudget, type BodyReservation } from '../../daemon/body-budget.ts'
 import { openMigrated } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { bytesOf } from '../laws/wire.ts'
+import { metricValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
 import { ServeProcess, told, until } from './process.ts'
 
@@ -126,6 +128,10 @@ describe('one caller that sends more bytes in a while than it may', () => {
 
 describe('the budget of bodies', () => {
   const kibi = 1024
+  let metrics: Registry
+  beforeEach(() => {
+    metrics = new Registry()
+  })
   const refusedWith = (code: string) => expect.objectContaining({ code, extras: { retryAfter: 5 } })
   const tryGrow = (held: BodyReservation, bytes: number): unknown => {
     try {
@@ -136,7 +142,7 @@ describe('the budget of bodies', () => {
   }
 
   it('refuses whose own is used up, and nobody else', () => {
-    const budget = new BodyBudget({ whole: 1000 * kibi, perCaller: 200 * kibi })
+    const budget = new BodyBudget({ whole: 1000 * kibi, perCaller: 200 * kibi }, 'requests', metrics)
     const [first, second, other] = [budget.hold('a'), budget.hold('a'), budget.hold('b')]
     first.grow(150 * kibi)
     expect(tryGrow(second, 51 * kibi)).toEqual(refusedWith('rate_limited'))
@@ -150,15 +156,14 @@ describe('the budget of bodies', () => {
     expect([budget.used, budget.callers]).toEqual([0, 0])
   })
 
-  it('has room for small bodies when the large ones of many have used up theirs', () => {
-    const budget = new BodyBudget({ whole: 1000 * kibi, perCaller: 200 * kibi })
+  it('has room for small bodies when the large ones of many have used up theirs', async () => {
+    const budget = new BodyBudget({ whole: 1000 * kibi, perCaller: 200 * kibi }, 'requests', metrics)
     const large = Array.from({ length: 4 }, (_, n) => budget.hold(`agent ${n}`))
     const outcomes = large.map((held) => tryGrow(held, 200 * kibi))
     expect(outcomes).toEqual([undefined, undefined, undefined, refusedWith('unavailable')])
     expect(tryGrow(budget.hold('x'), 160 * kibi)).toEqual(refusedWith('unavailable'))
     for (let n = 0; n < 6; n++) expect(tryGrow(budget.hold(`y ${n}`), 60 * kibi)).toBe(undefined)
     expect(tryGrow(budget.hold('z'), 60 * kibi)).toEqual(refusedWith('unavailable'))
-    const [, refused] = budget.metrics()
-    expect(refused!.values.map(({ value }) => value)).toEqual([0, 3])
+    expect(await metricValues(metrics, 'svc_bodies_refused_total')).toEqual({ caller: 0, whole: 3 })
   })
 })

@@ -3,6 +3,7 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import fastify from 'fastify'
+import { Registry } from 'prom-client'
 import { Pool } from 'undici'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { BodyBudget } from '../../daemon/body-budget.ts'
@@ -52,7 +53,7 @@ class File {
 const idleMs = 300
 let file = new File()
 const app = fastify()
-limitSlowReaders(app, new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'), {
+limitSlowReaders(app, new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies', new Registry()), {
   idleMs,
   bytesPerSecond: 1,
 })

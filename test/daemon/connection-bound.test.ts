@@ -44,7 +44,7 @@ async function metrics(socket: Socket): Promise<string> {
     text += String(piece)
   })
   socket.write(`GET /metrics HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${token}\r\n\r\n`)
-  await expect.poll(() => text, { timeout: 10_000 }).toContain('svc_uptime')
+  await expect.poll(() => text, { timeout: 10_000 }).toContain('process_start_time_seconds')
   await expect
     .poll(() => text, { timeout: 10_000 })
     .toContain('svc_connections_refused_total{reason="whole"}')

@@ -1,10 +1,12 @@
 import { connect } from 'node:net'
+import { Registry } from 'prom-client'
 import { expect, it, onTestFinished } from 'vitest'
 import { IntegrityWatch } from '../../daemon/integrity-watch.ts'
 import { logInto } from '../../daemon/log.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase, openMigrated, type TestDatabase } from '../databases.ts'
 import { serviceOn, startService } from '../harness.ts'
+import { metricValues } from '../metric-values.ts'
 import { heldCheck } from '../storage/integrity-process.ts'
 import { buildWorld } from '../world.ts'
 import { asking, damaged } from './damage.ts'
@@ -116,13 +118,14 @@ it('a check has a deadline, after which nothing is known', async () => {
   const { dataDir, storage, close } = await openMigrated('sqlite')
   onTestFinished(close)
   const quiet = { error: expect.unreachable, warn: expect.unreachable }
-  const watch = new IntegrityWatch(storage, systemClock, quiet, 2000)
+  const metrics = new Registry()
+  const watch = new IntegrityWatch(storage, systemClock, quiet, metrics, 2000)
   const outcome = watch.look(new AbortController().signal).catch((error: unknown) => error)
   const held = await heldCheck(dataDir)
   expect(await outcome).toMatchObject({ name: 'TimeoutError' })
   await held.gone()
   expect(watch.isDamaged).toBe(false)
-  expect(watch.metrics()[0]!.values).toContainEqual({ labels: { verdict: 'unknown' }, value: 1 })
+  expect(await metricValues(metrics, 'svc_database_integrity_checks_total')).toMatchObject({ unknown: 1 })
 })
 
 it('beside a check requests are answered, and SIGTERM ends both', async () => {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Registry } from 'prom-client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { AgentAuditBuffer } from '../../daemon/agent-audit-buffer.ts'
 import { AgentEventBuffer } from '../../daemon/agent-event-buffer.ts'
@@ -43,6 +44,7 @@ import { happening } from '../audit/rows.ts'
 import { damaged } from '../daemon/damage.ts'
 import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
+import { metricValues } from '../metric-values.ts'
 import { addUser, addWebhook, buildWorld, type Org, type World } from '../world.ts'
 import { failWrites } from './failing-writes.ts'
 
@@ -192,7 +194,8 @@ const scenarios: Record<string, Scenario> = {
     await watch.tell()
     expect(told).toHaveLength(1)
     expect(await watch.check()).toBe('audit_logs: 1')
-    expect((await watch.metrics())[0]!.values).toContainEqual({ labels: { source: 'audit_logs' }, value: 1 })
+    await watch.stored.refresh()
+    expect(await metricValues(watch.stored.registry, 'svc_set_aside_rows')).toMatchObject({ audit_logs: 1 })
   },
 
   async 'key counter'({ storage, bad, good }) {
@@ -291,7 +294,7 @@ const scenarios: Record<string, Scenario> = {
 
   async 'agent entries'({ storage, bad, good }) {
     const limits = { AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits
-    const gathered = new AgentAuditBuffer(new Limiter(limits))
+    const gathered = new AgentAuditBuffer(new Limiter(limits), new Registry())
     for (const { id, deviceId } of [bad, bad, good, good]) {
       const more = { actorType: 'agent' as const, actorId: deviceId, action: 'poisoned by many' }
       gathered.isDue(toDraftEntry(happening(id, more), now()))
@@ -309,7 +312,7 @@ const scenarios: Record<string, Scenario> = {
     for (const { id } of [bad, good])
       await addWebhook(service as TestService, id, 'updated', ['device.updated'])
     const limits = { AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits
-    const waiting = new AgentEventBuffer(new Limiter(limits))
+    const waiting = new AgentEventBuffer(new Limiter(limits), new Registry())
     for (const { deviceId } of [bad, bad, good, good]) waiting.emitsNow(deviceId, ['hostname'])
     await failWrites(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
     await run(waiting.tell(storage, now()))
@@ -395,10 +398,8 @@ const scenarios: Record<string, Scenario> = {
     const hurt = await openStorage(place)
     onTestFinished(() => hurt.close())
     const told: unknown[] = []
-    const watch = new IntegrityWatch(hurt, systemClock, {
-      error: (...what: unknown[]) => void told.push(what),
-      warn: expect.unreachable,
-    })
+    const log = { error: (...what: unknown[]) => void told.push(what), warn: expect.unreachable }
+    const watch = new IntegrityWatch(hurt, systemClock, log, new Registry())
     if (kind === 'postgres') {
       for (const table of ['scripts', 'sites'] as const)
         await run(hurt.read.selectFrom(table).selectAll().execute())

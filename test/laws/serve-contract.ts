@@ -1,4 +1,5 @@
 import { pino } from 'pino'
+import { Registry } from 'prom-client'
 import { createAuthenticator } from '../../daemon/actor.ts'
 import { AgentAuditBuffer } from '../../daemon/agent-audit-buffer.ts'
 import { buildApp } from '../../daemon/app.ts'
@@ -29,6 +30,7 @@ export async function serveContract(
   )
   const secret = testSecrets.JWT_SECRET
   const tokens = { access: createAccessTokens(secret), workloads: workloadTokens(secret) }
+  const metrics = new Registry()
   const on = {
     storage,
     actors: createAuthenticator(
@@ -39,17 +41,15 @@ export async function serveContract(
       true,
     ),
     limiter,
-    agentEntries: new AgentAuditBuffer(limiter),
-    questions: new ReadQueryQueue(storage, {
-      timeoutMs: 10_000,
-      atOnce: 6,
-      perTenant: 4,
-      perCaller: 2,
-      waitMs: 5000,
-    }),
-    bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }),
-    replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies'),
-    work: new ConcurrencyLimit(mostAtOnce),
+    agentEntries: new AgentAuditBuffer(limiter, metrics),
+    questions: new ReadQueryQueue(
+      storage,
+      { timeoutMs: 10_000, atOnce: 6, perTenant: 4, perCaller: 2, waitMs: 5000 },
+      metrics,
+    ),
+    bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'requests', metrics),
+    replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies', metrics),
+    work: new ConcurrencyLimit(mostAtOnce, metrics),
     tenants: new TenantKeys(storage),
     cipher: createCipher([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,

@@ -1,5 +1,6 @@
 import { globSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { Registry } from 'prom-client'
 import { describe, expect, it, vi } from 'vitest'
 import type { WebSocket } from 'ws'
 import { z } from 'zod'
@@ -41,12 +42,10 @@ const bounds: Record<string, string> = {
   'daemon/limiter.ts #windows': '100,000 of each limit',
   'daemon/integrations/exchange.ts #pieces': 'the largest answer of its request',
   'daemon/integrations/guard.ts parsedRanges': 'code',
-  'daemon/questions.ts #counts': 'code',
   'daemon/questions.ts #byCaller': 'work',
   'daemon/questions.ts #byTenant': 'work',
   'daemon/questions.ts #waiting': 'work',
   'daemon/read-audit.ts #seen': '10,000 of each entry',
-  'daemon/request-watch.ts #byName': 'code',
   'daemon/tenant-key.ts #ofOrgs': '10,000',
   'src/audit/checkpoints/verification.ts #leaves': 'one tile',
   'src/audit/verifier/verifier.ts #buffered': 'the longest line',
@@ -185,7 +184,7 @@ describe('what a process keeps', () => {
   })
 
   it('of bodies is nothing once they were worked on', () => {
-    const budget = new BodyBudget({ whole: 2 ** 30, perCaller: 1000 })
+    const budget = new BodyBudget({ whole: 2 ** 30, perCaller: 1000 }, 'requests', new Registry())
     const all = Array.from({ length: 5000 }, (_, n) => budget.hold(`agent ${n}`))
     for (const held of all) held.grow(10)
     expect([budget.used, budget.callers]).toEqual([50_000, 5000])
@@ -239,7 +238,7 @@ describe('requests that wait', () => {
   })
 
   it('count no more once they failed', async () => {
-    const bound = new ConcurrencyLimit(1)
+    const bound = new ConcurrencyLimit(1, new Registry())
     await expect(bound.run(() => Promise.reject(new Error('no')))).rejects.toThrow('no')
     expect(await bound.run(async () => 'yes')).toBe('yes')
   })

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { Registry } from 'prom-client'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { BodyBudget } from '../../daemon/body-budget.ts'
 import type { LinkedAgent } from '../../daemon/gateway/link.ts'
@@ -26,7 +27,11 @@ const quiet: AgentSocket = {
   updateStatus: async () => {},
 }
 
-const bodies = new BodyBudget({ whole: 256 * 1024 * 1024, perCaller: 32 * 1024 * 1024 })
+const bodies = new BodyBudget(
+  { whole: 256 * 1024 * 1024, perCaller: 32 * 1024 * 1024 },
+  'requests',
+  new Registry(),
+)
 
 type Stage = { url: string; agents: Gateway; verdicts: Map<string, Closing>; warned: object[] }
 
@@ -287,7 +292,11 @@ describe('results', () => {
 
 describe('an agent that fills memory', () => {
   it('with a frame that does not end is hung up on, and what it held is let go', async () => {
-    const budget = new BodyBudget({ whole: 256 * 1024 * 1024, perCaller: 1024 * 1024 })
+    const budget = new BodyBudget(
+      { whole: 256 * 1024 * 1024, perCaller: 1024 * 1024 },
+      'requests',
+      new Registry(),
+    )
     const { url } = await stage({}, budget)
     const agent = await RawAgent.connect(url, agentOf('one'))
     for (let n = 0; n < 32; n++) agent.socket.send('x'.repeat(64 * 1024), { fin: false })

@@ -1,4 +1,5 @@
 import pino from 'pino'
+import { Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
 import { LogWatch } from '../../daemon/log-watch.ts'
 import { api } from '../../src/api.ts'
@@ -6,6 +7,7 @@ import { deleteOldLogs, enforceQuotas, recountBytes } from '../../src/logs/jobs.
 import { type Excess, equalShare, LogQuota } from '../../src/logs/quota.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
+import { metricValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
 
 const kib = 1024
@@ -74,9 +76,13 @@ it('shares are equal, and who needs less than theirs leaves the rest to the othe
   expect(equalShare([10, 10, 10], 10)).toBe(3)
 })
 
-it('a device with too many logs is told of once an hour, and all of them are counted', () => {
+it('a device with too many logs is told of once an hour, and all of them are counted', async () => {
   const lines: Record<string, unknown>[] = []
-  const watch = new LogWatch(pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }))
+  const metrics = new Registry()
+  const watch = new LogWatch(
+    pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }),
+    metrics,
+  )
   for (let n = 0; n < 50; n += 1) {
     watch.add({ deviceId: 'a', orgId: 'o', what: 'refused', entries: 2 })
     watch.add({ deviceId: 'b', orgId: 'o', what: 'deleted', entries: 3 })
@@ -85,11 +91,7 @@ it('a device with too many logs is told of once an hour, and all of them are cou
     { deviceId: 'a', refused: 2, msg: expect.stringContaining('more logs than are kept') },
     { deviceId: 'b', deleted: 3 },
   ])
-  const [, excess] = watch.metrics()
-  expect(excess!.values).toEqual([
-    { labels: { what: 'refused' }, value: 100 },
-    { labels: { what: 'deleted' }, value: 150 },
-  ])
+  expect(await metricValues(metrics, 'svc_log_entries_excess_total')).toEqual({ refused: 100, deleted: 150 })
 })
 
 onEveryDatabase((_, open) => {

@@ -10,6 +10,7 @@ import { happening } from '../audit/rows.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { failWrites } from '../laws/failing-writes.ts'
+import { metricValues } from '../metric-values.ts'
 import { addWebhook, buildWorld } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
@@ -178,12 +179,11 @@ onEveryDatabase((_, open) => {
         [{ source: 'audit_logs', lost: 2, reason: expect.any(String) }, expect.stringContaining('was lost')],
       ])
       expect(await watch.check()).toContain('audit_logs: 10000, events: 1, audit_logs lost: 2')
-      const [rows, , lost] = await watch.metrics()
-      expect(rows!.values[0]).toEqual({ labels: { source: 'audit_logs' }, value: maxDeadLetters.rows })
-      expect(lost!.values).toEqual([
-        { labels: { source: 'audit_logs' }, value: 2 },
-        { labels: { source: 'events' }, value: 0 },
-      ])
+      const { registry, refresh } = watch.stored
+      await refresh()
+      const rows = await metricValues(registry, 'svc_set_aside_rows')
+      expect(rows).toMatchObject({ audit_logs: maxDeadLetters.rows })
+      expect(await metricValues(registry, 'svc_set_aside_lost_total')).toEqual({ audit_logs: 2, events: 0 })
     }, 30_000)
 
     it('has a bound of bytes', async () => {

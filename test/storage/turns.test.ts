@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import pg from 'pg'
+import { Registry } from 'prom-client'
 import { describe, expect, it, test } from 'vitest'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { currentParty, FairQueue, FairSlots, onBehalfOf, onOwnBehalf } from '../../src/storage/turns.ts'
@@ -56,7 +57,7 @@ describe('turns', () => {
 })
 
 test('one tenant has at most a quarter of the requests that are worked on', async () => {
-  const bound = new ConcurrencyLimit(8)
+  const bound = new ConcurrencyLimit(8, new Registry())
   const { promise, resolve } = Promise.withResolvers<void>()
   const work = () => promise
   const under = [bound.run(work, 'a'), bound.run(work, 'a')]
