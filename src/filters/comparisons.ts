@@ -20,7 +20,7 @@ export const eb = expressionBuilder<Tables, never>()
 export const always: Predicate = eb.and([])
 export const never: Predicate = eb.or([])
 
-/** `rules.ts` lets nothing else through. */
+/** `rules.ts` refuses any other operator before. */
 const unknown = ({ operator }: Comparison): never => {
   throw new Error(`No such comparison: ${operator}`)
 }
@@ -29,11 +29,13 @@ export const ref = (column: string) => sql.ref<string | number | null>(column)
 const isKnown = (column: string): Predicate => eb(ref(column), 'is not', null)
 const isNull = (column: string): Predicate => eb(ref(column), 'is', null)
 
-/** The list may be empty, which nothing is in. */
+/** The list may be empty; then nothing matches. */
 export const isIn = (column: string, list: readonly string[]): Predicate =>
   list.length === 0 ? never : eb(ref(column), 'in', list)
 
-/** Negative operators and what they deny: on many values they mean that there are some and none is. */
+/**
+ * Negative operators and their opposites: with several values they require that there are some and that none matches.
+ */
 export const negations: Readonly<Record<string, string>> = {
   notEquals: 'equals',
   notContains: 'contains',
@@ -111,8 +113,8 @@ export function compareDate(column: string, asked: Comparison, now: Instant): Pr
 }
 
 /**
- * Days from the column's instant until now, fractions included. It is the instant that is compared, with whole
- * milliseconds, so that an index serves and both databases agree.
+ * Days from the column's instant until now, fractions included. The instant itself is compared, in whole
+ * milliseconds, so that an index can be used and both databases agree.
  */
 export function compareDays(column: string, asked: Comparison, now: Instant): Predicate {
   const { operator, value } = asked

@@ -21,16 +21,16 @@ import { customPrefix, findField } from './fields/contract.ts'
 import { resolveAlias } from './rules.ts'
 
 /**
- * Which devices match: a predicate over the table `devices`, for `.where(...)`. `conditions` went through
+ * Predicate over the table `devices` for the devices that match, for `.where(...)`. `conditions` were checked by
  * rules.ts.
  *
- * - What is not known (null) satisfies isNull and nothing else: not notEquals, notContains or notIn either.
- * - Of several values (network.*, software.installed, tags) any may satisfy a condition; a negative one means
- *   that there are some and none of them does. software.notInstalled is also true of a device without software.
- * - equals, in, hasAny and hasAll are exact; contains, startsWith and endsWith fold letter case and take every
- *   character as it is; matches is RE2 syntax, found anywhere in the text.
- * - Dates are instants; before, after and the windows look at milliseconds, months are those of the calendar.
- * - In an empty list is nothing, and everything known is not in it.
+ * - An unknown value (null) satisfies isNull and nothing else: not notEquals, notContains or notIn either.
+ * - Of several values (network.*, software.installed, tags) any may satisfy a condition; a negative one requires
+ *   that there are some and that none of them does. software.notInstalled is also true of a device without software.
+ * - equals, in, hasAny and hasAll are exact; contains, startsWith and endsWith ignore letter case and take every
+ *   character literally; matches is RE2 syntax, found anywhere in the text.
+ * - Dates are instants; before, after and the windows compare milliseconds; months are calendar months.
+ * - Nothing is in an empty list, and every known value is not in it.
  */
 export function deviceMatches({ operator, conditions }: ConditionGroup, at: { now: Instant }): Predicate {
   if (operator !== 'AND' && operator !== 'OR') throw unsupported(String(operator))
@@ -40,11 +40,14 @@ export function deviceMatches({ operator, conditions }: ConditionGroup, at: { no
   return operator === 'AND' ? eb.and(parts) : eb.or(parts)
 }
 
-/** Saved by a newer release, whose processes may run beside this one: to guess at it would find other devices. */
+/**
+ * The filter was saved by a newer release, whose processes may run beside this one: guessing would match other
+ * devices.
+ */
 const unsupported = (what: string): Problem =>
   new Problem('unavailable', `The filter has ${what}, which this release does not know`, { retryAfter: 5 })
 
-/** Whether it is because a filter has what only a newer release knows. */
+/** Whether the filter uses something that only a newer release knows. */
 export const isUnsupported = (error: unknown): error is Problem =>
   error instanceof Problem && error.code === 'unavailable'
 
@@ -67,10 +70,10 @@ const deviceColumn = (name: string, key?: string): TextColumn => ({
   ...(key !== undefined && { key: `devices.${key}` }),
 })
 
-/** A field without a compiler of its own is the column of the device's row that is named like it. */
+/** A field without its own compiler maps to the column of the device's row with the same name. */
 const columnFor = (key: string): TextColumn => columns[key] ?? deviceColumn(snake(key.split('.').at(-1)!))
 
-/** Those with a folded copy beside them, and those named otherwise. */
+/** Columns that have a folded copy, and columns with another name. */
 const columns: Readonly<Record<string, TextColumn>> = {
   hostname: deviceColumn('hostname', 'hostname_key'),
   displayName: deviceColumn('display_name', 'display_name_key'),
@@ -87,15 +90,15 @@ type SideTable =
   | 'alerts'
 
 /**
- * Whether some row beside the device satisfies this. Always by `exists`: with an ordered limit it stops at the last
- * row that is shown, which `in (select …)` cannot.
+ * Whether some row of the side table satisfies the test. Always by `exists`: with an ordered limit it stops at the
+ * last row of the page, which `in (select …)` cannot.
  */
 function has(table: SideTable, test: Predicate = always): Predicate {
   const rows = eb.selectFrom(table).where(eb(ref(`${table}.device_id`), '=', ref('devices.id')))
   return eb.exists(rows.where(test).select(eb.lit(1).as('found')))
 }
 
-/** Whether every one of a list is among the values of the rows beside the device. */
+/** Whether every value of a list occurs in the side table's rows of the device. */
 function hasAll(table: SideTable, column: string, list: readonly string[], test: Predicate): Predicate {
   const wanted = new Set(list).size
   if (wanted === 0) return always
@@ -109,7 +112,7 @@ function hasAll(table: SideTable, column: string, list: readonly string[], test:
 
 type FieldCompiler = (asked: Comparison) => Predicate
 
-/** A field with a value in each row beside the device: any of them may satisfy a condition. */
+/** A field with one value per row of a side table: any of them may satisfy a condition. */
 const anyOf = (table: SideTable, text: TextColumn): FieldCompiler => {
   const known = has(table, compareText(text, { operator: 'isNotNull' }))
   return (asked) => {
@@ -193,7 +196,7 @@ const columnFlag = (column: string): FieldCompiler => {
   return (asked) => (/null$/i.test(asked.operator) ? compareNumber(column, asked) : known(asked))
 }
 
-/** Fields that are more than a comparison with one column. */
+/** Fields that need more than a comparison with one column. */
 const fieldCompilers: Readonly<Record<string, FieldCompiler>> = {
   tags,
   groupId: (asked) =>

@@ -40,8 +40,8 @@ export const NewSavedFilter = z.strictObject({
     .describe(
       'Organization it belongs to; needed in partner and system scope, ignored in organization scope',
     ),
-  name: name.describe('What the filter is called'),
-  description: description.optional().describe('What it is for'),
+  name: name.describe('Name of the filter'),
+  description: description.optional().describe('Purpose of the filter'),
   conditions,
 })
 export type NewSavedFilter = z.output<typeof NewSavedFilter>
@@ -55,7 +55,7 @@ export const SavedFilterChange = z
   .refine((change) => Object.values(change).some((value) => value !== undefined), 'must change something')
 export type SavedFilterChange = z.output<typeof SavedFilterChange>
 
-/** A device as a preview shows it. */
+/** A device as a preview lists it. */
 export const PreviewedDevice = z
   .object({
     id: idOf('device'),
@@ -131,7 +131,7 @@ export const filters = {
   fields: endpoint({
     method: 'GET',
     path: '/filters/fields',
-    summary: 'List what a filter can ask about a device',
+    summary: 'List the fields that a filter can use',
     tag,
     access: reads,
     reply: z.object({ data: z.array(FilterField) }),

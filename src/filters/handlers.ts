@@ -12,14 +12,14 @@ import { changedFields, definedFields, makeFilter } from './saved/rules.ts'
 import * as saved from './saved/store.ts'
 import { previewFilter } from './store.ts'
 
-/** What depends on saved filters, within the transaction of a change; it may refuse. */
+/** Hooks of features that depend on saved filters, called within the transaction of a change; they may refuse it. */
 export type FilterHooks<Answer> = {
-  /** Before the transaction that gives it other conditions: what is to be known of them. */
+  /** Called before the transaction of a change of conditions: evaluates the new conditions. */
   prepareChange(
     call: Pick<Preparation<typeof contract.filters.update>, 'storage' | 'ask' | 'scope' | 'now'>,
     filter: contract.SavedFilter,
   ): Promise<Answer | undefined>
-  /** After its conditions were saved. */
+  /** Called after the conditions were saved. */
   onChange(
     db: Db,
     scope: Scope,
@@ -27,7 +27,7 @@ export type FilterHooks<Answer> = {
     answer: Answer | undefined,
     now: Instant,
   ): Promise<void>
-  /** Before it is deleted. @throws conflict while it is needed */
+  /** Called before the filter is deleted. @throws conflict while it is in use */
   onRemove(db: Db, scope: Scope, filter: contract.SavedFilter): Promise<void>
 }
 
@@ -39,7 +39,7 @@ export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typ
 
   async create({ db, scope, body, caller, now }) {
     checkConditions(body.conditions)
-    // In organization scope it is not looked at.
+    // In organization scope body.orgId is ignored.
     const orgId = scope.kind === 'organization' ? scope.orgId : await resolveOrg(db, scope, body.orgId)
     const filter = makeFilter(body, { id: newId(), orgId, by: caller.id, now })
     await saved.insertFilter(db, filter)
@@ -76,7 +76,7 @@ export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typ
     return filter
   },
 
-  // Devices are read before the transaction of the audit entry: a whole fleet takes a while.
+  // Devices are read before the transaction of the audit entry: a large fleet takes a while.
   preview: inSteps({
     prepare({ ask, scope, body, now }) {
       checkConditions(body.conditions)

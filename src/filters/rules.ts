@@ -12,25 +12,25 @@ import {
 } from './conditions/contract.ts'
 import { customPrefix, type Field, fields, findField, type Operator } from './fields/contract.ts'
 
-/** @throws invalid_request naming every fault with its place below `path`; filter_too_expensive */
+/** @throws invalid_request naming every fault with its path below `path`; filter_too_expensive */
 export function checkConditions(conditions: ConditionGroup, path = 'body.conditions'): void {
-  // First: to find what is wrong with a pattern it is compiled.
+  // First, because finding the faults of a pattern compiles it.
   checkCost(conditions, path)
   const faults = findFaults(conditions, path)
   if (faults.length > 0) throw invalid(faults)
 }
 
 /**
- * Every pattern is asked of every device. A filter of before there was a bound may cost too much as well.
- * @throws filter_too_expensive naming the first pattern that is too much
+ * Every pattern is evaluated for every device. Filters stored before the limit existed may exceed it as well. @throws
+ * filter_too_expensive naming the pattern that exceeds the limit
  */
 export function checkCost(conditions: ConditionGroup, path = 'conditions'): void {
   const patterns = patternsIn(conditions, path)
-  const dear = firstTooExpensive(patterns.map(({ pattern }) => pattern))
-  if (dear === undefined) return
-  const { at, field } = patterns.find(({ pattern }) => pattern === dear)!
+  const expensive = firstTooExpensive(patterns.map(({ pattern }) => pattern))
+  if (expensive === undefined) return
+  const { at, field } = patterns.find(({ pattern }) => pattern === expensive)!
   const message =
-    `the patterns of this filter cost too much with that for ${field}: ` +
+    `the patterns of this filter are too expensive together, up to the one for ${field}: ` +
     `use at most ${maxPatterns}, with fewer repetitions and classes such as \\pL, or contains and startsWith`
   throw new Problem('filter_too_expensive', `${at}: ${message}`, { details: [{ path: at, message }] })
 }
@@ -42,13 +42,13 @@ function patternsIn(group: ConditionGroup, path: string): Pattern[] {
     const at = `${path}.conditions.${i}`
     if (isGroup(node)) return patternsIn(node, at)
     const { field, operator, value } = node
-    // One that is longer is refused unread.
+    // A longer one is refused without being compiled.
     const isPattern = operator === 'matches' && typeof value === 'string' && value.length <= longestPattern
     return isPattern ? [{ pattern: value, field, at: `${at}.value` }] : []
   })
 }
 
-/** What fields, operators and values do not mean; the shape is the contract's. */
+/** Faults of fields, operators and values; the contract checks the shape. */
 export function findFaults(group: ConditionGroup, path: string): Fault[] {
   return group.conditions.flatMap((node, i) => {
     const at = `${path}.conditions.${i}`
@@ -69,7 +69,7 @@ function conditionFaults({ field: key, operator, value }: Condition, at: string)
 
 function fieldFault(key: string): string {
   if (key.startsWith(customPrefix)) {
-    return `Invalid custom field key: ${key}: after custom. comes a lower-case letter, then such letters, digits and _`
+    return `Invalid custom field key: ${key}: after custom. it needs a lower-case letter, then lower-case letters, digits and _`
   }
   const known = fields.map((one) => one.key)
   const meant = didYouMean(key, known)
@@ -88,7 +88,7 @@ const aDate = 'must be an ISO 8601 date, or date and time with Z or an offset, s
 
 const longestPattern = 250
 
-/** `path` goes on from the value. */
+/** `path` of a fault is relative to the value. */
 function valueFaults(field: Field, operator: Operator, value: ConditionValue | undefined): Fault[] {
   const wrong = (message: string, path = ''): Fault[] => [{ path, message }]
   switch (operator) {
@@ -119,7 +119,7 @@ function valueFaults(field: Field, operator: Operator, value: ConditionValue | u
   }
 }
 
-/** Of one value, be it alone or in a list. */
+/** Faults of one value, alone or in a list. */
 function scalarFault({ type, values, aliases = {} }: Field, value: unknown): string[] {
   if (value === undefined) return ['is required']
   switch (type) {
@@ -157,12 +157,12 @@ function windowFaults(operator: Operator, value: ConditionValue | undefined): Fa
     return [{ path: '', message: `must be amount and unit (one of ${units}) with ${operator}` }]
   }
   const { amount, unit } = value
-  // Half a month has no length of its own.
+  // Half a month has no defined length.
   if (unit !== 'months' || Number.isInteger(amount)) return []
   return [{ path: '.amount', message: 'must be a whole number of months' }]
 }
 
-/** A value with the words for enums that the column holds. */
+/** A value with enum aliases replaced by the stored names. */
 export function resolveAlias(
   { aliases }: Field,
   value: ConditionValue | undefined,

@@ -10,14 +10,14 @@ import { deviceMatches } from './compile.ts'
 import type { ConditionGroup } from './conditions/contract.ts'
 import type { FilterPreview, PreviewedDevice } from './contract.ts'
 
-/** Where more match, the first page is soon found by walking an index. */
+/** With more matches than this, walking an index finds the first page quickly. */
 const smallResult = 500
 
 const deviceRows = rowsOf<DeviceRow>()()
 
 /**
- * The devices that a caller can see and that match, by hostname, and how many there are in all.
- * @throws invalid_request where Postgres gives up on a pattern
+ * The matching devices that a caller can see, by hostname, and their total. @throws invalid_request where Postgres
+ * refuses a pattern as too complex
  */
 export async function previewFilter(
   db: Db,
@@ -38,7 +38,7 @@ export async function previewFilter(
       .orderBy('id')
       .limit(limit)
       .execute()
-  // Of few, a look at the fleet finds all of them; of many, the first are soon found in the order of the index.
+  // A scan finds all of a few matches; with many matches the first ones are found quickly in index order.
   const someOf = async (half: typeof found) => {
     const some = await half
       .select('id')

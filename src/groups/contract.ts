@@ -10,24 +10,24 @@ export const DeviceGroup = z
   .object({
     id: idOf('device_group'),
     orgId: idOf('organization'),
-    siteId: idOf('site').nullable().describe('Only devices of this site can be in it'),
+    siteId: idOf('site').nullable().describe('Only devices of this site can be members'),
     name: z.string(),
-    type: groupType.describe('static: devices are put in; dynamic: a saved filter finds them'),
+    type: groupType.describe('static: devices are added manually; dynamic: a saved filter selects them'),
     filterId: idOf('filter').nullable().describe('The saved filter of a dynamic group'),
     parentId: idOf('device_group').nullable(),
-    deviceCount: z.int().describe('Devices in it that you can see'),
-    evaluatedAt: instant.nullable().describe('When the filter was last asked'),
+    deviceCount: z.int().describe('Member devices that you can see'),
+    evaluatedAt: instant.nullable().describe('When the filter was last evaluated'),
     evaluationError: z
       .string()
       .nullable()
-      .describe('Why the filter could not be asked then: the devices are those of before'),
+      .describe('Why that evaluation failed: the members are those from before'),
     createdAt: instant,
     updatedAt: instant,
   })
   .meta({ id: 'DeviceGroup' })
 export type DeviceGroup = z.output<typeof DeviceGroup>
 
-/** A device as far as its being in a group goes. */
+/** A device as a member of a group. */
 export const GroupMember = z
   .object({
     id: idOf('device'),
@@ -37,7 +37,7 @@ export const GroupMember = z
     displayName: z.string().nullable(),
     osType,
     status: deviceStatus,
-    isPinned: z.boolean().describe('Stays, whatever the filter says'),
+    isPinned: z.boolean().describe('Stays a member, whether the filter matches or not'),
     addedBy: z.enum(['manual', 'dynamic_rule']),
     addedAt: instant,
   })
@@ -58,16 +58,16 @@ export type GroupChange = z.output<typeof GroupChange>
 
 const fields = {
   name: text(255, 1).describe('Name people see'),
-  filterId: idOf('filter').meta({ flag: 'filter' }).describe('Saved filter that decides who is in it'),
+  filterId: idOf('filter').meta({ flag: 'filter' }).describe('Saved filter that selects the members'),
   parentId: idOf('device_group')
     .nullable()
     .meta({ flag: 'parent' })
-    .describe('Group it is shown under; devices of one are not in the other'),
+    .describe('Group it is listed under; membership is not inherited'),
 }
 
 export const NewGroup = z.strictObject({
   orgId: idOf('organization').optional().describe('Organization it is in; inferred in organization scope'),
-  siteId: idOf('site').nullable().default(null).describe('Take only devices of this site'),
+  siteId: idOf('site').nullable().default(null).describe('Allow only devices of this site'),
   name: fields.name,
   type: groupType.default('static').describe('dynamic groups need a filter'),
   filterId: fields.filterId.nullable().default(null),
@@ -159,7 +159,7 @@ export const deviceGroups = {
   remove: endpoint({
     method: 'DELETE',
     path: '/device-groups/:id',
-    summary: 'Delete a device group that nobody is limited to and no other is under; its devices stay',
+    summary: 'Delete a device group that restricts no member and has no subgroup; its devices stay',
     tag,
     access: writes,
     params,
@@ -181,11 +181,11 @@ export const deviceGroups = {
     method: 'POST',
     path: '/device-groups/:id/devices',
     idempotencyKey: 'honored',
-    summary: 'Put devices into a static group',
+    summary: 'Add devices to a static group',
     tag,
     access: writes,
     params,
-    body: z.strictObject({ deviceIds: deviceIds.describe('Devices to put in') }),
+    body: z.strictObject({ deviceIds: deviceIds.describe('Devices to add') }),
     reply: z.object({ added: z.int(), deviceCount: z.int(), message: z.string() }),
     audit: { action: 'device_group.devices.add', resource: 'device_group' },
     errors: [...narrowed, 'conflict'],
@@ -194,11 +194,11 @@ export const deviceGroups = {
   take: endpoint({
     method: 'DELETE',
     path: '/device-groups/:id/devices',
-    summary: 'Take devices out of a static group',
+    summary: 'Remove devices from a static group',
     tag,
     access: writes,
     params,
-    body: z.strictObject({ deviceIds: deviceIds.describe('Devices to take out') }),
+    body: z.strictObject({ deviceIds: deviceIds.describe('Devices to remove') }),
     reply: z.object({ removed: z.int(), deviceCount: z.int(), message: z.string() }),
     audit: { action: 'device_group.devices.remove', resource: 'device_group' },
     errors: [...narrowed, 'conflict'],
@@ -208,7 +208,7 @@ export const deviceGroups = {
     method: 'POST',
     path: '/device-groups/:id/devices/:deviceId/pin',
     idempotencyKey: 'honored',
-    summary: 'Keep a device in a dynamic group, whatever its filter says',
+    summary: 'Pin a device to a dynamic group, whether its filter matches or not',
     tag,
     access: writes,
     params: member,
@@ -219,18 +219,18 @@ export const deviceGroups = {
   unpin: endpoint({
     method: 'DELETE',
     path: '/device-groups/:id/devices/:deviceId/pin',
-    summary: 'Leave it to the filter again whether a device is in a dynamic group',
+    summary: 'Unpin a device, so that the filter decides again whether it is in the group',
     tag,
     access: writes,
     params: member,
-    reply: z.object({ isMember: z.boolean().describe('The filter finds it'), message: z.string() }),
+    reply: z.object({ isMember: z.boolean().describe('The filter matches it'), message: z.string() }),
     audit: { action: 'device_group.devices.unpin', resource: 'device_group' },
     errors: [...narrowed, 'conflict', 'filter_too_expensive'],
   }),
   log: endpoint({
     method: 'GET',
     path: '/device-groups/:id/membership-log',
-    summary: 'List which devices came into a group and left it in the last 90 days, newest first',
+    summary: 'List the devices added to and removed from a group in the last 90 days, newest first',
     tag,
     access: reads,
     params,

@@ -8,7 +8,7 @@ import type { Db } from '../storage/open.ts'
 import type { Tables } from '../storage/schema/tables.ts'
 import { addMembers, removeMembers } from './members.ts'
 
-/** A group that a filter fills. */
+/** A group whose members a filter selects. */
 export type DynamicGroup = GroupScope & {
   id: string
   conditions: ConditionGroup
@@ -16,10 +16,10 @@ export type DynamicGroup = GroupScope & {
 }
 type GroupScope = { orgId: string; siteId: string | null }
 
-/** What was found by conditions in a whole organization, before the transaction that needs it. */
+/** The devices that conditions match in an organization, computed before the transaction that needs them. */
 export type FilterResult = { to: ConditionGroup; ids: string[] }
 
-/** One as it is stored. */
+/** A dynamic group as stored. */
 export type ClaimedGroup = {
   id: string
   org_id: string
@@ -29,12 +29,12 @@ export type ClaimedGroup = {
   conditions: string
 }
 
-/** Devices that the filter finds and the group lacks, and those in it that the filter does not find. */
+/** Devices to add because the filter matches them, and devices to remove because it does not. */
 export type MembershipDiff = { missing: string[]; surplus: string[] }
 
 const eb = expressionBuilder<Tables, 'devices'>()
 
-/** Whether a device belongs into a group: it is of its organization, of its site if it has one, and found. */
+/** Whether a device belongs to a group: in its organization, in its site if it has one, and matched. */
 const belongs = ({ orgId, siteId }: GroupScope, found: Expression<SqlBool>): Expression<SqlBool> =>
   eb.and([
     inScope(organizationScope(orgId), 'devices.org_id'),
@@ -42,7 +42,7 @@ const belongs = ({ orgId, siteId }: GroupScope, found: Expression<SqlBool>): Exp
     found,
   ])
 
-/** What conditions find in an organization. It may take long: outside of transactions. */
+/** The devices that conditions match in an organization. May take long: call it outside of transactions. */
 export async function evaluateFilter(
   db: Db,
   { orgId, conditions }: Pick<DynamicGroup, 'orgId' | 'conditions'>,
@@ -53,7 +53,7 @@ export async function evaluateFilter(
   return { to: conditions, ids: rows.map(({ id }) => id) }
 }
 
-/** By asking its filter. */
+/** Evaluates the group's filter. */
 export const diffMembers = (db: Db, group: DynamicGroup, now: Instant): Promise<MembershipDiff> =>
   diffAgainst(db, group, belongs(group, deviceMatches(group.conditions, { now })))
 
@@ -96,7 +96,7 @@ async function diffAgainst(
   return { missing: missing.map(({ id }) => id), surplus: surplus.map(({ id }) => id) }
 }
 
-/** Whether the filter of a group finds a device. */
+/** Whether the filter of a group matches a device. */
 export async function matchesFilter(
   db: Db,
   group: DynamicGroup,
@@ -166,8 +166,8 @@ async function isLarge(db: Db, groupId: string): Promise<boolean> {
 }
 
 /**
- * The same with a difference found outside the transaction; nothing when the group was evaluated again since,
- * because its filter may be another one now.
+ * Applies a difference computed outside the transaction; does nothing when the group was evaluated again since,
+ * because its filter may have changed.
  */
 export async function applyClaimedDiff(
   db: Db,
@@ -184,7 +184,7 @@ export async function applyClaimedDiff(
   if (found) await applyDiff(db, groupId, difference, now)
 }
 
-/** Writes down that the filter of a group could be asked, or why not; nothing when it was asked again since. */
+/** Records the success or the error of an evaluation; does nothing when the group was evaluated again since. */
 export async function recordEvaluation(
   db: Db,
   groupId: string,
@@ -199,15 +199,18 @@ export async function recordEvaluation(
     .execute()
 }
 
-/** How old what a filter found may get. */
+/** Longest time between two evaluations of a filter. */
 const maxAgeSeconds = 60
-/** After which one that could not be asked is tried again: it may have cost as much as may be asked. */
+/** Pause after a failed evaluation: it may have cost as much as a query may. */
 const errorRetrySeconds = 900
 
-/** After which another process may have a look at what this one does not know. */
+/** Pause after which another process may evaluate a filter that this one does not know. */
 const deferSeconds = 30
 
-/** The same of one that only a newer release can ask, which may run beside this one: its turn comes again soon. */
+/**
+ * Like `recordEvaluation`, for a filter that only a newer release can evaluate: the group is due again soon, for a
+ * process of that release.
+ */
 export async function deferGroup(db: Db, groupId: string, error: string, claimedAt: Instant): Promise<void> {
   const evaluatedAt = addSeconds(claimedAt, deferSeconds - errorRetrySeconds)
   await db
@@ -226,7 +229,7 @@ const due = (db: Db, now: Instant) =>
     .where(inScope(systemScope, 'org_id'))
     .where(isDue(now))
 
-/** Its filter was not asked for so long. */
+/** The last evaluation is older than the pause that applies. */
 const isDue = (now: Instant) => {
   const groups = expressionBuilder<Tables, 'device_groups'>()
   return groups.or([
@@ -277,8 +280,8 @@ export async function listDueGroups(
 }
 
 /**
- * Takes over those of these groups whose turn it still is; the time is the claim. Another process that asks for the same
- * ones waits for this to commit, and then finds that their turn is over.
+ * Claims those of these groups that are still due; `evaluated_at` is the claim. Another process that claims the same
+ * groups waits for this one to commit, and then finds that they are not due.
  */
 export async function claimDueGroups(db: Db, ids: readonly string[], now: Instant): Promise<ClaimedGroup[]> {
   const claimed = await db
@@ -316,7 +319,7 @@ const dynamicGroups = (db: Db) =>
     .select(['g.id', 'g.org_id', 'o.partner_id', 'g.site_id', 'g.evaluation_error', 'f.conditions'])
     .orderBy('g.id')
 
-/** @throws when its filter is none */
+/** @throws when the stored conditions are not JSON */
 export const toDynamicGroup = (row: ClaimedGroup): DynamicGroup => ({
   id: row.id,
   orgId: row.org_id,
@@ -325,7 +328,10 @@ export const toDynamicGroup = (row: ClaimedGroup): DynamicGroup => ({
   conditions: JSON.parse(row.conditions) as ConditionGroup,
 })
 
-/** The groups that a filter fills, whoever can see them: a change of it concerns them all. */
+/**
+ * The groups that a filter fills, including those outside the caller's sites and groups: a change of the filter
+ * affects them all.
+ */
 export async function listGroupsOfFilter(
   db: Db,
   scope: Scope,

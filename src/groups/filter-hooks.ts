@@ -16,7 +16,7 @@ function checkMayFill(scope: Scope, groups: readonly DynamicGroup[], conditions:
   checkNoGroupCondition(conditions, 'body.conditions')
 }
 
-/** What saved filters mean to device groups. */
+/** How changes of saved filters affect device groups. */
 export const filterHooks: FilterHooks<FilterResult> = {
   async prepareChange({ storage, ask, scope, now }, filter) {
     const groups = await listGroupsOfFilter(storage.read, scope, filter)
@@ -26,8 +26,8 @@ export const filterHooks: FilterHooks<FilterResult> = {
   },
 
   /**
-   * Whoever may not change a group may not change the filter that fills it either: they could let themselves
-   * into what they are kept out of.
+   * A caller who must not change a group must not change its filter either: they could add devices that they cannot
+   * see, or themselves gain access.
    */
   async onChange(db, scope, filter, answer, now) {
     const groups = await listGroupsOfFilter(db, scope, filter)

@@ -59,7 +59,7 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
     },
     async run({ db, scope, params, body, now, note }, answer) {
       const { orgId } = await store.getGroup(db, scope, params.id)
-      // A circle of parents shows only in several rows at once.
+      // A cycle of parents involves several rows: lock the tenant.
       if (body.parentId) await lockTenant(db, { kind: 'organization', orgId })
       const before = await lockGroup(db, scope, params.id)
       checkFilterRequired(before.type, body.filterId)
@@ -141,8 +141,8 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
     const facts = { before: { deviceId: params.deviceId, isPinned: true }, details: { isMember } }
     note({ ...namesOf(group), ...facts })
     const message = isMember
-      ? `${hostname} is not pinned any more; the filter finds it`
-      : `${hostname} left ${group.name}: the filter does not find it`
+      ? `${hostname} is not pinned any more; the filter matches it`
+      : `${hostname} left ${group.name}: the filter does not match it`
     return { isMember, message }
   },
 
@@ -156,7 +156,7 @@ const namesOf = ({ id, orgId, name }: contract.DeviceGroup) => ({ resourceId: id
 
 const circle = invalid([{ path: 'body.parentId', message: 'is the group itself or a group under it' }])
 
-/** A new group, and what fills it. @throws for what it cannot be */
+/** A new group, and its filter if it is dynamic. @throws for an invalid site, parent or filter */
 async function planned(db: Db, scope: Scope, body: contract.NewGroup, now: Instant) {
   const orgId = await resolveOrg(db, scope, body.orgId)
   checkMayChange(scope, body.siteId)
@@ -167,7 +167,7 @@ async function planned(db: Db, scope: Scope, body: contract.NewGroup, now: Insta
   return { group, dynamic: await dynamicOf(db, scope, group) }
 }
 
-/** A group that the caller may change, as nobody else changes it meanwhile. @throws not_found, site_access_denied */
+/** A group that the caller may change, locked against concurrent changes. @throws not_found, site_access_denied */
 async function lockGroup(db: Db, scope: Scope, id: string): Promise<contract.DeviceGroup> {
   const group = await store.lockGroup(db, scope, id)
   checkMayChange(scope, group.siteId)
@@ -203,10 +203,13 @@ function checkOnSite(
   const elsewhere = siteId === null ? [] : devices.filter((device) => device.siteId !== siteId)
   if (elsewhere.length === 0) return
   const ids = elsewhere.map(({ id }) => id).join(', ')
-  throw invalid([{ path, message: `the group takes devices of its site only, and not ${ids}` }])
+  throw invalid([{ path, message: `the group allows only devices of its site, not ${ids}` }])
 }
 
-/** A dynamic group with what its filter asks. @throws not_found, invalid_request for a filter it cannot have, filter_too_expensive */
+/**
+ * A dynamic group with the conditions of its filter. @throws not_found, invalid_request for a filter it cannot have,
+ * filter_too_expensive
+ */
 async function dynamicOf(
   db: Db,
   scope: Scope,

@@ -28,9 +28,8 @@ const maxPartnerMs = 5000
 const maxMoves = 500
 
 /**
- * Brings dynamic groups up to date whose filter was not asked for a minute; false when there were none. Several
- * processes may do so at once. The filters are asked where it holds up nobody, and only a group that changed
- * is written to.
+ * Updates dynamic groups whose filter is due; false when none was. Several processes may do so concurrently. Filters
+ * are evaluated without blocking writers, and only groups that changed are written.
  */
 export async function refreshDueGroups({
   storage,
@@ -48,7 +47,8 @@ export async function refreshDueGroups({
   )
   const groups = done.flat()
   const failures = refused.map(({ error }) => error)
-  // One after the other, and one that fails must not keep the others from their turn. Last those that may take longest.
+  // One by one, so that a failure does not block the others. Groups that failed before come last: they may take
+  // longest.
   const inOrder = groups.toSorted(
     (a, b) => Number(a.evaluation_error !== null) - Number(b.evaluation_error !== null),
   )
@@ -70,7 +70,7 @@ export async function refreshDueGroups({
   return groups.length > 0
 }
 
-/** @throws why some devices could not be put in or out, when all others are */
+/** @throws the first error, after all other devices were added or removed */
 async function refreshClaimed(
   storage: Storage,
   claimed: ClaimedGroup,
@@ -100,7 +100,7 @@ async function refreshClaimed(
   await drain(moves, maxMoves, settle, () => {})
 }
 
-/** Or what is at fault with its filter, which may be of before there were bounds, or of a smaller fleet. */
+/** The difference, or the fault of the filter: it may predate the limits, or a growth of the fleet. */
 async function differenceOf(
   storage: Storage,
   group: DynamicGroup,
@@ -121,6 +121,6 @@ function faultOf(error: unknown): string | undefined {
   if (error instanceof Problem && error.code === 'filter_too_expensive') return error.message
   if (isPatternTooComplex(error)) return 'a pattern of the filter is too complex for this database'
   return classifyDatabaseError(error) === 'too slow'
-    ? 'the filter takes longer than a question may: ask less of it'
+    ? 'the filter takes longer than a query may: simplify it'
     : undefined
 }

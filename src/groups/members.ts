@@ -10,7 +10,7 @@ import { rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceGroupChangeRow, DeviceRow } from '../storage/schema/tables.ts'
 import type { DeviceGroup, GroupChange, GroupMember } from './contract.ts'
 
-// Queries on the devices of a group that the caller was found to see; of the devices they see their own part.
+// Queries on the devices of a group whose visibility was checked; a caller sees only their own part of the devices.
 
 type MemberRow = Pick<
   DeviceRow,
@@ -94,8 +94,8 @@ export async function listChanges(
 }
 
 /**
- * The devices that are named, all of the group's organization.
- * @throws not_found for those the caller cannot see or that are elsewhere, whether or not they exist
+ * The named devices, all of the group's organization. @throws not_found for those the caller cannot see or that are
+ * elsewhere, whether or not they exist
  */
 export async function getDevices(
   db: Db,
@@ -122,7 +122,7 @@ export async function getDevices(
 
 type Reason = GroupChange['reason']
 
-/** Puts devices in; gives those that were not in yet. */
+/** Adds devices; returns those that were not members yet. */
 export async function addMembers(
   db: Db,
   groupId: string,
@@ -149,7 +149,7 @@ export async function addMembers(
   return added
 }
 
-/** Takes devices out; gives those that were in. What a filter no longer finds stays while it is pinned. */
+/** Removes devices; returns those that were members. A pinned device stays when the filter stops matching it. */
 export async function removeMembers(
   db: Db,
   groupId: string,
@@ -193,7 +193,7 @@ async function recordChanges(
   }
 }
 
-/** What fits into one statement. */
+/** Splits ids into batches that fit into one statement. */
 function* parts(ids: readonly string[], size = 1000): Generator<string[]> {
   for (let at = 0; at < ids.length; at += size) yield ids.slice(at, at + size)
 }

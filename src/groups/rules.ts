@@ -19,10 +19,9 @@ export function applyChange(group: DeviceGroup, change: GroupUpdate, now: Instan
 }
 
 /**
- * What is in a group is what some members may see, so those who are narrowed to groups change none: they
- * could widen themselves, or each other. Those who are narrowed to sites change groups of their sites, which
- * hold devices of these sites only.
- * @throws site_access_denied
+ * Groups determine what some members may see, so members restricted to groups change none: they could extend their
+ * own access, or each other's. Members restricted to sites change groups of their sites, which contain devices of
+ * these sites only. @throws site_access_denied
  */
 export function checkMayChange(scope: Scope, siteId: string | null): void {
   if (scope.kind !== 'organization') return
@@ -30,7 +29,10 @@ export function checkMayChange(scope: Scope, siteId: string | null): void {
     throw new Problem('site_access_denied', 'Your access is limited to some device groups')
   }
   if (scope.siteIds === null || (siteId !== null && scope.siteIds.includes(siteId))) return
-  throw new Problem('site_access_denied', 'Your access is limited to some sites: the group has to be of one')
+  throw new Problem(
+    'site_access_denied',
+    'Your access is limited to some sites: the group must belong to one of them',
+  )
 }
 
 /** @throws invalid_request unless dynamic groups, and only they, have a filter */
@@ -47,36 +49,32 @@ export function checkFilterRequired(
   }
 }
 
-/**
- * Groups that depend on groups could chase each other for ever.
- * @throws invalid_request
- */
+/** Groups that depend on each other might never settle. @throws invalid_request */
 export function checkNoGroupCondition(conditions: ConditionGroup, path: string): void {
   if (!hasGroupCondition(conditions)) return
-  throw invalid([{ path, message: 'asks for groupId, which the filter of a dynamic group cannot' }])
+  throw invalid([{ path, message: 'uses groupId, which the filter of a dynamic group cannot use' }])
 }
 
 const hasGroupCondition = ({ conditions }: ConditionGroup): boolean =>
   conditions.some((one) => ('conditions' in one ? hasGroupCondition(one) : one.field === 'groupId'))
 
-/** @throws conflict for a group that a filter fills */
+/** @throws conflict for a dynamic group */
 export function checkStatic(group: DeviceGroup): void {
   if (group.type === 'static') return
-  throw new Problem('conflict', 'A filter decides which devices are in this group: pin or unpin a device')
+  throw new Problem('conflict', 'A filter selects the devices of this group: pin or unpin a device instead')
 }
 
-/** @throws conflict for a group that people fill */
+/** @throws conflict for a static group */
 export function checkDynamic(group: DeviceGroup): void {
   if (group.type === 'dynamic') return
   throw new Problem(
     'conflict',
-    'Only devices of a dynamic group are pinned: those of a static one stay anyway',
+    'Devices can be pinned only in a dynamic group: in a static one they stay anyway',
   )
 }
 
 /**
- * A group that goes must take nobody's limits with it, nor leave groups without their parent.
- * @throws conflict
+ * Deleting a group must not lift the restrictions of members, nor leave groups without their parent. @throws conflict
  */
 export function checkUnused({ memberships, groups }: { memberships: number; groups: number }): void {
   const parts = [
@@ -89,7 +87,7 @@ export function checkUnused({ memberships, groups }: { memberships: number; grou
   })
 }
 
-/** The fields in which two records differ, as they were and as they are. */
+/** The fields in which two records differ, before and after. */
 export function difference(before: DeviceGroup, after: DeviceGroup) {
   const keys = (['name', 'filterId', 'parentId'] as const).filter((key) => before[key] !== after[key])
   const only = (one: DeviceGroup) => Object.fromEntries(keys.map((key) => [key, one[key]]))

@@ -3,8 +3,8 @@ import type { Db } from '../storage/open.ts'
 import { removeMembers } from './members.ts'
 
 /**
- * Takes a device out of the groups of sites it is not in, also those it was pinned to. For the transaction that
- * moves it, so that nobody who is limited to a group of its old site sees it any longer.
+ * Removes a device from the groups of sites it is not in, also where it is pinned. Runs in the transaction that moves
+ * the device, so that nobody restricted to a group of its old site can still see it.
  */
 export async function leaveGroupsOfOtherSites(db: Db, now: Instant, deviceId: string): Promise<void> {
   const groups = await db

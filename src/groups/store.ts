@@ -38,8 +38,8 @@ const columns = [
 ] as const
 
 /**
- * Whoever is narrowed to groups sees these; whoever is narrowed to sites, the groups of these sites. Groups
- * without a site are the whole organization's.
+ * Callers restricted to groups see these groups; callers restricted to sites see the groups of these sites. Groups
+ * without a site are hidden from callers restricted to sites.
  */
 const groupsIn = (db: Db, scope: Scope) => {
   const byGroup = scope.kind === 'organization' && scope.groupIds !== null
@@ -49,12 +49,12 @@ const groupsIn = (db: Db, scope: Scope) => {
     .where(byGroup ? ownGroups(scope, 'device_groups.id') : inSites(scope, 'device_groups.site_id'))
 }
 
-/** With the number of devices that the caller can see in it. */
+/** With the number of devices that the caller can see in the group. */
 const columnsIn = (scope: Scope) => (eb: ExpressionBuilder<Tables, 'device_groups'>) => {
   const members = eb
     .selectFrom('device_group_devices')
     .whereRef('device_group_devices.group_id', '=', 'device_groups.id')
-    // A group that is seen by whoever is narrowed to groups is one of theirs, with all that is in it.
+    // A caller restricted to groups sees only their own groups, and all devices in them.
     .$if(isNarrowed(scope), (q) =>
       q
         .innerJoin('devices', 'devices.id', 'device_group_devices.device_id')
@@ -72,7 +72,7 @@ export type GroupQuery = PageQuery & {
   search?: string | undefined
 }
 
-/** By name. */
+/** Ordered by name. */
 export async function listGroups(db: Db, scope: Scope, query: GroupQuery): Promise<Page<DeviceGroup>> {
   const { orgId, siteId, type, parentId, search } = query
   const found = groupsIn(db, scope)
@@ -97,7 +97,7 @@ export async function getGroup(db: Db, scope: Scope, id: string): Promise<Device
   return group
 }
 
-/** The same, and nobody else changes it, or puts anything into it, until the transaction ends. @throws not_found */
+/** The same, locked: nobody else changes the group or its members until the transaction ends. @throws not_found */
 export async function lockGroup(db: Db, scope: Scope, id: string): Promise<DeviceGroup> {
   await forUpdate(groupsIn(db, scope).select('id').where('id', '=', id)).execute()
   return getGroup(db, scope, id)
@@ -117,7 +117,7 @@ export async function changeGroup(db: Db, scope: Scope, group: DeviceGroup): Pro
     .execute()
 }
 
-/** @throws conflict when a group was put under it meanwhile */
+/** @throws conflict when a group was added under it concurrently */
 export async function removeGroup(db: Db, scope: Scope, id: string): Promise<void> {
   await db
     .deleteFrom('device_groups')
@@ -130,7 +130,10 @@ export async function removeGroup(db: Db, scope: Scope, id: string): Promise<voi
     })
 }
 
-/** The members who are limited to a group, and the groups under it: a group the caller was found to see. */
+/**
+ * The number of members restricted to a group, and of groups under it. The caller has checked that the group is
+ * visible.
+ */
 export async function countUses(
   db: Db,
   scope: Scope,
@@ -148,7 +151,7 @@ export async function countUses(
   return { memberships: await countOf(members), groups: await countOf(groups) }
 }
 
-/** Whether one group is the other, or somewhere above it. */
+/** Whether `id` is the group `below` itself or one of its ancestors. */
 export async function isAncestor(db: Db, scope: Scope, id: string, below: string): Promise<boolean> {
   const rows = await db
     .withRecursive('above(id, parent_id)', (cte) =>

@@ -9,7 +9,7 @@ export const SearchResult = z
     type: z.enum(['devices', 'scripts', 'alerts', 'settings']),
     title: z.string(),
     description: z.string().optional(),
-    href: z.string().optional().describe('Where a page of settings is'),
+    href: z.string().optional().describe('Address of a settings page'),
   })
   .meta({ id: 'SearchResult' })
 export type SearchResult = z.output<typeof SearchResult>
@@ -20,12 +20,12 @@ export const search = {
     path: '/search',
     summary: 'Search devices, scripts, alerts and settings',
     tag: 'Search',
-    // Each kind of record is searched only for those who may read it.
+    // A record type is searched only for callers who may read it.
     access: userAccess({ key: true }),
     question: true,
     query: z.strictObject({
-      q: trimmed(100, 1).describe('Part of a name, title or description, letter case aside'),
-      limit: pageQuery({ default: 20, max: 50 }).limit.describe('Results in all, at most 50'),
+      q: trimmed(100, 1).describe('Part of a name, title or description, ignoring letter case'),
+      limit: pageQuery({ default: 20, max: 50 }).limit.describe('Results in total, at most 50'),
     }),
     reply: z.object({ results: z.array(SearchResult) }),
   }),

@@ -2,10 +2,10 @@ import { fold, isWordBreak } from '../core/fold.ts'
 import { hasPermission } from '../core/permissions.ts'
 import type { SearchResult } from './contract.ts'
 
-/** So that no kind of record crowds out the others. */
+/** Prevents one record type from crowding out the others. */
 export const maxPerType = (limit: number): number => Math.min(Math.max(1, Math.ceil(limit / 4)), 8)
 
-/** How well a folded text fits: 0 equal, 1 begins with it, 2 a word of it does, 3 holds it; undefined not at all. */
+/** Rank of a match in folded text: 0 equal, 1 prefix, 2 prefix of a word, 3 substring; undefined for no match. */
 export function rankOf(text: string, needle: string): 0 | 1 | 2 | 3 | undefined {
   if (text === needle) return 0
   if (text.startsWith(needle)) return 1
@@ -40,7 +40,7 @@ const pages: readonly SearchResult[] = [
   },
 ]
 
-/** Pages of settings that hold `needle` (folded), the best first; they stand in the order of their titles. */
+/** Settings pages that contain `needle` (folded), best first; ties keep the order of `pages`, by title. */
 export function findSettings(needle: string, permissions: ReadonlySet<string>): SearchResult[] {
   const ranked = pages.flatMap((page) => {
     if (page.id === 'settings-users' && !hasPermission(permissions, 'users:read')) return []
@@ -50,7 +50,7 @@ export function findSettings(needle: string, permissions: ReadonlySet<string>): 
   return ranked.sort((a, b) => a.rank - b.rank).map(({ page }) => page)
 }
 
-/** What a device goes by. */
+/** The search result of a device. */
 export function deviceResult(device: {
   id: string
   hostname: string

@@ -6,7 +6,7 @@ import type { Tables } from '../storage/schema/tables.ts'
 import type { SearchResult } from './contract.ts'
 import { deviceResult } from './rules.ts'
 
-// A needle is folded (src/core/fold.ts). What cannot be seen neither is found nor makes a search slower.
+// Needles are folded (src/core/fold.ts). Records outside the scope are not found, and do not slow down a search.
 
 export async function findDevices(db: Db, scope: Scope, needle: string, most: number) {
   const eb = expressionBuilder<Tables, 'devices'>()
@@ -32,7 +32,7 @@ export async function findDevices(db: Db, scope: Scope, needle: string, most: nu
   })
 }
 
-/** An organization sees its own scripts, its partner's and the service's. */
+/** An organization sees its own scripts, those of its partner and those of the service. */
 export async function findScripts(db: Db, scope: Scope, needle: string, most: number) {
   const eb = expressionBuilder<Tables, 'scripts'>()
   const partners =
@@ -74,7 +74,9 @@ export async function findScripts(db: Db, scope: Scope, needle: string, most: nu
   })
 }
 
-/** An alert about a device is seen where the device is; one about none is not for narrowed members. */
+/**
+ * An alert about a device is visible where the device is; one without a device is not visible to restricted members.
+ */
 export async function findAlerts(db: Db, scope: Scope, needle: string, most: number) {
   const eb = expressionBuilder<Tables, 'alerts'>()
   const devices = eb
@@ -108,7 +110,7 @@ export async function findAlerts(db: Db, scope: Scope, needle: string, most: num
 
 const spanOf = (scope: Scope) => ({ whole: scope.kind === 'system' })
 
-/** The records of these ids, in the order of the ids; one that has gone meanwhile is left out. */
+/** The records of these ids, in the order of the ids; records deleted meanwhile are left out. */
 async function loadInOrder(
   ids: string[],
   load: (ids: string[]) => Promise<SearchResult[]>,

@@ -127,7 +127,7 @@ describe('conditions', () => {
       of('custom.A b', 'equals', 'x'),
       {
         'conditions.0.field':
-          'Invalid custom field key: custom.A b: after custom. comes a lower-case letter, then such letters, digits and _',
+          'Invalid custom field key: custom.A b: after custom. it needs a lower-case letter, then lower-case letters, digits and _',
       },
     ],
     [
@@ -164,12 +164,12 @@ describe('conditions', () => {
     [
       'many lists',
       group(...Array(11).fill(of('hostname', 'in', Array(500).fill('a')).conditions[0])),
-      { '': 'must not list more than 5000 values in all' },
+      { '': 'must not list more than 5000 values in total' },
     ],
     [
       'too many nodes',
       group(...Array(200).fill({ field: 'tags', operator: 'isEmpty' })),
-      { '': 'must not hold more than 200 conditions and groups' },
+      { '': 'must not contain more than 200 conditions and groups' },
     ],
   ])('with %s are refused', (_, tree, wanted) => {
     expect(faults(tree)).toEqual(wanted)

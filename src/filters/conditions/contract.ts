@@ -2,13 +2,13 @@ import { z } from 'zod'
 import { safeParse, text } from '../../core/schema.ts'
 import { operators } from '../fields/contract.ts'
 
-/** Levels of groups, the outermost included, and conditions and groups in all. */
+/** Levels of groups, the outermost included; and the number of conditions and groups in total. */
 export const maxDepth = 10
 const maxNodes = 200
-/** Values in one list, and in all: both databases limit what a statement can carry. */
+/** Values in one list, and in total: both databases limit the parameters of a statement. */
 const maxListLength = 500
 const maxValues = 5000
-/** How far a window reaches back, in whatever unit. */
+/** Longest window, in any unit. */
 const maxWindow = 1_000_000
 
 export const timeUnits = ['minutes', 'hours', 'days', 'weeks', 'months'] as const
@@ -31,11 +31,11 @@ const Window = z.strictObject({
 export const ConditionValue = z
   .union([Text, z.number(), z.boolean(), z.array(Text).max(maxListLength), Range, Window])
   .describe(
-    'Text, a number or a boolean; a list of text (in, notIn, hasAny, hasAll); from and to (between); amount and unit (withinLast, notWithinLast); omitted for isNull, isNotNull, isEmpty and isNotEmpty',
+    'Text, a number or a boolean; a list of text (in, notIn, hasAny, hasAll); from and to (between); amount and unit (withinLast, notWithinLast); omitted with isNull, isNotNull, isEmpty and isNotEmpty',
   )
 export type ConditionValue = z.output<typeof ConditionValue>
 
-/** A name of a field or an operator. */
+/** The name of a field or an operator. */
 const Key = text(200)
 
 export const Condition = z
@@ -58,13 +58,13 @@ const Group: z.ZodType<ConditionGroup> = z
   })
   .meta({ id: 'ConditionGroup' })
 
-/** The same for a reply: what is stored went in through `ConditionGroup`. */
+/** The same for a reply: stored conditions were checked by `ConditionGroup`. */
 export const StoredGroup = Group
 
 /**
- * A condition group of any shape that the wire allows. What its fields, operators and values mean is judged in
- * rules.ts. The tree is walked without recursion first: one that is too deep would end the stack of whatever
- * walks it by calling itself, and a union could only say that nothing fits.
+ * A condition group of any valid shape. The meaning of fields, operators and values is checked in rules.ts. The shape
+ * is checked without recursion first: a tree that is too deep would overflow the stack of recursive code, and a union
+ * could only report that nothing fits.
  */
 export const ConditionGroup = z.preprocess((value, ctx) => {
   for (const { path, message } of shapeFaults(value)) ctx.addIssue({ code: 'custom', path, message })
@@ -73,13 +73,13 @@ export const ConditionGroup = z.preprocess((value, ctx) => {
 
 export const isGroup = (node: Condition | ConditionGroup): node is ConditionGroup => 'conditions' in node
 
-type Way = (string | number)[]
-type ShapeFault = { path: Way; message: string }
+type Path = (string | number)[]
+type ShapeFault = { path: Path; message: string }
 
-/** Every fault of the shape, in the order of the text. */
+/** Every fault of the shape, in document order. */
 function shapeFaults(root: unknown): ShapeFault[] {
   const faults: ShapeFault[] = []
-  const waiting: { node: unknown; path: Way; depth: number }[] = [{ node: root, path: [], depth: 1 }]
+  const waiting: { node: unknown; path: Path; depth: number }[] = [{ node: root, path: [], depth: 1 }]
   let values = 0
   for (let nodes = 1; waiting.length > 0; ) {
     const { node, path, depth } = waiting.pop()!
@@ -88,7 +88,7 @@ function shapeFaults(root: unknown): ShapeFault[] {
       faults.push(...conditionFaults(node, path.length === 0).map(within))
       values += isObject(node) && Array.isArray(node.value) ? node.value.length : 0
       if (values > maxValues) {
-        return [{ path: [], message: `must not list more than ${maxValues} values in all` }]
+        return [{ path: [], message: `must not list more than ${maxValues} values in total` }]
       }
       continue
     }
@@ -96,7 +96,7 @@ function shapeFaults(root: unknown): ShapeFault[] {
     if (!Array.isArray(node.conditions) || depth > maxDepth) continue
     nodes += node.conditions.length
     if (nodes > maxNodes) {
-      return [{ path: [], message: `must not hold more than ${maxNodes} conditions and groups` }]
+      return [{ path: [], message: `must not contain more than ${maxNodes} conditions and groups` }]
     }
     for (const [i, inner] of [...node.conditions.entries()].reverse()) {
       waiting.push({ node: inner, path: [...path, 'conditions', i], depth: depth + 1 })
@@ -135,7 +135,7 @@ function conditionFaults(node: unknown, isRoot: boolean): ShapeFault[] {
 }
 
 function valueFaults(value: unknown): ShapeFault[] {
-  const at = (path: Way, faults: ShapeFault[]) =>
+  const at = (path: Path, faults: ShapeFault[]) =>
     faults.map((one) => ({ ...one, path: [...path, ...one.path] }))
   if (value === undefined || typeof value === 'boolean') return []
   if (typeof value === 'number') return at(['value'], issuesOf(z.number(), value, 'must be a number'))
@@ -152,11 +152,11 @@ function valueFaults(value: unknown): ShapeFault[] {
   return [{ path: ['value'], message: 'must be from and to, or amount and unit' }]
 }
 
-/** What a schema has to say; `wrongKind` where the value is not even of its kind. */
+/** The faults that a schema finds; `wrongKind` is the message where the value has the wrong type. */
 function issuesOf(schema: z.ZodType, value: unknown, wrongKind = 'must be text'): ShapeFault[] {
   const issues = safeParse(schema, value).error?.issues ?? []
   return issues.flatMap((issue): ShapeFault[] => {
-    const path = issue.path as Way
+    const path = issue.path as Path
     if (issue.code === 'unrecognized_keys') {
       return issue.keys.map((key) => ({ path: [...path, key], message: 'is not a known field' }))
     }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { architecture, deviceRole, deviceStatus, osType } from '../../devices/contract.ts'
 
-/** Every operator there is. */
+/** Every operator. */
 export const operators = [
   'equals',
   'notEquals',
@@ -33,16 +33,16 @@ export type Operator = (typeof operators)[number]
 const fieldTypes = ['string', 'number', 'boolean', 'datetime', 'array', 'enum'] as const
 type FieldType = (typeof fieldTypes)[number]
 
-/** What can be asked about a device. */
+/** A field of devices that a condition can test. */
 export type Field = {
-  /** As a condition names it, letter case included. `custom.<key>` stands for every custom field. */
+  /** The name in a condition, case-sensitive. `custom.<key>` represents every custom field. */
   key: string
   label: string
   type: FieldType
   operators: readonly Operator[]
-  /** What an enum may be. */
+  /** The values of an enum. */
   values?: readonly string[]
-  /** Other words for a value. */
+  /** Other names of a value. */
   aliases?: Readonly<Record<string, string>>
 }
 
@@ -76,10 +76,10 @@ const isOneOf: Partial<Field> = { operators: ['equals', 'in'] }
 const isOrNot: Partial<Field> = { operators: ['equals', 'notEquals'] }
 
 export const customPrefix = 'custom.'
-/** What may follow it. */
+/** Valid keys after the prefix. */
 const customKeyPattern = /^[a-z][a-z0-9_]*$/
 
-/** Every field, in the order people read them. */
+/** Every field, in display order. */
 export const fields: readonly Field[] = [
   field('hostname', 'Hostname', 'string'),
   field('displayName', 'Display name', 'string'),
@@ -104,7 +104,7 @@ export const fields: readonly Field[] = [
   field('daysSinceEnrolled', 'Days since enrolled', 'number'),
   field('watchdogStatus', 'Watchdog', 'enum', {
     values: ['connected', 'failover', 'offline'],
-    // A device without a watchdog has no status of it.
+    // A device without a watchdog has no watchdog status.
     operators: [...operatorsOf.enum, ...nulls],
   }),
   field('tags', 'Tags', 'array'),
@@ -140,20 +140,20 @@ export const fields: readonly Field[] = [
 const byKey = new Map(fields.map((one) => [one.key, one]))
 const custom = byKey.get(`${customPrefix}<key>`)!
 
-/** The field a condition names, if there is one. */
+/** The field that a condition names, if it exists. */
 export function findField(key: string): Field | undefined {
   if (!key.startsWith(customPrefix)) return byKey.get(key)
   return customKeyPattern.test(key.slice(customPrefix.length)) ? { ...custom, key } : undefined
 }
 
-/** The catalogue as people and tools read it. */
+/** A field in the reply of the API. */
 export const FilterField = z
   .object({
-    key: z.string().describe('As a condition names it; custom.<key> stands for every custom field'),
+    key: z.string().describe('The name in a condition; custom.<key> represents every custom field'),
     label: z.string(),
     type: z.enum(fieldTypes),
     operators: z.array(z.enum(operators)),
-    values: z.array(z.string()).optional().describe('What an enum may be'),
+    values: z.array(z.string()).optional().describe('The values of an enum'),
   })
   .meta({ id: 'FilterField' })
 export type FilterField = z.output<typeof FilterField>

@@ -10,12 +10,12 @@ export function makeFilter(
   return { id, orgId, ...about, createdBy: by, createdAt: now, updatedAt: now }
 }
 
-/** What a change says, without what it leaves out. */
+/** The fields that a change sets, without undefined ones. */
 export function definedFields(change: SavedFilterChange): Partial<SavedFilter> {
   return Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
 }
 
-/** The fields that are not what they were. */
+/** The fields that differ. */
 export function changedFields(before: SavedFilter, after: SavedFilter): string[] {
   const fields = ['name', 'description', 'conditions'] as const
   return fields.filter((field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]))

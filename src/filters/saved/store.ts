@@ -62,7 +62,7 @@ export async function insertFilter(db: Db, filter: SavedFilter): Promise<void> {
     .execute()
 }
 
-/** Sets what is named and leaves the rest as it is. */
+/** Sets the given fields and leaves the rest unchanged. */
 export async function changeFilter(
   db: Db,
   scope: Scope,
@@ -81,7 +81,7 @@ export async function changeFilter(
     .execute()
 }
 
-/** @throws conflict while a device group takes its members from it */
+/** @throws conflict while a device group uses it */
 export async function removeFilter(db: Db, scope: Scope, id: string): Promise<void> {
   const removal = db
     .deleteFrom('saved_filters')
@@ -93,4 +93,4 @@ export async function removeFilter(db: Db, scope: Scope, id: string): Promise<vo
   })
 }
 
-const inUse = 'Device groups take their members from this filter: change or delete them first'
+const inUse = 'Device groups use this filter: change or delete them first'
