@@ -10,8 +10,8 @@ export const Alert = z
   .object({
     id: idOf('alert'),
     orgId: idOf('organization'),
-    deviceId: idOf('device').nullable().describe('null: it is about the organization as a whole'),
-    ruleId: z.string().nullable().describe('The rule that raised it, as whoever raised it calls it'),
+    deviceId: idOf('device').nullable().describe('null for an alert about the organization'),
+    ruleId: z.string().nullable().describe('Rule that raised it, as named by the caller that raised it'),
     status: alertStatus,
     severity: alertSeverity,
     title: z.string(),
@@ -35,16 +35,12 @@ export const NewAlert = z.strictObject({
   orgId: idOf('organization')
     .optional()
     .describe('Organization it is raised in; inferred in organization scope'),
-  deviceId: idOf('device').nullable().default(null).describe('The device it is about'),
+  deviceId: idOf('device').nullable().default(null).describe('Device it is about'),
   severity: alertSeverity,
-  title: text(500, 1).describe('What happened, in a line'),
-  message: text(10_000).nullable().default(null).describe('What there is to know about it'),
-  context: anyObject
-    .nullable()
-    .default(null)
-    .meta({ flag: 'details' })
-    .describe('Anything that helps to understand it'),
-  ruleId: text(255, 1).nullable().default(null).describe('The rule that raised it, by your name for it'),
+  title: text(500, 1).describe('What happened, on one line'),
+  message: text(10_000).nullable().default(null).describe('Further description'),
+  context: anyObject.nullable().default(null).meta({ flag: 'details' }).describe('Further data, in any form'),
+  ruleId: text(255, 1).nullable().default(null).describe('Rule that raised it, as you name it'),
 })
 export type NewAlert = z.output<typeof NewAlert>
 
@@ -103,7 +99,7 @@ export const alerts = {
     method: 'POST',
     path: '/alerts/:id/acknowledge',
     idempotencyKey: 'honored',
-    summary: 'Say that you look after an active alert',
+    summary: 'Acknowledge an active alert',
     tag,
     access: acknowledges,
     params,
@@ -125,7 +121,7 @@ export const alerts = {
           .nullable()
           .default(null)
           .meta({ flag: 'note' })
-          .describe('What was done about it'),
+          .describe('What was done to resolve it'),
       })
       .prefault({}),
     reply: Alert,
@@ -137,7 +133,7 @@ export const alerts = {
     method: 'POST',
     path: '/alerts/:id/escalate',
     idempotencyKey: 'honored',
-    summary: 'Call for more attention to an alert that is not resolved; as often as needed',
+    summary: 'Escalate an active or acknowledged alert; can be repeated',
     tag,
     access: acknowledges,
     params,

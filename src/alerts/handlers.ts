@@ -20,7 +20,7 @@ import * as store from './store.ts'
 export const alerts: HandlersOf<typeof contract.alerts> = {
   async list({ db, ask, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    // Looking for a part of a text reads every alert in sight.
+    // A search for part of a text reads every visible alert.
     const listed = (on: Db) => store.listAlerts(on, scope, query)
     return query.search ? ask(listed) : listed(db)
   },
@@ -66,7 +66,7 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
   },
 }
 
-/** What the audit log says of a step. */
+/** The audit facts of a change of state. */
 function auditFacts(before: contract.Alert, after: contract.Alert): AuditFacts {
   const of = ({ status, escalatedAt, resolutionNote }: contract.Alert) => ({
     status,

@@ -25,7 +25,7 @@ export function makeAlert(
 }
 
 /**
- * An alert without a device is the whole organization's: not for those who see a part of it.
+ * An alert without a device concerns the entire organization: callers who see only a part of it must not raise one.
  * @throws site_access_denied
  */
 export function checkMayRaise(scope: Scope, deviceId: string | null): void {
@@ -41,22 +41,22 @@ export function checkSameOrg(device: { orgId: string }, orgId: string): void {
 
 type Actor = { by: string; now: Instant }
 
-/** @throws invalid_request unless it is active */
+/** @throws invalid_request unless the alert is active */
 export function acknowledgeAlert(alert: Alert, { by, now }: Actor): Alert {
   if (alert.status !== 'active') throw transitionRefused('acknowledge', alert)
   return { ...alert, status: 'acknowledged', acknowledgedAt: now, acknowledgedBy: by, updatedAt: now }
 }
 
-/** @throws invalid_request when it was resolved before */
+/** @throws invalid_request when the alert is already resolved */
 export function resolveAlert(alert: Alert, resolutionNote: string | null, { by, now }: Actor): Alert {
   if (alert.status === 'resolved') throw stateFault('Alert is already resolved')
   return { ...alert, status: 'resolved', resolvedAt: now, resolvedBy: by, resolutionNote, updatedAt: now }
 }
 
 /**
- * The status stays: nobody has begun, or ended, to look after it. It may be escalated again; the record keeps
- * the last time, the audit log all of them.
- * @throws invalid_request unless it is active or acknowledged
+ * The status does not change: an escalation neither acknowledges nor resolves the alert. It can be repeated; the
+ * record stores the last time, the audit log all of them. @throws invalid_request unless the alert is active or
+ * acknowledged
  */
 export function escalateAlert(alert: Alert, { by, now }: Actor): Alert {
   if (alert.status !== 'active' && alert.status !== 'acknowledged') throw transitionRefused('escalate', alert)
@@ -68,15 +68,15 @@ const transitionRefused = (act: string, { status }: Alert): Problem =>
 
 const stateFault = (message: string): Problem => invalid([{ path: 'params.id', message }], message)
 
-/** What webhooks hear of what happened to an alert. */
+/** The webhook event of a change of an alert. */
 export function alertEvent(type: Extract<EventType, `alert.${string}`>, alert: Alert) {
   const { id: alertId, orgId, ruleId, deviceId, severity, title, message } = alert
   const which = { alertId, ruleId, deviceId }
-  const said = {
+  const data = {
     'alert.triggered': { ...which, severity, title, message },
     'alert.acknowledged': { ...which, acknowledgedBy: alert.acknowledgedBy },
     'alert.resolved': { ...which, resolvedBy: alert.resolvedBy, resolutionNote: alert.resolutionNote },
     'alert.escalated': { ...which, severity, escalatedBy: alert.escalatedBy },
   }
-  return { orgId, type, data: said[type] }
+  return { orgId, type, data: data[type] }
 }

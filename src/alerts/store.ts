@@ -14,7 +14,7 @@ type PublicRow = Omit<AlertRow, 'title_key' | 'message_key'>
 
 const alertRows = rowsOf<PublicRow>()({ json: ['context'] })
 
-/** Everything but the folded copies. */
+/** All columns except the folded copies. */
 const columns = [
   'id',
   'org_id',
@@ -39,7 +39,7 @@ const columns = [
 
 const toAlert = (row: PublicRow): Alert => alertRows.read(row) as Alert
 
-/** An alert about a device belongs where the device does; one about none is for those who see everything. */
+/** An alert about a device is visible where the device is; one without a device is hidden from restricted callers. */
 const alertsIn = (db: Db, scope: Scope) =>
   db
     .selectFrom('alerts')
@@ -89,7 +89,7 @@ export async function getAlert(db: Db, scope: Scope, id: string): Promise<Alert>
   return alertOrThrow(await alertsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
 }
 
-/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+/** The same, locked until the transaction ends. @throws not_found */
 export async function lockAlert(db: Db, scope: Scope, id: string): Promise<Alert> {
   const query = alertsIn(db, scope).select(columns).where('id', '=', id)
   return alertOrThrow(await forUpdate(query).executeTakeFirst())
@@ -109,7 +109,7 @@ export async function insertAlert(db: Db, alert: Alert): Promise<void> {
     .execute()
 }
 
-/** What happens to an alert after it was raised. */
+/** Saves the fields that change after an alert was raised. */
 export async function changeAlert(db: Db, scope: Scope, alert: Alert): Promise<void> {
   const { id, orgId, deviceId, ruleId, severity, title, message, context, ...state } = alert
   await db

@@ -8,18 +8,18 @@ import { rowOf } from './rows.ts'
 import { maxPerDevice, nameKeys } from './rules.ts'
 import { devicesIn, getDevice } from './store.ts'
 
-/* What people change of devices. */
+/* Changes that users make to devices. */
 
-/** Holds on to the device until the transaction ends. @throws not_found, also for a device outside the scope */
+/** Locks the device until the transaction ends. @throws not_found, also for a device outside the scope */
 export async function lockDevice(db: Db, scope: Scope, id: string): Promise<Device> {
   await forUpdate(devicesIn(db, scope).select('devices.id').where('devices.id', '=', id)).execute()
   return getDevice(db, scope, id)
 }
 
-/** The tags of a device as its row has them: whoever changes device_tags writes them there. */
+/** The tags of a device as stored in its row: every change of device_tags must update them. */
 export const aggregatedTags = textsOf({ table: 'device_tags', by: 'device_id', of: 'devices.id' }, 'tag')
 
-/** Writes what differs between two states of a device that is held. */
+/** Writes the differences between two states of a locked device. */
 export async function saveDevice(db: Db, before: Device, after: Device): Promise<void> {
   const { display_name, display_name_key, site_id, status, device_role, device_role_source } = {
     ...rowOf(after),
@@ -70,7 +70,7 @@ async function saveCustomFields(
   }
 }
 
-/** Holds on to the devices. @throws not_found when one of them is not in the scope */
+/** Locks the devices until the transaction ends. @throws not_found when one of them is not in the scope */
 export async function lockDevices(
   db: Db,
   scope: Scope,
@@ -86,7 +86,7 @@ export async function lockDevices(
   return rows
 }
 
-/** Tags of devices that are held; false when one of them would have too many. */
+/** Changes tags of locked devices; false when one of them would have too many. */
 export async function changeTags(
   db: Db,
   ids: readonly string[],
@@ -119,7 +119,10 @@ export async function changeTags(
   return (await full.execute()).length === 0
 }
 
-/** For good, with everything that belongs to it. The device was found within the scope and is held. */
+/**
+ * Deletes a device permanently, with everything that belongs to it. The caller has found it within the scope and
+ * locked it.
+ */
 export async function removeDevice(db: Db, id: string): Promise<void> {
   await db.deleteFrom('devices').where('id', '=', id).execute()
 }

@@ -46,34 +46,36 @@ export const Device = z
     lastSeenAt: instant.nullable(),
     lastSeenIp: z.string().nullable(),
     enrolledAt: instant,
-    tags: z.array(z.string()).describe('In order'),
+    tags: z.array(z.string()).describe('Sorted'),
     customFields: z.record(z.string(), z.string()),
     deviceRole,
     deviceRoleSource: z
       .enum(['auto', 'manual'])
-      .describe('Whether the agent says the role, or somebody set it'),
+      .describe('auto: reported by the agent; manual: set by a user'),
     isVirtual: z.boolean(),
     virtualizationPlatform: z.string().nullable(),
     isHeadless: z.boolean(),
     lastUser: z.string().nullable(),
     uptimeSeconds: z.number().nullable(),
     pendingReboot: z.boolean(),
-    maintenanceUntil: instant.nullable().describe('null while in maintenance: until somebody ends it'),
+    maintenanceUntil: instant.nullable().describe('null while in maintenance: until a user ends it'),
     quarantinedAt: instant.nullable(),
     quarantinedReason: z.string().nullable(),
     watchdogStatus: z
       .enum(['connected', 'failover', 'offline'])
       .nullable()
-      .describe('Of what looks after the agent; failover: it speaks for an agent that is silent'),
+      .describe('State of the watchdog of the agent; failover: it reports in place of a silent agent'),
     watchdogSeenAt: instant.nullable(),
     watchdogVersion: z.string().nullable(),
-    mainSilentSince: instant.nullable().describe('Since when the agent is silent, as its watchdog says'),
+    mainSilentSince: instant
+      .nullable()
+      .describe('Since when the agent is silent, as reported by its watchdog'),
     autoUpdate: z
       .object({
-        desired: z.boolean().describe('Whether the agent may update itself, as people decided'),
-        acknowledged: z.boolean().nullable().describe('The same as the agent last said it'),
+        desired: z.boolean().describe('Whether users allow the agent to update itself'),
+        acknowledged: z.boolean().nullable().describe('The same, as the agent last confirmed it'),
       })
-      .describe('Whether it takes new versions of the agent'),
+      .describe('Whether the agent updates itself'),
     update: z
       .object({
         version: z.string(),
@@ -82,11 +84,11 @@ export const Device = z
         reason: z.string().nullable(),
       })
       .nullable()
-      .describe('The update of its agent that is under way, or was the last that failed'),
+      .describe('The agent update in progress, or the last one that failed'),
     possibleReplacementOf: idOf('device')
       .nullable()
       .describe(
-        'A device of the same name and place that was there when this one enrolled without its proof',
+        'An existing device of the same name and site when this one enrolled without proof of being it',
       ),
     createdAt: instant,
     updatedAt: instant,
@@ -172,7 +174,7 @@ export const DeviceDetail = Device.extend({
   metrics: Metrics.nullable(),
 }).meta({ id: 'DeviceDetail' })
 
-/** What may be put on a device as a tag. */
+/** A valid tag. */
 export const tag = text(100, 1).regex(/^\S(.*\S)?$/s, 'must not begin or end with white space')
 
 const tags = z.array(tag).max(100, 'must be at most 100 tags')
@@ -184,13 +186,13 @@ const customFields = z.record(
 
 export const DeviceChange = z
   .strictObject({
-    displayName: text(255, 1).nullable().describe('Name people see instead of the hostname'),
+    displayName: text(255, 1).nullable().describe('Display name instead of the hostname'),
     siteId: idOf('site').nullable().describe('Site of the same organization to move to'),
-    tags: tags.describe('Tags in place of those there are').meta({ flag: 'tag' }),
+    tags: tags.describe('Tags that replace all present ones').meta({ flag: 'tag' }),
     addTags: tags.describe('Tag to add').meta({ flag: 'add-tag' }),
-    removeTags: tags.describe('Tag to take off').meta({ flag: 'remove-tag' }),
-    customFields: customFields.describe('Custom fields to set; null takes one away'),
-    deviceRole: deviceRole.nullable().describe('Role from now on; null leaves it to the agent again'),
+    removeTags: tags.describe('Tag to remove').meta({ flag: 'remove-tag' }),
+    customFields: customFields.describe('Custom fields to set; null removes one'),
+    deviceRole: deviceRole.nullable().describe('Role; null lets the agent report it again'),
   })
   .partial()
 export type DeviceChange = z.output<typeof DeviceChange>
@@ -203,23 +205,23 @@ export const TagChange = z.strictObject({
     .describe('Devices of one organization')
     .meta({ flag: 'device' }),
   add: tags.max(20, 'must be at most 20 tags').default([]).describe('Tag to add'),
-  remove: tags.max(20, 'must be at most 20 tags').default([]).describe('Tag to take off'),
+  remove: tags.max(20, 'must be at most 20 tags').default([]).describe('Tag to remove'),
 })
 export type TagChange = z.output<typeof TagChange>
 
 export const Maintenance = z.strictObject({
-  enable: z.boolean().describe('Begin, or end'),
+  enable: z.boolean().describe('true starts maintenance, false ends it'),
   durationHours: z
     .int()
     .min(1, 'must be at least 1')
     .max(168, 'must be at most 168')
     .optional()
-    .describe('Hours until it ends by itself, 1 to 168; without them it lasts until it is ended')
+    .describe('Hours until it ends automatically, 1 to 168; without a value it lasts until a user ends it')
     .meta({ flag: 'hours' }),
 })
 export type Maintenance = z.output<typeof Maintenance>
 
-/** What an agent is addressed by. */
+/** Format of agent ids. */
 export const agentIdPattern = /^[0-9a-f]{64}$/
 
 export const agentParams = z.strictObject({
@@ -266,7 +268,7 @@ export const devices = {
   software: endpoint({
     method: 'GET',
     path: '/devices/:id/software',
-    summary: 'List what is installed on a device, by name',
+    summary: 'List the software installed on a device, by name',
     tag: section,
     access: reads,
     params,
@@ -294,11 +296,14 @@ export const devices = {
     method: 'POST',
     path: '/devices/tags',
     idempotencyKey: 'honored',
-    summary: 'Put tags on devices, or take them off',
+    summary: 'Add tags to devices, or remove them',
     tag: section,
     access: writes,
     body: TagChange,
-    reply: z.object({ success: z.literal(true), devices: z.int().describe('How many devices were named') }),
+    reply: z.object({
+      success: z.literal(true),
+      devices: z.int().describe('Number of devices in the request'),
+    }),
     audit: { action: 'device.tag', resource: 'device' },
     emits: ['device.updated'],
     example: { add: ['production'] },
@@ -307,7 +312,7 @@ export const devices = {
     method: 'POST',
     path: '/devices/:id/maintenance',
     idempotencyKey: 'honored',
-    summary: 'Begin or end the maintenance of a device',
+    summary: 'Start or end the maintenance of a device',
     tag: section,
     access: writes,
     params,
@@ -334,7 +339,7 @@ export const devices = {
     method: 'POST',
     path: '/devices/:id/restore',
     idempotencyKey: 'honored',
-    summary: 'Take a decommissioned device back',
+    summary: 'Restore a decommissioned device',
     tag: section,
     access: writes,
     params,
@@ -346,7 +351,7 @@ export const devices = {
   remove: endpoint({
     method: 'DELETE',
     path: '/devices/:id/permanent',
-    summary: 'Delete a decommissioned device for good, with all that is known of it',
+    summary: 'Delete a decommissioned device permanently, with all its data',
     tag: section,
     access: deletes,
     params,

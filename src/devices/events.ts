@@ -4,11 +4,11 @@ import type { Db } from '../storage/open.ts'
 import type { Device } from './contract.ts'
 import { difference } from './rules.ts'
 
-/* What webhooks hear of devices. */
+/* Webhook events about devices. */
 
 type Named = { id: string; orgId: string; hostname: string }
 
-/** Fields of a device that are another now. Nothing is said when there are none. */
+/** Emits the changed fields of a device; nothing when there are none. */
 export async function emitUpdated(
   db: Db,
   { id: deviceId, orgId, hostname }: Named,
@@ -26,7 +26,7 @@ export const emitChanged = (db: Db, before: Device, after: Device, now: Instant)
 
 type TaggedRow = { id: string; org_id: string; hostname: string; tags: string }
 
-/** Of devices whose tags were `before`, and may be others now. */
+/** Emits the devices whose tags are no longer those in `before`. */
 export async function emitTagged(db: Db, before: readonly TaggedRow[], now: Instant): Promise<void> {
   const ids = before.map(({ id }) => id)
   const rows = await db.selectFrom('devices').select(['id', 'tags']).where('id', 'in', ids).execute()
@@ -37,7 +37,7 @@ export async function emitTagged(db: Db, before: readonly TaggedRow[], now: Inst
   }
 }
 
-/** A device whose state moved by itself. */
+/** A device whose status changed without a user's action. */
 export type StatusChange = {
   id: string
   org_id: string
@@ -48,7 +48,7 @@ export type StatusChange = {
   last_seen_at: string | null
 }
 
-/** The columns of it. */
+/** The columns of a `StatusChange`. */
 export const statusChangeColumns = [
   'id',
   'org_id',
@@ -59,7 +59,7 @@ export const statusChangeColumns = [
   'last_seen_at',
 ] as const
 
-/** A device that went on or off line by itself. */
+/** Emits devices that went online or offline without a user's action. */
 export async function emitStatusChanges(db: Db, moved: readonly StatusChange[], now: Instant): Promise<void> {
   for (const { id: deviceId, org_id: orgId, hostname, ...device } of moved) {
     const { display_name: displayName, last_seen_at: lastSeenAt, agent_version: agentVersion } = device

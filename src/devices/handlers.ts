@@ -24,7 +24,7 @@ import * as store from './store.ts'
 
 type Settings = {
   offlineAfterSeconds: number
-  /** A device is at another site now, in the same transaction. */
+  /** Called after a device moved to another site, in the same transaction. */
   moved(db: Db, now: Instant, deviceId: string): Promise<void>
 }
 
@@ -32,7 +32,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
   async list({ db, ask, scope, query }) {
     const { orgId, siteId, page: _, limit: __, cursor: ___, ...looked } = query
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
-    // What no index is ordered by may read every device in sight.
+    // Filters without a matching index order may read every visible device.
     const isLong = Object.values(looked).some((one) => one !== undefined && one !== '')
     const listed = (on: Db) => store.listDevices(on, scope, query)
     return isLong ? ask(listed) : listed(db)
@@ -63,7 +63,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
       throw invalid([{ path: 'body.deviceIds', message: 'must be devices of one organization' }])
     }
     if (body.add.length + body.remove.length === 0) {
-      throw invalid([{ path: 'body', message: 'names nothing to change' }], 'No updates provided')
+      throw invalid([{ path: 'body', message: 'must change something' }], 'No updates provided')
     }
     const ids = rows.map(({ id }) => id)
     if (!(await changeTags(db, ids, body, now))) throw tooManyTags('body.add')
@@ -95,7 +95,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
 
   async restore({ db, scope, params, now, note }) {
     const { orgId } = await store.getDevice(db, scope, params.id)
-    // The tenant first, as enrolling does: its caps hold however many come back or in at once.
+    // Locks the tenant first, as enrollment does: its caps hold under concurrent restores and enrollments.
     const tenant = await lockTenant(db, orgId)
     const device = await lockDevice(db, scope, params.id)
     const after = restore(device, now)

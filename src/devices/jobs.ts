@@ -11,13 +11,13 @@ import {
   markWatchdogsOffline,
 } from './liveness.ts'
 
-/** Ids held at a time, and rows of one write: heartbeats wait for no longer than that. */
+/** Ids read at a time, and rows of one write: the write bounds how long heartbeats wait. */
 const readLimit = 5000
 const writeLimit = 500
 
 /**
- * Who has been silent or updating for too long is offline, its watchdog too, and whose maintenance is over is online or
- * offline again. Any number of processes may do so at once: each device moves once, and webhooks hear of it once.
+ * Marks devices offline that have been silent or updating for too long, and silent watchdogs, and ends maintenance
+ * whose time is over. Several processes may do so concurrently: each device changes once and emits one event.
  */
 export async function checkLiveness(
   storage: Storage,
@@ -55,7 +55,7 @@ export async function checkLiveness(
   return moved
 }
 
-/** `stuck`: those that cannot be changed, and why; the next time may. */
+/** `stuck` collects the devices that could not be changed, with the errors; the next run tries them again. */
 async function inParts<T>(
   storage: Storage,
   ids: string[],
@@ -64,7 +64,7 @@ async function inParts<T>(
 ): Promise<T[]> {
   const changed: T[] = []
   for (let at = 0; at < ids.length; at += writeLimit) {
-    // What a crash undoes is found again.
+    // A change lost in a crash is found again.
     const { done, refused } = await writeBisecting(ids.slice(at, at + writeLimit), (some) =>
       storage.write((tx) => change(tx, [...some]), { unsynced: true }),
     )

@@ -6,23 +6,23 @@ import type { Db } from '../storage/open.ts'
 import type { Tables } from '../storage/schema/tables.ts'
 import { type StatusChange, statusChangeColumns } from './events.ts'
 
-/* The state of devices as time goes by: of all tenants at once, by the service itself. */
+/* State of devices that changes with time: across all tenants, by the service itself. */
 
-/** How long an update may take before its device is offline. */
+/** Longest duration of an update before it counts as failed and the device as offline. */
 const updateSeconds = 300
 
 const watching = ['connected', 'failover'] as const
 
-/** What is due by now: to be silent since `before`, or in maintenance until now. */
+/** Cutoffs: silent since `before`, in maintenance until `now`. */
 export type LivenessCutoff = { now: Instant; before: Instant }
 
 const eb = expressionBuilder<Tables, 'devices'>()
 
-/** A device that updates is given its own time to be silent in. */
+/** A device that updates has a separate limit. */
 const isSilent = ({ before }: LivenessCutoff) =>
   eb.and([eb('status', '=', 'online'), eb('last_seen_at', '<', before)])
 
-/** Whether or not it was seen since: what goes on reporting is the agent from before. */
+/** Whether or not it was seen since: the agent that still reports is the old one. */
 const isLate = ({ now }: LivenessCutoff) =>
   eb.and([eb('update_state', '=', 'updating'), eb('update_since', '<', addSeconds(now, -updateSeconds))])
 
@@ -32,7 +32,9 @@ const isMaintained = ({ now }: LivenessCutoff) =>
 const isWatchdogSilent = ({ before }: LivenessCutoff) =>
   eb.and([eb('watchdog_status', 'in', watching), eb('watchdog_seen_at', '<', before)])
 
-/** All in one reading of the table: an index over what every heartbeat changes would cost each of them. */
+/**
+ * All in one scan of the table: an index over columns that every heartbeat changes would make each heartbeat slower.
+ */
 export async function findOverdue(
   db: Db,
   due: LivenessCutoff,
@@ -60,7 +62,7 @@ export async function findOverdue(
   }
 }
 
-/** Of these devices those whose watchdogs are still silent. */
+/** Marks those of these devices whose watchdogs are still silent. */
 export const markWatchdogsOffline = (db: Db, ids: readonly string[], due: LivenessCutoff) =>
   db
     .updateTable('devices')
@@ -70,7 +72,7 @@ export const markWatchdogsOffline = (db: Db, ids: readonly string[], due: Livene
     .returning(['id', 'org_id as orgId', 'hostname'])
     .execute()
 
-/** Of these devices those that are still silent; a heartbeat or another process may have been faster. */
+/** Marks those of these devices that are still silent; a heartbeat or another process may have been faster. */
 export async function markOffline(
   db: Db,
   ids: readonly string[],
@@ -85,7 +87,7 @@ export async function markOffline(
     .execute()
 }
 
-/** The updates of those of these devices that take too long have failed; what people decided of a device stays. */
+/** Fails the updates of those of these devices that take too long; a status set by a user stays. */
 export async function failLateUpdates(
   db: Db,
   ids: readonly string[],

@@ -23,7 +23,7 @@ import {
 import { toDevice } from './rows.ts'
 import { deviceNotFound, deviceSelection, devicesIn } from './store.ts'
 
-/* What agents report of a device. */
+/* Data that agents report about a device. */
 
 const hardwareRows = rowsOf<DeviceHardwareColumns>()()
 const interfaceRows = rowsOf<DeviceInterfaceRow>()({ flags: ['is_primary'] })
@@ -97,7 +97,7 @@ export async function checkDevice(db: Db, scope: Scope, id: string): Promise<voi
   if ((await idInSight(db, scope, { id })).length === 0) throw deviceNotFound()
 }
 
-/** By name. @throws not_found, also for a device outside the scope */
+/** Ordered by name. @throws not_found, also for a device outside the scope */
 export async function listSoftware(
   db: Db,
   scope: Scope,

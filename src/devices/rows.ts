@@ -11,7 +11,7 @@ type PublicRow = Omit<DeviceRow, 'token_hash' | 'enrollment_key_id' | 'enrollmen
     auto_update: number
   }
 
-/** Fields that are an object of several columns. */
+/** Fields that combine several columns into an object. */
 const groups = {
   autoUpdate: { desired: 'auto_update', acknowledged: 'auto_update_acknowledged' },
   update: {
@@ -28,7 +28,7 @@ export const deviceRows = rowsOf<PublicRow>()({
 
 const { id: _, customFields: __, autoUpdate: ___, update: ____, ...own } = Device.shape
 
-/** Everything but the credentials: what a device is on the wire is what is read of it. */
+/** All columns except the credentials: the fields of the wire format. */
 export const columns = [
   'devices.id',
   ...columnsOf(Object.keys(own) as (keyof typeof own)[]),
@@ -36,7 +36,7 @@ export const columns = [
   ...Object.values(groups.update),
 ] as const
 
-/** What lies in a table of its own, read with the device: a page is one query, however many rows it has. */
+/** Custom fields from their separate table, read with the device: a page takes one query for any number of rows. */
 export const customFields = pairsOf(
   { table: 'device_custom_fields', by: 'device_id', of: 'devices.id' },
   'key',
@@ -45,7 +45,7 @@ export const customFields = pairsOf(
 
 export const toDevice = (row: Partial<PublicRow>): Device => deviceRows.read(row) as unknown as Device
 
-/** The columns of a device that are in its own row. */
+/** The columns of a device that are stored in its own row. */
 export function rowOf({ tags: _, customFields: __, autoUpdate, update, ...device }: Device) {
   const { desired, acknowledged } = autoUpdate
   const row = deviceRows.write({ ...device, autoUpdate: desired, autoUpdateAcknowledged: acknowledged })

@@ -4,7 +4,7 @@ import type { Scope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import type { Device, DeviceChange, Maintenance } from './contract.ts'
 
-/** The folded copies of a device's names, for whoever writes one of them. */
+/** The folded copies of a device's names, written with the names. */
 export function nameKeys(names: { hostname: string; displayName: string | null }) {
   const { hostname, displayName } = names
   return { hostname_key: fold(hostname), display_name_key: displayName === null ? null : fold(displayName) }
@@ -18,10 +18,10 @@ export function checkDeviceCap(maxDevices: number | null, currentDevices: number
 
 export const maxPerDevice = { tags: 100, customFields: 100 }
 
-/** The device as it is after a change. @throws invalid_request */
+/** The device after a change. @throws invalid_request */
 export function applyChange(device: Device, change: DeviceChange, now: Instant): Device {
   if (Object.keys(change).length === 0) {
-    throw invalid([{ path: 'body', message: 'names nothing to change' }], 'No updates provided')
+    throw invalid([{ path: 'body', message: 'must change something' }], 'No updates provided')
   }
   const { displayName, siteId, deviceRole } = change
   return {
@@ -41,9 +41,7 @@ function tagsAfter(
   { tags: replaced, addTags = [], removeTags = [] }: DeviceChange,
 ): string[] {
   if (replaced !== undefined && addTags.length + removeTags.length > 0) {
-    throw invalid([
-      { path: 'body.tags', message: 'takes the place of all tags: leave out addTags and removeTags' },
-    ])
+    throw invalid([{ path: 'body.tags', message: 'replaces all tags: omit addTags and removeTags' }])
   }
   const off = new Set(removeTags)
   const kept = [...(replaced ?? tags), ...addTags].filter((tag) => !off.has(tag))
@@ -53,7 +51,7 @@ function tagsAfter(
   return after
 }
 
-/** As both databases sort text: by its bytes in UTF-8. */
+/** The order in which both databases sort text: by UTF-8 bytes. */
 const byCodePoint = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
 
 export const tooManyTags = (path: string): Problem =>
@@ -77,8 +75,8 @@ function fieldsAfter(
 }
 
 /**
- * A device moves within its organization; who sees only some sites moves it between those.
- * @throws site_access_denied
+ * A device moves only within its organization; a caller restricted to sites moves it only between those. @throws
+ * site_access_denied
  */
 export function checkMayMove(device: Device, site: { orgId: string } | null, scope: Scope): void {
   if (site === null && scope.kind === 'organization' && scope.siteIds !== null) {
@@ -88,7 +86,7 @@ export function checkMayMove(device: Device, site: { orgId: string } | null, sco
   throw invalid([{ path: 'body.siteId', message: "must be a site of the device's organization" }])
 }
 
-/** What differs between two states of a device, for the audit log. */
+/** The fields that differ between two states of a device, for the audit log. */
 export function difference(
   before: Device,
   after: Device,
@@ -100,7 +98,7 @@ export function difference(
   return { before: of(before), after: of(after) }
 }
 
-/** @throws conflict for a device that is out of use */
+/** @throws conflict for a decommissioned or quarantined device */
 export function setMaintenance(
   device: Device,
   { enable, durationHours }: Maintenance,
@@ -108,7 +106,7 @@ export function setMaintenance(
 ): Device {
   if (!enable && durationHours !== undefined) {
     throw invalid([
-      { path: 'body.durationHours', message: 'says how long maintenance lasts: leave it out to end it' },
+      { path: 'body.durationHours', message: 'is the duration of a maintenance: omit it to end one' },
     ])
   }
   if (device.status === 'decommissioned' || device.status === 'quarantined') {

@@ -16,7 +16,7 @@ import { countOf } from '../storage/query/counts.ts'
 import type { Device } from './contract.ts'
 import { columns, customFields, toDevice } from './rows.ts'
 
-/** A device as it is shown. */
+/** The columns of a device in replies. */
 export const deviceSelection = [...columns, customFields.as('custom_fields')] as const
 
 export const devicesIn = (db: Db, scope: Scope) =>
@@ -57,7 +57,7 @@ function filtered(db: Db, scope: Scope, filter: DeviceFilter) {
     )
 }
 
-/** Who sees only some groups is not told who is in another. */
+/** A caller restricted to groups must not learn which devices are in another group. */
 function groupAlone(scope: Scope, groupId: string): Scope {
   const seen = scope.kind !== 'organization' || (scope.groupIds?.includes(groupId) ?? true)
   return { kind: 'organization', orgId: '', siteIds: null, groupIds: seen ? [groupId] : [] }
@@ -65,7 +65,7 @@ function groupAlone(scope: Scope, groupId: string): Scope {
 
 type Filtered = ReturnType<typeof devicesIn>
 
-/** Which devices come first is decided on an index alone; only those of the page are read. */
+/** An index alone determines which devices are on the page; only those rows are read. */
 const pageOf = (db: Db, found: Filtered) =>
   db
     .selectFrom('devices')
@@ -74,7 +74,7 @@ const pageOf = (db: Db, found: Filtered) =>
     .orderBy('hostname')
     .orderBy('devices.id')
 
-/** The same where the scope is one organization: its devices stand in an index one after the other. */
+/** The same without the subquery for a single organization: an index has its devices in order. */
 const plainPageOf = (db: Db, scope: Scope, found: Filtered) =>
   scope.kind === 'organization' && !isNarrowed(scope)
     ? found.select(deviceSelection).orderBy('hostname').orderBy('devices.id')
@@ -98,7 +98,7 @@ const howMany = preparedInScope((db, scope) =>
   devicesIn(db, scope).select((eb) => eb.fn.countAll<number>().as('total')),
 )
 
-/** By hostname. */
+/** Ordered by hostname. */
 export async function listDevices(
   db: Db,
   scope: Scope,
@@ -134,7 +134,7 @@ export async function getDevice(db: Db, scope: Scope, id: string): Promise<Devic
   return toDevice(row)
 }
 
-/** Devices that count towards a cap: all but the decommissioned. */
+/** Devices that count towards a cap: all except decommissioned ones. */
 export async function countDevices(db: Db, of: { orgId: string } | { partnerId: string }): Promise<number> {
   const counted = db.selectFrom('devices').where('status', '!=', 'decommissioned')
   const scoped =

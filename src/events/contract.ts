@@ -3,12 +3,12 @@ import { endpoint, userAccess } from '../core/endpoint.ts'
 import { type EventType, eventTypes } from '../core/event-types.ts'
 import { boundedObject, idOf, instant } from '../core/schema.ts'
 
-/** Most characters of JSON in the data of an event: 64 KiB. */
+/** Most characters of JSON in the data of an event: 64 Ki. */
 const maxDataBytes = 65_536
 
 export const eventData = boundedObject(z.record(z.string(), z.unknown()), maxDataBytes)
 
-/** All but the one that asks a webhook whether it hears. */
+/** All except the test event of a webhook. */
 export const raisableTypes = eventTypes.filter((type) => type !== 'webhook.test') as [
   EventType,
   ...EventType[],
@@ -19,17 +19,17 @@ export const events = {
     method: 'POST',
     path: '/events',
     idempotencyKey: 'honored',
-    summary: 'Raise an event: it goes to the webhooks of the organization that ask for its type',
+    summary: 'Raise an event: it is sent to the webhooks of the organization that subscribe to its type',
     tag: 'Webhooks',
     access: userAccess({ permission: '*:*', scopes: ['partner', 'system'] }),
     body: z.strictObject({
-      orgId: idOf('organization').describe('Organization it happened in'),
-      type: z.enum(raisableTypes).describe('What happened'),
-      data: eventData.default({}).meta({ flag: 'data' }).describe('What there is to know about it'),
+      orgId: idOf('organization').describe('Organization of the event'),
+      type: z.enum(raisableTypes).describe('Event type'),
+      data: eventData.default({}).meta({ flag: 'data' }).describe('Data of the event, in any form'),
     }),
     status: 202,
     reply: z.object({
-      id: z.guid().describe('The event: the same in every delivery of it'),
+      id: z.guid().describe('Id of the event, the same in every delivery'),
       type: z.enum(raisableTypes),
       timestamp: instant,
       orgId: idOf('organization'),

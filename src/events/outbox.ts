@@ -5,14 +5,14 @@ import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 
 export type Event = {
-  /** Events of no organization reach nobody. */
+  /** Events without an organization are dropped. */
   orgId: string | null
   type: EventType
   /** Plain JSON. */
   data: Record<string, unknown>
 }
 
-/** Written only where somebody may want it: an organization without webhooks pays for a look at an index. */
+/** Inserts the event only if the organization has a webhook: others pay for one index lookup. */
 const insertion = prepared((db, p: { id: string; orgId: string; type: string; data: string; now: Instant }) =>
   db
     .insertInto('events')
@@ -34,8 +34,8 @@ const insertion = prepared((db, p: { id: string; orgId: string; type: string; da
 )
 
 /**
- * Says, in the transaction of a change, what happened; webhooks hear of it when that is committed. Gives the id of
- * the event.
+ * Records an event in the transaction of the change that causes it; webhooks receive it after the commit. Returns the
+ * id of the event.
  */
 export async function emit(db: Db, { orgId, type, data }: Event, now: Instant): Promise<string> {
   const id = newId()

@@ -1,9 +1,9 @@
 import type { MailMessage } from './ports.ts'
 
-/** A paragraph, or a link that stands alone. */
+/** A paragraph, or a link on its own line. */
 export type Part = string | { label: string; url: string }
 
-/** The same words as plain text and as HTML. `subject` and paragraphs may hold what people typed. */
+/** The same content as plain text and as HTML. `subject` and paragraphs may contain user input. */
 export function compose(
   kind: string,
   { to, name }: { to: string; name: string },
@@ -23,8 +23,8 @@ export function compose(
 }
 
 /**
- * A name chosen by a stranger must not add lines or headers, turn the direction of the text, or fill the
- * letter with words of its own.
+ * A name chosen by a stranger must not add lines or headers, reverse the text direction, or fill the mail with its
+ * own paragraphs.
  */
 const harmless = (text: string): string =>
   text.replace(/[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\s]+/gu, ' ').trim()

@@ -8,7 +8,7 @@ import type { Mailer, MailMessage } from './ports.ts'
 import { batch, leaseSeconds, mailContext, nextAttempt } from './rules.ts'
 import * as store from './store.ts'
 
-/** What is told of a mail that could not be sent: nothing of its content, nor to whom it goes. */
+/** What is reported about a mail that could not be sent: neither its content nor its recipient. */
 export type MailFailure = { mail: string; kind: string; attempt: number; reason: string; givenUp: boolean }
 
 export type MailSenderOptions = {
@@ -20,8 +20,8 @@ export type MailSenderOptions = {
 }
 
 /**
- * Sends some of the mails that are due; false when there were none. Several processes may do so at once. A mail whose sender dies is sent again when its claim ends, so it may arrive twice, with the
- * same id.
+ * Sends some of the due mails; false when there were none. Several processes may do so concurrently. A mail whose
+ * sender dies is sent again when its claim expires, so it may arrive twice, with the same id.
  */
 export async function sendDueMails(on: MailSenderOptions): Promise<boolean> {
   const { storage, clock } = on
@@ -40,7 +40,7 @@ export async function sendDueMails(on: MailSenderOptions): Promise<boolean> {
   return mails.length > 0
 }
 
-/** What is sealed with a key that other processes have is sent by them. */
+/** Mails sealed with a key that only other processes have are left to them. */
 async function listDue({ storage: { read }, cipher }: MailSenderOptions, now: Instant): Promise<string[]> {
   const found = await store.listDueMails(read, now, { limit: batch })
   const isOwn = found.every(({ content }) => cipher.knows(content))
@@ -65,7 +65,7 @@ async function deliver(on: MailSenderOptions, mail: store.Mail, lease: string): 
   on.onFailure({ mail: id, kind, attempt, reason: outcome, givenUp })
 }
 
-/** `sent`, or why not. */
+/** `sent`, or the reason for the failure. */
 async function attempted(
   { cipher, mailer }: MailSenderOptions,
   { id, content }: store.Mail,
@@ -80,7 +80,7 @@ async function attempted(
   }
 }
 
-/** Codes alone: what a mail server says often repeats the address. */
+/** Codes only: texts of mail servers often repeat the address. */
 function reasonOf(error: unknown): string {
   const { code, responseCode, name } = error as { code?: string; responseCode?: number; name?: string }
   return [code ?? name ?? 'unknown', responseCode].filter(Boolean).join(' ')

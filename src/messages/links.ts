@@ -1,16 +1,16 @@
-/** Where a person sets a new password. `base` is the public address of the service. */
+/** Page where a user sets a new password. `base` is the public address of the service. */
 export const resetLink = (base: string, token: string): string => link(base, 'reset-password', token)
 
-/** Where an invited person sets their first password. */
+/** Page where an invited user sets their first password. */
 export const inviteLink = (base: string, token: string): string => link(base, 'accept-invite', token)
 
-/** Where a registration proves its address. */
+/** Page where a registration verifies its address. */
 export const verifyLink = (base: string, token: string): string => link(base, 'verify-email', token)
 
-/** Where a person asks for a link to set a new password. */
+/** Page where a user requests a link to set a new password. */
 export const forgotLink = (base: string): string => pageAt(base, 'forgot-password')
 
-/** Where a person signs in. */
+/** Page where a user signs in. */
 export const loginLink = (base: string): string => pageAt(base, 'login')
 
 function link(base: string, page: string, token: string): string {

@@ -1,4 +1,4 @@
-/** One e-mail to one person. `kind` names it in logs; `links` are the addresses the text holds. */
+/** One e-mail to one person. `kind` names it in logs; `links` are the addresses in the text. */
 export type MailMessage = {
   to: string
   kind: string
@@ -8,17 +8,17 @@ export type MailMessage = {
   links: string[]
 }
 
-/** Takes letters to the outside; throws when it could not. */
+/** Sends mails; throws when it could not. */
 export type Mailer = {
-  /** A letter that is sent once more has the same `id`, so that a receiver can tell. */
+  /** A mail that is sent again has the same `id`, so that the receiver can recognize it. */
   send(letter: MailMessage, id?: string): Promise<void>
-  /** false: only the development outbox */
+  /** false: mails only go to the development outbox */
   readonly real: boolean
 }
 
 /**
- * A verification service that makes, sends and checks codes itself.
- * @throws sms_not_configured (501), sms_unavailable (502)
+ * A verification service that creates, sends and checks codes itself. @throws sms_not_configured (501),
+ * sms_unavailable (502)
  */
 export type PhoneCodes = {
   /** `phoneNumber` in E.164. */

@@ -7,9 +7,8 @@ import { mailContext } from './rules.ts'
 import { insertMail } from './store.ts'
 
 /**
- * Puts a letter among those to be sent, in the transaction of what causes it: sent when that is committed,
- * and not when it is not. It is sealed, since it may hold a link that sets a password. What could not be sent
- * by `expiresAt` is dropped.
+ * Queues a mail in the transaction of its cause: it is sent after the commit, and not after a rollback. It is sealed,
+ * because it may contain a link that sets a password. A mail that could not be sent by `expiresAt` is dropped.
  */
 export async function queueMail(
   db: Db,

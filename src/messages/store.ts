@@ -3,7 +3,7 @@ import { forUpdate, prepared } from '../storage/dialect.ts'
 import { isEncryptedWith } from '../storage/key-check.ts'
 import type { Db } from '../storage/open.ts'
 
-/* Mail belongs to no tenant: nobody reads it here but the one who sends it. */
+/* Mail belongs to no tenant: only the sender reads it here. */
 
 const insertion = prepared(
   (db, p: { id: string; kind: string; content: string; now: Instant; expiresAt: Instant }) =>
@@ -30,13 +30,13 @@ const anyDue = prepared((db, p: { now: Instant }) =>
   db.selectFrom('mails').select('id').where('due_at', '<=', p.now).orderBy('due_at').limit(1),
 )
 
-/** Asked after every commit, so that there is a write only when there is something to send. */
+/** Checked after every commit, so that nothing is written unless something is due. */
 export const isMailDue = async (db: Db, now: Instant): Promise<boolean> =>
   (await anyDue(db, { now })).length > 0
 
 export type Mail = { id: string; kind: string; content: string; attempts: number; expiresAt: Instant }
 
-/** The mails that are due; of those that still may be sent, the ones sealed with these keys. */
+/** The due mails; with `marks` those sealed with these keys, and expired ones. */
 export function listDueMails(
   db: Db,
   now: Instant,
@@ -55,7 +55,7 @@ export function listDueMails(
     .execute()
 }
 
-/** Takes those of these mails that are due, until `until`; nobody else does meanwhile. */
+/** Claims those of these mails that are due, until `until`; no other process claims them meanwhile. */
 export async function claimMails(
   db: Db,
   ids: readonly string[],
@@ -85,12 +85,12 @@ const removal = prepared((db, p: { id: string; lease: string }) =>
   db.deleteFrom('mails').where('id', '=', p.id).where('lease', '=', p.lease),
 )
 
-/** Sent, or given up. Does nothing when the claim was lost meanwhile. */
+/** Deletes a mail that was sent or given up. Does nothing when the claim was lost meanwhile. */
 export async function removeMail(db: Db, mail: { id: string; lease: string }): Promise<void> {
   await removal(db, mail)
 }
 
-/** Gives a mail back, to be tried again at `dueAt`. */
+/** Releases a mail, to be tried again at `dueAt`. */
 export async function postponeMail(
   db: Db,
   { id, lease, dueAt }: { id: string; lease: string; dueAt: Instant },
@@ -103,7 +103,7 @@ export async function postponeMail(
     .execute()
 }
 
-/** A number has one code: a new one ends the one before. */
+/** A phone number has one code: a new one replaces the one before. */
 export async function savePhoneCode(
   db: Db,
   { phoneNumber, codeHash, expiresAt }: { phoneNumber: string; codeHash: string; expiresAt: Instant },
@@ -116,7 +116,7 @@ export async function savePhoneCode(
     .execute()
 }
 
-/** Counts a try, whatever comes of it, and takes the code away when it is the right one. */
+/** Counts a try in any case, and deletes the code when it is correct. */
 export async function tryPhoneCode(
   db: Db,
   {

@@ -10,12 +10,12 @@ export function invitation(
   return compose('invitation', a, `${a.inviter} invites you to ${a.tenant}`, [
     `${a.inviter} has invited you to work with ${a.tenant}. Choose a password to accept:`,
     { label: 'Accept the invitation', url: a.url },
-    `The link works once, for ${count(a.days, 'day')}. In a terminal, svc invite accept asks for it.`,
-    'If you do not know what this is about, you can ignore this message: nothing happens without you.',
+    `The link works once, for ${count(a.days, 'day')}. In a terminal, svc invite accept prompts for it.`,
+    'If you do not know what this is about, you can ignore this message: nothing changes unless you accept.',
   ])
 }
 
-/** `proof`: where a password is reset, for an account whose address was never proved. */
+/** `proof`: link to reset the password, for an account whose address was never verified. */
 export function addedToTenant(
   a: To & { inviter: string; tenant: string; url: string; proof?: string },
 ): MailMessage {
@@ -23,8 +23,8 @@ export function addedToTenant(
     a.proof === undefined
       ? []
       : [
-          'Before that, choose a new password: it shows that this address is yours, and ends what anybody else ' +
-            'did with an account in its name.',
+          'Before that, choose a new password: it proves that this address is yours, and revokes the access that ' +
+            'others may have to an account in its name.',
           { label: 'Choose a new password', url: a.proof },
         ]
   return compose('membership', a, `${a.inviter} invites you to ${a.tenant}`, [
@@ -41,7 +41,7 @@ export function passwordReset(a: To & { url: string; minutes: number }): MailMes
   return compose('password-reset', a, 'Reset your password', [
     'Someone, most likely you, asked to reset the password of your account. Choose a new one:',
     { label: 'Choose a new password', url: a.url },
-    `The link works once, for ${count(a.minutes, 'minute')}. In a terminal, svc password reset asks for it.`,
+    `The link works once, for ${count(a.minutes, 'minute')}. In a terminal, svc password reset prompts for it.`,
     'If it was not you, you can ignore this message: your password stays as it is.',
   ])
 }
@@ -49,7 +49,7 @@ export function passwordReset(a: To & { url: string; minutes: number }): MailMes
 export function passwordChanged(a: To & { at: Instant }): MailMessage {
   return compose('password-changed', a, 'Your password was changed', [
     `The password of your account was changed on ${dated(a.at)}. You were signed out everywhere else.`,
-    'If it was not you, reset your password at once and tell your administrator.',
+    'If it was not you, reset your password immediately and tell your administrator.',
   ])
 }
 
@@ -83,7 +83,7 @@ export function verifyEmail(a: To & { url: string; hours: number }): MailMessage
   return compose('verify-email', a, 'Confirm your e-mail address', [
     'Someone, we hope you, registered with this e-mail address. Confirm it to open the account:',
     { label: 'Confirm the address', url: a.url },
-    `The link works for ${count(a.hours, 'hour')}. If it was not you, do nothing: no account is made.`,
+    `The link works for ${count(a.hours, 'hour')}. If it was not you, do nothing: no account is created.`,
   ])
 }
 
@@ -99,7 +99,7 @@ export function alreadyRegistered(a: To & { url: string }): MailMessage {
 export function factorsChanged(a: To & { what: string; at: Instant }): MailMessage {
   return compose('factors-changed', a, 'How you sign in has changed', [
     `${a.what.replace(/\.$/, '')}, on ${dated(a.at)}.`,
-    'If it was not you, change your password at once and tell your administrator.',
+    'If it was not you, change your password immediately and tell your administrator.',
   ])
 }
 
@@ -109,7 +109,7 @@ let calendar: Intl.DateTimeFormat | undefined
 
 /** `1 March 2026 at 12:00 UTC`. */
 function dated(at: Instant): string {
-  // Made when it is needed: it takes a megabyte.
+  // Created on first use: it takes a megabyte.
   calendar ??= new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeStyle: 'short', timeZone: 'UTC' })
   return `${calendar.format(new Date(at))} UTC`
 }

@@ -7,15 +7,15 @@ import { osType } from '../devices/contract.ts'
 export const scriptLanguage = z.enum(['powershell', 'bash', 'python', 'cmd'])
 export const runAs = z.enum(['system', 'user', 'elevated'])
 
-/** Characters of a script. */
+/** Most characters of a script. */
 export const maxScriptLength = 1_000_000
 
-/** A script as lists show it, without what it does. */
+/** A script in lists, without its content. */
 export const ScriptSummary = z
   .object({
     id: idOf('script'),
     orgId: idOf('organization').nullable(),
-    partnerId: idOf('partner').nullable().describe('A script of all organizations of this partner'),
+    partnerId: idOf('partner').nullable().describe('Set for a script of all organizations of this partner'),
     name: z.string(),
     description: z.string().nullable(),
     category: z.string().nullable(),
@@ -23,8 +23,8 @@ export const ScriptSummary = z
     language: scriptLanguage,
     timeoutSeconds: z.int(),
     runAs,
-    isSystem: z.boolean().describe('Of the service itself: for every organization'),
-    version: z.int().describe('Counts up when the content changes'),
+    isSystem: z.boolean().describe('A script of the service, for every organization'),
+    version: z.int().describe('Increases when the content changes'),
     createdBy: z.guid().nullable(),
     createdAt: instant,
     updatedAt: instant,
@@ -40,8 +40,8 @@ export type Script = z.output<typeof Script>
 
 const fields = {
   name: text(255, 1).describe('Name people see'),
-  description: text(5000).nullable().describe('What it is for'),
-  category: text(100, 1).nullable().describe('What it is filed under'),
+  description: text(5000).nullable().describe('Purpose'),
+  category: text(100, 1).nullable().describe('Category'),
   osTypes: z
     .array(osType)
     .min(1, 'must name at least one operating system')
@@ -53,20 +53,20 @@ const fields = {
   content: text(maxScriptLength, 1)
     .meta({ flag: 'file', file: true })
     .describe(`The script itself, at most ${maxScriptLength} characters`),
-  parameters: anyObject.nullable().describe('What it can be told, in any form'),
+  parameters: anyObject.nullable().describe('Description of its parameters, in any form'),
   timeoutSeconds: z
     .int()
     .min(1, 'must be at least 1')
     .max(3600, 'must be at most 3600')
     .meta({ flag: 'timeout-seconds' })
-    .describe('When a run is given up'),
-  runAs: runAs.describe('As whom it runs'),
+    .describe('Seconds after which a run is stopped'),
+  runAs: runAs.describe('Account it runs as'),
 }
 
 export const NewScript = z.strictObject({
   orgId: idOf('organization').optional().describe('Organization it belongs to'),
   partnerId: idOf('partner').optional().describe('Partner it belongs to, for all its organizations'),
-  isSystem: z.boolean().default(false).describe('For every organization there is; system scope only'),
+  isSystem: z.boolean().default(false).describe('For all organizations; system scope only'),
   name: fields.name,
   description: fields.description.default(null),
   category: fields.category.default(null),
@@ -169,7 +169,7 @@ export const scripts = {
   remove: endpoint({
     method: 'DELETE',
     path: '/scripts/:id',
-    summary: 'Delete a script; what is on record of it stays',
+    summary: 'Delete a script; records of its use stay',
     tag,
     access: deletes,
     params,

@@ -19,7 +19,7 @@ export const scripts: HandlersOf<typeof contract.scripts> = {
   async list({ db, ask, scope, query: { orgId, ...query } }) {
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
     const seen = orgId === undefined ? scope : organizationScope(orgId)
-    // Looking for a part of a text reads every script in sight.
+    // A search for part of a text reads every visible script.
     const listed = (on: Db) => store.listScripts(on, seen, query)
     return query.search ? ask(listed) : listed(db)
   },

@@ -7,7 +7,7 @@ import type { NewScript, Script, ScriptChange } from './contract.ts'
 
 export function makeScript(
   { orgId, partnerId, isSystem, ...wanted }: NewScript,
-  /** undefined: it is the service's own. */
+  /** undefined for a script of the service. */
   owner: Tenant | undefined,
   { id, by, now }: { id: string; by: string; now: Instant },
 ): Script {
@@ -24,42 +24,42 @@ export function makeScript(
   }
 }
 
-/**
- * A script for every organization is nobody's in particular.
- * @throws invalid_request, forbidden
- */
+/** A script for every organization has no owner. @throws invalid_request, forbidden */
 export function checkSystemScript(scope: Scope, { orgId, partnerId }: NewScript): void {
-  if (scope.kind !== 'system') throw forbidden('Scripts of the service are made by its administrators')
+  if (scope.kind !== 'system') throw forbidden('Only administrators of the service create its scripts')
   if (orgId === undefined && partnerId === undefined) return
   throw invalid([{ path: 'body.isSystem', message: 'cannot go with orgId or partnerId' }])
 }
 
 /**
- * Seeing a script is not owning it: an organization uses those of its partner and of the service.
- * @throws forbidden, partner_access_limited
+ * Visibility is not ownership: an organization uses the scripts of its partner and of the service, but does not
+ * change them. @throws forbidden, partner_access_limited
  */
 export function checkMayWrite(scope: Scope, script: Pick<Script, 'orgId' | 'partnerId' | 'isSystem'>): void {
   if (scope.kind === 'system' || script.orgId !== null) return
-  if (script.isSystem) throw forbidden('Scripts of the service are changed by its administrators')
+  if (script.isSystem) throw forbidden('Only administrators of the service change its scripts')
   if (scope.kind !== 'partner') throw forbidden('The script belongs to the partner')
   if (scope.orgs !== 'all') throw new Problem('partner_access_limited')
 }
 
 const forbidden = (message: string): Problem => new Problem('forbidden', message)
 
-/** The version tells one content from another. */
+/** The version increases when the content changes. */
 export function applyChange(script: Script, change: ScriptChange, now: Instant): Script {
   const given = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
   const after: Script = { ...script, ...given, updatedAt: now }
   return { ...after, version: script.version + (after.content === script.content ? 0 : 1) }
 }
 
-/** What the audit log keeps of a script: its content by length and SHA-256, which is enough to prove which it was. */
+/**
+ * What the audit log records of a script: of its content the length and SHA-256, which is enough to prove which one
+ * it was.
+ */
 export function auditSnapshot({ content, createdAt, updatedAt, createdBy, id, ...rest }: Script) {
   return { ...rest, contentLength: content.length, contentSha256: hash('sha256', content, 'hex') }
 }
 
-/** The fields in which two records differ, as they were and as they are. */
+/** The fields in which two records differ, before and after. */
 export function auditDiff(before: Script, after: Script) {
   const [was, is] = [auditSnapshot(before), auditSnapshot(after)]
   const keys = (Object.keys(is) as (keyof typeof is)[]).filter(

@@ -36,14 +36,17 @@ const columns = [...summaryColumns, 'content', 'parameters'] as const
 
 const toScript = (row: PublicRow): Script => scriptRows.read(row) as unknown as Script
 
-/** An organization sees its own scripts, its partner's and the service's; a partner its organizations' as well. */
+/**
+ * An organization sees its own scripts, those of its partner and those of the service; a partner also those of its
+ * organizations.
+ */
 const scriptsIn = (db: Db, scope: Scope) =>
   db
     .selectFrom('scripts')
     .where('scripts.deleted_at', 'is', null)
     .where((eb) => eb.or([inScope(scope, 'scripts.org_id'), ...sharedWith(eb, scope)]))
 
-/** Of the partner, and of the service. */
+/** Scripts of the partner, and of the service. */
 function sharedWith(eb: ExpressionBuilder<Tables, 'scripts'>, scope: Scope) {
   if (scope.kind === 'system') return []
   const ofPartner =
@@ -64,7 +67,7 @@ export type ScriptQuery = PageQuery & {
   search?: string | undefined
 }
 
-/** By name. */
+/** Ordered by name. */
 export async function listScripts(db: Db, scope: Scope, query: ScriptQuery): Promise<Page<ScriptSummary>> {
   const { language, osType, category, isSystem, search } = query
   const found = scriptsIn(db, scope)
@@ -84,7 +87,7 @@ export async function getScript(db: Db, scope: Scope, id: string): Promise<Scrip
   return scriptOrThrow(await scriptsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
 }
 
-/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+/** The same, locked until the transaction ends. @throws not_found */
 export async function lockScript(db: Db, scope: Scope, id: string): Promise<Script> {
   const query = scriptsIn(db, scope).select(columns).where('id', '=', id)
   return scriptOrThrow(await forUpdate(query).executeTakeFirst())

@@ -60,7 +60,7 @@ describe('svc devices', () => {
       /Tags\n {2}a\n[\s\S]*Custom fields\n {2}Rack: +4/,
     )
     const nothing = await svc('devices', 'update', 'web-1')
-    expect([nothing.code, nothing.stderr]).toEqual([2, expect.stringContaining('names nothing to change')])
+    expect([nothing.code, nothing.stderr]).toEqual([2, expect.stringContaining('must change something')])
   })
 
   it('names those that a hostname may mean', async () => {

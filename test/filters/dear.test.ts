@@ -167,7 +167,7 @@ onEveryDatabase((_, open) => {
       clock.forward(60)
       await refreshDueGroups({ storage: service.storage, clock })
       expect(await admin.call(api.deviceGroups.show, { params: { id: slow.id } })).toMatchObject({
-        evaluationError: expect.stringContaining('longer than a question may'),
+        evaluationError: expect.stringContaining('longer than a query may'),
       })
       await expect(group('Slow as well', id)).rejects.toMatchObject({
         status: 503,

@@ -3,16 +3,14 @@ import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { cursorPageOf, cursorPageQuery } from '../../core/page.ts'
 import { instant, queryNumber } from '../../core/schema.ts'
 
-/* What could not be written where it belongs and was set aside, so that it holds up nothing else. */
+/* Records that could not be written and were set aside, so that they do not block others. */
 
 const source = z.enum(['audit_logs', 'events'])
 
 export const DeadLetter = z
   .object({
-    number: z.int().describe('As the log, and the audit log, name it'),
-    source: source.describe(
-      'Where it belongs: an entry of the audit log, or an event that a webhook is told of',
-    ),
+    number: z.int().describe('Number in the log and the audit log'),
+    source: source.describe('Destination: the audit log, or the events sent to webhooks'),
     orgId: z.string().nullable(),
     reason: z.string().describe('Why it could not be written'),
     bytes: z.int(),
@@ -22,7 +20,7 @@ export const DeadLetter = z
 export type DeadLetter = z.output<typeof DeadLetter>
 
 export const DeadLetterDetail = DeadLetter.extend({
-  entry: z.string().describe('As it was to be written'),
+  entry: z.string().describe('The record that could not be written'),
 }).meta({ id: 'DeadLetterDetail' })
 export type DeadLetterDetail = z.output<typeof DeadLetterDetail>
 
@@ -38,7 +36,7 @@ export const deadLetters = {
   list: endpoint({
     method: 'GET',
     path: '/dead-letters',
-    summary: 'List what could not be written where it belongs, newest first',
+    summary: 'List records that could not be written, newest first',
     tag,
     access: reads,
     query: z.strictObject({ source: source.optional(), ...cursorPageQuery() }),
@@ -47,7 +45,7 @@ export const deadLetters = {
   show: endpoint({
     method: 'GET',
     path: '/dead-letters/:number',
-    summary: 'Show something that could not be written, as it was to be',
+    summary: 'Show a record that could not be written',
     tag,
     access: reads,
     params,
@@ -58,7 +56,7 @@ export const deadLetters = {
     method: 'POST',
     path: '/dead-letters/:number/retry',
     idempotencyKey: 'honored',
-    summary: 'Write it after all, once what stood in its way is gone',
+    summary: 'Write the record, once the cause of the failure is gone',
     tag,
     access: writes,
     params,
@@ -69,7 +67,7 @@ export const deadLetters = {
   remove: endpoint({
     method: 'DELETE',
     path: '/dead-letters/:number',
-    summary: 'Delete something that could not be written',
+    summary: 'Delete a record that could not be written',
     tag,
     access: writes,
     params,

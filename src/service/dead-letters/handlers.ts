@@ -7,7 +7,10 @@ import type { Db } from '../../storage/open.ts'
 import type * as contract from './contract.ts'
 import * as store from './store.ts'
 
-/** Writes one of a source where it belongs; gives what it became, for the audit log. @throws where that cannot be */
+/**
+ * Writes a dead letter to its destination; returns facts about the result for the audit log. @throws when that is not
+ * possible
+ */
 type Rewrite = (
   db: Db,
   scope: Scope,
@@ -17,7 +20,7 @@ type Rewrite = (
 
 export type Rewrites = Record<contract.DeadLetter['source'], Rewrite>
 
-/** By its hash, which the chain has as well: what it held is read where it is kept. */
+/** Identified by its hash, which the audit chain contains as well; the content stays out of the audit log. */
 const factsOf = ({ number, source, orgId, reason, entry }: contract.DeadLetterDetail): AuditFacts => ({
   orgId: null,
   resourceId: String(number),

@@ -35,7 +35,7 @@ export const listDeadLetters = (
     read,
   )
 
-/** Of a change held until the transaction ends. @throws not_found */
+/** `held` locks the row until the transaction ends, for a change. @throws not_found */
 export async function getDeadLetter(
   db: Db,
   scope: Scope,
