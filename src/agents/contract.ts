@@ -8,7 +8,7 @@ const tag = 'Agents'
 const short = reportedText(255)
 const amount = z.number().min(0).max(1e15)
 
-/** amd64, x86_64 … under the three names the product uses; anything else is kept as it came. */
+/** Maps amd64, x86_64 … to the three names of the product; any other value is stored unchanged. */
 const anyArchitecture = text(50, 1).overwrite((name) => {
   const known: Record<string, z.output<typeof architecture>> = {
     amd64: 'x64',
@@ -83,7 +83,7 @@ const MetricsReport = lenient({
 export type MetricsReport = z.output<typeof MetricsReport>
 
 export const Enrollment = z.strictObject({
-  enrollmentKey: secret(text(255, 1)).describe('The key as it was shown once'),
+  enrollmentKey: secret(text(255, 1)).describe('The key as displayed once at its creation'),
   hostname: text(255, 1),
   osType,
   osVersion: text(100, 1),
@@ -97,13 +97,13 @@ export const Enrollment = z.strictObject({
   enrollmentSecret: secret(text(1024, 1))
     .optional()
     .describe(
-      'What the service wants machines to know besides a key, if it does; also as header X-Agent-Enrollment-Secret',
+      'Secret that the service requires in addition to a key, if configured; also as header X-Agent-Enrollment-Secret',
     ),
-  // Of any shape: whatever bearer token comes along is no reason to refuse, only no proof.
+  // Of any shape: an unrelated bearer token is no proof, but no reason for a refusal either.
   reenrollmentToken: secret(text(8192, 1))
     .optional()
     .describe(
-      'The bearer token the machine had before; proves that it is the one on record. Also as header X-Agent-Reenrollment-Token, or as bearer token',
+      'The previous bearer token of the machine, as proof that it is the device on record. Also as header X-Agent-Reenrollment-Token, or as bearer token',
     ),
 })
 export type Enrollment = z.output<typeof Enrollment>
@@ -118,8 +118,8 @@ const EnrollmentReply = z
   .object({
     agentId: z.string(),
     deviceId: idOf('device'),
-    authToken: secret(z.string()).describe('Bearer token of the agent, shown this once'),
-    watchdogAuthToken: secret(z.string()).describe('Bearer token of its watchdog, shown this once'),
+    authToken: secret(z.string()).describe('Bearer token of the agent, displayed only once'),
+    watchdogAuthToken: secret(z.string()).describe('Bearer token of its watchdog, displayed only once'),
     orgId: idOf('organization'),
     siteId: idOf('site').nullable(),
     config: z.object({
@@ -161,7 +161,7 @@ export const Inventory = z.looseObject({
 })
 export type Inventory = z.output<typeof Inventory>
 
-/** What an agent is asked to do. */
+/** A command as an agent receives it. */
 export const AgentCommand = z.object({
   id: z.guid(),
   type: z.string(),
@@ -170,16 +170,16 @@ export const AgentCommand = z.object({
 export type AgentCommand = z.output<typeof AgentCommand>
 
 export const HeartbeatReply = z.object({
-  commands: z.array(AgentCommand).describe('The oldest that wait, at most 10'),
+  commands: z.array(AgentCommand).describe('The oldest pending ones, at most 10'),
   configUpdate: z
     .object({ heartbeatIntervalSeconds: z.int().optional(), autoUpdate: z.boolean().optional() })
     .nullable(),
-  upgradeTo: z.string().nullable().describe('The version to become, without a leading v'),
+  upgradeTo: z.string().nullable().describe('The version to update to, without a leading v'),
   rollback: z
     .literal(true)
     .optional()
-    .describe('The version is older than the one that runs, and people have decided to go back to it'),
-  rotateToken: z.boolean().describe('The token is old: ask for another'),
+    .describe('The version is older than the running one, and users decided to return to it'),
+  rotateToken: z.boolean().describe('The token is old: rotate it'),
   confirmTokenRotation: z.literal(true).optional().describe('The new token is in use and not confirmed yet'),
   manifestTrustKeys: z.array(TrustKey).describe('Keys that releases are signed with'),
 })
@@ -242,7 +242,7 @@ export const agents = {
   config: endpoint({
     method: 'GET',
     path: '/agents/:id/config',
-    summary: 'Ask how to work: how often to report, and what',
+    summary: 'Fetch the configuration: how often to report, and what',
     tag,
     access: agentOrWatchdogAccess,
     params: agentParams,

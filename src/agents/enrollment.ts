@@ -30,9 +30,9 @@ import type { TrustKey } from './versions/manifest.ts'
 export type EnrollSettings = {
   /** ENROLLMENT_KEY_PEPPER */
   pepper: string
-  /** Of keys that were made before, or are by processes that are further on. */
+  /** The pepper of keys created before, or by processes that already have the next one. */
   otherPepper: string | undefined
-  /** AGENT_ENROLLMENT_SECRET: what a machine has to know besides a key; nothing when it is not set. */
+  /** AGENT_ENROLLMENT_SECRET: a secret that machines need in addition to a key; undefined when not set. */
   enrollmentSecret: string | undefined
   trustKeys: readonly TrustKey[]
 }
@@ -45,7 +45,7 @@ export const enrollHandler =
     try {
       return await enroll(call, settings)
     } catch (error) {
-      // A refusal is as much worth reading as a machine that came in.
+      // A refusal is audited in as much detail as a success.
       if (error instanceof Problem) {
         call.note({ details: { hostname: call.body.hostname, reason: error.code } })
       }
@@ -61,9 +61,9 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
   const key = found ?? (other ? await findByHash(db, other) : undefined)
   const hash = found || !other ? current : other
   if (key) note({ orgId: key.orgId, details: { enrollmentKeyId: key.id, enrollmentKeyName: key.name } })
-  // Before anything is told of the key: who does not know the secret learns nothing of keys.
+  // Before any reply about the key: a caller without the secret must learn nothing about keys.
   checkEnrollmentSecret(body.enrollmentSecret, settings.enrollmentSecret, key?.orgId ?? null)
-  // Before the key: keys end with their tenant, and that is what whoever has one should hear.
+  // Before the key's state: keys expire with their tenant, and the tenant's state is the more useful answer.
   const tenant = key && (await lockTenant(db, key.orgId))
   if (tenant) checkEnrollable(tenant)
   const refusal = enrollmentRefusal(key, now)
@@ -79,7 +79,7 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
   const known =
     proof === undefined ? undefined : await store.findEnrolled(db, place, agentTokenHash(proof), now)
   if (known?.status === 'quarantined') throw new Problem('device_quarantined')
-  // Decommissioning is the end of a record for its agent: the machine starts anew, and counts.
+  // Decommissioning ends a record for its agent: the machine gets a new one, which counts towards the caps.
   const again = known?.status === 'decommissioned' ? undefined : known
   if (!again) {
     checkDeviceCap(tenant.org.max_devices, await countDevices(db, { orgId }))
@@ -108,14 +108,14 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
       refusal: { orgId: key.orgId, details: { reason: 'race_lost', enrollmentKeyId: key.id } },
     })
   }
-  await tellEnrolled(db, device, key.id, { reenrolled: again !== undefined, now })
+  await emitEnrolled(db, device, key.id, { reenrolled: again !== undefined, now })
   if (namesake !== undefined) await raiseReplacement(db, device, now)
   note({
     actor: { kind: 'agent', id: device.id, email: null },
     resourceId: device.id,
     resourceName: device.hostname,
     after: summaryOf(device),
-    // No device is made of a machine that is known.
+    // A machine that is known creates no device.
     ...(again && { action: 'agent.enroll', details: { reenrolled: true } }),
     ...(namesake !== undefined && { details: { possibleReplacementOf: namesake } }),
   })
@@ -131,7 +131,7 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
   }
 }
 
-async function tellEnrolled(
+async function emitEnrolled(
   db: Db,
   { id: deviceId, orgId, hostname, siteId, osType, agentVersion, possibleReplacementOf }: Device,
   enrollmentKeyId: string,
@@ -142,7 +142,7 @@ async function tellEnrolled(
   await emit(db, { orgId, type: 'device.enrolled', data }, now)
 }
 
-/** It may be the same machine, which lost its token, or another one that goes by its name: people tell. */
+/** It may be the same machine, which lost its token, or another one with its name: users decide. */
 async function raiseReplacement(db: Db, device: Device, now: Instant): Promise<void> {
   const alert = makeAlert(replacementAlert(device), { id: newId(), now })
   await insertAlert(db, alert)

@@ -25,22 +25,24 @@ import { findOffer, hasNoOffer } from './upgrades/offer.ts'
 import { type UpdateChange, updateOnReport } from './upgrades/rules.ts'
 import type { TrustKey } from './versions/manifest.ts'
 
-/** What agents are told besides what their rows say. */
+/** Settings for replies to heartbeats. */
 export type HeartbeatSettings = {
   trustKeys: readonly TrustKey[]
   /** AGENT_TOKEN_ROTATION_MAX_AGE_DAYS */
   agentTokenDays: number
-  /** Whether what is another now of a device is told at once; else it is later, as it is then. */
+  /**
+   * Whether changes of a device are emitted immediately; otherwise they are emitted later, with the values they have
+   * then.
+   */
   emitsNow(deviceId: string, columns: readonly string[]): boolean
 }
 
-/** How a sign of life came in. */
+/** The origin of a heartbeat. */
 export type RequestOrigin = { ip: string; userAgent: string | null; now: Instant }
 
 /**
- * What an agent says of itself, or its watchdog of it, is kept; gives what it is told. When there is nothing to hear,
- * that is one update of its row.
- * @throws re_enrollment_required for a role that the token does not have
+ * Saves what an agent reports about itself, or its watchdog about it; returns the reply. Without changes that is one
+ * update of its row. @throws re_enrollment_required for a role that the token does not have
  */
 export async function heartbeat(
   db: Db,
@@ -70,8 +72,8 @@ export async function heartbeat(
 }
 
 /**
- * The answer to a heartbeat that says only that the machine is alive, and how it is, where there is nothing to hear, with
- * what is kept of it; undefined for every other one. That is nearly all of them.
+ * The reply to a heartbeat that contains nothing but liveness and metrics, when the reply has no instructions, and
+ * the row to save; undefined for every other heartbeat. Nearly all heartbeats are of this kind.
  */
 export function unchangedHeartbeat(
   { role, standing, device }: AgentCaller,
@@ -120,7 +122,7 @@ async function applyAgentHeartbeat(
 const uptimeOf = ({ uptime }: Heartbeat, { uptime_seconds }: AgentDeviceRow): number | null =>
   uptime === undefined ? uptime_seconds : Math.round(uptime)
 
-/** A sign of life that says nothing else. */
+/** A sign of life without other content. */
 export const recordSeen = (db: Db, device: AgentDeviceRow, origin: RequestOrigin): Promise<void> =>
   recordAlive(
     db,
@@ -134,7 +136,7 @@ type AgentReport = {
   uptime: number | null
   changed: ColumnChanges
   metrics: Heartbeat['metrics']
-  /** What it means for the update that is under way. */
+  /** The effect of the reported version on the update in progress. */
   update?: UpdateChange
 }
 
@@ -147,7 +149,7 @@ async function recordAlive(
 ): Promise<void> {
   const { now, ip } = origin
   if (device.last_seen_ip !== ip) await auditNewAddress(db, device, origin)
-  // Of two that come at once after a silence the second finds it back already.
+  // Of two concurrent heartbeats after a silence the second one finds the device online already.
   const status = isSilent(device.status) ? await store.lockStatus(db, device.id) : device.status
   await store.recordHeartbeat(db, { id: device.id, uptime: said.uptime }, said, { now, ip })
   await emitBackOnline(db, { ...device, ...said.changed, status }, now)
@@ -155,7 +157,7 @@ async function recordAlive(
   await emitChanges(db, device, { ...said.changed, ...(isDone && { status: 'online' }) }, now, emitsNow)
 }
 
-/** It says nothing of the machine: whether that is alive is known by its agent alone. */
+/** A watchdog's report changes nothing about the machine's liveness: only the agent's own heartbeats do. */
 async function applyWatchdogHeartbeat(
   db: Db,
   device: AgentDeviceRow,
@@ -168,7 +170,7 @@ async function applyWatchdogHeartbeat(
   await emitChanges(db, device, changed, now, emitsNow)
 }
 
-/** Of a tenant that is suspended agents report, and do nothing. */
+/** Agents of a suspended tenant report, but receive no commands. */
 export async function commandsFor(
   db: Db,
   { device, deviceId, role }: Pick<AgentCaller, 'device' | 'deviceId' | 'role'>,
@@ -178,7 +180,7 @@ export async function commandsFor(
   return claimCommands(db, { deviceId, role, now })
 }
 
-/** A machine that reports from elsewhere may be another one with its token. */
+/** A report from a new address may come from another machine that has the token. */
 async function auditNewAddress(
   db: Db,
   device: AgentDeviceRow,
@@ -207,7 +209,7 @@ async function auditNewAddress(
   await recordAudit(db, toDraftEntry(changed, now))
 }
 
-/** That it is back, for a device that was not there. */
+/** Emits device.online for a device that was silent. */
 async function emitBackOnline(
   db: Db,
   { id, org_id, hostname, agent_version, status }: AgentDeviceRow,
@@ -218,7 +220,7 @@ async function emitBackOnline(
   await emitStatusChanges(db, [{ id, org_id, hostname, agent_version, ...back }], now)
 }
 
-/** What it says of itself that is another than before; who is signed in changes too often. */
+/** Emits the reported changes, except the signed-in user, who changes too often. */
 async function emitChanges(
   db: Db,
   device: AgentDeviceRow,
@@ -233,7 +235,7 @@ async function emitChanges(
   await emitUpdated(db, { id, orgId, hostname }, deviceRows.read(columns), now)
 }
 
-/** What is another of a device since it was last told, as it is now. */
+/** Emits columns of a device that changed since the last event, with their present values. */
 export async function emitDeferred(
   db: Db,
   deviceId: string,

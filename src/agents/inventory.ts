@@ -9,7 +9,7 @@ import type {
 } from '../storage/schema/tables.ts'
 import type { DiskReport, HardwareReport, InterfaceReport, Inventory } from './contract.ts'
 
-/** Each part that is given replaces what was there. */
+/** Each part that is given replaces the stored one. */
 export async function saveInventory(db: Db, deviceId: string, inventory: Inventory): Promise<void> {
   const { hardware, network, disks, software } = inventory
   if (hardware) {
@@ -67,7 +67,7 @@ async function replace<T extends keyof Parts>(
   deviceId: string,
   rows: Parts[T][],
 ): Promise<void> {
-  // The three tables are alike in what is said of them here.
+  // The three tables share the columns that are used here.
   const parts = db as unknown as Kysely<{ device_disks: { device_id: string } }>
   const name = table as 'device_disks'
   await parts.deleteFrom(name).where('device_id', '=', deviceId).execute()

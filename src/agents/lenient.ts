@@ -1,9 +1,6 @@
 import { z } from 'zod'
 
-/**
- * An object of telemetry: unknown fields and bad values are dropped one by one, the rest is kept
- *.
- */
+/** An object of telemetry: unknown fields and invalid values are dropped one by one, the rest is stored. */
 export function lenient<S extends z.core.$ZodLooseShape>(shape: S) {
   const optional = Object.fromEntries(
     Object.entries(shape).map(([key, schema]) => [key, (schema as z.ZodType).optional().catch(undefined)]),
@@ -11,7 +8,7 @@ export function lenient<S extends z.core.$ZodLooseShape>(shape: S) {
   return z.object(optional as { [K in keyof S]: z.ZodCatch<z.ZodOptional<S[K]>> })
 }
 
-/** A list of telemetry objects: what is not an object is dropped, and what comes after `max` items. */
+/** A list of telemetry objects: items that are not objects are dropped, and those after `max` items. */
 export function lenientList<S extends z.ZodType>(item: S, max: number) {
   return z
     .array(item.nullable().catch(null))

@@ -13,16 +13,15 @@ type AuthOptions = { now: Instant; unknown?: 'not_found' | undefined; lapsed?: t
 export type AgentAuthenticator = (agentId: string, token: string, asked: AuthOptions) => Promise<AgentCaller>
 
 /**
- * Gives the agent behind a bearer token, for the agent id in the path. An organization that is suspended still
- * lets its agents report; a churned or deleted one does not. What a rotation knows is asked
- * only about a token that does not count as it is: `lapsed` lets one in that was not confirmed in time.
- * Throws invalid_agent_credentials (or `unknown`, to another agent), device_decommissioned and
- * device_quarantined.
+ * Returns the agent of a bearer token, for the agent id in the path. A suspended organization still lets its agents
+ * report; a churned or deleted one does not. The state of a rotation is read only for a token that is not an active
+ * one; `lapsed` admits a new token that was not confirmed in time. @throws invalid_agent_credentials (or `unknown`,
+ * to another agent), device_decommissioned, device_quarantined
  */
 export function agentAuthenticator({ read }: Pick<Storage, 'read'>): AgentAuthenticator {
   const find = batchReads((agentIds: readonly string[]) => findAgents(read, agentIds))
   return async (agentId, token, { now, unknown, lapsed }) => {
-    // The path was not looked at yet: who calls comes first.
+    // The path is not validated yet: authentication comes first.
     const row = wellFormed.test(agentId) ? await find(agentId) : undefined
     const tokenHash = agentTokenHash(token)
     const stands =
@@ -62,10 +61,10 @@ const isTenantGone = (row: Tenancy): boolean =>
   row.org_status === 'churned' ||
   row.partner_status === 'churned'
 
-/** An agent that was let in some time ago. */
+/** An agent that was authenticated some time ago. */
 export type AuthenticatedAgent = { agentId: string; orgId: string; tokenHash: string }
 
-/** For each, why it would not be let in as it was; undefined where it would. */
+/** For each agent, why it would no longer be authenticated; undefined where it still would. */
 export async function recheckAgents(
   db: Db,
   agents: readonly AuthenticatedAgent[],

@@ -9,17 +9,19 @@ import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
 import type { AgentDeviceRow, DeviceRow } from '../storage/schema/tables.ts'
 import type { Enrollment, Heartbeat, HeartbeatReply } from './contract.ts'
 
-/** What a heartbeat ends: someone decided on the other states, and an update ends when its version is reported. */
+/**
+ * Statuses that a heartbeat ends: other statuses are set by users, and an update ends when its version is reported.
+ */
 export const silentStatuses = ['offline', 'pending'] as const
 
 export const isSilent = (status: string): boolean => (silentStatuses as readonly string[]).includes(status)
 
 export const agentConfig = { heartbeatIntervalSeconds: 60, metricsCollectionIntervalSeconds: 30 }
 
-/** What an agent gathers. */
+/** What an agent collects. */
 export const collectors = ['hardware', 'software', 'metrics', 'network'] as const
 
-/** 64 hex characters; also the address of the agent's routes. */
+/** 64 hex characters; also part of the agent's routes. */
 export const newAgentId = (): string => randomBytes(32).toString('hex')
 
 type Tenant = {
@@ -41,7 +43,7 @@ export function checkEnrollmentSecret(
   orgId: string | null,
 ): void {
   if (secret === undefined) return
-  // Hashed, for texts of one length: how long it takes tells nothing of either.
+  // Hashes have equal length: the time of the comparison reveals nothing about the secret.
   const digest = (text: string) => hash('sha256', text, 'buffer')
   if (said !== undefined && timingSafeEqual(digest(said), digest(secret))) return
   const code = said === undefined ? 'enrollment_secret_required' : 'invalid_enrollment_secret'
@@ -101,32 +103,32 @@ export function makeDevice(
   }
 }
 
-/** Columns of a device that are another now. */
+/** Changed columns of a device. */
 export type ColumnChanges = Partial<DeviceRow & DeviceAgentColumns & { auto_update: number }>
 
-/** The columns a heartbeat changes: what it carries and what differs. A role that somebody set stays. */
+/** The columns that a heartbeat changes: reported and different. A role that a user set stays. */
 export function heartbeatChanges(body: Heartbeat, device: AgentDeviceRow): ColumnChanges {
   const changed: ColumnChanges = {}
-  const says = <C extends keyof AgentDeviceRow & keyof ColumnChanges>(
+  const report = <C extends keyof AgentDeviceRow & keyof ColumnChanges>(
     column: C,
     value: AgentDeviceRow[C] | undefined,
   ): void => {
     if (value !== undefined && value !== device[column]) Object.assign(changed, { [column]: value })
   }
-  says('agent_version', body.agentVersion)
-  says('hostname', body.hostname)
-  says('os_version', body.osVersion)
-  says('os_build', body.osBuild)
-  says('last_user', body.lastUser)
-  if (device.device_role_source === 'auto') says('device_role', body.deviceRole)
-  says('virtualization_platform', body.virtualizationPlatform)
-  says('is_virtual', flagOf(body.isVirtual))
-  says('is_headless', flagOf(body.isHeadless))
-  says('pending_reboot', flagOf(body.pendingReboot))
-  says('auto_update_acknowledged', flagOf(body.autoUpdate))
-  // Whatever its watchdog last said: it speaks.
-  says('main_silent_since', null)
-  if (device.watchdog_status === 'failover') says('watchdog_status', 'connected')
+  report('agent_version', body.agentVersion)
+  report('hostname', body.hostname)
+  report('os_version', body.osVersion)
+  report('os_build', body.osBuild)
+  report('last_user', body.lastUser)
+  if (device.device_role_source === 'auto') report('device_role', body.deviceRole)
+  report('virtualization_platform', body.virtualizationPlatform)
+  report('is_virtual', flagOf(body.isVirtual))
+  report('is_headless', flagOf(body.isHeadless))
+  report('pending_reboot', flagOf(body.pendingReboot))
+  report('auto_update_acknowledged', flagOf(body.autoUpdate))
+  // The agent reports, so it is not silent, whatever its watchdog last reported.
+  report('main_silent_since', null)
+  if (device.watchdog_status === 'failover') report('watchdog_status', 'connected')
   if (changed.hostname !== undefined) changed.hostname_key = fold(changed.hostname)
   return changed
 }
@@ -146,7 +148,7 @@ function differingColumns(said: Partial<AgentDeviceRow>, device: AgentDeviceRow)
   return Object.fromEntries(changed)
 }
 
-/** The columns a heartbeat of the watchdog changes. */
+/** The columns that a heartbeat of the watchdog changes. */
 export function watchdogChanges(body: Heartbeat, device: AgentDeviceRow): ColumnChanges {
   const { watchdogVersion: version, mainSilentSince: since = null } = body
   const said: Partial<AgentDeviceRow> = {
@@ -157,7 +159,7 @@ export function watchdogChanges(body: Heartbeat, device: AgentDeviceRow): Column
   return differingColumns(said, device)
 }
 
-/** What an agent is to change of itself: nothing when it already is as people decided, or says nothing of it. */
+/** The settings that an agent has to change; null when they are as desired, or when it reports none. */
 export function configUpdateFor(
   { auto_update }: AgentDeviceRow,
   { autoUpdate }: Heartbeat,
@@ -166,7 +168,7 @@ export function configUpdateFor(
   return autoUpdate === undefined || autoUpdate === desired ? null : { autoUpdate: desired }
 }
 
-/** Whether an agent should ask for another token. */
+/** Whether an agent should rotate its token. */
 export function isTokenOld(
   { token_issued_at, enrolled_at }: Pick<AgentDeviceRow, 'token_issued_at' | 'enrolled_at'>,
   days: number,
@@ -177,7 +179,7 @@ export function isTokenOld(
 
 const inUse: readonly string[] = ['active', 'trial']
 
-/** Whether a tenant's agents only report. */
+/** Whether the agents of a tenant may only report. */
 export const isSuspended = ({
   org_status,
   partner_status,
@@ -188,8 +190,9 @@ const addressMemorySeconds = 86_400
 const maxAddresses = 100
 
 /**
- * What is remembered once this address was told, or undefined when it was within the last day: a machine between
- * two networks tells each of them once, and one that has another address all the time so many of them a day.
+ * The addresses to store after this one was audited, or undefined when it was audited within the last day or the
+ * limit is reached: a machine that alternates between two networks causes one entry each per day, and one that always
+ * changes at most `maxAddresses`.
  */
 export function rememberAddress(told: string | null, ip: string, now: Instant): string | undefined {
   const before = JSON.parse(told ?? '{}') as Record<string, Instant>
@@ -198,7 +201,7 @@ export function rememberAddress(told: string | null, ip: string, now: Instant): 
   return JSON.stringify(Object.fromEntries([...recent, [ip, now]]))
 }
 
-/** What a machine says of itself when it enrolls again; what people made of its record stays. */
+/** The device after it enrolled again: data reported by the machine is replaced, data set by users stays. */
 export function reenrollDevice(device: Device, made: Device): Device {
   const { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt } = device
   const autoUpdate = { ...made.autoUpdate, desired: device.autoUpdate.desired }
@@ -213,7 +216,7 @@ export function reenrollDevice(device: Device, made: Device): Device {
   }
 }
 
-/** What is raised when a machine has the name of another at its place, and does not prove to be that one. */
+/** The alert when a machine enrolls with the name and site of another device without proof of being it. */
 export function replacementAlert({ id, orgId, hostname, possibleReplacementOf }: Device) {
   return {
     ...{ orgId, deviceId: id, ruleId: 'possible-replacement', severity: 'medium' as const },

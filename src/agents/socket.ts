@@ -12,7 +12,7 @@ import { commandsFor, type RequestOrigin, recordSeen } from './heartbeats.ts'
 import { findAgent } from './store.ts'
 import type { TrustKey } from './versions/manifest.ts'
 
-/** An agent that is connected, as it was when it came. */
+/** A connected agent, with the facts from its authentication. */
 export type ConnectedAgent = {
   agentId: string
   deviceId: string
@@ -27,7 +27,7 @@ export type SocketDependencies = {
   clock: Clock
   trustKeys: readonly TrustKey[]
   commandQuota: ByteQuota
-  /** What an agent says of its update, kept. */
+  /** Saves an update status that an agent reports. */
   onUpdateStatus(
     tx: Db,
     agent: ConnectedAgent,
@@ -36,11 +36,11 @@ export type SocketDependencies = {
   ): Promise<void>
 }
 
-/** What the frames of an agent do, as the routes of the same names do it. */
+/** Handles the frames of an agent, like the HTTP routes of the same names. */
 export function agentSocket({ storage, clock, trustKeys, commandQuota, onUpdateStatus }: SocketDependencies) {
   const originOf = ({ ip, userAgent }: ConnectedAgent): RequestOrigin => ({ ip, userAgent, now: clock() })
 
-  /** Gives nothing to who is refused elsewhere: its connection is about to end. */
+  /** Returns nothing for a device that other routes refuse: its connection is about to be closed. */
   function claimFor(agent: ConnectedAgent, isAlive: boolean): Promise<AgentCommand[]> {
     const origin = originOf(agent)
     const work = async (tx: Db) => {
@@ -53,17 +53,20 @@ export function agentSocket({ storage, clock, trustKeys, commandQuota, onUpdateS
   }
 
   return {
-    /** It lives; gives what waits for it, marked as sent. */
+    /** Records a sign of life; returns the pending commands, marked as sent. */
     async heartbeat(
       agent: ConnectedAgent,
     ): Promise<{ commands: AgentCommand[]; manifestTrustKeys: TrustKey[] }> {
       return { commands: await claimFor(agent, true), manifestTrustKeys: [...trustKeys] }
     },
 
-    /** What waits for it, marked as sent. */
+    /** The pending commands, marked as sent. */
     waiting: (agent: ConnectedAgent): Promise<AgentCommand[]> => claimFor(agent, false),
 
-    /** What came of a command; `foreign`: it was never given one of that id. @throws command_role_mismatch */
+    /**
+     * Records the outcome of a command; `foreign` when the device has no sent command of that id. @throws
+     * command_role_mismatch
+     */
     async result(agent: ConnectedAgent, said: CommandResult): Promise<'kept' | 'late' | 'foreign'> {
       const { commandId: id } = said
       const outcome = await redactOutcome(NewOutcome.parse(said))

@@ -20,7 +20,7 @@ import { rotationColumns } from './tokens/store.ts'
 import type { UpdateChange } from './upgrades/rules.ts'
 import { targetRows } from './upgrades/store.ts'
 
-/* An agent is its device: each query below is by the id of the device that authenticated. */
+/* An agent is its device: the queries of routes are by the id of the device that authenticated. */
 
 export type AgentRow = AgentDeviceRow & {
   agent_id: string
@@ -47,7 +47,7 @@ const tenantColumns = [
 
 const agentIds = rowList<{ agent_id: string }>({ agent_id: 'text' })
 
-/** Read with each heartbeat, which asks nothing further when there is nothing to hear. */
+/** Read with each heartbeat, which needs no further query in the common case. */
 const agentsByAgentId = prepared((db, p: { agentIds: string }) =>
   targetRows(db)
     .innerJoin('organizations as o', 'o.id', 'devices.org_id')
@@ -70,8 +70,8 @@ const agentsByAgentId = prepared((db, p: { agentIds: string }) =>
 )
 
 /**
- * The devices of agents with the state of their tenants, those there are, by their agent ids; the token of each decides
- * whether it is let in.
+ * The devices of agents with the state of their tenants, by agent id; unknown ids are missing. The caller verifies
+ * the token.
  */
 export async function findAgents(db: Db, ids: readonly string[]): Promise<Map<string, AgentRow>> {
   const asked = agentIds.of(ids.map((agent_id) => ({ agent_id })))
@@ -82,7 +82,7 @@ export async function findAgents(db: Db, ids: readonly string[]): Promise<Map<st
 export const findAgent = async (db: Db, agentId: string): Promise<AgentRow | undefined> =>
   (await findAgents(db, [agentId])).get(agentId)
 
-/** Whether the agent or the watchdog of any device has this token. */
+/** Whether the token belongs to the agent or the watchdog of any device. */
 export async function isAgentToken(db: Db, tokenHash: string): Promise<boolean> {
   const has = (column: 'token_hash' | 'watchdog_token_hash') =>
     db.selectFrom('devices').select('id').where(isHash(column, tokenHash))
@@ -105,7 +105,7 @@ type TokenState = Pick<
 > &
   Rotation
 
-/** Those there are, in no order. */
+/** In no particular order; unknown ids are missing. */
 export async function findTokenStates(db: Db, ids: readonly string[]): Promise<TokenState[]> {
   if (ids.length === 0) return []
   return db
@@ -136,7 +136,7 @@ export async function insertDevice(db: Db, device: Device, credentials: Credenti
     .execute()
 }
 
-/** The machine enrolls again: its record goes on with other credentials. */
+/** The machine enrolled again: its record continues with new credentials. */
 export async function replaceDevice(db: Db, device: Device, credentials: Credentials): Promise<void> {
   await db
     .updateTable('devices')
@@ -156,8 +156,8 @@ const devicesAt = (db: Db, { orgId, siteId, hostname }: Place) =>
     .where('site_id', siteId === null ? 'is' : '=', siteId)
 
 /**
- * The device of this name in this place whose agent has that token, be it one that a rotation is about to replace or
- * to bring. It is held until the transaction ends.
+ * The device with this name and place whose agent has that token, including the previous and the pending one of a
+ * rotation. Locked until the transaction ends.
  */
 export async function findEnrolled(
   db: Db,
@@ -181,7 +181,7 @@ export async function findEnrolled(
   return row && getDevice(db, organizationScope(place.orgId), row.id)
 }
 
-/** Of the devices in use that have this name in this place, the one that enrolled last. */
+/** The device in use with this name and place that enrolled last. */
 export async function findNamesake(db: Db, place: Place): Promise<string | undefined> {
   const found = devicesAt(db, place).where('status', '!=', 'decommissioned')
   const row = await found.orderBy('enrolled_at', 'desc').orderBy('id', 'desc').limit(1).executeTakeFirst()
@@ -190,13 +190,13 @@ export async function findNamesake(db: Db, place: Place): Promise<string | undef
 
 export type Addresses = { last_seen_ip: string | null; told_addresses: string | null }
 
-/** From where the device reported, held until the transaction ends: what a heartbeat came with may be older. */
+/** The addresses of the device, locked until the transaction ends: the row read with the heartbeat may be older. */
 export async function lockAddresses(db: Db, id: string): Promise<Addresses | undefined> {
   const found = db.selectFrom('devices').select(['last_seen_ip', 'told_addresses']).where('id', '=', id)
   return forUpdate(found).executeTakeFirst()
 }
 
-/** What the device is now, held until the transaction ends. */
+/** The present status of the device, locked until the transaction ends. */
 export async function lockStatus(db: Db, id: string): Promise<string> {
   const found = db.selectFrom('devices').select('status').where('id', '=', id)
   return (await forUpdate(found).executeTakeFirstOrThrow()).status
@@ -238,7 +238,7 @@ type Recorded = {
   update?: UpdateChange
 }
 
-/** One statement, whatever the heartbeat carries; the two that nearly all are, ready-made. */
+/** One statement for any heartbeat; the two most frequent forms are prepared. */
 export async function recordHeartbeat(
   db: Db,
   device: { id: string; uptime: number | null },
@@ -256,7 +256,7 @@ export async function recordHeartbeat(
     .execute()
 }
 
-/** A heartbeat that says nothing else, of a device in that state. */
+/** A heartbeat that changes nothing but liveness, uptime and metrics, of a device in that status. */
 export type UnchangedRow = MetricsColumns & {
   id: string
   status: string
@@ -330,7 +330,7 @@ const watched = prepared((db, p: { id: string; now: Instant }) =>
   db.updateTable('devices').set({ watchdog_seen_at: p.now }).where('id', '=', p.id),
 )
 
-/** The watchdog of the device was heard. */
+/** Records a report of the watchdog of a device. */
 export async function recordWatchdog(
   db: Db,
   id: string,

@@ -4,7 +4,7 @@ import si from 'systeminformation'
 import type { Heartbeat } from '../agents/contract.ts'
 import { bestEffort, withoutUndefined } from './best-effort.ts'
 
-/** What is going on at the machine right now. */
+/** The present activity on the machine. */
 export async function readActivity(): Promise<Pick<Heartbeat, 'uptime' | 'lastUser' | 'pendingReboot'>> {
   const sessions = await bestEffort(() => si.users(), 5000)
   return withoutUndefined({
@@ -14,13 +14,13 @@ export async function readActivity(): Promise<Pick<Heartbeat, 'uptime' | 'lastUs
   })
 }
 
-/** Of those signed in, who came last. */
+/** The user with the latest sign-in. */
 export function latestUser(sessions: { user: string; date: string; time: string }[]): string | undefined {
   const since = (session: { date: string; time: string }): string => `${session.date} ${session.time}`
   return sessions.filter(({ user }) => user !== '').sort((a, b) => (since(a) < since(b) ? 1 : -1))[0]?.user
 }
 
-/** Debian's mark; elsewhere nothing is claimed. */
+/** Checks Debian's marker file; unknown on other systems. */
 function pendingReboot(): boolean | undefined {
   return existsSync('/etc/debian_version') ? existsSync('/run/reboot-required') : undefined
 }

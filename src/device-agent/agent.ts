@@ -11,33 +11,33 @@ import type { IdentityStore } from './state.ts'
 import type { TrustStore } from './update/trust-store.ts'
 import type { Updater } from './update/updater.ts'
 
-/** A WebSocket to the service, in the agent's name. */
+/** A WebSocket to the service, authenticated as the agent. */
 export type Dial = (agentId: string, authToken: string) => Promise<WebSocket>
 
-/** All an agent works with. */
+/** The dependencies of an agent. */
 export type Agent = {
   machine: Machine
   identity: IdentityStore
   logPosition: LogPositionStore
   settings: SettingsStore
-  /** What the service is to be told when it can be. */
+  /** Records to send when the service is reachable. */
   spool: Spool
   commands: CommandHistory
-  /** Keys that releases are signed with. */
+  /** Trusted release keys. */
   trust: Pick<TrustStore, 'pin'>
-  /** Without it nothing is said about updates, and none is taken. */
+  /** Without it the agent neither reports update settings nor updates. */
   updater?: Updater
-  /** A client of the service, with the agent's own token once it has one. */
+  /** A client of the service, with the agent's own token after the enrollment. */
   connect: (authToken?: () => string) => Client
-  /** Without it nobody can ask this agent anything. */
+  /** Without it the agent answers no live queries. */
   dial?: Dial
-  /** Asked for only when this machine is not enrolled yet. */
+  /** Called only when this machine is not enrolled yet. */
   enrollmentKey: () => Promise<string>
   version: string
   clock: Clock
-  /** From 0 up to, not including, 1. */
+  /** A random number from 0, inclusive, to 1, exclusive. */
   random: () => number
   report: Report
-  /** Ends everything at once. */
+  /** Stops everything immediately. */
   signal: AbortSignal
 }

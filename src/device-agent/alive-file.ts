@@ -6,8 +6,8 @@ import type { IdentityStore } from './state.ts'
 import { notifyWatchdog } from './watchdog/messages.ts'
 
 /**
- * Tells the watchdog that this process turns over, every so often and with each heartbeat; and whoever looks, in alive.json.
- * The watchdog goes by what it is told: on a full disk the file may be an old one.
+ * Reports regularly, and with each heartbeat, that the event loop of this process runs: to the watchdog by message,
+ * and to operators in alive.json. The watchdog relies on the messages: on a full disk the file may be outdated.
  */
 export function reportAlive({
   stateDir,
@@ -41,7 +41,7 @@ export function reportAlive({
   const timer = setInterval(show, every)
   show()
   return {
-    /** A report that shows heartbeats as well. */
+    /** Wraps a report function to count heartbeats. */
     watch:
       (report: Report): Report =>
       (event) => {

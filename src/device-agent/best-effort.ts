@@ -1,6 +1,6 @@
 /**
- * What `read` gives, or undefined when it fails or takes longer than `ms`. A machine is described by
- * the parts it tells about: one that cannot be read is absent and takes nothing else with it.
+ * The result of `read`, or undefined when it fails or takes longer than `ms`. A machine is described by the parts
+ * that can be read: one that cannot is absent and does not affect the others.
  */
 export async function bestEffort<T>(read: () => T | Promise<T>, ms = 10_000): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined
@@ -16,7 +16,7 @@ export async function bestEffort<T>(read: () => T | Promise<T>, ms = 10_000): Pr
   }
 }
 
-/** The record without its absent parts. */
+/** The record without undefined fields. */
 export function withoutUndefined<T extends object>(record: T): T {
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as T
 }

@@ -1,3 +1,3 @@
-/** A text as the service takes it: no NUL, no half of a letter, not longer than `max`. */
+/** A text in a form that the service accepts: no NUL, no lone surrogate, not longer than `max`. */
 export const clean = (text: string, max: number): string =>
   text.replaceAll('\u0000', '\ufffd').slice(0, max).toWellFormed()

@@ -6,7 +6,7 @@ import type { Dial } from './agent.ts'
 
 export type Connection = { url: string; version: string; transport: Transport; signal: AbortSignal }
 
-/** A client that tries once: when to try again is the agent's own business. */
+/** A client without retries: the agent schedules its own. */
 export const agentClient = (
   { version, transport, ...options }: Connection,
   authToken?: () => string,
@@ -19,7 +19,7 @@ export const agentClient = (
     ...(authToken && { credentials: { headers: async () => ({ authorization: `Bearer ${authToken()}` }) } }),
   })
 
-/** A WebSocket to the service: the same way, the same certificates. Its package is loaded when it is needed. */
+/** A WebSocket to the service, with the same proxy and certificates. The ws package is loaded on first use. */
 export const agentDialer =
   (
     { url, version }: Pick<Connection, 'url' | 'version'>,
@@ -39,17 +39,17 @@ export const agentDialer =
   }
 
 /**
- * One idempotency key for as long as the same thing is said in the same place: after an answer that was lost it is the same
- * request, whatever was said elsewhere meanwhile.
+ * Reuses the idempotency key while the body for an address stays the same: after a lost reply the same request is
+ * sent again, regardless of other requests in between.
  */
 function reuseIdempotencyKey(transport: Transport): Transport {
-  const last = new Map<string, { said: string | undefined; key: string }>()
+  const last = new Map<string, { body: string | undefined; key: string }>()
   return ({ headers, ...request }) => {
     if (!('idempotency-key' in headers)) return transport({ ...request, headers })
-    const { url, body: said } = request
+    const { url, body } = request
     const before = last.get(url)
-    const key = before && before.said === said ? before.key : randomUUID()
-    last.set(url, { said, key })
+    const key = before && before.body === body ? before.key : randomUUID()
+    last.set(url, { body, key })
     return transport({ ...request, headers: { ...headers, 'idempotency-key': key } })
   }
 }

@@ -5,7 +5,7 @@ import type { Enrollment } from '../agents/contract.ts'
 import { Problem } from '../core/errors.ts'
 import { bestEffort } from './best-effort.ts'
 
-/** What a machine is, as enrolment and every heartbeat say it. */
+/** The description of a machine in its enrollment and every heartbeat. */
 export type Description = Pick<Enrollment, 'hostname' | 'osType' | 'osVersion' | 'architecture'> & {
   deviceRole: 'server' | 'workstation' | 'unknown'
   isVirtual: boolean
@@ -49,7 +49,7 @@ export function osTypeOf(platform: NodeJS.Platform): Description['osType'] {
   return osType
 }
 
-/** The kernel's machine name under the three names the product uses. */
+/** Maps the kernel's machine name to the three names of the product. */
 export function architectureOf(machine: string): string {
   const known: Record<string, string> = {
     x86_64: 'x64',
@@ -89,8 +89,8 @@ export function guessRole({
 type Version = { name: string; build: string }
 
 /**
- * From os-release(5) rather than osInfo(), which waits for the resolver to answer `hostname -f` and
- * stops every heartbeat while it does.
+ * Reads os-release(5) instead of osInfo(), which waits for the resolver to answer `hostname -f` and blocks every
+ * heartbeat meanwhile.
  */
 function linuxVersion(): Version {
   const file = ['/etc/os-release', '/usr/lib/os-release'].find((path) => existsSync(path))
@@ -107,7 +107,7 @@ async function otherVersion(): Promise<Version> {
   return { name: `${distro} ${release}${codename ? ` (${codename})` : ''}`, build }
 }
 
-/** The CPU flag every x86 guest has; unlike the kernel log it needs no privilege. */
+/** Checks the CPU flag of every x86 guest; unlike the kernel log it needs no privileges. */
 function runsUnderHypervisor(): boolean {
   return (
     process.platform === 'linux' &&
@@ -115,7 +115,7 @@ function runsUnderHypervisor(): boolean {
   )
 }
 
-/** Neither a display manager nor a display server: nobody can sit down at it. */
+/** No display manager and no display server: nobody can use it locally. */
 function isHeadlessLinux(): boolean {
   const displayServers = (directory: string, name: RegExp): boolean =>
     existsSync(directory) && readdirSync(directory).some((entry) => name.test(entry))

@@ -6,7 +6,7 @@ import type { Spool } from './spool/spool.ts'
 type Level = 'debug' | 'info' | 'warn'
 const severity: Record<Level, number> = { debug: 0, info: 1, warn: 2 }
 
-/** What the agent has to say of itself goes to the spool: warnings, unless it was asked for more. */
+/** Records the agent's own events in the spool: warnings, unless a lower level was requested. */
 export function diagnosticsRecorder(
   spool: Pick<Spool, 'append'>,
   now: () => number = () => performance.now(),
@@ -14,7 +14,7 @@ export function diagnosticsRecorder(
   let asked: { level: Level; until: number } | undefined
   const from = (): Level => (asked && now() < asked.until ? asked.level : 'warn')
   return {
-    /** A report that is kept here as well. */
+    /** Wraps a report function to record the events as well. */
     watch:
       (report: Report): Report =>
       (event) => {
@@ -22,7 +22,7 @@ export function diagnosticsRecorder(
         const log = logOf(event)
         if (log && severity[log.level as Level] >= severity[from()]) spool.append({ kind: 'diagnostic', log })
       },
-    /** From this level on, for so many milliseconds. */
+    /** Records from this level on, for the given milliseconds. */
     setLevel(level: Level, ms: number): void {
       asked = { level, until: now() + ms }
     },
@@ -33,13 +33,13 @@ export type DiagnosticsRecorder = ReturnType<typeof diagnosticsRecorder>
 function logOf(event: AgentEvent): NewDiagnosticLog | undefined {
   const timestamp = new Date().toISOString()
   if (event.event === 'failed') {
-    // That they could not be handed in is not worth handing in.
+    // A failure to send diagnostics is not recorded as a diagnostic.
     if (event.step === 'diagnostics') return undefined
     const { step, code, message, failures } = event
     const fields = { code, failures }
     return { timestamp, level: 'warn', component: step, message: clean(message, 10_000), fields }
   }
-  // Nor that they were: it would never end.
+  // Neither is a success: that would never end.
   if (event.event === 'diagnostics' || event.event === 'stopped') return undefined
   const { event: component, ...said } = event
   return { timestamp, level: levelOf(event), component, message: formatEvent(event), fields: said }

@@ -3,10 +3,10 @@ import type { DiskReport } from '../agents/contract.ts'
 import { bestEffort, withoutUndefined } from './best-effort.ts'
 import { toGiB } from './sizes.ts'
 
-// Images and layers: always full, or a second view of a disk that is listed already.
+// Images and layers: always full, or a second view of a disk that is already listed.
 const notStorage = /^(squashfs|iso9660|udf|erofs|tmpfs|devtmpfs|ramfs|efivarfs|fuse\.snapfuse)$/
 
-/** The mounted file systems; a device that is mounted more than once shows up at its shortest mount point. */
+/** The mounted file systems; a device mounted more than once is listed at its shortest mount point. */
 export async function readDisks(): Promise<DiskReport[]> {
   const [all, disks] = await Promise.all([si.fsSize(), bestEffort(() => si.diskLayout(), 5000)])
   const mounted = all.filter(
@@ -29,7 +29,7 @@ export async function readDisks(): Promise<DiskReport[]> {
   )
 }
 
-/** What a disk says of itself (SMART): nothing where nobody may ask it. */
+/** The SMART status of a disk; undefined without permission to read it. */
 export function healthOf(
   fs: string,
   disks: readonly { device: string; smartStatus: string }[],

@@ -1,7 +1,7 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** Replaces the file as a whole and on the disk: after a power cut there is the old one or the new one. */
+/** Replaces a file atomically and durably: after a power failure it has the old content or the new one. */
 export function replaceFile(file: string, text: string): void {
   const draft = `${file}.new`
   rmSync(draft, { force: true })
@@ -10,7 +10,7 @@ export function replaceFile(file: string, text: string): void {
     writeFileSync(descriptor, text)
     fsyncSync(descriptor)
   } catch (error) {
-    // On a full disk the space is given back.
+    // Frees the space on a full disk.
     rmSync(draft, { force: true })
     throw error
   } finally {
@@ -20,10 +20,10 @@ export function replaceFile(file: string, text: string): void {
   syncDirectory(dirname(file))
 }
 
-/** What is in the file now is on the disk. */
+/** Flushes the content of the file to the disk. */
 export const syncFile = (path: string): void => fsyncPath(path, 'r+')
 
-/** The names in the directory are on the disk. */
+/** Flushes the directory entries to the disk. */
 export function syncDirectory(path: string): void {
   if (process.platform !== 'win32') fsyncPath(path, 'r')
 }
@@ -37,7 +37,7 @@ function fsyncPath(path: string, flags: string): void {
   }
 }
 
-/** The JSON of a file; undefined where there is none, or it is no JSON. */
+/** The JSON of a file; undefined when the file is missing or not valid JSON. */
 export function readJson(file: string): unknown {
   try {
     return JSON.parse(readFileSync(file, 'utf8'))

@@ -7,15 +7,15 @@ import { TrustKeys } from './replies.ts'
 import { isEnrollmentRefused, retryUntilRefused } from './retry.ts'
 import type { Identity } from './state.ts'
 
-/** What a service before this one does not give. */
+/** Fields that an older service does not return. */
 const Extras = z.object({
   watchdogAuthToken: z.string().min(1).optional().catch(undefined),
   manifestTrustKeys: TrustKeys,
 })
 
 /**
- * Makes this machine known to the service. Every try is the same request under the same idempotency key:
- * when only the answer got lost, the next try gets it again and the enrollment key is not used up twice.
+ * Enrolls this machine. Every attempt is the same request with the same idempotency key: when only the reply was
+ * lost, the next attempt gets it and does not use the enrollment key twice.
  */
 export async function enroll(agent: Agent, once: boolean): Promise<Identity> {
   const enrollmentKey = await agent.enrollmentKey()
@@ -23,7 +23,7 @@ export async function enroll(agent: Agent, once: boolean): Promise<Identity> {
     agent.machine.describe(),
     agent.machine.readInventory(),
   ])
-  const body = { ...saidAtEnrollment(description, inventory), enrollmentKey, agentVersion: agent.version }
+  const body = { ...enrollmentFields(description, inventory), enrollmentKey, agentVersion: agent.version }
   const client = agent.connect()
   const attempt = () => client.call(agents.enroll, { body })
   const reply = await (once
@@ -38,6 +38,6 @@ export async function enroll(agent: Agent, once: boolean): Promise<Identity> {
   return { ...identity, watchdogAuthToken }
 }
 
-function saidAtEnrollment({ osBuild: _, isHeadless: __, ...description }: Description, inventory: Inventory) {
+function enrollmentFields({ osBuild: _, isHeadless: __, ...description }: Description, inventory: Inventory) {
   return { ...description, hardwareInfo: inventory.hardware, networkInfo: inventory.network }
 }

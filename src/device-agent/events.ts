@@ -1,6 +1,6 @@
 import type { Heartbeat } from '../agents/contract.ts'
 
-/** What the agent tells whoever watches it; with --json these are its output, so a field is never renamed. */
+/** Events that the agent reports; with --json they are its output, so a field is never renamed. */
 export type AgentEvent =
   | {
       event: 'enrolled' | 'resumed'
@@ -32,7 +32,7 @@ export type Step =
   | 'rotation'
   | 'update'
 
-/** How far the agent got on its way to another version. `off`: it takes none. */
+/** Progress of an update. `off`: updates are disabled. */
 type UpdateState =
   | 'downloading'
   | 'downloaded'
@@ -46,8 +46,8 @@ type UpdateState =
 export type Report = (event: AgentEvent) => void
 
 const taskOf: { [S in Step]?: string } = {
-  eventlogs: 'handing in of event logs',
-  diagnostics: 'handing in of diagnostics',
+  eventlogs: 'submission of event logs',
+  diagnostics: 'submission of diagnostics',
   listening: 'connection for live queries',
   rotation: 'change of the token',
 }
@@ -63,7 +63,7 @@ const updateLines: Record<UpdateState, (version: string, reason: string) => stri
   off: (_, reason) => `This agent does not update itself: ${reason}`,
 }
 
-/** The event as a short line for a person. */
+/** The event as a short line of text. */
 export function formatEvent(event: AgentEvent): string {
   switch (event.event) {
     case 'enrolled':
@@ -85,7 +85,7 @@ export function formatEvent(event: AgentEvent): string {
     case 'diagnostics':
       return `Diagnostics sent: ${event.sent}`
     case 'listening':
-      return 'Connected: live queries are answered'
+      return 'Connected for live queries'
     case 'command':
       return `Command ${event.type}: ${event.status}`
     case 'token':

@@ -30,7 +30,7 @@ export async function readHardware(): Promise<HardwareReport> {
   })
 }
 
-/** Capacity of the fixed disks in GiB; a removable or compressed-memory device is not one. */
+/** Capacity of the fixed disks in GiB, without removable and compressed-memory devices. */
 async function diskTotal(): Promise<number | undefined> {
   const devices = await si.blockDevices()
   const fixed = devices.filter(
@@ -40,11 +40,11 @@ async function diskTotal(): Promise<number | undefined> {
   return bytes > 0 ? toGiB(bytes) : undefined
 }
 
-// What firmware says when its vendor said nothing, and what systeminformation puts in its place.
+// Placeholders in firmware without vendor data, and those of systeminformation.
 const fillers =
   /^(|-|unknown|none|n\/a|not (specified|applicable|available)|default string|to be filled by o\.?e\.?m\.?|o\.?e\.?m\.?|system (serial number|manufacturer|product name)|computer|docker container)$/i
 
-/** Firmware's text, or undefined where it is only a filler. */
+/** Text from the firmware, or undefined for a placeholder. */
 export function cleanFirmwareText(text: string | undefined): string | undefined {
   const clean = (text ?? '')
     .replace(/\p{Cc}+/gu, ' ')

@@ -9,10 +9,10 @@ import { scheduleTask } from './schedule.ts'
 
 const hour = 3_600_000
 const inventoryEvery = 6 * hour
-/** An inventory that keeps changing is sent this often and no more. */
+/** Shortest time between inventories when they keep changing. */
 const inventoryGap = 300_000
 
-/** A heartbeat with all that follows from its answer. */
+/** Sends a heartbeat and applies its reply. */
 export function heartbeatSender(
   agent: Agent,
   identity: IdentityHolder,
@@ -28,7 +28,7 @@ export function heartbeatSender(
     try {
       return await reporter.heartbeat()
     } catch (error) {
-      // Its token may have been replaced in a life before this one.
+      // The token may have been replaced before a restart.
       if (!isAgentRefused(error) || !(await rotation.resume())) throw error
       return reporter.heartbeat()
     }
@@ -52,8 +52,8 @@ export function heartbeatSender(
 }
 
 /**
- * Reports until the signal aborts. The heartbeat goes first: whatever keeps the inventory or the logs
- * from arriving must not take the device offline.
+ * Reports until the signal aborts. The heartbeat comes first: a failure to send the inventory or logs must not take
+ * the device offline.
  */
 export async function reportLoop(
   agent: Agent,

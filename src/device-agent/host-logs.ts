@@ -9,14 +9,17 @@ export type HostLogs = { events: NewEventLog[]; position: LogPosition }
 
 type Places = { journal?: string; folder?: string; now?: Date }
 
-/** At most so many entries that this machine logged since then: from its journal, or from files without one. */
+/**
+ * At most `most` entries that this machine logged since the position: from its journal, or from log files if it has
+ * none.
+ */
 export async function readHostLogs(
   { cursor, files }: LogPosition,
   most: number,
   { journal = 'journalctl', folder = '/var/log', now = new Date() }: Places = {},
 ): Promise<HostLogs> {
   let read = await readJournal(cursor, most, journal)
-  // It logs more than may be handed in: rather today's entries than all of last week's.
+  // The machine logs more than can be sent: recent entries are more useful than all of last week's.
   const last = read?.events.at(-1)
   if (cursor !== undefined && last && Date.parse(last.timestamp) < now.getTime() - day) {
     read = (await readJournal(undefined, most, journal)) ?? read

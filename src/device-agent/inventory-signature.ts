@@ -3,8 +3,8 @@ import os from 'node:os'
 import { packageLists } from './software.ts'
 
 /**
- * A text that differs when the inventory does: addresses, processors, memory, mounts and the package
- * list. It starts no process, so that every heartbeat can compare it.
+ * A text that changes with the inventory: addresses, processors, memory, mounts and the package list. Computed
+ * without starting a process, so that every heartbeat can compare it.
  */
 export function inventorySignature(): string {
   return JSON.stringify([

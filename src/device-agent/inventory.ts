@@ -5,7 +5,7 @@ import { readHardware } from './hardware.ts'
 import { readNetwork } from './network.ts'
 import { readSoftware } from './software.ts'
 
-/** This machine's inventory; a part that cannot be read is left out, so the service keeps what it knew. */
+/** This machine's inventory; a part that cannot be read is omitted, and the service retains the last one. */
 export async function readInventory(): Promise<Inventory> {
   const [hardware, network, disks, software] = await Promise.all([
     bestEffort(readHardware, 60_000),

@@ -6,22 +6,22 @@ import { clean } from './clean.ts'
 
 export type JournalPage = { events: NewEventLog[]; cursor: string | undefined }
 
-/** A record of the journal: a value is text, or a list of bytes where it is not UTF-8. */
+/** A journal record: a value is text, or a list of bytes if it is not UTF-8. */
 export type JournalRecord = Record<string, unknown>
 
 /**
- * At most so many records after the cursor, oldest first; without a cursor the latest. undefined where this
- * machine has no journal, or keeps it from us.
+ * At most `most` records after the cursor, oldest first; without a cursor the latest ones. undefined when this
+ * machine has no journal, or we may not read it.
  */
 export async function readJournal(
   cursor: string | undefined,
   most: number,
   command = 'journalctl',
 ): Promise<JournalPage | undefined> {
-  // Notices and worse: what is below them is more than anybody reads.
+  // Priority notice and above: lower ones are too many to be useful.
   const args = ['--output=json', '--no-pager', '--quiet', '--priority=notice']
   const latest = () => readLines(command, [...args, `--lines=${most}`], most)
-  // A cursor that means nothing to this journal any more must not end it all.
+  // A cursor that the journal no longer knows must not stop the collection.
   const lines =
     cursor === undefined
       ? await latest()
@@ -32,7 +32,7 @@ export async function readJournal(
   return { events, cursor: records.map(cursorOf).findLast((one) => one !== undefined) ?? cursor }
 }
 
-/** The first lines a program prints; undefined when it cannot be run, or fails without printing any. */
+/** The first lines of a program's output; undefined when it cannot be run, or fails without output. */
 export function readLines(command: string, args: string[], most: number): Promise<string[] | undefined> {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'ignore'], timeout: 10_000 })
@@ -77,7 +77,7 @@ function eventOf(record: JournalRecord): NewEventLog | undefined {
     level: levelOf(Number(record.PRIORITY ?? 6)),
     category: categoryOf(record),
     source: clean(source, 255),
-    // Of this one record: the service ignores what it has had.
+    // Identifies this record: the service ignores duplicates.
     eventId: hash('sha256', cursor, 'hex'),
     message: clean(message, 2000),
     details: withoutUndefined({
@@ -99,13 +99,13 @@ export function fieldText(value: unknown): string | undefined {
   return isBytes ? Buffer.from(value).toString('utf8') : undefined
 }
 
-/** Of syslog: 0 is an emergency, 7 for debugging. */
+/** Syslog severities: 0 is emergency, 7 is debug. */
 function levelOf(priority: number): NewEventLog['level'] {
   if (priority <= 2) return 'critical'
   return priority === 3 ? 'error' : priority === 4 ? 'warning' : 'info'
 }
 
-/** Of syslog as well: 0 kernel, 4 and 10 authorization, 13 audit, 1 and 16 to 23 what programs use as they like. */
+/** Syslog facilities: 0 kernel, 4 and 10 authorization, 13 audit, 1 and 16 to 23 for programs. */
 export function categoryOf({ SYSLOG_FACILITY, _TRANSPORT }: JournalRecord): NewEventLog['category'] {
   const facility = Number(SYSLOG_FACILITY ?? Number.NaN)
   if (_TRANSPORT === 'audit' || [4, 10, 13].includes(facility)) return 'security'

@@ -5,19 +5,18 @@ import lockfile from 'proper-lockfile'
 import { Problem } from '../core/errors.ts'
 
 const staleMs = 6000
-/** Longer than a lock takes to go stale, whose time can lie a second ahead. */
+/** Longer than a lock takes to become stale; its timestamp can be one second ahead. */
 const maxWaitMs = staleMs + 2000
 
 /**
- * `agent` is held by the process that a person starts, `main` by the one that its watchdog has started: the agent of a
- * watchdog that was killed may need a moment to notice.
+ * `agent` is locked by the process that a user starts, `main` by the one that its watchdog starts: the agent of a
+ * killed watchdog may need a moment to notice.
  */
 export type LockName = 'agent' | 'main'
 
 /**
- * Makes this the only agent on a state directory; fails when another one runs. A lock whose holder was
- * killed ends by itself within eight seconds, which are waited for. `onLost` is called when the lock was
- * taken away in spite of all that.
+ * Ensures that only one agent uses a state directory; fails when another one runs. The lock of a killed process
+ * becomes stale within eight seconds, for which this waits. `onLost` is called when the lock was lost nevertheless.
  */
 export async function lockStateDir(
   stateDir: string,
@@ -36,7 +35,7 @@ export async function lockStateDir(
         onCompromised: lost,
       })
       writeFileSync(pidFile, `${process.pid}\n`)
-      // A lock that was lost is nobody's to release.
+      // A lost lock cannot be released.
       return () => release().catch(() => undefined)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') {
@@ -52,7 +51,7 @@ export async function lockStateDir(
   }
 }
 
-/** The process named in the file, if it runs and is not a former life of this one. */
+/** The process named in the file, if it runs and is not this process (a reused pid). */
 function holderOf(pidFile: string): number | undefined {
   const pid = Number(existsSync(pidFile) && readFileSync(pidFile, 'utf8'))
   return Number.isInteger(pid) && pid > 0 && pid !== process.pid && runs(pid) ? pid : undefined

@@ -5,16 +5,16 @@ import type { NewEventLog } from '../logs/events/contract.ts'
 import { bestEffort } from './best-effort.ts'
 import { clean } from './clean.ts'
 
-/** How far each file was read. The inode tells when a file was put in the place of another. */
+/** How far each file was read. The inode detects a replaced file. */
 export type FilePositions = Record<string, { inode: number; offset: number }>
 
 const piece = 64 * 1024
-/** What lies further back is not caught up with. */
+/** Most unread bytes of a file that are still read. */
 const backlog = 1024 * 1024
 
 /**
- * At most so many new lines of the `*.log` files in a folder. The first time there are none: what was written
- * before anybody looked is not news.
+ * At most `most` new lines of the `*.log` files in a folder. The first call returns none: older lines are not
+ * reported.
  */
 export async function readLogFiles(
   folder: string,
@@ -28,16 +28,16 @@ export async function readLogFiles(
   const events: NewEventLog[] = []
   const positions: FilePositions = {}
   for (const name of names) {
-    const kept = before?.[name]
+    const previous = before?.[name]
     const read = await bestEffort(async () => {
       const file = await open(join(folder, name))
       try {
-        return await tail(file, name, before === undefined ? 'end' : kept, most - events.length, now)
+        return await tail(file, name, before === undefined ? 'end' : previous, most - events.length, now)
       } finally {
         await file.close()
       }
     })
-    const position = read?.position ?? kept
+    const position = read?.position ?? previous
     if (position) positions[name] = position
     events.push(...(read?.events ?? []))
   }
@@ -62,7 +62,7 @@ async function tail(
   while (events.length < most) {
     const { bytesRead } = await file.read(buffer, 0, piece, offset)
     const end = buffer.subarray(0, bytesRead).lastIndexOf('\n') + 1
-    // A line without an end is read when it has one, unless it is longer than anything worth reading.
+    // An incomplete line is read when it is complete, unless it is longer than a piece.
     if (end === 0 && bytesRead < piece) break
     if (end === 0) offset += bytesRead
     let start = 0
@@ -88,7 +88,7 @@ function eventOf(file: string, line: string, place: string, now: Date): NewEvent
   }
 }
 
-/** What the line begins with, if that is a date; by the time zone of the machine unless it says another. */
+/** The time at the start of the line, if any; in the machine's time zone unless the line has another. */
 export function parseTime(line: string): Date | undefined {
   const [said] = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)?/.exec(line) ?? []
   const time = said === undefined ? Number.NaN : Date.parse(said)

@@ -2,9 +2,9 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
 
-/** How far the logs of this machine were handed in. */
+/** How far the logs of this machine were sent. */
 const LogPosition = z.object({
-  /** In the journal. */
+  /** Position in the journal. */
   cursor: z.string().optional(),
   files: z.record(z.string(), z.object({ inode: z.number(), offset: z.number() })).optional(),
 })
@@ -12,7 +12,7 @@ export type LogPosition = z.output<typeof LogPosition>
 
 export type LogPositionStore = { load(): LogPosition; save(position: LogPosition): void }
 
-/** What is lost of it costs nothing: the service ignores entries that it has had. */
+/** Losing the position is harmless: the service ignores duplicate entries. */
 export function logPositionStore(stateDir: string): LogPositionStore {
   const file = join(stateDir, 'logs.json')
   return {

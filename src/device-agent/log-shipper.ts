@@ -8,12 +8,12 @@ import type { SpoolRecord } from './spool/records.ts'
 
 const maxEvents = 100
 const eventsEvery = 15 * 60_000
-/** Every minute: heartbeats, with which they go, come up to a tenth early. */
+/** A minute, less a tenth: heartbeats, which trigger it, come up to a tenth early. */
 const spoolEvery = 54_000
-/** What has piled up goes out over several heartbeats, which are not to wait for all of it. */
+/** A backlog is sent over several heartbeats, so that none waits for all of it. */
 const maxBatches = 20
 
-/** Hands in what this machine logged, and what the service is to be told besides, whenever either is due. */
+/** Sends the machine's logs and the spooled records whenever either is due. */
 export function logShipper(agent: Agent, reporter: Reporter) {
   let position = agent.logPosition.load()
 
@@ -22,7 +22,7 @@ export function logShipper(agent: Agent, reporter: Reporter) {
     if (!read) return
     if (read.events.length > 0) await reporter.eventLogs(read.events).catch(unlessRefused)
     position = read.position
-    // A full disk is no reason to stop: the position is known until the agent ends.
+    // A full disk is no reason to stop: the position lasts until the agent ends.
     await bestEffort(() => agent.logPosition.save(position))
   })
 
@@ -51,7 +51,7 @@ export function logShipper(agent: Agent, reporter: Reporter) {
   const spoolWhenDue = scheduleTask(agent, 'diagnostics', spoolEvery, sendSpooled)
   return {
     sendEvents,
-    /** At once, unless the service has just been found not to take it. */
+    /** Immediately, except during the pause after a failure. */
     sendSpooled: async (): Promise<void> => void (await spoolWhenDue({ force: true })),
     async sendWhenDue(): Promise<void> {
       await eventsWhenDue()
@@ -64,13 +64,13 @@ function lostRecordsLog(lost: number): SpoolRecord {
     timestamp: new Date().toISOString(),
     level: 'warn',
     component: 'spool',
-    message: `${lost} records were dropped: the service did not take them for too long`,
+    message: `${lost} records were dropped: the service did not accept them for too long`,
     fields: { lost },
   }
   return { kind: 'diagnostic', log }
 }
 
-/** What reads on from where it ended must not do so twice at once. */
+/** Serializes calls: a task that continues from its last position must not run twice concurrently. */
 function oneAtATime(task: () => Promise<void>): () => Promise<void> {
   let last = Promise.resolve()
   return () => {
@@ -79,7 +79,7 @@ function oneAtATime(task: () => Promise<void>): () => Promise<void> {
   }
 }
 
-/** What the service will never take is not offered for ever. */
+/** Ignores a permanent refusal, so that the data is not sent again for ever. */
 function unlessRefused(error: unknown): void {
   if (error instanceof ApiError && (error.status === 400 || error.status === 413)) return
   throw error
@@ -87,7 +87,7 @@ function unlessRefused(error: unknown): void {
 
 const settledCodes = new Set(['not_found', 'conflict', 'forbidden', 'command_role_mismatch'])
 
-/** The same of a command or an update: it may be forgotten there, or settled long since. */
+/** The same for a command or an update that the service no longer knows or has settled. */
 function unlessSettled(error: unknown): void {
   if (error instanceof ApiError && settledCodes.has(error.code)) return
   unlessRefused(error)

@@ -6,7 +6,7 @@ import { inventorySignature } from './inventory-signature.ts'
 import { hostLiveLogs } from './live/host.ts'
 import { startMetrics } from './metrics.ts'
 
-/** What the agent asks the machine it runs on. */
+/** The parts of the machine that the agent reads. */
 export const thisMachine = () => ({
   describe: describeMachine,
   readInventory,

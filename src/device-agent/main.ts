@@ -7,20 +7,20 @@ import { guardTerminal } from '../core/terminal.ts'
 import { options } from './options.ts'
 import { type Build, currentExecutable } from './update/executable.ts'
 
-/** Put in place when this is made into one file. */
+/** Inserted when the single file is built. */
 declare const agentBuild: Build
 
 const help = `svc-agent ${agentBuild.version}
 
   svc-agent run         enroll this machine when it is not enrolled yet, and report until SIGTERM or Ctrl-C
   svc-agent install     make it a service of systemd
-  svc-agent uninstall   undo that
+  svc-agent uninstall   remove that service
   svc-agent --version
 
 The flags are those of svc agent run, install and uninstall; svc-agent(7) describes them.
 `
 
-/** The agent without the rest of svc, as one file. */
+/** The agent as a single file, without the rest of svc. */
 async function run(command: string | undefined, argv: string[]): Promise<void> {
   const script = fileURLToPath(import.meta.url)
   switch (command) {
@@ -51,7 +51,7 @@ async function run(command: string | undefined, argv: string[]): Promise<void> {
     case '-h':
       return void process.stdout.write(help)
     default:
-      throw usageError(`There is no command "${command}"`, 'svc-agent --help lists them')
+      throw usageError(`Unknown command "${command}"`, 'svc-agent --help lists them')
   }
 }
 

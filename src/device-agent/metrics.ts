@@ -7,7 +7,7 @@ import { toGiB, toMiB } from './sizes.ts'
 
 type Metrics = NonNullable<Heartbeat['metrics']>
 
-/** Reads the metrics; the CPU share is the average since the reading before, or since this call. */
+/** Returns a reader of metrics; the CPU share is the average since the last reading, or since this call. */
 export function startMetrics(): () => Promise<Metrics> {
   let before = cpuTimes()
   return async () => {
@@ -40,7 +40,7 @@ function cpuTimes(): { idle: number; total: number } {
   return sum
 }
 
-/** The volume the system is on, in the arithmetic of df(1): blocks kept for root count as neither used nor free. */
+/** The system volume, computed like df(1): blocks reserved for root count as neither used nor free. */
 async function systemDisk(): Promise<Pick<Metrics, 'diskPercent' | 'diskUsedGb'>> {
   const { blocks, bfree, bavail, bsize } = await statfs(process.platform === 'win32' ? 'C:\\' : '/')
   const used = blocks - bfree

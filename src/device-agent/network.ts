@@ -32,7 +32,7 @@ function defaultRouteOfLinux(): string | undefined {
   )
 }
 
-// Flags of linux/route.h.
+// Flags from linux/route.h.
 const up = 0x1
 const reject = 0x200
 

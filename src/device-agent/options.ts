@@ -3,7 +3,7 @@ import type { ParseArgsOptionsConfig } from 'node:util'
 const text = { type: 'string' } as const
 const flag = { type: 'boolean', default: false } as const
 
-/** The flags of the agent's commands where it is one file, and svc with its parser is not there. */
+/** The flags of the agent's commands in the single file, which does not contain svc's parser. */
 export const options = {
   run: {
     'enrollment-key': text,

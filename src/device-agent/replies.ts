@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { Command } from '../live/wire/contract.ts'
 
 /*
- * What the service answers, as far as an agent understands it: it may be older or newer than this agent, and nothing it
- * says is a reason to end.
+ * Replies of the service, parsed leniently: the service may be older or newer than this agent, and no reply is a
+ * reason to stop.
  */
 
 const listOf = <T extends z.ZodType>(item: T) =>
@@ -27,7 +27,7 @@ export const HeartbeatReply = z.object({
     .catch(null)
     .default(null),
   upgradeTo: z.string().nullable().catch(null).default(null),
-  /** Whether that may be an older version than the present one. */
+  /** Whether the version may be older than the running one. */
   rollback: z.boolean().catch(false).default(false),
   rotateToken: z.boolean().catch(false).default(false),
   confirmTokenRotation: z.boolean().catch(false).default(false),
@@ -40,7 +40,7 @@ export const StagedTokens = z.object({
   watchdogAuthToken: z.string().min(1).optional(),
 })
 
-/** Where a version is to be had, and who says so. */
+/** Where a version can be downloaded, with its signed manifest. */
 export const DownloadInfo = z.object({
   version: z.string(),
   url: z.string(),

@@ -9,7 +9,7 @@ import type { IdentityHolder } from './identity-holder.ts'
 import { HeartbeatReply } from './replies.ts'
 import type { CommandOutcome, UpdateOutcome } from './spool/records.ts'
 
-/** Tells the service about this machine. */
+/** Client of the routes by which an agent reports. */
 export async function startReporter(agent: Agent, identity: IdentityHolder) {
   const { machine, report } = agent
   const { agentId, deviceId } = identity.current()

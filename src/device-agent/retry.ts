@@ -5,13 +5,13 @@ import type { Step } from './events.ts'
 const maxPauseMs = 60_000
 const maxRetryAfterMs = 3_600_000
 
-/** A failure of the service or of the way to it; everything else that is thrown is a bug or an abort. */
+/** A failure of the service or the network; anything else that is thrown is a bug or an abort. */
 type Failure = ApiError | NetworkError | TimeoutError
 
 const isFailure = (error: unknown): error is Failure =>
   error instanceof ApiError || error instanceof NetworkError || error instanceof TimeoutError
 
-/** No later try would succeed: the key, the tenant or the request itself is refused. */
+/** A later attempt would fail as well: the key, the tenant or the request itself is refused. */
 export const isEnrollmentRefused = (error: unknown): error is ApiError =>
   error instanceof ApiError &&
   error.status >= 400 &&
@@ -19,15 +19,14 @@ export const isEnrollmentRefused = (error: unknown): error is ApiError =>
   error.status !== 408 &&
   error.status !== 429
 
-/** The service is done with this machine. */
+/** The service permanently refuses this machine. */
 export const isAgentRefused = (error: unknown): error is ApiError =>
   error instanceof ApiError &&
   ['invalid_agent_credentials', 're_enrollment_required', 'device_decommissioned'].includes(error.code)
 
 /**
- * Milliseconds to wait after the n-th failure in a row: 1 s doubling to 60 s, up to 30 % less by chance so
- * that a fleet does not come back all at once. What the service asks for in Retry-After is waited out, up
- * to an hour.
+ * Milliseconds to wait after the n-th consecutive failure: 1 s doubling to 60 s, less up to 30 % of jitter, so that a
+ * fleet does not reconnect all at the same time. Retry-After is honored, up to an hour.
  */
 export function backoffMs(failures: number, failure: Failure, random: () => number): number {
   const own = Math.min(maxPauseMs, 1000 * 2 ** (failures - 1)) * (1 - 0.3 * random())
@@ -35,24 +34,24 @@ export function backoffMs(failures: number, failure: Failure, random: () => numb
   return Math.max(own, Math.min(asked, maxRetryAfterMs) * (1 + 0.1 * random()))
 }
 
-/** Reports a failure that a later try may cure; throws every other error on. */
+/** Reports a failure that a retry may cure, and returns the pause; rethrows any other error. */
 export function reportFailure(
   { report }: Agent,
   error: unknown,
   refuses: (error: unknown) => boolean,
-  told: { step: Step; failures: number; pause: (failure: Failure) => number },
+  details: { step: Step; failures: number; pause: (failure: Failure) => number },
 ): number {
   if (!isFailure(error) || refuses(error)) throw error
-  const { step, failures } = told
+  const { step, failures } = details
   const code =
     error instanceof ApiError ? error.code : error instanceof TimeoutError ? 'timeout' : 'unreachable'
-  const pause = told.pause(error)
+  const pause = details.pause(error)
   const retryInSeconds = Math.round(pause / 100) / 10
   report({ event: 'failed', step, code, message: error.message, failures, retryInSeconds })
   return pause
 }
 
-/** Makes the attempt again and again until it succeeds or is refused for good. */
+/** Repeats the attempt until it succeeds or is refused permanently. */
 export async function retryUntilRefused<T>(
   agent: Agent,
   step: Step,

@@ -8,8 +8,8 @@ import { scheduleTask } from './schedule.ts'
 import type { Identity } from './state.ts'
 
 /**
- * Replaces the tokens in two steps, so that no crash leaves an agent without one that counts: new ones are kept beside the
- * old before the service is told, with the new one, that they were. Whatever was said last can be said again.
+ * Replaces the tokens in two steps, so that no crash leaves the agent without a valid one: the new ones are stored
+ * beside the old ones before they are confirmed with the service. Each request can be repeated.
  */
 export function tokenRotator(agent: Agent, identity: IdentityHolder) {
   const params = (): { id: string } => ({ id: identity.current().agentId })
@@ -22,7 +22,7 @@ export function tokenRotator(agent: Agent, identity: IdentityHolder) {
       try {
         identity.save({ staged: staged.data })
       } catch {
-        // Tokens that would not survive this process are not confirmed.
+        // Tokens that could not be stored are not confirmed.
         return
       }
     }
@@ -35,12 +35,12 @@ export function tokenRotator(agent: Agent, identity: IdentityHolder) {
     try {
       await agent.connect(() => staged.authToken).call(agentTokens.confirm, { params: params() })
     } catch (error) {
-      // The answer to an earlier try got lost: they count already.
-      const counts = error instanceof ApiError && error.code === 'pending_token_required'
-      if (!counts && error instanceof ApiError && (error.status === 401 || error.status === 409)) {
+      // The reply to an earlier attempt was lost: the tokens are active already.
+      const isActive = error instanceof ApiError && error.code === 'pending_token_required'
+      if (!isActive && error instanceof ApiError && (error.status === 401 || error.status === 409)) {
         return identity.change({ staged: undefined })
       }
-      if (!counts) throw error
+      if (!isActive) throw error
     }
     const change: Partial<Identity> = {
       authToken: staged.authToken,
@@ -50,7 +50,7 @@ export function tokenRotator(agent: Agent, identity: IdentityHolder) {
     try {
       identity.save(change)
     } catch {
-      // The disk has them as the staged ones, which the next start confirms.
+      // They are on disk as staged tokens, which the next start confirms.
       return
     }
     agent.report({ event: 'token', deviceId })
@@ -59,7 +59,7 @@ export function tokenRotator(agent: Agent, identity: IdentityHolder) {
   const rotateWhenDue = scheduleTask(agent, 'rotation', 0, rotate)
   return {
     rotate: () => rotateWhenDue(),
-    /** After a crash between the two steps either token may be the one that counts. Whether it is another one now. */
+    /** After a crash between the two steps either token may be the active one. Returns whether the token changed. */
     async resume(): Promise<boolean> {
       const { authToken } = identity.current()
       await scheduleTask(agent, 'rotation', 0, confirm)()

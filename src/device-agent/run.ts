@@ -13,13 +13,13 @@ import { tokenRotator } from './rotation.ts'
 import type { Identity } from './state.ts'
 
 export type RunOptions = {
-  /** One inventory, one heartbeat and what the machine logged; nothing is tried twice. */
+  /** Sends one inventory, one heartbeat and the machine's logs, without retries. */
   once?: boolean | undefined
-  /** Instead of the interval the service gives. */
+  /** Overrides the interval of the service. */
   intervalSeconds?: number | undefined
 }
 
-/** Enrolls this machine if need be and reports until the signal aborts or the service refuses the agent. */
+/** Enrolls this machine if necessary and reports until the signal aborts or the service refuses the agent. */
 export async function runAgent(
   agent: Agent,
   { once = false, intervalSeconds }: RunOptions = {},
@@ -36,7 +36,7 @@ export async function runAgent(
     const performer = commandRunner(watched, deviceId, {
       diagnostics,
       collect: { inventory: reporter.inventory, metrics: () => heartbeat(), logs: logs.sendEvents },
-      async tell(commandId, outcome) {
+      async reportOutcome(commandId, outcome) {
         agent.spool.append({ kind: 'result', commandId, outcome }, { durable: true })
         await logs.sendSpooled()
       },
@@ -44,7 +44,7 @@ export async function runAgent(
     const perform = performer.perform
     const heartbeat = heartbeatSender(watched, identity, { reporter, rotation, perform })
     if (identity.current().staged) await rotation.resume()
-    // Beside the heartbeats, which never wait for it; it ends with them.
+    // Runs beside the heartbeats, which never wait for it, and stops with them.
     const listening = { ...watched, signal: AbortSignal.any([agent.signal, ended.signal]) }
     if (!once) void keepListening(listening, identity, { logs: agent.machine.liveLogs, perform })
     if (!once) await reportLoop(watched, identity, { heartbeat, reporter, logs }, intervalSeconds)
@@ -60,7 +60,7 @@ export async function runAgent(
   }
 }
 
-/** The identity of an earlier run or, the first time, of an enrolment. */
+/** The identity of an earlier run or, the first time, of an enrollment. */
 async function loadOrEnroll(agent: Agent, once: boolean): Promise<Identity> {
   const known = agent.identity.load()
   const identity = known ?? (await enroll(agent, once))
@@ -70,7 +70,7 @@ async function loadOrEnroll(agent: Agent, once: boolean): Promise<Identity> {
   return identity
 }
 
-/** The refusal with what an operator can do about it. */
+/** The refusal with advice for the operator. */
 function withAdvice({ status, code, message, requestId }: ApiError, file: string): ApiError {
   const advice =
     code === 'device_decommissioned'

@@ -5,8 +5,8 @@ import { isAgentRefused, reportFailure } from './retry.ts'
 const maxPauseMs = 3_600_000
 
 /**
- * Does it when so much time has passed, or at once when it is `force`; after a failure later and later. It never keeps
- * anything else waiting, and is never done twice at a time.
+ * Runs a task when `every` has passed since its last success, or immediately with `force`; after failures at growing
+ * intervals. It never blocks anything else, and never runs twice concurrently.
  */
 export function scheduleTask(agent: Agent, step: Step, every: number, task: () => Promise<void>) {
   let notBefore = Number.NEGATIVE_INFINITY
@@ -29,7 +29,7 @@ export function scheduleTask(agent: Agent, step: Step, every: number, task: () =
     }
   }
 
-  /** Whether it was done now. */
+  /** Returns whether the task was done now. */
   return async ({ force = false } = {}): Promise<boolean> => {
     while (inFlight) await inFlight.catch(() => {})
     const now = agent.clock.now()

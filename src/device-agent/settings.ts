@@ -4,21 +4,21 @@ import { z } from 'zod'
 import { safeParse } from '../core/schema.ts'
 import { readJson, replaceFile } from './durable.ts'
 
-/** What people decided about this agent: config.json in its state directory. Fields that are not known are kept. */
+/** Local settings of the agent: config.json in its state directory. Unknown fields are preserved. */
 const Settings = z.looseObject({
   autoUpdate: z.boolean().default(true),
-  /** Instead of the keys that the service names: Ed25519, in base64 or PEM. */
+  /** Overrides the keys that the service names: Ed25519, in base64 or PEM. */
   trustKeys: z.array(z.string()).optional(),
-  /** How long a new version has until its first heartbeat. */
+  /** Time that a new version has until its first heartbeat. */
   trialSeconds: z.number().min(1).max(3600).default(180),
-  /** How long the agent may say nothing to its watchdog. */
+  /** Longest time without a message from the agent to its watchdog. */
   silenceSeconds: z.number().min(1).max(86_400).default(300),
 })
 export type Settings = z.output<typeof Settings>
 
 export type SettingsStore = {
   load(): Settings
-  /** Counts until this process ends even when it cannot be written. @throws then */
+  /** Takes effect until this process ends even when it cannot be written. @throws then */
   setAutoUpdate(wanted: boolean): void
 }
 
@@ -32,7 +32,7 @@ export function settingsStore(stateDir: string): SettingsStore {
   }
   return {
     load() {
-      // What was meant cannot be told: least of all that anything may be installed, by whomever it is signed.
+      // An unreadable file is treated as a prohibition: no updates, and no trusted keys.
       const settings = stored() ?? Settings.parse({ autoUpdate: false, trustKeys: [] })
       return unwritten === undefined ? settings : { ...settings, autoUpdate: unwritten }
     },

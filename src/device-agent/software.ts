@@ -9,10 +9,10 @@ export const dpkgStatusFile = '/var/lib/dpkg/status'
 const apkFile = '/lib/apk/db/installed'
 const rpmDirectories = ['/usr/lib/sysimage/rpm', '/var/lib/rpm']
 
-/** What changes whenever a package is installed or removed. */
+/** Files that change whenever a package is installed or removed. */
 export const packageLists = [dpkgStatusFile, apkFile, ...rpmDirectories]
 
-/** Installed packages, of the package manager that this machine has. */
+/** Installed packages, from the package manager of this machine. */
 export async function readSoftware(): Promise<SoftwareReport[]> {
   if (existsSync(dpkgStatusFile)) return parseDpkgStatus(await readFile(dpkgStatusFile, 'utf8'), listedSince)
   if (existsSync(apkFile)) return parseApk(await readFile(apkFile, 'utf8'))
@@ -24,7 +24,7 @@ export async function readSoftware(): Promise<SoftwareReport[]> {
   return parseRpm(stdout)
 }
 
-/** When the list of its files was written, which is when this version of it was unpacked. */
+/** The time of the package's file list: when this version was unpacked. */
 function listedSince(name: string, architecture: string): string | undefined {
   for (const list of [name, `${name}:${architecture}`]) {
     const stats = statSync(`/var/lib/dpkg/info/${list}.list`, { throwIfNoEntry: false })
@@ -36,8 +36,8 @@ function listedSince(name: string, architecture: string): string | undefined {
 const dayOf = (time: Date): string => time.toISOString().slice(0, 10)
 
 /**
- * The installed packages in the text of a dpkg status file (deb-control(5), dpkg(1) on states). `since`: the day a package
- * was installed, as 2026-01-31.
+ * The installed packages in the text of a dpkg status file (deb-control(5), dpkg(1) on states). `since` returns the
+ * day a package was installed, as 2026-01-31.
  */
 export function parseDpkgStatus(
   text: string,
@@ -52,7 +52,7 @@ export function parseDpkgStatus(
   })
 }
 
-/** The same of Alpine's: a stanza for each package, of lines that begin with a letter and a colon (apk-v2(5)). */
+/** The same for Alpine: a stanza per package, with lines that begin with a letter and a colon (apk-v2(5)). */
 export const parseApk = (text: string): SoftwareReport[] =>
   text.split(/\n\n+/).flatMap((stanza) => {
     const field = (letter: string): string =>
@@ -62,7 +62,7 @@ export const parseApk = (text: string): SoftwareReport[] =>
 
 const rpmFormat = '%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{VENDOR}\\t%{INSTALLTIME}\\n'
 
-/** The same of what rpm(8) prints in that format. A key that was imported is listed among them, and is no package. */
+/** The same for the output of rpm(8) in that format. Imported keys are listed as well, and are not packages. */
 export const parseRpm = (text: string): SoftwareReport[] =>
   text.split('\n').flatMap((line) => {
     const [name = '', version = '', vendor = '', seconds = ''] = line.split('\t')

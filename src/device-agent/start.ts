@@ -24,31 +24,31 @@ import { notifyWatchdog, type ProcessRole } from './watchdog/messages.ts'
 
 export type StartOptions = {
   stateDir: string
-  /** Instead of the service the machine is enrolled with. */
+  /** Overrides the service that the machine is enrolled with. */
   url: string | undefined
   transport: Transport
-  /** Through which proxy and by which certificates a WebSocket goes. */
+  /** Proxy and certificates of a WebSocket. */
   wayTo: (url: URL) => Promise<SocketOptions>
   enrollmentKey: () => Promise<string>
-  /** Instead of the keys that the settings or the service name. */
+  /** Overrides the keys of the settings or the service. */
   trustKeys: readonly string[] | undefined
   self: Executable
-  /** What of the agent this process is. */
+  /** Role of this process. */
   part: ProcessRole
   report: Report
 }
 
 const defaultUrl = 'http://127.0.0.1:3000'
 
-/** The agent proper as a process: alone on its state directory, until SIGTERM or SIGINT. */
+/** Runs the agent: alone on its state directory, until SIGTERM or SIGINT. */
 export async function startAgent(start: StartOptions, pace: RunOptions): Promise<void> {
   const stop = new AbortController()
   const end = (): void => stop.abort()
   process.on('SIGTERM', end).on('SIGINT', end)
-  // Two agents of one machine are one too many: it ends with the watchdog that started it.
+  // There must not be two agents on a machine: this one stops with the watchdog that started it.
   if (start.part !== 'watchdog') process.on('disconnect', end)
   try {
-    // What is under way may be deaf to the signal: a prompt, or a process that was asked about a disk.
+    // Work in progress may not react to the signal: a prompt, or a slow disk query.
     await Promise.race([runLocked(start, pace, stop), aborted(stop.signal)])
   } catch (error) {
     if (!stop.signal.aborted) throw error
@@ -69,7 +69,7 @@ async function runLocked(start: StartOptions, pace: RunOptions, stop: AbortContr
   const onLost = (reason: Problem): void => stop.abort(reason)
   const unlock = await lockStateDir(stateDir, onLost, signal, part === 'watchdog' ? 'agent' : 'main')
   try {
-    // Its watchdog waits for a sign of life from here on, while the machine is still asked what it is.
+    // The watchdog expects signs of life from here on, while the machine description is still being read.
     const identity = identityStore(stateDir)
     const { version } = start.self
     const every = Math.min(15_000, settingsStore(stateDir).load().silenceSeconds * 250)
@@ -89,7 +89,7 @@ async function runLocked(start: StartOptions, pace: RunOptions, stop: AbortContr
       dial: agentDialer({ url: parts.url, version }, start.wayTo),
       random: Math.random,
     }
-    // Alone, it could end and nobody would start what it had become.
+    // Without a watchdog nothing would start the new version.
     if (part === 'watchdog') return await runAgent(agent, pace)
     const updater = buildUpdater(start, parts, {
       report,
@@ -97,7 +97,7 @@ async function runLocked(start: StartOptions, pace: RunOptions, stop: AbortContr
       tokenOf: ({ authToken }) => authToken,
       startTrial: (version) => void notifyWatchdog({ said: 'staged', version }),
     })
-    // One that is on trial itself goes nowhere else meanwhile.
+    // An agent on trial must not start another update.
     await runAgent(
       { ...agent, updater: part === 'agent' ? updater : { ...updater, consider: () => {} } },
       pace,
@@ -107,7 +107,7 @@ async function runLocked(start: StartOptions, pace: RunOptions, stop: AbortContr
   }
 }
 
-/** What the agent and its watchdog work with alike. */
+/** Dependencies of both the agent and its watchdog. */
 export function sharedDependencies({ stateDir, transport, ...start }: StartOptions, signal: AbortSignal) {
   const identity = identityStore(stateDir)
   const settings = settingsStore(stateDir)
@@ -126,7 +126,7 @@ export function sharedDependencies({ stateDir, transport, ...start }: StartOptio
 }
 export type SharedDependencies = ReturnType<typeof sharedDependencies>
 
-/** Goes to other versions in the name of whoever has that token. */
+/** An updater that authenticates with the given token. */
 export function buildUpdater(
   { stateDir, self, transport }: Pick<StartOptions, 'stateDir' | 'self' | 'transport'>,
   parts: SharedDependencies,

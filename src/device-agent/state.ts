@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { Problem } from '../core/errors.ts'
 import { replaceFile } from './durable.ts'
 
-/** Who this machine is to the service, as enrolment said it. */
+/** The identity of this machine at the service, from its enrollment. */
 const Identity = z.object({
   url: z.url(),
   agentId: z.string().min(1),
@@ -13,17 +13,17 @@ const Identity = z.object({
   orgId: z.string().min(1),
   siteId: z.string().nullable(),
   authToken: z.string().min(1),
-  /** Of agents that were enrolled before there was one: absent. */
+  /** Absent for agents that were enrolled before the watchdog had a token. */
   watchdogAuthToken: z.string().min(1).optional(),
   heartbeatIntervalSeconds: z.number().positive(),
-  /** Tokens that are to replace these, until the service has confirmed them. */
+  /** Tokens that replace these once the service has confirmed them. */
   staged: z
     .object({ authToken: z.string().min(1), watchdogAuthToken: z.string().min(1).optional() })
     .optional(),
 })
 export type Identity = z.output<typeof Identity>
 
-/** Where the identity is kept unless the command line says otherwise. */
+/** Default directory of the identity. */
 export function stateDirFrom(env: NodeJS.ProcessEnv, uid: number | undefined): string {
   if (env.SVC_AGENT_STATE_DIR) return env.SVC_AGENT_STATE_DIR
   if (uid === 0) return '/var/lib/svc-agent'
@@ -31,11 +31,11 @@ export function stateDirFrom(env: NodeJS.ProcessEnv, uid: number | undefined): s
   return join(env.XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'svc-agent')
 }
 
-/** Where an installation leaves the enrollment key; it is removed when it was used. */
+/** Where an installation stores the enrollment key; removed after its use. */
 export const keyFilePath = (stateDir: string): string => join(stateDir, 'enrollment.key')
 
 export type IdentityStore = {
-  /** Where a person finds it. */
+  /** Path of the file, for messages. */
   file: string
   load(): Identity | undefined
   save(identity: Identity): void
@@ -52,7 +52,7 @@ export const identityStore = (stateDir: string): IdentityStore => ({
 
 const identityFile = (stateDir: string): string => join(stateDir, 'identity.json')
 
-/** Creates the directory, open to its owner alone. One that others can write to is no place for a credential. */
+/** Creates the directory, accessible only by its owner. A directory writable by others is unsafe for credentials. */
 export function prepareStateDir(stateDir: string): void {
   try {
     mkdirSync(stateDir, { recursive: true, mode: 0o700 })
@@ -63,11 +63,11 @@ export function prepareStateDir(stateDir: string): void {
     )
   }
   if (process.platform !== 'win32' && (statSync(stateDir).mode & 0o022) !== 0) {
-    throw new Problem('invalid_request', `Others can write to ${stateDir}; run: chmod 700 ${stateDir}`)
+    throw new Problem('invalid_request', `${stateDir} is writable by others; run: chmod 700 ${stateDir}`)
   }
 }
 
-/** The identity of an earlier run, or undefined before the first enrolment. */
+/** The identity of an earlier run, or undefined before the first enrollment. */
 function loadIdentity(stateDir: string): Identity | undefined {
   const file = identityFile(stateDir)
   const mode = statSync(file, { throwIfNoEntry: false })?.mode
@@ -75,7 +75,7 @@ function loadIdentity(stateDir: string): Identity | undefined {
   if (process.platform !== 'win32' && (mode & 0o077) !== 0) {
     throw new Problem(
       'invalid_request',
-      `${file} holds a credential and others can read it; run: chmod 600 ${file}`,
+      `${file} contains a credential and is readable by others; run: chmod 600 ${file}`,
     )
   }
   try {
@@ -88,6 +88,6 @@ function loadIdentity(stateDir: string): Identity | undefined {
   }
 }
 
-/** @throws when it cannot be kept */
+/** @throws when it cannot be written */
 const saveIdentity = (stateDir: string, identity: Identity): void =>
   replaceFile(identityFile(stateDir), `${JSON.stringify(identity, null, 2)}\n`)

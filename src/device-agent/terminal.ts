@@ -12,7 +12,7 @@ import { keyFilePath, stateDirFrom } from './state.ts'
 import { type Build, currentExecutable } from './update/executable.ts'
 import { notifyWatchdog, takeRole } from './watchdog/messages.ts'
 
-/** What `svc agent run` was told. */
+/** Flags of `svc agent run`. */
 export type RunFlags = {
   'enrollment-key'?: string | undefined
   url?: string | undefined
@@ -25,12 +25,12 @@ export type RunFlags = {
 }
 
 /**
- * The agent as a command: settings and key from where a person puts them, events to where one looks. Without --once this
- * process is its watchdog. `script`: where the one file lies that this program is, if it is a script.
+ * The agent as a command: reads flags and key, prints events. Without --once this process is its watchdog. `script`:
+ * path of the single file of this program, if it is a script.
  */
 export async function runAtTerminal(flags: RunFlags, build: Build, script?: string): Promise<void> {
   const part = takeRole(process.env)
-  // Where a file may not grow further, writing to it fails: that is to be told, and no reason to end.
+  // Beyond a file size limit writes fail: the failure is reported, the signal must not terminate the process.
   if (process.platform !== 'win32') process.on('SIGXFSZ', () => {})
   const settings = resolveSettings(flags)
   const { url, caFile } = settings
@@ -39,7 +39,7 @@ export async function runAtTerminal(flags: RunFlags, build: Build, script?: stri
   const start = {
     part,
     stateDir,
-    // A context is how a person reaches the service, not the agent.
+    // A CLI context applies to users, not to the agent.
     url: url.from === 'flag' || url.from === 'env' ? url.value : undefined,
     transport: nodeTransport({ caFile: caFile.value }),
     wayTo: (at: URL) => socketOptions(at, { caFile: caFile.value }),
@@ -57,7 +57,7 @@ export async function runAtTerminal(flags: RunFlags, build: Build, script?: stri
     } else await startAgent(start, { once: flags.once, intervalSeconds: flags.interval })
   } catch (error) {
     const failure = isProblem(error) ? toCliError(error) : error
-    // Another agent that is about to end is no reason not to be started again, nor is a bug.
+    // A conflict with another agent may be temporary, and a bug may not recur: both are worth a restart.
     const lasting = toReport(failure) !== undefined && !(isProblem(error) && error.code === 'conflict')
     if (!isWatchdog && lasting) await notifyWatchdog({ said: 'farewell' })
     throw failure
@@ -69,10 +69,10 @@ const isProblem = (error: unknown): error is Problem => error instanceof Problem
 const toCliError = ({ message, code }: Problem): CliError =>
   new CliError(message, { exit: errors[code].exit, code })
 
-/** Who asks for it is the agent that a watchdog starts. */
+/** Only the agent that a watchdog starts uses the key. */
 const noKey = (): Promise<string> => Promise.reject(new Error('a watchdog has no enrollment key'))
 
-/** Keys are no secret: as they are, or `@file`. */
+/** Trust keys are public: given literally, or as `@file`. */
 async function trustKeysFrom(flags: string[] | undefined): Promise<string[] | undefined> {
   if (!flags || flags.length === 0) return undefined
   return Promise.all(
@@ -87,14 +87,14 @@ async function trustKeysFrom(flags: string[] | undefined): Promise<string[] | un
   )
 }
 
-/** Reads the key when it is needed; says at once when it was put where others can read it. */
+/** Returns a function that reads the key when needed; rejects a key on the command line immediately. */
 async function keySource(
   flag: string | undefined,
   settings: Settings,
   stateDir: string,
 ): Promise<() => Promise<string>> {
   const keyInEnvironment = process.env.SVC_ENROLLMENT_KEY
-  // Not for the programs that are asked about the machine.
+  // Child processes must not inherit it.
   delete process.env.SVC_ENROLLMENT_KEY
   const fromFlag = (): Promise<string> => readSecret(flag ?? '', '--enrollment-key')
   if (flag !== undefined && flag !== '-' && !flag.startsWith('@')) await fromFlag()

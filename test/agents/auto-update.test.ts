@@ -83,7 +83,7 @@ onEveryDatabase((_, open) => {
       const third = await decide(false)
       expect(await command(first.id)).toMatchObject({
         status: 'failed',
-        result: { error: 'A later command took its place' },
+        result: { error: 'A later command replaced it' },
       })
       expect((await command(second.id)).status).toBe('failed')
       await answer(second.id, { result: { enabled: true } })

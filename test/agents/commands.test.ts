@@ -256,7 +256,7 @@ onEveryDatabase((_, open) => {
       expect((await agent.beat()).commands).toEqual([])
       await reap()
       expect(await kept(deviceId, made.id)).toMatchObject({
-        ...{ status: 'failed', result: { error: 'Nobody fetched it in time' } },
+        ...{ status: 'failed', result: { error: 'It was not fetched in time' } },
       })
     })
 

@@ -8,7 +8,7 @@ import { LogLevelChange } from '../../live/contract.ts'
 import { AgentCommand } from '../contract.ts'
 import { lenient } from '../lenient.ts'
 
-/* Commands that wait for an agent, however long it is away; live queries do not. */
+/* Commands that are queued for an agent, however long it is away; live queries are not. */
 
 const SetAutoUpdate = z.strictObject({
   enabled: z.boolean().describe('Whether the agent may update itself'),
@@ -18,10 +18,10 @@ const Collect = z.strictObject({
     .array(z.enum(['inventory', 'metrics', 'logs']))
     .min(1, 'must name something')
     .max(3, 'must be at most 3')
-    .describe('What to hand in now'),
+    .describe('What to report now'),
 })
 
-/** What an agent can be asked to do, by name. */
+/** Payloads of the commands for agents, by type. */
 export const durablePayloads = {
   set_auto_update: SetAutoUpdate,
   set_log_level: LogLevelChange,
@@ -32,7 +32,7 @@ export type DurableType = keyof typeof durablePayloads
 const types = Object.keys(durablePayloads) as [DurableType, ...DurableType[]]
 export const commandType = z.enum(types)
 const commandStatus = z.enum(['pending', 'sent', 'completed', 'failed'])
-const targetRole = z.enum(['agent', 'watchdog']).describe('Who is to do it')
+const targetRole = z.enum(['agent', 'watchdog']).describe('Program that executes it')
 
 type Asked = { [T in DurableType]: { type: T; payload: z.output<(typeof durablePayloads)[T]> } }[DurableType]
 export type NewCommand = Asked & { targetRole: z.output<typeof targetRole> }
@@ -69,14 +69,14 @@ export const DeviceCommand = Queued.extend({
   payload: z.record(z.string(), z.unknown()),
   targetRole,
   createdBy: z.guid().nullable(),
-  expiresAt: instant.describe('When it is given up if nobody has fetched it'),
-  sentAt: instant.nullable().describe('When it was last given out'),
-  sentCount: z.int().describe('How often it was given out'),
+  expiresAt: instant.describe('When it expires if it was not fetched'),
+  sentAt: instant.nullable().describe('When it was last fetched'),
+  sentCount: z.int().describe('How often it was fetched'),
   completedAt: instant.nullable(),
 }).meta({ id: 'DeviceCommand' })
 export type DeviceCommand = z.output<typeof DeviceCommand>
 
-/** What came of a command, as it is kept. */
+/** The outcome of a command, as stored. */
 const Outcome = z.object({
   status: z.enum(['completed', 'failed', 'timeout']),
   exitCode: z.int().nullable(),
@@ -89,12 +89,12 @@ const Outcome = z.object({
   dropped: z
     .object({ bytes: z.int(), at: instant })
     .optional()
-    .describe('Its output made room for that of later commands: how much it was, and when'),
+    .describe('Set when its output was deleted to make room for later output: its size, and when'),
 })
 export type Outcome = z.output<typeof Outcome>
 
 export const DeviceCommandDetail = DeviceCommand.extend({
-  result: Outcome.nullable().describe('What came of it, with secrets taken out'),
+  result: Outcome.nullable().describe('Outcome, with secrets redacted'),
 }).meta({ id: 'DeviceCommandDetail' })
 export type DeviceCommandDetail = z.output<typeof DeviceCommandDetail>
 
@@ -138,7 +138,7 @@ export const deviceCommands = {
   show: endpoint({
     method: 'GET',
     path: '/devices/:id/commands/:commandId',
-    summary: 'Show a command and what came of it',
+    summary: 'Show a command and its outcome',
     tag,
     access: reads,
     params: z.strictObject({ id: idOf('device'), commandId: idOf('device_command') }),
@@ -148,7 +148,7 @@ export const deviceCommands = {
     method: 'POST',
     path: '/devices/:id/auto-update',
     idempotencyKey: 'honored',
-    summary: 'Say whether the agent of a device may update itself',
+    summary: 'Set whether the agent of a device may update itself',
     tag,
     access: executes,
     params,
@@ -162,12 +162,12 @@ export const deviceCommands = {
   }),
 }
 
-/** Most characters of what a program wrote, and of what went wrong. */
+/** Most characters of output and of an error message. */
 const most = { output: 5 * 1024 * 1024, error: 10_000 }
 
 const cutTo = (characters: number) => z.string().transform((text) => truncate(text, characters))
 
-/** It is never refused for what a program wrote: what is not understood is dropped, what is too long cut. */
+/** A result is never refused for its content: values that are not valid are dropped, long ones are truncated. */
 export const NewOutcome = z.object({ status: z.enum(['completed', 'failed', 'timeout']) }).extend(
   lenient({
     exitCode: z.int(),
@@ -185,7 +185,7 @@ export const agentCommands = {
   list: endpoint({
     method: 'GET',
     path: '/agents/:id/commands',
-    summary: 'Fetch the commands that wait, the oldest first, at most 10; they count as given out',
+    summary: 'Fetch the pending commands, the oldest first, at most 10; they count as sent',
     tag: 'Agents',
     access: agentOrWatchdogAccess,
     params: agentParams,
@@ -195,7 +195,7 @@ export const agentCommands = {
     method: 'POST',
     path: '/agents/:id/commands/:commandId/result',
     idempotencyKey: { refused: 'repeatable' },
-    summary: 'Say what came of a command; said again, or too late, it changes nothing',
+    summary: 'Report the outcome of a command; a repeated or late report changes nothing',
     tag: 'Agents',
     access: agentOrWatchdogAccess,
     params: agentParams.extend({ commandId: idOf('device_command') }),

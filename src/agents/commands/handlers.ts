@@ -39,7 +39,7 @@ export function commandHandlers({ nudge, commandQuota }: { nudge: Nudge; command
     return command
   }
 
-  /** What people want is kept besides the command, which may never arrive: heartbeats repeat it. */
+  /** The desired setting is also stored apart from the command, which may never arrive: heartbeats repeat it. */
   async function applyAutoUpdate({ db, now, note }: CommandRequest, device: Device, enabled: boolean) {
     const { desired } = device.autoUpdate
     await store.supersedeCommands(db, { deviceId: device.id, type: 'set_auto_update', now })
@@ -60,14 +60,14 @@ export function commandHandlers({ nudge, commandQuota }: { nudge: Nudge; command
 
   type Result = (typeof contract.agentCommands)['result']
   const agentCommands: HandlersOf<typeof contract.agentCommands> = {
-    // To fetch them is to be given them, so it writes.
+    // Fetching commands claims them, so it writes.
     async list({ storage, caller, now }) {
       if (caller.device.has_commands === null) return { commands: [] }
       const commands = await storage.write((tx) => commandsFor(tx, caller, now), { unsynced: true })
       return { commands }
     },
     result: inSteps<Result, contract.Outcome>({
-      // Nobody else waits meanwhile.
+      // Redaction runs here, before the transaction, so that no other write waits for it.
       prepare: ({ body }) => redactOutcome(body),
       async run({ db, params: { commandId }, caller, now, note }, outcome) {
         const { deviceId, device } = caller

@@ -6,18 +6,18 @@ import type { Nudge } from './ports.ts'
 import { failedOutcome, maxDeliveries, redeliverySeconds } from './rules.ts'
 import { lockDeviceRows, recountAll } from './store.ts'
 
-/** Rows of one write: nobody waits for longer than that. */
+/** Rows of one write: this bounds how long other writes wait. */
 const batch = 500
-/** How long commands are kept after their end. */
+/** How long finished commands are retained. */
 const retentionDays = 30
 
 const unanswered = failedOutcome(`No answer, though it was sent ${maxDeliveries} times`, 'timeout')
-const unfetched = failedOutcome('Nobody fetched it in time')
+const unfetched = failedOutcome('It was not fetched in time')
 const outOfUse = failedOutcome('The device was decommissioned')
 
 /**
- * What was given out and not answered is given out again, and given up after that; so is what nobody fetched. Any number
- * of processes may do so at once.
+ * Queues sent commands without an answer again, and fails them after the last delivery; fails commands that were not
+ * fetched in time, or whose device is decommissioned. Several processes may do so concurrently.
  */
 export async function reapCommands(storage: Storage, nudge: Nudge, now: Instant): Promise<void> {
   const before = addSeconds(now, -redeliverySeconds)
@@ -67,7 +67,7 @@ async function failCommands(
     .updateTable('agent_commands')
     .set({ status: 'failed', completed_at: now, result: JSON.stringify(outcome) })
     .where('id', 'in', ids)
-    // It may have been fetched, or answered, meanwhile.
+    // It may have been fetched or answered meanwhile.
     .where('status', '=', status)
     .execute()
 }
@@ -82,11 +82,11 @@ async function changeInBatches(
       .$if(except.length > 0, (q) => q.where('agent_commands.id', 'not in', except))
       .limit(batch)
       .execute()
-  // What a crash undoes is found again.
+  // A change lost in a crash is found again.
   await writeInParts(find, (ids) => write((tx) => change(tx, ids), { unsynced: true }), batch)
 }
 
-/** Deletes what ended longer ago than it is kept. */
+/** Deletes commands that finished before the retention time. */
 export async function deleteOldCommands({ read, write }: Storage, now: Instant): Promise<void> {
   const before = addSeconds(now, -retentionDays * 86_400)
   const find = (except: readonly string[]) =>

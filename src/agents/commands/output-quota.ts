@@ -6,14 +6,14 @@ import type { Db, Storage } from '../../storage/open.ts'
 import { dropOutput } from './rules.ts'
 import * as store from './store.ts'
 
-/** Outcomes without output are no larger than that, and stay. */
+/** Outcomes up to this size are not trimmed. */
 const outputThreshold = 1024
-/** Outputs that go at a time: nobody waits for longer than that. */
+/** Outputs dropped in one write: this bounds how long other writes wait. */
 const batch = 50
 
 /**
- * Counts what came of the commands of a device, which is held, and lets its oldest outputs go while that is too much. The one
- * that came in last stays, however large it is: or its agent could never hand it in.
+ * Counts the stored outcomes of a locked device, and drops its oldest outputs while they exceed the quota. The latest
+ * one stays, however large it is: otherwise its agent could never deliver it.
  */
 export async function enforceOutputQuota(
   db: Db,
@@ -33,7 +33,7 @@ export async function enforceOutputQuota(
   }
 }
 
-/** The same for all devices of which more is kept than may be. Any number of processes may do so at once. */
+/** The same for all devices that exceed their quota. Several processes may do so concurrently. */
 export async function trimOutputs(
   storage: Storage,
   quota: ByteQuota,
@@ -57,7 +57,7 @@ export async function trimOutputs(
 
 type DropOptions = { room: number; except?: string; now: Instant }
 
-/** How many outputs went, of a batch at most, and how many bytes are left. */
+/** Returns the number of outputs dropped, at most one batch, and the bytes that remain. */
 async function dropOutputs(db: Db, deviceId: string, { room, except, now }: DropOptions) {
   let kept = await store.recountBytes(db, deviceId)
   if (kept <= room) return { kept, dropped: 0 }

@@ -1,7 +1,7 @@
 import type { Db } from '../../storage/open.ts'
 
 /**
- * Tells whoever holds the connection of a device's agent that something waits for it, once the transaction is
- * committed. One that is lost is no harm: the next heartbeat fetches what waits.
+ * Notifies the process that holds the live connection of a device's agent that a command is pending, once the
+ * transaction is committed. A lost notification is harmless: the next heartbeat fetches the command.
  */
 export type Nudge = (tx: Db, deviceId: string) => Promise<void>

@@ -8,7 +8,7 @@ import { enforceOutputQuota } from './output-quota.ts'
 import { acknowledgedAutoUpdate, checkResult, toOutcome } from './rules.ts'
 import * as store from './store.ts'
 
-/** What an agent says came of a command, without the secrets that can be told from it; the service goes on meanwhile. */
+/** The reported outcome of a command with recognizable secrets redacted; yields to other work meanwhile. */
 export async function redactOutcome(said: NewOutcome): Promise<Outcome> {
   const { stdout, stderr, error, result, ...rest } = toOutcome(said)
   const cleaned = async (text: string | null) => text && (await redactTextInTurns(text))
@@ -22,7 +22,7 @@ export async function redactOutcome(said: NewOutcome): Promise<Outcome> {
 }
 
 /**
- * Ends a command of the agent that says so. Outputs that are older make room for its own.
+ * Finishes a command with the outcome its agent reports. Older outputs are dropped to make room for its output.
  * @throws not_found, command_role_mismatch
  */
 export async function recordResult(

@@ -6,12 +6,12 @@ import type { AgentRole } from '../../storage/schema/agent-tables.ts'
 import { isSuspended } from '../rules.ts'
 import type { DeviceCommandDetail, NewCommand, NewOutcome, Outcome } from './contract.ts'
 
-/** How long a command waits to be fetched, and for its answer before it is given out again: seconds. */
+/** Seconds until a command expires unfetched, and until an unanswered one is sent again. */
 const expirySeconds = 7 * 86_400
 export const redeliverySeconds = 120
-/** How often it is given out in all. */
+/** Most deliveries of a command. */
 export const maxDeliveries = 4
-/** Commands of a device that may be under way. */
+/** Most open commands of a device. */
 const maxOpenCommands = 100
 
 type Tenancy = { org_status: string; partner_status: string; isGone: boolean }
@@ -25,7 +25,7 @@ export function checkCommandable({ status }: Device, tenant: Tenancy): void {
 /** @throws conflict */
 export function checkQueueLimit(open: number): void {
   if (open < maxOpenCommands) return
-  throw new Problem('conflict', `${open} commands wait for this device already`)
+  throw new Problem('conflict', `${open} commands are already pending for this device`)
 }
 
 export function makeCommand(
@@ -45,7 +45,7 @@ export function makeCommand(
   }
 }
 
-/** What an agent says of a command, as it is kept. */
+/** The reported outcome of a command, as stored. */
 export const toOutcome = (said: NewOutcome): Outcome => ({
   status: said.status,
   exitCode: said.exitCode ?? null,
@@ -57,13 +57,13 @@ export const toOutcome = (said: NewOutcome): Outcome => ({
   result: said.result ?? null,
 })
 
-/** That it came to nothing, and why. */
+/** The outcome of a command that failed without a report. */
 export const failedOutcome = (error: string, status: 'failed' | 'timeout' = 'failed'): Outcome =>
   toOutcome({ status, error })
 
 const maxErrorLength = 100
 
-/** An outcome whose output made room for that of later commands. */
+/** An outcome whose output was dropped to make room for later output. */
 export const dropOutput = ({ error, ...outcome }: Outcome, bytes: number, now: Instant): Outcome => ({
   ...outcome,
   ...{ stdout: null, stderr: null, result: null },
@@ -71,12 +71,12 @@ export const dropOutput = ({ error, ...outcome }: Outcome, bytes: number, now: I
   dropped: { bytes, at: now },
 })
 
-/** As an agent or its watchdog sees one of its commands. */
+/** A command as seen by the agent or watchdog it is for. */
 export type SentCommand = { status: string; target_role: string; sent_count: number }
 
 /**
- * Whether what is said of it still counts: a command ends once.
- * @throws not_found for one that was never given out; command_role_mismatch
+ * Whether a report still counts: a command finishes once. @throws not_found for a command that was never sent;
+ * command_role_mismatch
  */
 export function checkResult(command: SentCommand | undefined, role: AgentRole): 'counts' | 'late' {
   if (!command || command.sent_count === 0) throw new Problem('not_found', 'Command not found')
@@ -84,7 +84,7 @@ export function checkResult(command: SentCommand | undefined, role: AgentRole): 
   return command.status === 'completed' || command.status === 'failed' ? 'late' : 'counts'
 }
 
-/** What the agent itself says of its updates now, when a command was about that. */
+/** The auto-update setting that the agent itself confirms, when the command was about that. */
 export function acknowledgedAutoUpdate(
   command: { type: string; target_role: string; payload: string },
   { status, result }: Outcome,
@@ -93,7 +93,7 @@ export function acknowledgedAutoUpdate(
     return undefined
   }
   const { enabled } = (result ?? {}) as { enabled?: unknown }
-  // What it was told, unless it says otherwise.
+  // The value of the command, unless the agent reports another one.
   return typeof enabled === 'boolean'
     ? enabled
     : (JSON.parse(command.payload) as { enabled: boolean }).enabled

@@ -16,7 +16,7 @@ import { failedOutcome } from './rules.ts'
 
 const commandRows = rowsOf<AgentCommandRow>()({ json: ['payload', 'result'] })
 
-/** Without what came of it, which may be megabytes. */
+/** All columns except the outcome, which may have megabytes. */
 const columns = [
   'id',
   'device_id',
@@ -32,7 +32,7 @@ const columns = [
   'completed_at',
 ] as const
 
-/** Whether the tenant of a device is in use. */
+/** State of the tenant of a device. */
 export async function tenancyOf(db: Db, deviceId: string) {
   const row = await db
     .selectFrom('devices')
@@ -46,7 +46,7 @@ export async function tenancyOf(db: Db, deviceId: string) {
   return { org_status, partner_status, isGone: org_deleted_at !== null || partner_deleted_at !== null }
 }
 
-/** How many commands of a device are under way. */
+/** Number of open commands of a device. */
 export const countOpen = (db: Db, deviceId: string): Promise<number> =>
   countOf(db.selectFrom('agent_commands').where('device_id', '=', deviceId).where('completed_at', 'is', null))
 
@@ -96,12 +96,15 @@ export async function getCommand(
   return commandRows.read(row) as unknown as DeviceCommandDetail
 }
 
-/* By the id of the device whose agent has authenticated. */
+/* Queries by the id of the device whose agent has authenticated. */
 
-/** Given out at a time. */
+/** Most commands claimed at a time. */
 const maxClaimed = 10
 
-/** The oldest commands that wait for an agent or its watchdog, marked as sent: no two who ask get the same. */
+/**
+ * Claims the oldest pending commands of an agent or its watchdog and marks them as sent: no two callers get the same
+ * one.
+ */
 export async function claimCommands(
   db: Db,
   { deviceId, role, now }: { deviceId: string; role: AgentRole; now: Instant },
@@ -127,12 +130,15 @@ export async function claimCommands(
   return rows.map(({ id, type, payload }) => ({ id, type, payload: JSON.parse(payload) }))
 }
 
-/** Before their commands, as do those who decide and their heartbeats: or they could wait for each other. */
+/**
+ * Locks devices before their commands, in the same order as users' changes and heartbeats: otherwise they could
+ * deadlock.
+ */
 export async function lockDeviceRows(db: Db, ids: readonly string[]): Promise<void> {
   await forUpdate(db.selectFrom('devices').select('id').where('id', 'in', ids).orderBy('id')).execute()
 }
 
-/** A command of a device, held until the transaction ends. */
+/** A command of a device, locked until the transaction ends. */
 export async function lockCommand(db: Db, { deviceId, id }: { deviceId: string; id: string }) {
   await lockDeviceRows(db, [deviceId])
   const found = db
@@ -143,14 +149,14 @@ export async function lockCommand(db: Db, { deviceId, id }: { deviceId: string; 
   return forUpdate(found).executeTakeFirst()
 }
 
-/** Gives how many bytes are kept of it. */
+/** Returns the stored bytes of the outcome. */
 export async function endCommand(db: Db, id: string, outcome: Outcome, now: Instant): Promise<number> {
   const status = outcome.status === 'completed' ? 'completed' : 'failed'
   await db.updateTable('agent_commands').set({ status, completed_at: now }).where('id', '=', id).execute()
   return saveOutcome(db, id, outcome)
 }
 
-/** Gives how many bytes are kept of it. */
+/** Returns the stored bytes of the outcome. */
 export async function saveOutcome(db: Db, id: string, outcome: Outcome): Promise<number> {
   const result = JSON.stringify(outcome)
   await db.updateTable('agent_commands').set({ result }).where('id', '=', id).execute()
@@ -159,7 +165,7 @@ export async function saveOutcome(db: Db, id: string, outcome: Outcome): Promise
 
 const bytes = bytesOf(['result'], 0)
 
-/** What came of the oldest commands of a device, where it is longer than that. */
+/** The oldest outcomes of a device that are larger than `over`. */
 export const listOldestOutputs = (
   db: Db,
   deviceId: string,
@@ -182,7 +188,7 @@ export async function getOutcome(db: Db, id: string): Promise<Outcome> {
   return JSON.parse((await found.executeTakeFirstOrThrow()).result!) as Outcome
 }
 
-/** Adds up what is kept of the commands of a device, for whoever asks what its organization has. */
+/** Recomputes the stored bytes of a device's outcomes, from which its organization's total is computed. */
 export async function recountBytes(db: Db, deviceId: string): Promise<number> {
   const [counted] = await recountAll(db, [deviceId])
   return counted?.command_bytes ?? 0
@@ -201,12 +207,15 @@ export const recountAll = (db: Db, deviceIds: readonly string[]) =>
     .returning('command_bytes')
     .execute()
 
-/** People have decided anew: an older decision that is still on its way must not come after this one. */
+/**
+ * Fails the open commands of a type, because a user decided anew: an older decision must not arrive after the new
+ * one.
+ */
 export async function supersedeCommands(
   db: Db,
   { deviceId, type, now }: { deviceId: string; type: string; now: Instant },
 ): Promise<void> {
-  const result = JSON.stringify(failedOutcome('A later command took its place'))
+  const result = JSON.stringify(failedOutcome('A later command replaced it'))
   await db
     .updateTable('agent_commands')
     .set({ status: 'failed', completed_at: now, result })
@@ -216,7 +225,7 @@ export async function supersedeCommands(
     .execute()
 }
 
-/** Whether its agent may update itself, as people decided. */
+/** Saves whether users allow the agent to update itself. */
 export async function setDesiredAutoUpdate(
   db: Db,
   deviceId: string,
@@ -229,7 +238,7 @@ export async function setDesiredAutoUpdate(
     .execute()
 }
 
-/** The same as its agent says it. */
+/** Saves the setting that the agent confirms. */
 export async function setAcknowledgedAutoUpdate(db: Db, deviceId: string, enabled: boolean): Promise<void> {
   await db
     .updateTable('devices')

@@ -9,7 +9,7 @@ const machine = {
   arch: word.describe('amd64, arm64 or 386'),
 }
 const query = z.strictObject({
-  version: version.optional().describe('The one that is offered to such machines, unless told'),
+  version: version.optional().describe('By default the version that is offered to such machines'),
 })
 const shared = {
   method: 'GET',

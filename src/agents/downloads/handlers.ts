@@ -22,7 +22,7 @@ export function agentDownloadHandlers(binaries: ReleaseFiles): HandlersOf<typeof
     const file = build && (await binaries.find(build))
     if (file) return file
     const { component, os, arch } = asked
-    const what = `${version ?? 'What is offered'} has no ${component} for ${os}/${arch} here`
+    const what = `${version ?? 'The offered version'} has no ${component} for ${os}/${arch}`
     throw new Problem('not_found', 'Binary not found', { details: { message: what } })
   }
   return {
@@ -31,7 +31,7 @@ export function agentDownloadHandlers(binaries: ReleaseFiles): HandlersOf<typeof
   }
 }
 
-/** @throws invalid_request with the first that is wrong as its message */
+/** @throws invalid_request; its message is that of the first fault */
 function kindOf({ component, os, arch }: Asked): Build {
   const [platform, architecture] = [platformOf(os), architectureOf(arch)]
   const isComponent = (components as readonly string[]).includes(component)

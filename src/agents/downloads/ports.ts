@@ -1,20 +1,20 @@
 import type { FileReply } from '../../handler.ts'
 
-/** A file of a release as it is registered. */
+/** A registered file of a release. */
 type BuildFile = {
   version: string
   name: string
-  /** At the release host; empty where it has none. */
+  /** Address at the release host; empty where it has none. */
   url: string
   size: number
   /** SHA-256, 64 hex characters. */
   checksum: string
 }
 
-/** Where the files of releases are. */
+/** Source of release files. */
 export type ReleaseFiles = {
-  /** Agents are sent here for them, and not to where they are. */
+  /** Agents download from this service instead of the release host. */
   isLocal: boolean
-  /** undefined: it is not there, or is not the one that is registered. */
+  /** undefined when the file is missing or differs from the registered one. */
   find(file: BuildFile): Promise<FileReply | undefined>
 }

@@ -19,16 +19,16 @@ import { autoHalt, completeRollout, haltIfDue, openNextWave } from './transition
 
 type On = { storage: Storage; clock: Clock; offlineAfterSeconds: number }
 
-/** Devices that are looked for at a time, and those of one write: heartbeats wait for no longer than that. */
+/** Devices read at a time, and devices of one write: the write bounds how long heartbeats wait. */
 const readLimit = 5000
 const writeLimit = 500
 
 type DueDevice = { id: string; from: readonly RolloutDeviceState[]; to: RolloutDeviceState; reason: string }
 
 /**
- * Brings a rollout as far as it can be by now: what is late, silent or out of use is settled, too many failures halt it, and
- * when nothing is waited for the next wave opens. Any number of processes may do so at once: each change is made by whoever
- * holds the rollout, and looks again.
+ * Advances a rollout as far as possible now: settles devices that are late, silent or out of use, halts after too
+ * many failures, and opens the next wave when nothing is pending. Several processes may do so concurrently: each
+ * change locks the rollout and checks it again.
  */
 export async function advanceRollout(on: On, rollout: RolloutRecord): Promise<void> {
   const failure = await settleDueDevices(on, rollout)
@@ -51,8 +51,8 @@ async function openNextIfDue({ storage, clock }: On, rollout: RolloutRecord): Pr
 }
 
 /**
- * A time that has passed, or what people did, settles these devices. Gives why some of
- * them could not be: they wait, and the others do not.
+ * Settles devices whose time has passed or that users took out. Returns the error of devices that could not be
+ * settled: they are tried again, and do not block the others.
  */
 async function settleDueDevices(
   { storage, clock, offlineAfterSeconds }: On,
@@ -96,7 +96,7 @@ async function settleDueDevices(
   }
 }
 
-/** false when nobody is judged any more. */
+/** false when the rollout is no longer running or halted. */
 async function settleBatch(tx: Db, id: string, over: readonly DueDevice[], now: Instant): Promise<boolean> {
   const rollout = await lockRollout(tx, id)
   if (rollout.status !== 'running' && rollout.status !== 'halted') return false
@@ -107,11 +107,11 @@ async function settleBatch(tx: Db, id: string, over: readonly DueDevice[], now: 
   return true
 }
 
-/** Nobody of the wave could show that the version works: that is for a person to decide. */
+/** No device of the wave could show that the version works: a user has to decide. */
 async function haltExhausted(tx: Db, known: RolloutRecord, now: Instant): Promise<void> {
   const rollout = await lockRollout(tx, known.id)
   if (rollout.status !== 'running' || rollout.wave !== known.wave) return
-  await autoHalt(tx, rollout, `Nobody of wave ${rollout.wave + 1} is left that could take the version`, now)
+  await autoHalt(tx, rollout, `No device of wave ${rollout.wave + 1} is left that could run the version`, now)
 }
 
 async function openNextOrComplete(tx: Db, known: RolloutRecord, now: Instant): Promise<void> {

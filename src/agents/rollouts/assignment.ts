@@ -8,21 +8,21 @@ import { assignWaves, type RolloutRecord, shuffleKey, type WaveRecord } from './
 import { claimRollout, lockRollout, saveRollout } from './store.ts'
 import { abortRollout, openNextWave } from './transitions.ts'
 
-/** How long a process that draws counts as alive after it last wrote something. */
+/** Duration of a claim on the assignment; every write extends it. */
 const claimSeconds = 60
-/** Rows of one write, so that heartbeats do not wait long for it. */
+/** Rows of one write: this bounds how long heartbeats wait. */
 const batch = 200
-/** Devices that are looked at before others get their turn. */
+/** Devices processed before yielding to other work. */
 const yieldEvery = 2000
 
-/** Gives way: what came in meanwhile is answered. */
+/** Yields to the event loop, so that pending requests are answered. */
 const yieldToOthers = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 type On = { storage: Storage; clock: Clock }
 
 /**
- * Draws the devices of a rollout and opens its first wave. One process at a time does: what another one had begun is
- * done anew, because the fleet may be another by now.
+ * Assigns the devices of a rollout to waves and opens the first one. One process at a time does; an unfinished
+ * assignment of another process is started anew, because the fleet may have changed.
  */
 export async function assignDevices({ storage, clock }: On, rollout: RolloutRecord): Promise<void> {
   const writeClaimed = claimedWriter({ storage, clock }, rollout.id)
@@ -50,14 +50,14 @@ export async function assignDevices({ storage, clock }: On, rollout: RolloutReco
       )
     const { done, refused } = await writeBisecting(places, (some) => insert([...some]))
     if (done.includes(undefined)) return
-    // A device that cannot be taken in is left out, and keeps no other from its update.
+    // A device that cannot be inserted is left out, and does not block the others.
     for (const { item } of refused) waveOf[item.at] = -1
   }
   const waves = rollout.waves.map((wave, n): WaveRecord => ({ ...wave, devices: countIn(waveOf, n) }))
   await writeClaimed((tx) => startRollout(tx, rollout.id, waves, clock))
 }
 
-/** Writes while the claim holds, and only then; undefined when another process has it. */
+/** Writes only while this run holds the claim; undefined when another process holds it. */
 function claimedWriter({ storage, clock }: On, id: string) {
   const by = newId()
   return <T>(work: (tx: Db) => Promise<T> = async () => true as T): Promise<T | true | undefined> =>
@@ -79,7 +79,7 @@ async function candidatesOf(storage: Storage, { version }: RolloutRecord): Promi
   return all
 }
 
-/** What the filter of each wave finds. */
+/** The devices that the filter of each wave matches. */
 async function matchesByWave(
   storage: Storage,
   { version, waves }: RolloutRecord,
@@ -99,7 +99,10 @@ async function matchesByWave(
   return sets
 }
 
-/** Sorted in parts by the first two digits of their lots: to sort a large fleet at once would hold up requests. */
+/**
+ * Sorts in buckets by the first two hex digits of the shuffle keys: sorting a large fleet in one step would block
+ * requests.
+ */
 async function shuffle({ id }: RolloutRecord, devices: readonly Candidate[]): Promise<Candidate[]> {
   type Lot = { lot: string; device: Candidate }
   const parts = new Map<string, Lot[]>()
@@ -132,7 +135,7 @@ async function startRollout(tx: Db, id: string, waves: WaveRecord[], clock: Cloc
   await saveRollout(tx, rollout)
   const [first] = waves
   if ((first?.devices ?? 0) === 0) {
-    // Whoever named a first wave wants to see it succeed before any other device is touched.
+    // The purpose of a first wave is to succeed before any other device is updated.
     return abortRollout(tx, rollout, 'No device of the first wave can take the version', now)
   }
   await openNextWave(tx, { ...rollout, wave: -1 }, now)

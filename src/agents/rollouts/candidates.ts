@@ -6,11 +6,12 @@ import type { Db } from '../../storage/open.ts'
 import { isManualPolicy } from '../upgrades/rules.ts'
 import { isNewer } from '../versions/semver.ts'
 
-/* Which devices a version can be brought to, of all tenants: asked where it holds up nobody, page by page. */
+/* Candidate devices of a version, across all tenants: read page by page, without blocking writers. */
 
 /**
- * In use, with a build of the version for machines of their kind, on another one that no developer made, and to be updated
- * as far as people and agents say. Which of them run an older one no database can tell: whoever asks sees to that.
+ * Devices in use, with a build of the version for their platform, on another version that is not a developer build,
+ * and with auto-update allowed by users and agents. SQL cannot compare versions: callers filter out devices with a
+ * newer one.
  */
 const candidates = (db: Db, version: string) =>
   db
@@ -26,7 +27,7 @@ const candidates = (db: Db, version: string) =>
     .where('b.version', '=', version)
     .where('devices.agent_version', '!=', version)
     .where(({ or, eb }) =>
-      // Not those that begin with dev-, by the order of bytes on both databases.
+      // Excludes versions that begin with dev-, by byte order on both databases.
       or([eb('devices.agent_version', '<', 'dev-'), eb('devices.agent_version', '>=', 'dev.')]),
     )
     .where('devices.status', 'not in', ['decommissioned', 'quarantined'])
@@ -44,10 +45,10 @@ const candidates = (db: Db, version: string) =>
 
 export type Candidate = { id: string; orgId: string; fromVersion: string; isHeld: boolean }
 
-/** Rows of one answer: what a thread hands over is copied on the event loop. */
+/** Rows of one reply: data from a reader thread is copied on the event loop. */
 const pageSize = 2000
 
-/** By id, after the last one; those whose organization is never offered anything are left out. */
+/** Ordered by id, after the given one; without devices of organizations with a manual update policy. */
 export async function listCandidates(
   db: Db,
   version: string,
@@ -57,7 +58,7 @@ export async function listCandidates(
   const rows = await candidates(db, version)
     .select(['devices.id', 'devices.org_id', 'devices.agent_version'])
     .select((eb) =>
-      // An earlier rollout brought it there, and no promotion has decided otherwise since.
+      // An earlier rollout brought it to its version, and no promotion has changed that since.
       eb
         .exists(
           eb
@@ -93,7 +94,7 @@ export async function listCandidates(
   return { found, last: rows.length < pageSize ? undefined : rows.at(-1)!.id }
 }
 
-/** Organizations whose agents are never offered anything. */
+/** Organizations with a manual update policy, whose agents are never offered a version. */
 export async function listManualOrgs(db: Db): Promise<Set<string>> {
   const rows = await db
     .selectFrom('organizations')
@@ -103,7 +104,7 @@ export async function listManualOrgs(db: Db): Promise<Set<string>> {
   return new Set(rows.filter(({ settings }) => isManualPolicy(JSON.parse(settings))).map(({ id }) => id))
 }
 
-/** Of devices that a filter finds, by id, after the last one. */
+/** Candidates that a filter matches, ordered by id, after the given one. */
 export async function listMatching(
   db: Db,
   version: string,
@@ -121,7 +122,7 @@ export async function listMatching(
   return { found, last: rows.length < pageSize ? undefined : rows.at(-1)!.id }
 }
 
-/** How many devices could be in it: all, or those that a filter finds. */
+/** Number of candidates: all, or those that a filter matches. */
 export async function countCandidates(
   db: Db,
   version: string,
@@ -140,7 +141,7 @@ export async function countCandidates(
     .reduce((sum, { count }) => sum + Number(count), 0)
 }
 
-/** The agents of a version, by kind of machine. */
+/** The agent builds of a version, by platform. */
 export function findBuilds(
   db: Db,
   version: string,

@@ -11,10 +11,13 @@ export const rolloutDeviceState = z.enum(['waiting', 'offered', 'soaking', 'upda
 export type RolloutDeviceState = z.output<typeof rolloutDeviceState>
 
 const Wave = z.object({
-  percent: z.number().nullable().describe('Up to how many of all its devices, with those before'),
-  filterId: idOf('filter').nullable().describe('Or those that this filter found'),
+  percent: z
+    .number()
+    .nullable()
+    .describe('Share of all devices reached with this wave, earlier waves included'),
+  filterId: idOf('filter').nullable().describe('Or the filter that selects the devices'),
   filterName: z.string().nullable(),
-  devices: z.int().nullable().describe('How many it is of; null while they are being drawn'),
+  devices: z.int().nullable().describe('Number of its devices; null while they are being assigned'),
 })
 
 export const Rollout = z
@@ -28,10 +31,10 @@ export const Rollout = z
     gateMinutes: z.int(),
     soakMinutes: z.int(),
     maxFailurePercent: z.int(),
-    haltReason: z.string().nullable().describe('Why it was halted, or ended by itself'),
+    haltReason: z.string().nullable().describe('Why it was halted, or ended automatically'),
     isCurrent: z
       .boolean()
-      .describe('It decides what its devices are offered; until a promotion, or another rollout'),
+      .describe('Whether it determines what its devices are offered; until a promotion or another rollout'),
     createdBy: z.guid().nullable(),
     createdAt: instant,
     updatedAt: instant,
@@ -43,29 +46,29 @@ export type Rollout = z.output<typeof Rollout>
 const counts = {
   waiting: z.int(),
   offered: z.int(),
-  soaking: z.int().describe('On the version, and to stay alive for a while'),
+  soaking: z.int().describe('On the version, and observed for a while'),
   updated: z.int(),
   failed: z.int(),
-  withdrawn: z.int().describe('Decommissioned, quarantined or not to be updated any more'),
-  onVersion: z.int().describe('How many report the version now, in whatever state'),
+  withdrawn: z.int().describe('Decommissioned, quarantined or no longer to be updated'),
+  onVersion: z.int().describe('Number of devices that report the version now, in any state'),
 }
 
 export const RolloutProgress = Rollout.extend({
   waves: z.array(Wave.extend(counts)),
   failures: z.object({
-    counted: z.int().describe('Since the wave began, or since somebody went on in spite of those before'),
+    counted: z.int().describe('Since the wave started, or since a user resumed in spite of earlier failures'),
     allowed: z.int().nullable().describe('One more halts it; null before a wave is open'),
     reasons: z.array(z.object({ reason: z.string(), devices: z.int() })).describe('The most frequent'),
   }),
   next: z
     .object({
       step: z.enum(['draw', 'open_wave', 'complete', 'decide', 'return']),
-      wave: z.int().nullable().describe('The wave that is opened'),
-      at: instant.nullable().describe('Not before; null when it is not known'),
+      wave: z.int().nullable().describe('The wave to open'),
+      at: instant.nullable().describe('Earliest time; null when it is not known'),
       because: z.string().describe('What it waits for'),
     })
     .nullable()
-    .describe('null when it has come to its end'),
+    .describe('null when it has ended'),
 }).meta({ id: 'AgentRolloutProgress' })
 export type RolloutProgress = z.output<typeof RolloutProgress>
 
@@ -77,7 +80,7 @@ export const RolloutDevice = z.object({
   wave: z.int(),
   state: rolloutDeviceState,
   fromVersion: z.string(),
-  agentVersion: z.string().describe('What it reports now'),
+  agentVersion: z.string().describe('Version it reports now'),
   offeredAt: instant.nullable(),
   settledAt: instant.nullable(),
   reason: z.string().nullable(),
@@ -86,7 +89,7 @@ export type RolloutDevice = z.output<typeof RolloutDevice>
 
 const mostWaves = 20
 
-/** One of the two; a percentage is of all devices, and with those of the waves before. */
+/** Exactly one of the two; a percentage is of all devices and includes those of the waves before. */
 const NewWave = z
   .strictObject({
     percent: z
@@ -94,10 +97,10 @@ const NewWave = z
       .min(0.01, 'must be at least 0.01')
       .max(100, 'must be at most 100')
       .optional()
-      .describe('Up to how many of all devices, with those before'),
+      .describe('Share of all devices reached with this wave, earlier waves included'),
     filterId: idOf('filter')
       .optional()
-      .describe('Those of the devices left that a filter finds, in every organization'),
+      .describe('Filter that selects among the remaining devices of all organizations'),
   })
   .refine(({ percent, filterId }) => (percent === undefined) !== (filterId === undefined), {
     error: 'must have either percent or filterId',
@@ -111,25 +114,25 @@ const minutes = z
   .max(7 * day, `must be at most ${7 * day}`)
 
 export const NewRollout = z.strictObject({
-  version: version.describe('The version to bring, such as 1.2.0'),
+  version: version.describe('Version to roll out, such as 1.2.0'),
   waves: z
     .array(NewWave)
     .min(1, 'must name at least one wave')
     .max(mostWaves, `must be at most ${mostWaves} waves`)
-    .describe('Which devices it is offered to, one wave after the other'),
-  gateMinutes: minutes.default(15).describe('How long a device has to report the version it was offered'),
+    .describe('Devices it is offered to, one wave after the other'),
+  gateMinutes: minutes.default(15).describe('Time for a device to report the version it was offered'),
   soakMinutes: z
     .int()
     .min(0, 'must be at least 0')
     .max(7 * day, `must be at most ${7 * day}`)
     .default(10)
-    .describe('How long updated devices have to stay alive before the next wave'),
+    .describe('Time that updated devices must stay alive before the next wave'),
   maxFailurePercent: z
     .int()
     .min(0, 'must be at least 0')
     .max(100, 'must be at most 100')
     .default(5)
-    .describe('It halts when more than this part of a wave has failed'),
+    .describe('Failure rate of a wave above which the rollout halts'),
 })
 export type NewRollout = z.output<typeof NewRollout>
 
@@ -167,7 +170,7 @@ export const agentRollouts = {
     method: 'POST',
     path: '/agent-rollouts',
     idempotencyKey: 'honored',
-    summary: 'Bring a version to agents wave by wave; it halts by itself when too many fail',
+    summary: 'Roll out a version to agents in waves; halts automatically after too many failures',
     tag,
     access: writes,
     question: true,
@@ -190,7 +193,7 @@ export const agentRollouts = {
   show: endpoint({
     method: 'GET',
     path: '/agent-rollouts/:id',
-    summary: 'Show how far a rollout is: its waves, what failed and why, and what happens next',
+    summary: 'Show the progress of a rollout: its waves, failures with reasons, and the next step',
     tag,
     access: reads,
     params,
@@ -213,12 +216,8 @@ export const agentRollouts = {
     }),
     reply: cursorPageOf(RolloutDevice),
   }),
-  halt: move('halt', 'halt', 'Offer the version to no further device until it is resumed'),
-  resume: move('resume', 'resume', 'Go on with a halted rollout; what has failed so far is accepted'),
-  abort: move('abort', 'abort', 'End a rollout; devices that it has updated stay where they are'),
-  rollBack: move(
-    'roll-back',
-    'roll_back',
-    'End a rollout, and bring its devices back to the promoted version',
-  ),
+  halt: move('halt', 'halt', 'Stop offering the version to further devices until the rollout is resumed'),
+  resume: move('resume', 'resume', 'Resume a halted rollout; failures so far are accepted'),
+  abort: move('abort', 'abort', 'End a rollout; devices that it has updated stay on the version'),
+  rollBack: move('roll-back', 'roll_back', 'End a rollout, and return its devices to the promoted version'),
 }

@@ -10,7 +10,7 @@ import type { RolloutDevice, RolloutDeviceState } from './contract.ts'
 import type { Tally } from './progress.ts'
 import type { OverdueDevice, RolloutRecord } from './rules.ts'
 
-/* The devices of a rollout. Whoever writes one holds the rollout: for itself alone, or keeps it as it is. */
+/* The devices of a rollout. Every writer of one holds a lock on the rollout, shared or exclusive. */
 
 const offering = prepared((db, p: { id: string; deviceId: string; now: Instant }) =>
   db
@@ -21,7 +21,7 @@ const offering = prepared((db, p: { id: string; deviceId: string; now: Instant }
     .where('state', '=', 'waiting'),
 )
 
-/** From its first offer on a device counts; later offers are the same one. */
+/** The first offer changes the state of a device; later offers change nothing. */
 export const markOffered = (db: Db, id: string, deviceId: string, now: Instant) =>
   offering(db, { id, deviceId, now })
 
@@ -34,13 +34,13 @@ const reaching = prepared((db, p: { id: string; deviceId: string; to: string; no
     .where('state', 'in', ['waiting', 'offered', 'soaking']),
 )
 
-/** It reports the version, and has to stay alive, or has. */
+/** The device reports the version: it must stay alive for the soak time (soaking), or has (updated). */
 export const markReached = (db: Db, id: string, deviceId: string, to: 'soaking' | 'updated', now: Instant) =>
   reaching(db, { id, deviceId, to, now })
 
 export type DeviceOutcome = { to: RolloutDeviceState; reason: string }
 
-/** Ends it for a device that is in one of these states; false when it is not any more. */
+/** Settles a device if it is in one of these states; false when it is not. */
 export async function settleDevice(
   db: Db,
   id: string,
@@ -65,7 +65,7 @@ export const countFailed = (db: Db, id: string): Promise<number> => countOf(inSt
 
 export type FailureReason = { reason: string; devices: number }
 
-/** Why devices failed, the most frequent first. */
+/** Reasons of failures, the most frequent first. */
 export function listFailureReasons(db: Db, id: string, limit: number): Promise<FailureReason[]> {
   return inState(db, id, 'failed')
     .where('reason', 'is not', null)
@@ -77,7 +77,7 @@ export function listFailureReasons(db: Db, id: string, limit: number): Promise<F
     .execute()
 }
 
-/** How many devices are in each state. */
+/** Number of devices in each state. */
 export function countByState(db: Db, id: string): Promise<{ state: string; devices: number }[]> {
   return db
     .selectFrom('agent_rollout_devices')
@@ -88,7 +88,7 @@ export function countByState(db: Db, id: string): Promise<{ state: string; devic
     .execute()
 }
 
-/** Looks at every device of the rollout. */
+/** Reads every device of the rollout. */
 export function tallyByWave(db: Db, id: string): Promise<Tally[]> {
   return db
     .selectFrom('agent_rollout_devices')
@@ -104,7 +104,7 @@ export function tallyByWave(db: Db, id: string): Promise<Tally[]> {
     .execute()
 }
 
-/** How many report the version now, by wave. */
+/** Number of devices that report the version now, by wave. */
 export async function countOnVersion(db: Db, { id, version }: RolloutRecord): Promise<Map<number, number>> {
   const found = await db
     .selectFrom('agent_rollout_devices as place')
@@ -125,7 +125,7 @@ const withDevices = (db: Db, { id, wave }: RolloutRecord, state: RolloutDeviceSt
     .where('place.state', '=', state)
     .where('place.wave', '<=', wave)
 
-/** Devices of the open waves that are online and were not offered it yet, though they take updates. */
+/** Number of devices of the open waves that are online, take updates and were not offered the version yet. */
 export function countAwaited(db: Db, rollout: RolloutRecord): Promise<number> {
   const found = withDevices(db, rollout, 'waiting')
     .where('devices.status', 'in', ['online', 'updating'])
@@ -139,7 +139,7 @@ export function countAwaited(db: Db, rollout: RolloutRecord): Promise<number> {
   return countOf(found)
 }
 
-/** Devices that were offered it until `before`, and are not on it. */
+/** Devices that were offered the version at `before` or earlier, and do not report it. */
 export async function findOverdue(
   db: Db,
   rollout: RolloutRecord,
@@ -168,7 +168,7 @@ export async function findOverdue(
 
 const takenOut = ['maintenance', 'decommissioned', 'quarantined']
 
-/** Devices that soak and were not heard of since `before`, though nobody took them out. */
+/** Soaking devices not seen since `before`, except those that users took out. */
 export function findSilent(
   db: Db,
   rollout: RolloutRecord,
@@ -183,7 +183,7 @@ export function findSilent(
     .execute()
 }
 
-/** Devices in maintenance that report the version since `before`: whether they are alive is not theirs to show. */
+/** Devices in maintenance that have reported the version since `before`: their silence or liveness proves nothing. */
 export function findInMaintenance(
   db: Db,
   rollout: RolloutRecord,
@@ -198,7 +198,7 @@ export function findInMaintenance(
     .execute()
 }
 
-/** Devices of the open waves that nobody updates any more, because people took them out, or their organization is deleted. */
+/** Devices of the open waves that are no longer updated: users took them out, or their organization is deleted. */
 export async function findOutOfUse(
   db: Db,
   rollout: RolloutRecord,
@@ -218,7 +218,7 @@ export async function findOutOfUse(
   return [...(await of('waiting')), ...(await of('offered')), ...(await of('soaking'))]
 }
 
-/** Whether the open wave may end: asked again by whoever holds the rollout. */
+/** Whether the open wave is done: checked again under the lock on the rollout. */
 export async function isWaveDone(db: Db, { id, wave }: RolloutRecord): Promise<boolean> {
   const isAny = async (state: RolloutDeviceState, least: number) => {
     const found = inState(db, id, state).where('wave', '>=', least).where('wave', '<=', wave)
@@ -227,7 +227,7 @@ export async function isWaveDone(db: Db, { id, wave }: RolloutRecord): Promise<b
   return !(await isAny('offered', 0)) && !(await isAny('soaking', 0)) && isAny('updated', wave)
 }
 
-/** A device that was drawn, and its wave. */
+/** A device and the wave it was assigned to. */
 export type NewRolloutDevice = Pick<
   AgentRolloutDeviceRow,
   'device_id' | 'org_id' | 'wave' | 'from_version' | 'is_held'
@@ -257,7 +257,7 @@ export async function insertRolloutDevices(
   if (places.length > 0) await insertion(db, { id, rows: drawn.of(places), state: 'waiting' })
 }
 
-/** Takes out some of the devices of a rollout, whose drawing did not come to its end; how many. */
+/** Deletes some devices of an unfinished assignment; returns how many. */
 export async function deleteRolloutDevices(db: Db, id: string, limit: number): Promise<number> {
   const { numDeletedRows } = await db
     .deleteFrom('agent_rollout_devices')
@@ -269,7 +269,7 @@ export async function deleteRolloutDevices(db: Db, id: string, limit: number): P
   return Number(numDeletedRows)
 }
 
-/** By wave and state. */
+/** Ordered by wave and state. */
 export async function listRolloutDevices(
   db: Db,
   id: string,

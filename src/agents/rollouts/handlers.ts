@@ -34,7 +34,7 @@ type Filter = NonNullable<WaveRecord['filter']>
 
 const maxReasons = 5
 
-/** Whether a rollout was begun whose devices have to be drawn; it may not be written yet. */
+/** Set when a rollout was started whose devices have to be assigned; its transaction may not be committed yet. */
 export type RolloutSignal = { isStarted: boolean }
 
 export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => ({
@@ -55,7 +55,7 @@ export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => 
       return named
     },
     async run({ db, caller, body, now, note }, named) {
-      // Nobody removes or promotes the version meanwhile.
+      // Locked, so that nobody removes or promotes the version concurrently.
       await lockReleases(db)
       await checkVersion(db, body.version)
       const rollout = makeRollout(body, named, { id: newId(), by: caller.id, now })
@@ -66,7 +66,7 @@ export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => 
     },
   }),
 
-  // Every device of it is counted: where that holds up nobody.
+  // Counts every device of the rollout, on the connection for long reads.
   async show({ db, storage: { heavy }, params, now }) {
     const rollout = await store.getRollout(db, params.id)
     return toRolloutProgress(rollout, {
@@ -107,7 +107,7 @@ export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => 
       checkTransition(rollout, 'resume')
       note({ resourceName: rollout.version, details: { wave: rollout.wave + 1, reason: rollout.haltReason } })
       if (!spent) return toRollout(await startWave(db, rollout, now))
-      // Of this wave nothing more is to be learned.
+      // No device of this wave is left to observe.
       return toRollout((await openNextWave(db, rollout, now)) ?? (await completeRollout(db, rollout, now)))
     },
   }),
@@ -146,10 +146,13 @@ async function checkVersion(db: Db, version: string): Promise<void> {
   if (builds.some(({ promotedAt }) => promotedAt === null)) {
     return checkPromotable(db, { version, component: 'agent' })
   }
-  throw new Problem('conflict', `${version} is promoted: all agents are offered it already`)
+  throw new Problem('conflict', `${version} is promoted: it is already offered to all agents`)
 }
 
-/** @throws conflict without a device to begin with, invalid_request for a filter that Postgres gives up on */
+/**
+ * @throws conflict when no device can run the version, invalid_request for a filter that Postgres refuses as too
+ * complex
+ */
 async function checkDevices(
   db: Db,
   { version, waves }: contract.NewRollout,
@@ -160,7 +163,7 @@ async function checkDevices(
   if ((await countCandidates(db, version, manual, { now })) === 0) {
     throw new Problem(
       'conflict',
-      `No device can take ${version}: it has no build for them, or they have it or a newer one`,
+      `No device can run ${version}: it has no build for them, or they run it or a newer one`,
     )
   }
   for (const [n, { filterId }] of waves.entries()) {
@@ -172,7 +175,7 @@ async function checkDevices(
       throw invalid([{ path, message: 'a pattern is too complex for this database' }])
     })
     if ((await count) === 0) {
-      throw new Problem('conflict', `The filter ${name} finds no device that can take ${version}`)
+      throw new Problem('conflict', `The filter ${name} matches no device that can run ${version}`)
     }
   }
 }

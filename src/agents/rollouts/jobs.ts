@@ -7,8 +7,8 @@ import { findActiveRollout } from './store.ts'
 type On = { storage: Storage; clock: Clock; offlineAfterSeconds: number }
 
 /**
- * Brings the rollout that is under way as far as it can be; false when there is none. While the service was down nobody
- * could report: until agents have had time to, they are not judged.
+ * Advances the active rollout; false when there is none. While the service was down agents could not report: they are
+ * not judged until they have had time to.
  */
 export async function reconcileRollout(on: On, { isJudging = true } = {}): Promise<boolean> {
   const rollout = await findActiveRollout(on.storage.read)

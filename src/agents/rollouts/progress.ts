@@ -2,9 +2,9 @@ import { addSeconds, type Instant } from '../../core/time.ts'
 import type { RolloutDeviceState, RolloutProgress } from './contract.ts'
 import { allowedFailures, nextWave, type RolloutRecord, toRollout } from './rules.ts'
 
-/* How far a rollout is, by what was counted of its devices: what keeps the next wave closed, and what comes next. */
+/* Progress of a rollout, computed from counts of its devices: what blocks the next wave, and what comes next. */
 
-/** How many devices of a wave are in a state, and when the last of them was offered and settled. */
+/** Number of devices of a wave in a state, and when the last of them was offered the version and settled. */
 export type Tally = {
   wave: number
   state: RolloutDeviceState
@@ -15,17 +15,17 @@ export type Tally = {
 
 /** What the open waves are waiting for. */
 export type WaveProgress = {
-  /** Of the open wave. */
+  /** In the open wave. */
   updated: number
-  /** Of the open wave, waiting, offered or soaking. */
+  /** In the open wave: waiting, offered or soaking. */
   left: number
   offered: number
-  /** When the last of the offered was. */
+  /** When the last of the offered devices was offered the version. */
   offeredAt: Instant | null
   soaking: number
-  /** When the last of the soaking came up. */
+  /** When the last of the soaking devices reported the version. */
   settledAt: Instant | null
-  /** Waiting while they are online. */
+  /** Waiting and online. */
   awaited: number
 }
 
@@ -52,7 +52,7 @@ export function waveProgressOf(
 
 type Blocker = { at: Instant | null; because: string }
 
-/** What keeps the next wave closed; nothing when it is time for it. */
+/** What blocks the next wave; empty when it can open. */
 export function blockersOf(rollout: RolloutRecord, facts: WaveProgress, now: Instant): Blocker[] {
   const { gateMinutes, soakMinutes, waveBeganAt } = rollout
   const { offered, offeredAt, soaking, settledAt, awaited } = facts
@@ -75,25 +75,25 @@ export function blockersOf(rollout: RolloutRecord, facts: WaveProgress, now: Ins
   return waits
 }
 
-/** Whether nobody is left who could show that the version works. */
+/** Whether no device of the wave is left that could show that the version works. */
 export const isExhausted = ({ updated, left }: WaveProgress): boolean => updated === 0 && left === 0
 
 const devices = (count: number): string => (count === 1 ? '1 device' : `${count} devices`)
 
-/** As the API shows how far it is. */
+/** The progress in the form of the API. */
 export function toRolloutProgress(
   rollout: RolloutRecord,
   { tally, onVersion, awaited, reasons, now }: ProgressInput,
 ): RolloutProgress {
-  const whole = toRollout(rollout)
+  const summary = toRollout(rollout)
   const of = (wave: number, state: RolloutDeviceState) =>
     tally.find((one) => one.wave === wave && one.state === state)?.devices ?? 0
   const failed = tally.reduce((sum, one) => sum + (one.state === 'failed' ? one.devices : 0), 0)
-  const still = [...onVersion.values()].reduce((sum, one) => sum + one, 0)
+  const onVersionCount = [...onVersion.values()].reduce((sum, one) => sum + one, 0)
   const isOpen = rollout.waveBeganAt !== null
   return {
-    ...whole,
-    waves: whole.waves.map((wave, n) => ({
+    ...summary,
+    waves: summary.waves.map((wave, n) => ({
       ...wave,
       ...{ waiting: of(n, 'waiting'), offered: of(n, 'offered'), soaking: of(n, 'soaking') },
       ...{ updated: of(n, 'updated'), failed: of(n, 'failed'), withdrawn: of(n, 'withdrawn') },
@@ -104,11 +104,11 @@ export function toRolloutProgress(
       allowed: isOpen ? allowedFailures(rollout) : null,
       reasons,
     },
-    next: nextOf(rollout, isOpen ? waveProgressOf(rollout, tally, awaited) : undefined, still, now),
+    next: nextOf(rollout, isOpen ? waveProgressOf(rollout, tally, awaited) : undefined, onVersionCount, now),
   }
 }
 
-/** What was counted of its devices. */
+/** Counts of the devices of a rollout. */
 export type ProgressInput = {
   tally: Tally[]
   onVersion: ReadonlyMap<number, number>
@@ -117,7 +117,7 @@ export type ProgressInput = {
   now: Instant
 }
 
-/** What happens next, for people. */
+/** The next step, for users. */
 function nextOf(
   rollout: RolloutRecord,
   facts: WaveProgress | undefined,

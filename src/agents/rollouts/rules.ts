@@ -4,28 +4,31 @@ import type { Instant } from '../../core/time.ts'
 import type { ConditionGroup } from '../../filters/contract.ts'
 import type { NewRollout, NewWave, Rollout, RolloutDeviceState, RolloutStatus } from './contract.ts'
 
-/** A wave as it is kept. The filter is kept as it was at the start: whoever changes it does not change a rollout. */
+/**
+ * A wave as stored. It contains a copy of the filter from the start: later changes of the filter do not affect the
+ * rollout.
+ */
 export type WaveRecord = {
   percent: number | null
   filter: { id: string; name: string; conditions: ConditionGroup } | null
-  /** How many devices were drawn for it. */
+  /** Number of devices assigned to it. */
   devices: number | null
 }
 
-/** A rollout as it is kept; waves count from 0. */
+/** A rollout as stored; waves count from 0. */
 export type RolloutRecord = Omit<Rollout, 'waves' | 'wave'> & {
   waves: WaveRecord[]
   wave: number
   acceptedFailures: number
 }
 
-/** Those that have not come to their end: there is one at a time. */
+/** The statuses of a rollout that has not ended: at most one rollout has one of them. */
 export const activeStatuses: readonly RolloutStatus[] = ['preparing', 'running', 'halted']
 
 export const isActive = ({ status }: Pick<RolloutRecord, 'status'>): boolean =>
   activeStatuses.includes(status)
 
-/** @throws invalid_request naming each wave that cannot come after those before it */
+/** @throws invalid_request naming each wave that cannot follow the waves before it */
 export function checkWaves(waves: readonly NewWave[]): void {
   const faults: Fault[] = []
   let reached = 0
@@ -62,7 +65,7 @@ export function makeRollout(
   }
 }
 
-/** As the API shows it. */
+/** The rollout in the form of the API. */
 export function toRollout({ acceptedFailures: _, waves, wave, ...rollout }: RolloutRecord): Rollout {
   return {
     ...rollout,
@@ -74,14 +77,14 @@ export function toRollout({ acceptedFailures: _, waves, wave, ...rollout }: Roll
   }
 }
 
-/** Where a device stands among all of a rollout: at random, and the same whoever asks. */
+/** Sort key that puts the devices of a rollout into a random order, the same in every process. */
 export const shuffleKey = (rolloutId: string, deviceId: string): string =>
   hash('sha256', `${rolloutId} ${deviceId}`, 'hex')
 
 /**
- * The wave of each device, in the order of their lots; -1 for those that are left out. A percentage is of all of them and
- * counts those of the waves before; the first wave has at least one device. A filter's wave takes what it found and what
- * is left of it.
+ * The wave of each device, in shuffled order; -1 for devices left out. A percentage is of all devices and includes
+ * those of earlier waves; a first wave with a percentage has at least one device. A wave with a filter takes the
+ * matching devices that are left.
  */
 export function assignWaves(
   waves: readonly WaveRecord[],
@@ -90,7 +93,7 @@ export function assignWaves(
 ): Int16Array {
   const waveOf = new Int16Array(total).fill(-1)
   let count = 0
-  // Devices before it were all given a wave.
+  // All devices before this index are assigned.
   let next = 0
   for (const [n, { percent }] of waves.entries()) {
     const take = (at: number) => {
@@ -108,22 +111,22 @@ export function assignWaves(
   return waveOf
 }
 
-/** How many of the open wave may fail. */
+/** Number of failures allowed in the open wave. */
 export function allowedFailures({ waves, wave, maxFailurePercent }: RolloutRecord): number {
   return Math.floor(((waves[wave]?.devices ?? 0) * maxFailurePercent) / 100)
 }
 
-/** The wave that is opened after this one; undefined when it was the last one that has devices. */
+/** The next wave that has devices; undefined when there is none. */
 export function nextWave({ waves }: Pick<RolloutRecord, 'waves'>, wave: number): number | undefined {
   const next = waves.findIndex(({ devices }, n) => n > wave && (devices ?? 0) > 0)
   return next === -1 ? undefined : next
 }
 
-/** Whether its completion is a promotion: it has come to all devices. */
+/** Whether completing the rollout promotes the version: it covered all devices. */
 export const coversAllDevices = ({ waves }: Pick<RolloutRecord, 'waves'>): boolean =>
   waves.some(({ percent }) => percent === 100)
 
-/** Why too many have failed, in one line. */
+/** The reason of a halt, on one line. */
 export function haltReasonOf(
   rollout: RolloutRecord,
   failed: number,
@@ -144,7 +147,7 @@ export type OverdueDevice = {
   isWanted: boolean
 }
 
-/** What becomes of a device whose gate has passed. People who took it out have not made it fail. */
+/** The outcome of a device that missed its gate. A device that users took out has not failed. */
 export function overdueOutcome(
   device: OverdueDevice,
   { gateMinutes, version }: RolloutRecord,
@@ -154,16 +157,16 @@ export function overdueOutcome(
   if (out !== undefined) return { to: 'withdrawn', reason: out }
   if (!isWanted) return { to: 'withdrawn', reason: 'Auto-update was switched off' }
   if (lastSeenAt === null || lastSeenAt <= offeredAt) {
-    return { to: 'failed', reason: 'Not heard of since it was offered' }
+    return { to: 'failed', reason: 'Not seen since it was offered the version' }
   }
   const reason =
     agentVersion === fromVersion
-      ? `Still on ${agentVersion} ${gateMinutes} minutes after it was offered`
+      ? `Still on ${agentVersion} ${gateMinutes} minutes after it was offered the version`
       : `Reports ${agentVersion} instead of ${version}`
   return { to: 'failed', reason }
 }
 
-/** Why a device takes no part any more; undefined where it does. */
+/** Why a device no longer takes part; undefined if it does. */
 export const outOfUseReason = (status: string): string | undefined =>
   status === 'decommissioned' || status === 'quarantined' ? `The device was ${status}` : undefined
 
@@ -174,7 +177,7 @@ const allowedStatuses: { [verb in 'halt' | 'resume' | 'abort' | 'rollBack']: rea
   rollBack: ['running', 'halted', 'aborted', 'completed'],
 }
 
-/** @throws conflict unless a rollout can be treated so now */
+/** @throws conflict when the rollout does not allow the action now */
 export function checkTransition(rollout: RolloutRecord, verb: keyof typeof allowedStatuses): void {
   const { status, version, isCurrent } = rollout
   const words = { halt: 'halted', resume: 'resumed', abort: 'aborted', rollBack: 'rolled back' }
@@ -184,6 +187,6 @@ export function checkTransition(rollout: RolloutRecord, verb: keyof typeof allow
   if (isCurrent) return
   throw new Problem(
     'conflict',
-    `The rollout of ${version} decides nothing any more, since there was a promotion or another rollout: promote the version that is to run`,
+    `The rollout of ${version} has no effect any more, after a promotion or another rollout: promote the version that agents should run`,
   )
 }

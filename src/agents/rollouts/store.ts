@@ -9,7 +9,7 @@ import { rowsOf } from '../../storage/schema/rows.ts'
 import type { Rollout } from './contract.ts'
 import { activeStatuses, type RolloutRecord, toRollout } from './rules.ts'
 
-/* Rollouts are of no tenant: only whoever runs the service sees them. */
+/* Rollouts belong to no tenant: only system scope sees them. */
 
 type PublicRow = Omit<AgentRolloutRow, 'claimed_by' | 'claimed_until'>
 
@@ -60,14 +60,19 @@ export async function getRollout(db: Db, id: string): Promise<RolloutRecord> {
   return toRecord(row)
 }
 
-/** Held until the transaction ends: no device is offered its version meanwhile, and none settled. @throws not_found */
+/**
+ * Locks the rollout until the transaction ends: no device is offered its version or settled meanwhile. @throws
+ * not_found
+ */
 export async function lockRollout(db: Db, id: string): Promise<RolloutRecord> {
   const row = await forUpdate(all(db).where('id', '=', id)).executeTakeFirst()
   if (!row) throw unknown()
   return toRecord(row)
 }
 
-/** Kept as it is until the transaction ends, by any number at once: what it decides for a device stays true. */
+/**
+ * Shared lock until the transaction ends: the rollout cannot change while a decision about a device depends on it.
+ */
 export async function shareLockRollout(db: Db, id: string): Promise<void> {
   await forShare(db.selectFrom('agent_rollouts').select('id').where('id', '=', id)).execute()
 }
@@ -78,13 +83,16 @@ const current = prepared((db, _: Record<never, string>) =>
     .where('status', 'in', activeStatuses),
 )
 
-/** The one that has not come to its end. */
+/** The rollout that has not ended. */
 export async function findActiveRollout(db: Db): Promise<RolloutRecord | undefined> {
   const [row] = await current(db, {})
   return row && toRecord(row)
 }
 
-/** The hold of the one before ends with it. @throws rollout_in_progress while that one has not come to its end */
+/**
+ * Inserts a rollout; a rollout that ended before is no longer current. @throws rollout_in_progress while one has not
+ * ended
+ */
 export async function insertRollout(db: Db, rollout: RolloutRecord): Promise<void> {
   if (await findActiveRollout(db)) throw new Problem('rollout_in_progress')
   await db
@@ -96,18 +104,21 @@ export async function insertRollout(db: Db, rollout: RolloutRecord): Promise<voi
   try {
     await db.insertInto('agent_rollouts').values(rowOf(rollout)).execute()
   } catch (error) {
-    // Another one began since this one looked.
+    // Another rollout was started concurrently.
     throw isUniqueViolation(error) ? new Problem('rollout_in_progress') : error
   }
 }
 
-/** Writes a rollout that is held. */
+/** Saves a locked rollout. */
 export async function saveRollout(db: Db, rollout: RolloutRecord): Promise<void> {
   const { id, ...row } = rowOf(rollout)
   await db.updateTable('agent_rollouts').set(row).where('id', '=', id).execute()
 }
 
-/** Whether the devices of a rollout are now drawn by this run of the job, or still are. */
+/**
+ * Claims the assignment of a rollout's devices for this run of the job, or extends the claim; false when another run
+ * holds it.
+ */
 export async function claimRollout(
   db: Db,
   id: string,

@@ -8,9 +8,9 @@ import { countByState, countFailed, listFailureReasons } from './devices.ts'
 import { allowedFailures, coversAllDevices, haltReasonOf, nextWave, type RolloutRecord } from './rules.ts'
 import { saveRollout } from './store.ts'
 
-/* What a rollout does by itself. Each is given the rollout as it is held by the transaction. */
+/* Transitions that a rollout makes automatically. The caller holds the lock on the rollout. */
 
-/** Says in the audit log what no person did. */
+/** Audits a transition that no user made. */
 async function auditTransition(
   db: Db,
   { id, version }: RolloutRecord,
@@ -26,11 +26,11 @@ async function auditTransition(
   await recordAudit(db, toDraftEntry(happening, now))
 }
 
-/** How many failures of the open wave nobody has accepted. */
+/** Failures that nobody has accepted. */
 const countUnacceptedFailures = async (db: Db, { id, acceptedFailures }: RolloutRecord): Promise<number> =>
   (await countFailed(db, id)) - acceptedFailures
 
-/** Halts the rollout when more have failed than may; gives it as it is then. */
+/** Halts the rollout when more devices failed than allowed; returns its new state. */
 export async function haltIfDue(db: Db, rollout: RolloutRecord, now: Instant): Promise<RolloutRecord> {
   if (rollout.status !== 'running') return rollout
   const failed = await countUnacceptedFailures(db, rollout)
@@ -39,7 +39,7 @@ export async function haltIfDue(db: Db, rollout: RolloutRecord, now: Instant): P
   return autoHalt(db, rollout, haltReasonOf(rollout, failed, first?.reason), now)
 }
 
-/** It cannot go on by itself. */
+/** Halts a rollout automatically. */
 export async function autoHalt(
   db: Db,
   rollout: RolloutRecord,
@@ -51,7 +51,7 @@ export async function autoHalt(
   return haltRollout(db, rollout, reason, now)
 }
 
-/** From now on nobody is offered its version. */
+/** Stops offering the version. */
 export async function haltRollout(
   db: Db,
   rollout: RolloutRecord,
@@ -63,7 +63,7 @@ export async function haltRollout(
   return halted
 }
 
-/** The open wave goes on, and what has failed so far counts no more. */
+/** Starts or resumes the open wave; failures so far no longer count. */
 export async function startWave(db: Db, rollout: RolloutRecord, now: Instant): Promise<RolloutRecord> {
   const acceptedFailures = await countFailed(db, rollout.id)
   const times = { waveBeganAt: now, updatedAt: now }
@@ -78,7 +78,7 @@ export async function startWave(db: Db, rollout: RolloutRecord, now: Instant): P
   return opened
 }
 
-/** Opens the wave after the one that is open; undefined when there is none. What has failed before counts no more. */
+/** Opens the next wave; undefined when there is none. Earlier failures no longer count. */
 export async function openNextWave(
   db: Db,
   rollout: RolloutRecord,
@@ -88,7 +88,7 @@ export async function openNextWave(
   return wave === undefined ? undefined : startWave(db, { ...rollout, wave }, now)
 }
 
-/** The current one ends because of what a person did elsewhere, or because it cannot go on. */
+/** Aborts the rollout automatically: because of a user's action elsewhere, or because it cannot continue. */
 export async function abortRollout(
   db: Db,
   rollout: RolloutRecord,
@@ -106,7 +106,7 @@ export async function abortRollout(
   await auditTransition(db, rollout, 'abort', { reason }, now)
 }
 
-/** It has come to all of its devices that could be reached: where those are all there are, its version is promoted. */
+/** Completes a rollout after its last wave: if it covered all devices, its version is promoted. */
 export async function completeRollout(db: Db, rollout: RolloutRecord, now: Instant): Promise<RolloutRecord> {
   const promotes = coversAllDevices(rollout)
   const times = { updatedAt: now, endedAt: now }

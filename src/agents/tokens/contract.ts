@@ -7,10 +7,10 @@ const tag = 'Agents'
 
 const StagedTokens = z
   .object({
-    authToken: secret(z.string()).describe('Bearer token of the agent, shown this once'),
-    watchdogAuthToken: secret(z.string()).describe('Bearer token of its watchdog, shown this once'),
+    authToken: secret(z.string()).describe('Bearer token of the agent, displayed only once'),
+    watchdogAuthToken: secret(z.string()).describe('Bearer token of its watchdog, displayed only once'),
     confirmationRequired: z.literal(true),
-    pendingExpiresAt: instant.describe('Until when they can be confirmed'),
+    pendingExpiresAt: instant.describe('Deadline for their confirmation'),
   })
   .meta({ id: 'StagedTokens' })
 
@@ -19,7 +19,7 @@ export const agentTokens = {
     method: 'POST',
     path: '/agents/:id/rotate-token',
     idempotencyKey: { refused: 'credential' },
-    summary: 'Ask for new tokens; the old ones are good until the new ones are confirmed',
+    summary: 'Request new tokens; the old ones are valid until the new ones are confirmed',
     tag,
     access: agentAccess,
     limit: 'AGENT_CHANGES',
@@ -32,7 +32,7 @@ export const agentTokens = {
     method: 'POST',
     path: '/agents/:id/rotate-token/confirm',
     idempotencyKey: { refused: 'repeatable' },
-    summary: 'Confirm new tokens, with the new one; the old ones are good for 5 minutes more',
+    summary: 'Confirm new tokens, with the new one; the old ones remain valid for 5 minutes',
     tag,
     access: { ...agentAccess, lapsed: true },
     limit: 'AGENT_CHANGES',

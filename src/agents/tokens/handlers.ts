@@ -45,7 +45,7 @@ export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
   },
 }
 
-/** Between the door and here, another request may have changed what its token is. */
+/** Locks and reads the tokens again: a concurrent request may have changed them since authentication. */
 async function lock(db: Db, { deviceId, tokenHash, standing }: AgentCaller, now: Instant) {
   const tokens = await store.lockTokens(db, deviceId)
   if (!tokens) throw new Problem('invalid_agent_credentials')

@@ -4,26 +4,26 @@ import { randomBytes } from '../../core/random.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
 import type { AgentRole, AgentRotationRow, TokenStanding } from '../../storage/schema/agent-tables.ts'
 
-/** `svc_` and 64 hex characters; only its SHA-256 is kept. */
+/** `svc_` and 64 hex characters; only its SHA-256 is stored. */
 export const newAgentToken = (): string => `svc_${randomBytes(32).toString('hex')}`
 
 export const agentTokenHash = (token: string): string => hash('sha256', token, 'hex')
 
-/** How long new tokens wait to be confirmed, and old ones are good after that: seconds. */
+/** Seconds until unconfirmed new tokens lapse, and for which the previous ones remain valid after a confirmation. */
 const pendingSeconds = 3600
 const previousSeconds = 300
 
-/** The tokens of a device that count, by their SHA-256. */
+/** The active tokens of a device, by their SHA-256. */
 export type ActiveTokens = {
   token_hash: string
   watchdog_token_hash: string | null
-  /** null: none was ever confirmed. */
+  /** null: no rotation was ever confirmed. */
   token_issued_at: Instant | null
 }
 export type Rotation = Omit<AgentRotationRow, 'device_id'>
 type TokenMatch = { role: AgentRole; standing: TokenStanding }
 
-/** Whose token it is, of those that count. */
+/** The owner of a token among the active ones. */
 export function matchActive(
   current: Omit<ActiveTokens, 'token_issued_at'>,
   stated: string,
@@ -32,7 +32,7 @@ export function matchActive(
   return role && { role, standing: 'current' }
 }
 
-/** Whose token it is: one that counts, is about to, or did until lately. */
+/** The owner of a token that is active, pending or lapsed, or was active until recently. */
 export function matchToken(
   tokens: Omit<ActiveTokens, 'token_issued_at'> & Rotation,
   stated: string,
@@ -59,7 +59,7 @@ function ownerOf(stated: string, agent: string | null, watchdog: string | null):
   return isThat(watchdog) ? 'watchdog' : undefined
 }
 
-/** New tokens beside those that count; what was handed out before and not confirmed is good for nothing any more. */
+/** Stages new tokens beside the active ones; an earlier staged pair becomes invalid. */
 export function stageRotation(
   { previous_token_hash, previous_watchdog_hash, previous_until }: Rotation,
   tokens: { agent: string; watchdog: string },
@@ -73,7 +73,7 @@ export function stageRotation(
   }
 }
 
-/** The new tokens count, and those they replace for some minutes more. */
+/** The new tokens become active; those they replace remain valid for some minutes. */
 export function confirmRotation(
   tokens: ActiveTokens & Rotation,
   now: Instant,
@@ -95,10 +95,10 @@ export function confirmRotation(
   }
 }
 
-/** How a token stood when its request came in, and how it does now that nobody else can change it. */
+/** Standing of a token when its request came in, and now, under the lock. */
 type StandingChange = { before: TokenStanding; now: TokenStanding | undefined }
 
-/** Who holds a token that does not count yet, or no longer, is told what to do instead. @throws */
+/** The holder of a token that is not active yet, or no longer, is told what to do instead. @throws */
 export function checkMayRotate({ now }: StandingChange): void {
   if (now === 'current') return
   const codes = {
@@ -110,9 +110,9 @@ export function checkMayRotate({ now }: StandingChange): void {
 }
 
 /**
- * Whether there is anything to do: a token that a rotation brought, and that counts, was confirmed before, and whoever
- * asks has lost the answer.
- * @throws pending_token_required, pending_rotation_expired, rotation_stale_current, rotation_conflict, rotation_unresolvable
+ * `done` when the presented token is active and came from a confirmed rotation: the caller has lost the first reply.
+ * @throws pending_token_required, pending_rotation_expired, rotation_stale_current, rotation_conflict,
+ * rotation_unresolvable
  */
 export function checkMayConfirm(
   stood: StandingChange,

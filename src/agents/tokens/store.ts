@@ -3,7 +3,7 @@ import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { ActiveTokens, Rotation } from './rules.ts'
 
-/* Of the device that authenticated. */
+/* Queries by the id of the device that authenticated. */
 
 const activeTokenColumns = [
   'devices.token_hash',
@@ -29,15 +29,15 @@ const tokensByDevice = prepared((db, p: { deviceId: string }) =>
 )
 
 /**
- * Every token of a device. In one statement: who read them one after the other could miss, on both sides of a
- * confirmation, the token that is just confirmed.
+ * Every token of a device, in one statement: reading them one by one could miss a token that is being confirmed in
+ * both places.
  */
 export async function findTokens(db: Db, deviceId: string): Promise<(ActiveTokens & Rotation) | undefined> {
   const [row] = await tokensByDevice(db, { deviceId })
   return row
 }
 
-/** The same, held until the transaction ends. */
+/** The same, locked until the transaction ends. */
 export async function lockTokens(db: Db, deviceId: string): Promise<(ActiveTokens & Rotation) | undefined> {
   await forUpdate(db.selectFrom('devices').select('id').where('id', '=', deviceId)).execute()
   return findTokens(db, deviceId)
@@ -55,12 +55,12 @@ export async function saveActiveTokens(db: Db, deviceId: string, current: Active
   await db.updateTable('devices').set(current).where('id', '=', deviceId).execute()
 }
 
-/** Who enrolls again has other tokens, which no rotation brought. */
+/** An agent that enrolls again gets new tokens outside of any rotation. */
 export async function deleteRotation(db: Db, deviceId: string): Promise<void> {
   await db.deleteFrom('agent_rotations').where('device_id', '=', deviceId).execute()
 }
 
-/** Rotations that nobody can confirm, or be told of, since `before`. */
+/** Deletes rotations whose tokens all expired before `before`. */
 export async function sweepRotations(db: Db, before: Instant): Promise<void> {
   await db
     .deleteFrom('agent_rotations')

@@ -3,14 +3,16 @@ import { agentOrWatchdogAccess, endpoint } from '../../core/endpoint.ts'
 import { reportedText, text } from '../../core/schema.ts'
 import { agentParams } from '../../devices/contract.ts'
 
-/** How an update ended that did not come to its version. */
+/** How an update ended without reaching its version. */
 const failureState = z.enum(['failed', 'refused', 'rolled_back'])
 export type FailureState = z.output<typeof failureState>
 
 export const UpdateStatus = z.strictObject({
   targetVersion: text(50, 1).describe('The version that was offered'),
-  state: z.enum(['updating', ...failureState.options]).describe('It begins, or why it is not there'),
-  reason: reportedText(1000).optional().describe('What people should know of it'),
+  state: z
+    .enum(['updating', ...failureState.options])
+    .describe('updating: it starts; otherwise how it failed'),
+  reason: reportedText(1000).optional().describe('Explanation for users'),
 })
 export type UpdateStatus = z.output<typeof UpdateStatus>
 
@@ -19,14 +21,14 @@ export const agentUpdates = {
     method: 'POST',
     path: '/agents/:id/update-status',
     idempotencyKey: { refused: 'repeatable' },
-    summary: 'Say that an update begins, or that it failed; that it worked is said by the next heartbeat',
+    summary: 'Report that an update starts or failed; success is reported by the next heartbeat',
     tag: 'Agents',
     access: agentOrWatchdogAccess,
     limit: 'AGENT_CHANGES',
     params: agentParams,
     body: UpdateStatus,
     reply: z.object({ success: z.literal(true) }),
-    audit: { unaudited: 'what failed has an entry of its own' },
+    audit: { unaudited: 'a failure has a separate entry' },
     emits: ['device.updated'],
     example: { targetVersion: '1.2.0', state: 'updating' },
   }),

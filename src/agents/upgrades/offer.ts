@@ -21,15 +21,15 @@ import {
 } from './rules.ts'
 import { findTarget, listReleasesFor, orgSettingsFor } from './store.ts'
 
-/** How long an agent has to be silent before its watchdog is offered a version in its stead. */
+/** How long an agent must be silent before its watchdog is offered a version instead. */
 const silentSeconds = 900
 
-/** `isRollback`: it is older than what runs, and people have decided that it is gone back to. */
+/** `isRollback`: the version is older than the running one, and users decided to return to it. */
 export type Offer = { version: string; isRollback: boolean }
 
 /**
- * The version that a heartbeat is offered, in its transaction. Its row tells already when there is none, and that the device
- * stands in a rollout as before: then nothing is asked and nothing written.
+ * The version to offer in reply to a heartbeat, in its transaction. In the common case the row shows that there is
+ * none and that the rollout state does not change: then nothing is read or written.
  */
 export async function findOffer(
   db: Db,
@@ -55,7 +55,7 @@ export async function findOffer(
   return { version: next, isRollback: isOlder(next, reported) }
 }
 
-/** Whether its row tells that an agent is offered nothing, and stands in a rollout as before. */
+/** Whether the row shows that the agent is offered nothing and its rollout state does not change. */
 export function hasNoOffer(device: AgentDeviceRow, body: Reported, now: Instant): boolean {
   const { settled, wanted } = evaluateReport('agent', device, body, now)
   return !settled && wanted(device) === undefined
@@ -63,9 +63,12 @@ export function hasNoOffer(device: AgentDeviceRow, body: Reported, now: Instant)
 
 type Reported = Pick<Heartbeat, 'agentVersion' | 'autoUpdate'>
 
-/** What a heartbeat says of versions: which one runs, what that settles, and which one a row makes it want. */
+/**
+ * Evaluates the version that a heartbeat reports: the state change it causes, and the version that a row makes the
+ * device want.
+ */
 function evaluateReport(role: AgentCaller['role'], device: AgentDeviceRow, body: Reported, now: Instant) {
-  // The watchdog says nothing of the agent: that is what it last said itself.
+  // A watchdog does not report the agent's version: use the one the agent reported last.
   const reported = role === 'agent' ? body.agentVersion : device.agent_version
   const acknowledged = body.autoUpdate ?? device.auto_update_acknowledged !== 0
   const isOpen = acceptsUpdates(device, reported, acknowledged)
@@ -81,8 +84,8 @@ function evaluateReport(role: AgentCaller['role'], device: AgentDeviceRow, body:
 }
 
 /**
- * What the device is to run, after what it reports has settled its place in the rollout. Until the transaction ends the
- * rollout stays as it is, so that nobody is offered its version by what it was a moment before.
+ * The target version of the device, after its report has changed its state in the rollout. The rollout is locked
+ * until the transaction ends, so that no device is offered a version by an outdated state.
  */
 async function settleAndFindTarget(
   db: Db,
@@ -98,7 +101,7 @@ async function settleAndFindTarget(
   const settled = target && stateChangeOnReport(target, reported, now)
   if (!settled || target.rollout_id !== rollout_id) return target
   if (settled.to !== 'failed') await markReached(db, rollout_id, id, settled.to, now)
-  // What it was at first sight decides who may write: a failure that only shows now is settled by the next heartbeat.
+  // The first read decided which lock was taken: a failure that only shows now is settled by the next heartbeat.
   else if (rollout && (await settleDevice(db, rollout_id, id, ['soaking', 'updated'], { ...settled, now }))) {
     await haltIfDue(db, rollout, now)
   }

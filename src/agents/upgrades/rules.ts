@@ -10,12 +10,15 @@ import type { FailureState, UpdateStatus } from './contract.ts'
 /** How long a version that failed on a device is not offered to it again. */
 const backoffSeconds = 3600
 
-/** Rollouts whose devices stay where they brought them. A promotion ends that: then it is not the current one any more. */
+/**
+ * Rollouts whose devices stay on the version they reached. A promotion ends that: the rollout is then no longer the
+ * current one.
+ */
 const holdingStatuses: readonly string[] = ['running', 'halted', 'aborted', 'completed']
 
 /**
- * The version a device is to run: what the current rollout brings or has brought it to, else the promoted one; null: whatever
- * it runs. While a rollout is being prepared nobody knows who is in it, and nobody is offered anything.
+ * The version a device should run: the one of the current rollout if its wave reached the device, else the promoted
+ * one; null for any. While a rollout is being prepared its devices are unknown, and nothing is offered.
  */
 export function targetVersionOf(row: AgentTargetColumns, reported: string): string | null {
   const { promoted_version: promoted, rollout_status: status, rollout_version: version } = row
@@ -27,27 +30,24 @@ export function targetVersionOf(row: AgentTargetColumns, reported: string): stri
   return row.place_held === 1 && reported === row.place_from ? reported : promoted
 }
 
-/**
- * Whether a device may be offered a version. What machines have is taken from none of them by the way: an older one only
- * comes where people have decided that they go back.
- */
+/** Whether a version may be offered to a device. An older one is offered only after an explicit roll-back. */
 export const isOfferable = (version: string, row: AgentTargetColumns, reported: string): boolean =>
   isNewer(version, reported) ||
   (isOlder(version, reported) && (isRolloutReverted(row, reported) || isPromotedRollback(row, version)))
 
-/** The promoted version is one that was rolled back to. */
+/** Whether the promoted version is the target of a roll-back. */
 const isPromotedRollback = (row: AgentTargetColumns, version: string): boolean =>
   version === row.promoted_version &&
   isRollbackTarget({ promoted_at: row.promoted_at, rollback_at: row.promoted_rollback_at })
 
-/** The rollout that brought it where it is was rolled back. */
+/** Whether the rollout that brought the device to its version was rolled back. */
 const isRolloutReverted = (row: AgentTargetColumns, reported: string): boolean =>
   row.rollout_status === 'rolled_back' &&
   row.place_state !== null &&
   row.place_state !== 'waiting' &&
   reported === row.rollout_version
 
-/** Whether its rollout offers it the version now: its wave is open, and it was not settled. */
+/** Whether the rollout offers the version to the device now: its wave is open, and the device is not settled. */
 export const isWaveOpenFor = (row: AgentTargetColumns): boolean =>
   row.rollout_status === 'running' &&
   row.place_wave! <= row.rollout_wave! &&
@@ -56,8 +56,9 @@ export const isWaveOpenFor = (row: AgentTargetColumns): boolean =>
 export type StateChange = { to: 'soaking' | 'updated'; reason: null } | { to: 'failed'; reason: string }
 
 /**
- * What a reported version means for the place of a device in the current rollout; undefined: nothing new. A device is updated
- * when it still reports the version after it has soaked: not having failed until then would prove nothing of one that died.
+ * The state change that a reported version causes in the current rollout; undefined: none. A device counts as updated
+ * when it still reports the version after the soak time: the absence of a failure would prove nothing about a dead
+ * one.
  */
 export function stateChangeOnReport(
   row: AgentTargetColumns,
@@ -81,8 +82,8 @@ export function stateChangeOnReport(
 type UpdateEligibility = Pick<AgentDeviceRow, 'status' | 'auto_update' | 'org_status' | 'partner_status'>
 
 /**
- * Whether a device may be offered versions at all. `acknowledged` is what the agent says: it may refuse what people want,
- * and they what it would do.
+ * Whether a device may be offered versions at all. `acknowledged` is the agent's setting: users and the agent can
+ * each refuse.
  */
 export const acceptsUpdates = (device: UpdateEligibility, reported: string, acknowledged: boolean): boolean =>
   device.auto_update === 1 &&
@@ -93,7 +94,7 @@ export const acceptsUpdates = (device: UpdateEligibility, reported: string, ackn
 
 const failures: readonly string[] = ['failed', 'refused', 'rolled_back'] satisfies FailureState[]
 
-/** Whether a version failed there within the hour, and was not promoted since. */
+/** Whether a version failed on the device within the backoff time, and was not promoted since. */
 export function isBackingOff(
   row: Pick<AgentTargetColumns, 'promoted_version' | 'promoted_at'> & DeviceUpdateColumns,
   version: string,
@@ -106,8 +107,8 @@ export function isBackingOff(
 }
 
 /**
- * Whether the settings of an organization let its agents be offered versions now. What cannot be read, because it was
- * written before it was checked, withholds: a restriction that somebody meant must not open everything.
+ * Whether the settings of an organization allow updates now. Invalid settings, stored before they were validated,
+ * forbid them: an intended restriction must not permit everything.
  */
 export function isUpdateAllowed(settings: Record<string, unknown>, now: Instant): boolean {
   const { agentUpdatePolicy: policy, maintenanceWindow: said } = defaultsOf(settings)
@@ -117,7 +118,7 @@ export function isUpdateAllowed(settings: Record<string, unknown>, now: Instant)
   return window !== undefined && isInWindow(window, now)
 }
 
-/** Whether an organization ever lets its agents be offered anything. */
+/** Whether an organization never allows updates to be offered. */
 export function isManualPolicy(settings: Record<string, unknown>): boolean {
   const { agentUpdatePolicy: policy } = defaultsOf(settings)
   return policy != null && policy !== 'auto' && policy !== 'staged'
@@ -126,7 +127,7 @@ export function isManualPolicy(settings: Record<string, unknown>): boolean {
 const defaultsOf = ({ defaults }: Record<string, unknown>): Record<string, unknown> =>
   defaults !== null && typeof defaults === 'object' ? (defaults as Record<string, unknown>) : {}
 
-/** Columns of a device's update as they are from now on, and whether the device is done with updating. */
+/** New values of a device's update columns, and whether the update is over. */
 export type UpdateChange = { columns: DeviceUpdateColumns; isOver: boolean }
 
 const noUpdate: DeviceUpdateColumns = {
@@ -136,7 +137,7 @@ const noUpdate: DeviceUpdateColumns = {
   update_reason: null,
 }
 
-/** What a reported version means for the update of a device; the version it had says nothing of it. */
+/** The effect of a reported version on the update of a device; the version from before the update has none. */
 export function updateOnReport(
   row: Pick<AgentDeviceRow, 'agent_version'> & DeviceUpdateColumns,
   reported: string,
@@ -154,7 +155,10 @@ export function updateOnReport(
   return { columns, isOver: true }
 }
 
-/** What an agent says of its update; undefined when it said so before: said again and again, it would never be late. */
+/**
+ * The effect of a reported status; undefined for a repeated one: otherwise repetition would postpone the time limit
+ * for ever.
+ */
 export function updateOnStatus(
   row: DeviceUpdateColumns,
   { targetVersion, state, reason }: UpdateStatus,
@@ -170,7 +174,7 @@ export function updateOnStatus(
   return { columns, isOver: state !== 'updating' }
 }
 
-/** The words of an agent that could not, as the reason of a rollout. */
+/** The failure reported by an agent, as the reason in a rollout. */
 export function failureReason({ state, reason }: UpdateStatus): string {
   const what = { failed: 'Failed', refused: 'Refused', rolled_back: 'Rolled back', updating: '' }[state]
   return reason === undefined || reason === '' ? what : `${what}: ${reason}`

@@ -15,8 +15,9 @@ import { findTarget, lockUpdate, saveUpdate } from './store.ts'
 type RequestOrigin = { ip: string; userAgent: string | null; now: Instant }
 
 /**
- * What an agent or its watchdog says of an update, over HTTP or its connection: the device is updating, or it is not and its
- * place in the rollout of that version is settled. Said again, it changes nothing.
+ * Applies an update status reported by an agent or its watchdog, over HTTP or the live connection: the device is
+ * updating, or the update failed and its state in the rollout of that version is settled. A repetition changes
+ * nothing.
  */
 export async function applyUpdateStatus(
   db: Db,

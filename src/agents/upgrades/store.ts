@@ -5,9 +5,9 @@ import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/sche
 import type { ReleaseStep } from '../versions/upgrade-path.ts'
 import type { UpdateChange } from './rules.ts'
 
-/* Of a device whose agent has authenticated, by its id. */
+/* Queries by the id of a device whose agent has authenticated. */
 
-/** Devices with what says which version they are to run. */
+/** Devices with the columns that determine their target version. */
 export const targetRows = (db: Db) =>
   db
     .selectFrom('devices')
@@ -45,7 +45,7 @@ const settingsOfDevice = prepared((db, p: { id: string }) =>
     .where('devices.id', '=', p.id),
 )
 
-/** Of the organization of a device. */
+/** The settings of the device's organization. */
 export async function orgSettingsFor(db: Db, id: string): Promise<Record<string, unknown>> {
   const [row] = await settingsOfDevice(db, { id })
   return JSON.parse(row?.settings ?? '{}') as Record<string, unknown>
@@ -65,12 +65,12 @@ const buildsForDevice = prepared((db, p: { id: string }) =>
     .where('devices.id', '=', p.id),
 )
 
-/** The releases that have an agent for a machine of this kind. */
+/** The releases that have an agent build for the platform of the device. */
 export const listReleasesFor = (db: Db, id: string): Promise<ReleaseStep[]> => buildsForDevice(db, { id })
 
 export type DeviceUpdate = DeviceUpdateColumns & { status: string; hostname: string }
 
-/** The update of a device, held until the transaction ends. */
+/** The update of a device, locked until the transaction ends. */
 export async function lockUpdate(db: Db, id: string): Promise<DeviceUpdate | undefined> {
   const found = db
     .selectFrom('devices')
@@ -79,7 +79,7 @@ export async function lockUpdate(db: Db, id: string): Promise<DeviceUpdate | und
   return forNoKeyUpdate(found).executeTakeFirst()
 }
 
-/** Gives the status the device has then: what people decided is no update's to change. */
+/** Returns the resulting status: a status set by users is not changed by an update. */
 export async function saveUpdate(
   db: Db,
   id: string,

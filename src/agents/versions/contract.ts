@@ -5,7 +5,7 @@ import { idOf, instant, text } from '../../core/schema.ts'
 import { architectureNames, architectureOf, components, platformNames, platformOf } from './manifest.ts'
 import { isVersion } from './semver.ts'
 
-/** With or without the v of a tag. */
+/** With or without the leading v of a tag. */
 export const version = text(21, 1)
   .overwrite((said) => said.replace(/^v/, ''))
   .refine(isVersion, 'must be a version such as 1.2.3 or 1.3.0-rc.1')
@@ -14,7 +14,7 @@ const component = z.enum(components)
 const platform = z.enum(['windows', 'macos', 'linux'])
 const architecture = z.enum(['x64', 'arm64', 'x86'])
 
-/** Which machine it is for, by any of the names that systems give themselves. */
+/** The platform, by any of its usual names. */
 const machine = {
   platform: z
     .enum(platformNames)
@@ -29,17 +29,17 @@ const machine = {
 
 export const AgentBuild = z
   .object({
-    build: z.string().describe('What it is for, such as agent:linux/amd64'),
+    build: z.string().describe('amd64/amd64'),
     component,
     platform,
     architecture,
-    name: z.string().describe('Of the file'),
+    name: z.string().describe('File name'),
     checksum: z.string().describe('SHA-256, 64 hex characters'),
     size: z.int(),
-    promotedAt: instant.nullable().describe('Not null: machines of this kind are offered it'),
+    promotedAt: instant.nullable().describe('Not null when it is offered to machines of this platform'),
     rollbackAt: instant
       .nullable()
-      .describe('Not null: they were rolled back to it, so those with a newer one are offered it as well'),
+      .describe('Not null after a roll-back to it: it is also offered to machines with a newer version'),
   })
   .meta({ id: 'AgentBuild' })
 export type AgentBuild = z.output<typeof AgentBuild>
@@ -49,18 +49,18 @@ export const AgentRelease = z
     version: z.string(),
     tag: z.string(),
     channel: z.enum(['stable', 'candidate']),
-    minFrom: z.string().nullable().describe('The oldest version that may go to it directly; null: any'),
+    minFrom: z.string().nullable().describe('The oldest version that can update to it directly; null: any'),
     minimumVersion: z
       .string()
       .nullable()
-      .describe('Agents that take it go below that version no more; null: it says nothing of that'),
-    builds: z.array(z.string()).describe('What it is there for, such as agent:linux/amd64'),
-    promotedFor: z.array(z.string()).describe('The builds that machines are offered'),
+      .describe('Agents that run it refuse versions below this one; null: no limit'),
+    builds: z.array(z.string()).describe('amd64/amd64'),
+    promotedFor: z.array(z.string()).describe('Builds that are offered to machines'),
     rollbackFor: z
       .array(z.string())
-      .describe('Those of them that machines with a newer version are offered as well'),
+      .describe('Those of them that are also offered to machines with a newer version'),
     notes: z.string().nullable(),
-    signingKeyId: z.string().describe('Of the key that signed its manifest'),
+    signingKeyId: z.string().describe('Id of the key that signed its manifest'),
     files: z.array(AgentBuild),
     createdAt: instant,
     updatedAt: instant,
@@ -68,7 +68,7 @@ export const AgentRelease = z
   .meta({ id: 'AgentRelease' })
 export type AgentRelease = z.output<typeof AgentRelease>
 
-/** What an agent needs to become that version: the manifest is the exact text that was signed. */
+/** Data that an agent needs to verify a version: the manifest is the exact text that was signed. */
 const signed = {
   manifestSignature: z.string().describe('Ed25519 over the bytes of the manifest, base64'),
   signingKeyId: z.string(),
@@ -84,7 +84,7 @@ export const agentVersions = {
   list: endpoint({
     method: 'GET',
     path: '/agent-versions',
-    summary: 'List the versions of the agent that are registered, newest first',
+    summary: 'List the registered versions of the agent, newest first',
     tag,
     access: reads,
     query: z.strictObject(pageQuery()),
@@ -93,7 +93,7 @@ export const agentVersions = {
   latest: endpoint({
     method: 'GET',
     path: '/agent-versions/latest',
-    summary: 'Say which version machines of a kind are offered',
+    summary: 'Show the version that is offered to machines of a platform',
     tag,
     access: publicAccess,
     query: z.strictObject(machine),
@@ -120,7 +120,7 @@ export const agentVersions = {
   info: endpoint({
     method: 'GET',
     path: '/agent-versions/:version/download',
-    summary: 'Say where a version of the agent is for a kind of machine, with its signed manifest',
+    summary: 'Show the download address of a version for a platform, with its signed manifest',
     tag,
     access: publicAccess,
     params,
@@ -139,7 +139,7 @@ export const agentVersions = {
     method: 'POST',
     path: '/agent-versions/sync-release',
     idempotencyKey: 'honored',
-    summary: 'Register a release of the agent, the latest stable one unless told, and offer it to machines',
+    summary: 'Register a release of the agent, by default the latest stable one, and offer it to machines',
     tag,
     access: writes,
     query: z.strictObject({
@@ -149,11 +149,13 @@ export const agentVersions = {
     reply: z.object({
       version: z.string(),
       synced: z.array(z.string()).describe('Its builds, such as agent:linux/amd64'),
-      promoted: z.array(z.string()).describe('Those that machines are offered now'),
+      promoted: z.array(z.string()).describe('Builds that are offered to machines now'),
       withheld: z
         .string()
         .nullable()
-        .describe('Why it is registered only: it is older than what is offered, or was rolled back from'),
+        .describe(
+          'Why it is registered but not offered: it is older than the offered version, or was rolled back from',
+        ),
     }),
     audit: audited('agent.version.sync'),
     errors: [
@@ -169,18 +171,16 @@ export const agentVersions = {
     method: 'POST',
     path: '/agent-versions/promote',
     idempotencyKey: 'honored',
-    summary: 'Offer a registered version to the machines it has builds for, where theirs is older',
+    summary: 'Offer a registered version to machines with an older version, where it has a build for them',
     tag,
     access: writes,
     body: z.strictObject({
       version: version.describe('Version such as 1.2.3'),
-      component: component.optional().describe('Only this program; all of the version unless told'),
+      component: component.optional().describe('Only this program; by default all programs of the version'),
     }),
     reply: z.object({
       promoted: z.array(z.string()).describe('Builds that are offered now'),
-      demoted: z
-        .array(z.string())
-        .describe('Builds in whose place they are, such as agent:linux/amd64@1.1.0'),
+      demoted: z.array(z.string()).describe('Builds that they replace, such as agent:linux/amd64@1.1.0'),
     }),
     audit: audited('agent.version.promote'),
     errors: ['not_found', 'rollback_needed', 'below_minimum_version', 'rollout_in_progress'],
@@ -194,19 +194,17 @@ export const agentVersions = {
     tag,
     access: writes,
     body: z.strictObject({
-      version: version.describe('The version to go back to, such as 1.2.2'),
-      component: component.optional().describe('Only this program; all of the version unless told'),
+      version: version.describe('Version to return to, such as 1.2.2'),
+      component: component.optional().describe('Only this program; by default all programs of the version'),
       platform: machine.platform.optional().describe('Only machines with this operating system'),
       arch: machine.arch.optional().describe('Only machines of this architecture'),
     }),
     reply: z.object({
-      promoted: z.array(z.string()).describe('Builds that are gone back to now'),
-      demoted: z
-        .array(z.string())
-        .describe('Builds in whose place they are, such as agent:linux/amd64@1.2.3'),
+      promoted: z.array(z.string()).describe('Builds that are offered now'),
+      demoted: z.array(z.string()).describe('Builds that they replace, such as agent:linux/amd64@1.2.3'),
       endedRollout: idOf('agent_rollout')
         .nullable()
-        .describe('The rollout of a newer version that was ended by it'),
+        .describe('The rollout of a newer version that it aborted'),
     }),
     audit: audited('agent.version.rollback'),
     errors: ['not_found', 'conflict', 'below_minimum_version', 'rollout_in_progress'],
@@ -215,7 +213,7 @@ export const agentVersions = {
   remove: endpoint({
     method: 'DELETE',
     path: '/agent-versions/:version',
-    summary: 'Forget a version of the agent that nobody is offered',
+    summary: 'Delete a registered version of the agent that is not offered',
     tag,
     access: writes,
     params,

@@ -29,7 +29,7 @@ type Versions = typeof contract.agentVersions
 
 type On = {
   releases: ReleaseSource | undefined
-  /** Those of manifests that were believed are not among them: whoever runs the service says whom it believes. */
+  /** Configured by the operator; keys named in earlier manifests (`nextKeys`) are not included. */
   trustKeys: readonly TrustKey[]
   binaries: ReleaseFiles
   publicUrl: () => string
@@ -42,7 +42,7 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
     return `${publicUrl()}/api/v1/agents/download/${labelOf(build).replace(':', '/')}?version=${build.version}`
   }
 
-  /** Once more, with the keys there are now. @throws release_untrusted */
+  /** Verifies the stored manifest again, with the present keys. @throws release_untrusted */
   function read(release: AgentReleaseRow, build: AgentBuildRow): { manifest: Manifest; keyId: string } {
     try {
       const found = verifyManifest(release.manifest, release.manifest_signature, trustKeys)
@@ -140,9 +140,13 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
         })
       }
       if (rollout?.version === version) {
-        throw new Problem('release_in_use', `A rollout of ${version} decides what its devices are offered`, {
-          details: { rolloutId: rollout.id },
-        })
+        throw new Problem(
+          'release_in_use',
+          `A rollout of ${version} determines what its devices are offered`,
+          {
+            details: { rolloutId: rollout.id },
+          },
+        )
       }
       await store.removeRelease(db, version)
       const before = { tag: release.tag, signingKeyId, builds: builds.map(labelOf).sort() }

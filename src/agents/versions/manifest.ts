@@ -5,8 +5,8 @@ import { safeParse } from '../../core/schema.ts'
 import { compareVersions, isVersion } from './semver.ts'
 
 /*
- * What a release says of its files, signed by whoever builds it (reference: release-manifest.json). The service believes it
- * before it registers a version, and an agent before it becomes one: both read it here.
+ * The signed description of a release's files (reference: release-manifest.json). The service verifies it before it
+ * registers a version, and an agent before it updates: both use this file.
  */
 
 export const components = ['agent', 'helper'] as const
@@ -35,7 +35,7 @@ const architectures: Readonly<Record<string, Architecture>> = {
 export const platformNames = Object.keys(platforms)
 export const architectureNames = Object.keys(architectures)
 
-/** By any of the names it goes by. */
+/** By any of its usual names. */
 export const platformOf = (name: string): Platform | undefined => own(platforms, name)
 export const architectureOf = (name: string): Architecture | undefined => own(architectures, name)
 
@@ -44,7 +44,10 @@ const own = <T>(names: Readonly<Record<string, T>>, name: string): T | undefined
 
 export type Build = { component: Component; platform: Platform; architecture: Architecture }
 
-/** What a file is for, by its name `svc-<component>-<platform>-<arch>[.exe]`; undefined for any other file. */
+/**
+ * Program and platform of a file, by its name `svc-<component>-<platform>-<arch>[.exe]`; undefined for any other
+ * file.
+ */
 export function parseBuildName(name: string): (Build & { label: string }) | undefined {
   const [, kind, os, arch, exe] = /^svc-(agent|helper)-([a-z0-9]+)-([a-z0-9_]+)(\.exe)?$/.exec(name) ?? []
   const platform = os === undefined ? undefined : platformOf(os)
@@ -77,11 +80,14 @@ export const Manifest = z
     release: z.string().refine((tag) => isVersion(tag.replace(/^v/, ''))),
     repository: z.string().max(500).optional(),
     sourceCommit: z.string().max(100).optional(),
-    /** The oldest version that may go to this one directly. */
+    /** The oldest version that can update to this one directly. */
     minFrom: z.string().refine(isVersion).optional(),
-    /** No agent that has read this goes below that version any more: not to what is known to be broken into. */
+    /**
+     * Agents that have read this manifest refuse versions below this one for ever: it protects from a return to a
+     * vulnerable version.
+     */
     minimumVersion: z.string().refine(isVersion).optional(),
-    /** Keys that releases after this one may be signed with: who believes this one believes them. */
+    /** Keys that may sign later releases: whoever trusts this manifest trusts them. */
     nextKeys: z
       .array(z.object({ publicKeyB64: z.string() }))
       .max(10)
@@ -92,7 +98,7 @@ export const Manifest = z
   .refine(
     ({ minimumVersion: floor, ...of }) => floor === undefined || compareVersions(floor, versionOf(of)) <= 0,
   )
-  // Two files for one machine, by two of its names, would be a choice that nobody has made.
+  // Two files for one platform, under two of its names, would be ambiguous.
   .refine(({ assets }) => areUnique(assets.flatMap(({ name }) => machineOf(name) ?? name)))
 export type Manifest = z.output<typeof Manifest>
 
@@ -100,10 +106,7 @@ export type TrustKey = { keyId: string; publicKeyB64: string; validFrom: string 
 
 const spkiPrefix = Buffer.from('302a300506032b6570032100', 'hex')
 
-/**
- * An Ed25519 public key as 32 raw bytes in base64, as SPKI in base64, or as PEM.
- * @throws Error for anything else
- */
+/** Parses an Ed25519 public key: 32 raw bytes in base64, SPKI in base64, or PEM. @throws Error for anything else */
 export function parseTrustKey(text: string, validFrom: string | null = null): TrustKey {
   const raw = rawKeyOf(text.trim())
   return { keyId: hash('sha256', raw, 'hex').slice(0, 16), publicKeyB64: raw.toString('base64'), validFrom }
@@ -124,13 +127,13 @@ const keyObjectOf = ({ publicKeyB64 }: Pick<TrustKey, 'publicKeyB64'>): KeyObjec
   return createPublicKey({ key: der, format: 'der', type: 'spki' })
 }
 
-/** Why a manifest is not believed; the words are API (`details.reason`). */
+/** Why a manifest is not trusted; the keys are API (`details.reason`). */
 export const manifestFaults = {
-  no_trusted_keys: 'No key to trust releases by is configured',
+  no_trusted_keys: 'No trusted release key is configured',
   signed_release_manifest_required: 'The release has no signed manifest',
   invalid_release_manifest_signature: 'The signature of the release manifest is not by a trusted key',
-  invalid_release_manifest_json: 'The release manifest is not of a known shape',
-  release_manifest_metadata_mismatch: 'The release manifest is about something else',
+  invalid_release_manifest_json: 'The release manifest does not have a known format',
+  release_manifest_metadata_mismatch: 'The release manifest describes another release',
 } as const
 export type ManifestFault = keyof typeof manifestFaults
 
@@ -145,8 +148,8 @@ export class ManifestError extends Error {
 }
 
 /**
- * Reads a manifest that one of the keys has signed, over these very bytes; `signature` is 64 bytes in base64.
- * @throws ManifestError
+ * Verifies and parses a manifest signed by one of the keys over exactly these bytes; `signature` is 64 bytes in
+ * base64. @throws ManifestError
  */
 export function verifyManifest(
   text: string | Buffer,
@@ -163,10 +166,10 @@ export function verifyManifest(
   return { manifest: read.data, keyId: signer.keyId }
 }
 
-/** The version a manifest is about, without the v of its tag. */
+/** The version that a manifest describes, without the v of its tag. */
 export const versionOf = ({ release }: { release: string }): string => release.replace(/^v/, '')
 
-/** The file of the release for such a machine. @throws ManifestError when there is none */
+/** The file of the release for a program and platform. @throws ManifestError when there is none */
 export function assetFor(manifest: Manifest, build: Build): ManifestAsset {
   const found = manifest.assets.find(({ name }) => {
     const named = parseBuildName(name)

@@ -1,27 +1,27 @@
-/** A release as it is announced; nobody has believed anything of it yet. */
+/** A published release; nothing about it is verified yet. */
 export type PublishedRelease = {
   tag: string
   notes: string | null
-  /** The exact bytes, and their signature in base64; undefined: it has none. */
+  /** The exact bytes, and their signature in base64; undefined when it has none. */
   manifest: Buffer | undefined
   signature: string | undefined
-  /** A file of it by its name; undefined: it is not there. */
+  /** A file of the release by its name; undefined when it is missing. */
   file(name: string): Promise<ReleaseAsset | undefined>
 }
-/** `url` is empty where it is at no address of its own; `size` is undefined where nobody says. */
+/** `url` is empty where the file has no separate address; `size` is undefined where it is unknown. */
 export type ReleaseAsset = { url: string; size: number | undefined }
 
-/** Where releases are announced. */
+/** Source of published releases. */
 export type ReleaseSource = {
-  /** Of this version, else the latest that is stable. @throws ReleaseFailure; so may `file` */
+  /** The release of this version, or the latest stable one. @throws ReleaseFailure; so may `file` */
   find(version: string | undefined): Promise<PublishedRelease>
 }
 
-/** The message is what the host said, or why it could not be asked. */
+/** The message is the host's answer, or why it could not be reached. */
 export class ReleaseFailure extends Error {
   override name = 'ReleaseFailure'
   readonly kind: 'host' | 'absent'
-  /** What to look at. */
+  /** What to check. */
   readonly hint: string | undefined
 
   constructor(

@@ -11,13 +11,13 @@ import {
 } from './rules.ts'
 import * as store from './store.ts'
 
-/** While one of these it decides what the devices in it are offered, and nobody else does. */
+/** In one of these statuses a rollout alone determines what its devices are offered. */
 const openStates: readonly string[] = ['preparing', 'running', 'halted']
 
 type Wanted = { version: string; component?: Component | undefined; anew?: boolean }
 
 /**
- * Offers a registered version as people decide it. With `anew` those who failed at it are offered it once more.
+ * Offers a registered version on a user's request. With `anew` it is offered again to devices on which it failed.
  * @throws not_found, rollback_needed, below_minimum_version, rollout_in_progress
  */
 export async function promote(db: Db, wanted: Wanted, now: Instant): Promise<Promotion> {
@@ -27,8 +27,8 @@ export async function promote(db: Db, wanted: Wanted, now: Instant): Promise<Pro
 }
 
 /**
- * Offers a version because it was registered. That is not to bring anybody back to it, nor to what people went away from:
- * then it is registered and no more, and it is said why. @throws rollout_in_progress
+ * Offers a version after its registration. This must neither downgrade agents nor return them to a version they were
+ * rolled back from: then the version is only registered, and `withheld` says why. @throws rollout_in_progress
  */
 export async function promoteRegistered(
   db: Db,
@@ -46,7 +46,7 @@ export async function promoteRegistered(
   return { ...(await applyPromotion(db, { version, anew: false }, now)), withheld: null }
 }
 
-/** @throws rollback_needed, below_minimum_version; a version that is not there is neither */
+/** @throws rollback_needed, below_minimum_version; passes for a version without builds */
 export async function checkPromotable(db: Db, { version, component }: Wanted): Promise<void> {
   const builds = (await store.buildsOf(db, version)).filter((one) => matchesComponent(component, one))
   if (builds.length === 0) return
@@ -58,9 +58,8 @@ export const matchesComponent = (component: Component | undefined, build: { comp
   component === undefined || build.component === component
 
 /**
- * Offers a registered version to the machines it has builds for, unless they are offered a newer one. What a rollout has
- * held devices at ends with it.
- * @throws not_found, rollout_in_progress
+ * Offers a registered version to the platforms it has builds for, unless they are offered a newer one. The current
+ * rollout, if ended, no longer holds its devices at its version. @throws not_found, rollout_in_progress
  */
 export async function applyPromotion(
   db: Db,
@@ -73,15 +72,15 @@ export async function applyPromotion(
   const builds = all.filter((build) => matchesComponent(component, build))
   if (builds.length === 0) throw new Problem('not_found', `${version} has no ${component}`)
   const promotion = promotionOf(builds, await store.listPromoted(db), { anew })
-  // Rollouts are of the agent itself.
+  // Rollouts concern the agent only, not its helper.
   if (promotion.promoted.some((build) => build.component === 'agent')) await endCurrentRollout(db, now)
-  // First, since no two may be offered to one machine.
+  // Demotes first: only one build may be offered per platform.
   await store.setPromoted(db, promotion.demoted, null)
   await store.setPromoted(db, promotion.promoted, now)
   return promotion
 }
 
-/** The current rollout decides nothing any more. @throws rollout_in_progress */
+/** The current rollout stops determining versions. @throws rollout_in_progress */
 export async function endCurrentRollout(db: Db, now: Instant): Promise<void> {
   const rollout = await store.findCurrentRollout(db)
   if (!rollout) return

@@ -18,16 +18,16 @@ type Wanted = {
 }
 
 /**
- * Offers a registered version to all machines it has builds for, those with a newer one too, unless they are offered an
- * older one already: nobody is brought up by it. The next promotion ends that. A rollout of something newer ends with it.
- * @throws not_found, below_minimum_version, conflict, rollout_in_progress
+ * Offers a registered version to all machines it has builds for, including those with a newer one, unless they are
+ * offered an older one already: a roll-back never upgrades. The next promotion ends it. It aborts a rollout of a
+ * newer version. @throws not_found, below_minimum_version, conflict, rollout_in_progress
  */
 export async function rollBack(
   db: Db,
   { version, component, platform, arch }: Wanted,
   { by, now }: { by: string; now: Instant },
 ): Promise<{ promotion: Promotion; ended: RolloutRecord | undefined }> {
-  // The rollout before the releases, as whatever completes one takes them.
+  // Locks the rollout before the releases, in the same order as the completion of a rollout.
   const underWay = await findActiveRollout(db)
   const rollout = underWay && (await lockRollout(db, underWay.id))
   await store.lockReleases(db)
@@ -44,19 +44,19 @@ export async function rollBack(
   if (promotion.promoted.length === 0) {
     throw new Problem(
       'conflict',
-      `${version} is newer than what these machines are offered: svc agent promote ${version} offers it`,
+      `${version} is newer than the version offered to these machines: svc agent promote ${version} offers it`,
     )
   }
-  // Rollouts are of the agent itself.
+  // Rollouts concern the agent only, not its helper.
   const isOfAgent = promotion.promoted.some((build) => build.component === 'agent')
   const ended = isOfAgent ? await endNewer(db, version, rollout, { by, now }) : undefined
-  // First, since no two may be offered to one machine.
+  // Demotes first: only one build may be offered per platform.
   await store.setPromoted(db, promotion.demoted, null)
   await store.setPromoted(db, promotion.promoted, now, { back: true })
   return { promotion, ended }
 }
 
-/** What rollouts decide for their devices ends. Gives the one that was under way. */
+/** Ends the effect of rollouts. Returns the one that was aborted. */
 async function endNewer(
   db: Db,
   version: string,

@@ -8,18 +8,18 @@ import { assetFor, type Build, Manifest, ManifestError, parseBuildName, versionO
 import { compareVersions, isOlder } from './semver.ts'
 import { isPrerelease } from './upgrade-path.ts'
 
-/** A release that was believed, as it is to be registered. */
+/** A verified release, in the form to store. */
 export type Registration = {
   release: Omit<AgentReleaseRow, 'created_at' | 'updated_at'>
   builds: (Omit<AgentBuildRow, 'promoted_at' | 'rollback_at'> & { label: string })[]
 }
 
-/** What was read of a release, and which of its files are there. */
+/** A verified release, and which of its files exist. */
 export type VerifiedRelease = {
   tag: string
   notes: string | null
   manifest: Manifest
-  /** The exact text. */
+  /** The exact text of the manifest. */
   text: string
   signature: string
   keyId: string
@@ -28,7 +28,7 @@ export type VerifiedRelease = {
 
 const maxNotes = 64 << 10
 
-/** @throws ManifestError when the manifest is about something else than was announced */
+/** @throws ManifestError when the manifest does not match the published files */
 export function registrationOf({ manifest, files, ...it }: VerifiedRelease): Registration {
   const version = versionOf(manifest)
   const builds = manifest.assets.flatMap(({ name, sha256, size }) => {
@@ -49,7 +49,7 @@ export function registrationOf({ manifest, files, ...it }: VerifiedRelease): Reg
       version,
       tag: it.tag,
       prerelease: isPrerelease(version) ? 1 : 0,
-      // Postgres takes no NUL, and neither takes half a letter.
+      // Postgres cannot store NUL or lone surrogates.
       notes: it.notes ? truncateStorable(it.notes.replaceAll('\0', ''), maxNotes) : null,
       min_from: manifest.minFrom ?? null,
       manifest: it.text,
@@ -60,16 +60,16 @@ export function registrationOf({ manifest, files, ...it }: VerifiedRelease): Reg
   }
 }
 
-/** @throws release_changed when a version that is there already would become another one */
+/** @throws release_changed when a registered version would change */
 export function checkUnchanged(known: Pick<AgentReleaseRow, 'manifest'>, { release }: Registration): void {
   if (known.manifest === release.manifest) return
   throw new Problem(
     'release_changed',
-    `${release.version} is registered with another manifest: a version that was given out is never another one`,
+    `${release.version} is registered with another manifest: a published version never changes`,
   )
 }
 
-/** @throws ManifestError when what is registered is not what the manifest says */
+/** @throws ManifestError when the registered build does not match the manifest */
 export function checkMatchesManifest(manifest: Manifest, build: AgentBuildRow): void {
   const asset = assetFor(manifest, build as Build)
   const isSame =
@@ -110,20 +110,23 @@ function toAgentBuild(row: AgentBuildRow): AgentBuild {
   return { build: labelOf(row), ...what, promotedAt, rollbackAt }
 }
 
-/** Whether machines with a newer version are offered a build as well. */
+/** Whether a build is also offered to machines with a newer version. */
 export const isRollbackTarget = ({
   promoted_at,
   rollback_at,
 }: Pick<AgentBuildRow, 'promoted_at' | 'rollback_at'>): boolean =>
   promoted_at !== null && rollback_at === promoted_at
 
-/** What its manifest forbids to go below; undefined: nothing, or it was damaged and agents do not believe it either. */
+/**
+ * The lowest version that its manifest allows; undefined when it names none, or was damaged: then agents do not trust
+ * it either.
+ */
 const minimumVersionIn = ({ manifest }: Pick<AgentReleaseRow, 'manifest'>): string | undefined =>
   safeParse(Manifest, parseJson(Buffer.from(manifest))).data?.minimumVersion
 
 /**
- * No release that is registered names a higher version as the lowest one. Agents that took such a release refuse what is
- * below by themselves; the others are not brought to it either. @throws below_minimum_version
+ * Checks that no registered release names a higher minimum version. Agents that ran such a release refuse lower
+ * versions themselves; this protects the others. @throws below_minimum_version
  */
 export function checkMinimumVersion(
   version: string,
@@ -140,19 +143,22 @@ export function checkMinimumVersion(
   }
 }
 
-/** What a promotion does: which builds are offered by it, and which before. */
+/** The effect of a promotion: builds that are offered now, and builds that no longer are. */
 export type Promotion = { promoted: AgentBuildRow[]; demoted: AgentBuildRow[] }
 
 const isSameKind = (a: AgentBuildRow, b: AgentBuildRow): boolean =>
   a.component === b.component && a.platform === b.platform && a.architecture === b.architecture
 
-/** Whether machines of the kind of a build are offered an older version: negative, the same: 0, or a newer one. */
+/**
+ * Compares the version offered to the build's platform with the build: negative when it is older, 0 when equal,
+ * positive when newer; undefined when none is offered.
+ */
 const compareWithOffered = (build: AgentBuildRow, offered: readonly AgentBuildRow[]): number | undefined => {
   const there = offered.find((one) => isSameKind(build, one))
   return there && compareVersions(there.version, build.version)
 }
 
-/** @throws rollback_needed when all machines that the builds of a version are for are offered a newer one */
+/** @throws rollback_needed when all platforms of the builds are offered a newer version */
 export function checkNotDowngrade(
   version: string,
   builds: readonly AgentBuildRow[],
@@ -166,15 +172,14 @@ export function checkNotDowngrade(
     .slice(-1)
   throw new Problem(
     'rollback_needed',
-    `${version} is older than ${highest}, which is offered: svc agent rollback ${version} goes back to it`,
+    `${version} is older than ${highest}, which is offered: svc agent rollback ${version} returns to it`,
     { details: { offered: newer.map((one) => `${labelOf(one)}@${one.version}`).sort() } },
   )
 }
 
 /**
- * Builds of a version take the place of those for the same machines, where those are older, or with `back` newer;
- * machines that it has no build for keep what they have. Without `anew` what is offered already stays as it is, and counts
- * for nothing.
+ * The builds replace those of the same platforms that are older, or with `back` newer; platforms without a build keep
+ * theirs. Without `anew` builds that are already offered are left unchanged.
  */
 export function promotionOf(
   builds: readonly AgentBuildRow[],
@@ -193,7 +198,7 @@ export function promotionOf(
 }
 
 /**
- * A version that is registered again, as by a job that runs every night, brings nobody back to what people went away from.
+ * A version that is registered again, for example by a nightly job, must not return machines to it after a roll-back.
  * @throws conflict
  */
 export function checkNotRolledBack(
@@ -210,7 +215,7 @@ export function checkNotRolledBack(
   throw new Problem('conflict', what)
 }
 
-/** As replies and the audit log tell of it. */
+/** The promotion in the form of replies and the audit log. */
 export function promotionSummary({ promoted, demoted }: Promotion) {
   const versions = (builds: readonly AgentBuildRow[]) =>
     Object.fromEntries(builds.map((one) => [labelOf(one), one.version]).sort())

@@ -5,7 +5,7 @@ import semverValid from 'semver/functions/valid.js'
 export const isVersion = (text: string): boolean =>
   text.length <= 20 && /^\d/.test(text) && !text.includes('+') && semverValid(text) === text
 
-/** Negative: `a` comes before `b`. What is no version comes before all that are. */
+/** Negative when `a` precedes `b`. Text that is not a version precedes all versions. */
 export function compareVersions(a: string, b: string): number {
   const [left, right] = [isVersion(a), isVersion(b)]
   if (left && right) return semverCompare(a, b)
@@ -13,19 +13,21 @@ export function compareVersions(a: string, b: string): number {
 }
 
 /**
- * Whether a version comes after what an agent reports, which may have the v of a tag or build metadata. Of neither the order
- * knows; what is no version at all comes before all that are.
+ * Whether a version is newer than the one that an agent reports, which may have a leading v or build metadata.
+ * Neither affects the order; a reported text that is not a version precedes all versions.
  */
 export function isNewer(version: string, reported: string): boolean {
   const known = semverValid(reported)
   return isVersion(version) && (known === null || semverCompare(version, known) > 0)
 }
 
-/** Whether a version comes before what an agent reports. Nothing comes before what is no version. */
+/**
+ * Whether a version is older than the one that an agent reports. Nothing is older than a text that is not a version.
+ */
 export function isOlder(version: string, reported: string): boolean {
   const known = semverValid(reported)
   return isVersion(version) && known !== null && semverCompare(version, known) < 0
 }
 
-/** A build of a developer, which nothing is offered. */
+/** A developer's build, which is never offered an update. */
 export const isDevBuild = (version: string): boolean => version.startsWith('dev-')

@@ -9,9 +9,9 @@ import type { AgentRelease } from './contract.ts'
 import type { Build } from './manifest.ts'
 import { type Registration, toAgentRelease } from './rules.ts'
 
-/* Releases belong to no tenant: there is one agent for all of them. */
+/* Releases belong to no tenant: all tenants use the same agent. */
 
-/** Registering, promoting and removing happen one after the other. */
+/** Serializes registration, promotion and removal. */
 export const lockReleases = (db: Db): Promise<void> => lockTable(db, 'agent_releases')
 
 /** Newest first. */
@@ -55,7 +55,7 @@ const buildsFor = (db: Db, { component, platform, architecture }: Build) =>
     .where('platform', '=', platform)
     .where('architecture', '=', architecture)
 
-/** What is registered for a kind of machine under a version, or what such machines are offered. */
+/** The build of a version for a platform; without a version the one that is offered. */
 export const findBuild = (
   db: Db,
   kind: Build,
@@ -65,7 +65,7 @@ export const findBuild = (
     ? buildsFor(db, kind).where('promoted_at', 'is not', null).executeTakeFirst()
     : buildsFor(db, kind).where('version', '=', version).executeTakeFirst()
 
-/** What each release says of itself. */
+/** The manifests of all releases. */
 export const listManifests = (db: Db): Promise<Pick<AgentReleaseRow, 'version' | 'manifest'>[]> =>
   db.selectFrom('agent_releases').select(['version', 'manifest']).execute()
 
@@ -80,7 +80,7 @@ export async function insertRelease(db: Db, { release }: Registration, now: Inst
     .execute()
 }
 
-/** What may be another one although its manifest is the same. */
+/** Updates the columns that may change while the manifest stays the same. */
 export async function changeRelease(db: Db, { release }: Registration, now: Instant): Promise<void> {
   const { version, manifest_signature, signing_key_id, notes, tag } = release
   await db
@@ -90,7 +90,7 @@ export async function changeRelease(db: Db, { release }: Registration, now: Inst
     .execute()
 }
 
-/** Those that are there keep what was promised of them; where they are may change. */
+/** Existing builds keep their promotion; their address may change. */
 export async function saveBuilds(db: Db, { builds }: Registration): Promise<void> {
   for (const { label: _, ...build } of builds) {
     await db
@@ -103,7 +103,7 @@ export async function saveBuilds(db: Db, { builds }: Registration): Promise<void
   }
 }
 
-/** When the builds are offered; null: no more. `back`: to machines with a newer one as well. */
+/** Sets since when the builds are offered; null: not offered. `back`: also to machines with a newer version. */
 export async function setPromoted(
   db: Db,
   builds: readonly AgentBuildRow[],
@@ -126,7 +126,7 @@ export async function removeRelease(db: Db, version: string): Promise<void> {
   await db.deleteFrom('agent_releases').where('version', '=', version).execute()
 }
 
-/** The rollout that decides what its devices are offered. */
+/** The rollout that determines what its devices are offered. */
 export const findCurrentRollout = (
   db: Db,
 ): Promise<{ id: string; version: string; status: string } | undefined> =>
@@ -136,7 +136,7 @@ export const findCurrentRollout = (
     .where('is_current', '=', 1)
     .executeTakeFirst()
 
-/** It decides nothing any more. */
+/** The rollout is no longer current. */
 export async function endRolloutHold(db: Db, rolloutId: string, now: Instant): Promise<void> {
   await db
     .updateTable('agent_rollouts')

@@ -5,8 +5,8 @@ import { type Registration, registrationOf } from './rules.ts'
 import { isPrerelease } from './upgrade-path.ts'
 
 /**
- * Reads a release, the latest stable one unless told, and believes what its manifest says.
- * @throws releases_not_configured, release_host_failed, release_refused, not_found
+ * Reads a release, by default the latest stable one, and verifies its manifest. @throws releases_not_configured,
+ * release_host_failed, release_refused, not_found
  */
 export async function readRelease(
   releases: ReleaseSource | undefined,
@@ -35,17 +35,17 @@ async function verifyRelease(
   if (!bytes || announced.signature === undefined) throw new ManifestError('signed_release_manifest_required')
   const { manifest, keyId } = verifyManifest(bytes, announced.signature, trustKeys)
   const text = bytes.toString('utf8')
-  // It is kept as text, and given out as these very bytes.
+  // The manifest is stored as text, and served as exactly these bytes.
   if (!Buffer.from(text).equals(bytes))
     throw new ManifestError('invalid_release_manifest_json', 'it is not UTF-8')
   const version = versionOf(manifest)
   if (version !== versionOf({ release: tag }) || version !== (wanted ?? version)) {
-    const what = `it is about ${manifest.release}, and was announced as ${tag}`
+    const what = `it describes ${manifest.release}, but was published as ${tag}`
     throw new ManifestError('release_manifest_metadata_mismatch', what)
   }
   if (wanted === undefined && isPrerelease(version)) {
     throw new ReleaseFailure('host', `The latest release there is a candidate, ${version}`, {
-      hint: 'candidates are registered by their name alone: ?version=',
+      hint: 'candidates are registered only by name: ?version=',
     })
   }
   const files = new Map<string, ReleaseAsset>()

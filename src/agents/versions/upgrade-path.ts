@@ -4,14 +4,15 @@ import { compareVersions, isOlder, isVersion } from './semver.ts'
 /** A version as its manifest describes it. */
 export type ReleaseStep = {
   version: string
-  /** The oldest version that may go to it directly; null: any. */
+  /** The oldest version that can update to it directly; null: any. */
   minFrom: string | null
 }
 
 /**
- * Which of the releases for a machine it goes to next, on the way from what it reports to its target: the target, or else the
- * highest version before it that it may go to now. undefined: it is there, or there is no way. To an older version,
- * which others decide on, it goes directly. A release candidate is a stepping stone only on the way to another one.
+ * The next release on the way from the reported version to the target: the target, or else the highest version before
+ * it that the agent can update to now. undefined: it is reached, or there is no path. An older target, whose
+ * permission is checked elsewhere, is reached directly. A release candidate is an intermediate step only on the way
+ * to another candidate.
  */
 export function nextUpgrade(
   releases: readonly ReleaseStep[],
@@ -26,7 +27,7 @@ export function nextUpgrade(
   const isBetween = ({ version }: ReleaseStep) =>
     compareVersions(version, reported) > 0 && compareVersions(version, target) < 0
   const isStone = ({ version }: ReleaseStep) => isPrerelease(target) || !isPrerelease(version)
-  // From the highest, everything can be reached that can be from a lower one: minFrom is a bound, and no list.
+  // The highest step reaches everything that a lower one reaches: minFrom is a bound, not a list.
   return releases
     .filter((step) => mayGo(step) && isBetween(step) && isStone(step))
     .map(({ version }) => version)

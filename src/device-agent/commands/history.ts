@@ -10,24 +10,24 @@ const Memory = z.object({
 })
 
 /**
- * The commands that were begun, and how they ended: each is done once, however often it is sent and
- * whatever ended the agent in the middle of it.
+ * The commands that were started, and their outcomes: each is executed once, however often it is sent, and also if
+ * the agent crashed during it.
  */
 export function commandHistory(file: string) {
   let known = safeParse(Memory, readJson(file)).data?.commands ?? []
 
-  function keep(id: string, outcome?: CommandOutcome): void {
+  function record(id: string, outcome?: CommandOutcome): void {
     known = [...known.filter((one) => one.id !== id), { id, outcome }].slice(-maxCommands)
     try {
       replaceFile(file, `${JSON.stringify({ commands: known })}\n`)
     } catch {
-      // On a full disk it is known until the agent ends.
+      // On a full disk the record lasts until the agent ends.
     }
   }
 
   return {
-    begin: (id: string): void => keep(id),
-    end: (id: string, outcome: CommandOutcome): void => keep(id, outcome),
+    begin: (id: string): void => record(id),
+    end: (id: string, outcome: CommandOutcome): void => record(id, outcome),
     find: (id: string) => known.find((one) => one.id === id),
   }
 }

@@ -8,20 +8,20 @@ const SetAutoUpdate = z.object({ enabled: z.boolean() })
 const Collect = z.object({ what: z.array(z.enum(['inventory', 'metrics', 'logs'])).min(1) })
 
 export type CommandHandlers = {
-  /** Of the watchdog there are none. */
+  /** The watchdog has none. */
   diagnostics?: Pick<DiagnosticsRecorder, 'setLevel'>
-  /** Hand it in now. */
+  /** Reports that kind of data now. */
   collect?: Record<z.output<typeof Collect>['what'][number], () => Promise<unknown>>
-  /** Tells the service how a command ended. */
-  tell: (id: string, outcome: CommandOutcome) => Promise<void>
+  /** Reports the outcome of a command to the service. */
+  reportOutcome: (id: string, outcome: CommandOutcome) => Promise<void>
 }
 
 export type CommandContext = Pick<Agent, 'commands' | 'settings' | 'clock' | 'report'>
 
-/** What the service asks for and keeps until it is done, unlike a question that somebody waits in front of. */
+/** Whether the service stores the command until it is done, unlike a live query that a user waits for. */
 export const isDurable = ({ type }: Pick<Command, 'type'>): boolean => !type.startsWith('event_log')
 
-/** Does each command once, and tells how it ended each time that it is sent. */
+/** Executes each command once, and reports its outcome each time it is sent. */
 export function commandRunner(agent: CommandContext, deviceId: string, able: CommandHandlers) {
   const inFlight = new Map<string, Promise<CommandOutcome>>()
   const pendingReports = new Set<Promise<void>>()
@@ -74,22 +74,22 @@ export function commandRunner(agent: CommandContext, deviceId: string, able: Com
   }
 
   return {
-    /** Never fails: what could not be done is an outcome as well. It comes back before the service was told. */
+    /** Never fails: a failed command is an outcome as well. Resolves before the service has received the outcome. */
     perform(command: Command): Promise<CommandOutcome> {
       const begun = inFlight.get(command.id)
       if (begun) return begun
       const outcome = outcomeOf(command)
       inFlight.set(command.id, outcome)
-      // That the service is done with this agent shows at the next heartbeat.
-      const told = outcome.then((ended) => able.tell(command.id, ended)).catch(() => {})
-      pendingReports.add(told)
-      void told.finally(() => {
+      // A refusal of the agent is noticed at the next heartbeat.
+      const reported = outcome.then((ended) => able.reportOutcome(command.id, ended)).catch(() => {})
+      pendingReports.add(reported)
+      void reported.finally(() => {
         inFlight.delete(command.id)
-        pendingReports.delete(told)
+        pendingReports.delete(reported)
       })
       return outcome
     },
-    /** When the service was told of all of them, or could not be. */
+    /** Resolves when every outcome was reported, or could not be. */
     settled: async (): Promise<void> => void (await Promise.allSettled(pendingReports)),
   }
 }

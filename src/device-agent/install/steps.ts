@@ -15,7 +15,7 @@ import { CliError } from '../../cli/exit-codes.ts'
 import { keyFilePath } from '../state.ts'
 import { binaryPath, type Placement, unitName, unitText } from './unit.ts'
 
-/** Something that is done to the machine, and what it is called. */
+/** A change of the machine, and its description. */
 export type InstallStep = { what: string; do: () => void }
 
 export const hasSystemd = (): boolean => existsSync('/run/systemd/system')
@@ -23,11 +23,11 @@ export const hasSystemd = (): boolean => existsSync('/run/systemd/system')
 export type InstallOptions = Placement & {
   binary: string
   unitDir: string
-  /** undefined: the machine is enrolled. */
+  /** undefined when the machine is already enrolled. */
   enrollmentKey: string | undefined
 }
 
-/** What makes the agent a service of this machine; each step may be done again. */
+/** Installs the agent as a service; each step can be repeated. */
 export function installSteps(installation: InstallOptions): InstallStep[] {
   const { stateDir, user, binary, unitDir, enrollmentKey } = installation
   const target = binaryPath(stateDir)
@@ -35,11 +35,11 @@ export function installSteps(installation: InstallOptions): InstallStep[] {
   const steps: InstallStep[] = []
   if (userIds(user) === undefined) {
     const args = ['--system', '--user-group', '--no-create-home', '--home-dir', stateDir]
-    const make = (): void => run('useradd', [...args, '--shell', '/usr/sbin/nologin', user])
-    steps.push({ what: `make the user ${user}`, do: make })
+    const create = (): void => run('useradd', [...args, '--shell', '/usr/sbin/nologin', user])
+    steps.push({ what: `create the user ${user}`, do: create })
   }
   steps.push({
-    what: `make ${stateDir}, of ${user} alone`,
+    what: `create ${stateDir}, accessible by ${user} only`,
     do: () => {
       for (const directory of [stateDir, dirname(target)]) {
         mkdirSync(directory, { recursive: true, mode: 0o700 })
@@ -55,7 +55,7 @@ export function installSteps(installation: InstallOptions): InstallStep[] {
       copyFileSync(binary, draft)
       chmodSync(draft, 0o755)
       chownTo(draft, user)
-      // On a volume that nothing may be run from, nothing else is done.
+      // On a volume mounted noexec this fails before anything else is changed.
       run(draft, ['--version'])
       renameSync(draft, target)
     },
@@ -82,7 +82,7 @@ export function installSteps(installation: InstallOptions): InstallStep[] {
   return [...steps, ...systemctl(unitDir, ['daemon-reload'], ['enable', unitName], ['restart', unitName])]
 }
 
-/** `purge`: with the identity, and the user. */
+/** `purge` also removes the identity and the user. */
 export function uninstallSteps(where: {
   stateDir: string
   user: string
@@ -109,13 +109,13 @@ export function uninstallSteps(where: {
   return steps
 }
 
-/** Only where systemd runs, and reads that directory. */
+/** Only where systemd runs and reads that directory. */
 const systemctl = (unitDir: string, ...calls: string[][]): InstallStep[] =>
   hasSystemd() && unitDir === '/etc/systemd/system'
     ? calls.map((args) => ({ what: `systemctl ${args.join(' ')}`, do: () => run('systemctl', args) }))
     : []
 
-/** undefined where there is no such user. */
+/** undefined when there is no such user. */
 function userIds(user: string): { uid: number; gid: number } | undefined {
   const row = readFileSync('/etc/passwd', 'utf8')
     .split('\n')

@@ -29,24 +29,24 @@ const systemUnits = '/etc/systemd/system'
 function placeOf(flags: CommonFlags) {
   const stateDir = resolve(flags['state-dir'] ?? '/var/lib/svc-agent')
   const user = flags.user ?? 'svc-agent'
-  // They are written into a unit, and one of them may be removed with all that is in it.
+  // The values are written into a unit, and the directory may be removed recursively.
   if (!/^(\/[\w.+@-]+){2,}$/.test(stateDir)) throw usageError(`--state-dir cannot be ${stateDir}`)
   if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw usageError(`--user cannot be "${user}"`)
   return { stateDir, user, unitDir: resolve(flags['unit-dir'] ?? systemUnits) }
 }
 
-/** What was done to the machine, or would be; people are told while it happens. */
+/** The steps that were done, or would be; they are also printed as they happen. */
 export type InstallResult = {
   done: boolean
   steps: string[]
   stateDir: string
   user: string
   unitFile: string
-  /** What stands in it, where only that was asked for. */
+  /** Content of the unit, when only that was requested. */
   unit: string | null
 }
 
-/** `own`: the single file that this program is, which is installed unless another is named. */
+/** `own`: the single file of this program, installed by default. */
 export async function installAtTerminal(
   flags: InstallFlags,
   own: string | undefined,
@@ -64,17 +64,17 @@ export async function installAtTerminal(
   if (binary === undefined) {
     throw usageError(
       'Missing --binary',
-      'npm run build:agent -- --out FILE makes one, a release has one for each system',
+      'npm run build:agent -- --out FILE creates one; a release has one for each platform',
     )
   }
-  if (!existsSync(binary)) throw usageError(`--binary ${binary} is not there`)
+  if (!existsSync(binary)) throw usageError(`--binary ${binary} does not exist`)
   checkPrivileges(flags, user, unitDir)
   const isEnough = isEnrolled && flags['enrollment-key'] === undefined
   const enrollmentKey = isEnough || flags['dry-run'] ? undefined : await keyOf(flags, settings)
   const installation = { stateDir, user, unitDir, url: chosen, binary, enrollmentKey }
   const outcome = await runSteps(installSteps(installation), flags, settings)
   if (outcome.done && !(hasSystemd() && unitDir === systemUnits)) {
-    printNote(`systemd does not run here, or does not read ${unitDir}. Where it does:`)
+    printNote(`systemd does not run here, or does not read ${unitDir}. Where it does, run:`)
     printNote(`  systemctl daemon-reload && systemctl enable --now ${unitName}`)
   }
   return { ...place, ...outcome }
@@ -86,7 +86,7 @@ export async function uninstallAtTerminal(flags: UninstallFlags): Promise<Instal
   const steps = uninstallSteps({ user, unitDir, stateDir, purge: flags.purge })
   const place = { stateDir, user, unitFile: join(unitDir, unitName) }
   if (steps.length === 0) {
-    printNote('There is nothing to remove')
+    printNote('Nothing to remove')
     return { ...place, done: false, steps: [], unit: null }
   }
   const outcome = await runSteps(steps, flags, resolveSettings(flags))
@@ -96,12 +96,12 @@ export async function uninstallAtTerminal(flags: UninstallFlags): Promise<Instal
   return { ...place, ...outcome }
 }
 
-/** Found out before anything is changed. */
+/** Checked before anything is changed. */
 function checkPrivileges(flags: CommonFlags, user: string, unitDir: string): void {
   if (process.platform !== 'linux') throw new CliError('Only Linux machines have systemd')
   const mine = user === userInfo().username && unitDir !== systemUnits
   if (flags['dry-run'] || mine || process.getuid?.() === 0) return
-  throw new CliError('Only root may do this', { exit: exitCodes.forbidden, code: 'forbidden', hint: 'sudo' })
+  throw new CliError('This requires root', { exit: exitCodes.forbidden, code: 'forbidden', hint: 'sudo' })
 }
 
 async function runSteps(steps: InstallStep[], flags: CommonFlags, settings: Settings) {
@@ -111,7 +111,7 @@ async function runSteps(steps: InstallStep[], flags: CommonFlags, settings: Sett
   if (flags['dry-run'] || asks) for (const { what } of steps) printNote(`Would ${what}`)
   const names = steps.map(({ what }) => what)
   if (flags['dry-run']) return { done: false, steps: names, unit: null }
-  if (asks && !(await askYesNo('Do this?'))) throw new CliError('Nothing was changed')
+  if (asks && !(await askYesNo('Continue?'))) throw new CliError('Nothing was changed')
   for (const step of steps) {
     try {
       step.do()

@@ -3,16 +3,16 @@ import { join } from 'node:path'
 export const unitName = 'svc-agent.service'
 
 export type Placement = {
-  /** The service user owns it, and keeps state and binary in it: the agent replaces the latter itself. */
+  /** Owned by the service user; contains the state and the binary, which the agent replaces itself. */
   stateDir: string
   user: string
-  /** Instead of the address it enrolled at. */
+  /** Overrides the address of the enrollment. */
   url: string | undefined
 }
 
 export const binaryPath = (stateDir: string): string => join(stateDir, 'bin', 'svc-agent')
 
-/** The unit by which systemd runs the agent (systemd.exec(5)): it may read the machine, and write to its own directory. */
+/** The systemd unit of the agent (systemd.exec(5)): read access to the machine, write access to its own directory. */
 export const unitText = ({ stateDir, user, url }: Placement): string => `[Unit]
 Description=svc agent
 Documentation=man:svc-agent(7)
@@ -29,7 +29,7 @@ EnvironmentFile=-/etc/default/svc-agent
 Environment=SVC_NO_INPUT=1
 Restart=always
 RestartSec=15
-# The agent is asked to end by its watchdog.
+# The watchdog stops the agent.
 KillMode=mixed
 TimeoutStopSec=30
 
@@ -62,7 +62,7 @@ SystemCallFilter=@system-service
 WantedBy=multi-user.target
 `
 
-/** A word as systemd reads it: nothing in it is a specifier, a variable or an end. */
+/** Quotes a word for systemd, so that it contains no specifier, variable or separator. */
 function quoted(word: string): string {
   const plain = word.replaceAll('%', '%%').replaceAll('$', '$$$$')
   if (!/[\s"'\\;]/.test(plain)) return plain

@@ -10,20 +10,20 @@ import { answerQuery } from './queries.ts'
 
 export type ListenerDependencies = {
   logs: LiveLogs
-  /** What is kept until it is done, here and there. */
+  /** Executes commands that are stored until they are done, on both sides. */
   perform: CommandRunner['perform']
 }
 
 const maxPauseMs = 60_000
 /** The service pings every 30 s. */
 const silenceMs = 75_000
-/** A connection that lasted this long was a good one. */
+/** A connection that lasted this long counts as successful. */
 const goodMs = 10_000
 const supersededCode = 4002
 
 /**
- * Stays connected, and answers. Nothing else waits for it: without a connection the agent reports as ever. Ends with
- * the signal.
+ * Stays connected and answers queries. Nothing else waits for it: without a connection the agent reports as usual.
+ * Stops with the signal.
  */
 export async function keepListening(
   agent: Agent,
@@ -47,7 +47,7 @@ export async function keepListening(
     }
     renewed.abort()
     failures = clock.now() - began >= goodMs ? 1 : failures + 1
-    // Another agent has this identity: two that take turns help nobody.
+    // Another agent uses this identity: taking turns would help neither.
     const pause =
       (code === supersededCode ? maxPauseMs : Math.min(maxPauseMs, 1000 * 2 ** (failures - 1))) *
       (1 - 0.3 * random())
@@ -88,7 +88,7 @@ async function oneConnection(
     const end = (code?: number, reason?: Buffer): void => {
       clearTimeout(watch)
       signal.removeEventListener('abort', hangUp)
-      // What is still being looked up is of no use to anybody.
+      // Results of pending queries are no longer needed.
       gone.abort()
       const said = reason?.toString() || failure || 'the connection was lost'
       resolve({ message: said, ...(code !== undefined && { code }) })

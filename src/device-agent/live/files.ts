@@ -13,15 +13,15 @@ import {
   pageCollector,
 } from './logs.ts'
 
-/** What lies further back in a file is out of reach of a query. */
+/** Only this much of the end of a file is searched. */
 const window = 8 * 1024 * 1024
 const longestLine = 64 * 1024
 
 type Line = { place: number; text: string }
 
 /**
- * The log files of a folder, each a log of its own. A record is named by the place of its line in the file: it
- * stays while the file does.
+ * The log files of a folder, each of them a log. A record is identified by the position of its line: it is stable
+ * while the file exists.
  */
 export const fileLogs = (folder = '/var/log'): LiveLogs => ({
   async list() {
@@ -54,7 +54,7 @@ export const fileLogs = (folder = '/var/log'): LiveLogs => ({
       const { mtime, size } = await file.stat()
       if (recordId < 1 || recordId > size) throw new LogNotFound('record_not_found')
       const bytes = Buffer.alloc(longestLine)
-      // The end of the line before is read as well: else it is no line that begins here.
+      // Includes the end of the line before: otherwise the position is not the start of a line.
       const from = Math.max(0, recordId - 2)
       const { bytesRead } = await file.read(bytes, 0, longestLine, from)
       const start = recordId - 1 - from
@@ -74,7 +74,7 @@ async function namesIn(folder: string): Promise<string[]> {
   return names.filter((name) => /\.log$|^(syslog|messages)$/.test(name)).sort()
 }
 
-/** By a name that was found in the folder, never by one that was said. */
+/** Opens a file only by a name found in the folder, never by the requested name. */
 async function inFile<T>(
   folder: string,
   logName: string,
@@ -93,7 +93,7 @@ async function inFile<T>(
   }
 }
 
-/** Newest first; the first line of a window that does not begin the file is a piece of one. */
+/** Newest first; stops at an incomplete first line, when the window does not start at the beginning of the file. */
 function* linesBackwards(bytes: Buffer, from: number): Generator<Line> {
   let end = bytes.length
   while (end > 0) {

@@ -2,7 +2,7 @@ import { fileLogs } from './files.ts'
 import { hasJournal, journalLogs } from './journal.ts'
 import type { LiveLogs } from './logs.ts'
 
-/** The journal, or log files where there is none; looked at anew for each question. */
+/** The journal, or log files if there is none; checked again for each query. */
 export function hostLiveLogs({ journal = 'journalctl', folder = '/var/log' } = {}): LiveLogs {
   const fromJournal = journalLogs(journal)
   const fromFiles = fileLogs(folder)

@@ -15,14 +15,14 @@ import {
 
 type JournalLog = { name: string; displayName: string; matches: string[] }
 
-/** The names a person would look for; each unit is a log of its own besides. */
+/** Well-known names; each unit is a separate log as well. */
 const known: readonly JournalLog[] = [
   { name: 'System', displayName: 'The whole journal', matches: [] },
   { name: 'Kernel', displayName: 'Messages of the kernel', matches: ['_TRANSPORT=kernel'] },
   {
     name: 'Auth',
     displayName: 'Sign-ins and authorization',
-    // Of syslog: auth and authpriv.
+    // Syslog facilities auth and authpriv.
     matches: ['SYSLOG_FACILITY=4', 'SYSLOG_FACILITY=10'],
   },
 ]
@@ -31,8 +31,8 @@ const fields = 'MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_COMM,SYSLOG_FACILITY,_TRANSP
 const common = ['--output=json', `--output-fields=${fields}`, '--no-pager', '--quiet']
 
 /**
- * The journal. A record is named by when it was written, in microseconds: journalctl finds it by that, also after
- * the files were rotated.
+ * The journal. A record is identified by its time in microseconds, by which journalctl finds it even after a
+ * rotation.
  */
 export const journalLogs = (command = 'journalctl'): LiveLogs => ({
   async list() {
@@ -74,7 +74,7 @@ export const journalLogs = (command = 'journalctl'): LiveLogs => ({
   },
 })
 
-/** Whether this machine has a journal, and lets us read it. */
+/** Whether this machine has a journal that we may read. */
 export const hasJournal = async (command = 'journalctl'): Promise<boolean> =>
   ((await readLines(command, [...common, '--lines=1'], 1)) ?? []).length > 0
 
@@ -91,7 +91,7 @@ async function unitsOf(command: string): Promise<JournalLog[]> {
   return units.sort().map((name) => ({ name, displayName: name, matches: [`_SYSTEMD_UNIT=${name}`] }))
 }
 
-/** What the files of the journal say of themselves, without reading them through. */
+/** Facts from the journal's file headers, without reading the entries. */
 async function headerOf(command: string) {
   const lines = (await readLines(command, ['--header', '--no-pager'], 10_000)) ?? []
   const numbers = (pattern: RegExp, base: number): number[] =>
@@ -120,13 +120,13 @@ function narrowing({ level, source, startTime, endTime }: QueryLog): string[] {
   return [
     ...(priority === undefined ? [] : [`--priority=${priority}`]),
     ...(startTime === '' ? [] : [`--since=${moment(Date.parse(startTime) * 1000)}`]),
-    // journalctl means the last moment that counts, not the first that does not.
+    // --until of journalctl is inclusive; endTime is exclusive.
     ...(endTime === '' ? [] : [`--until=${moment(Date.parse(endTime) * 1000 - 1)}`]),
     ...(source === '' ? [] : [`SYSLOG_IDENTIFIER=${source}`]),
   ]
 }
 
-/** Microseconds since 1970 as systemd.time(7) reads them. */
+/** Microseconds since 1970 in the format of systemd.time(7). */
 const moment = (microseconds: number): string =>
   `@${Math.floor(microseconds / 1e6)}.${String(microseconds % 1e6).padStart(6, '0')}`
 
@@ -148,7 +148,7 @@ function eventIn(line: string): LogEvent {
   }
 }
 
-/** A message id of the journal has 128 bits: its first 32 are told apart well enough. */
+/** A journal message id has 128 bits: the first 32 distinguish them well enough. */
 const eventIdOf = (messageId: string | undefined): number =>
   /^[0-9a-f]{32}$/i.test(messageId ?? '') ? Number.parseInt(messageId!.slice(0, 8), 16) : 0
 
@@ -158,7 +158,7 @@ function levelOf(priority: number): string {
   return priority === 3 ? 'error' : priority === 4 ? 'warning' : 'information'
 }
 
-/** Line by line until `take` says no. @throws when the program fails, or takes too long */
+/** Passes lines to `take` until it returns false. @throws when the program fails or takes too long */
 function eachLine(
   command: string,
   args: string[],
@@ -185,7 +185,7 @@ function eachLine(
     })
     child.once('close', (code, signal) => {
       if (enough || code === 0) resolve()
-      // Without any match it fails, and says nothing.
+      // journalctl exits with 1, without a message, when nothing matches.
       else if (code === 1) resolve()
       else reject(new Error(signal ? 'the journal took too long' : `journalctl failed with ${code}`))
     })

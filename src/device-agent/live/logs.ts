@@ -5,7 +5,7 @@ type LogList = z.input<typeof AgentLogs>
 export type EventPage = z.input<typeof AgentEvents>
 export type LogEvent = z.input<typeof AgentEvent>
 
-/** The logs of this machine as they are now. An abort ends what was begun. */
+/** The present logs of this machine. An abort stops a running read. */
 export type LiveLogs = {
   list(signal: AbortSignal): Promise<LogList>
   query(query: QueryLog, signal: AbortSignal): Promise<EventPage>
@@ -21,7 +21,7 @@ export class LogNotFound extends Error {
   }
 }
 
-/** The log of that name, in any letter case. @throws LogNotFound */
+/** The log of that name, ignoring letter case. @throws LogNotFound */
 export function findLog<T extends { name: string }>(logs: readonly T[], name: string): T {
   const wanted = name.toLowerCase()
   const found = logs.find((one) => one.name === name) ?? logs.find((one) => one.name.toLowerCase() === wanted)
@@ -29,18 +29,18 @@ export function findLog<T extends { name: string }>(logs: readonly T[], name: st
   return found
 }
 
-/** Matching entries are counted as far as this, newest first; older ones are out of reach of a page. */
+/** Most matching entries counted, newest first; older ones are not reachable by paging. */
 export const maxCounted = 10_000
-/** Characters of one message. */
+/** Most characters of a message. */
 export const maxMessageLength = 8000
 
-/** Picks the entries of one page out of all that come by, newest first. */
+/** Selects the entries of one page from all matches, newest first. */
 export function pageCollector({ page, limit }: QueryLog) {
   const from = (page - 1) * limit
   const events: LogEvent[] = []
   let total = 0
   return {
-    /** `read` is called for what is on the page alone. */
+    /** `read` is called only for entries on the page. */
     offer(read: () => LogEvent): void {
       if (total >= from && total < from + limit) events.push(read())
       total += 1

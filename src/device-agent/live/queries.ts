@@ -3,7 +3,7 @@ import { type LiveLogs, LogNotFound } from './logs.ts'
 
 type Result = Omit<CommandResult, 'type' | 'commandId'>
 
-/** Answers what somebody asks who waits for it; what cannot be answered is an answer as well. */
+/** Answers a live query; a failure is an answer as well. */
 export async function answerQuery(
   { type, payload }: Command,
   logs: LiveLogs,

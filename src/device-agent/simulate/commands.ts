@@ -9,7 +9,7 @@ export type CommandResult =
   | { status: 'completed'; result: unknown }
   | { status: 'failed'; error: string; code?: string }
 
-/** What an agent of the fleet answers to a command. */
+/** The result of a command at a simulated agent. */
 export async function runCommand(
   fleet: Fleet,
   agent: SimulatedAgent,

@@ -5,13 +5,12 @@ import type { Reply, RequestOptions } from './http-pool.ts'
 import { inventoryOf, machineOf } from './machine.ts'
 import { seededRandom } from './seeded-random.ts'
 
-/** Enrolled at a time: it is the service that takes its time with each. */
+/** Concurrent enrollments: the service takes a while for each. */
 const concurrency = 8
 
 /**
- * Enrolls those that are missing. All wait when the service asks for it; what may have arrived is said again under the
- * same idempotency key.
- * @throws ApiError when the key, or what it enrolls into, is refused
+ * Enrolls the missing agents. All of them wait when the service asks for a pause; a request that may have arrived is
+ * repeated with its idempotency key. @throws ApiError when the key or its tenant is refused
  */
 export async function enrollMissing(
   fleet: Fleet,
@@ -38,7 +37,7 @@ export async function enrollMissing(
   }
 }
 
-/** Waits before the next request, when one of them was asked to; false when everything ends. */
+/** Delays requests after a Retry-After; `wait` returns false when everything stops. */
 type Throttle = { take(ms: number): void; wait(): Promise<boolean> }
 
 function throttle(signal: AbortSignal, onWait: (ms: number) => void): Throttle {
@@ -71,7 +70,7 @@ async function enroll(fleet: Fleet, n: number, enrollmentKey: string, patience: 
   await sendUntilAccepted(fleet, n, patience, 'PUT', `/agents/${agentId}/inventory`, inventory)
 }
 
-/** The answer, once there is a good one; undefined when everything ends before. @throws ApiError for a refusal */
+/** The first successful reply; undefined when everything stops before. @throws ApiError for a refusal */
 async function sendUntilAccepted(
   { wire, tally, plan }: Fleet,
   n: number,

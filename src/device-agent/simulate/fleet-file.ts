@@ -11,25 +11,28 @@ const FleetFile = z.object({
   agents: z.array(z.tuple([z.int().min(1), z.string().min(1), z.string().min(1), z.string().min(1)])),
 })
 
-/** A fleet as its file keeps it: where it is enrolled, what makes its machines, and each agent with its token. */
+/**
+ * A fleet as stored in its file: the service it is enrolled at, the parameters of its machines, and each agent with
+ * its token.
+ */
 export type SavedFleet = { url: string; seed: number; platform: string; agents: SimulatedAgent[] }
 
-/** The fleet of an earlier run, or undefined before the first. @throws a usage error for a file that is none */
+/** The fleet of an earlier run, or undefined before the first. @throws a usage error for an invalid file */
 export function loadFleet(file: string): SavedFleet | undefined {
   const text = readFileIfExists(file)
   if (text === undefined) return undefined
   if (process.platform !== 'win32' && (statSync(file).mode & 0o077) !== 0) {
-    throw usageError(`${file} holds credentials and others can read it; run: chmod 600 ${file}`)
+    throw usageError(`${file} contains credentials and is readable by others; run: chmod 600 ${file}`)
   }
   try {
     const { agents, ...about } = FleetFile.parse(JSON.parse(text))
     return { ...about, agents: agents.map((one) => newSimulatedAgent(...one)) }
   } catch {
-    throw usageError(`${file} is not a fleet of svc agent simulate`, 'remove it, or give another --state')
+    throw usageError(`${file} is not a fleet of svc agent simulate`, 'remove it, or use another --state')
   }
 }
 
-/** Replaces the file as a whole, readable by its owner alone. */
+/** Replaces the file atomically, readable only by its owner. */
 export function saveFleet(file: string, { agents, ...about }: SavedFleet): void {
   const rows = agents.map(({ n, id, token, version }) => [n, id, token, version])
   writePrivateFile(file, `${JSON.stringify({ ...about, agents: rows })}\n`)

@@ -2,7 +2,7 @@ import type { HttpPool } from './http-pool.ts'
 import type { Plan } from './plan.ts'
 import type { Tally } from './tally.ts'
 
-/** As little as there is to keep of one agent; the rest follows from its number. */
+/** The minimal state of a simulated agent; everything else is derived from its number. */
 export type SimulatedAgent = {
   /** From 1. */
   n: number
@@ -10,31 +10,31 @@ export type SimulatedAgent = {
   token: string
   version: string
   autoUpdate: boolean
-  /** Heartbeats that were answered. */
+  /** Number of answered heartbeats. */
   beats: number
-  /** When the heartbeat was due that was not answered yet, by performance.now(). */
+  /** Due time of the oldest unanswered heartbeat, by performance.now(). */
   overdueSince: number | undefined
-  /** It is on its way, or will be tried again. */
+  /** A heartbeat is in flight, or scheduled for a retry. */
   isTrying: boolean
-  /** Times in a row that it was not answered. */
+  /** Number of consecutive failures. */
   failures: number
-  /** `away` while it is replaced by another version; `gone` for good. */
+  /** `away` while it restarts for an update; `gone` permanently. */
   state: 'up' | 'away' | 'gone'
-  /** It follows an offer: others are for later. */
+  /** An update is in progress: other offers are ignored. */
   isUpdating: boolean
-  /** Ends its connection, where it has one. */
+  /** Closes its connection, if it has one. */
   hangUp: (() => void) | undefined
 }
 
-/** What the parts of a simulation share. */
+/** State shared by the parts of a simulation. */
 export type Fleet = {
   plan: Plan
   wire: HttpPool
   tally: Tally
-  /** By number less one; those that are not enrolled yet are missing. */
+  /** By number less one; agents that are not enrolled yet are missing. */
   agents: (SimulatedAgent | undefined)[]
   signal: AbortSignal
-  /** A heartbeat out of turn. */
+  /** Sends a heartbeat outside of the schedule. */
   beatNow(agent: SimulatedAgent): void
 }
 
@@ -50,7 +50,7 @@ export const newSimulatedAgent = (n: number, id: string, token: string, version:
   },
 })
 
-/** Nothing is heard of it, for a while or for good. */
+/** Stops an agent, temporarily or permanently. */
 export function goOffline(agent: SimulatedAgent, state: 'away' | 'gone'): void {
   agent.state = state
   agent.overdueSince = undefined
@@ -60,7 +60,7 @@ export function goOffline(agent: SimulatedAgent, state: 'away' | 'gone'): void {
 export const isOnline = ({ state, beats, failures }: SimulatedAgent): boolean =>
   state === 'up' && beats > 0 && failures === 0
 
-/** A pause that the end of the simulation cuts short; false when it did. */
+/** A pause that the end of the simulation interrupts; then it returns false. */
 export function pause(ms: number, signal: AbortSignal): Promise<boolean> {
   if (signal.aborted) return Promise.resolve(false)
   return new Promise((resolve) => {
@@ -78,6 +78,6 @@ export function pause(ms: number, signal: AbortSignal): Promise<boolean> {
 
 const maxPauseMs = 60_000
 
-/** Milliseconds before a request is made again: 1 s doubling to 60 s, or what the service asks for. */
+/** Milliseconds before a retry: 1 s doubling to 60 s, or the Retry-After of the service. */
 export const backoffMs = (failures: number, retryAfterMs: number, chance: number): number =>
   Math.max(Math.min(maxPauseMs, 1000 * 2 ** (failures - 1)) * (1 - 0.3 * chance), retryAfterMs)

@@ -12,14 +12,14 @@ type HeartbeatReply = {
   rotateToken?: boolean
 }
 
-/** Does what the answer to a heartbeat says. */
+/** Applies the reply to a heartbeat. */
 export function applyReply(fleet: Fleet, agent: SimulatedAgent, reply: unknown): void {
   const { commands = [], configUpdate, upgradeTo, rollback, rotateToken } = (reply ?? {}) as HeartbeatReply
   if (typeof configUpdate?.autoUpdate === 'boolean') agent.autoUpdate = configUpdate.autoUpdate
   for (const command of commands) void answer(fleet, agent, command)
   if (rotateToken === true) void rotate(fleet, agent)
   if (typeof upgradeTo !== 'string' || upgradeTo === agent.version) return
-  // As an agent that is one does: it refuses to go back unless it is told that people want it.
+  // Like a real agent: it refuses an older version unless the reply marks it as a roll-back.
   const isTaken = rollback === true || !isOlder(upgradeTo, agent.version)
   if (isTaken && agent.autoUpdate && !agent.isUpdating) {
     agent.isUpdating = true
@@ -38,7 +38,7 @@ async function answer(
   await post(fleet, agent, `commands/${command.id}/result`, body)
 }
 
-/** Follows an offer in its own way: see `updateSteps`. */
+/** Follows an offer according to its failure mode: see `updateSteps`. */
 async function update(fleet: Fleet, agent: SimulatedAgent, to: string): Promise<void> {
   const { plan, tally, signal } = fleet
   const { counts } = tally
@@ -71,7 +71,7 @@ async function update(fleet: Fleet, agent: SimulatedAgent, to: string): Promise<
   }
 }
 
-/** In two steps, as the service wants it: the new token counts once it was shown. */
+/** Rotates in two steps, as the service requires: the new token becomes active when it is used. */
 async function rotate(fleet: Fleet, agent: SimulatedAgent): Promise<void> {
   const staged = await post(fleet, agent, 'rotate-token', undefined)
   const { authToken } = (staged ?? {}) as { authToken?: unknown }
@@ -81,7 +81,7 @@ async function rotate(fleet: Fleet, agent: SimulatedAgent): Promise<void> {
   if ((await post(fleet, agent, 'rotate-token/confirm', undefined)) === undefined) agent.token = before
 }
 
-/** What the service answers; undefined where that is a failure. */
+/** The body of the reply; undefined for a failure. */
 async function post(fleet: Fleet, { id, token }: SimulatedAgent, what: string, body: unknown) {
   const said = { token, ...(body !== undefined && { body }) }
   const reply = await fleet.wire.send('POST', `/agents/${id}/${what}`, said)

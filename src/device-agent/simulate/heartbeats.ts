@@ -5,14 +5,14 @@ import { machineOf, metricsOf } from './machine.ts'
 import { seededRandom } from './seeded-random.ts'
 
 /**
- * Heartbeats, evenly over the interval: each agent has its turn once in it, and always the same. A turn that comes when
- * all connections are busy waits for one, and is as late as that.
+ * Sends heartbeats evenly over the interval: each agent has a fixed turn in it. A turn at which all connections are
+ * busy waits for one, and is late by that time.
  */
 export class HeartbeatScheduler {
   readonly #fleet: Fleet
   readonly #concurrency: number
   readonly #onReply: (agent: SimulatedAgent, reply: unknown) => void
-  /** Agents whose turn is now, whenever it was to be. */
+  /** Agents that are due now, outside of the schedule. */
   #outOfTurn: SimulatedAgent[] = []
   #turn = 0
   #begun = 0
@@ -109,7 +109,7 @@ export class HeartbeatScheduler {
     if (status === 401 || status === 403 || status === 404) {
       tally.counts.refused += 1
       agent.isTrying = false
-      // One that is only locked out, such as by a quarantine, asks again when it has its turn.
+      // A temporary refusal, such as a quarantine, is retried at the next turn.
       if (status === 403 && !reason.endsWith('device_decommissioned')) agent.overdueSince = undefined
       else goOffline(agent, 'gone')
       return

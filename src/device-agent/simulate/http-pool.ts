@@ -4,28 +4,28 @@ import { reasonOf } from '../../core/client.ts'
 import { parseJson } from '../../core/json.ts'
 
 export type Reply = {
-  /** 0: there was no answer. */
+  /** 0: there was no reply. */
   status: number
-  /** What came, parsed; undefined where it was not JSON. */
+  /** The parsed body; undefined when it is not JSON. */
   body: unknown
-  /** The service's code of a failure, or why there was no answer. */
+  /** The error code of the service, or why there was no reply. */
   reason: string
-  /** What the service asks to wait; 0 unless it does. */
+  /** The requested pause; 0 if none. */
   retryAfterMs: number
 }
 
 export type RequestOptions = { token?: string; body?: unknown; idempotencyKey?: string }
 type Send = (method: string, path: string, said: RequestOptions) => Promise<Reply>
 
-/** Milliseconds without a byte of the answer. */
+/** Milliseconds without receiving a byte. */
 const idleTimeoutMs = 30_000
 const basePath = '/api/v1'
 
 export type HttpPool = { send: Send; close(): void }
 
 /**
- * Requests in the names of many agents, over few connections. Never fails: that there was no answer is one as well.
- * Leaner than the client of the contract, which is not made for hundreds of requests a second beside a service.
+ * Requests of many agents over few connections. Never rejects: a missing reply is a result as well. Lighter than the
+ * contract's client, which is not designed for hundreds of requests per second.
  */
 export async function openHttpPool(options: {
   url: string

@@ -5,7 +5,7 @@ import { oneOf, seededRandom } from './seeded-random.ts'
 
 type LogEntry = EventPage['events'][number]
 
-/** Entries of each log. */
+/** Number of entries of each log. */
 const entriesPerLog = 500
 const minuteMs = 60_000
 
@@ -20,7 +20,7 @@ const logsOn: Record<Enrollment['osType'], { name: string; sources: string[] }[]
 const levels = ['information', 'information', 'information', 'warning', 'error']
 const texts = ['started', 'stopped', 'reloaded its configuration', 'took longer than usual', 'failed']
 
-/** Logs as a machine of the fleet might have them: an entry a minute, the latest of now. */
+/** Plausible logs of a simulated machine: an entry per minute, up to now. */
 export function simulatedLogs(
   seed: number,
   n: number,

@@ -28,7 +28,7 @@ const systems: Record<Enrollment['osType'], { osVersion: string; osBuild: string
 
 const packages = ['openssl', 'curl', 'git', 'nano', 'rsync', 'python3', 'sqlite3', 'tar', 'zlib', 'less']
 
-/** The machine an agent of the fleet runs on: always the same for a seed and a number. */
+/** The machine of a simulated agent: always the same for a seed and a number. */
 export function machineOf(
   { seed, platforms }: Pick<Plan, 'seed' | 'platforms'>,
   n: number,
@@ -76,7 +76,7 @@ export function inventoryOf(plan: Pick<Plan, 'seed' | 'platforms'>, n: number): 
   }
 }
 
-/** What the `beat`-th heartbeat measures: it goes up and down, each machine in its own way. */
+/** The metrics of the `beat`-th heartbeat: they oscillate, differently for each machine. */
 export function metricsOf(seed: number, n: number, beat: number): NonNullable<Heartbeat['metrics']> {
   const wave = Math.sin(beat / 9 + 6 * seededRandom(seed, n, 'wave'))
   const ram = 0.5 + 0.3 * seededRandom(seed, n, 'ram') + 0.1 * wave

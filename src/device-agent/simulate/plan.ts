@@ -5,28 +5,28 @@ import { architecture, osType } from '../../devices/contract.ts'
 
 export const maxAgents = 100_000
 
-/** What becomes of an update, where that is not that it works. */
+/** Ways in which an update can fail. */
 export const failureModes = ['crash', 'silent', 'slow', 'wrong', 'refuse'] as const
 export type FailureMode = (typeof failureModes)[number]
 
 export type Platform = Pick<Enrollment, 'osType' | 'architecture'>
 export type Weighted<T> = { of: T; weight: number }[]
 
-/** What a fleet is to be, and do. */
+/** The parameters of a simulated fleet. */
 export type Plan = {
   count: number
   intervalMs: number
   websockets: number
-  /** Entries of all agents together, a minute. */
+  /** Entries per minute of all agents together. */
   logsPerMinute: number
   eventsPerMinute: number
   version: string
   platforms: Weighted<Platform>
-  /** The part of the fleet that each befalls, from 0 to 1. */
+  /** Share of the fleet with each failure mode, from 0 to 1. */
   failures: ReadonlyMap<FailureMode, number>
-  /** How long an update takes. */
+  /** Duration of an update. */
   updateMs: number
-  /** From when all are enrolled; undefined: until it is ended. */
+  /** Duration after all agents are enrolled; undefined: until it is stopped. */
   forMs: number | undefined
   seed: number
 }
@@ -50,7 +50,7 @@ export function parseFailures(text: string | undefined): ReadonlyMap<FailureMode
       throw usageError(`--failures takes parts of the fleet such as crash=1%,slow=2%, not "${one}"`)
     }
     if (!isMode(mode)) {
-      throw usageError(`There is no failure "${mode}"`, `failures: ${failureModes.join(', ')}`)
+      throw usageError(`Unknown failure "${mode}"`, `failures: ${failureModes.join(', ')}`)
     }
     shares.set(mode, Number(share) / 100)
   }

@@ -11,7 +11,7 @@ import { keepConnected } from './sockets.ts'
 import { type FleetStatus, fleetStatus, type Summary } from './summary.ts'
 import { Tally } from './tally.ts'
 
-/** What a simulation tells whoever watches it. */
+/** Events that a simulation reports. */
 export type SimulationEvent =
   /** The service asked to wait while the fleet enrolls. */
   | { event: 'waiting'; seconds: number; enrolled: number }
@@ -23,26 +23,26 @@ export type Simulation = {
   plan: Plan
   wire: HttpPool
   dial: Dial
-  /** Connections that heartbeats take at most. */
+  /** Most connections used by heartbeats. */
   concurrency: number
-  /** Those of an earlier run. */
+  /** Agents of an earlier run. */
   known: readonly SimulatedAgent[]
-  /** Asked for only when there are agents to enroll. */
+  /** Called only when there are agents to enroll. */
   enrollmentKey: () => Promise<string>
   report: (event: SimulationEvent) => void
   progressMs: number
-  /** Given the agents there are once they are enrolled, and at the end. */
-  keep: (agents: SimulatedAgent[]) => void
-  /** Ends everything at once. */
+  /** Called with the enrolled agents after the enrollment, and at the end. */
+  save: (agents: SimulatedAgent[]) => void
+  /** Stops everything immediately. */
   signal: AbortSignal
 }
 
 /**
- * Enrolls a fleet as far as it is not, and has it report until the time is over or the signal aborts.
- * @throws NetworkError when nobody answers at the beginning, ApiError when the enrollment is refused
+ * Enrolls the missing agents of a fleet, and lets it report until the time is over or the signal aborts. @throws
+ * NetworkError when the service does not answer at the start, ApiError when the enrollment is refused
  */
 export async function simulate(simulation: Simulation): Promise<Summary> {
-  const { url, plan, wire, known, report, progressMs, keep } = simulation
+  const { url, plan, wire, known, report, progressMs, save } = simulation
   const over = new AbortController()
   const signal = AbortSignal.any([simulation.signal, over.signal])
   const agents: Fleet['agents'] = Array.from({ length: plan.count })
@@ -56,7 +56,7 @@ export async function simulate(simulation: Simulation): Promise<Summary> {
   })
   const began = performance.now()
   const secondsGone = () => (performance.now() - began) / 1000
-  const there = () => agents.filter((agent) => agent !== undefined)
+  const enrolled = () => agents.filter((agent) => agent !== undefined)
   let progress: NodeJS.Timeout | undefined
   let lastProgress = { at: began, heartbeats: 0 }
   try {
@@ -70,7 +70,7 @@ export async function simulate(simulation: Simulation): Promise<Summary> {
     if (!signal.aborted) {
       report({ event: 'enrolled', agents: tally.counts.enrolled, seconds: Math.round(secondsGone()) })
     }
-    keep(there())
+    save(enrolled())
     startShipping(fleet)
     if (plan.websockets > 0) void keepConnected(fleet, simulation.dial)
     await pause(plan.forMs ?? 2 ** 31 - 1, signal)
@@ -78,7 +78,7 @@ export async function simulate(simulation: Simulation): Promise<Summary> {
     clearInterval(progress)
     over.abort()
     wire.close()
-    keep(there())
+    save(enrolled())
   }
   const seconds = secondsGone()
   return {

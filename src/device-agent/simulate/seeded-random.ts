@@ -1,6 +1,6 @@
 /**
- * A number from 0 up to, not including, 1: always the same for a seed, an agent and what it is for. So nothing that is
- * plausible about an agent has to be kept.
+ * A number from 0, inclusive, to 1, exclusive: always the same for a seed, an agent and a purpose. So no generated
+ * property of an agent has to be stored.
  */
 export function seededRandom(seed: number, agent: number, purpose: string): number {
   let x = seed ^ Math.imul(agent, 0x9e3779b1)
@@ -8,7 +8,7 @@ export function seededRandom(seed: number, agent: number, purpose: string): numb
   return (mixBits(x) >>> 0) / 2 ** 32
 }
 
-/** An integer hash of little bias: lowbias32 of C. Wellons, "Prospecting for Hash Functions". */
+/** An integer hash of low bias: lowbias32 of C. Wellons, "Prospecting for Hash Functions". */
 function mixBits(from: number): number {
   let x = from ^ (from >>> 16)
   x = Math.imul(x, 0x21f0aaad)
@@ -17,7 +17,7 @@ function mixBits(from: number): number {
   return x ^ (x >>> 15)
 }
 
-/** Of several things with their weights, the one that falls on `chance`. */
+/** Selects one of several weighted values by `chance`, from 0 to 1. */
 export function weightedPick<T>(weighted: readonly { of: T; weight: number }[], chance: number): T {
   let left = chance * weighted.reduce((sum, { weight }) => sum + weight, 0)
   for (const { of, weight } of weighted) {

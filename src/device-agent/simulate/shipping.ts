@@ -2,10 +2,10 @@ import { type Fleet, pause, type SimulatedAgent } from './fleet.ts'
 import type { Reply } from './http-pool.ts'
 import { oneOf, seededRandom } from './seeded-random.ts'
 
-/** Entries that an agent hands in at a time. */
+/** Entries that an agent sends at a time. */
 const batchSize = 5
 
-/** Has one agent after the other hand in entries, so many a minute of all of them, until everything ends. */
+/** Lets the agents send entries in turn, at the planned rate of the fleet, until everything stops. */
 export function startShipping(fleet: Fleet): void {
   const { logsPerMinute, eventsPerMinute } = fleet.plan
   if (logsPerMinute > 0) void roundRobin(fleet, logsPerMinute, sendLogs)
@@ -15,7 +15,7 @@ export function startShipping(fleet: Fleet): void {
 async function roundRobin(
   fleet: Fleet,
   perMinute: number,
-  handIn: (fleet: Fleet, agent: SimulatedAgent, count: number) => Promise<void>,
+  send: (fleet: Fleet, agent: SimulatedAgent, count: number) => Promise<void>,
 ): Promise<void> {
   const { plan, agents, signal } = fleet
   const count = Math.min(batchSize, perMinute)
@@ -24,7 +24,7 @@ async function roundRobin(
   for (let due = performance.now(); ; due += everyMs) {
     if (!(await pause(Math.max(0, due - performance.now()), signal))) return
     const agent = agents[turn++ % plan.count]
-    if (agent?.state === 'up') void handIn(fleet, agent, count)
+    if (agent?.state === 'up') void send(fleet, agent, count)
   }
 }
 
@@ -47,7 +47,7 @@ async function sendEvents(fleet: Fleet, agent: SimulatedAgent, count: number): P
   const events = Array.from({ length: count }, (_, at) => ({
     ...{ timestamp: now.toISOString(), category: 'system', source: 'simulator' },
     level: oneOf(['info', 'info', 'warning', 'error'], seededRandom(fleet.plan.seed, n + at, 'level')),
-    // Of one record: what comes twice under an id is ignored.
+    // Unique per record: the service ignores duplicate ids.
     ...{ eventId: `${now.getTime()}-${at}`, message: 'A unit has started' },
   }))
   const reply = await fleet.wire.send('PUT', `/agents/${id}/eventlogs`, { token, body: { events } })

@@ -7,12 +7,12 @@ import { runCommand } from './commands.ts'
 import { backoffMs, type Fleet, pause, type SimulatedAgent } from './fleet.ts'
 import { seededRandom } from './seeded-random.ts'
 
-/** Milliseconds between two that are opened at the beginning. */
+/** Milliseconds between the first connections. */
 const paceMs = 5
-/** A connection that lasted this long was a good one. */
+/** A connection that lasted this long counts as successful. */
 const goodMs = 10_000
 
-/** Keeps agents connected, as many as are wanted and spread over the fleet, until everything ends. */
+/** Keeps the planned number of agents connected, spread over the fleet, until everything stops. */
 export async function keepConnected(fleet: Fleet, dial: Dial): Promise<void> {
   const { plan, agents, signal } = fleet
   const many = Math.min(plan.websockets, plan.count)
@@ -31,7 +31,7 @@ async function stayConnected(fleet: Fleet, agent: SimulatedAgent, dial: Dial): P
       const reason = await connection(fleet, agent, dial)
       if (signal.aborted) return
       failures = performance.now() - began < goodMs ? failures + 1 : 1
-      // Who is replaced by another version hangs up: that is no failure.
+      // An agent that restarts for an update closes its connection: that is not a failure.
       if (agent.state === 'up') tally.recordFailure(reason)
     }
     const wait =
@@ -40,7 +40,7 @@ async function stayConnected(fleet: Fleet, agent: SimulatedAgent, dial: Dial): P
   }
 }
 
-/** Until it ends; says why it did. */
+/** One connection until it closes; returns the reason. */
 async function connection(fleet: Fleet, agent: SimulatedAgent, dial: Dial): Promise<string> {
   const { signal, tally } = fleet
   const { connections } = tally.counts

@@ -2,20 +2,20 @@ import { formatNumber } from '../../cli/progress.ts'
 import { type Fleet, isOnline } from './fleet.ts'
 import type { Counts, Times } from './tally.ts'
 
-/** Where a fleet stands; with --json these are its output, so a field is never renamed. */
+/** State of a fleet; with --json it is output, so a field is never renamed. */
 export type FleetStatus = Counts &
   Times & {
     agents: number
     online: number
-    /** Since the one before, or since the beginning. */
+    /** Since the last report, or since the start. */
     heartbeatsPerSecond: number
-    /** How many agents run which version. */
+    /** Number of agents by version. */
     versions: Record<string, number>
   }
 
 export type Summary = FleetStatus & {
   seconds: number
-  /** How often which failure: the status and code of an answer, or why there was none. */
+  /** Number of failures by reason: the status and code of a reply, or why there was none. */
   reasons: Record<string, number>
   memoryMb: number
 }
@@ -38,7 +38,7 @@ export function fleetStatus(
     agents: plan.count,
     online,
     ...counts,
-    // As they are now: what was told does not change afterwards.
+    // Copies: a report must not change afterwards.
     updates: { ...updates },
     connections: { ...connections },
     heartbeatsPerSecond: rounded(beatsPerSecond),
@@ -47,7 +47,7 @@ export function fleetStatus(
   }
 }
 
-/** One line for a person who looks on. */
+/** One line of progress. */
 export function formatStatus(standing: FleetStatus): string {
   const { agents, enrolled, online, heartbeatsPerSecond, late, missed, failures, p50Ms, p99Ms } = standing
   const { updates, connections } = standing
@@ -71,7 +71,7 @@ const versionsOf = (versions: Record<string, number>): string =>
     .map(([version, count]) => `${version}: ${formatNumber(count)}`)
     .join(', ')
 
-/** What a person reads at the end. */
+/** The report at the end. */
 export function formatSummary(summary: Summary): string {
   const { agents, enrolled, online, refused, heartbeats, heartbeatsPerSecond, late, missed } = summary
   const { p50Ms, p99Ms, maxMs, failures, updates, connections, commands, liveQueries } = summary
@@ -99,7 +99,7 @@ export function formatSummary(summary: Summary): string {
     ],
     ['Commands', commands > 0 && formatNumber(commands)],
     [
-      'Handed in',
+      'Sent',
       (summary.logs > 0 || summary.events > 0) &&
         `${formatNumber(summary.logs)} logs, ${formatNumber(summary.events)} events`,
     ],

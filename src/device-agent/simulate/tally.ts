@@ -4,13 +4,13 @@ import { createHistogram, type RecordableHistogram } from 'node:perf_hooks'
 export type Counts = {
   enrolled: number
   heartbeats: number
-  /** Answered more than a tenth of the interval after their time. */
+  /** Answered more than a tenth of the interval late. */
   late: number
-  /** Not answered before the next was due. */
+  /** Not answered before the next one was due. */
   missed: number
-  /** Requests that were not answered, or with an error; those of heartbeats are tried again. */
+  /** Requests without a reply, or with an error; heartbeats are retried. */
   failures: number
-  /** Heartbeats of agents that the service does not let in: their devices were decommissioned or quarantined. */
+  /** Heartbeats of agents that the service refuses: their devices were decommissioned or quarantined. */
   refused: number
   updates: { begun: number; done: number; failed: number }
   commands: number
@@ -28,12 +28,12 @@ export class Tally {
     ...{ updates: { begun: 0, done: 0, failed: 0 }, commands: 0, liveQueries: 0, logs: 0, events: 0 },
     connections: { open: 0, opened: 0, lost: 0 },
   }
-  /** How often which failure: a status with its code, or why there was no answer. */
+  /** Number of failures by reason: a status with its code, or why there was no reply. */
   readonly reasons = new Map<string, number>()
   readonly #all = createHistogram()
   readonly #recent = createHistogram()
 
-  /** A heartbeat that was answered, after so many milliseconds. */
+  /** An answered heartbeat, with its duration. */
   recordHeartbeat(ms: number): void {
     const microseconds = Math.max(1, Math.round(ms * 1000))
     this.counts.heartbeats += 1
@@ -50,7 +50,7 @@ export class Tally {
     return timesOf(this.#all)
   }
 
-  /** Of the heartbeats since it was asked before. */
+  /** Times of the heartbeats since the last call. */
   takeRecent(): Times {
     const times = timesOf(this.#recent)
     this.#recent.reset()

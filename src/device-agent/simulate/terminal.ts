@@ -11,7 +11,7 @@ import { maxAgents, type Plan, parseDuration, parseFailures, parsePlatforms } fr
 import { type SimulationEvent, simulate } from './run.ts'
 import { formatStatus, formatSummary } from './summary.ts'
 
-/** What `svc agent simulate` was told. */
+/** Flags of `svc agent simulate`. */
 export type SimulateFlags = {
   count: number
   'enrollment-key'?: string | undefined
@@ -34,28 +34,28 @@ export type SimulateFlags = {
 /** Seconds between two lines of progress: on a terminal, and as JSON. */
 const progress = { terminal: 1, json: 10 }
 
-/** A simulation as a command: the fleet from where a person describes it, what becomes of it to where one looks. */
+/** The simulation as a command: reads the flags, prints progress and the summary. */
 export async function simulateAtTerminal(flags: SimulateFlags, version: string): Promise<void> {
-  const kept = flags.state === undefined ? undefined : loadFleet(flags.state)
+  const saved = flags.state === undefined ? undefined : loadFleet(flags.state)
   const settings = resolveSettings({ url: flags.url })
-  const url = addressOf(settings, kept, flags)
-  const made = makeOf(flags, kept)
+  const url = addressOf(settings, saved, flags)
+  const made = makeOf(flags, saved)
   const plan = planOf(flags, made, version)
   const caFile = settings.caFile.value
   const concurrency = Math.min(64, Math.max(8, Math.ceil((plan.count * 1000) / plan.intervalMs / 10)))
   const stop = new AbortController()
   const end = (): void => stop.abort()
-  // Once each: whoever presses Ctrl-C again does not want to wait for a summary.
+  // Once each: a second Ctrl-C terminates without waiting for the summary.
   process.once('SIGTERM', end).once('SIGINT', end)
   const view = flags.json ? asLines() : onTerminal()
   const summary = await simulate({
-    ...{ url, plan, concurrency: concurrency, known: kept?.agents ?? [], signal: stop.signal },
+    ...{ url, plan, concurrency: concurrency, known: saved?.agents ?? [], signal: stop.signal },
     wire: await openHttpPool({ url, version: plan.version, caFile, connections: concurrency + 8 }),
     dial: agentDialer({ url, version: plan.version }, (at) => socketOptions(at, { caFile })),
     enrollmentKey: () => keyFrom(flags['enrollment-key']),
     report: view.show,
     progressMs: 1000 * (flags.json ? progress.json : progress.terminal),
-    keep: (agents) => {
+    save: (agents) => {
       if (flags.state !== undefined) saveFleet(flags.state, { url, ...made, agents })
     },
   }).finally(() => {
@@ -66,14 +66,14 @@ export async function simulateAtTerminal(flags: SimulateFlags, version: string):
   if (summary.missed > 0) process.exitCode = exitCodes.failure
 }
 
-/** @throws a usage error for an address that is not of this machine, unless that is allowed */
-function addressOf({ url }: Settings, kept: SavedFleet | undefined, flags: SimulateFlags): string {
+/** @throws a usage error for an address of another machine, unless that is allowed */
+function addressOf({ url }: Settings, saved: SavedFleet | undefined, flags: SimulateFlags): string {
   const isSaid = url.from === 'flag' || url.from === 'env'
-  const address = isSaid ? url.value : (kept?.url ?? url.value)
-  if (kept && kept.url !== address) {
+  const address = isSaid ? url.value : (saved?.url ?? url.value)
+  if (saved && saved.url !== address) {
     throw usageError(
-      `The fleet in ${flags.state} is enrolled at ${kept.url}`,
-      'give another --state for another service',
+      `The fleet in ${flags.state} is enrolled at ${saved.url}`,
+      'use another --state for another service',
     )
   }
   if (!isLoopbackHost(new URL(address).hostname) && !flags['allow-remote']) {
@@ -84,12 +84,12 @@ function addressOf({ url }: Settings, kept: SavedFleet | undefined, flags: Simul
 
 type Make = { seed: number; platform: string }
 
-/** What makes the machines of a fleet: those there are stay as they were. */
-function makeOf(flags: SimulateFlags, kept: SavedFleet | undefined): Make {
-  const { seed = kept?.seed ?? 1, platform = kept?.platform ?? 'linux/x64' } = flags
-  if (kept && (seed !== kept.seed || platform !== kept.platform)) {
+/** Parameters of the machines of a fleet: existing machines must not change. */
+function makeOf(flags: SimulateFlags, saved: SavedFleet | undefined): Make {
+  const { seed = saved?.seed ?? 1, platform = saved?.platform ?? 'linux/x64' } = flags
+  if (saved && (seed !== saved.seed || platform !== saved.platform)) {
     throw usageError(
-      `The fleet in ${flags.state} was made with --seed ${kept.seed} --platform ${kept.platform}`,
+      `The fleet in ${flags.state} was created with --seed ${saved.seed} --platform ${saved.platform}`,
     )
   }
   return { seed, platform }
@@ -115,7 +115,7 @@ async function keyFrom(flag: string | undefined): Promise<string> {
   if (SVC_ENROLLMENT_KEY) return SVC_ENROLLMENT_KEY
   throw usageError(
     'Missing --enrollment-key',
-    `there are agents to enroll: give -, @file or SVC_ENROLLMENT_KEY; svc enroll create --max-usage N mints one for up to ${maxAgents}`,
+    `there are agents to enroll: give -, @file or SVC_ENROLLMENT_KEY; svc enroll create --max-usage N creates one for up to ${maxAgents}`,
   )
 }
 
@@ -126,7 +126,7 @@ const asLines = (): View => ({
   end: () => {},
 })
 
-/** One line that is drawn over and over; where nobody looks on, only what is worth a line of its own. */
+/** One line that is redrawn; without a terminal, only the important lines. */
 function onTerminal(): View {
   const isSeen = process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
   let hasSaid = false
@@ -141,11 +141,12 @@ function onTerminal(): View {
         return
       }
       clear()
-      if (event.event === 'enrolled') return printNote(`${event.agents} agents are enrolled; Ctrl-C ends`)
+      if (event.event === 'enrolled')
+        return printNote(`${event.agents} agents are enrolled; stop with Ctrl-C`)
       if (hasSaid) return
       hasSaid = true
       printNote(
-        `The service asks to wait ${event.seconds} s: it limits what comes from one address. One that is only simulated on starts with RATE_LIMIT_IP=off RATE_LIMIT_ENROLL_IP=off`,
+        `The service requests a pause of ${event.seconds} s: it limits requests by client address. For simulations, start it with RATE_LIMIT_IP=off RATE_LIMIT_ENROLL_IP=off`,
       )
     },
     end: () => void clear(),

@@ -1,20 +1,20 @@
 import type { FailureMode, Plan } from './plan.ts'
 import { seededRandom } from './seeded-random.ts'
 
-/** What an agent does with a version it is offered, one after the other. */
+/** The steps of an agent after it was offered a version. */
 export type UpdateStep =
   | { do: 'say'; state: 'updating' | 'refused' | 'rolled_back'; reason?: string }
-  /** Away, as while it is replaced. */
+  /** Offline, as during a restart. */
   | { do: 'wait'; ms: number }
-  /** It comes back, and reports at once. */
+  /** Comes back, and reports immediately. */
   | { do: 'report'; version: string }
-  /** Nothing is heard of it any more. */
+  /** Stays silent for ever. */
   | { do: 'vanish' }
 
-/** How many times as long an update takes that is slow. */
+/** Factor of the duration of a slow update. */
 const slowness = 20
 
-/** What becomes of the updates of an agent: always the same for a seed and a number. */
+/** The failure mode of an agent's updates: always the same for a seed and a number. */
 export function failureModeOf(
   { seed, failures }: Pick<Plan, 'seed' | 'failures'>,
   n: number,

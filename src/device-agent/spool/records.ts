@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { safeParse } from '../../core/schema.ts'
 import type { NewDiagnosticLog } from '../../logs/diagnostic/contract.ts'
 
-/** How a command ended, as the service is told. */
+/** The outcome of a command in the form reported to the service. */
 export const CommandOutcome = z.looseObject({
   status: z.enum(['completed', 'failed', 'timeout']),
   result: z.unknown().optional(),
@@ -10,7 +10,7 @@ export const CommandOutcome = z.looseObject({
 })
 export type CommandOutcome = z.output<typeof CommandOutcome> & { durationMs?: number; startedAt?: string }
 
-/** How an update ended that did not come through. */
+/** The outcome of an update that did not succeed. */
 export const UpdateOutcome = z.object({
   targetVersion: z.string(),
   state: z.enum(['failed', 'refused', 'rolled_back']),
@@ -29,7 +29,7 @@ const SpoolRecord = z.discriminatedUnion('kind', [
 ])
 export type SpoolRecord = z.output<typeof SpoolRecord>
 
-/** undefined for a line that was torn, or that another version wrote. */
+/** undefined for an incomplete line, or one that another version wrote. */
 export function parseRecord(line: string): SpoolRecord | undefined {
   try {
     return safeParse(SpoolRecord, JSON.parse(line)).data

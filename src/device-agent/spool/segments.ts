@@ -5,7 +5,7 @@ export type Segment = { number: number; size: number }
 
 export const segmentName = (number: number): string => `${String(number).padStart(10, '0')}.ndjson`
 
-/** The segments of a spool, oldest first. The directory is made when it is not there. */
+/** The segments of a spool, oldest first. Creates the directory if it is missing. */
 export function listSegments(directory: string) {
   const all: Segment[] = []
   for (const name of namesIn(directory)) {
@@ -22,7 +22,7 @@ export function listSegments(directory: string) {
       try {
         rmSync(join(directory, segmentName(number)), { force: true })
       } catch {
-        // On a file system that is read-only now it stays.
+        // On a file system that became read-only the file stays.
       }
     },
   }

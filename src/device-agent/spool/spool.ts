@@ -7,20 +7,20 @@ import { listSegments, type Segment, segmentName } from './segments.ts'
 const maxBytes = 10 * 1024 * 1024
 const segmentBytes = 256 * 1024
 const maxSegments = 1000
-/** As many as one request may carry. */
+/** Most records of one request. */
 const maxBatch = 500
-/** What is kept in memory while nothing can be written. */
+/** Most records in memory while the disk cannot be written. */
 const maxInMemory = 500
 
-/** Where reading goes on: so many lines of that segment are done with. */
+/** Read position: the number of processed lines of a segment. */
 type ReadPosition = { segment: number; lines: number }
 
 export type Batch = { records: SpoolRecord[]; done: () => void }
 
 /**
- * What the service is to be told, until it was: NDJSON in segments that several processes may add to and one reads. It is
- * told in order, and what was torn by a crash is left out. At most 10 MiB are kept: the oldest goes first, and is
- * counted. A record that cannot be written is kept in memory; nothing here throws.
+ * Records for the service until they are sent: NDJSON in segments to which several processes may append and from
+ * which one reads. Records are sent in order; lines torn by a crash are skipped. At most 10 MiB are stored: the
+ * oldest are dropped first, and counted. A record that cannot be written stays in memory; nothing here throws.
  */
 export function openSpool(directory: string, limits = { maxBytes, segmentBytes }) {
   const positionFile = join(directory, 'place.json')
@@ -30,7 +30,7 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
   let lost = 0
   let urgent = false
 
-  /** `durable`: on the disk before this comes back, and told soon. */
+  /** `durable`: on disk before this returns, and sent soon. */
   function append(record: SpoolRecord, { durable = false } = {}): void {
     urgent ||= durable
     flush()
@@ -53,13 +53,13 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
       if (durable) fsyncSync(open.descriptor)
       return true
     } catch {
-      // Half a line may be there: nothing is added to it.
+      // The last line may be incomplete: nothing more is appended to this segment.
       close()
       return false
     }
   }
 
-  /** A new segment shows up with its first line in it: whoever reads takes none for empty and done with. */
+  /** A new segment appears with its first line in it: otherwise the reader could take it for empty and remove it. */
   function newSegment(line: Buffer): number {
     const segments = listSegments(directory)
     dropOldest(segments)
@@ -104,7 +104,7 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
     try {
       fsyncSync(descriptor)
     } catch {
-      // It is to be closed all the same.
+      // It is closed in any case.
     }
     closeSync(descriptor)
   }
@@ -126,7 +126,7 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
 
   function linesOf({ number }: Segment): string[] {
     try {
-      // After the last line end there is nothing, or what was torn.
+      // The text after the last line end is empty or incomplete.
       return readFileSync(join(directory, segmentName(number)), 'utf8')
         .split('\n')
         .slice(0, -1)
@@ -138,7 +138,7 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
   return {
     append,
 
-    /** The oldest records of one kind, not more than a request may carry; undefined when everything was told. */
+    /** The oldest records of one kind, at most one request; undefined when everything was sent. */
     next(): Batch | undefined {
       flush()
       close()
@@ -164,10 +164,10 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
       return undefined
     },
 
-    /** Whether more than diagnostics wait. */
+    /** Whether records other than diagnostics are pending. */
     isUrgent: (): boolean => urgent,
 
-    /** How many records went unheard for want of room, since this was asked. */
+    /** Number of records dropped for lack of space since the last call. */
     takeLost(): number {
       const count = lost
       lost = 0
@@ -183,7 +183,7 @@ function write(descriptor: number, line: Buffer): void {
   if (writeSync(descriptor, line) < line.length) throw new Error('there is no room for a whole line')
 }
 
-/** The first of them, as far as they go together: diagnostics do, everything else goes by itself. */
+/** The first records that fit into one request: diagnostics are combined, every other record is sent alone. */
 function sameKind(found: Iterable<SpoolRecord | undefined>): { records: SpoolRecord[]; used: number } {
   const records: SpoolRecord[] = []
   let used = 0

@@ -6,15 +6,15 @@ import { toUpdateFailure, UpdateFailure } from './failure.ts'
 import { sha256Of } from './files.ts'
 import type { Candidate } from './offer.ts'
 
-/** For all of it, with every new beginning. */
+/** Time limit of the download, all attempts included. */
 const timeoutMs = 300_000
-/** Without a byte. */
+/** Longest time without receiving a byte. */
 const stallMs = 30_000
 const maxRedirects = 5
 
 export type DownloadSource = {
   transport: Transport
-  /** The service; what it sends itself may come as its other answers come. */
+  /** The service; its own files may come over the same protocol as its other replies. */
   service: string
   clock: Clock
   random: () => number
@@ -22,8 +22,8 @@ export type DownloadSource = {
 }
 
 /**
- * Gets the file to `to`, going on where an earlier try ended. What comes is checked by size and SHA-256, so whoever sends
- * it need not be trusted: it may come from anywhere over TLS. @throws UpdateFailure
+ * Downloads the file to `to`, continuing an earlier attempt. The content is verified by size and SHA-256, so the
+ * source need not be trusted: it may be any host over TLS. @throws UpdateFailure
  */
 export async function download(candidate: Candidate, to: string, source: DownloadSource): Promise<void> {
   const deadline = AbortSignal.timeout(timeoutMs)
@@ -35,14 +35,14 @@ export async function download(candidate: Candidate, to: string, source: Downloa
     } catch (error) {
       if (source.signal.aborted) throw source.signal.reason
       if (error instanceof UpdateFailure && error.kind !== 'later') {
-        // What is wrong with it, or no room for it: nothing to go on with.
+        // A wrong file, or no space for it: there is nothing to continue.
         await rm(to, { force: true }).catch(() => {})
         throw error
       }
       const pause = Math.min(30_000, 1000 * 2 ** (tries - 1)) * (1 - 0.3 * source.random())
       const { message } = error as Error
       if (deadline.aborted)
-        throw new UpdateFailure('later', `not all of it came within 5 minutes (${message})`)
+        throw new UpdateFailure('later', `the download did not finish within 5 minutes (${message})`)
       if (tries >= 6) throw new UpdateFailure('later', message)
       await source.clock.sleep(pause, signal).catch(() => {})
     }
@@ -65,7 +65,7 @@ async function attempt({ url, sha256, size }: Candidate, to: string, source: Dow
     if ((await onDisk(sha256Of(to))) !== sha256) {
       if (before > 0) {
         await onDisk(file.truncate(0))
-        throw new UpdateFailure('later', 'its parts do not fit together')
+        throw new UpdateFailure('later', 'the parts of the file do not match')
       }
       throw new UpdateFailure('refused', 'its checksum is not the one that was signed')
     }
@@ -79,7 +79,7 @@ const onDisk = <T>(work: Promise<T>): Promise<T> =>
     throw toUpdateFailure(error)
   })
 
-/** Bytes that are there afterwards. */
+/** Returns the number of bytes in the file afterwards. */
 async function receive(
   file: FileHandle,
   { url, size, there }: { url: string; size: number; there: number },
@@ -92,17 +92,17 @@ async function receive(
   try {
     const reply = await follow(new URL(url, source.service), there, { ...source, signal })
     let count = there
-    // The whole file once more, where nobody there can begin in the middle.
+    // The whole file again, when the server does not support ranges.
     if (reply.status === 200 || beginOf(reply) !== there) {
       await onDisk(file.truncate(0))
       count = 0
-      if (reply.status !== 200) throw new UpdateFailure('later', 'another part of the file came')
+      if (reply.status !== 200) throw new UpdateFailure('later', 'the server sent another range')
     }
     for await (const chunk of reply.body) {
       clearTimeout(timer)
       timer = reset()
       count += chunk.length
-      if (count > size) throw new UpdateFailure('refused', 'it is larger than what was signed')
+      if (count > size) throw new UpdateFailure('refused', 'it is larger than the signed size')
       await writeAll(file, chunk)
     }
     return count
@@ -127,7 +127,7 @@ async function follow(
 ): Promise<TransportResponse> {
   for (let redirects = 0; redirects <= maxRedirects; redirects += 1) {
     if (!isAllowedSource(url, service)) {
-      throw new UpdateFailure('refused', `it would come from ${url.origin}, without TLS`)
+      throw new UpdateFailure('refused', `${url.origin} is not allowed without TLS`)
     }
     const headers: Record<string, string> = there > 0 ? { range: `bytes=${there}-` } : {}
     const reply = await transport({ method: 'GET', url: url.href, headers, signal })
@@ -140,14 +140,14 @@ async function follow(
     if (reply.status === 200 || reply.status === 206) return reply
     await drain(reply)
     const lasting = reply.status >= 400 && reply.status < 500 && ![408, 416, 429].includes(reply.status)
-    // Of another file than the one that the rest is asked of.
+    // 416: the partial file does not match this one. Start over.
     if (reply.status === 416) there = 0
     else throw new UpdateFailure(lasting ? 'failed' : 'later', `${url.origin} answers ${reply.status}`)
   }
   throw new UpdateFailure('failed', 'there are too many redirects')
 }
 
-/** A connection is free again when its answer was read. */
+/** Reads the body, so that the connection can be reused. */
 async function drain({ body }: TransportResponse): Promise<void> {
   for await (const _ of body);
 }

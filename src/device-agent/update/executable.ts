@@ -1,19 +1,19 @@
 import { accessSync, constants, realpathSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** How this program was put together: `package` is a checkout or an installed package. */
+/** How this program was built: `package` is a checkout or an installed package. */
 export type Build = { kind: 'executable' | 'script' | 'package'; version: string }
 
-/** This program, as it is started. */
+/** This program, as it was started. */
 export type Executable = {
   version: string
-  /** The one file it is made of; undefined where there are many. */
+  /** Its single file; undefined when it has several. */
   file: string | undefined
-  /** Starts the same again, with the same arguments. */
+  /** Starts the same program again, with the same arguments. */
   restartCommand: { file: string; args: string[] }
 }
 
-/** `script`: where the bundle lies, if it is one. */
+/** `script`: path of the bundle, if it is one. */
 export function currentExecutable({ kind, version }: Build, script?: string): Executable {
   const args = process.argv.slice(2)
   if (kind === 'package') {
@@ -27,10 +27,10 @@ export function currentExecutable({ kind, version }: Build, script?: string): Ex
   return { version, file, restartCommand: { file, args } }
 }
 
-/** Why this program cannot take the place of itself; undefined where it can. */
+/** Why this program cannot replace itself; undefined if it can. */
 export function updateBlocker({ file }: Executable): string | undefined {
   if (file === undefined) return 'it does not run as a single file'
-  // The file of a program that runs cannot be replaced there.
+  // Windows cannot replace the file of a running program.
   if (process.platform === 'win32') return 'not on Windows'
   try {
     accessSync(dirname(file), constants.W_OK)

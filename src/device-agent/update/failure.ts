@@ -1,6 +1,6 @@
 /**
- * Why an update does not go on. `refused`: it is not what it should be. `failed`: not here, not now. `later`: whatever is
- * in the way may be gone at the next offer, so nobody is told. `never`: this agent cannot update itself.
+ * Why an update does not continue. `refused`: it is not trustworthy. `failed`: it cannot be installed here or now.
+ * `later`: the cause may be gone at the next offer, so it is not reported. `never`: this agent cannot update itself.
  */
 export class UpdateFailure extends Error {
   override name = 'UpdateFailure'
@@ -13,10 +13,10 @@ export class UpdateFailure extends Error {
 }
 
 const readOnly = new Set(['EROFS', 'EACCES'])
-/** Another program is looking at the file: on-access scanners do, and running programs. */
+/** Another program uses the file, such as an on-access scanner or a running program. */
 const transientCodes = new Set(['ETXTBSY', 'EBUSY', 'EPERM'])
 
-/** What the file system said, in these terms. */
+/** Maps an error of the file system to an UpdateFailure. */
 export function toUpdateFailure(error: unknown): UpdateFailure {
   if (error instanceof UpdateFailure) return error
   const { code = '', message } = error as NodeJS.ErrnoException

@@ -8,14 +8,14 @@ import { UpdateFailure } from './failure.ts'
 const reserveBytes = 16 * 1024 * 1024
 
 /**
- * Where the next binary is, beside the present one: from there it is renamed over it in one step. What comes after a dot
- * says what a file is, and stays.
+ * Path of the next binary, beside the present one, so that it can be renamed over it atomically. The file extension
+ * is preserved.
  */
 export const stagedFile = (file: string): string => join(dirname(file), `next-${basename(file)}`)
-/** What is not all there yet. It is named by what it is to become: nothing else is gone on with. */
+/** Path of an incomplete download. Its name contains the checksum: only a download of the same file is continued. */
 export const partialFile = (file: string, sha256: string): string => `${file}.${sha256.slice(0, 16)}.part`
 
-/** Removes what was downloaded in vain. */
+/** Removes incomplete downloads of other files. */
 export async function removePartial(file: string, except: string): Promise<void> {
   const mine = (name: string): boolean => name.startsWith(`${basename(file)}.`) && name.endsWith('.part')
   for (const name of (await readdir(dirname(file))).filter(mine)) {
@@ -24,14 +24,14 @@ export async function removePartial(file: string, except: string): Promise<void>
   }
 }
 
-/** Hex. */
+/** SHA-256 in hex. */
 export async function sha256Of(file: string): Promise<string> {
   const hash = createHash('sha256')
   for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer)
   return hash.digest('hex')
 }
 
-/** Whether the file is there with that content. */
+/** Whether the file exists with that content. */
 export async function hasChecksum(file: string, sha256: string): Promise<boolean> {
   return (await sha256Of(file).catch(() => undefined)) === sha256
 }
@@ -39,8 +39,8 @@ export async function hasChecksum(file: string, sha256: string): Promise<boolean
 const elfMachines: Partial<Record<NodeJS.Architecture, number>> = { ia32: 3, x64: 62, arm64: 183 }
 
 /**
- * Whether this machine can run the file at all. What the kernel does not know is given to a shell by execvp(3), which would
- * read a program for another processor as commands. @throws UpdateFailure
+ * Checks that this machine can execute the file. execvp(3) passes a format unknown to the kernel to a shell, which
+ * would execute a binary for another processor as commands. @throws UpdateFailure
  */
 export async function checkRunnable(path: string): Promise<void> {
   if (process.platform !== 'linux') return
@@ -50,13 +50,13 @@ export async function checkRunnable(path: string): Promise<void> {
     if (buffer.toString('latin1', 0, 2) === '#!') return
     const isElf = bytesRead === 20 && buffer.toString('latin1', 0, 4) === '\x7fELF'
     if (isElf && buffer.readUInt16LE(18) === elfMachines[process.arch]) return
-    throw new UpdateFailure('refused', `it is no program for ${process.arch}`)
+    throw new UpdateFailure('refused', `it is not a program for ${process.arch}`)
   } finally {
     await file.close()
   }
 }
 
-/** @throws UpdateFailure naming the directory that has no room for these files, in bytes */
+/** @throws UpdateFailure naming the directory without enough space for these files */
 export async function checkDiskSpace(wanted: { directory: string; bytes: number }[]): Promise<void> {
   const volumes = new Map<number, { directory: string; bytes: number; stats: StatsFs }>()
   for (const { directory, bytes } of wanted) {
@@ -74,7 +74,7 @@ export async function checkDiskSpace(wanted: { directory: string; bytes: number 
   }
 }
 
-/** A copy on the disk that is whole or not there. */
+/** An atomic and durable copy. */
 export async function copyAtomic(from: string, to: string): Promise<void> {
   const draft = `${to}.new`
   try {
@@ -89,7 +89,7 @@ export async function copyAtomic(from: string, to: string): Promise<void> {
   }
 }
 
-/** Over what is there, in one step: whoever runs the old file keeps it. */
+/** Replaces the target atomically: running processes retain the old file. */
 export async function moveAtomic(from: string, to: string): Promise<void> {
   await rename(from, to)
   syncDirectory(dirname(to))

@@ -16,35 +16,35 @@ import { DownloadInfo } from '../replies.ts'
 import { UpdateFailure } from './failure.ts'
 import type { TrustStore } from './trust-store.ts'
 
-/** What a heartbeat was answered with. `isRollback`: the version may be older than the present one. */
+/** A version offered in reply to a heartbeat. `isRollback`: it may be older than the present one. */
 export type Offer = { version: string; isRollback: boolean }
 
 /**
- * An older version is only gone to where the service says that people want that. The mark is worth what the rest of the
- * answer is: it came over TLS from the service that this machine enrolled with. Whoever has that service in hand can set it,
- * and gets no further than to what was signed and is not below the lowest version of a signed release.
- * @throws UpdateFailure `refused`
+ * An older version is accepted only when the service marks it as a roll-back. The mark is as trustworthy as the rest
+ * of the reply: it came over TLS from the service that this machine enrolled with. Whoever controls that service can
+ * set it, but is limited to signed versions that are not below the minimum of a signed release. @throws UpdateFailure
+ * `refused`
  */
 export function checkNotDowngrade({ version, isRollback }: Offer, present: string): void {
   if (isRollback || !isOlder(version, present)) return
   throw new UpdateFailure('refused', `it is older than ${present}, and was not offered as a roll-back`)
 }
 
-/** A file that may take the place of this program, once its content is what a trusted key has signed. */
+/** A file that may replace this program, once its content is verified. */
 export type Candidate = { version: string; url: string; sha256: string; size: number }
 
 const component: Component = 'agent'
 
 export type TargetMachine = { platform: string; architecture: string }
 
-/** What the service says of a version for such a machine. @throws UpdateFailure, or what the client throws */
+/** The service's description of a version for a platform. @throws UpdateFailure, or an error of the client */
 export async function fetchDownloadInfo(
   client: Client,
   version: string,
   machine: TargetMachine,
 ): Promise<DownloadInfo> {
   const query = { platform: machine.platform, arch: machine.architecture, component }
-  // Elsewhere somebody else would say what is to be installed: the client follows no redirect.
+  // The client follows no redirect: another host must not decide what is installed.
   const said = await client.request(agentVersions.info, { params: { version }, query }).catch((error) => {
     throw refusalOf(error, version)
   })
@@ -62,8 +62,8 @@ function refusalOf(error: unknown, version: string): unknown {
 }
 
 /**
- * Compares what the service says with what the manifest says, which one of the keys has signed. Keys that it announces are
- * trusted from then on, and the lowest version that it allows is kept. @throws UpdateFailure `refused`
+ * Verifies the manifest's signature and compares the service's description with it. Keys that the manifest announces
+ * are trusted from then on, and its minimum version is stored. @throws UpdateFailure `refused`
  */
 export function verifyCandidate(
   info: DownloadInfo,
@@ -95,14 +95,14 @@ function checkCandidate(
   const mismatch = (what: string): ManifestError =>
     new ManifestError('release_manifest_metadata_mismatch', what)
   if (versionOf(manifest) !== version || info.version !== version) {
-    throw mismatch(`${version} was offered, and ${manifest.release} is described`)
+    throw mismatch(`${version} was offered, but the manifest describes ${manifest.release}`)
   }
   const platform = platformOf(machine.platform)
   const architecture = architectureOf(machine.architecture)
   if (!platform || !architecture)
-    throw mismatch(`nothing is built for ${machine.platform}/${machine.architecture}`)
+    throw mismatch(`there is no build for ${machine.platform}/${machine.architecture}`)
   const { sha256, size } = assetFor(manifest, { component, platform, architecture })
-  if (info.checksum !== sha256 || info.size !== size) throw mismatch('the file is another one')
+  if (info.checksum !== sha256 || info.size !== size) throw mismatch('the file differs from the manifest')
   const floor = trust.floor()
   if (floor !== undefined && compareVersions(version, floor) < 0) {
     throw new UpdateFailure(

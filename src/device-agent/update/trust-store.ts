@@ -8,15 +8,18 @@ import { readJson, replaceFile } from '../durable.ts'
 type NamedKey = { publicKeyB64: string; validFrom?: string | null }
 
 const TrustState = z.object({
-  /** The keys that the service named first. It cannot exchange them later, whoever has it in hand then. */
+  /** The first keys that the service named. It cannot replace them later, so a compromised service cannot either. */
   pinned: z.array(z.string()).default([]),
-  /** Keys that a manifest announced, each with the key that had signed it. */
+  /** Keys that a manifest announced, each with the id of the key that signed that manifest. */
   learned: z.array(z.object({ key: z.string(), by: z.string() })).default([]),
-  /** The highest minimumVersion that a believed manifest had. */
+  /** The highest minimumVersion of a verified manifest. */
   floor: z.string().optional(),
 })
 
-/** The keys that releases have to be signed with, and the version that none may be below, in trust.json. Keys that an operator gave count instead of pinned ones. */
+/**
+ * Trusted release keys and the minimum version, in trust.json. Keys configured by an operator replace the pinned
+ * ones.
+ */
 export function trustStore(stateDir: string, operators: () => readonly string[] | undefined) {
   const file = join(stateDir, 'trust.json')
   const loadState = () => safeParse(TrustState, readJson(file)).data ?? TrustState.parse({})
@@ -27,14 +30,14 @@ export function trustStore(stateDir: string, operators: () => readonly string[] 
     keys(): TrustKey[] {
       const { pinned, learned } = loadState()
       const keys = keysOf(operators() ?? pinned)
-      // In the order they were announced in, so that each comes after the key that vouches for it.
+      // In the order of announcement, so that each follows the key that signed for it.
       for (const { key, by } of learned) {
         if (keys.some(({ keyId }) => keyId === by)) keys.push(...keysOf([key]))
       }
       return keys
     },
 
-    /** What the service names is believed once: the first time that it names any. */
+    /** Pins the keys that the service names, the first time that it names any. */
     pin(named: readonly NamedKey[]): void {
       const keys = keysOf(named.map(({ publicKeyB64 }) => publicKeyB64))
       const trust = loadState()
@@ -42,10 +45,10 @@ export function trustStore(stateDir: string, operators: () => readonly string[] 
       save({ ...trust, pinned: keys.map(({ publicKeyB64 }) => publicKeyB64) })
     },
 
-    /** No version below this one is gone to, whoever offers it; undefined: any. */
+    /** The lowest version that may be installed, whoever offers a lower one; undefined: no limit. */
     floor: (): string | undefined => loadState().floor,
 
-    /** It only rises: a release that says less, or nothing, leaves it as it is. @throws when it cannot be written */
+    /** Raises the minimum version; a lower one, or none, changes nothing. @throws when it cannot be written */
     raise(minimumVersion: string | undefined): void {
       const { floor, ...trust } = loadState()
       if (minimumVersion === undefined) return
@@ -53,7 +56,7 @@ export function trustStore(stateDir: string, operators: () => readonly string[] 
       save({ ...trust, floor: minimumVersion })
     },
 
-    /** Keys that a manifest announced which was signed with this one. */
+    /** Stores keys announced by a manifest that was signed with the key `by`. */
     learn(announced: readonly NamedKey[], by: string): void {
       const trust = loadState()
       const isNew = (key: string): boolean => !trust.learned.some((one) => one.key === key && one.by === by)
@@ -66,7 +69,7 @@ export function trustStore(stateDir: string, operators: () => readonly string[] 
 }
 export type TrustStore = ReturnType<typeof trustStore>
 
-/** Those that are keys. */
+/** The valid keys. */
 function keysOf(texts: readonly string[]): TrustKey[] {
   return texts.flatMap((text) => {
     try {

@@ -21,7 +21,7 @@ import type { UpdateJournal } from './journal.ts'
 import { type Candidate, checkNotDowngrade, fetchDownloadInfo, type Offer, verifyCandidate } from './offer.ts'
 import type { TrustStore } from './trust-store.ts'
 
-/** After so many offers that came to nothing the service is told: the agent itself may have ended over them. */
+/** After this many failed attempts the failure is reported: the agent itself may have crashed during them. */
 const maxTries = 5
 
 export type UpdaterOptions = {
@@ -31,31 +31,31 @@ export type UpdaterOptions = {
   trust: TrustStore
   journal: UpdateJournal
   spool: Pick<Spool, 'append'>
-  /** Of the service, without credentials. */
+  /** A client of the service, without credentials. */
   client: Client
   source: DownloadSource
   report: Report
   now: () => Date
-  /** Tells the service at once, or not at all. */
+  /** Reports the start to the service; failures are ignored. */
   reportStarted: (version: string) => Promise<void>
-  /** Has the staged binary tried in place of this program. */
+  /** Requests a trial of the staged binary. */
   startTrial: (version: string) => void
 }
 
 export type Updater = {
   takesUpdates(): boolean
-  /** Goes to that version if it may; comes back at once. */
+  /** Starts an update to that version if it is allowed; returns immediately. */
   consider(offer: Offer): void
-  /** When what was considered came to an end. */
+  /** Resolves when the update in progress has ended. */
   settled(): Promise<void>
 }
 
-/** Gets another version of this program and verifies it; what becomes of it is its watchdog's business. */
+/** Downloads and verifies another version of this program; the watchdog installs it. */
 export function updaterOf(updating: UpdaterOptions): Updater {
   const { self, stateDir, settings, trust, journal, spool, report, now } = updating
   let unsupportedReason = updateBlocker(self)
   let inFlight: Promise<void> | undefined
-  /** By the journal, where it can be written. */
+  /** Attempts, in memory for when the journal cannot be written. */
   let tries = 0
 
   let hasReportedWhy = false
@@ -73,7 +73,7 @@ export function updaterOf(updating: UpdaterOptions): Updater {
     try {
       checkNotDowngrade(offer, self.version)
       tries = countAttempt(version)
-      if (tries > maxTries) throw new UpdateFailure('failed', `it came to nothing ${maxTries} times`)
+      if (tries > maxTries) throw new UpdateFailure('failed', `it failed ${maxTries} times`)
       await prepare(version, self.file!)
       report({ event: 'update', state: 'downloaded', version })
       updating.startTrial(version)
@@ -97,7 +97,7 @@ export function updaterOf(updating: UpdaterOptions): Updater {
     try {
       journal.fail(version, reason, now())
     } catch {
-      // Without room for it the next offer ends the same way.
+      // If the journal cannot be written, the next offer fails in the same way.
     }
     const outcome = { targetVersion: version, state, reason: reason.slice(0, 1000) } as const
     spool.append({ kind: 'update', outcome }, { durable: true })
@@ -135,7 +135,7 @@ export function updaterOf(updating: UpdaterOptions): Updater {
   async function downloadTo(staged: string, file: string, candidate: Candidate): Promise<void> {
     const partial = partialFile(file, candidate.sha256)
     await removePartial(file, partial)
-    // Of the version before, where that was not gone to.
+    // Left over from another version that was not installed.
     await rm(staged, { force: true })
     await download(candidate, partial, updating.source)
     await checkRunnable(partial)

@@ -10,11 +10,11 @@ import type { PendingUpdate, UpdateJournal } from '../update/journal.ts'
 import type { Child } from './child.ts'
 import { awaitTrial } from './trial.ts'
 
-/** A trial that is cut short, by a power cut say, is begun once more and no more: it may be what cuts the power. */
+/** A trial that is interrupted, for example by a power failure, is repeated once only: it may be the cause. */
 const maxTrials = 2
 
 export type BinarySwapOptions = {
-  /** The single file that this program is. */
+  /** The single file of this program. */
   file: string
   version: string
   journal: UpdateJournal
@@ -29,16 +29,18 @@ export type BinarySwapOptions = {
 }
 
 /**
- * Puts another binary in the place of this one, and back. A new one is run from beside the present one, and takes its
- * place only when it made a heartbeat: whatever ends the machine before, it comes up with what worked.
+ * Replaces this binary with another one, and restores it. A new binary first runs from beside the present one, and
+ * replaces it only after a heartbeat: whenever the machine stops before that, it restarts with the working version.
  */
 export function binarySwapper(installing: BinarySwapOptions) {
   const { file, version, journal, spool, clock, now, report, signal } = installing
   const staged = stagedFile(file)
-  /** What proved itself and could not be put in place. */
+  /** Checksum of a binary that passed its trial and could not be installed yet. */
   let proved: string | undefined
 
-  /** Settles what an earlier process was in the middle of. Whether this one is to become what is in place now. */
+  /**
+   * Completes what an earlier process left unfinished. Returns whether this process must exec the installed binary.
+   */
   async function recover(): Promise<boolean> {
     const { pending, backup } = journal.load()
     switch (pending?.state) {
@@ -56,19 +58,19 @@ export function binarySwapper(installing: BinarySwapOptions) {
       case 'restoring':
         if ((await sha256Of(file)) !== pending.sha256) return putBack(pending)
         if (backup) journal.change({ backup: { ...backup, spent: true } })
-        reportRolledBack(pending.from, pending.reason ?? 'it ended again and again')
+        reportRolledBack(pending.from, pending.reason ?? 'it crashed repeatedly')
         return false
       default:
         return false
     }
   }
 
-  /** Tries the staged binary and puts it in place. Whether this process is to become it. */
+  /** Tries the staged binary and installs it. Returns whether this process must exec it. */
   async function attempt(stopAgent: () => Promise<unknown>): Promise<boolean> {
     const { pending } = journal.load()
     if (pending?.state !== 'staged') return false
     if (!(await hasChecksum(staged, pending.sha256))) {
-      reportRolledBack(pending.version, 'what was verified is not there any more')
+      reportRolledBack(pending.version, 'the verified file does not exist any more')
       return false
     }
     try {
@@ -89,7 +91,7 @@ export function binarySwapper(installing: BinarySwapOptions) {
       return true
     } catch (error) {
       const { kind, message } = toUpdateFailure(error)
-      const reason = `it cannot be put in place: ${message}`
+      const reason = `it cannot be installed: ${message}`
       if (kind === 'later') {
         await bestEffort(() => journal.change({ pending }))
         report({ event: 'update', state: 'failed', version: pending.version, reason })
@@ -108,7 +110,7 @@ export function binarySwapper(installing: BinarySwapOptions) {
     const child = installing.start(staged)
     const seconds = installing.trialSeconds()
     try {
-      // Only to end it should it outlive this process.
+      // Recorded so that the process can be killed if it outlives this one.
       await bestEffort(() => journal.change({ pending: { ...trying, pid: child.pid } }))
       return await awaitTrial(child, { version: pending.version, seconds, clock, signal })
     } catch (error) {
@@ -126,7 +128,7 @@ export function binarySwapper(installing: BinarySwapOptions) {
     void bestEffort(() => journal.fail(target, reason, now()))
   }
 
-  /** Puts the binary back that was there before, if there is one that was not put back yet. Whether to become it. */
+  /** Restores the previous binary, if there is one that was not restored yet. Returns whether to exec it. */
   async function restore(reason: string): Promise<boolean> {
     const { backup } = journal.load()
     if (!backup || backup.spent || backup.version === version) return false
@@ -143,7 +145,7 @@ export function binarySwapper(installing: BinarySwapOptions) {
       journal.change({ pending })
       return await putBack(pending)
     } catch (error) {
-      const failed = `the version before cannot be put back: ${(error as Error).message}`
+      const failed = `the previous version cannot be restored: ${(error as Error).message}`
       report({ event: 'update', state: 'failed', version: backup.version, reason: failed })
       return false
     }
@@ -154,7 +156,7 @@ export function binarySwapper(installing: BinarySwapOptions) {
       journal.change({ pending: undefined })
       return false
     }
-    // On a full disk there is no room for a copy, but for another name.
+    // A full disk has no space for a copy, but a rename needs none.
     await copyAtomic(journal.backupFile, file).catch(() => moveAtomic(journal.backupFile, file))
     return true
   }
@@ -163,12 +165,12 @@ export function binarySwapper(installing: BinarySwapOptions) {
 }
 export type BinarySwapper = ReturnType<typeof binarySwapper>
 
-/** Ends a trial whose watchdog was killed, if that process is one still. */
+/** Kills a trial whose watchdog was killed, if that process still exists. */
 function endLeftover(pid: number | undefined, staged: string): void {
   try {
     if (pid === undefined || !readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(staged)) return
     process.kill(-pid, 'SIGKILL')
   } catch {
-    // It is gone.
+    // It no longer exists.
   }
 }

@@ -2,13 +2,13 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import type { Executable } from '../update/executable.ts'
 import { type Message, type ProcessRole, parseMessage, roleEnv } from './messages.ts'
 
-/** How a process ended; `error` says why it was never started. */
+/** How a process ended; `error` says why it could not be started. */
 export type ExitStatus = { code: number | null; signal: NodeJS.Signals | null; error?: NodeJS.ErrnoException }
 
-/** Between being asked to end and being made to. */
+/** Time from SIGTERM to SIGKILL. */
 const killAfterMs = 10_000
 
-/** A process of this program that a watchdog looks after. */
+/** A process of this program that a watchdog supervises. */
 export class Child {
   readonly pid: number | undefined
   readonly ended: Promise<ExitStatus>
@@ -16,9 +16,9 @@ export class Child {
   readonly #grouped: boolean
   #listener: (message: Message) => void = () => {}
 
-  /** `env` is what it is given of the environment. @throws nothing: what cannot be started has ended */
+  /** `env` is the environment without the role. @throws nothing: a process that cannot be started counts as ended */
   constructor(again: Executable['restartCommand'], part: ProcessRole, env: NodeJS.ProcessEnv) {
-    // A binary on trial may start anything: all of it can be ended at once.
+    // A binary on trial may start other processes: a process group allows killing all of them.
     this.#grouped = part === 'trial' && process.platform !== 'win32'
     try {
       const child = spawn(again.file, again.args, {
@@ -48,7 +48,7 @@ export class Child {
     this.#listener = listener
   }
 
-  /** Asks it to end, then makes it. */
+  /** Sends SIGTERM, then SIGKILL. */
   async stop(): Promise<ExitStatus> {
     this.#process?.kill('SIGTERM')
     const timer = setTimeout(() => this.kill(), killAfterMs)
@@ -56,7 +56,7 @@ export class Child {
       return await this.ended
     } finally {
       clearTimeout(timer)
-      // What it leaves behind of its group is of no use to anybody.
+      // Kills the rest of its process group.
       if (this.#grouped) this.kill()
     }
   }
@@ -66,12 +66,12 @@ export class Child {
       if (this.#grouped && this.pid !== undefined) process.kill(-this.pid, 'SIGKILL')
       else this.#process?.kill('SIGKILL')
     } catch {
-      // It is gone.
+      // It no longer exists.
     }
   }
 }
 
-/** In words: `exit code 3`, `SIGSEGV`, `ENOEXEC`. */
+/** As text: `exit code 3`, `SIGSEGV`, `ENOEXEC`. */
 export function describeExit({ code, signal, error }: ExitStatus): string {
   if (error) return `it cannot be started: ${error.code ?? error.message}`
   return signal === null ? `exit code ${code}` : `${signal}`

@@ -1,19 +1,19 @@
-/** How a process came to its end, by a clock that never goes back. Milliseconds. */
+/** The end of a process, by a monotonic clock. Milliseconds. */
 export type Crash = { at: number; lived: number; hung: boolean }
 
 const minute = 60_000
 const maxPauseMs = minute
 const crashLimit = 3
 
-/** Milliseconds before it is started again: 1 s doubling to 60 s, for as long as it does not live a minute. */
+/** Milliseconds before a restart: 1 s doubling to 60 s, reset once a process lived a minute. */
 export function restartDelay(crashes: readonly Crash[]): number {
   const last = crashes.findLastIndex(({ lived }) => lived >= minute)
   return Math.min(maxPauseMs, 1000 * 2 ** Math.max(0, crashes.length - 2 - last))
 }
 
 /**
- * Whether this binary is no good: three times in a row it ended within a minute, and that within ten, or it fell silent
- * and had to be killed.
+ * Whether the binary is broken: its last three runs each ended within a minute, all within ten minutes, or hung and
+ * were killed.
  */
 export function isCrashLooping(crashes: readonly Crash[]): boolean {
   const latest = crashes.slice(-crashLimit)

@@ -10,19 +10,19 @@ import type { Offer } from '../update/offer.ts'
 import type { Alive } from './messages.ts'
 
 const minute = 60_000
-/** While all is well. */
+/** Interval while the agent is healthy. */
 const calmIntervalMs = 5 * minute
 
 export type WatchdogHeartbeats = {
-  /** What the agent says of itself. */
+  /** Records a sign of life of the agent. */
   heard(alive: Alive): void
-  /** Heartbeats in the name of the watchdog, until the signal aborts. */
+  /** Sends heartbeats of the watchdog until the signal aborts. */
   run(): Promise<void>
 }
 
 /**
- * The watchdog's own heartbeats, with its own token: the service hears from the machine also while the agent cannot be
- * started, and can mend it then. What goes wrong with them is no matter: the agent tells of the same.
+ * The watchdog's heartbeats, with a separate token: the service also hears from the machine while the agent cannot be
+ * started, and can then repair it. Their failures are ignored: the agent reports the same.
  */
 export function watchdogHeartbeats(
   watchdog: Pick<Agent, 'clock' | 'commands' | 'settings' | 'report' | 'signal' | 'version'> & {
@@ -37,7 +37,7 @@ export function watchdogHeartbeats(
   let interval = 60
   let heartbeatAt = clock.now()
 
-  /** Milliseconds for which no heartbeat of the agent arrived, if that is too long. */
+  /** Milliseconds since the agent's last successful heartbeat, if that is too long. */
   function silence(): number | undefined {
     const ms = clock.now() - heartbeatAt
     return ms > Math.max(5 * minute, 2000 * interval + minute) ? ms : undefined
@@ -59,7 +59,7 @@ export function watchdogHeartbeats(
     const said = await client.call(agents.heartbeat, { params: { id: agentId }, body })
     const { commands, upgradeTo, rollback } = safeParse(HeartbeatReply, said).data ?? HeartbeatReply.parse({})
     const performer = commandRunner(watchdog, deviceId, {
-      tell: async (id, outcome) => {
+      reportOutcome: async (id, outcome) => {
         const params = { id: agentId, commandId: id }
         await client.call(agentCommands.result, { params, body: outcome as NewOutcome })
       },

@@ -2,32 +2,32 @@ import { z } from 'zod'
 import { safeParse } from '../../core/schema.ts'
 
 /*
- * What an agent tells the watchdog that started it, over the channel between them. Another version of this program may be
- * at the other end: what is not understood is ignored, and a field that is here stays.
+ * Messages from an agent to the watchdog that started it, over their IPC channel. The other process may be another
+ * version of this program: unknown messages are ignored, and fields are never removed.
  */
 
 export const Alive = z.object({
   said: z.literal('alive'),
   version: z.string(),
-  /** How many heartbeats the service has taken from it. */
+  /** Number of heartbeats that the service accepted. */
   heartbeats: z.number(),
-  /** Seconds that may lie between two. */
+  /** Expected seconds between two heartbeats. */
   interval: z.number(),
 })
 export type Alive = z.output<typeof Alive>
 
 const Message = z.discriminatedUnion('said', [
   Alive,
-  /** It ends for a reason that starting it again would not change, and has told a person. */
+  /** It stops for a reason that a restart would not change, and has reported it. */
   z.object({ said: z.literal('farewell') }),
-  /** There is another binary to be tried. */
+  /** Another binary is ready for its trial. */
   z.object({ said: z.literal('staged'), version: z.string() }),
 ])
 export type Message = z.output<typeof Message>
 
 export const parseMessage = (message: unknown): Message | undefined => safeParse(Message, message).data
 
-/** Tells the watchdog, where there is one; resolves when it is on its way. */
+/** Notifies the watchdog, if there is one; resolves when the message is sent. */
 export function notifyWatchdog(message: Message): Promise<void> {
   return new Promise((resolve) => {
     if (!process.connected || !process.send) return resolve()
@@ -35,12 +35,12 @@ export function notifyWatchdog(message: Message): Promise<void> {
   })
 }
 
-/** What part of the agent this process is: nothing, that is to say the watchdog, unless one has started it. */
+/** Role of this process: the watchdog, unless a watchdog has started it. */
 export type ProcessRole = 'watchdog' | 'agent' | 'trial' | 'agent-on-trial'
 
 const variable = 'SVC_AGENT_PART'
 
-/** For once: the programs that the machine is asked with are no part of the agent. */
+/** Reads and removes the role: child processes that read the machine must not inherit it. */
 export function takeRole(env: NodeJS.ProcessEnv): ProcessRole {
   const { [variable]: part } = env
   delete env[variable]

@@ -13,14 +13,14 @@ import { watchdogHeartbeats } from './heartbeats.ts'
 import { type SupervisorOutcome, stagedSignal, supervise } from './supervisor.ts'
 
 /**
- * The watchdog as a process: it starts the agent proper, and itself does next to nothing that could fail. Resolves with the
- * exit code; where this program was replaced the process becomes the other one, and this never resolves.
+ * Runs the watchdog: it starts the agent, and does little else that could fail. Resolves with the exit code; after an
+ * update the process execs the new binary, and this never resolves.
  */
 export async function startWatchdog(start: StartOptions, env: NodeJS.ProcessEnv): Promise<number> {
   const stop = new AbortController()
   const end = (): void => stop.abort()
   process.on('SIGTERM', end).on('SIGINT', end)
-  // A binary on trial ends with whoever tries it.
+  // A binary on trial stops with the process that tries it.
   if (start.part === 'trial') process.on('disconnect', end)
   try {
     const outcome = await withLock(start, stop, () => superviseAgent(start, env, stop.signal))
@@ -35,7 +35,7 @@ export async function startWatchdog(start: StartOptions, env: NodeJS.ProcessEnv)
   return execInto(start.self.restartCommand, env)
 }
 
-/** Whoever tries a binary has the lock for it. */
+/** During a trial the process that tries the binary holds the lock. */
 async function withLock(
   { stateDir, part }: StartOptions,
   stop: AbortController,
@@ -68,7 +68,7 @@ async function superviseAgent(
   const report = diagnosticsRecorder(spool).watch(start.report)
   const staged = stagedSignal()
   const updater = buildUpdater(start, parts, {
-    // The agent says whether it takes updates.
+    // The agent itself reports whether it takes updates.
     report: (event) => (event.event === 'update' && event.state === 'off' ? undefined : start.report(event)),
     signal,
     tokenOf: ({ watchdogAuthToken }) => watchdogAuthToken,
@@ -114,7 +114,10 @@ async function superviseAgent(
   }
 }
 
-/** The agent reads the segments and removes them: none is added to that it may have read. */
+/**
+ * The agent reads and removes segments: this closes each one, so that nothing is appended to one that may have been
+ * read.
+ */
 const closeAfterAppend = (spool: Spool): Spool => ({
   ...spool,
   append(record) {
@@ -123,7 +126,7 @@ const closeAfterAppend = (spool: Spool): Spool => ({
   },
 })
 
-/** Where that cannot be done, whoever started this process starts it again. */
+/** Without execve the parent, such as systemd, restarts this process. */
 function execInto({ file, args }: StartOptions['self']['restartCommand'], env: NodeJS.ProcessEnv): number {
   try {
     process.execve?.(file, [file, ...args], env)

@@ -8,44 +8,44 @@ import type { WatchdogHeartbeats } from './heartbeats.ts'
 import { notifyWatchdog } from './messages.ts'
 
 export type SupervisorOptions = {
-  /** Starts the agent proper. */
+  /** Starts the agent. */
   start: () => Child
   settings: () => Settings
   clock: Clock
   report: Report
   signal: AbortSignal
   pulse: Pick<WatchdogHeartbeats, 'heard'>
-  /** Without it no binary ever takes the place of this one. */
+  /** Without it this binary is never replaced. */
   installation: BinarySwapper | undefined
-  /** This watchdog is itself on trial: it does not mend what it starts. */
+  /** This watchdog is itself on trial: it does not restart its agent. */
   onTrial: boolean
-  /** What the watchdog itself has got in the agent's place. */
+  /** Signals a binary that the watchdog itself downloaded in the agent's place. */
   staged: StagedSignal
 }
 
-/** Another binary that is to be tried, as soon as there is a moment for it. */
+/** Signals that another binary waits for its trial. */
 export function stagedSignal() {
-  let waits = false
-  let tell = (): void => {}
+  let isPending = false
+  let notify = (): void => {}
   return {
     add(): void {
-      waits = true
-      tell()
+      isPending = true
+      notify()
     },
     take(): boolean {
-      const waited = waits
-      waits = false
-      return waited
+      const wasPending = isPending
+      isPending = false
+      return wasPending
     },
-    /** Calls back when there is one. */
+    /** Calls the listener when a binary becomes available. */
     on(listener: () => void): void {
-      tell = listener
+      notify = listener
     },
   }
 }
 type StagedSignal = ReturnType<typeof stagedSignal>
 
-/** How watching ended: with an exit code, or because this process is to become the binary that is in place now. */
+/** How supervision ended: with an exit code, or because this process must exec the installed binary. */
 export type SupervisorOutcome = { exit: number } | 'become'
 
 type RunResult =
@@ -53,13 +53,15 @@ type RunResult =
   | { kind: 'crashed'; crash: Crash; reason: string }
   | { kind: 'staged' }
 
-/** Starts the agent and sees to it that it runs, until the signal aborts or the agent says that there is no point. */
+/**
+ * Starts the agent and restarts it as needed, until the signal aborts or the agent says that a restart is pointless.
+ */
 export async function supervise(watching: SupervisorOptions): Promise<SupervisorOutcome> {
   const { clock, report, signal, installation, onTrial } = watching
   const crashes: Crash[] = []
   if (await installation?.recover()) return 'become'
   for (;;) {
-    // An agent that cannot be started leaves no other moment.
+    // While the agent cannot be started, this is the only opportunity.
     if (watching.staged.take() && (await installation?.attempt(async () => {}))) return 'become'
     const child = watching.start()
     const round = await runOnce(child, watching)
@@ -93,7 +95,7 @@ async function runOnce(child: Child, watching: SupervisorOptions): Promise<RunRe
   const silence = killWhenSilent(child, watching.settings().silenceSeconds)
   child.onMessage((message) => {
     silence.heard()
-    // Whoever tries this binary goes by what its agent says.
+    // The process that tries this binary judges it by its agent's messages.
     if (onTrial) void notifyWatchdog(message)
     if (message.said === 'alive') pulse.heard(message)
     if (message.said === 'farewell') hasSaidFarewell = true
@@ -104,7 +106,7 @@ async function runOnce(child: Child, watching: SupervisorOptions): Promise<RunRe
   const asked = new Promise<RunResult>((resolve) => {
     const stop = async (): Promise<void> => {
       const { code } = await child.stop()
-      // It had not got so far as to say so itself.
+      // It was killed before it could report that itself.
       if (code === null) report({ event: 'stopped' })
       resolve({ kind: 'over', code: code ?? 0 })
     }
@@ -112,11 +114,11 @@ async function runOnce(child: Child, watching: SupervisorOptions): Promise<RunRe
     signal.addEventListener('abort', stop, { once: true, signal: over.signal })
   })
   const ended = child.ended.then((end): RunResult => {
-    // Asked to: by a signal that came to all processes of this terminal.
+    // A signal to all processes of the terminal stopped it.
     if (signal.aborted) return { kind: 'over', code: end.code ?? 0 }
     if (hasSaidFarewell) return { kind: 'over', code: end.code ?? 1 }
     const crash = { at: clock.now(), lived: clock.now() - began, hung: silence.wasTooLong() }
-    return { kind: 'crashed', crash, reason: crash.hung ? 'it said nothing any more' : describeExit(end) }
+    return { kind: 'crashed', crash, reason: crash.hung ? 'it became silent' : describeExit(end) }
   })
   try {
     return await Promise.race([asked, ended, staged.promise])
@@ -127,25 +129,25 @@ async function runOnce(child: Child, watching: SupervisorOptions): Promise<RunRe
 }
 
 /**
- * Kills what says nothing for so long. Time is counted in turns of this process, not read from a clock: neither a clock that
- * is put forward nor a machine that was asleep makes an agent look silent.
+ * Kills a process that stays silent for too long. Time is counted in timer ticks of this process, not by a clock:
+ * neither a clock set forward nor a suspended machine makes an agent look silent.
  */
 function killWhenSilent(child: Child, seconds: number) {
-  const turns = 20
-  let quiet = 0
+  const ticks = 20
+  let silentTicks = 0
   let killed = false
   const timer = setInterval(
     () => {
-      quiet += 1
-      if (quiet <= turns) return
+      silentTicks += 1
+      if (silentTicks <= ticks) return
       killed = true
       child.kill()
     },
-    (seconds * 1000) / turns,
+    (seconds * 1000) / ticks,
   )
   return {
     heard: (): void => {
-      quiet = 0
+      silentTicks = 0
     },
     wasTooLong: (): boolean => killed,
     [Symbol.dispose]: (): void => clearInterval(timer),

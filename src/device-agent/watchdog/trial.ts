@@ -3,8 +3,8 @@ import type { Child } from './child.ts'
 import { describeExit } from './child.ts'
 
 /**
- * Waits until a binary on trial has made a heartbeat as the version it should be. Why it is no good, or undefined. An
- * abort ends the waiting, not the trial.
+ * Waits until a binary on trial has sent a heartbeat as the expected version. Returns why it failed, or undefined. An
+ * abort stops the waiting, not the trial.
  */
 export async function awaitTrial(
   child: Child,
@@ -16,10 +16,10 @@ export async function awaitTrial(
   }: { version: string; seconds: number; clock: Clock; signal: AbortSignal },
 ): Promise<string | undefined> {
   const over = new AbortController()
-  const told = new Promise<string | undefined>((resolve) => {
+  const reported = new Promise<string | undefined>((resolve) => {
     child.onMessage((message) => {
       if (message.said !== 'alive') return
-      if (message.version !== version) resolve(`it says it is ${message.version.slice(0, 50)}`)
+      if (message.version !== version) resolve(`it reports version ${message.version.slice(0, 50)}`)
       else if (message.heartbeats > 0) resolve(undefined)
     })
   })
@@ -29,10 +29,10 @@ export async function awaitTrial(
   const late = clock
     .sleep(seconds * 1000, AbortSignal.any([signal, over.signal]))
     .then(() => `no heartbeat within ${seconds} s`)
-  // Whoever loses the race may fail.
+  // Prevents an unhandled rejection of the promise that loses the race.
   late.catch(() => {})
   try {
-    return await Promise.race([told, ended, late])
+    return await Promise.race([reported, ended, late])
   } finally {
     over.abort()
   }

@@ -132,7 +132,7 @@ onEveryDatabase((_, open) => {
       expect([status, body.error, body.details]).toEqual([
         404,
         'Binary not found',
-        { message: 'What is offered has no agent for linux/amd64 here' },
+        { message: 'The offered version has no agent for linux/amd64' },
       ])
     })
 

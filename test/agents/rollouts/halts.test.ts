@@ -65,8 +65,8 @@ onEveryDatabase((kind, open) => {
         failures: {
           counted: 4,
           reasons: [
-            { reason: 'Still on 0.1.0 15 minutes after it was offered', devices: 3 },
-            { reason: 'Not heard of since it was offered', devices: 1 },
+            { reason: 'Still on 0.1.0 15 minutes after it was offered the version', devices: 3 },
+            { reason: 'Not seen since it was offered the version', devices: 1 },
           ],
         },
       })
@@ -136,7 +136,7 @@ onEveryDatabase((kind, open) => {
       await round()
       await round()
       expect(await status(id)).toMatchObject({
-        ...{ status: 'halted', haltReason: 'Nobody of wave 1 is left that could take the version' },
+        ...{ status: 'halted', haltReason: 'No device of wave 1 is left that could run the version' },
         waves: [{ withdrawn: 1, failed: 0 }, { waiting: 1 }],
       })
       await expect(move('resume', id)).rejects.toMatchObject({ status: 409, code: 'conflict' })

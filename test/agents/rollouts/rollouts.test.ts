@@ -88,7 +88,11 @@ onEveryDatabase((_, open) => {
       await round()
       expect(await status(id)).toMatchObject({
         ...{ status: 'halted', wave: 2 },
-        failures: { counted: 1, allowed: 0, reasons: [{ reason: 'Not heard of since it was offered' }] },
+        failures: {
+          counted: 1,
+          allowed: 0,
+          reasons: [{ reason: 'Not seen since it was offered the version' }],
+        },
       })
     })
 
@@ -203,7 +207,7 @@ onEveryDatabase((_, open) => {
         },
       })
       await expect(start({ waves: [{ filterId: none.id }] })).rejects.toMatchObject({
-        ...{ status: 409, message: 'The filter Nobody finds no device that can take 1.0.0' },
+        ...{ status: 409, message: 'The filter Nobody matches no device that can run 1.0.0' },
       })
       for (const reported of ['1.0.0', '1.0.1']) {
         await beat(fleet[0]!, reported)
@@ -211,7 +215,7 @@ onEveryDatabase((_, open) => {
       }
       await release('1.1.0', { promoted: true })
       await expect(start({ version: '1.1.0' })).rejects.toMatchObject({
-        ...{ status: 409, message: '1.1.0 is promoted: all agents are offered it already' },
+        ...{ status: 409, message: '1.1.0 is promoted: it is already offered to all agents' },
       })
       expect((await system.call(api.agentRollouts.list)).data.map(({ version }) => version)).not.toContain(
         '1.0.0',

@@ -16,10 +16,10 @@ const firstWave = 20
 
 /** The rules of a rollout are the same on both: in `npm test` Postgres gets two of the ways to fail. */
 const fates = [
-  ['crash', 'Not heard of since it was offered'],
+  ['crash', 'Not seen since it was offered the version'],
   ['dies later', 'Silent within 10 minutes of its update'],
-  ['silent', 'Still on 0.1.0 15 minutes after it was offered'],
-  ['slow', 'Still on 0.1.0 15 minutes after it was offered'],
+  ['silent', 'Still on 0.1.0 15 minutes after it was offered the version'],
+  ['slow', 'Still on 0.1.0 15 minutes after it was offered the version'],
   ['wrong version', 'Reports 0.0.1 instead of 1.0.'],
   ['refuses', 'Refused: checksum'],
   ['rolls back', 'Rolled back: exit 1'],

@@ -222,7 +222,7 @@ onEveryDatabase((_, open) => {
 
   describe('an older version', () => {
     const older = problem(409, 'rollback_needed', {
-      message: '1.2.0 is older than 1.3.0, which is offered: svc agent rollback 1.2.0 goes back to it',
+      message: '1.2.0 is older than 1.3.0, which is offered: svc agent rollback 1.2.0 returns to it',
     })
 
     it('is neither promoted nor brought by a rollout', async () => {

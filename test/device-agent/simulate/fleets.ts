@@ -32,7 +32,7 @@ export async function startFleet(url: string, key: string, wanted: Wanted = {}) 
       events.push(event)
       if (event.event === 'enrolled') told.resolve()
     },
-    keep: (agents) => void kept.push(agents),
+    save: (agents) => void kept.push(agents),
   })
   const enrolled = Promise.race([told.promise, ended.then(() => {})])
   // Who is interested in a failure awaits `ended`.

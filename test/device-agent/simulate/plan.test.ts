@@ -110,7 +110,7 @@ describe('what was typed', () => {
     ['crash', 'such as crash=1%'],
     ['crash=1', 'such as crash=1%'],
     ['crash=101%', 'such as crash=1%'],
-    ['explode=1%', 'There is no failure "explode"'],
+    ['explode=1%', 'Unknown failure "explode"'],
     ['crash=60%,slow=60%', 'more than the whole fleet'],
   ])('%s is no part of a fleet', (text, words) => expect(() => parseFailures(text)).toThrow(words))
 

@@ -43,7 +43,7 @@ describe('svc agent simulate', () => {
       ['--count', '3', '--enrollment-key', '-', '--interval', '500ms', '--for', '1s'],
       `${key}\n`,
     )
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '3 agents are enrolled; Ctrl-C ends\n' })
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '3 agents are enrolled; stop with Ctrl-C\n' })
     expect(stdout).toMatch(
       /^Agents: {6}3 of 3, 3 online\nHeartbeats: {2}\d+ in \d s, .*; \d+ late, 0 missed\nAnswered in: p50 .+\nFailures: {4}0\nVersions: {4}\S+: 3\nMemory: {6}\d+ MB\n$/,
     )
@@ -126,7 +126,7 @@ describe('svc agent simulate', () => {
     ['another machine', ['--url', 'http://192.0.2.7:3000'], '--allow-remote'],
     ['a key on the command line', ['--enrollment-key', key], 'takes no value on the command line'],
     ['an interval that is none', ['--interval', 'often'], '--interval takes a time'],
-    ['a failure that is none', ['--failures', 'explode=1%'], 'There is no failure "explode"'],
+    ['a failure that is none', ['--failures', 'explode=1%'], 'Unknown failure "explode"'],
     ['a machine that is none', ['--platform', 'beos/x64'], '--platform takes machines'],
     ['more connections than agents', ['--websockets', '5'], '--websockets cannot be more than --count'],
     ['more agents than there may be', ['--count', '100001'], '--count'],

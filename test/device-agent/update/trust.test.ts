@@ -71,7 +71,7 @@ describe('a manifest', () => {
     const [by, next] = [publisher(), publisher()]
     trust().pin([by.trustKey])
     const info = { ...announcing(by, next), size: 1 }
-    expect(() => verifyCandidate(info, wanted())).toThrow('the file is another one')
+    expect(() => verifyCandidate(info, wanted())).toThrow('the file differs from the manifest')
     expect(ids()).toEqual([by.trustKey.keyId])
   })
 

@@ -47,7 +47,7 @@ describe.concurrent('a watchdog', () => {
     const first = agentOf(one)
     process.kill(first, 'SIGSTOP')
     await until(() =>
-      expect(one.events()).toContainEqual(expect.objectContaining({ reason: 'it said nothing any more' })),
+      expect(one.events()).toContainEqual(expect.objectContaining({ reason: 'it became silent' })),
     )
     const before = service.count('/heartbeat')
     await until(() => expect(service.count('/heartbeat')).toBeGreaterThan(before + 1))
