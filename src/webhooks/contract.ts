@@ -7,7 +7,7 @@ import { isReadableSecret } from '../core/webhook-signature.ts'
 
 export const webhookStatus = z.enum(['active', 'paused', 'failed'])
 
-/** A type of event, or `*` for all of them. */
+/** An event type, or `*` for all of them. */
 const eventName = z.enum([...eventTypes, '*'], {
   error: ({ input }) =>
     typeof input === 'string'
@@ -23,11 +23,11 @@ const wantedEvents = z
   .meta({ flag: 'event' })
   .describe('Event types it receives, or * for all')
 
-/** What replies show in place of a value that may be a credential. */
+/** Placeholder in replies for a value that may be a credential. */
 export const hiddenValue = '********'
 
 const notHidden = (value: string) => !value.includes(hiddenValue)
-const hiddenFault = 'is how it is shown: say the value itself'
+const hiddenFault = 'is the hidden form: send the value itself'
 
 const header = z.strictObject({
   key: text(100, 1),
@@ -37,17 +37,17 @@ const header = z.strictObject({
 const headers = z
   .array(header)
   .max(20, 'must have at most 20 items')
-  .describe('Headers of your own on every delivery; their values are not shown again')
+  .describe('Custom headers of every delivery; their values are not displayed again')
 
 const url = text(2048, 1)
   .refine(notHidden, hiddenFault)
   .meta({ flag: 'to' })
-  .describe('Where deliveries go; HTTPS. What follows a ? is not shown again')
+  .describe('HTTPS address of deliveries. The part after a ? is not displayed again')
 
 const signingSecret = secret(
-  text(255, 1).refine(isReadableSecret, 'after whsec_ there must be base64, or leave out that beginning'),
+  text(255, 1).refine(isReadableSecret, 'after whsec_ there must be base64, or omit that prefix'),
 )
-const secretDescription = 'What deliveries are signed with; write-only'
+const secretDescription = 'Secret that signs deliveries; write-only'
 
 export const most = { retries: 15, delayMs: 86_400_000 }
 
@@ -56,7 +56,7 @@ const delay = z
   .min(0, 'must be at least 0')
   .max(most.delayMs, `must be at most ${most.delayMs}, which is a day`)
 
-/** After an attempt that failed: min(initialDelayMs × backoffMultiplier to the power n, maxDelayMs), n from 0. */
+/** Delay after failed attempt n, from 0: min(initialDelayMs × backoffMultiplier to the power n, maxDelayMs). */
 export const RetryPolicy = z.object({
   maxRetries: z.int().describe('Attempts after the first'),
   initialDelayMs: z.int(),
@@ -71,15 +71,15 @@ export const NewRetryPolicy = z.strictObject({
     .min(0, 'must be at least 0')
     .max(most.retries, `must be at most ${most.retries}`)
     .optional()
-    .describe('Attempts after the first; 5 unless told'),
-  initialDelayMs: delay.optional().describe('Milliseconds before the first retry; 1000 unless told'),
+    .describe('Attempts after the first; 5 by default'),
+  initialDelayMs: delay.optional().describe('Milliseconds before the first retry; 1000 by default'),
   backoffMultiplier: z
     .number()
     .min(1, 'must be at least 1')
     .max(100, 'must be at most 100')
     .optional()
-    .describe('By how much each wait is longer than the one before; 2 unless told'),
-  maxDelayMs: delay.optional().describe('The longest wait in milliseconds; 300000 unless told'),
+    .describe('Factor between consecutive delays; 2 by default'),
+  maxDelayMs: delay.optional().describe('Longest delay in milliseconds; 300000 by default'),
 })
 
 export const Webhook = z
@@ -87,19 +87,19 @@ export const Webhook = z
     id: idOf('webhook'),
     orgId: idOf('organization'),
     name: z.string(),
-    url: z.string().describe('What follows a ? is hidden'),
+    url: z.string().describe('The part after a ? is hidden'),
     hasSecret: z.boolean(),
     unreadable: z
       .array(z.enum(['url', 'secret', 'headers']))
       .describe(
-        'What cannot be decrypted with the keys of the service: set it anew; nothing is delivered before',
+        'Fields that cannot be decrypted with the keys of the service: set them again; nothing is delivered before',
       ),
     events: z.array(z.string()),
     headers: z.array(z.object({ key: z.string(), value: z.string().describe('Hidden') })),
     status: webhookStatus,
-    retryPolicy: RetryPolicy.nullable().describe('null: the usual one'),
-    successCount: z.int().describe('Attempts that were answered 2xx'),
-    failureCount: z.int().describe('Attempts that were not'),
+    retryPolicy: RetryPolicy.nullable().describe('null: the default policy'),
+    successCount: z.int().describe('Attempts with a 2xx response'),
+    failureCount: z.int().describe('Attempts without a 2xx response'),
     lastDeliveryAt: instant.nullable(),
     lastSuccessAt: instant.nullable(),
     createdBy: z.guid(),
@@ -124,7 +124,7 @@ export const NewWebhook = z.strictObject({
   orgId: idOf('organization')
     .optional()
     .describe('Organization whose events it receives; inferred in organization scope'),
-  name: text(255, 1).describe('What it is for'),
+  name: text(255, 1).describe('Purpose of the webhook'),
   url,
   secret: signingSecret.optional().describe(secretDescription),
   events: wantedEvents,
@@ -133,20 +133,23 @@ export const NewWebhook = z.strictObject({
 export type NewWebhook = z.output<typeof NewWebhook>
 
 export const WebhookChange = z.strictObject({
-  name: text(255, 1).optional().describe('What it is for'),
+  name: text(255, 1).optional().describe('Purpose of the webhook'),
   url: url.optional(),
   secret: signingSecret
     .nullable()
     .optional()
-    .describe(`${secretDescription}. For 24 hours the one before signs as well; null: sign no more`),
+    .describe(`${secretDescription}. The previous secret signs as well for 24 hours; null stops signing`),
   events: wantedEvents.optional(),
   headers: headers.optional(),
-  status: webhookStatus.optional().describe('paused and failed ones keep what happens for 72 hours'),
+  status: webhookStatus.optional().describe('paused and failed webhooks store deliveries for 72 hours'),
 })
 export type WebhookChange = z.output<typeof WebhookChange>
 
 const tag = 'Webhooks'
-/** It is told of every device of its organization, and so is whoever reads what it is sent, or says where to. */
+/**
+ * A webhook receives events about every device of its organization, so only callers who see all devices may read its
+ * deliveries or set its address.
+ */
 const reads = userAccess({ permission: 'organizations:read', wholeOrganization: true })
 const writes = userAccess({ permission: 'organizations:write', wholeOrganization: true })
 const params = z.strictObject({ id: idOf('webhook') })
@@ -188,7 +191,7 @@ export const webhooks = {
   show: endpoint({
     method: 'GET',
     path: '/webhooks/:id',
-    summary: 'Show a webhook, and how many deliveries it has',
+    summary: 'Show a webhook, and the number of its deliveries',
     tag,
     access: reads,
     params,
@@ -219,7 +222,7 @@ export const webhooks = {
   setRetryPolicy: endpoint({
     method: 'PUT',
     path: '/webhooks/:id/retry-policy',
-    summary: 'Say how often and when a failed delivery is tried again; what is left out is as usual',
+    summary: 'Set how often and when a failed delivery is retried; omitted values are the defaults',
     tag,
     access: writes,
     params,
@@ -232,16 +235,16 @@ export const webhooks = {
     method: 'POST',
     path: '/webhooks/:id/rotate-secret',
     idempotencyKey: 'honored',
-    summary: 'Give a webhook a new secret; for 24 hours the one before signs as well',
+    summary: 'Rotate the secret of a webhook; the previous one signs as well for 24 hours',
     tag,
     access: writes,
     params,
     body: z
-      .strictObject({ secret: signingSecret.optional().describe('The new one; made unless told') })
+      .strictObject({ secret: signingSecret.optional().describe('The new secret; generated by default') })
       .prefault({}),
     reply: Webhook.extend({
-      secret: secret(z.string()).describe('The new secret, shown this once'),
-      previousValidUntil: instant.nullable().describe('Until when the secret before it signs as well'),
+      secret: secret(z.string()).describe('The new secret, displayed only once'),
+      previousValidUntil: instant.nullable().describe('Time until which the previous secret signs as well'),
       warning: z.string(),
     }),
     audit: { action: 'webhook.secret.rotate', resource: 'webhook' },

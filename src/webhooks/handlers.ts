@@ -31,14 +31,14 @@ type Webhooks = typeof contract.webhooks
 export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): HandlersOf<Webhooks> => {
   const { cipher, outbound } = on
 
-  /** @throws invalid_request for an address that deliveries may not go to */
+  /** @throws invalid_request for an address that must not receive deliveries */
   async function checkReachable(url: string): Promise<void> {
     checkUrl(urlFault(url))
     checkUrl(resolvedHostFault(await outbound.whereabouts(new URL(url))))
     checkUrl(credentialsFault(url))
   }
 
-  /** What the audit log says of a change. */
+  /** The audit facts of a change. */
   const changed = (before: WebhookRecord, after: WebhookRecord) => ({
     orgId: after.orgId,
     resourceName: after.name,
@@ -117,7 +117,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
       note(changed(before, after))
       const { previousUntil: previousValidUntil } = after
       const overlap =
-        previousValidUntil === null ? '' : ` Until ${previousValidUntil} the secret before it signs as well.`
+        previousValidUntil === null ? '' : ` Until ${previousValidUntil} the previous secret signs as well.`
       const warning = `Store this secret securely. It will not be shown again.${overlap}`
       return { ...store.toWebhook(after, counts), secret, previousValidUntil, warning }
     },

@@ -3,16 +3,16 @@ import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { deleteEventDeadLetters } from '../storage/dead-letters.ts'
 import type { Db, Storage } from '../storage/open.ts'
 
-/** How long what came while a webhook was paused can wait to be replayed. */
+/** How long deliveries stored while a webhook was paused can be replayed. */
 const keptHours = 72
-/** Rows of one transaction, so that nobody waits long for it. */
+/** Rows of one transaction: this bounds how long other writes wait. */
 const batch = 500
 
-const expired = `Kept for ${keptHours} hours while the webhook was paused, and not replayed`
+const expired = `Stored for ${keptHours} hours while the webhook was paused, and not replayed`
 
 /**
- * What was kept too long fails, deliveries that came to their end more than `deliveryDays` ago go, and webhooks
- * that were deleted with all of theirs.
+ * Fails deliveries that were stored too long, deletes deliveries finished more than `deliveryDays` ago, and removes
+ * deleted webhooks with all their deliveries.
  */
 export async function tidy(
   storage: Storage,
@@ -44,7 +44,7 @@ async function expireKept({ read, write }: Storage, before: Instant, now: Instan
       .where('due_at', 'is', null)
       .where('created_at', '<', before)
       .execute()
-  // Somebody may have asked for one of them meanwhile.
+  // A user may have requested one of them meanwhile.
   const expire = (tx: Db, ids: readonly string[]) =>
     tx
       .updateTable('webhook_deliveries')
@@ -59,7 +59,7 @@ async function expireKept({ read, write }: Storage, before: Instant, now: Instan
 async function forgetEnded({ read, write }: Storage, before: Instant): Promise<void> {
   const find = (except: readonly string[]) =>
     found(read, except).where('ended_at', '<', before).orderBy('ended_at').execute()
-  // Somebody may have asked for one of them meanwhile.
+  // A user may have requested one of them meanwhile.
   const forget = (tx: Db, ids: readonly string[]) =>
     tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', '<', before).execute()
   await writeInChunks(find, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)

@@ -2,9 +2,7 @@ import type { Instant } from '../core/time.ts'
 import { type Each, forUpdate, prepared, preparedForEach } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 
-/*
- * The queues of webhooks that were found within a scope before, or are the service's own to work on.
- */
+/* Queues of webhooks. The caller found them within a scope, or is the service's own worker. */
 
 const queueOf = prepared((db, p: { webhookId: string }) =>
   forUpdate(
@@ -12,7 +10,7 @@ const queueOf = prepared((db, p: { webhookId: string }) =>
   ),
 )
 
-/** Whoever gives numbers to deliveries, or says when the next is due, does so one after the other. */
+/** Locks a queue: whoever assigns sequence numbers, or sets the next due time, must hold this lock. */
 export async function lockQueue(db: Db, webhookId: string): Promise<{ lastSeq: number } | undefined> {
   const [queue] = await queueOf(db, { webhookId })
   return queue
@@ -39,7 +37,7 @@ const firstAskedFor = preparedForEach({ id: 'text' } as const, (db, row: Each<{ 
   keptIn(db, row).where('d.asked_for', '=', 1),
 )
 
-/** When the first of the deliveries of each queue is due that may go out; the queues are held. */
+/** The time of the first delivery that may be sent from each queue; the queues are locked. */
 export async function findNextDue(
   db: Db,
   queues: readonly { id: string; isActive: boolean }[],
@@ -53,7 +51,7 @@ const dueChange = prepared((db, p: { webhookId: string; dueAt: Instant | null })
   db.updateTable('webhook_queues').set({ due_at: p.dueAt }).where('webhook_id', '=', p.webhookId),
 )
 
-/** Puts down when the next delivery is due, after what is in the queue, or may go out of it, has changed. */
+/** Updates the due time of a queue after its content, or the state of its webhook, has changed. */
 export async function reschedule(db: Db, webhookId: string, state: { isActive: boolean }): Promise<void> {
   if (!(await lockQueue(db, webhookId))) return
   const dueAt = (await findNextDue(db, [{ id: webhookId, ...state }])).get(webhookId) ?? null

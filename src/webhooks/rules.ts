@@ -10,13 +10,13 @@ import {
   type WebhookChange,
 } from './contract.ts'
 
-/** A webhook with what it keeps to itself. */
+/** A webhook with its private fields. */
 export type WebhookRecord = Omit<
   Webhook,
   'hasSecret' | 'unreadable' | 'successCount' | 'failureCount' | 'lastDeliveryAt' | 'lastSuccessAt'
 > &
   SigningSecrets & {
-    /** What does not open with the keys there are, as it is stored: it stays until somebody sets it anew. */
+    /** Encrypted values that no key of the service opens, as stored: they stay until a user sets them again. */
     unreadable: { [C in EncryptedColumn]?: string }
   }
 
@@ -24,14 +24,14 @@ export type EncryptedColumn = 'url' | 'secret' | 'previous_secret' | 'headers'
 
 export type SigningSecrets = {
   secret: string | null
-  /** Signs as well until then. */
+  /** Signs as well until `previousUntil`. */
   previousSecret: string | null
   previousUntil: Instant | null
 }
 
 export type Header = { key: string; value: string }
 
-/** What the API calls a state, and what is stored. One of a newer release stays as it is. */
+/** The API's names of states, and the stored ones. A state of a newer release stays unchanged. */
 const stored = { active: 'active', paused: 'disabled', failed: 'error' } as const
 const shown = { active: 'active', disabled: 'paused', error: 'failed' } as const
 
@@ -78,7 +78,7 @@ export function applyChange(webhook: WebhookRecord, change: WebhookChange, now: 
   }
 }
 
-/** With another secret alone. */
+/** The webhook with a new secret. */
 export const withRotatedSecret = (webhook: WebhookRecord, secret: string, now: Instant): WebhookRecord => ({
   ...webhook,
   ...replaceSecret(webhook, secret, now),
@@ -96,11 +96,11 @@ const without = (
     Object.entries(unreadable).filter(([column]) => !columns.includes(column as EncryptedColumn)),
   )
 
-/** What has to be set anew before anything can be delivered. */
+/** The fields that must be set again before anything can be delivered. */
 export const unreadableFields = ({ unreadable }: WebhookRecord): Webhook['unreadable'] =>
   (['url', 'secret', 'headers'] as const).filter((column) => unreadable[column] !== undefined)
 
-/** Another secret: the one before signs as well for a day. Without a secret nothing does. */
+/** Replaces the secret: the previous one signs as well for a day, unless signing is turned off or starts now. */
 function replaceSecret(before: SigningSecrets, secret: string | null, now: Instant): SigningSecrets {
   if (secret === before.secret) {
     const { previousSecret, previousUntil } = before
@@ -110,7 +110,7 @@ function replaceSecret(before: SigningSecrets, secret: string | null, now: Insta
   return { secret, previousSecret: before.secret, previousUntil: addSeconds(now, secretOverlapSeconds) }
 }
 
-/** The secrets that sign at this moment, the newest first. */
+/** The secrets that sign now, newest first. */
 export const activeSecrets = (
   { secret, previousSecret, previousUntil }: SigningSecrets,
   now: Instant,
@@ -119,7 +119,7 @@ export const activeSecrets = (
   ...(previousSecret !== null && previousUntil !== null && previousUntil > now ? [previousSecret] : []),
 ]
 
-/** As replies show it: without what may be a credential. */
+/** The webhook as replies show it, without values that may be credentials. */
 export function redactWebhook(
   webhook: WebhookRecord,
 ): Omit<WebhookRecord, keyof SigningSecrets | 'unreadable'> & Pick<Webhook, 'hasSecret' | 'unreadable'> {
@@ -136,7 +136,7 @@ export function redactWebhook(
 
 const redactUrl = (url: string): string => url.replace(/\?[^#]+/s, `?${hiddenValue}`)
 
-/** The fields that a change alters, as they were and as they are; of a secret only that it is another one. */
+/** The changed fields, before and after; of a secret only whether one is set. */
 export function auditDiff(before: WebhookRecord, after: WebhookRecord): { before: object; after: object } {
   const fields = ['name', 'url', 'events', 'headers', 'status', 'retryPolicy', 'secret'] as const
   const changed = fields.filter((field) => JSON.stringify(before[field]) !== JSON.stringify(after[field]))
@@ -150,20 +150,20 @@ export function auditDiff(before: WebhookRecord, after: WebhookRecord): { before
   return { before: of(before), after: of(after) }
 }
 
-const usualPolicy: RetryPolicy = {
+const defaultPolicy: RetryPolicy = {
   maxRetries: 5,
   initialDelayMs: 1000,
   backoffMultiplier: 2,
   maxDelayMs: 300_000,
 }
 
-/** null when nothing in it is unusual. @throws invalid_request */
+/** null when nothing was set. @throws invalid_request */
 export function toRetryPolicy(
   wanted: { [K in keyof RetryPolicy]?: RetryPolicy[K] | undefined },
 ): RetryPolicy | null {
   const said = Object.entries(wanted).filter(([, value]) => value !== undefined)
   if (said.length === 0) return null
-  const policy: RetryPolicy = { ...usualPolicy, ...Object.fromEntries(said) }
+  const policy: RetryPolicy = { ...defaultPolicy, ...Object.fromEntries(said) }
   if (policy.maxDelayMs < policy.initialDelayMs) {
     throw invalid([{ path: 'body.maxDelayMs', message: 'must not be shorter than initialDelayMs' }])
   }
@@ -171,15 +171,15 @@ export function toRetryPolicy(
 }
 
 /**
- * Milliseconds before the next attempt, or undefined when there is none: `failed` attempts were made. A receiver
- * may ask for a longer wait, of a day at most.
+ * Milliseconds before the next attempt after `failed` failed ones, or undefined when there is none. A receiver may
+ * request a longer delay, up to a day.
  */
 export function retryDelay(
   failed: number,
   retryAfterMs: number | undefined,
   policy: RetryPolicy | null,
 ): number | undefined {
-  const { maxRetries, initialDelayMs, backoffMultiplier, maxDelayMs } = policy ?? usualPolicy
+  const { maxRetries, initialDelayMs, backoffMultiplier, maxDelayMs } = policy ?? defaultPolicy
   if (failed > maxRetries) return undefined
   const usual = Math.min(initialDelayMs * backoffMultiplier ** (failed - 1), maxDelayMs)
   return Math.round(Math.max(usual, Math.min(retryAfterMs ?? 0, 86_400_000)))
@@ -187,9 +187,7 @@ export function retryDelay(
 
 const wrongUrl = 'Invalid webhook URL'
 
-/**
- * What is wrong with an address before anybody looks it up; undefined when nothing is.
- */
+/** The fault of an address, checked before its host is resolved; undefined when there is none. */
 export function urlFault(text: string): string | undefined {
   if (!URL.canParse(text)) return 'Invalid URL format'
   const url = new URL(text)
@@ -202,11 +200,11 @@ export function urlFault(text: string): string | undefined {
   return undefined
 }
 
-/** Told last: what is wrong with where it leads counts for more. */
+/** Checked last: the faults of the target are more important. */
 export function credentialsFault(text: string): string | undefined {
   const { username, password } = new URL(text)
   if (username === '' && password === '') return undefined
-  return 'Webhook URL must not hold a user name or password: send them as a header'
+  return 'Webhook URL must not contain a user name or password: send them as a header'
 }
 
 export function resolvedHostFault(at: ResolvedHost): string | undefined {
@@ -227,7 +225,7 @@ const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 const reserved =
   /^(accept-encoding|connection|content-length|content-type|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|user-agent|x-service-.*|webhook-.*)$/i
 
-/** What is wrong with headers that somebody wants on every delivery. @throws invalid_request */
+/** Checks custom headers. @throws invalid_request */
 export function checkHeaders(headers: readonly Header[]): void {
   const seen = new Set<string>()
   const faults: Fault[] = []
@@ -236,9 +234,9 @@ export function checkHeaders(headers: readonly Header[]): void {
     const at = `body.headers.${i}`
     if (!token.test(key)) faults.push({ path: `${at}.key`, message: 'is not the name of a header' })
     else if (reserved.test(key)) faults.push({ path: `${at}.key`, message: `Header "${key}" is reserved` })
-    else if (seen.has(name)) faults.push({ path: `${at}.key`, message: `Header "${key}" is there twice` })
+    else if (seen.has(name)) faults.push({ path: `${at}.key`, message: `Header "${key}" occurs twice` })
     if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
-      faults.push({ path: `${at}.value`, message: 'must hold no control characters, and Latin-1 alone' })
+      faults.push({ path: `${at}.value`, message: 'must contain only Latin-1 without control characters' })
     }
     seen.add(name)
   }

@@ -40,7 +40,7 @@ type Counts = Omit<WebhookCountRow, 'webhook_id'>
 
 const placeOf = (column: string, id: string) => `webhooks.${column}.${id}`
 
-/** Opens what is sealed in a row. */
+/** Decrypts the encrypted columns of a row. */
 export function decryptWebhook(cipher: Cipher, row: HeldRow): WebhookRecord {
   const unreadable: WebhookRecord['unreadable'] = {}
   const open = (column: EncryptedColumn) => {
@@ -92,7 +92,7 @@ function sealed(cipher: Cipher, webhook: WebhookRecord): Omit<WebhookRow, 'delet
   }
 }
 
-/** As replies show it. */
+/** The webhook in the form of replies. */
 export const toWebhook = (webhook: WebhookRecord, counts: Counts): Webhook => ({
   ...redactWebhook(webhook),
   successCount: counts.success_count,
@@ -108,11 +108,11 @@ export const noCounts: Counts = {
   last_success_at: null,
 }
 
-/** Those that were not deleted. */
+/** Without deleted webhooks. */
 const webhooksIn = (db: Db, scope: Scope) =>
   db.selectFrom('webhooks').where(inScope(scope, 'webhooks.org_id')).where('webhooks.deleted_at', 'is', null)
 
-const whole = (found: ReturnType<typeof webhooksIn>) =>
+const withCounts = (found: ReturnType<typeof webhooksIn>) =>
   found
     .innerJoin('webhook_counts as c', 'c.webhook_id', 'webhooks.id')
     .select(columns)
@@ -131,7 +131,7 @@ export async function listWebhooks(
     .$if(orgId !== undefined, (q) => q.where('webhooks.org_id', '=', orgId!))
     .$if(status !== undefined, (q) => q.where('webhooks.status', '=', toStoredStatus(status!)))
   const newestFirst = (q: typeof found) =>
-    whole(q).orderBy('webhooks.created_at', 'desc').orderBy('webhooks.id', 'desc')
+    withCounts(q).orderBy('webhooks.created_at', 'desc').orderBy('webhooks.id', 'desc')
   return readPage(found, query, newestFirst, (row) => toWebhook(decryptWebhook(cipher, row), row))
 }
 
@@ -142,7 +142,7 @@ export async function getWebhook(
   scope: Scope,
   id: string,
 ): Promise<{ webhook: WebhookRecord; counts: Counts }> {
-  const row = await whole(webhooksIn(db, scope)).where('webhooks.id', '=', id).executeTakeFirst()
+  const row = await withCounts(webhooksIn(db, scope)).where('webhooks.id', '=', id).executeTakeFirst()
   if (!row) throw notFound()
   return { webhook: decryptWebhook(cipher, row), counts: row }
 }
@@ -162,9 +162,9 @@ export async function getSummary(
   return { id, orgId, name, isActive: status === toStoredStatus('active') }
 }
 
-/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+/** The same, locked until the transaction ends. @throws not_found */
 export async function lockWebhook(db: Db, cipher: Cipher, scope: Scope, id: string) {
-  // Whoever gives out deliveries holds the queue, and refers to the webhook: `forUpdate` would wait crosswise.
+  // Fan-out locks the queue and then references the webhook: `forUpdate` could deadlock with it.
   await forNoKeyUpdate(webhooksIn(db, scope).select('webhooks.id').where('webhooks.id', '=', id)).execute()
   return getWebhook(db, cipher, scope, id)
 }
@@ -207,13 +207,13 @@ export async function changeWebhook(
     .execute()
 }
 
-/** The webhook was found within the scope and is held. */
+/** The caller found the webhook within its scope and locked it. */
 export async function replaceEvents(db: Db, webhook: WebhookRecord): Promise<void> {
   await db.deleteFrom('webhook_events').where('webhook_id', '=', webhook.id).execute()
   await insertEvents(db, webhook)
 }
 
-/** From now on there is none; its deliveries, which may be many, go in the background. */
+/** Marks a webhook as deleted; its deliveries, which may be many, are deleted in the background. */
 export async function removeWebhook(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
   const [{ numUpdatedRows }] = (await db
     .updateTable('webhooks')

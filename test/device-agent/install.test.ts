@@ -163,7 +163,7 @@ describe('svc agent uninstall', () => {
     expect(svcAgent('uninstall', ...places, '--yes').exit).toBe(0)
     expect(existsSync(join(root, 'units/svc-agent.service'))).toBe(false)
     expect(existsSync(join(root, 'state/bin/svc-agent'))).toBe(true)
-    expect(svcAgent('uninstall', ...places, '--yes').told).toContain('nothing to remove')
+    expect(svcAgent('uninstall', ...places, '--yes').told).toContain('Nothing to remove')
   })
 
   test('removes no directory that is not that of an agent', () => {

@@ -191,7 +191,7 @@ describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
         ['https://10.0.0.1/', faults.inside],
         ['https://in.test/', 'Webhook URL resolves to blocked address space: 10.0.0.1'],
         ['https://nobody.test/', faults.nowhere],
-        ['https://me:secret@svc.test/', /must not hold a user name or password/],
+        ['https://me:secret@svc.test/', /must not contain a user name or password/],
       ] as const) {
         await expect(to(url)).rejects.toMatchObject({
           ...{ status: 400, message: 'Invalid webhook URL' },

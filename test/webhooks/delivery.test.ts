@@ -178,7 +178,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
         responseBody: 'broken',
         errorMessage: 'HTTP 500: broken',
         failureClass: '5xx',
-        hint: expect.stringContaining('look into its log'),
+        hint: expect.stringContaining('check its log'),
         deliveredAt: null,
       })
       expect(Date.parse(retrying.nextAttemptAt!)).toBeGreaterThan(Date.parse(retrying.createdAt) + 900)

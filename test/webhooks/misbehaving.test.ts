@@ -128,12 +128,12 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
         () => answering({ status: 400, body: 'no' }),
       ],
       ['does not know us', '4xx', 'HTTP 401', /secret\?$/, () => answering({ status: 401 })],
-      ['breaks', '5xx', 'HTTP 500', /^the receiver broke while /, () => answering({ status: 500 })],
+      ['breaks', '5xx', 'HTTP 500', /^the receiver failed while /, () => answering({ status: 500 })],
       [
         'answers out of range',
         '5xx',
         'HTTP 999',
-        /^the receiver broke while /,
+        /^the receiver failed while /,
         () => saying('HTTP/1.1 999 ?\r\n\r\n'),
       ],
     ]

@@ -40,7 +40,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       await tidied(72 * hour + 1)
       const expired = {
         ...{ status: 'failed', attempt: 0, nextAttemptAt: null, failureClass: null, hint: null },
-        errorMessage: 'Kept for 72 hours while the webhook was paused, and not replayed',
+        errorMessage: 'Stored for 72 hours while the webhook was paused, and not replayed',
       }
       expect(await deliveries(id)).toEqual(kept.map((one) => ({ ...one, ...expired })))
       expect((await client.call(api.webhookDeliveries.dead, { query: {} })).data).toHaveLength(2)

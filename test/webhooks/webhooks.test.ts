@@ -170,7 +170,7 @@ onEveryDatabase((_, open) => {
       ['ftp://hooks.example.com', 'Webhook URL must use HTTPS'],
       [
         'https://user:pass@hooks.example.com',
-        'Webhook URL must not hold a user name or password: send them as a header',
+        'Webhook URL must not contain a user name or password: send them as a header',
       ],
       ['https://localhost', 'Webhook URL cannot target localhost or local network hostnames'],
       ['https://LOCALHOST.:8443/x', 'Webhook URL cannot target localhost or local network hostnames'],
@@ -215,9 +215,9 @@ onEveryDatabase((_, open) => {
             message: `Header "${key}" is reserved`,
           })),
           { path: 'body.headers.6.key', message: 'is not the name of a header' },
-          { path: 'body.headers.8.key', message: 'Header "x-twice" is there twice' },
-          { path: 'body.headers.9.value', message: 'must hold no control characters, and Latin-1 alone' },
-          { path: 'body.headers.10.value', message: 'must hold no control characters, and Latin-1 alone' },
+          { path: 'body.headers.8.key', message: 'Header "x-twice" occurs twice' },
+          { path: 'body.headers.9.value', message: 'must contain only Latin-1 without control characters' },
+          { path: 'body.headers.10.value', message: 'must contain only Latin-1 without control characters' },
         ),
       )
     })

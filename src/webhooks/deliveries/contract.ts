@@ -8,7 +8,7 @@ import { eventData } from '../../events/contract.ts'
 const deliveryStatus = z.enum(['pending', 'delivered', 'failed', 'retrying'])
 export type DeliveryStatus = z.output<typeof deliveryStatus>
 
-/** Why an attempt was no success: what the connection said, or the first digit of the answer. */
+/** Why an attempt failed: a connection failure, or the first digit of the response status. */
 const failureClass = z.enum([
   'blocked',
   'dns',
@@ -37,10 +37,12 @@ export const WebhookDelivery = z
     responseTimeMs: z.int().nullable(),
     errorMessage: z.string().nullable(),
     failureClass: failureClass.nullable(),
-    hint: z.string().nullable().describe('What to look at when it failed'),
-    attempt: z.int().describe('Attempts that were made'),
-    nextAttemptAt: instant.nullable().describe('null on a pending one: kept while the webhook was paused'),
-    retryOf: z.guid().nullable().describe('The delivery that it repeats, by hand or in a replay'),
+    hint: z.string().nullable().describe('What to check after a failure'),
+    attempt: z.int().describe('Number of attempts made'),
+    nextAttemptAt: instant
+      .nullable()
+      .describe('null on a pending delivery: stored while the webhook was paused'),
+    retryOf: z.guid().nullable().describe('The delivery that it repeats, after a retry or in a replay'),
     createdAt: instant,
     deliveredAt: instant.nullable(),
   })
@@ -53,18 +55,21 @@ const Queued = z.object({
 })
 
 const tag = 'Webhooks'
-/** It is told of every device of its organization, and so is whoever reads what it is sent, or says where to. */
+/**
+ * A webhook receives events about every device of its organization, so only callers who see all devices may read its
+ * deliveries or send them.
+ */
 const reads = userAccess({ permission: 'organizations:read', wholeOrganization: true })
 const writes = userAccess({ permission: 'organizations:write', wholeOrganization: true })
 const params = z.strictObject({ id: idOf('webhook') })
 const deliveryParams = params.extend({
-  deliveryId: idOf('webhook_delivery').describe('The delivery'),
+  deliveryId: idOf('webhook_delivery').describe('Id of the delivery'),
 })
 
-/** What was said about a range of time. */
+/** A time range in a query. */
 const range = {
-  since: instant.optional().meta({ past: true }).describe('Only those made at this time or later'),
-  until: endInstant.optional().meta({ past: true }).describe('Only those made before this time'),
+  since: instant.optional().meta({ past: true }).describe('Only deliveries created at this time or later'),
+  until: endInstant.optional().meta({ past: true }).describe('Only deliveries created before this time'),
 }
 
 export const webhookDeliveries = {
@@ -85,7 +90,8 @@ export const webhookDeliveries = {
   dead: endpoint({
     method: 'GET',
     path: '/webhooks/dead-letters',
-    summary: 'List the deliveries of all webhooks that failed for good and were not sent again, newest first',
+    summary:
+      'List the deliveries of all webhooks that failed permanently and were not sent again, newest first',
     tag,
     access: reads,
     question: true,
@@ -117,7 +123,7 @@ export const webhookDeliveries = {
     body: z
       .strictObject({
         event: z.enum(eventTypes).default('webhook.test').describe('Its event type'),
-        payload: eventData.optional().describe('Its data; a greeting unless told'),
+        payload: eventData.optional().describe('Its data; a default text if omitted'),
       })
       .prefault({}),
     status: 202,
@@ -142,7 +148,7 @@ export const webhookDeliveries = {
     path: '/webhooks/:id/replay',
     idempotencyKey: 'honored',
     summary:
-      'Send deliveries again, oldest first: those that failed and those kept while it was paused, unless told',
+      'Send deliveries again, oldest first: by default those that failed and those stored while it was paused',
     tag,
     access: writes,
     params,
@@ -153,27 +159,27 @@ export const webhookDeliveries = {
         status: z
           .enum(['failed', 'kept', 'delivered'])
           .optional()
-          .describe('Only those in this state; kept: they came while it was paused'),
+          .describe('Only those in this state; kept: stored while it was paused'),
         after: z
           .int()
           .min(0, 'must be at least 0')
           .default(0)
-          .describe('Only those with a higher sequence: goes on where a replay ended'),
+          .describe('Only those with a higher sequence, to continue a replay'),
         through: z
           .int()
           .min(0, 'must be at least 0')
           .optional()
-          .describe('Only those up to this sequence: where the replay that goes on began'),
+          .describe('Only those up to this sequence: the `through` of the replay to continue'),
       })
       .prefault({}),
     status: 202,
     reply: z.object({
       message: z.string(),
-      deliveries: z.int().describe('How many are sent again'),
-      nextAfter: z.int().nullable().describe('Where to go on; null: that was all'),
+      deliveries: z.int().describe('Number of deliveries sent again'),
+      nextAfter: z.int().nullable().describe('Value of `after` to continue with; null when all are sent'),
       through: z
         .int()
-        .describe('The last sequence there was: goes with nextAfter, so that none goes out twice'),
+        .describe('The last sequence at the start: pass it with nextAfter, so that none is sent twice'),
     }),
     audit: { action: 'webhook.replay', resource: 'webhook' },
     example: { status: 'failed', since: '2026-03-01T00:00:00Z' },

@@ -9,13 +9,13 @@ import * as store from './store.ts'
 
 type Deliveries = typeof contract.webhookDeliveries
 
-/** Deliveries that one replay sends again: a transaction of some milliseconds. */
+/** Most deliveries sent again by one replay request: a transaction of some milliseconds. */
 const replayed = 500
 
 export const webhookDeliveries: HandlersOf<Deliveries> = {
   async list({ db, ask, scope, params, query }) {
     await getSummary(db, scope, params.id)
-    // How many there are is counted, and there may be millions.
+    // The total is counted, and there may be millions.
     return ask((on) => store.listDeliveries(on, scope, params.id, query))
   },
 
@@ -60,7 +60,7 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
   replay: inSteps<Deliveries['replay'], { found: { id: string; seq: number }[]; through: number }>({
     async prepare({ storage, scope, params, body }) {
       await getSummary(storage.read, scope, params.id)
-      // What is made meanwhile, by this replay too, is not its own: it would go round and round.
+      // Deliveries created meanwhile, also by this replay, are excluded: otherwise it would never end.
       const through = body.through ?? (await askedFor.lastSequence(storage.read, scope, params.id))
       const range = { ...body, through }
       return {

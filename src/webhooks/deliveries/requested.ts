@@ -7,9 +7,9 @@ import type { Db } from '../../storage/open.ts'
 import { lockQueue, reschedule } from '../queues.ts'
 import { deliveriesIn, isLatest, isUndelivered } from './store.ts'
 
-/* Deliveries that a person asks for: a new one, and what ended or was kept, sent again. */
+/* Deliveries requested by a user: new ones, and finished or stored ones sent again. */
 
-/** A delivery that was asked for, with the number that is next; its webhook was found within the scope. */
+/** Inserts a requested delivery with the next sequence number; the caller found the webhook within its scope. */
 export async function insertRequested(
   db: Db,
   made: {
@@ -20,7 +20,7 @@ export async function insertRequested(
     eventId: string
     payload: Record<string, unknown>
     now: Instant
-    /** When it happened; now unless told. */
+    /** Time of the event; now by default. */
     eventAt?: Instant
   },
 ): Promise<void> {
@@ -42,7 +42,7 @@ export async function insertRequested(
     .execute()
 }
 
-/** As before the first attempt, and asked for by a person. */
+/** Column values before the first attempt, for a delivery requested by a user. */
 const afresh = (now: Instant) => ({
   status: 'pending',
   asked_for: 1,
@@ -60,9 +60,9 @@ const afresh = (now: Instant) => ({
 const repeated = rowList<{ id: string; of: string; seq: number }>({ id: 'text', of: 'text', seq: 'bigint' })
 
 /**
- * Sends those of these again, from the start, that nothing is going to send; the ids they go under, in their order. What
- * was tried goes as a new delivery of the same event, and stays in the history as it ended; what was only kept goes as it
- * is. In a replay that was sent again before is left to what was made of it then.
+ * Sends those of these deliveries again that are not scheduled; returns the ids they are sent under, in order. A
+ * finished one is copied to a new delivery of the same event, and stays in the history; a stored one is sent itself.
+ * A replay skips deliveries that were already sent again.
  */
 export async function requestAgain(
   db: Db,
@@ -85,7 +85,7 @@ export async function requestAgain(
   await forUpdate(asked.orderBy('id')).execute()
   const queue = await lockQueue(db, webhookId)
   if (!queue) throw new Problem('not_found', 'Webhook not found')
-  // Read with the queue in hand: what another replay made a moment ago is there now.
+  // Read under the lock on the queue: deliveries of a concurrent replay are visible now.
   const found = await asked
     .$if(isReplay, (q) => q.where(isLatest))
     .orderBy('seq')
@@ -110,7 +110,7 @@ export async function requestAgain(
   return found.map(({ id }) => under.get(id) ?? id)
 }
 
-/** What happened is copied where it is: it may be long. */
+/** The payload is copied within the database: it may be long. */
 async function insertRepeated(
   db: Db,
   copies: readonly { id: string; of: string; seq: number }[],
@@ -173,7 +173,7 @@ export type ReplayRange = {
   through: number
 }
 
-/** The number of the last delivery of a webhook that was found within the scope. */
+/** Sequence of the last delivery of a webhook; the caller found the webhook within its scope. */
 export async function lastSequence(db: Db, scope: Scope, webhookId: string): Promise<number> {
   const last = await deliveriesIn(db, scope)
     .select('seq')
@@ -184,7 +184,7 @@ export async function lastSequence(db: Db, scope: Scope, webhookId: string): Pro
   return last?.seq ?? 0
 }
 
-/** Those of a webhook that a replay means, in their order, without what was sent again already. */
+/** The deliveries that a replay selects, in order, without those that were already sent again. */
 export async function findForReplay(
   db: Db,
   scope: Scope,
@@ -202,7 +202,7 @@ export async function findForReplay(
     .$if(status !== 'delivered', (q) => q.where(isUndelivered))
     .where((eb) => {
       const failed = eb('status', '=', 'failed')
-      // Pending, and yet nothing is going to send it.
+      // Pending but not scheduled.
       const kept = eb('status', '=', 'pending')
       if (status === undefined) return eb.or([failed, kept])
       return status === 'kept' ? kept : eb('status', '=', status)

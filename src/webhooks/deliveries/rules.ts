@@ -7,7 +7,7 @@ import type { RetryPolicy } from '../contract.ts'
 import { type Header, retryDelay } from '../rules.ts'
 import type { DeliveryStatus, FailureClass } from './contract.ts'
 
-/** A delivery on its way: what goes over the wire, and what decides when it goes again. */
+/** A delivery to send: the content of the request, and the state that decides about retries. */
 export type PendingDelivery = {
   id: string
   webhookId: string
@@ -20,17 +20,17 @@ export type PendingDelivery = {
   payload: string
   attempt: number
   dueAt: Instant
-  /** 1: a person asked for it. */
+  /** 1: requested by a user. */
   askedFor: number
 }
 
 const json = JSON.stringify
 
-/** The body: the same bytes with every attempt. */
+/** The body: identical bytes with every attempt. */
 export const bodyOf = ({ eventId, event, eventAt, orgId, payload }: PendingDelivery): string =>
   `{"id":${json(eventId)},"type":${json(event)},"timestamp":${json(eventAt)},"orgId":${json(orgId)},"data":${payload}}`
 
-/** The service's own headers come last: nobody's take their place. `at` is the moment of the attempt. */
+/** The service's own headers come last: custom headers cannot replace them. `at` is the time of the attempt. */
 export function headersOf(
   { id, seq, event, eventId }: PendingDelivery,
   body: string,
@@ -63,7 +63,7 @@ export function headersOf(
   }
 }
 
-/** What came of an attempt. */
+/** The outcome of an attempt. */
 export type DeliveryOutcome = {
   status: Exclude<DeliveryStatus, 'pending'>
   attempt: number
@@ -74,13 +74,13 @@ export type DeliveryOutcome = {
   responseTimeMs: number | null
   errorMessage: string | null
   failureClass: FailureClass | null
-  /** The receiver wants no more of them (410): its webhook fails. */
+  /** The receiver wants no more deliveries (410): its webhook becomes failed. */
   isUnwanted: boolean
 }
 
 const nothing = { deliveredAt: null, responseStatus: null, responseBody: null, responseTimeMs: null }
 
-/** Any 2xx is a success. A redirect is not followed. */
+/** Any 2xx is a success. Redirects are not followed. */
 export function outcomeOfResponse(
   { attempt }: Pick<PendingDelivery, 'attempt'>,
   reply: OutboundReply,
@@ -103,7 +103,7 @@ export function outcomeOfResponse(
   return { ...nothing, ...said, ...next(wait, now), errorMessage, failureClass, isUnwanted }
 }
 
-/** An address that is not safe is not tried again. */
+/** A blocked address is not retried. */
 export function outcomeOfFailure(
   { attempt }: Pick<PendingDelivery, 'attempt'>,
   failure: Pick<OutboundFailure, 'kind' | 'message'>,
@@ -117,7 +117,7 @@ export function outcomeOfFailure(
   return { ...nothing, ...made, ...next(wait, now) }
 }
 
-/** One that the database did not take: without what the receiver said, and for good. */
+/** For an outcome that the database did not accept: a permanent failure, without the response body. */
 export const outcomeNotStored = ({
   attempt,
   responseStatus,
@@ -126,7 +126,7 @@ export const outcomeNotStored = ({
   ...nothing,
   ...{ attempt, responseStatus, responseTimeMs, status: 'failed', dueAt: null, isUnwanted: false },
   failureClass: 'broken',
-  errorMessage: 'What came of this attempt could not be stored: the log of the service says why',
+  errorMessage: 'The outcome of this attempt could not be stored: see the log of the service',
 })
 
 const next = (wait: number | undefined, now: Instant): Pick<DeliveryOutcome, 'status' | 'dueAt'> =>
@@ -134,7 +134,7 @@ const next = (wait: number | undefined, now: Instant): Pick<DeliveryOutcome, 'st
     ? { status: 'failed', dueAt: null }
     : { status: 'retrying', dueAt: addSeconds(now, wait / 1000) }
 
-/** Milliseconds; seconds or a date (RFC 9110, 10.2.3). */
+/** In milliseconds; from seconds or a date (RFC 9110, 10.2.3). */
 function retryAfterOf(header: string | undefined, now: Instant): number | undefined {
   if (header === undefined) return undefined
   if (/^\d{1,9}$/.test(header.trim())) return Number(header) * 1000
@@ -144,31 +144,34 @@ function retryAfterOf(header: string | undefined, now: Instant): number | undefi
 
 export const failureHint = (failure: FailureClass | null, responseStatus: number | null): string | null => {
   if (failure === null) return null
-  if (failure === 'redirect') return 'redirects are not followed: give the webhook the address it leads to'
-  if (failure === '5xx') return 'the receiver broke while it handled it: look into its log'
+  if (failure === 'redirect') return 'redirects are not followed: set the webhook to the target address'
+  if (failure === '5xx') return 'the receiver failed while handling it: check its log'
   if (failure === '4xx')
-    return refusalHints[responseStatus ?? 0] ?? 'the receiver refused it: its answer may say why'
-  // A newer release may know of more.
+    return refusalHints[responseStatus ?? 0] ?? 'the receiver refused it: its response may say why'
+  // A newer release may store other classes.
   return failureHints[failure] ?? null
 }
 
 const refusalHints: Readonly<Record<number, string>> = {
   401: 'the receiver did not accept the signature or the credentials: does it have the same secret?',
   403: 'the receiver did not accept the signature or the credentials: does it have the same secret?',
-  404: 'nothing is there: is the path of the URL right?',
-  405: 'the receiver takes no POST there: is the path of the URL right?',
-  410: 'the receiver wants no more deliveries, so the webhook has failed: svc webhooks resume takes it up again',
-  413: 'the body is larger than the receiver takes',
-  429: 'the receiver is sent more than it takes',
+  404: 'nothing exists at that path: is the path of the URL right?',
+  405: 'the receiver accepts no POST there: is the path of the URL right?',
+  410: 'the receiver wants no more deliveries, so the webhook has failed: svc webhooks resume reactivates it',
+  413: 'the body is larger than the receiver accepts',
+  429: 'the receiver limits the rate of deliveries',
 }
 
-/** @throws invalid_request: what still goes out by itself, or has arrived, is not sent again one by one */
+/**
+ * @throws invalid_request unless the delivery has failed: pending ones are sent automatically, delivered ones have
+ * arrived
+ */
 export function checkRetriable({ status }: { status: DeliveryStatus }): void {
   const message = 'Only failed deliveries can be retried'
   if (status !== 'failed') throw invalid([{ path: 'params.deliveryId', message }], message)
 }
 
-/** The data of a test delivery of which nothing was said. */
+/** Default data of a test delivery. */
 export const testPayload = (webhookId: string, now: Instant) => ({
   message: 'Test webhook from svc',
   timestamp: now,

@@ -59,10 +59,10 @@ const read = (row: PublicRow): WebhookDelivery => ({
 export const deliveriesIn = (db: Db, scope: Scope) =>
   db.selectFrom('webhook_deliveries').where(inScope(scope, 'webhook_deliveries.org_id'))
 
-/** What the index by state holds. */
+/** Matches the condition of the partial index by status. */
 export const isUndelivered = notEqualsText('status', 'delivered')
 
-/** It was not sent again as another one; whoever counts on that holds the queue. */
+/** The delivery was not sent again as another one; exact only under the lock on the queue. */
 export const isLatest = (eb: ExpressionBuilder<Tables, 'webhook_deliveries'>) =>
   eb.not(
     eb.exists(
@@ -100,7 +100,7 @@ export type FailedDeliveryQuery = CursorPageQuery & {
   until?: Instant | undefined
 }
 
-/** What failed for good and nobody sent again, of every webhook, newest first. */
+/** Permanently failed deliveries that nobody sent again, of every webhook, newest first. */
 export async function listFailedDeliveries(
   db: Db,
   scope: Scope,
@@ -135,7 +135,7 @@ export async function getDelivery(db: Db, scope: Scope, which: Which): Promise<W
   return found(await one(db, scope, which).executeTakeFirst())
 }
 
-/** The same, and nobody else changes it until the transaction ends. @throws not_found */
+/** The same, locked until the transaction ends. @throws not_found */
 export async function lockDelivery(db: Db, scope: Scope, which: Which): Promise<WebhookDelivery> {
   return found(await forUpdate(one(db, scope, which)).executeTakeFirst())
 }
@@ -145,7 +145,7 @@ function found(row: PublicRow | undefined): WebhookDelivery {
   return read(row)
 }
 
-/** How many there are in each state. */
+/** Number of deliveries in each state. */
 export async function countDeliveries(
   db: Db,
   scope: Scope,

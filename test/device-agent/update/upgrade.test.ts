@@ -201,7 +201,7 @@ describe.concurrent('what is offered is not believed', () => {
       /without TLS/,
       (v: string, c: Buffer) => infoOf(by, v, c, { url: 'http://192.0.2.1/file' }),
     ],
-    ['for another processor', /no program for/, undefined],
+    ['for another processor', /not a program for/, undefined],
   ])('%s', async (_, reason, info) => {
     const foreign = Buffer.from(execFileSync('head', ['-c', '4096', process.execPath]))
     foreign.writeUInt16LE(0x16, 18)
