@@ -6,7 +6,7 @@ export default command(permissions.canI, {
   args: ['action', 'resource'],
   format: formatVerdict,
   isSuccess: isAllowed,
-  description: 'Ends with 0 for yes and 1 for no. Asking for others needs users:read.',
+  description: 'Exits with 0 for yes and 1 for no. Questions about others need users:read.',
   examples: [
     'svc can-i read devices\nyes: The role "Org Viewer" grants devices:read',
     'svc can-i write devices || echo ask somebody else',

@@ -3,7 +3,7 @@ import { listCommands } from '../src/cli/command-catalog.ts'
 import { parseOutputFlags } from '../src/cli/print.ts'
 
 export default class Commands extends LocalCommand {
-  static override summary = 'List every command; --json for tools'
+  static override summary = 'List all commands; --json for tools'
   static override examples = ['svc commands --columns id --no-header', 'svc commands --json']
 
   async run(): Promise<void> {

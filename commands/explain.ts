@@ -8,7 +8,7 @@ export default command(permissions.explain, {
   isSuccess: isAllowed,
   mapError: withRouteHint,
   description:
-    'Decided as the request itself would be; which records it then reaches is another matter. Ends with 0 when it is allowed and 1 when not. Asking for others needs users:read.',
+    'Makes the decision that the request would get, without checking access to particular records. Exits with 0 when it is allowed and 1 when not. Questions about others need users:read.',
   examples: [
     'svc explain POST /enrollment-keys\nno: It needs a session with a verified second factor (403 mfa_required)\nhint: sign in again with a code: svc login',
     'svc explain GET /devices --as 0197c1c3-5e44-7a1b-8c30-2d4e6f8a0b11',

@@ -4,10 +4,12 @@ import Help from '../src/cli/help.ts'
 import { helpPages } from '../src/cli/topics.ts'
 
 export default class HelpCommand extends Command {
-  static override summary = 'Explain a command, or exit-codes, environment, formatting'
+  static override summary = 'Explain a command, or exit-codes, environment, filters, formatting'
   static override examples = ['svc help orgs create', 'svc help exit-codes']
   static override strict = false
-  static override args = { command: textArg('Command, or one of exit-codes, environment, formatting', false) }
+  static override args = {
+    command: textArg('Command, or one of exit-codes, environment, filters, formatting', false),
+  }
 
   async run(): Promise<void> {
     const { argv } = await this.parse(HelpCommand)

@@ -7,16 +7,16 @@ import type { SsoFlags } from '../src/cli/sso-login.ts'
 
 export default class Login extends ApiCommand {
   static override summary =
-    'Sign in: with e-mail and password, and a code where there is a second factor, or with single sign-on'
+    'Sign in: with e-mail and password, and a code for a second factor, or with single sign-on'
   static override description =
-    'The session is kept in the keychain of this machine, for the context of this URL, and renewed by itself.'
+    'The session is stored in the keychain of this machine, for the context of this URL, and renewed automatically.'
   static override examples = [
     'svc login --url https://svc.example.com\nE-mail admin@example.com\nPassword ********\nSigned in to https://svc.example.com as admin@example.com, system scope\nContext svc.example.com; the session is in Secret Service of this machine, entry "svc" / "svc.example.com"',
     'In a script\nsvc login --email ci@example.com --password-stdin --store file < password.txt',
     'With a code of the authenticator\nsvc login --email admin@example.com --otp 123456',
-    'In a script, where nobody reads a code\nsvc login --email ci@example.com --password-stdin --otp-secret-file totp.txt --store file < password.txt',
+    'In a script, with the secret of the second factor\nsvc login --email ci@example.com --password-stdin --otp-secret-file totp.txt --store file < password.txt',
     'With the single sign-on of an organization, in a browser\nsvc login --sso 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11\nSigning in with Okta\nYour browser was opened at\n  https://svc.example.com/api/v1/sso/login/0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11?redirect=…\nWaiting for the sign-in there, for 10 minutes at most; Ctrl-C ends\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
-    'On a machine without a browser: open the address elsewhere, and paste the one it ends at\nsvc login --sso blue-bakery --no-browser',
+    'On a machine without a browser: open the address elsewhere, and paste the final address\nsvc login --sso blue-bakery --no-browser',
     'In a job of GitHub Actions, without any secret\nsvc login --oidc github --org 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11 --store file',
   ]
   static override flags = {
@@ -31,31 +31,31 @@ export default class Login extends ApiCommand {
       helpValue: 'CODE',
     }),
     'otp-secret-file': string({
-      description: 'File with the secret of the authenticator, for yourself alone to read',
+      description: 'File with the secret of the authenticator, readable by you alone',
       helpValue: 'FILE',
       exclusive: ['otp'],
     }),
     sso: string({
       description:
-        'Sign in at the identity provider of an organization, in a browser: its id, or slug or name where it is known here',
+        'Sign in at the identity provider of an organization, in a browser: its id, or slug or name if it is known here',
       helpValue: 'ORG',
       exclusive: ['email', 'password', 'password-stdin', 'org', 'partner', 'oidc'],
     }),
     'no-browser': boolean({
-      description: 'Print the address and open no browser; with --sso',
+      description: 'Print the address instead of opening a browser; with --sso',
       dependsOn: ['sso'],
     }),
     ...oidcFlags,
     store: string({
-      description: 'Where to keep the session [env: SVC_CREDENTIAL_STORE]',
+      description: 'Where to store the session [env: SVC_CREDENTIAL_STORE]',
       options: ['keychain', 'file', 'none'],
     }),
     partner: string({
-      description: 'Partner to sign in to, with several memberships: id, slug or name',
+      description: 'Partner to sign in to, if you have several memberships: id, slug or name',
       helpValue: 'PARTNER',
     }),
     org: string({
-      description: 'Organization to sign in to, with several memberships: id, slug or name',
+      description: 'Organization to sign in to, if you have several memberships: id, slug or name',
       helpValue: 'ORG',
     }),
   }

@@ -3,7 +3,8 @@ import { printNote, printRecord } from '../src/cli/print.ts'
 import { logout } from '../src/cli/session.ts'
 
 export default class Logout extends ApiCommand {
-  static override summary = 'Sign out everywhere: end every session of the account and remove the stored one'
+  static override summary =
+    'Sign out everywhere: revoke every session of the account and remove the stored one'
   static override examples = [
     'svc logout\nSigned out of https://svc.example.com: the service refuses the old token, and nothing is stored any more',
   ]

@@ -3,8 +3,8 @@ import { Command, Flags } from '@oclif/core'
 export default class Serve extends Command {
   static override summary = 'Run the service'
   static override description =
-    'Runs the whole REST service on an SQLite database in the data directory, or on Postgres when DATABASE_URL is set. ' +
-    'Prints one line on stdout when it listens; logs go to stderr. SIGTERM, SIGHUP and Ctrl-C finish what is under way.'
+    'Runs the complete REST service on an SQLite database in the data directory, or on Postgres when DATABASE_URL is set. ' +
+    'Prints one line on stdout when it listens; logs go to stderr. SIGTERM, SIGHUP and Ctrl-C finish requests in progress, then stop it.'
   static override examples = [
     '<%= config.bin %> serve',
     '<%= config.bin %> serve --port 8080 --data-dir /var/lib/svc',
@@ -18,9 +18,9 @@ export default class Serve extends Command {
       max: 65535,
     }),
     'data-dir': Flags.string({
-      description: 'Where the database and generated secrets live (SVC_DATA_DIR; default ./data)',
+      description: 'Directory of the database and generated secrets (SVC_DATA_DIR; default ./data)',
     }),
-    json: Flags.boolean({ description: 'Say where it listens as JSON' }),
+    json: Flags.boolean({ description: 'Print the address as JSON' }),
   }
 
   async run(): Promise<void> {

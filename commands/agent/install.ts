@@ -3,10 +3,10 @@ import { LocalCommand } from '../../src/cli/base.ts'
 import { parseOutputFlags, printRecord } from '../../src/cli/print.ts'
 
 export default class AgentInstall extends LocalCommand {
-  static override summary = 'Make the agent a service of this machine'
+  static override summary = 'Install the agent as a systemd service of this machine'
   static override description =
-    'Copies the single-file agent into its state directory, which a user of its own owns, and has systemd run it, with no more ' +
-    'rights than it needs. The enrollment key is left in a file that only that user can read, and that the agent removes.'
+    'Copies the single-file agent into its state directory, which a dedicated user owns, and has systemd run it, with no more ' +
+    'privileges than it needs. The enrollment key is stored in a file that only that user can read, and that the agent removes.'
   static override examples = [
     'svc agent install --binary svc-agent --url https://svc.example.com --enrollment-key @key.txt --yes',
     'svc agent install --binary svc-agent --dry-run',
@@ -22,19 +22,19 @@ export default class AgentInstall extends LocalCommand {
       helpValue: '-|@FILE',
     }),
     'state-dir': string({
-      description: 'Where the agent keeps its identity, its state and its binary; /var/lib/svc-agent',
+      description: 'Directory of its identity, its state and its binary; /var/lib/svc-agent',
       helpValue: 'DIR',
     }),
-    user: string({ description: 'User that it runs as; svc-agent', helpValue: 'USER' }),
+    user: string({ description: 'User to run as; svc-agent', helpValue: 'USER' }),
     binary: string({ description: 'The agent as a single file', helpValue: 'FILE' }),
     'unit-dir': string({
-      description: 'Where the unit is written; /etc/systemd/system',
+      description: 'Directory to write the unit to; /etc/systemd/system',
       helpValue: 'DIR',
     }),
-    print: boolean({ description: 'Print the unit, and do nothing' }),
-    'dry-run': boolean({ description: 'Say what would be done, and do nothing' }),
-    yes: boolean({ description: 'Do not ask' }),
-    'no-input': boolean({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]' }),
+    print: boolean({ description: 'Print the unit and change nothing' }),
+    'dry-run': boolean({ description: 'Print the steps and change nothing' }),
+    yes: boolean({ description: 'Do not ask for confirmation' }),
+    'no-input': boolean({ description: 'Never prompt; fail instead [env: SVC_NO_INPUT]' }),
   }
 
   async run(): Promise<void> {

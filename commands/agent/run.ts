@@ -3,9 +3,9 @@ import { Command, Flags } from '@oclif/core'
 export default class AgentRun extends Command {
   static override summary = 'Run the agent on this machine'
   static override description =
-    'Enrolls this machine when it is not enrolled yet, then reports its inventory, its metrics, that it is alive and what it logs, ' +
+    'Enrolls this machine if needed, then reports its inventory, metrics and logs, and that it is alive, ' +
     'until SIGTERM or Ctrl-C. The enrollment key is needed once; afterwards the identity in the state directory is used. ' +
-    'A watchdog starts it again should it ever end. Run from a single file, it goes to other versions by itself: svc-agent(7).'
+    'A watchdog restarts it if it exits. As a single file it updates itself: svc-agent(7).'
   static override examples = [
     'svc agent run --url https://svc.example.com --enrollment-key @key.txt',
     'svc agent run',
@@ -25,7 +25,7 @@ export default class AgentRun extends Command {
     }),
     'state-dir': Flags.string({
       description:
-        'Where the identity is kept; /var/lib/svc-agent for root, else below ~/.local/state [env: SVC_AGENT_STATE_DIR]',
+        'Directory of the identity; /var/lib/svc-agent for root, else below ~/.local/state [env: SVC_AGENT_STATE_DIR]',
       helpValue: 'DIR',
     }),
     interval: Flags.integer({
@@ -36,13 +36,13 @@ export default class AgentRun extends Command {
     }),
     'trust-key': Flags.string({
       description:
-        'Ed25519 public key that releases have to be signed with, in base64 or @file; instead of those the service names. May be given several times',
+        'Ed25519 public key that releases have to be signed with, in base64 or @file; replaces the keys of the service. May be repeated',
       helpValue: 'KEY|@FILE',
       multiple: true,
     }),
-    once: Flags.boolean({ description: 'Send inventory, heartbeat and logs once, and end' }),
-    json: Flags.boolean({ description: 'Print what happens as NDJSON on stdout' }),
-    'no-input': Flags.boolean({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]' }),
+    once: Flags.boolean({ description: 'Send inventory, heartbeat and logs once, and exit' }),
+    json: Flags.boolean({ description: 'Print events as NDJSON on stdout' }),
+    'no-input': Flags.boolean({ description: 'Never prompt; fail instead [env: SVC_NO_INPUT]' }),
   }
 
   async run(): Promise<void> {

@@ -5,9 +5,9 @@ import { parseOutputFlags } from '../../src/cli/print.ts'
 import { signRelease } from '../../src/cli/sign-release.ts'
 
 export default class AgentSignRelease extends LocalCommand {
-  static override summary = 'Sign a release of the agent, with no service'
+  static override summary = 'Sign a release of the agent, without a service'
   static override description =
-    'Writes release-manifest.json and release-manifest.json.sig for the files in a folder that are named svc-agent-<platform>-<arch>: publish them with the files, or put the folder into AGENT_BINARY_DIR under its version. Prints what the service has to be told to believe it; svc-agent(7) has the format.'
+    'Writes release-manifest.json and release-manifest.json.sig for the files in a folder that are named svc-agent-<platform>-<arch>: publish them with the files, or put the folder into AGENT_BINARY_DIR under its version. Prints the setting with which the service trusts the key; svc-agent(7) has the format.'
   static override examples = [
     'svc agent sign-release dist/1.2.0 --version 1.2.0 --new-key release.key\nRELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS=AQjB0rW7kR6vNn0gQ3o2bq5Jx9m8Zt4cYpW1sHuLdEc=',
     'svc agent sign-release dist/1.3.0 --version 1.3.0 --key-file release.key --min-from 1.2.0',
@@ -15,23 +15,23 @@ export default class AgentSignRelease extends LocalCommand {
   ]
   static override args = { dir: textArg('Folder of the files') }
   static override flags = {
-    version: string({ description: 'Version that the files are', helpValue: 'VERSION', required: true }),
+    version: string({ description: 'Version of the files', helpValue: 'VERSION', required: true }),
     'key-file': string({
       description: 'Ed25519 private key in PEM to sign with; others must not be able to read it',
       helpValue: 'FILE',
     }),
     'min-from': string({
-      description: 'Oldest version that may go to this one directly; any may, without it',
+      description: 'Oldest version that may update to this one directly; any by default',
       helpValue: 'VERSION',
     }),
     'minimum-version': string({
       description:
-        'Version that no agent which takes this one goes below any more, whatever it is offered; none, without it',
+        'Lowest version that an agent may install after this one, whatever it is offered; none by default',
       helpValue: 'VERSION',
     }),
     'new-key': string({
       description:
-        'Key that releases after this one may be signed with, made when there is none; without --key-file it signs this one',
+        'Key that later releases may be signed with, created if the file does not exist; without --key-file it signs this release',
       helpValue: 'FILE',
     }),
   }

@@ -1,11 +1,11 @@
 import { Command, Flags } from '@oclif/core'
 
 export default class AgentSimulate extends Command {
-  static override summary = 'Simulate a fleet of agents, to try a service out'
+  static override summary = 'Simulate a fleet of agents, to test a service'
   static override description =
     'Light agents in one process: they enroll, report evenly over the interval, answer commands and live queries, and follow ' +
-    'the versions they are offered, each in the way --failures gave it. They end with --for or Ctrl-C, with a summary. Exit 1 when a ' +
-    'heartbeat was missed: not answered before the next one was due. One address makes all the requests: start the ' +
+    'the versions they are offered, with the failures of --failures. They stop after --for or with Ctrl-C, with a summary. Exit 1 when a ' +
+    'heartbeat was missed: not answered before the next one was due. All requests come from one address: start the ' +
     'service with RATE_LIMIT_IP=off RATE_LIMIT_ENROLL_IP=off. More in man/svc-agent.7, "Simulated agents".'
   static override examples = [
     `svc enroll create --name simulation --max-usage 1000 --out-file sim.key
@@ -17,7 +17,7 @@ svc agent simulate --count 1000 --enrollment-key @sim.key --state sim.json
   ]
   static override flags = {
     count: Flags.integer({
-      description: 'How many agents',
+      description: 'Number of agents',
       helpValue: 'N',
       min: 1,
       max: 100_000,
@@ -28,56 +28,56 @@ svc agent simulate --count 1000 --enrollment-key @sim.key --state sim.json
       helpValue: '-|@FILE',
     }),
     url: Flags.string({ description: 'Address of the service [env: SVC_URL]', helpValue: 'URL' }),
-    'allow-remote': Flags.boolean({ description: 'Also where that is another machine' }),
+    'allow-remote': Flags.boolean({ description: 'Allow a service on another machine' }),
     interval: Flags.string({
       description: 'Time between two heartbeats of an agent',
       helpValue: 'TIME',
       default: '60s',
     }),
     websockets: Flags.integer({
-      description: 'So many agents stay connected, for live queries',
+      description: 'Number of agents that stay connected, for live queries',
       helpValue: 'N',
       min: 0,
       default: 0,
     }),
     logs: Flags.integer({
-      description: 'Entries that agents say of themselves, a minute, of all of them together',
+      description: 'Log entries of agents per minute, of the complete fleet',
       helpValue: 'N',
       min: 0,
       default: 0,
     }),
     events: Flags.integer({
-      description: 'Entries of the logs of their machines, likewise',
+      description: 'Entries of machine event logs per minute, of the complete fleet',
       helpValue: 'N',
       min: 0,
       default: 0,
     }),
     version: Flags.string({
-      description: 'Version that they have at first; that of this program unless told',
+      description: 'Version at the start; by default that of this program',
       helpValue: 'VERSION',
     }),
     platform: Flags.string({
       description:
-        'What they run on, linux/x64 unless told, with parts of the fleet: linux/x64=80%,windows/x64=20%',
+        'Platforms with their parts of the fleet, such as linux/x64=80%,windows/x64=20%; by default linux/x64',
       helpValue: 'MIX',
     }),
     failures: Flags.string({
-      description:
-        'What goes wrong with updates, with its part of the fleet: crash, silent, slow, wrong, refuse',
+      description: 'Failures of updates with their parts of the fleet: crash, silent, slow, wrong, refuse',
       helpValue: 'MIX',
     }),
     'update-after': Flags.string({
-      description: 'How long an update takes',
+      description: 'Duration of an update',
       helpValue: 'TIME',
       default: '20s',
     }),
-    for: Flags.string({ description: 'End so long after all are enrolled', helpValue: 'TIME' }),
+    for: Flags.string({ description: 'Stop this long after all are enrolled', helpValue: 'TIME' }),
     state: Flags.string({
-      description: 'Keeps the fleet, with its tokens, so that it comes back without enrolling; mode 0600',
+      description:
+        'File that stores the fleet with its tokens, so that it returns without enrolling; mode 0600',
       helpValue: 'FILE',
     }),
-    seed: Flags.integer({ description: 'Another number makes other machines and fates', helpValue: 'N' }),
-    json: Flags.boolean({ description: 'Print what happens as NDJSON on stdout, the summary last' }),
+    seed: Flags.integer({ description: 'Another number gives other machines and failures', helpValue: 'N' }),
+    json: Flags.boolean({ description: 'Print events as NDJSON on stdout, the summary last' }),
   }
 
   async run(): Promise<void> {

@@ -5,22 +5,22 @@ import { parseOutputFlags, printRecord } from '../../src/cli/print.ts'
 export default class AgentUninstall extends LocalCommand {
   static override summary = 'Undo svc agent install'
   static override description =
-    'Stops the agent and removes its unit. The identity of the machine stays, so that installing again makes it the same device.'
+    'Stops the agent and removes its unit. The identity of the machine stays: after a new installation it is the same device.'
   static override examples = ['svc agent uninstall --yes', 'svc agent uninstall --purge --dry-run']
   static override flags = {
     'state-dir': string({
-      description: 'Where the agent keeps its identity, its state and its binary; /var/lib/svc-agent',
+      description: 'Directory of its identity, its state and its binary; /var/lib/svc-agent',
       helpValue: 'DIR',
     }),
     user: string({ description: 'User that it runs as; svc-agent', helpValue: 'USER' }),
     'unit-dir': string({
-      description: 'Where the unit is; /etc/systemd/system',
+      description: 'Directory of the unit; /etc/systemd/system',
       helpValue: 'DIR',
     }),
     purge: boolean({ description: 'Remove the state directory and the user as well' }),
-    'dry-run': boolean({ description: 'Say what would be done, and do nothing' }),
-    yes: boolean({ description: 'Do not ask' }),
-    'no-input': boolean({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]' }),
+    'dry-run': boolean({ description: 'Print the steps and change nothing' }),
+    yes: boolean({ description: 'Do not ask for confirmation' }),
+    'no-input': boolean({ description: 'Never prompt; fail instead [env: SVC_NO_INPUT]' }),
   }
 
   async run(): Promise<void> {

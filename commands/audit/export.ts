@@ -7,7 +7,7 @@ import type { FlagSet } from '../../src/cli/flags.ts'
 export default class AuditExport extends ApiCommand {
   static override summary = 'Write the audit chain of an organization, or its entries as CSV or JSON'
   static override description =
-    'Without --format, or with --bundle: the whole chain, oldest first, with the signed checkpoint and all else that svc audit verify needs, and no service; without --org that of your own organization, or the system chain in system scope. With --format: the entries that the filters find, newest first, at most 10,000 at a time. Exports are audited.'
+    'Without --format, or with --bundle: the complete chain, oldest first, with the signed checkpoint and everything else that svc audit verify needs to work without a service; without --org that of your own organization, or the system chain in system scope. With --format: the entries that match the filters, newest first, at most 10,000 at a time. Exports are audited.'
   static override examples = [
     'svc audit export --org blue-bakery --bundle --out-file audit.ndjson\n12 345 entries written to audit.ndjson',
     'svc audit export --org blue-bakery --format csv --action user.login --from 2026-01-01T00:00:00Z --out-file logins.csv\n812 entries written to logins.csv',
@@ -16,11 +16,11 @@ export default class AuditExport extends ApiCommand {
   static override flags: FlagSet = {
     ...exportFlags,
     bundle: boolean({
-      description: 'The whole chain, as without --format',
+      description: 'The complete chain, as without --format',
       exclusive: ['format'],
     }) as unknown as FlagSet[string],
     'out-file': string({
-      description: 'New file to write, mode 0600; standard output without it',
+      description: 'New file to write, mode 0600; by default standard output',
       helpValue: 'FILE',
     }) as unknown as FlagSet[string],
   }

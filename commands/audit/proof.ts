@@ -4,7 +4,7 @@ import { command } from '../../src/cli/command.ts'
 export default command(auditCheckpoints.proof, {
   summary: 'Prove that an entry is in the audit chain, or with --since that the chain only grew',
   description:
-    'A proof is worth what the checkpoint in it is worth, which svc audit key prints the keys of. See svc-audit(7) for how to check one without svc.',
+    'A proof is as trustworthy as its checkpoint; svc audit key prints the keys that sign it. svc-audit(7) explains how to check a proof without svc.',
   args: ['id'],
   examples: [
     'svc audit proof 0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55 --json > entry.proof.json && jq .index,.size entry.proof.json\n16\n12345',

@@ -26,7 +26,7 @@ export default class AuditReport extends ApiCommand {
     const kind = kinds.find((one) => one === args.kind)
     if (!kind) {
       const named = String(args.kind)
-      throw usageError(`"${named}" is no report: ${kinds.join(', ')}`, didYouMean(named, [...kinds]))
+      throw usageError(`"${named}" is not a report: ${kinds.join(', ')}`, didYouMean(named, [...kinds]))
     }
     const session = this.open(flags)
     const said = flags as Record<string, unknown>

@@ -4,9 +4,9 @@ import type { FlagSet } from '../../src/cli/flags.ts'
 import { followFlags } from '../../src/cli/follow.ts'
 
 export default class AuditTail extends ApiCommand {
-  static override summary = 'Show the newest audit entries, and with -f what comes in'
+  static override summary = 'Show the newest audit entries, and with -f new ones as they arrive'
   static override description =
-    'Of --org, else of every chain you can read, each in its own order. With --cursor-file every entry is printed once, over restarts of the service and of this command.'
+    'Of --org, else of every chain you can read, each in its order. With --cursor-file every entry is printed once, over restarts of the service and of this command.'
   static override examples = [
     'svc audit tail -f --org blue-bakery\nTIMESTAMP                 USER EMAIL         ACTION                 RESOURCE TYPE   RESOURCE NAME  RESULT   ID\n2026-01-31T12:00:00.000Z  admin@example.com  enrollment_key.create  enrollment_key  Front desk     success  0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55',
     'svc audit tail -f --json --cursor-file /var/lib/siem/svc.cursor >> audit.ndjson',

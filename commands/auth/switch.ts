@@ -4,9 +4,9 @@ import { printRecord } from '../../src/cli/print.ts'
 import { switchMembership } from '../../src/cli/session.ts'
 
 export default class AuthSwitch extends ApiCommand {
-  static override summary = 'Go on in another of your memberships'
+  static override summary = 'Switch to another of your memberships'
   static override description =
-    'Without a name, in the one a sign-in would choose. svc whoami --json lists your memberships.'
+    'Without a name, to the one a sign-in would choose. svc whoami --json lists your memberships.'
   static override examples = [
     'svc auth switch blue-bakery\nNow in organization scope of Blue Bakery',
     'svc auth switch --json',

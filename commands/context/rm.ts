@@ -6,7 +6,7 @@ import { printNote } from '../../src/cli/print.ts'
 export default class ContextRm extends LocalCommand {
   static override summary = 'Remove a context and the session stored for it'
   static override description =
-    'The session itself goes on at the service until it expires; svc logout ends it.'
+    'The session itself stays valid at the service until it expires; svc logout revokes it.'
   static override examples = ['svc context rm prod\nContext prod removed']
   static override args = { name: textArg('Name of the context') }
 

@@ -3,9 +3,9 @@ import { dataDirFlag } from '../../src/cli/flags.ts'
 import { parseOutputFlags, writeJson, writeStdout } from '../../src/cli/print.ts'
 
 export default class DbMigrate extends LocalCommand {
-  static override summary = 'Apply the migrations that are missing'
+  static override summary = 'Apply pending migrations'
   static override description =
-    'For AUTO_MIGRATE=false; otherwise `svc serve` does it when it starts. Safe to run twice, or on several machines at once.'
+    'For AUTO_MIGRATE=false; otherwise `svc serve` applies them when it starts. Safe to run repeatedly, or on several machines concurrently.'
   static override examples = ['svc db migrate\nApplied 0001_foundation']
   static override flags = { ...dataDirFlag }
 

@@ -5,7 +5,7 @@ import { parseOutputFlags, writeJson, writeStdout } from '../../src/cli/print.ts
 export default class DbUnlock extends LocalCommand {
   static override summary = 'End the connections that hold the migration lock'
   static override description =
-    'For a server that hangs in the middle of a migration on Postgres. Its migration is rolled back. SQLite needs none of this: there the lock dies with its process.'
+    'For a server that hangs in the middle of a migration on Postgres. Its migration is rolled back. SQLite does not need this: its lock ends with the process.'
   static override examples = ['svc db unlock\nEnded 1 connection']
   static override flags = { ...dataDirFlag }
 

@@ -5,9 +5,9 @@ import { printLatest, printMessages } from '../../src/cli/outbox.ts'
 import { parseOutputFlags } from '../../src/cli/print.ts'
 
 export default class DevOutbox extends LocalCommand {
-  static override summary = 'Show e-mail and SMS that a service without SMTP or Twilio kept to itself'
+  static override summary = 'Show e-mail and SMS that a service without SMTP or Twilio did not send'
   static override description =
-    'Reads the files in outbox/ of the data directory, newest first. They hold links and codes that sign people in.'
+    'Reads the files in outbox/ of the data directory, newest first. They contain links and codes that sign people in.'
   static override examples = [
     'svc dev outbox\nAT                        TO               KIND            SUBJECT              LINK\n2026-03-01T12:00:00.000Z  alice@acme.test  password-reset  Reset your password  http://127.0.0.1:3000/reset-password?token=…',
     'svc dev outbox --to alice@acme.test --kind invitation --latest',
@@ -15,9 +15,9 @@ export default class DevOutbox extends LocalCommand {
   ]
   static override flags = {
     ...dataDirFlag,
-    to: string({ description: 'Only what went to this address or number', helpValue: 'EMAIL' }),
+    to: string({ description: 'Only messages to this address or number', helpValue: 'EMAIL' }),
     kind: string({ description: 'Only this kind, such as invitation or sms-code', helpValue: 'KIND' }),
-    latest: boolean({ description: 'The newest message alone, to read' }),
+    latest: boolean({ description: 'Only the newest message, with its text' }),
   }
 
   async run(): Promise<void> {

@@ -8,7 +8,7 @@ export default command(devices.update, {
   args: ['siteId'],
   preset: Object.fromEntries(others.map((key) => [key, undefined])),
   format: ({ hostname }) => `${String(hostname)} moved\n`,
-  description: 'null as site: the device belongs to none.',
+  description: 'With null as site the device belongs to no site.',
   examples: [
     'svc devices move reception-1 "Main Office"\nreception-1 moved',
     'svc devices move reception-1 null',

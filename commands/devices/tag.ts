@@ -4,9 +4,9 @@ import { devices } from '../../src/devices/contract.ts'
 export default command(devices.tag, {
   args: ['deviceIds'],
   format: ({ devices }) => `Tagged ${devices === 1 ? '1 device' : `${devices} devices`}\n`,
-  description: 'All of them in one change, or none.',
+  description: 'All devices are changed in one transaction, or none.',
   examples: [
     'svc devices tag web-1 web-2 --add prod --remove old\nTagged 2 devices',
-    'All that are offline\nsvc devices --status offline --all -q | xargs -n 1000 svc devices tag --add stale',
+    'All offline devices\nsvc devices --status offline --all -q | xargs -n 1000 svc devices tag --add stale',
   ],
 })

@@ -5,7 +5,7 @@ export default command(enrollmentKeys.create, {
   secret: 'key',
   existing: { list: enrollmentKeys.list, within: ['orgId', 'siteId'] },
   description:
-    'The key is shown once: alone on standard output, so that it can be piped to where it is kept.',
+    'The key is displayed only once: alone on standard output, so that it can be piped to a secret store.',
   examples: [
     'svc enroll create --org blue-bakery --name "Front desk" --max-usage 5 2>/dev/null\n6f2c0d7be9a14d0d9f0c5b1e7a3c8d42b7e1f6a09c3d5e8f1a2b4c6d8e0f1a3b',
     'svc enroll create --name "Front desk" --site "Main Office" --out-file front-desk.key',

@@ -3,9 +3,10 @@ import { enrollmentKeys } from '../../src/credentials/enrollment-keys/contract.t
 
 export default command(enrollmentKeys.rotate, {
   secret: 'key',
-  description: 'The old key stops working at once. The new one is shown once, alone on standard output.',
+  description:
+    'The old key stops working immediately. The new one is displayed only once, alone on standard output.',
   examples: [
     'svc enroll rotate "Front desk" 2>/dev/null\n1b9d3e5f7a2c4e6081a3c5e7092b4d6f8a1c3e5f70924b6d8fa1c3e5f7092b4d',
-    'Without a limit on uses\nsvc enroll rotate "Front desk" --max-usage null --out-file front-desk.key',
+    'Without a limit of uses\nsvc enroll rotate "Front desk" --max-usage null --out-file front-desk.key',
   ],
 })

@@ -3,11 +3,11 @@ import { conditionFlags, explainFilter } from '../../src/cli/filters.ts'
 import { textArg } from '../../src/cli/flags.ts'
 
 export default class FiltersExplain extends ApiCommand {
-  static override summary = 'Say what a filter means, condition by condition'
-  static override description = 'With --where or --file no service is asked.'
+  static override summary = 'Explain a filter, condition by condition'
+  static override description = 'With --where or --file it works without a service.'
   static override examples = [
     "svc filters explain --where 'status = online and (tags has any (prod, web) or hostname contains sql)'\nDevices of which all of this is true\n├─ Status is online\n└─ at least one of\n   ├─ Tags has at least one of prod, web\n   └─ Hostname contains sql",
-    "The tree that the API takes\nsvc filters explain --where 'tags is empty' --json --jq .conditions",
+    "The JSON for the API\nsvc filters explain --where 'tags is empty' --json --jq .conditions",
     "svc filters explain 'Stale machines'",
   ]
   static override args = { filter: textArg('The saved filter: id or name', false) }

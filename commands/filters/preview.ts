@@ -4,8 +4,8 @@ import { conditionFlags, preview } from '../../src/cli/filters.ts'
 import { textArg } from '../../src/cli/flags.ts'
 
 export default class FiltersPreview extends ApiCommand {
-  static override summary = 'Show which devices a filter matches, saved or not'
-  static override description = 'How many there are in all is said on standard error.'
+  static override summary = 'Show the devices that match a filter, saved or not'
+  static override description = 'The total number goes to standard error.'
   static override examples = [
     "svc filters preview 'Stale machines'\nHOSTNAME  DISPLAY NAME  OS TYPE  STATUS   LAST SEEN AT              ID\npc-17     Front desk    windows  offline  2025-12-24T16:01:09.000Z  0197c1c4-9e21-7d10-b6a4-3c2f1e0d9b8a\n1 device matches",
     "svc filters preview --where 'status = online and hardware.cpuCores >= 8' --limit 100 -q",

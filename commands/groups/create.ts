@@ -4,7 +4,7 @@ import { deviceGroups } from '../../src/groups/contract.ts'
 export default command(deviceGroups.create, {
   existing: { list: deviceGroups.list, within: ['orgId'] },
   description:
-    'A static group takes the devices that are put in. A dynamic one has those that its saved filter finds, which is asked at once and every minute.',
+    'A static group has the devices that people add. A dynamic one has those that match its saved filter, which is evaluated immediately and every minute.',
   examples: [
     'svc groups create --org blue-bakery --name Reception -q\n0197c1f4-2c61-7d83-a1f4-9b8c7d6e5f40',
     'svc groups create --name "Old Windows" --type dynamic --filter "Silent Windows machines"',

@@ -9,8 +9,8 @@ import { auth, users } from '../../src/identity/contract.ts'
 export default class InviteAccept extends ApiCommand {
   static override summary = 'Accept an invitation: with its link, or with the account you are signed in to'
   static override description =
-    'With the name of who invited you, the account you are signed in to accepts it (svc invite list). Without one, a new ' +
-    'account gets its first password. The link is asked for, or read from a file: it is never an argument, where others can read it.'
+    'With the name of the organization or partner, the account you are signed in to accepts its invitation (svc invite list). Without one, a new ' +
+    'account gets its first password. The link is prompted for, or read from a file: it is never an argument, since others can read those.'
   static override examples = [
     'svc invite accept --url https://svc.example.com\nLink or token ********\nNew password ********\nNew password once more ********\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
     'svc invite accept "Blue Bakery"\nAccepted: you belong to Blue Bakery',
@@ -19,7 +19,7 @@ export default class InviteAccept extends ApiCommand {
   static override args = {
     tenant: stringArg({
       ignoreStdin: true,
-      description: 'Who invited the account you are signed in to: id or name',
+      description: 'Organization or partner that invited the account you are signed in to: id or name',
     }),
   }
   static override flags = {
@@ -30,7 +30,7 @@ export default class InviteAccept extends ApiCommand {
       exclusive: ['password-stdin'],
     }),
     store: string({
-      description: 'Where to keep the session [env: SVC_CREDENTIAL_STORE]',
+      description: 'Where to store the session [env: SVC_CREDENTIAL_STORE]',
       options: ['keychain', 'file', 'none'],
     }),
   }

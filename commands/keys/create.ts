@@ -5,7 +5,7 @@ export default command(apiKeys.create, {
   secret: 'key',
   existing: { list: apiKeys.list, within: ['orgId'], query: { status: 'active' } },
   description:
-    'The key is shown once: alone on standard output, so that it can be piped to where it is kept. SVC_API_KEY hands it to svc itself.',
+    'The key is displayed only once: alone on standard output, so that it can be piped to a secret store. Set SVC_API_KEY to use it with svc.',
   examples: [
     'svc keys create --org blue-bakery --name ci --scope devices:read 2>/dev/null\nsvc_Hq3vT9xAq0Zr5mW1uYc7dEfGhJkLnPpS',
     'svc keys create --name ci --scope devices:read,alerts:read --rate-limit 5000 --out-file ci.key',

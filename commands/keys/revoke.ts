@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { apiKeys } from '../../src/credentials/api-keys/contract.ts'
 
 export default command(apiKeys.revoke, {
-  description: 'The key stops working at once, for good; its record stays.',
+  description: 'The key stops working immediately and permanently; its record stays.',
   examples: [
     'svc keys revoke ci --yes\nAPI key revoked successfully',
     'svc keys revoke ci --dry-run\nDELETE https://svc.example.com/api/v1/api-keys/0197c1c8-3a72-7b0c-8d21-4e6a8c0e2f55',

@@ -6,12 +6,12 @@ export default command(logLevels.set, {
   args: ['level'],
   customFlags: durationFlags(
     'durationMinutes',
-    'How long, such as 30m or 2h; an hour unless told, at most a day',
+    'Duration, such as 30m or 2h; by default an hour, at most a day',
   ),
-  format: ({ level, until }) => `Its agent hands in ${String(level)} and worse until ${String(until)}\n`,
-  description: 'What it says then shows in svc logs diagnostic. The device has to be connected.',
+  format: ({ level, until }) => `Its agent sends ${String(level)} and worse until ${String(until)}\n`,
+  description: 'svc logs diagnostic shows these entries. The device has to be connected.',
   examples: [
-    'svc logs level web-1 debug --for 30m\nIts agent hands in debug and worse until 2026-01-31T12:30:00.000Z',
+    'svc logs level web-1 debug --for 30m\nIts agent sends debug and worse until 2026-01-31T12:30:00.000Z',
     'svc logs level web-1 warn',
   ],
 })

@@ -4,9 +4,10 @@ import { followFlags } from '../../src/cli/follow.ts'
 import { levelNames, tailLogs } from '../../src/cli/logs-tail.ts'
 
 export default class LogsTail extends ApiCommand {
-  static override summary = 'Show the newest logs of devices, both kinds as one, and with -f what comes in'
+  static override summary =
+    'Show the newest logs of devices, both kinds merged, and with -f new ones as they arrive'
   static override description =
-    'In the order the service got them, each once, also with many in one millisecond. Times are those of the machines. With --cursor-file it goes on where it ended.'
+    'In the order in which the service received them, each once, even with many in one millisecond. Times are those of the machines. With --cursor-file it continues where it stopped.'
   static override examples = [
     'svc logs tail -f reception-1\nTIMESTAMP                 DEVICE       LEVEL  SOURCE     MESSAGE\n2026-01-31T12:00:00.000Z  reception-1  warn   heartbeat  The service did not answer\n2026-01-31T12:00:09.000Z  reception-1  error  kernel     nvme0: I/O error',
     'svc logs tail -f reception-1 reception-2 --level warn,error,critical --since 10m',
@@ -18,9 +19,9 @@ export default class LogsTail extends ApiCommand {
     level: textFlag(`Only these levels, such as warn,error: ${levelNames.join(', ')}`, 'LEVELS'),
     component: textFlag('Only of this component of the agent', 'TEXT'),
     source: textFlag('Only from this source of events', 'TEXT'),
-    since: textFlag('From this time on (such as 10m or 7d ago, or 2026-01-31)', 'TIME'),
+    since: textFlag('From this time on: an age such as 10m or 7d, or a date such as 2026-01-31', 'TIME'),
     until: textFlag('Only before this time', 'TIME'),
-    grep: textFlag('Only messages that hold this text', 'TEXT'),
+    grep: textFlag('Only messages that contain this text', 'TEXT'),
     ...followFlags,
   }
 

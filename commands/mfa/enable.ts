@@ -12,7 +12,7 @@ export default class MfaEnable extends ApiCommand {
   ]
   static override flags = {
     code: string({
-      description: 'Code the authenticator shows now; - for standard input',
+      description: 'Current code of the authenticator; - for standard input',
       helpValue: 'CODE',
     }),
   }
@@ -21,7 +21,7 @@ export default class MfaEnable extends ApiCommand {
     const { flags } = await this.parse(MfaEnable)
     const run = this.open(flags)
     const code = await readCode(run, flags.code, 'Code of your authenticator')
-    // The set-up has shown the recovery codes already.
+    // The setup has printed the recovery codes already.
     const { tokens, recoveryCodes: _, ...reply } = await run.client.call(auth.enableMfa, { body: { code } })
     await replaceTokens(run, tokens)
     await printRecord(run.output, reply, auth.enableMfa.reply, ({ message }) => `${message}\n`)

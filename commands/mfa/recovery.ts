@@ -5,7 +5,7 @@ import { auth } from '../../src/identity/contract.ts'
 export default command(auth.newRecoveryCodes, {
   format: formatRecoveryCodes,
   examples: [
-    'svc mfa recovery\nRecovery codes, shown this once; each signs in once, and those of before no longer work:\n  7QX2-M0KD\n  …',
+    'svc mfa recovery\nRecovery codes, displayed only once; each works once, and earlier codes no longer work:\n  7QX2-M0KD\n  …',
     'svc mfa recovery --jq ".recoveryCodes[]" > recovery-codes.txt',
   ],
 })

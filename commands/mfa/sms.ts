@@ -8,7 +8,7 @@ import { auth } from '../../src/identity/contract.ts'
 export default class MfaSms extends ApiCommand {
   static override summary = auth.enableSms.summary
   static override description =
-    'Sends a code to the number and asks for it. In a script: once without --code, then again with it.'
+    'Sends a code to the number and prompts for it. In a script: run it without --code, then again with it.'
   static override examples = [
     'svc mfa sms +4915112345678\nA code was sent to +4915112345678\nCode of the SMS 123456\nSMS MFA enabled successfully',
     'svc mfa sms +4915112345678 --code 123456 --json',

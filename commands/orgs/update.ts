@@ -3,7 +3,7 @@ import { orgs } from '../../src/tenancy/contract.ts'
 
 export default command(orgs.update, {
   description:
-    'suspended lets its machines report and nobody in; churned refuses them as well. Either ends sessions and keys, which do not come back with it. --settings is merged: what it leaves out stays, null takes a setting out.',
+    'suspended refuses people and programs but lets machines report; churned refuses machines as well. Both revoke sessions and keys permanently. --settings is merged: settings that it leaves out do not change, null removes one.',
   examples: [
     'svc orgs update blue-bakery --status suspended --jq .status\nsuspended',
     'svc orgs update blue-bakery --name "Blue Bakery & Sons" --max-devices 40',

@@ -3,7 +3,7 @@ import { partners } from '../../src/tenancy/contract.ts'
 
 export default command(partners.changeMe, {
   description:
-    'What is left out stays as it is; null takes a setting out. --settings takes all of them as JSON, the hours of each day included.',
+    'Settings that are not given do not change; null removes one. --settings accepts all of them as JSON, including the hours of each day.',
   examples: [
     'svc partners settings --timezone Europe/Paris --date-format DD/MM/YYYY --jq .settings.timezone\nEurope/Paris',
     'svc partners settings --contact-email it@acme.example --contact-phone null',

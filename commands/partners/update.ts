@@ -3,11 +3,11 @@ import { partners } from '../../src/tenancy/contract.ts'
 
 export default command(partners.update, {
   description:
-    'suspended and churned end the sessions and keys of the partner and all its organizations; they do not come back with it. active lets in a partner that waits for approval.',
+    'suspended and churned permanently revoke the sessions and keys of the partner and all its organizations. active approves a pending partner.',
   examples: [
     'svc partners update acme --status active --jq .status\nactive',
     'svc partners update acme --plan pro --max-devices 500',
-    'No cap any more\nsvc partners update acme --max-organizations null',
+    'Remove the cap\nsvc partners update acme --max-organizations null',
     'svc partners update acme --timezone Europe/Paris --settings @settings.json --dry-run',
   ],
 })

@@ -3,9 +3,9 @@ import { trialFlags, tryLogin } from '../../src/cli/sso-trial.ts'
 import { ssoProviders } from '../../src/sso/contract.ts'
 
 export default command(ssoProviders.test, {
-  summary: 'Ask the issuer of an OpenID Connect provider for its endpoints, and check them; or try a sign-in',
+  summary: 'Discover the endpoints of an OpenID Connect provider and check them; or try a sign-in',
   description:
-    'Nothing changes. When it fails, the hint says what mends it. With --login, also for SAML and before it is active, somebody signs in at the provider in a browser, and every step is told: ends with 0 when they would be let in and 1 when not.',
+    'Changes nothing. When it fails, the hint has the remedy. With --login, also for SAML and inactive providers, you sign in at the provider in a browser, and every step is printed: exits with 0 when the sign-in would be accepted and 1 when not.',
   alternative: { flag: 'login', flags: trialFlags, run: tryLogin },
   examples: [
     'svc sso test Okta\nProvider configuration is valid',

@@ -2,7 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { users } from '../../src/identity/contract.ts'
 
 export default command(users.changeAccess, {
-  description: 'What is not named stays as it is; null takes a limit away.',
+  description: 'Limits that are not given do not change; null removes one.',
   examples: [
     'Only one site\nsvc users access ada@example.com --site-ids "Main Office"',
     'Every site again\nsvc users access ada@example.com --site-ids null',

@@ -3,7 +3,7 @@ import { users } from '../../src/identity/contract.ts'
 
 export default command(users.remove, {
   format: () => 'User removed\n',
-  description: 'Ends the membership and its sessions. The account and its other memberships stay.',
+  description: 'Removes the membership and revokes its sessions. The account and its other memberships stay.',
   examples: [
     'svc users remove ada@example.com --yes\nUser removed',
     'svc users remove ada@example.com --yes --ignore-not-found',

@@ -5,5 +5,5 @@ import { users } from '../../src/identity/contract.ts'
 export default command(users.resendInvite, {
   args: ['userId'],
   format: formatInvited,
-  examples: ['svc users resend ada@example.com\nA mail is on its way'],
+  examples: ['svc users resend ada@example.com\nA mail was sent'],
 })

@@ -3,6 +3,6 @@ import { users } from '../../src/identity/contract.ts'
 
 export default command(users.resetMfa, {
   format: () => 'Second factors removed\n',
-  description: 'For someone who lost theirs. They are signed out, told by mail, and enrol anew.',
+  description: 'For somebody who lost theirs. They are signed out, notified by mail, and set up new ones.',
   examples: ['svc users reset-mfa ada@example.com\nSecond factors removed'],
 })

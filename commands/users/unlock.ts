@@ -4,7 +4,7 @@ import { users } from '../../src/identity/contract.ts'
 export default command(users.unlock, {
   format: () => 'Unlocked\n',
   description:
-    'After many wrong passwords a network is stopped for 15 minutes, and strangers everywhere need more than the password ' +
-    'for an hour. Nothing else of the account changes.',
+    'After many wrong passwords a network is blocked for 15 minutes, and unknown clients everywhere need more than the password ' +
+    'for an hour. Unlocking changes nothing else of the account.',
   examples: ['svc users unlock ada@example.com\nUnlocked'],
 })

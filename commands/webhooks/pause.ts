@@ -6,11 +6,9 @@ export default command(webhooks.update, {
     status: 'paused',
     ...{ name: undefined, url: undefined, secret: undefined, events: undefined, headers: undefined },
   },
-  format: ({ name }) => `${String(name)} is paused: what happens is kept for 72 hours\n`,
-  summary: 'Send nothing to a webhook for a while',
+  format: ({ name }) => `${String(name)} is paused: events are stored for 72 hours\n`,
+  summary: 'Stop sending to a webhook for a while',
   description:
-    'What happens meanwhile is kept for 72 hours; svc webhooks replay sends it. What was due before goes out when it is resumed.',
-  examples: [
-    'svc webhooks pause "Ticket system"\nTicket system is paused: what happens is kept for 72 hours',
-  ],
+    'Events that happen meanwhile are stored for 72 hours; svc webhooks replay sends them. Deliveries that were due before are sent when it is resumed.',
+  examples: ['svc webhooks pause "Ticket system"\nTicket system is paused: events are stored for 72 hours'],
 })

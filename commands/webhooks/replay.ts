@@ -14,7 +14,7 @@ export default command(webhookDeliveries.replay, {
   format: ({ deliveries }) =>
     deliveries === 1 ? '1 delivery is sent again\n' : `${String(deliveries)} deliveries are sent again\n`,
   description:
-    'Each as a new delivery of the same event, oldest first; what was only kept goes under the id and the sequence it has. What was sent again before is not. Without --status those that failed and those that were kept while the webhook was paused.',
+    'Sends each as a new delivery of the same event, oldest first; deliveries stored during a pause keep their id and sequence. Those that were sent again before are skipped. Without --status: failed deliveries, and those stored while the webhook was paused.',
   examples: [
     'svc webhooks replay "Ticket system" --since 2h\n12 deliveries are sent again',
     'svc webhooks replay "Ticket system" --status delivered --since 2026-01-31T12:00:00Z --until 2026-01-31T13:00:00Z',

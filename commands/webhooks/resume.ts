@@ -6,10 +6,10 @@ export default command(webhooks.update, {
     status: 'active',
     ...{ name: undefined, url: undefined, secret: undefined, events: undefined, headers: undefined },
   },
-  format: ({ name }) => `${String(name)} is active; svc webhooks replay sends what was kept\n`,
-  summary: 'Take up a webhook that was paused or has failed',
+  format: ({ name }) => `${String(name)} is active; svc webhooks replay sends the stored events\n`,
+  summary: 'Resume a webhook that is paused or failed',
   examples: [
-    'svc webhooks resume "Ticket system"\nTicket system is active; svc webhooks replay sends what was kept',
+    'svc webhooks resume "Ticket system"\nTicket system is active; svc webhooks replay sends the stored events',
     'svc webhooks resume "Ticket system" -q && svc webhooks replay "Ticket system" --status kept',
   ],
 })

@@ -4,7 +4,7 @@ import { webhooks } from '../../src/webhooks/contract.ts'
 export default command(webhooks.rotateSecret, {
   secret: 'secret',
   description:
-    'The new one is shown once, alone on standard output. For 24 hours deliveries are signed with the one before as well.',
+    'The new secret is displayed only once, alone on standard output. For 24 hours deliveries are also signed with the previous one.',
   examples: [
     'svc webhooks rotate-secret "Ticket system" 2>/dev/null\nwhsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
     'svc webhooks rotate-secret "Ticket system" --out-file secret.txt',

@@ -5,9 +5,9 @@ import { parseOutputFlags } from '../../src/cli/print.ts'
 import { verifyDelivery } from '../../src/cli/webhooks/verify.ts'
 
 export default class WebhooksVerify extends LocalCommand {
-  static override summary = 'Check the signature of a delivery that was kept, with no service'
+  static override summary = 'Check the signature of a saved delivery, without a service'
   static override description =
-    'Reads the body, byte for byte as it came, from a file or standard input. man/svc-webhooks.7 says how deliveries are signed. Exit 0 valid, 1 invalid, 9 cannot tell.'
+    'Reads the body, byte for byte as it was received, from a file or standard input. man/svc-webhooks.7 explains the signatures. Exit 0 valid, 1 invalid, 9 cannot tell.'
   static override examples = [
     'svc webhooks verify body.json --secret @secret.txt --headers headers.txt\nnative: valid\nStandard Webhooks: valid\nsigned at 2026-01-31T12:00:00.000Z, 12 s ago',
     "svc webhooks verify --secret @secret.txt --header 'X-Service-Signature: sha256=3f0c…' --header 'X-Service-Signature-Timestamp: 1769860800000' < body.json",
@@ -27,11 +27,11 @@ export default class WebhooksVerify extends LocalCommand {
       multipleNonGreedy: true,
     }),
     headers: string({
-      description: 'File of the headers, a line each, as curl -i or nc saved them',
+      description: 'File of the headers, one a line, as saved by curl -i or nc',
       helpValue: 'FILE',
     }),
     tolerance: integer({
-      description: 'Also refuse what was signed longer ago, or so far ahead',
+      description: 'Also refuse signatures with a time this far in the past or future',
       helpValue: 'SECONDS',
       min: 1,
     }),

@@ -4,14 +4,14 @@ import { escapeToOneLine } from './table.ts'
 
 const formatBuilds = (builds: readonly string[]): string => builds.map(escapeToOneLine).join(', ')
 
-/** What was registered. */
+/** The result of a sync. */
 export function formatSynced(reply: Record<string, unknown>): string {
   const { version, synced, withheld } = reply as ReplyOf<typeof agentVersions.sync>
   const why = withheld === null ? '' : `It is not offered. ${escapeToOneLine(withheld)}\n`
   return `${escapeToOneLine(version)} is registered for ${formatBuilds(synced)}\n${why}`
 }
 
-/** What is gone back to, and from what. */
+/** The builds before and after a rollback. */
 export function formatRolledBack(reply: Record<string, unknown>): string {
   const { promoted, demoted, endedRollout } = reply as ReplyOf<typeof agentVersions.rollback>
   const before = demoted.length > 0 ? `Instead of ${formatBuilds(demoted)}\n` : ''
@@ -19,7 +19,7 @@ export function formatRolledBack(reply: Record<string, unknown>): string {
   return `Machines with a newer version go back to it: ${formatBuilds(promoted)}\n${before}${ended}`
 }
 
-/** What is offered now, and what was. */
+/** The builds before and after a promotion. */
 export function formatPromoted(reply: Record<string, unknown>): string {
   const { promoted, demoted } = reply as ReplyOf<typeof agentVersions.promote>
   const before = demoted.length > 0 ? `Instead of ${formatBuilds(demoted)}\n` : ''

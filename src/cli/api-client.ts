@@ -23,7 +23,7 @@ export type ApiClientOptions = {
   version: string
   interactive: boolean
   token: TokenSource | undefined
-  /** Of SVC_API_KEY, where no token goes before it. */
+  /** From SVC_API_KEY, unless a token takes precedence. */
   apiKey: string | undefined
 }
 
@@ -44,7 +44,7 @@ export function authenticatedClient(options: ApiClientOptions): Client {
   return createClient({ ...baseOptions(options), credentials })
 }
 
-/** Everything but who is calling. */
+/** All options except the credentials. */
 export const baseOptions = ({ settings, version }: ApiClientOptions): ClientOptions => ({
   url: settings.url.value,
   timeout: settings.timeout.value,
@@ -76,12 +76,12 @@ function keyCredentials(apiKey: string): Credentials {
   return {
     headers: async () => ({ 'x-api-key': apiKey }),
     renew: async (failure) => {
-      // The service looked for a person: this is no route for keys.
+      // The route requires a user and accepts no API keys.
       const forUsers = failure.code === 'unauthenticated'
       const hint = forUsers
         ? 'SVC_API_KEY is set; without it (env -u SVC_API_KEY svc …) your own sign-in is used'
-        : 'the key of SVC_API_KEY was refused; svc keys shows which there are'
-      throw new CliError(forUsers ? 'This takes a signed-in user, not an API key' : failure.message, {
+        : 'the key of SVC_API_KEY was refused; svc keys lists the valid ones'
+      throw new CliError(forUsers ? 'This requires a signed-in user, not an API key' : failure.message, {
         exit: exitCodes.authentication,
         code: failure.code,
         hint,
@@ -91,7 +91,7 @@ function keyCredentials(apiKey: string): Credentials {
   }
 }
 
-/** Where the session of the context in use is kept. */
+/** Where the session of the current context is stored. */
 export function credentialLocation(settings: Settings, interactive: boolean): CredentialLocation | undefined {
   const { active } = settings
   const kind = active?.context.store
@@ -131,7 +131,7 @@ function sessionCredentials(settings: Settings, interactive: boolean, anonymous:
 }
 
 const sessionExpired = (again: string, cause?: ApiError): CliError =>
-  new CliError('The access of this job is over: it cannot be renewed', {
+  new CliError('The access token of this job has expired and cannot be renewed', {
     exit: exitCodes.authentication,
     code: cause?.code ?? 'invalid_token',
     hint: again,
@@ -139,8 +139,8 @@ const sessionExpired = (again: string, cause?: ApiError): CliError =>
   })
 
 /**
- * Spends the refresh token, alone among the processes of this machine: a spent token that is used again ends
- * every session of its family, so whoever waited for the lock first looks for what the other one stored.
+ * Uses the refresh token under a lock between processes of this machine: a token that is used twice revokes
+ * every session of its family, so a process that waited for the lock first reads what the other one stored.
  */
 const renewSession = (
   place: CredentialLocation,
@@ -156,7 +156,7 @@ const renewSession = (
     const session = toStoredSession(stale.url, { refreshToken, ...tokens })
     await writeSession(place, session).catch((error: Error) => {
       process.stderr.write(
-        `svc: the renewed session could not be kept (${error.message}): sign in again next time\n`,
+        `svc: the renewed session could not be stored (${error.message}): sign in again next time\n`,
       )
     })
     return session

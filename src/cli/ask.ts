@@ -4,18 +4,18 @@ import { allowSequence, escapeControls, escapeToOneLine, hasNoControls } from '.
 import { usageError } from './exit-codes.ts'
 import type { Settings } from './settings.ts'
 
-/** Whether a person can be asked: a terminal on both ends, no CI, no --no-input. */
+/** Whether a person can be prompted: a terminal on both ends, no CI, no --no-input. */
 export const isInteractive = (settings: Pick<Settings, 'noInput'>): boolean =>
   process.stdin.isTTY === true && process.stderr.isTTY === true && !settings.noInput.value
 
 let stdinTaken: string | undefined
 
-/** Everything on standard input. Only one flag of a call can have it. */
+/** Everything on standard input. Only one flag of a call can read it. */
 export async function readStdin(what: string): Promise<string> {
   return (await readStdinBytes(what)).toString('utf8')
 }
 
-/** Same, as it came. */
+/** The same as bytes. */
 export async function readStdinBytes(what: string): Promise<Buffer> {
   if (stdinTaken !== undefined)
     throw usageError(`${stdinTaken} and ${what} cannot both come from standard input`)
@@ -52,7 +52,7 @@ export async function readSecret(text: string, flag: string): Promise<string> {
   return value.replace(/\r?\n$/, '')
 }
 
-/** The access token of `--token`, else of SVC_TOKEN. It is read when it is needed. */
+/** The access token of `--token`, else of SVC_TOKEN, read on first use. */
 export function tokenSource(
   flag: string | undefined,
 ): { source: string; read(): Promise<string> } | undefined {
@@ -76,8 +76,8 @@ const onCommandLine = (flag: string): Error =>
   )
 
 /**
- * Prompts draw with sequences that are not marked as the program's own: what they are given to say is made visible before.
- * Nothing is kept here, or what is said after an answer would overtake the end of its line.
+ * Prompts write unmarked control sequences, which are allowed here: so their texts have to be escaped before.
+ * Writes are not buffered: otherwise later output would overtake the end of the prompt's line.
  */
 const promptContext = (): { output: NodeJS.WritableStream } => {
   const { stderr } = process
@@ -95,7 +95,7 @@ const promptContext = (): { output: NodeJS.WritableStream } => {
 
 type PromptOptions = {
   mayBeEmpty?: boolean
-  /** Takes the question back. */
+  /** Cancels the prompt. */
   signal?: AbortSignal
 }
 
@@ -109,7 +109,7 @@ export async function askText(
     message: escapeToOneLine(message),
     required: !mayBeEmpty,
     transformer: escapeControls,
-    // What cannot be shown as it is, nobody can agree to.
+    // Nobody can confirm a default that cannot be displayed as it is.
     ...(initial !== undefined && hasNoControls(initial) && { default: initial }),
   }
   return input(question, { ...promptContext(), ...(signal && { signal }) })

@@ -13,12 +13,12 @@ type Flags = Record<string, unknown>
 
 const { download } = auditExports
 
-/** Said by --org and --columns, which every command has. */
+/** Covered by --org and --columns, which every command has. */
 const excludedFields = ['orgId', 'columns']
 
 const fields = fieldsOf(download).filter(({ key }) => !excludedFields.includes(key))
 
-/** What a readable export takes: the filters of the lists. They mean nothing for a chain, which is whole. */
+/** Flags of an export of entries: the filters of the lists. A chain is always exported completely. */
 export const exportFlags: FlagSet = Object.fromEntries(
   fields.map((field) => [
     field.flag,
@@ -28,7 +28,7 @@ export const exportFlags: FlagSet = Object.fromEntries(
   ]),
 )
 
-/** The entries that the filters find, as a file to read; at most 10,000 at a time. */
+/** The entries that match the filters, as a readable file; at most 10,000 at a time. */
 export async function exportEntries(
   run: CommandContext,
   flags: Flags,
@@ -47,7 +47,7 @@ export async function exportEntries(
   await writeStream(stream, outFile)
   reportWritten(Number(headers['x-total-count'] ?? 0), outFile)
   const next = headers['x-next-cursor']
-  if (next !== undefined) printNote(`There are more: the same with --cursor ${next} goes on`)
+  if (next !== undefined) printNote(`There are more entries: repeat the command with --cursor ${next}`)
 }
 
 const lineBreak = 0x0a
@@ -55,7 +55,7 @@ const lineBreak = 0x0a
 /** Header and trailer are lines too. */
 const framing = 2
 
-/** The chain of an organization as it is verified. */
+/** The chain of an organization, in the format of `svc audit verify`. */
 export async function exportChain(
   run: CommandContext,
   { chain }: typeof auditLogs,
@@ -79,7 +79,7 @@ export async function exportChain(
 const reportWritten = (entries: number, outFile: string | undefined): void =>
   printNote(`${formatEntries(entries)} written${outFile === undefined ? '' : ` to ${outFile}`}`)
 
-/** Into a new private file, or to standard output. Under its name a file is whole or not there. */
+/** Into a new private file, or to standard output. A file appears under its name only when it is complete. */
 async function writeStream(
   stream: AsyncIterable<Buffer>,
   outFile: string | undefined,
@@ -98,14 +98,14 @@ async function writeStream(
   }
 }
 
-/** A file beside the one that is wanted, to become it. */
+/** A draft beside the target file, which is renamed to it. */
 function openDraft(path: string): { file: number; keep(): void; end(): void } {
   const draft = `${path}.${process.pid}.part`
   const exists = () => usageError(`${path} exists and is not overwritten`)
   const forget = () => rmSync(draft, { force: true })
   if (existsSync(path)) throw exists()
   const file = attempt(path, () => openSync(draft, 'wx', 0o600))
-  // Ctrl-C ends the process at once.
+  // Ctrl-C ends the process immediately.
   process.once('exit', forget)
   return {
     file,

@@ -3,7 +3,7 @@ import { CliError, exitCodes } from './exit-codes.ts'
 import { readFileIfExists, writePrivateFile } from './files.ts'
 import { withLock } from './lock.ts'
 
-/** What was seen of each chain before, in a file of whoever verifies. */
+/** The last verified state of each chain, in a file of whoever verifies. */
 export type Pins = { [chain: string]: Pin }
 
 const version = 1
@@ -12,7 +12,7 @@ const nameOf = (orgId: string | null): string => orgId ?? 'system'
 export const findPin = (pins: Pins, orgId: string | null): Pin | undefined =>
   Object.hasOwn(pins, nameOf(orgId)) ? pins[nameOf(orgId)] : undefined
 
-/** A file that is not there yet holds no pins. */
+/** A missing file has no pins. */
 export function readPins(path: string): Pins {
   const text = readFileIfExists(path)
   if (text === undefined) return {}
@@ -20,11 +20,11 @@ export function readPins(path: string): Pins {
   if (file?.version === version && isPins(file.chains)) return file.chains
   throw new CliError(`${path} is not a file of pins`, {
     exit: exitCodes.unverifiable,
-    hint: 'what it knew of the chains cannot be compared; keep it aside and name another file to begin anew',
+    hint: 'its pins cannot be compared; move it away, or name another file to start anew',
   })
 }
 
-/** Only forward: who verified more in the meantime knows better. */
+/** Pins only advance: another process may have verified more in the meantime. */
 export async function savePins(path: string, seen: [orgId: string | null, pin: Pin][]): Promise<void> {
   if (seen.length === 0) return
   await withLock('audit-pins', () => {

@@ -9,9 +9,9 @@ import { formatEntries, formatNumber, progressBar } from './progress.ts'
 
 type Flags = { yes?: boolean; 'dry-run'?: boolean }
 
-const nothing = 'No entry is old enough to go'
+const nothing = 'No entry is beyond its retention'
 
-/** Shows what is old enough to go, asks, and deletes it call by call. */
+/** Shows the entries beyond their retention, asks, and deletes them call by call. */
 export async function prune(session: CommandContext, flags: Flags): Promise<void> {
   const { client, output } = session
   const query = { orgId: await resolveAuditOrg(session) }
@@ -21,13 +21,18 @@ export async function prune(session: CommandContext, flags: Flags): Promise<void
   if (flags['dry-run']) {
     const record = { dryRun: true, state: before.hold ? 'held' : 'more', entries, upTo }
     const held = before.hold ? `, but the log is held: ${before.hold.reason}` : ''
-    return printRecord(output, record, undefined, () => `${told}${entries > 0 ? ' would go' : ''}${held}\n`)
+    return printRecord(
+      output,
+      record,
+      undefined,
+      () => `${told}${entries > 0 ? ' would be deleted' : ''}${held}\n`,
+    )
   }
   if (entries > 0 && !before.hold) await confirm(session, flags, told)
   const { state, pruned, retention } = await run(session, query, entries)
   if (state !== 'done') throw refusalOf(state, pruned, retention)
   const record = { state, pruned, retention }
-  const rest = retention.anchor ? `; the log begins behind entry ${formatNumber(retention.anchor.seq)}` : ''
+  const rest = retention.anchor ? `; the log begins after entry ${formatNumber(retention.anchor.seq)}` : ''
   await printRecord(output, record, undefined, () =>
     pruned === 0 ? `${nothing}\n` : `${formatEntries(pruned)} deleted${rest}\n`,
   )
@@ -41,7 +46,7 @@ async function confirm(
   const { active, url } = settings
   printNote(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
   if (yes) return
-  if (!interactive) throw usageError('Missing --yes', `--dry-run shows what would go: ${told}`)
+  if (!interactive) throw usageError('Missing --yes', `--dry-run shows what would be deleted: ${told}`)
   if (await askYesNo(`Delete ${told}? This cannot be undone`)) return
   throw new CliError('Nothing was deleted', { code: 'not_confirmed' })
 }
@@ -67,9 +72,9 @@ function refusalOf(state: State, pruned: number, { hold, lastError }: AuditReten
   const deleted = pruned > 0 ? `${formatNumber(pruned)} entries were deleted, then it stopped: ` : ''
   const [message, hint] = {
     more: ['there is more', 'Run it again'],
-    held: [`the log is held: ${hold?.reason ?? ''}`, 'svc audit hold release lets it go on'],
-    busy: ['another run is under way', 'svc audit retention shows how far it is'],
-    read: ['somebody exports or verifies the log', 'Run it again when they are done'],
+    held: [`the log is held: ${hold?.reason ?? ''}`, 'svc audit hold release allows deletion again'],
+    busy: ['another run is in progress', 'svc audit retention shows its progress'],
+    read: ['somebody is exporting or verifying the log', 'Run it again when they are done'],
     failed: [
       lastError?.message ?? 'it failed',
       'The service tries again by itself; svc audit retention shows it',

@@ -10,7 +10,7 @@ const { heads, list } = auditLogs
 
 const fields = fieldsOf(list).filter(({ key }) => Object.hasOwn(textFilters, key))
 
-/** The filters of the lists that make sense of what comes in. */
+/** The filters of the lists that apply to new entries. */
 export const filterFlags: FlagSet = Object.fromEntries(fields.map((field) => [field.flag, fieldFlag(field)]))
 
 const usual = ['timestamp', 'user.email', 'action', 'resource.type', 'resource.name', 'result', 'id']
@@ -57,7 +57,7 @@ export async function tailAudit(run: CommandContext, flags: Record<string, unkno
         return { rows: lines === 0 ? [] : rows, at, more: false }
       },
       async after(at): Promise<Batch> {
-        // One chain tells itself how long it is; of many, only those that grew are read.
+        // A single chain returns its head with its entries; of many, only those that grew are read.
         const now = wanted === undefined ? await currentPositions() : { [wanted]: Number.POSITIVE_INFINITY }
         const grown = Object.keys(now).filter((chain) => now[chain]! > (at[chain] ?? 0))
         const parts: Awaited<ReturnType<typeof behind>>[] = []

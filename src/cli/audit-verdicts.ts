@@ -8,11 +8,11 @@ import { escapeToOneLine } from './table.ts'
 
 export type NamedVerdict = Verdict & {
   name: string
-  /** Of a chain whose organization is no more. */
+  /** Of a chain whose organization was deleted. */
   deletedAt?: string
 }
 
-/** Prints the verdicts and ends with the exit code of the worst. */
+/** Prints the verdicts and exits with the code of the worst. */
 export async function printVerdicts({ output }: CommandContext, chains: NamedVerdict[]): Promise<void> {
   const has = (verdict: Verdict['verdict']) => chains.some((one) => one.verdict === verdict)
   const verdict = has('tampered')
@@ -46,7 +46,7 @@ function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Sty
       `up to ${one.head.checksum.slice(0, 12)}`,
       ...(one.checkpoint.state === 'signed' ? [`signed ${escapeToOneLine(one.checkpoint.time)}`] : []),
       ...(one.checkpoint.state === 'unchecked' ? ['signature not checked: give --key'] : []),
-      ...(one.pin === 'new' ? ['pinned as it is, nothing was known of it before'] : []),
+      ...(one.pin === 'new' ? ['pinned without comparison: there was no pin before'] : []),
     ]
     return `${style.good('Sound:')} ${parts.join(', ')}`
   }

@@ -16,7 +16,7 @@ import { CliError, exitCodes } from './exit-codes.ts'
 import { type ProgressBar, progressBar } from './progress.ts'
 import { escapeToOneLine } from './table.ts'
 
-/** What the command lends: the arithmetic, which needs no service and no trust in one. */
+/** Verification functions that the command passes in; they need no service and no trust in one. */
 export type VerifierFunctions = {
   begin(trust: VerifierOptions): ChainVerifier
   verifyRanges: typeof verifyRanges
@@ -60,12 +60,12 @@ function readKeyFile(path: string, arithmetic: VerifierFunctions): Buffer[] {
     throw cannot(`Cannot read ${path}: ${(error as Error).message}`, error)
   }
   const keys = arithmetic.readKeys(text)
-  if (typeof keys === 'number') throw cannot(`${path}, line ${keys}: this is no key`)
-  if (keys.length === 0) throw cannot(`${path} holds no key`)
+  if (typeof keys === 'number') throw cannot(`${path}, line ${keys}: this is not a key`)
+  if (keys.length === 0) throw cannot(`${path} contains no key`)
   return keys
 }
 
-/** Keeps what was found sound. */
+/** Stores the pins of sound chains. */
 async function updatePins(
   verdicts: NamedVerdict[],
   file: string | undefined,
@@ -85,7 +85,7 @@ async function updatePins(
   return told
 }
 
-/** Smaller ones are verified before a thread has started. */
+/** Smaller files are verified faster than a thread starts. */
 const minThreadedBytes = 32 << 20
 
 async function verifyFile(
@@ -115,7 +115,7 @@ async function verifyFile(
 
 const streamOf = (path: string) => createReadStream(path, { highWaterMark: 256 << 10 })
 
-/** undefined when a file is not to be divided. */
+/** undefined when a file is not divided. */
 async function verifyInThreads(
   path: string,
   { verifyRanges }: VerifierFunctions,
@@ -157,7 +157,7 @@ async function verifyService(
       const verdict = await verifyStream(stream, begin(), progress)
       verdicts.push({ ...of, ...(checkChainIdentity(verdict, orgId) ?? verdict) })
     } catch (failure) {
-      // Of one that was asked for by itself the failure says all there is to say.
+      // For a single requested chain the failure itself is the answer.
       if (wanted !== undefined) throw failure
       verdicts.push({ ...of, ...unreadable(orgId, failure as Error) })
     } finally {
@@ -167,7 +167,7 @@ async function verifyService(
   return verdicts
 }
 
-/** What cannot be read is no verdict on what else can. */
+/** An unreadable chain does not affect the verdicts of others. */
 const unreadable = (orgId: string | null, { message }: Error): Verdict => {
   const fault = { kind: 'unreadable' as const, message: `it cannot be read (${message})`, seq: 1 }
   return { verdict: 'unverifiable', orgId, entries: 0, fault }
@@ -201,7 +201,7 @@ function isZipped(descriptor: number): boolean {
   return first.equals(gzip)
 }
 
-/** What `gzip` has made smaller, as it was. */
+/** Decompresses gzip; other input is passed through. */
 async function* gunzipped(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const chunks = source[Symbol.asyncIterator]()
   let head = Buffer.alloc(0)
@@ -215,6 +215,6 @@ async function* gunzipped(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer>
     yield* { [Symbol.asyncIterator]: () => chunks }
   })()
   if (!head.subarray(0, gzip.length).equals(gzip)) return yield* whole
-  // Whoever reads is told of a failure.
+  // The reader gets the error.
   yield* pipeline(Readable.from(whole), createGunzip(), () => {}) as AsyncIterable<Buffer>
 }

@@ -10,7 +10,7 @@ import { apiKeyFrom, type FlagSettings, resolveSettings, type Settings } from '.
 export type CommandContext = {
   settings: Settings
   output: Output
-  /** A person can be asked. */
+  /** A person can be prompted. */
   interactive: boolean
   client: Client
   /** Without credentials. */
@@ -18,7 +18,7 @@ export type CommandContext = {
   clientOptions: ApiClientOptions
 }
 
-/** Every command that is not a daemon: output flags, and Ctrl-C that ends it at once with 130. */
+/** Every command that is not a daemon: output flags, and Ctrl-C exits immediately with 130. */
 export abstract class LocalCommand extends Command {
   static override baseFlags: FlagSet = outputFlags
 

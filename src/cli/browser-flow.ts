@@ -6,20 +6,20 @@ import { type BrowserCallback, startLoopback } from './loopback.ts'
 import { printNote } from './print.ts'
 import { flushNotes } from './stderr-notes.ts'
 
-/** How long a sign-in may last at the service, too. */
+/** Time limit of a sign-in, the same as at the service. */
 const flowTimeoutMs = 10 * 60_000
 
 type BrowserFlowOptions = {
-  /** The address is printed, and no browser opened. */
+  /** Print the address instead of opening a browser. */
   noBrowser: boolean
-  /** Reads where a browser on another machine ended up, which a person pastes. */
+  /** Parses the final address of a browser on another machine, which a person pastes. */
   parsePasted?: (text: string) => BrowserCallback | undefined
-  /** Another sign that the browser is through. */
+  /** Another signal that the browser has finished. */
   done?: () => Promise<BrowserCallback>
 }
 
 /**
- * Sends a person's browser on a way that ends at this program, and waits for it.
+ * Opens a browser for a flow that redirects to this program, and waits for it.
  * @throws CliError when nobody comes back in time
  */
 export async function runBrowserFlow(
@@ -30,7 +30,7 @@ export async function runBrowserFlow(
   const { redirect, callback, close } = await startLoopback()
   try {
     const address = await addressFor(redirect)
-    // It has to be seen before the end, also where a failure is to be the only line.
+    // The address has to be visible before the end, even with --json.
     flushNotes()
     const opened = !noBrowser && openBrowser(address)
     printNote(opened ? 'Your browser was opened at' : 'Open this address in a browser:')
@@ -48,10 +48,10 @@ export async function runBrowserFlow(
 
 function inTime(callback: Promise<BrowserCallback>): Promise<BrowserCallback> {
   return new Promise((resolve, reject) => {
-    const tooLate = new CliError('Nobody came back from the sign-in within 10 minutes', {
+    const tooLate = new CliError('The sign-in was not completed within 10 minutes', {
       exit: exitCodes.timeout,
       code: 'timeout',
-      hint: 'begin again; on another machine, --no-browser prints the address and takes where it ends',
+      hint: 'start again; --no-browser prints the address for another machine and accepts the final address',
     })
     const timer = setTimeout(() => reject(tooLate), flowTimeoutMs)
     void callback.then((one) => {
@@ -61,14 +61,14 @@ function inTime(callback: Promise<BrowserCallback>): Promise<BrowserCallback> {
   })
 }
 
-/** Asks until the answer makes sense, or the browser came by itself. */
+/** Prompts until the answer is valid, or the browser returns by itself. */
 async function paste(
   parsePasted: (text: string) => BrowserCallback | undefined,
   callback: Promise<BrowserCallback>,
 ): Promise<BrowserCallback> {
   const came = new AbortController()
   void callback.then(() => came.abort())
-  printNote('From a browser on another machine: paste the address that it ended at, which it cannot show')
+  printNote('In a browser on another machine: paste the final address, a page that it cannot open')
   for (;;) {
     const text = await askText('Address or code', undefined, { signal: came.signal }).catch(
       (error: Error) => {
@@ -79,6 +79,6 @@ async function paste(
     if (text === undefined) return callback
     const found = parsePasted(text.trim())
     if (found) return found
-    printNote('There is no code in that. Copy the whole address, with what is behind the #.')
+    printNote('There is no code in that. Copy the complete address, including the part after the #.')
   }
 }

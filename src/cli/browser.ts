@@ -3,19 +3,19 @@ import { CliError } from './exit-codes.ts'
 import { printNote } from './print.ts'
 
 /**
- * Opens an address in a browser of this machine, where there is one that somebody looks at: not over SSH, not without
+ * Opens an address in a browser of this machine, if a person can see it: not over SSH, not without
  * a display, unless BROWSER names a program that knows what to do.
  * @returns whether it was tried
  */
 export function openBrowser(address: string, env: NodeJS.ProcessEnv = process.env): boolean {
-  // An answer of the service may have named it: no file, and no other program, is opened.
+  // The address may come from a reply of the service: open no file and no other program.
   if (!/^https?:\/\//.test(address)) {
-    throw new CliError('The service gave an address that is none of a web page', { code: 'bad_address' })
+    throw new CliError('The service returned an address that is not a web page', { code: 'bad_address' })
   }
   const command = commandFor(address, env)
   if (!command) return false
   const [program = '', ...args] = command
-  // Without a shell: nothing in the address is read as a command.
+  // Without a shell, nothing in the address can be a command.
   const child = spawn(program, args, { stdio: 'ignore', detached: true })
   const failed = () => printNote('No browser could be opened: open the address yourself')
   child.on('error', failed)

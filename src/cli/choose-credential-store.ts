@@ -7,13 +7,13 @@ import { parseStoreKind, type Settings } from './settings.ts'
 
 export type ChosenStore = {
   kind: StoreKind
-  /** Why the session will not be kept although nobody asked for that. */
+  /** Why the session will not be stored, when the user did not choose that. */
   notKeptReason?: string
 }
 
 /**
- * Where a new session goes: what was asked for, the remembered choice, the keychain when it
- * answers, a file only when someone agrees, else nowhere.
+ * Where a new session is stored: as requested, else the remembered choice, else the keychain if it
+ * answers, else a file if the user agrees, else nowhere.
  */
 export async function chooseStore(
   settings: Settings,
@@ -30,13 +30,13 @@ export async function chooseStore(
   if (probe.works) return { kind: 'keychain' }
   if (asked.value === 'keychain' && asked.from !== 'context') {
     throw usageError(
-      `${probe.reason} (asked for by ${asked.source})`,
-      '--store file keeps the session in a file instead',
+      `${probe.reason} (requested by ${asked.source})`,
+      '--store file stores the session in a file instead',
     )
   }
   if (interactive) {
     printNote(probe.reason)
-    if (await askYesNo('Keep the session in a file that only you can read, not encrypted?')) {
+    if (await askYesNo('Store the session in a file that only you can read, unencrypted?')) {
       printNote(fileWarning)
       return { kind: 'file' }
     }
@@ -45,4 +45,4 @@ export async function chooseStore(
 }
 
 const fileWarning =
-  'Warning: the session will be kept in a file, mode 0600 and not encrypted; --store keychain is safer'
+  'Warning: the session will be stored in a file, mode 0600 and unencrypted; --store keychain is safer'

@@ -4,10 +4,10 @@ import { didYouMean } from '../core/suggest.ts'
 import { usageError } from './exit-codes.ts'
 import { shapeOf } from './fields.ts'
 
-/** A place in a record: `name`, or `user.email`. */
+/** A path in a record: `name`, or `user.email`. */
 export type Column = string
 
-/** Every plain value of a record, in the order of its schema: what a CSV has when no columns are named. */
+/** All plain values of a record, in the order of its schema: the default columns of CSV. */
 export function schemaColumns(schema: z.ZodType, prefix = ''): Column[] {
   return Object.entries(shapeOf(schema) ?? {}).flatMap(([key, one]) => {
     const path = prefix + key
@@ -15,7 +15,7 @@ export function schemaColumns(schema: z.ZodType, prefix = ''): Column[] {
   })
 }
 
-/** Same, of a record without a schema. */
+/** The same for a record without a schema. */
 export function recordColumns(record: unknown, prefix = ''): Column[] {
   return Object.entries(record ?? {}).flatMap(([key, value]) =>
     value !== null && typeof value === 'object' && !Array.isArray(value)
@@ -43,11 +43,11 @@ export function recordSchema(reply: z.ZodType): z.ZodType | undefined {
   return inner && shapeOf(inner) && inner
 }
 
-/** `--columns a,b` checked against the record; what is inside a free object cannot be checked. */
+/** `--columns a,b` checked against the record; fields of a free-form object cannot be checked. */
 export const parseColumns = (text: string, schema: z.ZodType): Column[] =>
   pickColumns(text, schemaColumns(schema))
 
-/** The columns asked for among those there are, else the usual ones. */
+/** The requested columns, validated, else the default ones. */
 export const selectColumns = (
   output: { columns: string | undefined },
   known: Column[],

@@ -7,62 +7,62 @@ import type { FlagSet } from './flags.ts'
 /** How an endpoint looks as a command; everything else comes from its contract entry. */
 export type CommandView = {
   examples: string[]
-  /** What it does, where that is less than what the endpoint does. */
+  /** Replaces the summary of the endpoint, where the command does less. */
   summary?: string
   description?: string
-  /** Columns of the table a person sees. */
+  /** Default columns of the table. */
   columns?: Column[]
   /** Fields of the query or body that are arguments, in order. */
   args?: string[]
-  /** Fields that are said by flags of the command's own instead: `values` gives what those flags mean. */
+  /** Fields set by special flags of the command: `values` translates these flags. */
   customFlags?: {
     fields: string[]
     flags: FlagSet
-    /** Which flag says a field; the first of them where it is not told. */
+    /** The flag of each field in error messages; by default the first flag. */
     flagNames?: Record<string, string>
     values(flags: ParsedInput['flags'], session: CommandContext): Promise<Record<string, unknown>>
   }
-  /** What an argument of the path stands for when it is left out. */
+  /** Default values of path arguments. */
   argDefaults?: Record<string, (session: CommandContext) => Promise<string>>
-  /** What it does instead when `flag` is given, which is one of these. */
+  /** Alternative behavior when `flag`, one of `flags`, is given. */
   alternative?: {
     flag: string
     flags: FlagSet
     run(session: CommandContext, input: RawInput, typed: ParsedInput): Promise<void>
   }
-  /** Asks a person for fields of the body that no flag says, by name; not where a file says them. */
+  /** Prompts for fields of the body that neither a flag nor a file sets; returns them by name. */
   prompt?: (session: CommandContext, typed: ParsedInput) => Promise<Record<string, unknown>>
-  /** The body may come from a JSON file; what flags say wins over it. */
+  /** The body may come from a JSON file; flags override it. */
   file?: true
-  /** Fields that the command itself decides: no flags. What is undefined is not sent. */
+  /** Fields that the command sets itself, without flags. Undefined ones are not sent. */
   preset?: Record<string, unknown>
-  /** A yes-or-no field that is yes, unless this flag is given. */
+  /** A boolean field that is true unless this flag is given. */
   negatedFlag?: { field: string; flag: string; description: string }
-  /** What deleting does where it can be undone, for those who are asked first. */
+  /** The effect of a deletion that can be undone, for the confirmation prompt. */
   warning?: string
-  /** The question that has to be answered before anything is sent, where nothing is deleted. */
+  /** A question to confirm before anything is sent, for commands that delete nothing. */
   confirmation?: string
-  /** An entry with the same rows that takes more filters; it is called when one of them is used. */
+  /** An entry with the same rows and more filters; it is called when one of them is used. */
   filteredEntry?: Endpoint
-  /** What a person reads, instead of the record field by field. */
+  /** Text for a person, instead of the record field by field. */
   format?: (reply: Record<string, unknown>) => string | Promise<string>
-  /** It lays out texts of several lines. All others are given texts of one line: a second could pass for the program's. */
+  /** `format` may return several lines of the reply. All others get one-line texts: a second line could pass for the program's. */
   multiline?: true
-  /** Whether the answer is yes; no ends the command with exit 1. */
+  /** Whether the answer is yes; otherwise the command exits with 1. */
   isSuccess?: (reply: Record<string, unknown>) => boolean
-  /** The failure as it is told, where this command knows more about it. */
+  /** Adds what this command knows to a failure. */
   mapError?: (failure: unknown, typed: ParsedInput) => unknown
-  /** What the next call says besides, where one call does a part; and what two replies come to. */
+  /** For endpoints that do a part per call: the input of the next call, and how to merge two replies. */
   batches?: {
     next: (reply: Record<string, unknown>) => Record<string, unknown> | undefined
     merge: (before: Record<string, unknown>, reply: Record<string, unknown>) => Record<string, unknown>
     progress: { what: string; unit: string; done: (reply: Record<string, unknown>) => number }
   }
-  /** Reply field that is shown once. */
+  /** Reply field with a secret that is displayed only once. */
   secret?: string
   /**
-   * Where a record that is to be created may exist already: the list, the fields that say in what, and the
-   * query that leaves out what no longer counts.
+   * How to find an existing record instead of creating one: the list, the fields of its parent, and the
+   * query that excludes inactive records.
    */
   existing?: { list: Endpoint; within?: string[]; query?: Record<string, string> }
 }

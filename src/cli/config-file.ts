@@ -4,14 +4,14 @@ import { CliError, exitCodes, usageError } from './exit-codes.ts'
 import { configDir, readFileIfExists, writePrivateFile } from './files.ts'
 import { withLock } from './lock.ts'
 
-/** Who signed in, as far as it is worth remembering between calls. No secrets. */
+/** Cached identity of the signed-in user. No secrets. */
 export type CachedIdentity = {
-  /** null: it is no person. */
+  /** null for a program. */
   email: string | null
   scope: string
   orgId: string | null
   partnerId: string | null
-  /** The trust policy that a CI job signed in by. */
+  /** The trust policy that a CI job signed in with. */
   workload?: { id: string; name: string }
 }
 
@@ -22,9 +22,9 @@ export type Context = {
   /** Default organization: id, slug or name. */
   org?: string
   identity?: CachedIdentity
-  /** The organization whose single sign-on was used last. */
+  /** The organization of the last single sign-on. */
   sso?: { orgId: string; name: string; slug: string }
-  /** Where this context's session is kept. */
+  /** Where the session of this context is stored. */
   store?: StoreKind
 }
 
@@ -32,7 +32,7 @@ export type ConfigFile = {
   version: 1
   current?: string
   contexts: Record<string, Context>
-  /** The credential store that was agreed to. */
+  /** The credential store that the user agreed to. */
   store?: StoreKind
 }
 
@@ -46,18 +46,18 @@ export function readConfig(): ConfigFile {
     if (profile.version === 1 && typeof profile.contexts === 'object' && profile.contexts !== null)
       return profile
   } catch {
-    // said below
+    // reported below
   }
-  throw new CliError(`${configPath()} cannot be understood`, {
+  throw new CliError(`${configPath()} is not a valid configuration`, {
     exit: exitCodes.usage,
     code: 'bad_config',
-    hint: 'repair it, or move it away to start afresh',
+    hint: 'repair it, or move it away to start anew',
   })
 }
 
-/** Reads, changes and writes the profile, one process at a time. */
+/** Reads, changes and writes the profile under a lock between processes. */
 export async function updateConfig(change: (profile: ConfigFile) => void): Promise<ConfigFile> {
-  // No context can have this name.
+  // No context can have this lock name.
   return withLock('(profile)', () => {
     const profile = readConfig()
     change(profile)
@@ -73,7 +73,7 @@ export function getContext(profile: ConfigFile, name: string): Context {
   throw usageError(`There is no context "${name}"`, didYouMean(name, names) ?? 'svc context ls')
 }
 
-/** A name for a context that nobody named: the host of its URL. */
+/** The default name of a context: the host of its URL. */
 export function contextNameFor(profile: ConfigFile, url: string): string {
   const base = new URL(url).host.replace(/[^\w.-]+/g, '-')
   let name = base
@@ -83,5 +83,8 @@ export function contextNameFor(profile: ConfigFile, url: string): string {
 
 export function checkContextName(name: string): string {
   if (/^[\w][\w.-]{0,63}$/.test(name)) return name
-  throw usageError(`"${name}" cannot name a context`, 'letters, digits, dot, dash and underscore, at most 64')
+  throw usageError(
+    `"${name}" cannot be the name of a context`,
+    'letters, digits, dot, dash and underscore, at most 64',
+  )
 }

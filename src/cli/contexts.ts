@@ -30,7 +30,7 @@ export async function addContext(
   const url = checkUrl(flags.url, '--url')
   const profile = await updateConfig((profile) => {
     const before = profile.contexts[checkContextName(name)]
-    // Another address is another service: who was signed in there means nothing here.
+    // Another address is another service: its identity is not valid here.
     const kept = before && isSameUrl(before.url, url) ? before : {}
     profile.contexts[name] = { ...kept, url, ...(flags.org && { org: flags.org }) }
     if (flags.use || profile.current === undefined) profile.current = name

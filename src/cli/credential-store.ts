@@ -3,33 +3,33 @@ import { join } from 'node:path'
 import type { StoreKind } from './config-file.ts'
 import { configDir, readFileIfExists, writePrivateFile } from './files.ts'
 
-/** What a sign-in gave, with the address it may be sent to. */
+/** The tokens of a sign-in, with the only address they may be sent to. */
 export type StoredSession = {
   url: string
   accessToken: string
   refreshToken?: string
   /** Milliseconds since 1970. */
   expiresAt: number
-  /** What begins such a session anew; set where it cannot be renewed. */
+  /** The command that signs in again; set where the session cannot be renewed. */
   again?: string
 }
 
 export type CredentialLocation = {
   kind: StoreKind
   context: string
-  /** Someone is there to unlock the keychain, so it may take longer. */
+  /** A person can unlock the keychain, so it may take longer. */
   interactive?: boolean
 }
 
 const sessionFile = (context: string): string => join(configDir(), 'sessions', `${context}.json`)
 
-/** Contexts of another configuration directory have their own entry. */
+/** Contexts of other configuration directories have separate entries. */
 const accountOf = (context: string): string =>
   process.env.SVC_CONFIG_DIR
     ? `${context} (${process.getBuiltinModule('node:crypto').hash('sha256', process.env.SVC_CONFIG_DIR, 'hex').slice(0, 12)})`
     : context
 
-/** Nobody to unlock it: 2 seconds. */
+/** The time limit is 2 seconds unless a person can unlock it. */
 async function useKeychain(
   place: CredentialLocation,
   op: 'get' | 'set' | 'delete',
@@ -56,7 +56,7 @@ export async function readSession(place: CredentialLocation): Promise<StoredSess
   }
 }
 
-/** Writes and reads back. */
+/** Writes the session and reads it back. */
 export async function writeSession(place: CredentialLocation, session: StoredSession): Promise<void> {
   const text = JSON.stringify(session)
   if (place.kind === 'keychain') {
@@ -64,11 +64,11 @@ export async function writeSession(place: CredentialLocation, session: StoredSes
   } else if (place.kind === 'file') {
     writePrivateFile(sessionFile(place.context), text)
     if (readFileIfExists(sessionFile(place.context)) !== text)
-      throw new Error('the session file did not keep what was written')
+      throw new Error('the session file does not contain what was written')
   }
 }
 
-/** Removes and proves it. */
+/** Removes the session and verifies that it is gone. */
 export async function removeSession(place: CredentialLocation): Promise<void> {
   if (place.kind === 'keychain') {
     await useKeychain(place, 'delete')
@@ -79,16 +79,16 @@ export async function removeSession(place: CredentialLocation): Promise<void> {
   }
 }
 
-/** Where a session lives, in words. */
+/** Describes where a session is stored. */
 export function describeLocation(place: CredentialLocation): string {
-  if (place.kind === 'file') return `file ${sessionFile(place.context)} (mode 0600, not encrypted)`
-  if (place.kind === 'memory') return 'nowhere: it was not kept'
+  if (place.kind === 'file') return `file ${sessionFile(place.context)} (mode 0600, unencrypted)`
+  if (place.kind === 'memory') return 'nowhere: it was not stored'
   const name =
     { darwin: 'Keychain', win32: 'Credential Manager' }[process.platform as string] ?? 'Secret Service'
   return `${name} of this machine, entry "svc" / "${accountOf(place.context)}"`
 }
 
-/** Whether the keychain answers at all; the reason when it does not. */
+/** Whether the keychain works, or the reason why not. */
 export async function probeKeychain(): Promise<{ works: true } | { works: false; reason: string }> {
   const { keychain } = await import('./keychain.ts')
   try {

@@ -17,16 +17,16 @@ type CommandReply = ReplyOf<typeof deviceCommands.show>
 
 const minutes = durationFlags(
   'durationMinutes',
-  'For set_log_level: how long, such as 30m; an hour unless told',
+  'For set_log_level: duration, such as 30m; by default an hour',
 )
 
-/** What a command says to the agent, by flags or as JSON: the service knows which type takes what. */
+/** The payload of a command, as flags or JSON: the service validates it by type. */
 export const payloadFlags: NonNullable<CommandView['customFlags']> = {
   fields: ['payload'],
   flags: {
-    payload: textFlag('What the command says, as JSON: -, @file or the JSON itself', 'JSON'),
-    what: textFlag('For collect: inventory, metrics, logs, with commas between them', 'WHAT', ['payload']),
-    level: choiceFlag('For set_log_level: from which level on the agent hands in what it says of itself', [
+    payload: textFlag('Payload of the command, as JSON: -, @file or the JSON itself', 'JSON'),
+    what: textFlag('For collect: inventory, metrics, logs, separated by commas', 'WHAT', ['payload']),
+    level: choiceFlag('For set_log_level: lowest level of the log entries that the agent sends', [
       'debug',
       'info',
       'warn',
@@ -43,21 +43,22 @@ export const payloadFlags: NonNullable<CommandView['customFlags']> = {
       ...(enabled !== undefined && { enabled: enabled === 'on' }),
     }
     if (payload === undefined) return Object.keys(said).length > 0 ? { payload: said } : {}
-    if (Object.keys(said).length > 0) throw usageError('--payload says it all: leave the other flags out')
+    if (Object.keys(said).length > 0)
+      throw usageError('--payload replaces the other flags: use it without them')
     return { payload: await readJson(payload, '--payload') }
   },
 }
 
 export const waitFlags: FlagSet = {
   wait: booleanFlag({
-    description: 'Wait until the agent has answered and show that; two minutes, or --timeout',
+    description: 'Wait for the result and show it; two minutes, or --timeout',
     exclusive: ['dry-run'],
   }),
 }
 
 const defaultWaitMs = 120_000
 
-/** Sends a command and waits for what comes of it; ends with 1 when it failed, 124 when nothing came in time. */
+/** Sends a command and waits for its result; exits with 1 when it failed, 124 after the time limit. */
 export async function sendAndWait(
   { client, output, settings }: CommandContext,
   input: RawInput,
@@ -72,7 +73,7 @@ export async function sendAndWait(
     throw new CliError('The agent has not answered yet', {
       exit: exitCodes.timeout,
       code: 'device_timeout',
-      hint: `it goes on waiting for the agent: svc devices result ${deviceId} ${id}`,
+      hint: `the command stays pending: svc devices result ${deviceId} ${id}`,
     })
   }
   const style = styleFor(process.stdout)
@@ -80,7 +81,7 @@ export async function sendAndWait(
   if (came.status === 'failed') throw new SilentExit(exitCodes.failure)
 }
 
-/** undefined: not in time. */
+/** undefined after the time limit. */
 async function waitUntilEnded(
   show: () => Promise<CommandReply>,
   until: number,
@@ -95,7 +96,7 @@ async function waitUntilEnded(
 
 const lines = (text: string): string => text.trimEnd().split('\n').map(escapeToOneLine).join('\n')
 
-/** What it wrote, and in the last line what became of it. */
+/** The output of the command, and its result in the last line. */
 function formatOutcome({ type, status, result, sentAt, createdAt }: CommandReply, style: Style): string {
   const wrote = [result?.stdout, result?.stderr].filter((text) => text)
   const data = result?.result ?? null
@@ -106,7 +107,8 @@ function formatOutcome({ type, status, result, sentAt, createdAt }: CommandReply
   function verdict(): string {
     if (status === 'completed') return style.good(`${escapeToOneLine(type)} completed${details()}`)
     if (status === 'failed') return style.bad(`${escapeToOneLine(type)} failed${details()}`)
-    const since = status === 'sent' ? `was given out at ${sentAt}` : `waits for the agent since ${createdAt}`
+    const since =
+      status === 'sent' ? `was sent at ${sentAt}` : `has been waiting for the agent since ${createdAt}`
     return style.warning(`${escapeToOneLine(type)} ${since}`)
   }
 
@@ -121,7 +123,7 @@ function formatOutcome({ type, status, result, sentAt, createdAt }: CommandReply
 }
 
 const droppedText = ({ bytes, at }: { bytes: number; at: string }): string =>
-  `its output of ${bytes} bytes was let go at ${at}, to make room for that of later commands`
+  `its output of ${bytes} bytes was deleted at ${at}, to make room for later commands`
 
 /** For `svc devices result`. */
 export const describeOutcome = async (reply: Record<string, unknown>): Promise<string> =>

@@ -4,7 +4,7 @@ import { usageError } from './exit-codes.ts'
 import type { FlagSet } from './flags.ts'
 import { secondsPerUnit } from './times.ts'
 
-/** `--for 30m` in place of a field that holds minutes. */
+/** `--for 30m` for a field in minutes. */
 export const durationFlags = (
   field: string,
   description: string,
@@ -16,7 +16,7 @@ export const durationFlags = (
     const [, count, unit] = /^(\d{1,5})([smhdw])$/.exec(String(said)) ?? []
     const minutes = count && unit ? (Number(count) * secondsPerUnit[unit]!) / 60 : Number.NaN
     if (!Number.isInteger(minutes))
-      throw usageError(`--for takes a time such as 30m or 2h, not "${String(said)}"`)
+      throw usageError(`--for takes a duration such as 30m or 2h, not "${String(said)}"`)
     return { [field]: minutes }
   },
 })

@@ -18,7 +18,7 @@ export const exitCodes = {
   interrupted: 130,
 } as const
 
-/** An expected failure that the command line itself found. */
+/** An expected failure that the command line itself detected. */
 export class CliError extends Error {
   readonly exit: number
   readonly code: string
@@ -39,7 +39,7 @@ export class CliError extends Error {
 export const usageError = (message: string, hint?: string): CliError =>
   new CliError(message, { exit: exitCodes.usage, code: 'usage', ...(hint && { hint }) })
 
-/** Ends the command with an exit code after it has said everything itself. */
+/** Exits with a code after the command has printed everything itself. */
 export class SilentExit extends Error {
   readonly exit: number
 
@@ -63,7 +63,7 @@ export type ErrorReport = {
   notes: string[]
 }
 
-/** Everything worth telling about a failure, or undefined for a bug. */
+/** The report of a failure, or undefined for a bug. */
 export function toReport(failure: unknown): ErrorReport | undefined {
   const report = (
     exit: number,
@@ -117,7 +117,7 @@ function fromApiError(failure: ApiError): ErrorReport {
 function notesOf(failure: ApiError): string[] {
   const { moreDetails: more } = failure
   const notes = faultsOf(failure).map(({ path, message }) =>
-    // It says everything by itself.
+    // Its message is complete.
     message === failure.message ? message : `${flagOf(path, flagNamesOf.get(failure))}: ${message}`,
   )
   return more > 0 ? [...notes, `and ${more} more`] : notes
@@ -125,16 +125,16 @@ function notesOf(failure: ApiError): string[] {
 
 const flagNamesOf = new WeakMap<object, FlagNames>()
 
-/** Fields of a request (`body.url`) by the flags they were typed as, where those have names of their own. */
+/** Flags of request fields (`body.url`), where the names differ. */
 export type FlagNames = ReadonlyMap<string, string>
 
-/** Tells how the fields were typed that a failure is about. */
+/** Attaches the flag names of fields to a failure. */
 export function withFlagNames(failure: unknown, flags: FlagNames): unknown {
   if (failure instanceof ApiError) flagNamesOf.set(failure, flags)
   return failure
 }
 
-/** `body.maxUsage` is what a person typed as --max-usage. */
+/** `body.maxUsage` is the flag --max-usage. */
 function flagOf(path: string, flags?: FlagNames): string {
   const match = /^((?:body|query)\.(\w+))(?:\.([a-z].*))?/i.exec(path)
   if (!match) return path
@@ -166,70 +166,67 @@ function exitOfStatus(status: number): number {
 const hints: { [code in ErrorCode]?: string } = {
   unauthenticated: 'svc login',
   invalid_credentials:
-    'after many wrong passwords the right one is refused as well: wait 15 minutes, sign in where you signed in before, ' +
-    'or choose a new password with svc password forgot EMAIL and sign in where you did that',
+    'after many wrong passwords the right one is refused as well: wait 15 minutes, sign in from a machine you used before, ' +
+    'or set a new password with svc password forgot EMAIL and sign in from the same machine',
   invalid_token: 'svc login',
-  invalid_refresh_token: 'the session is over: svc login',
+  invalid_refresh_token: 'the session has expired: svc login',
   invalid_mfa_session: 'the sign-in took too long: svc login',
-  invalid_mfa_code: 'use the code shown now, once; a recovery code works too',
+  invalid_mfa_code: 'use the current code, once; a recovery code works too',
   mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
-  last_administrator: 'svc users role USER --role … makes someone else an administrator first',
+  last_administrator: 'make somebody else an administrator first: svc users role USER --role …',
   user_exists: 'svc users show EMAIL shows them; svc users resend EMAIL sends the invitation again',
   scope_not_allowed:
-    'this needs another membership: svc login --partner P or --org O; svc whoami shows the present one',
-  tenant_required: 'say where: --org ORG or --partner PARTNER',
-  partner_access_limited:
-    'your membership is limited to some organizations: this is for those who have orgAccess all',
-  forbidden: 'svc explain METHOD PATH says why; svc can-i ACTION RESOURCE asks before',
+    'this needs another membership: svc login --partner P or --org O; svc whoami shows the current one',
+  tenant_required: 'name the tenant: --org ORG or --partner PARTNER',
+  partner_access_limited: 'your membership is limited to some organizations: this needs orgAccess all',
+  forbidden: 'svc explain METHOD PATH gives the reason; svc can-i ACTION RESOURCE checks in advance',
   api_key_scope:
-    'svc keys show KEY says what it may do, never more than whoever made it may now; svc keys update KEY --scope … changes that',
-  reauthentication_required: 'this asks who you are, within 10 minutes of signing in: svc login, then again',
+    'svc keys show KEY lists its scopes, which never exceed the permissions of its creator; svc keys update KEY --scope … changes them',
+  reauthentication_required: 'this needs a sign-in within the last 10 minutes: svc login, then try again',
   email_unproved:
-    'svc password forgot EMAIL sends a link, svc password reset takes it; then svc login, and again',
-  invitation_pending: 'svc invite list shows what waits for you, svc invite accept NAME accepts it',
-  own_role: 'someone else who administers this tenant can change it',
-  system_role: 'svc roles clone makes a copy that can be changed',
-  role_in_use: 'svc roles users ROLE shows who holds it',
-  tenant_pending: 'a system administrator approves it; meanwhile svc mfa setup can be done',
+    'svc password forgot EMAIL sends a link for svc password reset; then svc login, and try again',
+  invitation_pending: 'svc invite list shows your invitations, svc invite accept NAME accepts one',
+  own_role: 'another administrator of this tenant can change it',
+  system_role: 'svc roles clone creates a copy that can be changed',
+  role_in_use: 'svc roles users ROLE lists its users',
+  tenant_pending: 'a system administrator has to approve it; svc mfa setup works meanwhile',
   tenant_inactive: 'the organization or its partner is suspended',
-  site_in_use: 'svc devices --site SITE and svc enroll show what still belongs to it',
-  device_unreachable: 'its agent comes back by itself, mostly within a minute; svc devices show DEVICE',
-  device_failed: 'svc logs diagnostic DEVICE shows what its agent says of itself',
-  device_timeout: 'ask for less, such as with --from 1h, or try again',
-  release_changed: 'what was changed needs a version of its own',
-  release_in_use: 'svc agent versions shows what machines are offered',
-  rollback_needed: 'svc agent rollback VERSION goes back, also where a newer one runs',
-  below_minimum_version: 'svc agent versions show VERSION says which release names which lowest version',
+  site_in_use: 'svc devices --site SITE and svc enroll list what still belongs to it',
+  device_unreachable: 'its agent reconnects by itself, usually within a minute; svc devices show DEVICE',
+  device_failed: 'svc logs diagnostic DEVICE shows the logs of its agent',
+  device_timeout: 'request less, such as with --from 1h, or try again',
+  release_changed: 'publish the change as a new version',
+  release_in_use: 'svc agent versions lists the versions offered to machines',
+  rollback_needed: 'svc agent rollback VERSION also offers it to machines with a newer one',
+  below_minimum_version: 'svc agent versions show VERSION shows the lowest version that a release allows',
   rollout_in_progress:
     'svc agent sync-release --no-promote registers a version meanwhile; svc agent rollout abort ends the rollout',
   filter_too_expensive:
     'contains, startsWith and endsWith cost next to nothing; so does a pattern without classes such as \\pL',
-  too_many_questions: 'those that run end within seconds; ask one after the other',
-  question_too_slow: 'ask about one organization or site, with a smaller --limit or fewer conditions',
+  too_many_questions: 'running questions finish within seconds; send one after the other',
+  question_too_slow: 'limit it to one organization or site, with a smaller --limit or fewer conditions',
   slug_taken: 'choose another slug, or add --if-not-exists to use the record that has it',
 }
 
-/** What mends the token of a job, by why its issuer's signature did not help. */
+/** Remedies for a refused token of a job, by reason. */
 const tokenHints: Readonly<Record<string, string>> = {
-  incomplete:
-    'its issuer has to say which token it is (jti), when it was made (iat) and until when it counts (exp)',
-  expired: 'ask the CI system for a new one, right before',
-  too_old: 'ask the CI system for a new one, right before',
-  not_yet_valid:
-    'set the clocks right: that of the CI system and that of the service are more than a minute apart',
-  replayed: 'each signs in once: ask the CI system for a new one',
-  no_policy: 'no trust policy takes it: svc trust test POLICY --id-token - tells an administrator why',
-  ambiguous: 'several organizations trust it: --org ID says which one is meant',
+  incomplete: 'its issuer has to set the token id (jti), the time of issue (iat) and the expiry (exp)',
+  expired: 'request a new one from the CI system, right before signing in',
+  too_old: 'request a new one from the CI system, right before signing in',
+  not_yet_valid: 'correct the clocks: those of the CI system and of the service are more than a minute apart',
+  replayed: 'each token signs in once: request a new one from the CI system',
+  no_policy: 'no trust policy accepts it: svc trust test POLICY --id-token - shows an administrator why',
+  ambiguous: 'several organizations trust it: name one with --org ID',
 }
 
-/** What mends a release, by why it is not believed. */
+/** Remedies for a refused release, by reason. */
 const releaseHints: Readonly<Record<string, string>> = {
   no_trusted_keys:
-    'the service needs RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: svc agent sign-release prints what to put there',
+    'the service needs RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: svc agent sign-release prints its value',
   signed_release_manifest_required:
     'svc agent sign-release DIR writes release-manifest.json and release-manifest.json.sig: publish both with the files',
   invalid_release_manifest_signature:
-    'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS lacks the key it was signed with, or somebody else has made it',
+    'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS lacks the key it was signed with, or it was not signed by you',
 }
 
 function hintFor(failure: ApiError): string | undefined {
@@ -243,7 +240,7 @@ function hintFor(failure: ApiError): string | undefined {
   }
   if (failure.code === 'device_offline') {
     const { lastSeenAt } = (failure.details ?? {}) as { lastSeenAt?: string | null }
-    return `${lastSeenAt ? `last seen ${formatAge(lastSeenAt)} ago: ` : ''}svc devices show DEVICE tells more`
+    return `${lastSeenAt ? `last seen ${formatAge(lastSeenAt)} ago: ` : ''}svc devices show DEVICE has details`
   }
   const { hint, reason = '' } = (failure.details ?? {}) as { hint?: string; reason?: string }
   if (['oidc_discovery_failed', 'release_host_failed', 'not_found'].includes(failure.code)) return hint
@@ -251,7 +248,7 @@ function hintFor(failure: ApiError): string | undefined {
   if (failure.code === 'federated_token_refused') {
     return (
       tokenHints[reason] ??
-      'no policy trusts its issuer, or another one signed it: svc trust shows who is trusted'
+      'no policy trusts its issuer, or its signature is not of that issuer: svc trust lists trusted issuers'
     )
   }
   if (failure.code === 'invalid_request' && failure.message.includes('orgId'))

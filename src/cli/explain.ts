@@ -16,7 +16,7 @@ const settings = {
   'credential-store': (s) => s.store,
   'config-dir': () => directory(),
   token: () => credential('SVC_TOKEN'),
-  // A token goes before a key.
+  // A token takes precedence over a key.
   'api-key': () => credential('SVC_API_KEY', apiKeyFrom({}) !== undefined),
 } satisfies Record<string, (s: Settings) => Setting<unknown>>
 

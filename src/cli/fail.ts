@@ -2,7 +2,7 @@ import { didYouMean } from '../core/suggest.ts'
 import { type CliError, type ErrorReport, exitCodes, SilentExit, toReport, usageError } from './exit-codes.ts'
 import { wantsJson } from './stderr-notes.ts'
 
-/** What oclif's errors carry, as far as it is used here. */
+/** The fields of oclif errors that are used here. */
 type OclifError = Error & {
   code?: string
   oclif?: { exit?: number }
@@ -10,7 +10,7 @@ type OclifError = Error & {
   parse?: { input?: { flags?: Record<string, unknown> } }
 }
 
-/** Tells about a failure on standard error and returns the exit code. */
+/** Reports a failure on standard error and returns the exit code. */
 const stripParserText = (message: string): string =>
   message.replace(/^Parsing --\S+ \n\t/, '').replace(/\n?See more help with --help/g, '')
 
@@ -60,7 +60,7 @@ function fromOclif(error: OclifError, argv: string[]): ErrorReport | undefined {
   }
 }
 
-/** The parser lists them with what they mean, a line each, and may add advice after an empty line. */
+/** The parser lists missing arguments with their descriptions, one per line, and may add advice after an empty line. */
 function missingArgs(text: string): string {
   const [list = ''] = text.split('\n\n')
   return `Missing ${[...list.matchAll(/^\w+/gm)].map(([name]) => name.toUpperCase()).join(' and ')}`
@@ -105,7 +105,7 @@ function unexpected(error: unknown): ErrorReport {
       ...nothing,
       code: 'internal',
       message: `Unexpected failure: ${message}`,
-      hint: 'SVC_DEBUG=1 shows where',
+      hint: 'SVC_DEBUG=1 prints the stack',
     },
   }
 }

@@ -4,14 +4,14 @@ import { isSecret, type Resource, unwrap } from '../core/schema.ts'
 
 type RequestPart = 'params' | 'query' | 'body'
 
-/** `time`: a moment to look from or up to, which may be said as an age. `pair`: a permission, written devices:read. `file`: a text long enough to be in one, which is named. */
+/** `time`: a start or end time, which may be an age. `pair`: a permission such as devices:read. `file`: a long text, read from the named file. */
 type FieldKind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'time' | 'json'
 
-/** One thing a caller can say in a request, as the command line sees it. */
+/** A field of a request, as the command line presents it. */
 export type Field = {
   part: RequestPart
   key: string
-  /** The objects it lies in: `settings`, `contact`. */
+  /** The path of objects around it: `settings`, `contact`. */
   within?: string[]
   /** Its name as a flag: `maxUsage` is `max-usage`, `orgId` is `org`. */
   flag: string
@@ -23,9 +23,9 @@ export type Field = {
   required: boolean
   nullable: boolean
   secret: boolean
-  /** The kind of record its id names. */
+  /** The kind of record that its id refers to. */
   resource?: Resource
-  /** It may name one that was deleted. */
+  /** It may refer to a deleted record. */
   deleted?: true
   description: string
 }
@@ -43,7 +43,7 @@ export function fieldsOf(entry: Endpoint): Field[] {
   })
 }
 
-/** The fields of an object schema, under whatever wraps it. */
+/** The fields of an object schema, inside its wrappers. */
 export function shapeOf(schema: z.ZodType): Record<string, z.ZodType> | undefined {
   const inner = unwrap(schema)
   return inner instanceof z.ZodObject ? (inner.shape as Record<string, z.ZodType>) : undefined
@@ -64,7 +64,7 @@ function fieldOf(part: RequestPart, key: string, schema: z.ZodType): Field[] {
     {
       part,
       key,
-      // A list is said one by one: `scopes` is `--scope`.
+      // The flag of a list is singular and repeated: `scopes` is `--scope`.
       flag: typeof meta.flag === 'string' ? meta.flag : flagOf(key, resource),
       kind: meta.file ? 'file' : isTime ? 'time' : isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
       many,
@@ -80,14 +80,14 @@ function fieldOf(part: RequestPart, key: string, schema: z.ZodType): Field[] {
   ]
 }
 
-/** The plain values in an object, as fields of their own: `settings.contact.email` is `--contact-email`. */
+/** The plain values in an object, as separate fields: `settings.contact.email` is `--contact-email`. */
 function spreadOf(part: RequestPart, within: string[], schema: z.ZodType, prefix: string): Field[] {
   return Object.entries(shapeOf(schema) ?? {}).flatMap(([key, one]) => {
     const [field] = fieldOf(part, key, one)
     if (!field || field.many) return []
     const flag = prefix + field.flag
     if (field.kind !== 'json') return [{ ...field, flag, within }]
-    // A level more would be a page of flags: days have hours.
+    // Another level would give too many flags, such as the hours of each day.
     return within.length < 2 ? spreadOf(part, [...within, key], one, `${flag}-`) : []
   })
 }
@@ -101,7 +101,7 @@ function kindOf(schema: z.ZodType): FieldKind {
   return 'text'
 }
 
-/** What was said about a schema at any of its layers; the outermost word counts. */
+/** The metadata of all wrappers of a schema; the outermost wins. */
 function metaOf(schema: z.ZodType): Record<string, unknown> {
   const layers: Record<string, unknown>[] = []
   for (let s: z.ZodType | undefined = schema; s; s = below(s)) layers.push(s.meta() ?? {})

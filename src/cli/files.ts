@@ -14,7 +14,7 @@ import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { CliError, usageError } from './exit-codes.ts'
 
-/** Where contexts, sessions and locks are kept. */
+/** Directory of contexts, sessions and locks. */
 export function configDir(env: NodeJS.ProcessEnv = process.env): string {
   if (env.SVC_CONFIG_DIR) return env.SVC_CONFIG_DIR
   if (env.XDG_CONFIG_HOME) return join(env.XDG_CONFIG_HOME, 'svc')
@@ -31,7 +31,7 @@ export function readFileIfExists(path: string): string | undefined {
   }
 }
 
-/** Replaces a file at once, readable by its owner only. A reader sees the old or the new text, never half. */
+/** Replaces a file atomically, readable by its owner only. A reader sees the old or the new text, never a part. */
 export function writePrivateFile(path: string, text: string): void {
   const draft = `${path}.${process.pid}.new`
   try {
@@ -51,7 +51,7 @@ export function writePrivateFile(path: string, text: string): void {
   }
 }
 
-/** Whoever reads a secret has it. Windows says nothing of that in a mode. */
+/** Refuses a secret file that others can read. On Windows the file mode says nothing about that. */
 export function checkPrivateFile(path: string, flag: string): void {
   const mode = modeOf(path, flag)
   if (process.platform === 'win32' || (mode & 0o077) === 0) return

@@ -12,7 +12,7 @@ import { isWord, quote, syntaxError, type Token, tokenize } from './filter-token
 
 type Shape = 'scalar' | 'text' | 'list' | 'range' | 'window' | 'none'
 
-/** How each operator is written, and what follows it. Where there are two ways, the first one is printed. */
+/** The spelling of each operator, and the shape of its value. Of two spellings, the first one is printed. */
 const spellings: readonly [words: string, operator: Operator, shape: Shape][] = [
   ['=', 'equals', 'scalar'],
   ['!=', 'notEquals', 'scalar'],
@@ -44,7 +44,7 @@ const firstWords = [...new Set(spellings.map(([words]) => words.split(' ')[0]!))
 
 /**
  * The wire tree of an expression such as `status = online and (tags has any (prod, web) or hostname contains sql)`.
- * A group of one is what is in it, but for the outermost. @throws usage, with the place
+ * A group of one condition is replaced by that condition, except the outermost. @throws usage, with the position
  */
 export function parseFilter(source: string): ConditionGroup {
   const parser = new Parser(source)
@@ -70,7 +70,7 @@ class Parser {
   }
 
   finish(): void {
-    if (this.#token.kind !== 'end') this.#expected('and, or, or the end')
+    if (this.#token.kind !== 'end') this.#expected('and, or, or the end of the filter')
   }
 
   get #token(): Token {
@@ -101,7 +101,7 @@ class Parser {
     const { at } = this.#token
     if (!this.#take('(')) return this.#condition()
     if (depth === maxDepth) {
-      throw syntaxError(this.#source, at, `brackets are not nested more than ${maxDepth} levels deep`)
+      throw syntaxError(this.#source, at, `parentheses may be nested at most ${maxDepth} levels deep`)
     }
     const inner = this.parseExpression(depth + 1)
     if (!this.#take(')')) this.#expected('and, or, or )')
@@ -119,7 +119,7 @@ class Parser {
     return { field, operator, value: this.#value(field, shape) }
   }
 
-  /** The longest spelling that fits, since some begin like others. */
+  /** The longest matching spelling, since some are prefixes of others. */
   #operator(): (typeof spellings)[number] {
     const fits = spellings.filter(([words]) =>
       words.split(' ').every((word, i) => {
@@ -159,7 +159,7 @@ class Parser {
     return token
   }
 
-  /** As the field's type wants it, where that is known. Quotes always make text. */
+  /** Converted to the type of the field, if known. Quoted values are always text. */
   #typed(field: string): string | number | boolean {
     const type = fieldNamed(field)?.type
     const what = type === 'number' ? 'a number' : type === 'boolean' ? 'true or false' : 'a value'
@@ -213,7 +213,7 @@ function printNode(node: Node, within: 'AND' | 'OR' | undefined): string {
   return within === undefined || (within === 'OR' && operator === 'AND') ? text : `(${text})`
 }
 
-/** Without groups of one. */
+/** Without groups of one condition. */
 export function simplify(tree: ConditionGroup): Node {
   const conditions = tree.conditions.map((one) => (isGroup(one) ? simplify(one) : one))
   return conditions.length === 1 ? conditions[0]! : { operator: tree.operator, conditions }
@@ -246,7 +246,7 @@ export const formatWindow = ({ amount, unit }: { amount: number; unit: TimeUnit 
 
 const asWord = (text: string): string => (isWord(text) && !isReserved(text) ? text : quote(text))
 
-/** Text that would read back as something else is quoted. */
+/** Text that would parse as something else is quoted. */
 function asValue(field: string, value: string | number | boolean): string {
   if (typeof value !== 'string') return String(value)
   const type = fieldNamed(field)?.type

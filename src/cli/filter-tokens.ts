@@ -1,12 +1,12 @@
 import { type CliError, usageError } from './exit-codes.ts'
 
-/** A piece of an expression; `at` is where it begins. `quoted`: text that is a value and nothing else. */
+/** A piece of an expression; `at` is its position. `quoted`: text that can only be a value. */
 export type Token = { kind: 'word' | 'quoted' | 'mark' | 'end'; text: string; at: number }
 
 const marks = /[=!<>~(),]/
 const space = /\s/
 
-/** Cuts an expression into words, quoted texts and marks. @throws usage, with the place */
+/** Splits an expression into words, quoted texts and marks. @throws usage, with the position */
 export function tokenize(source: string): Token[] {
   const tokens: Token[] = []
   for (let at = 0; at < source.length; ) {
@@ -37,7 +37,7 @@ const isEnd = (letter: string): boolean => space.test(letter) || marks.test(lett
 
 const escapes: Record<string, string> = { n: '\n', t: '\t', r: '\r', '\\': '\\', '"': '"', "'": "'" }
 
-/** A backslash before anything else stands for itself, so that patterns read as they are. */
+/** A backslash before any other character is literal, so that patterns need no escapes. */
 function quotedFrom(source: string, start: number): { text: string; end: number } {
   const quote = source[start]!
   const parts: string[] = []
@@ -62,7 +62,7 @@ export const isWord = (text: string): boolean => text !== '' && ![...text].some(
 
 const maxExcerpt = 72
 
-/** A mistake in an expression, with its line and a caret under the place. */
+/** A syntax error, with its line and a caret under the position. */
 export function syntaxError(
   source: string,
   at: number,

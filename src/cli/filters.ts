@@ -31,14 +31,14 @@ export const conditionFlags = {
     exclusive: ['file'],
   }),
   file: string({
-    description: 'The same as a JSON tree: a file, or - for standard input',
+    description: 'The conditions as a JSON tree: a file, or - for standard input',
     helpValue: 'FILE',
   }),
 }
 
 type ConditionFlags = { where?: string | undefined; file?: string | undefined }
 
-/** The conditions that the flags say; undefined when they say none. */
+/** The conditions of the flags; undefined without any. */
 async function readConditions({ where, file }: ConditionFlags): Promise<ConditionGroup | undefined> {
   if (where !== undefined) return parseFilter((await readStdinOrFile(where, '--where')) ?? where)
   if (file === undefined) return undefined
@@ -50,7 +50,7 @@ async function readConditions({ where, file }: ConditionFlags): Promise<Conditio
   throw usageError(`--file is not a filter:\n${faults.slice(0, 10).join('\n')}`, 'svc help filters')
 }
 
-/** `--where` and `--file` in place of the field that holds the tree. */
+/** `--where` and `--file` for the field with the tree. */
 export const conditionFieldFlags = (required: boolean): NonNullable<CommandView['customFlags']> => ({
   fields: ['conditions'],
   flags: conditionFlags as unknown as FlagSet,
@@ -62,13 +62,13 @@ export const conditionFieldFlags = (required: boolean): NonNullable<CommandView[
   },
 })
 
-/** A saved filter as a person reads it: its conditions as they are written. */
+/** A saved filter for a person, with its conditions as an expression. */
 export async function formatFilter(reply: Record<string, unknown>): Promise<string> {
   const { conditions, ...rest } = reply
   return renderRecord({ ...rest, where: expressionOf(conditions as ConditionGroup) })
 }
 
-/** A tree that has no expression was made by another version: it is shown as it is. */
+/** A tree without an expression was created by another version: it is printed as JSON. */
 function expressionOf(tree: ConditionGroup): string {
   try {
     return printFilter(tree)
@@ -121,7 +121,7 @@ export async function preview(
   printNote(`${total} ${total === 1 ? 'device matches' : 'devices match'}${more}`)
 }
 
-/** What a filter means, without asking the service unless it is saved there. */
+/** Explains a filter; the service is called only for a saved one. */
 export async function explainFilter(session: () => CommandContext, asked: FilterFlags): Promise<void> {
   const what = await filterSource(asked)
   const { output, client } = session()
@@ -168,7 +168,7 @@ const verbs: Record<string, string> = {
   hasAll: 'has all of',
   isEmpty: 'has nothing',
   isNotEmpty: 'has something',
-  isNull: 'is not known',
+  isNull: 'is unknown',
   isNotNull: 'is known',
   before: 'is before',
   after: 'is after',

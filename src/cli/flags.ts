@@ -26,19 +26,19 @@ export const choiceFlag = (description: string, options: string[]): AnyFlag =>
 const output = { helpGroup: 'output' }
 
 export const outputFlags: FlagSet = {
-  json: booleanFlag({ description: 'Print JSON, as the API answers', ...output }),
-  output: text({ char: 'o', description: 'Format of the answer', options: [...outputFormats], ...output }),
-  jq: text({ description: 'Print what this jq program makes of the JSON', helpValue: 'EXPR', ...output }),
+  json: booleanFlag({ description: 'Print the reply of the API as JSON', ...output }),
+  output: text({ char: 'o', description: 'Output format', options: [...outputFormats], ...output }),
+  jq: text({ description: 'Print the output of this jq program on the JSON', helpValue: 'EXPR', ...output }),
   columns: text({ description: 'Only these columns, such as id,name', helpValue: 'a,b', ...output }),
   'no-header': booleanFlag({ description: 'Leave out the line with the column names', ...output }),
   csv: booleanFlag({ description: 'Same as -o csv', ...output }),
   quiet: booleanFlag({ char: 'q', description: 'Print ids only', ...output }),
-  'no-input': booleanFlag({ description: 'Never ask; fail instead [env: SVC_NO_INPUT]', ...output }),
+  'no-input': booleanFlag({ description: 'Never prompt; fail instead [env: SVC_NO_INPUT]', ...output }),
 }
 
 export const dataDirFlag = {
   'data-dir': custom<string>({
-    description: 'Where the SQLite database and the outbox live [env: SVC_DATA_DIR]',
+    description: 'Directory of the SQLite database and the outbox [env: SVC_DATA_DIR]',
     helpValue: 'DIR',
   })(),
 }
@@ -55,35 +55,35 @@ export const connectionFlags: FlagSet = {
   }),
   token: text({ description: 'Access token: - or @file [env: SVC_TOKEN]', helpValue: '-', ...connection }),
   timeout: text({
-    description: 'How long to wait, such as 30s [env: SVC_TIMEOUT]',
+    description: 'Time limit for an answer, such as 30s [env: SVC_TIMEOUT]',
     helpValue: 'TIME',
     ...connection,
   }),
 }
 
 export const mutationFlags: FlagSet = {
-  'dry-run': booleanFlag({ description: 'Show the request and send nothing' }),
+  'dry-run': booleanFlag({ description: 'Print the request and send nothing' }),
 }
 
 export const deleteFlags: FlagSet = {
   yes: booleanFlag({ char: 'y', description: 'Do not ask before deleting' }),
-  'ignore-not-found': booleanFlag({ description: 'Succeed when it is already gone' }),
+  'ignore-not-found': booleanFlag({ description: 'Succeed if it does not exist' }),
 }
 
 export const confirmFlags: FlagSet = {
-  yes: booleanFlag({ char: 'y', description: 'Do not ask first' }),
+  yes: booleanFlag({ char: 'y', description: 'Do not ask for confirmation' }),
 }
 
 export const fileFlags: FlagSet = {
   file: text({
-    description: 'The same as JSON: a file, or - for standard input; flags win over it',
+    description: 'The body as JSON: a file, or - for standard input; flags override it',
     helpValue: 'FILE',
   }),
 }
 
 export const createFlags: FlagSet = {
   'if-not-exists': booleanFlag({
-    description: 'Print the existing record instead of failing when there is one',
+    description: 'Print an existing record instead of failing',
   }),
 }
 
@@ -108,12 +108,12 @@ function integer(flag: string, least = 1) {
 
 export const linesFlag = text({
   char: 'n',
-  description: 'How many of the newest to begin with, 10 unless told',
+  description: 'Number of newest entries to begin with; by default 10',
   helpValue: 'N',
   parse: integer('--lines', 0),
 })
 
-/** The flag of a field. Files, standard input and names of records are looked up when the request is made. */
+/** The flag of a field. Files, standard input and names of records are resolved when the request is built. */
 export function fieldFlag(field: Field): AnyFlag {
   const required = field.required && field.resource !== 'organization' ? '(required) ' : ''
   const description = `${required}${describe(field)}`
@@ -132,7 +132,7 @@ function describe(field: Field): string {
   if (field.secret) notes.push('- for standard input, @file for a file')
   else if (field.kind === 'file') notes.push('a file, or - for standard input')
   else if (field.kind === 'json') notes.push('JSON, - or @file')
-  else if (field.kind === 'time') notes.push('such as 10m or 7d ago, or 2026-01-31')
+  else if (field.kind === 'time') notes.push('an age such as 10m or 7d, or a date such as 2026-01-31')
   else if (field.kind === 'pair') notes.push('such as devices:read,alerts:read')
   else if (field.resource && field.key !== 'id') notes.push(lookupKeys[field.resource] ?? 'id')
   if (field.nullable && field.kind !== 'json') notes.push('or null')
@@ -161,7 +161,7 @@ function valueName(field: Field): string {
   }[field.kind]
 }
 
-/** What a record is called as an argument: `svc orgs show ORG`. */
+/** The name of a record as an argument: `svc orgs show ORG`. */
 export const argNames: Record<Resource, string> = {
   partner: 'partner',
   organization: 'org',
@@ -212,7 +212,7 @@ export const resourceNames: Record<Resource, string> = {
 
 type Parse = (input: string) => Promise<string>
 
-/** oclif would wait on standard input for an argument that is missing. */
+/** Without `ignoreStdin` oclif would wait on standard input for a missing argument. */
 export const textArg = (
   description: string,
   required = true,
@@ -227,7 +227,7 @@ export const textArg = (
     ...(parse && { parse }),
   } as Record<string, unknown>) as Arg<unknown>
 
-/** One of the words, in any case. */
+/** One of the values, in any letter case. */
 function oneOf(name: string, choices: string[]): Parse {
   return async (input) => {
     const found = choices.find((choice) => choice.toLowerCase() === input.toLowerCase())
@@ -236,7 +236,7 @@ function oneOf(name: string, choices: string[]): Parse {
   }
 }
 
-/** A yes-or-no field as an argument. */
+/** A boolean field as an argument. */
 async function onOff(input: string): Promise<boolean> {
   const word = input.toLowerCase()
   if (word === 'on' || word === 'off') return word === 'on'

@@ -10,34 +10,34 @@ import { linePrinter } from './line-printer.ts'
 import { printNote } from './print.ts'
 import { flushNotes } from './stderr-notes.ts'
 
-/** How far each of the logs that are followed was read. */
+/** The read position in each followed log. */
 export type Positions = Readonly<Record<string, number>>
 
 export type Batch = {
   rows: unknown[]
   at: Positions
-  /** There is more at once. */
+  /** More rows are available immediately. */
   more: boolean
 }
 
 export type FollowSource = {
-  /** The last rows there are, when nothing was read before. */
+  /** The last rows, when there is no cursor. */
   newest(lines: number): Promise<Batch>
   after(at: Positions): Promise<Batch>
 }
 
 export const followFlags: FlagSet = {
-  follow: booleanFlag({ char: 'f', description: 'Go on with what comes in, until Ctrl-C' }),
+  follow: booleanFlag({ char: 'f', description: 'Follow new entries until Ctrl-C' }),
   lines: linesFlag,
-  after: textFlag('Go on where this cursor says, with all that came in since', 'CURSOR', ['cursor-file']),
-  'cursor-file': textFlag('Go on where this file says, and keep in it how far it went', 'FILE'),
+  after: textFlag('Continue after this cursor', 'CURSOR', ['cursor-file']),
+  'cursor-file': textFlag('Continue after the cursor in this file, and update it', 'FILE'),
 }
 
 const minPollMs = 500
 const maxPollMs = 5000
 const maxRetryMs = 30_000
 
-/** Prints what is new, and what comes then; each row once, also over restarts of the service or of this command. */
+/** Prints new rows and follows; each row once, over restarts of the service and of this command. */
 export async function follow(
   run: CommandContext,
   flags: Record<string, unknown>,
@@ -52,12 +52,12 @@ export async function follow(
   const file = flags['cursor-file'] as string | undefined
   const following = flags.follow === true
   const text = file === undefined ? (flags.after as string | undefined) : readFileIfExists(file)?.trim()
-  // A file that is empty is one nothing was kept in yet.
+  // An empty file has no cursor yet.
   const isNew = text === undefined || (text === '' && file !== undefined)
   let at = isNew ? undefined : parseCursor(text, kind)
   const leave = () => {
     if (at && (file === undefined || !existsSync(file)))
-      printNote(`To go on from here: --after ${formatCursor(at, kind)}`)
+      printNote(`To continue from here: --after ${formatCursor(at, kind)}`)
   }
   const interrupted = onInterrupt(leave)
   try {
@@ -73,7 +73,7 @@ export async function follow(
           writePrivateFile(file, `${moved}\n`)
         at = batch.at
       })
-      // Nobody waits for the end of this to be told of it.
+      // The command does not end, so notes cannot wait for its end.
       if (following) flushNotes()
       if (batch.more) continue
       if (!following) break
@@ -85,7 +85,7 @@ export async function follow(
   }
 }
 
-/** What is printed is written down before the command ends; a second Ctrl-C does not wait for that. */
+/** The cursor of printed rows is stored before the command ends; a second Ctrl-C does not wait for that. */
 function onInterrupt(leave: () => void) {
   let busy = false
   let asked = false
@@ -140,12 +140,12 @@ function parseCursor(text: string, kind: string): Positions {
     const { [kind]: at } = JSON.parse(Buffer.from(text, 'base64url').toString()) as Record<string, Positions>
     if (at && Object.values(at).every((place) => Number.isSafeInteger(place) && place >= 0)) return at
   } catch {
-    // Said below.
+    // Reported below.
   }
-  throw usageError(`This is no cursor of svc ${kind} tail: ${text.slice(0, 60)}`)
+  throw usageError(`This is not a cursor of svc ${kind} tail: ${text.slice(0, 60)}`)
 }
 
-/** Rows of several logs as one: each in its own order, together as close to that of `timeOf` as it allows. */
+/** Merges rows of several logs by `timeOf`, without changing the order within a log. */
 export function mergeByTime<R>(logs: R[][], timeOf: (row: R) => string): R[] {
   const timed = logs.flatMap((rows) => {
     let latest = ''

@@ -5,7 +5,7 @@ import { allowSequence } from '../core/terminal.ts'
 const isCommand = (line: string): boolean =>
   /^(?:[A-Z_]+=\S+ )*(?:svc|<%= config\.bin %>)(?: |$)/.test(line) || /\| svc /.test(line)
 
-/** Examples first, then how it is called; the flags everything has come last. */
+/** Examples first, then the usage; common flags last. */
 class ExamplesFirst extends CommandHelp {
   protected override sections() {
     const sections = super.sections()
@@ -13,13 +13,13 @@ class ExamplesFirst extends CommandHelp {
     return [...examples, ...sections.filter(({ header }) => header !== 'EXAMPLES')]
   }
 
-  /** The summary stands at the top already. */
+  /** The summary is printed at the top already. */
   protected override description(): string | undefined {
     const { description } = this.command
     return description ? this.wrap(description) : undefined
   }
 
-  /** Every command on one line, as it can be pasted: broken within quotes it would mean something else. */
+  /** Every command on one line, so that it can be pasted: a line break within quotes would change it. */
   protected override examples(examples: Command.Example[] | string | undefined): string | undefined {
     const shown = [examples ?? []].flat().map((example) => {
       const lines = (typeof example === 'string' ? example : `${example.description}\n${example.command}`)
@@ -39,13 +39,13 @@ class ExamplesFirst extends CommandHelp {
   }
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: it is what is looked for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches them
 const sgr = /\u001b\[[\d;]*m/g
 
 export default class SvcHelp extends Help {
   protected override CommandHelpClass = ExamplesFirst
 
-  /** It is laid out from the commands alone: all of its colors are the program's own. */
+  /** Help contains no data, so all of its color sequences are the program's own. */
   protected override log(...texts: string[]): void {
     super.log(...texts.map((text) => text.replace(sgr, allowSequence)))
   }

@@ -23,14 +23,14 @@ type Result = {
 }
 
 type Options = {
-  /** For rows that name none. */
+  /** For rows without a partner. */
   partner: string | undefined
-  /** An organization that is there already is as good as a new one. */
+  /** An existing organization counts as success. */
   existing: boolean
   dry: boolean
 }
 
-/** Creates an organization for every row of a file; fails unless all of them are there in the end. */
+/** Creates an organization for every row of a file; fails unless all of them exist in the end. */
 export async function importOrgs(session: CommandContext, file: string, options: Options): Promise<void> {
   const { client, output } = session
   const text = file === '-' ? await readStdin('organizations') : readTextFile(file, 'organizations')
@@ -46,7 +46,7 @@ export async function importOrgs(session: CommandContext, file: string, options:
   )
   const known = options.existing ? await idsBySlug(session) : undefined
   const printer = rowPrinter(output, columns)
-  // At a terminal the line for each row has said it all.
+  // On a terminal the line for each row is complete.
   const printed = output.format !== 'plain' || output.columns !== undefined || !process.stdout.isTTY
   const counts = new Map<Result['result'], number>()
   try {
@@ -60,7 +60,7 @@ export async function importOrgs(session: CommandContext, file: string, options:
       if (printed) await printer.rows([result])
     }
   } finally {
-    // What is there already is told also when the rest failed.
+    // Created rows are also reported when the rest failed.
     if (printed && counts.size > 0) await printer.end()
     if (counts.size > 0) printNote([...counts].map(([result, count]) => `${count} ${result}`).join(', '))
   }
@@ -68,7 +68,7 @@ export async function importOrgs(session: CommandContext, file: string, options:
   if (counts.has('failed')) throw new SilentExit(exitCodes.failure)
 }
 
-/** Every row as a request would carry it. @throws usage, naming all that is wrong */
+/** The request of every row. @throws usage, with all faults */
 function parseRows(records: Record<string, unknown>[], partner: string | undefined): ImportRow[] {
   if (records.length === 0) throw usageError('There is no row to import')
   const faults: string[] = []
@@ -76,7 +76,8 @@ function parseRows(records: Record<string, unknown>[], partner: string | undefin
   const rows = records.map((record, at) => {
     const { partner: named = record.partnerId ?? partner, partnerId: _, ...rest } = record
     const body = rest.slug === undefined ? { ...rest, slug: slugify(String(rest.name ?? '')) } : rest
-    if (named !== undefined && typeof named !== 'string') faults.push(`row ${at + 1}: partner is no text`)
+    if (named !== undefined && typeof named !== 'string')
+      faults.push(`row ${at + 1}: partner is not a string`)
     const parsed = safeParse(NewOrganization, body)
     for (const issue of parsed.error?.issues ?? []) {
       const keys = issue.code === 'unrecognized_keys' ? issue.keys : [issue.path.join('.')]
@@ -85,7 +86,7 @@ function parseRows(records: Record<string, unknown>[], partner: string | undefin
         issue.code === 'unrecognized_keys' ? 'is not a known field' : missing ? 'is missing' : issue.message
       for (const key of keys) faults.push(`row ${at + 1}: ${key} ${message}`)
     }
-    // A slug twice in one partner cannot both be there.
+    // A slug is unique in a partner.
     const key = `${String(named)} ${String(body.slug)}`
     const first = seen.get(key)
     if (first === undefined) seen.set(key, at + 1)
@@ -131,9 +132,9 @@ async function importOne(
     }
     return { result: 'created', id: made.id, error: null }
   } catch (error) {
-    // Without an answer, or without a sign-in, the next row would fare no better.
+    // Without an answer, or without a sign-in, later rows would fail as well.
     if (!(error instanceof ApiError) || error.status === 401 || error.status >= 500) throw error
-    // Someone else was faster.
+    // Somebody else created it first.
     const raced =
       existing && error.code === 'slug_taken' ? (await idsBySlug(session)).get(keyOf(body)) : undefined
     if (raced !== undefined) return { result: 'exists', id: raced, error: null }
@@ -141,7 +142,7 @@ async function importOne(
   }
 }
 
-/** Waits as long as the service asks for, a few times. */
+/** Waits as `Retry-After` says, a few times. */
 async function retryWhenLimited<T>(send: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -149,7 +150,7 @@ async function retryWhenLimited<T>(send: () => Promise<T>): Promise<T> {
     } catch (error) {
       const wait = error instanceof ApiError && error.status === 429 ? error.retryAfter : undefined
       if (wait === undefined || attempt === 5) throw error
-      printNote(`Rate limited: going on in ${wait} s`)
+      printNote(`Rate limited: continuing in ${wait} s`)
       await sleep(wait * 1000)
     }
   }

@@ -8,7 +8,7 @@ import { usageError } from './exit-codes.ts'
 import type { Field } from './fields.ts'
 import { parseTime } from './times.ts'
 
-/** What the caller said, by field; it may have to be looked up. */
+/** The raw values of the caller, by field; names are not resolved yet. */
 export type ValueSource = (field: Field) => unknown
 
 /** Builds the request: files and standard input are read, names become ids. */
@@ -22,7 +22,7 @@ export async function buildInput(
     query: {},
     body: {},
   }
-  // The organization first: sites and keys are looked up within it.
+  // The organization first: names of sites and keys are resolved within it.
   const ordered = [...fields].sort((a, b) => rank(a) - rank(b))
   for (const field of ordered) {
     const raw = (await said(field)) ?? (await ask(session, field))
@@ -52,10 +52,10 @@ export async function readBody(file: unknown): Promise<Record<string, unknown>> 
   if (file === undefined) return {}
   const body = await readJson(file === '-' ? '-' : `@${String(file)}`, '--file')
   if (body !== null && typeof body === 'object' && !Array.isArray(body)) return { ...body }
-  throw usageError('--file does not hold a JSON object')
+  throw usageError('--file is not a JSON object')
 }
 
-/** The object a field goes into, made when it is not there. */
+/** The object that contains a field, created if missing. */
 function objectAt(part: Record<string, unknown>, within: string[] = []): Record<string, unknown> {
   let at = part
   for (const step of within) {
@@ -114,7 +114,7 @@ async function valueFor(
   return raw
 }
 
-/** For a record that is named rather than numbered, the organization in force narrows the search. */
+/** For a record given by name, the current organization narrows the search. */
 async function withinOrg(session: CommandContext, field: Field, org: string | undefined, insists: boolean) {
   if (org === undefined || field.resource === 'organization' || field.resource === 'partner') return {}
   const { resolveId } = await import('./resolve.ts')
@@ -127,7 +127,7 @@ async function pairFrom(raw: string, flag: string): Promise<unknown> {
   if (permissionOf(pair)) return pair
   throw usageError(
     `${flag}: there is no permission "${raw}"`,
-    didYouMean(raw, permissions) ?? 'svc roles permissions shows them all',
+    didYouMean(raw, permissions) ?? 'svc roles permissions lists all',
   )
 }
 
@@ -143,7 +143,7 @@ export async function readJson(raw: string, flag: string): Promise<unknown> {
   }
 }
 
-/** The input with its secrets masked, to be shown. */
+/** The input with its secrets masked, for display. */
 export function maskSecrets(entry: Endpoint, input: RawInput): RawInput {
   if (input.body === undefined) return input
   const kept = withoutSecrets(entry.body, input.body) as Record<string, unknown>

@@ -11,16 +11,16 @@ import { escapeToOneLine } from './table.ts'
 
 type Sent = Pick<ReplyOf<typeof users.invite>, 'inviteEmailSent' | 'inviteUrl'>
 
-/** What became of an invitation: the mail, or the link to hand over. */
+/** The result of an invitation: the mail, or the link to hand over. */
 export function formatInvited(reply: Record<string, unknown>): string {
   const { inviteEmailSent, inviteUrl } = reply as Sent
   const { email, status } = reply as { email?: string; status?: string }
   const who = email === undefined ? 'The invitation' : escapeToOneLine(email)
   if (inviteUrl !== undefined) {
-    return `${who} is invited. No mail server is configured: hand this link over yourself.\n${escapeToOneLine(inviteUrl)}\n`
+    return `${who} is invited. No mail server is configured: send them this link yourself.\n${escapeToOneLine(inviteUrl)}\n`
   }
   const sent = inviteEmailSent
-    ? 'A mail is on its way'
+    ? 'A mail was sent'
     : 'No mail server is configured: svc dev outbox --latest shows the mail'
   if (email === undefined) return `${sent}\n`
   const how = status === undefined || status === 'invited' ? 'is invited' : 'has an account and was added'
@@ -38,7 +38,8 @@ export async function acceptOwnInvitation(
     [orgId, partnerId].includes(name) || called.toLowerCase() === name.toLowerCase()
   const found = data.filter(isNamed)
   const [one] = found
-  if (!one) throw usageError(`No invitation of ${name} waits for you`, 'svc invite list shows those that do')
+  if (!one)
+    throw usageError(`There is no invitation of ${name} for you`, 'svc invite list shows your invitations')
   if (found.length > 1) throw usageError(`Several are called ${name}`, 'Give the id: svc invite list')
   const body = one.orgId === null ? { partnerId: one.partnerId! } : { orgId: one.orgId }
   await run.client.call(entries.acceptMine, { body })
@@ -47,7 +48,7 @@ export async function acceptOwnInvitation(
 
 type AcceptFlags = Pick<LoginFlags, 'password' | 'password-stdin' | 'store'> & { token?: string | undefined }
 
-/** Accepts an invitation, keeps the session and says where. */
+/** Accepts an invitation, stores the session and reports where. */
 export async function acceptInvitation(
   run: CommandContext,
   entry: typeof auth.acceptInvite,
@@ -65,7 +66,7 @@ export async function acceptInvitation(
   return { url: run.settings.url.value, context: null, user: reply.user }
 }
 
-/** The token, also when the whole link was pasted. */
+/** The token, also from a complete link. */
 async function linkToken(run: CommandContext, flag: string | undefined): Promise<string> {
   if (flag === undefined && !run.interactive)
     throw usageError('Missing --invitation', '--invitation @file, or - for standard input')

@@ -1,8 +1,8 @@
 import { createRequire } from 'node:module'
 
 /*
- * One keychain operation in a process of its own: a Secret Service that does not answer blocks the thread
- * that asked, and only a process can be killed. The request comes on standard input, never in the arguments.
+ * One keychain operation in a separate process: a Secret Service that does not answer blocks the thread
+ * that called it, and only a process can be killed. The request comes on standard input, never in the arguments.
  */
 
 export type KeychainRequest = { op: 'get' | 'set' | 'delete'; account: string; secret?: string }
@@ -14,7 +14,7 @@ async function perform({ op, account, secret }: KeychainRequest): Promise<string
   const { AsyncEntry } = createRequire(import.meta.url)(
     '@napi-rs/keyring',
   ) as typeof import('@napi-rs/keyring')
-  // Left to itself the library falls back to the kernel keyring, which forgets everything at a restart.
+  // By default the library falls back to the kernel keyring, which is lost at a restart.
   const entry = new AsyncEntry(serviceName, account, { linux: { store: 'secret-service' } })
   const read = async () => {
     const bytes = await entry.getSecret()
@@ -23,7 +23,7 @@ async function perform({ op, account, secret }: KeychainRequest): Promise<string
   if (op === 'delete') await entry.deleteCredential()
   if (op === 'set') await entry.setSecret(Buffer.from(secret ?? '', 'utf8'))
   const now = await read()
-  if (op === 'set' && now !== secret) throw new Error('it did not keep what was written')
+  if (op === 'set' && now !== secret) throw new Error('it did not store the value')
   if (op === 'delete' && now !== null) throw new Error('it did not delete the entry')
   return now
 }

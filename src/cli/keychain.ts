@@ -4,12 +4,12 @@ import { packageModule } from '../core/package-files.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
 import type { KeychainReply, KeychainRequest } from './keychain-child.ts'
 
-/** How long a keychain may take when nobody is there to unlock it. */
+/** Time limit of a keychain when no person can unlock it. */
 const keychainTimeout = 2000
 
 const child = fileURLToPath(packageModule('src/cli/keychain-child.ts'))
 
-/** Asks the operating system's keychain; fails when it is absent, refuses, or takes longer than `timeout`. */
+/** Calls the operating system's keychain; fails when it is absent, refuses, or takes longer than `timeout`. */
 export function keychain(request: KeychainRequest, timeout = keychainTimeout): Promise<string | null> {
   return new Promise((resolve, reject) => {
     const fail = (reason: string) =>

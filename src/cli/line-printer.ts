@@ -5,9 +5,9 @@ import { escapeToOneLine } from './table.ts'
 
 const widest = 48
 
-/** Prints rows of which nobody knows how many will come: JSON is one object a line, a table has no end. */
+/** Prints an unbounded sequence of rows: JSON is one object per line, a table is printed row by row. */
 export function linePrinter(output: Output, usual: Column[], known: Column[]) {
-  if (output.format === 'yaml') throw usageError('This prints rows as they come', 'use -o ndjson')
+  if (output.format === 'yaml') throw usageError('This prints rows as they arrive', 'use -o ndjson')
   const columns = selectColumns(output, known, output.format === 'csv' ? known : usual)
   if (output.jq !== undefined) {
     return async (rows: unknown[]) => {

@@ -39,7 +39,7 @@ export async function runListCommand(
   await printer.end((rows) => ({
     ...last,
     [key]: rows,
-    // Only the first page says how many there are.
+    // Only the first page has the total.
     ...(pagination &&
       walked && { pagination: { ...pagination, ...counted(first), page: 1, limit: rows.length } }),
   }))

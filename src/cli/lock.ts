@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { configDir } from './files.ts'
 
-/** Runs `work` while no other process of this configuration does work under the same name. A lock whose holder died is taken over. */
+/** Runs `work` under a lock of this name between processes of this configuration. A lock of a dead process is taken over. */
 export async function withLock<T>(name: string, work: () => Promise<T> | T): Promise<T> {
   const { default: lockfile } = await import('proper-lockfile')
   const locks = join(configDir(), 'locks')

@@ -37,7 +37,7 @@ export type LoginFlags = {
 type Me = ReplyOf<typeof auth.me>
 type Tokens = NonNullable<ReplyOf<typeof auth.login>['tokens']>
 
-/** Signs in, keeps the session and says where. */
+/** Signs in, stores the session and reports where. */
 export async function login(run: CommandContext, flags: LoginFlags) {
   const email = flags.email ?? (await askIfInteractive(run, '--email', () => askText('E-mail')))
   const secrets = await readCredentials(run, flags)
@@ -52,7 +52,7 @@ export async function login(run: CommandContext, flags: LoginFlags) {
   return completeLogin(run, store, reply, flags)
 }
 
-/** Keeps the session that was just begun, and says where. */
+/** Stores the new session and reports where. */
 export async function completeLogin(
   run: CommandContext,
   store: ChosenStore,
@@ -60,7 +60,7 @@ export async function completeLogin(
   wanted: Pick<LoginFlags, 'org' | 'partner'> = {},
 ) {
   if (!reply.tokens)
-    throw new CliError('The service gave no session', { hint: 'is its version the same as this one?' })
+    throw new CliError('The service returned no session', { hint: 'is its version the same as this one?' })
 
   const { me, tokens } = await inMembership(run, reply.tokens, wanted)
   const session = toStoredSession(run.settings.url.value, tokens)
@@ -82,19 +82,19 @@ export async function completeLogin(
 }
 
 export const sessionNotKept = (reason: string): CliError =>
-  new CliError(`The session was not kept, so the next command is not signed in. ${reason}`, {
+  new CliError(`The session was not stored, so the next command is not signed in. ${reason}`, {
     code: 'session_not_kept',
     hint: 'agree to a file with --store file (or SVC_CREDENTIAL_STORE=file), or pass a token in SVC_TOKEN',
   })
 
-/** A password over plain HTTP can be read on the way. */
+/** A password over plain HTTP can be read by the network. */
 export function warnIfUnencrypted(address: string): void {
   const { protocol, hostname } = new URL(address)
   if (protocol === 'http:' && !isLoopbackHost(hostname))
     printNote(`Warning: ${address} is not encrypted: use https`)
 }
 
-/** The session of before, which the account knows this machine by; that it cannot be read keeps nobody from signing in. */
+/** The previous session, by which the service recognizes this machine. A failure to read it does not prevent a sign-in. */
 async function previousRefreshToken({
   settings,
   interactive,
@@ -110,7 +110,7 @@ async function askIfInteractive<T>(run: CommandContext, flag: string, ask: () =>
   return ask()
 }
 
-/** The membership by id. A name can only be looked up once signed in: `inMembership`. */
+/** The membership by id. A name can be resolved only after the sign-in: `inMembership`. */
 function membershipOf({
   org,
   partner,
@@ -118,7 +118,7 @@ function membershipOf({
   return { ...(org && isId(org) && { orgId: org }), ...(partner && isId(partner) && { partnerId: partner }) }
 }
 
-/** Who signed in, gone on to the membership that a flag names. */
+/** Switches the new session to the membership that a flag names. */
 async function inMembership(run: CommandContext, tokens: Tokens, { org, partner }: LoginFlags) {
   const me = await fetchMe(run, tokens)
   const name = org ?? partner
@@ -151,7 +151,7 @@ export async function readCredentials(
 export const readOtp = async ({ otp }: Pick<LoginFlags, 'otp'>): Promise<string | undefined> =>
   otp === '-' ? readSecret('-', 'the code') : otp
 
-/** Loaded for those who ask for it: it computes what an authenticator does. */
+/** Computes codes like an authenticator; loaded only when needed. */
 export async function otpGenerator({
   'otp-secret-file': path,
 }: Pick<LoginFlags, 'otp-secret-file'>): Promise<OtpGenerator | undefined> {
@@ -171,7 +171,7 @@ async function completeMfa(
     await run.anonymous.call(auth.sendSms, { body: { tempToken } })
     printNote('A code was sent to your phone')
   }
-  if (bySms && codes) throw usageError('The codes of this account come by SMS: no file has their secret')
+  if (bySms && codes) throw usageError('The codes of this account come by SMS: they have no secret')
   const question = `${bySms ? 'Code of the SMS' : 'Code of your authenticator'}, or a recovery code`
   for (let tries = codes ? 2 : 3; ; tries -= 1) {
     const code =
@@ -219,7 +219,7 @@ export async function storeSession(
   if (before && before !== store.kind) {
     await removeSession({ ...place, kind: before }).catch((error: Error) =>
       printNote(
-        `The session of before is still in ${describeLocation({ ...place, kind: before })}: ${error.message}`,
+        `The previous session is still in ${describeLocation({ ...place, kind: before })}: ${error.message}`,
       ),
     )
   }
@@ -240,11 +240,11 @@ function reportLogin(
 ) {
   printNote(`Signed in to ${run.settings.url.value} as ${me.user.email}, ${describeScope(me)}`)
   if (context) printNote(`Context ${context.name}; the session is in ${describeLocation(context.place)}`)
-  else if (!store.notKeptReason) printNote('The session was not kept, as you asked')
+  else if (!store.notKeptReason) printNote('The session was not stored, as requested')
   if (run.clientOptions.token)
-    printNote(`Warning: ${run.clientOptions.token.source} is set and goes before this session`)
+    printNote(`Warning: ${run.clientOptions.token.source} is set and takes precedence over this session`)
   if (run.clientOptions.apiKey !== undefined)
-    printNote('Warning: SVC_API_KEY is set and goes before this session')
+    printNote('Warning: SVC_API_KEY is set and takes precedence over this session')
   if (required)
     printNote(
       'This account must set up a second factor before anything else: svc mfa setup, then svc mfa enable',

@@ -14,7 +14,7 @@ type Kind = (typeof kinds)[number]
 
 const lists: Record<Kind, Endpoint> = { diagnostic: diagnosticLogs.list, events: eventLogs.list }
 
-/** The words of both kinds; each knows the other's for the same thing. */
+/** Level names of both kinds, with each other's synonyms. */
 const levels: Record<Kind, Record<string, string>> = {
   diagnostic: { debug: 'debug', info: 'info', warn: 'warn', warning: 'warn', error: 'error' },
   events: { info: 'info', warn: 'warning', warning: 'warning', error: 'error', critical: 'critical' },
@@ -28,7 +28,7 @@ type Device = { id: string; name: string }
 
 const pageSize = 500
 
-/** What both kinds have, and what one of them has. */
+/** Columns of both kinds, and of one of them. */
 const known = [
   'kind',
   'device',
@@ -36,7 +36,7 @@ const known = [
 ]
 const usual = ['timestamp', 'device', 'level', 'source', 'message']
 
-/** The logs of some devices as one stream, in the order they came in. */
+/** The logs of some devices as one stream, in the order of their arrival. */
 export async function tailLogs(run: CommandContext, names: string[], flags: Flags): Promise<void> {
   const queries = queriesOf(flags)
   const devices = await Promise.all(names.map((name) => deviceOf(run, name)))
@@ -56,7 +56,7 @@ export async function tailLogs(run: CommandContext, names: string[], flags: Flag
     return { ...reply, data }
   }
 
-  /** Both kinds are read up to where both are known. */
+  /** Both kinds are read up to the position that both have reached. */
   async function readDevice(device: Device, query: Record<string, unknown>) {
     const asked = kinds.filter((kind) => queries[kind])
     const replies = await Promise.all(asked.map((kind) => ask(device, kind, query)))
@@ -104,14 +104,14 @@ async function deviceOf(run: CommandContext, name: string): Promise<Device> {
   return { id: await resolveId(run.client, 'device', name, within), name }
 }
 
-/** What each kind is asked; a kind that cannot have what is looked for is not. */
+/** The query for each kind; a kind that cannot match is not queried. */
 function queriesOf(flags: Flags): { [K in Kind]?: Record<string, unknown> } {
   const { component, source } = flags as Record<string, string | undefined>
   const kind = (flags.kind as Kind | undefined) ?? onlyKind(component, source)
   if (kind === 'events' && component !== undefined)
-    throw usageError('--component is of diagnostic logs', 'events have a --source')
+    throw usageError('--component applies to diagnostic logs', 'events have a --source')
   if (kind === 'diagnostic' && source !== undefined)
-    throw usageError('--source is of events', 'diagnostic logs have a --component')
+    throw usageError('--source applies to events', 'diagnostic logs have a --component')
   const words = (flags.level as string | undefined)?.split(',').map((word) => word.trim().toLowerCase())
   const unknown = words?.find((word) => !levelNames.includes(word))
   if (unknown !== undefined) throw usageError(`There is no level "${unknown}"`, levelNames.join(', '))

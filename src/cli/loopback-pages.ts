@@ -2,10 +2,10 @@ import { failureBody, type WebPage, webPage } from '../core/web-page.ts'
 import { type FailureCode, failures } from '../sso/failures.ts'
 
 /*
- * What a browser sees of this program. Of what comes in the address only codes are believed: their words are ours.
+ * The pages that this program serves to a browser. Only codes from the address are used, never texts.
  */
 
-/** By a code of the service; of one that is not known here there is nothing to say but that it failed. */
+/** Describes an error code of the service; an unknown one is a general failure. */
 export function describeFailure(error: string): { code: string; message: string; hint: string } {
   const known = Object.hasOwn(failures, error) ? failures[error as FailureCode] : undefined
   if (known) return { code: error, ...known }
@@ -14,7 +14,7 @@ export function describeFailure(error: string): { code: string; message: string;
 
 export function failurePage(failure: { code: string; message: string; hint?: string | undefined }): WebPage {
   const title = 'You are not signed in'
-  const more = '<p>Go back to your terminal: it says the same.</p>'
+  const more = '<p>Return to your terminal: it has the same message.</p>'
   const { code, message, hint } = failure
   return webPage({ title, body: failureBody({ title, message, hint, code, more }) })
 }
@@ -30,7 +30,7 @@ export const trialPage = (passed: boolean): WebPage => {
   })
 }
 
-/** The code is behind the `#`, which browsers keep to themselves: a script has to hand it over. */
+/** The code is after the `#`, which browsers do not send: a script has to post it. */
 export const callbackPage = (): WebPage =>
   webPage({
     title: 'Signing you in',
@@ -49,12 +49,12 @@ const tell = (title, text, failed) => {
   heading.focus()
 }
 const failed = (text) => tell('You are not signed in', text, true)
-if (code === null) failed('No code came along. Go back to your terminal, and begin again.')
+if (code === null) failed('The address has no code. Return to your terminal, and start again.')
 else fetch(location.pathname, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ code }) })
   .then(async (reply) => {
-    if (reply.ok) return tell('You are signed in', 'Go back to your terminal. You can close this page.')
-    failed((await reply.json()).error + '. Go back to your terminal: it tells more.')
+    if (reply.ok) return tell('You are signed in', 'Return to your terminal. You can close this page.')
+    failed((await reply.json()).error + '. Return to your terminal for details.')
   })
-  .catch(() => failed('svc does not wait any more. Go back to your terminal, and begin again.'))
+  .catch(() => failed('svc no longer waits. Return to your terminal, and start again.'))
 })()`,
   })

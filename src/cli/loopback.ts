@@ -4,21 +4,21 @@ import { randomBytes } from '../core/random.ts'
 import type { WebPage } from '../core/web-page.ts'
 import { callbackPage, describeFailure, failurePage, trialPage } from './loopback-pages.ts'
 
-/** What a browser came back with. */
+/** The values that a browser returned with. */
 export type BrowserCallback =
   | {
       code: string
-      /** Lets the browser know what became of it. */
+      /** Reports the result to the browser. */
       answer(failure?: string): void
     }
   | { error: string }
   | { trial: 'passed' | 'failed' }
 
 export type LoopbackServer = {
-  /** Where the browser is to be sent. */
+  /** The redirect address for the browser. */
   redirect: string
   callback: Promise<BrowserCallback>
-  /** Once everything that was begun is answered. */
+  /** Resolves when every request in progress is answered. */
   close(): Promise<void>
 }
 
@@ -26,8 +26,8 @@ export type LoopbackServer = {
 const maxBodyBytes = 1024
 
 /**
- * Waits for one browser, on this machine alone (RFC 8252, 7.3). Its path cannot be guessed, so no other page of that
- * browser gets a word in; and it answers to its own address only, so that no name can be made to lead here.
+ * Waits for one browser, on this machine alone (RFC 8252, 7.3). Its path cannot be guessed, so other pages of that
+ * browser cannot call it. It checks the Host header, so that no DNS name can point here.
  */
 export async function startLoopback(): Promise<LoopbackServer> {
   const path = `/${randomBytes(16).toString('base64url')}`
@@ -53,7 +53,7 @@ export async function startLoopback(): Promise<LoopbackServer> {
     request.on('error', () => {})
     reply.on('error', () => {})
     reply.setHeader('connection', 'close')
-    // Any page of the browser may call here, at an address that is none too.
+    // Any page of the browser may call this server, also with an invalid address.
     const url = URL.parse(request.url ?? '/', `http://${host}`)
     if (request.headers.host !== host || url?.pathname !== path) return refuse(reply, 404, 'Not found')
     if (request.method === 'GET') return show(reply, pageAt(url.searchParams, take))
@@ -86,15 +86,15 @@ async function receive(
 ): Promise<void> {
   const { headers } = request
   const site = headers['sec-fetch-site']
-  // Some browsers leave the origin out where no referrer is to be sent; none lets a page say where it is from.
+  // Some browsers omit the Origin without a referrer; none lets a page forge Sec-Fetch-Site.
   const isOurs = site === undefined ? headers.origin === origin : site === 'same-origin'
   if (!isOurs || headers['content-type'] !== 'application/json')
     return refuse(reply, 403, 'Not from this page')
   const code = await codeIn(request)
-  if (code === undefined) return refuse(reply, 400, 'This is no code')
+  if (code === undefined) return refuse(reply, 400, 'This is not a code')
   const answer = (failure?: string) =>
     failure === undefined ? send(reply, 200, { signedIn: true }) : refuse(reply, 400, failure)
-  if (!take({ code, answer })) refuse(reply, 409, 'A code came already')
+  if (!take({ code, answer })) refuse(reply, 409, 'A code was received already')
 }
 
 async function codeIn(request: IncomingMessage): Promise<string | undefined> {
@@ -123,7 +123,7 @@ const send = (reply: ServerResponse, status: number, body: object): void =>
     .writeHead(status, { 'content-type': 'application/json', 'cache-control': 'no-store' })
     .end(JSON.stringify(body))
 
-/** A page on its way arrives; whoever keeps a connection open does not hold up the end. */
+/** Pages in progress are sent; open idle connections do not delay the end. */
 async function closed(server: Server): Promise<void> {
   const late = setTimeout(() => server.closeAllConnections(), 500)
   await new Promise((resolve) => server.close(resolve))

@@ -11,7 +11,7 @@ const compiled: Layout = { root: fileURLToPath(packageFile('.')) }
 /** Runs one command line and ends the process. */
 export async function main(argv: string[], layout: Layout = compiled): Promise<void> {
   guardTerminal()
-  // A reader that has seen enough, such as head, is not a failure.
+  // A reader that closes early, such as head, is not a failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0)
   })

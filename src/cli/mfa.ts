@@ -8,7 +8,7 @@ import { escapeToOneLine } from './table.ts'
 
 type Setup = { secret: string; otpAuthUrl: string; recoveryCodes: string[] }
 
-/** What a person needs to enrol an authenticator; the picture only where it can be scanned. */
+/** The setup of an authenticator; the QR code only on a terminal. */
 export async function formatMfaSetup(reply: Record<string, unknown>): Promise<string> {
   const { secret, otpAuthUrl, recoveryCodes } = reply as Setup
   const picture = process.stdout.isTTY ? await qrCode(otpAuthUrl) : ''
@@ -17,7 +17,7 @@ export async function formatMfaSetup(reply: Record<string, unknown>): Promise<st
     `Secret:  ${escapeToOneLine(secret)}`,
     `URL:     ${escapeToOneLine(otpAuthUrl)}`,
     '',
-    'Recovery codes, shown this once; each signs in once:',
+    'Recovery codes, displayed only once; each works once:',
     ...recoveryCodes.map((code) => `  ${escapeToOneLine(code)}`),
     '',
     'Next: svc mfa enable',
@@ -30,10 +30,10 @@ async function qrCode(text: string): Promise<string> {
   return allowSequence(await qrcode.toString(text, { type: 'terminal', small: true }))
 }
 
-/** New recovery codes, as they are kept on paper. */
+/** New recovery codes, one per line. */
 export const formatRecoveryCodes = (reply: Record<string, unknown>): string =>
   [
-    'Recovery codes, shown this once; each signs in once, and those of before no longer work:',
+    'Recovery codes, displayed only once; each works once, and earlier codes no longer work:',
     ...(reply.recoveryCodes as string[]).map((code) => `  ${escapeToOneLine(code)}`),
     '',
   ].join('\n')
@@ -50,11 +50,11 @@ export async function readCode(
   return (code === '-' ? await readSecret('-', 'the code') : code).trim()
 }
 
-/** The session goes on with new tokens where it is kept; every other one has ended. */
+/** Stores the new tokens of the session; every other session was revoked. */
 export async function replaceTokens(
   run: CommandContext,
   tokens: Parameters<typeof storeTokens>[1],
 ): Promise<void> {
   if (!(await storeTokens(run, tokens)))
-    printNote('Every other session has ended, the token in SVC_TOKEN too: sign in again')
+    printNote('Every other session was revoked, including the token in SVC_TOKEN: sign in again')
 }

@@ -17,27 +17,27 @@ type CiSystem = (typeof ciSystems)[number]
 /** Flags of a sign-in with the token of a CI job. */
 export const oidcFlags = {
   oidc: string({
-    description: 'Sign in a CI job with the token it has there: no secret is stored; svc-trust(7)',
+    description: 'Sign in a CI job with the token of its CI system, without stored secrets; svc-trust(7)',
     options: [...ciSystems],
     exclusive: ['email', 'password', 'password-stdin', 'otp', 'otp-secret-file', 'partner'],
   }),
   'oidc-env': string({
-    description: 'Variable that holds the token, SVC_OIDC_TOKEN unless told; with --oidc gitlab or env',
+    description: 'Variable with the token, by default SVC_OIDC_TOKEN; with --oidc gitlab or env',
     helpValue: 'NAME',
     dependsOn: ['oidc'],
   }),
   'oidc-file': string({
-    description: 'File that holds the token, or -; with --oidc file',
+    description: 'File with the token, or -; with --oidc file',
     helpValue: 'FILE',
     dependsOn: ['oidc'],
   }),
   audience: string({
-    description: 'Whom the token is for, the address of the service unless told; with --oidc github',
+    description: 'Audience of the token, by default the address of the service; with --oidc github',
     helpValue: 'TEXT',
     dependsOn: ['oidc'],
   }),
   policy: string({
-    description: 'Id of the trust policy to sign in by, where several fit; with --oidc',
+    description: 'Id of the trust policy to use, where several match; with --oidc',
     helpValue: 'ID',
     dependsOn: ['oidc'],
   }),
@@ -53,14 +53,14 @@ export type OidcLoginFlags = {
   store?: string | undefined
 }
 
-/** Signs in a job of a CI system, keeps its access for as long as that counts, and says where. */
+/** Signs in a job of a CI system, stores its access token and reports where. */
 export async function loginWithOidc(run: CommandContext, flags: OidcLoginFlags) {
   checkFlags(flags)
   const within = targetOf(run, flags)
   const url = run.settings.url.value
   warnIfUnencrypted(url)
   const store = await chooseStore(run.settings, flags.store, run.interactive)
-  // Before the token is used up, which could not be used again.
+  // Checked before the token is consumed: it works only once.
   if (store.notKeptReason) throw sessionNotKept(store.notKeptReason)
 
   const token = await tokenOf(run, flags)
@@ -71,16 +71,16 @@ export async function loginWithOidc(run: CommandContext, flags: OidcLoginFlags) 
   const context = await storeSession(run, store, session, identity)
   printNote(`Signed in to ${url} by the trust policy ${policy.name}, organization scope of ${orgId}`)
   printNote(`It may do ${permissions.join(', ')} for ${expiresInSeconds / 60} minutes`)
-  if (context) printNote(`Context ${context.name}; the access is in ${describeLocation(context.place)}`)
-  else printNote('The access was not kept, as you asked')
+  if (context) printNote(`Context ${context.name}; the access token is in ${describeLocation(context.place)}`)
+  else printNote('The access token was not stored, as requested')
   if (run.clientOptions.token)
-    printNote(`Warning: ${run.clientOptions.token.source} is set and goes before it`)
-  if (run.clientOptions.apiKey !== undefined) printNote('Warning: SVC_API_KEY is set and goes before it')
+    printNote(`Warning: ${run.clientOptions.token.source} is set and takes precedence`)
+  if (run.clientOptions.apiKey !== undefined) printNote('Warning: SVC_API_KEY is set and takes precedence')
   const until = new Date(session.expiresAt).toISOString()
   return { url, context: context?.name ?? null, policy, orgId, permissions, until, store: store.kind }
 }
 
-/** What a system has no use for is a mistake. */
+/** Refuses flags that the chosen CI system does not use. */
 function checkFlags(flags: OidcLoginFlags): void {
   const { oidc } = flags
   const uses: Partial<Record<keyof OidcLoginFlags, readonly string[]>> = {
@@ -90,13 +90,13 @@ function checkFlags(flags: OidcLoginFlags): void {
   }
   for (const [flag, by] of Object.entries(uses)) {
     if (flags[flag as keyof OidcLoginFlags] === undefined || by.includes(oidc)) continue
-    const hint = flag === 'audience' ? 'elsewhere the token is made for its audience already' : undefined
+    const hint = flag === 'audience' ? 'elsewhere the token already has its audience' : undefined
     throw usageError(`--${flag} is for --oidc ${by.join(' and ')}`, hint)
   }
   if (oidc === 'file' && flags['oidc-file'] === undefined) throw usageError('Missing --oidc-file')
 }
 
-/** Where the job means to go: a stranger may trust its repository as well, for an organization of their own. */
+/** The organization of the job: a stranger may trust its repository as well, for another organization. */
 function targetOf(
   { settings }: CommandContext,
   flags: OidcLoginFlags,
@@ -105,10 +105,7 @@ function targetOf(
   const { policy } = flags
   for (const [flag, value] of Object.entries({ '--org': org, '--policy': policy })) {
     if (value === undefined || isId(value)) continue
-    throw usageError(
-      `${flag} takes an id here, not "${value}"`,
-      'names are told to those who are signed in alone',
-    )
+    throw usageError(`${flag} takes an id here, not "${value}"`, 'names can be resolved only after a sign-in')
   }
   return { ...(org !== undefined && { orgId: org }), ...(policy !== undefined && { policyId: policy }) }
 }
@@ -139,11 +136,12 @@ function readVariable(name = 'SVC_OIDC_TOKEN', hint: (name: string) => string): 
   throw usageError(`${name} is not set`, hint(name))
 }
 
-/** GitHub makes a token for whichever audience a job asks for (docs.github.com, OpenID Connect reference). */
+/** GitHub issues a token for any audience that a job requests (docs.github.com, OpenID Connect reference). */
 async function fetchGitHubToken({ settings }: CommandContext, audience: string): Promise<string> {
   const { ACTIONS_ID_TOKEN_REQUEST_URL: address, ACTIONS_ID_TOKEN_REQUEST_TOKEN: bearer } = process.env
-  const hint = 'the job has to have permissions: id-token: write'
-  if (!address || !bearer) throw usageError('This is no job of GitHub Actions that may ask for a token', hint)
+  const hint = 'the job needs permissions: id-token: write'
+  if (!address || !bearer)
+    throw usageError('This is not a job of GitHub Actions that may request a token', hint)
   const url = new URL(address)
   url.searchParams.set('audience', audience)
   const send = nodeTransport({ caFile: settings.caFile.value })
@@ -155,7 +153,7 @@ async function fetchGitHubToken({ settings }: CommandContext, audience: string):
   })
   const { value } = status === 200 ? await parseObject(body) : {}
   if (typeof value === 'string') return value
-  throw new CliError(`GitHub gave no token: it answered ${status}`, { code: 'no_token', hint })
+  throw new CliError(`GitHub returned no token: it answered ${status}`, { code: 'no_token', hint })
 }
 
 async function parseObject(body: AsyncIterable<Uint8Array>): Promise<{ value?: unknown }> {
@@ -168,7 +166,7 @@ async function parseObject(body: AsyncIterable<Uint8Array>): Promise<{ value?: u
   }
 }
 
-/** The command that signs in again: what it needs is the business of the CI system. */
+/** The command that signs in again, in the CI system. */
 function loginCommand(flags: OidcLoginFlags): string {
   const kept = ['oidc', 'oidc-env', 'oidc-file', 'audience', 'org', 'policy'] as const
   const words = kept.flatMap((flag) => (flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]]))

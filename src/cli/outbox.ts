@@ -19,7 +19,7 @@ export type OutboxFilter = { to?: string | undefined; kind?: string | undefined 
 const fields = ['id', 'at', 'to', 'kind', 'subject', 'link', 'links', 'text', 'html']
 const usual = ['at', 'to', 'kind', 'subject', 'link']
 
-/** Newest first, as they come. */
+/** Newest first. */
 export async function printMessages(
   output: Output,
   all: readonly OutboxEntry[],
@@ -31,7 +31,7 @@ export async function printMessages(
   await printer.end()
 }
 
-/** The newest, as its reader sees it. */
+/** The newest, as its recipient reads it. */
 export async function printLatest(
   output: Output,
   all: readonly OutboxEntry[],
@@ -57,5 +57,5 @@ const matching = (all: readonly OutboxEntry[], { to, kind }: OutboxFilter): Outb
       (kind === undefined || one.kind === kind),
   )
 
-/** The link is what a script is after. */
+/** Scripts need the link. */
 const withLink = (message: OutboxEntry) => ({ ...message, link: message.links[0] ?? null })

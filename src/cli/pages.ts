@@ -2,7 +2,7 @@ import type { Client, RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { listShape, shapeOrEmpty } from './columns.ts'
 
-/** The most rows a server gives at once. */
+/** The most rows of one reply. */
 const pageSize = 100
 
 export type PageOptions = {
@@ -24,8 +24,8 @@ export const needsSeveralPages = ({ limit, page, all }: PageOptions): boolean =>
   page === undefined && (all === true || (limit ?? 0) > pageSize)
 
 /**
- * Yields reply after reply. Without options it is the one page the server gives by itself; a limit above a
- * page's size, and `all`, walk on. The last reply is cut to the limit.
+ * Yields reply after reply. Without options it is the default page of the server; a limit above a
+ * page's size, and `all`, fetch further pages. The last reply is cut to the limit.
  */
 export async function* fetchPages(
   client: Client,
@@ -56,7 +56,7 @@ export async function* fetchPages(
     yield { reply, rows: rows.slice(0, left) }
     left -= rows.length
     const { limit = pageSize, nextCursor } = reply.pagination ?? {}
-    // A list that gives cursors costs the same at every page; the others are counted through.
+    // Lists with cursors are continued by cursor, others by page number.
     if (nextCursor === null || (nextCursor === undefined && rows.length < limit)) return
     next = nextCursor === undefined ? { page: Number(next.page) + 1 } : { cursor: nextCursor }
   }

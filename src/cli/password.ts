@@ -35,7 +35,7 @@ async function secretOr(
   return ask()
 }
 
-/** Asked twice: what is mistyped here locks its owner out. */
+/** Prompts twice: a typo would lock the owner out. */
 export async function askNewPassword(): Promise<string> {
   for (;;) {
     const password = await askSecret('New password')
@@ -50,7 +50,7 @@ export async function changePassword(run: CommandContext, flags: Flags) {
   const body = { currentPassword, newPassword: wanted }
   const reply = await run.client.call(auth.changePassword, { body })
   await clearSession(run)
-  printNote('Every session has ended, this one too. Next: svc login')
+  printNote('Every session was revoked, including this one. Next: svc login')
   return reply
 }
 
@@ -60,7 +60,7 @@ export async function resetPassword(run: CommandContext, flags: Flags) {
   return run.anonymous.call(auth.resetPassword, { body: { token: tokenFromLink(link), password } })
 }
 
-/** The token of a link, or what is one already. */
+/** The token of a link, or the token itself. */
 function tokenFromLink(link: string): string {
   const text = link.trim()
   return URL.canParse(text) ? (new URL(text).searchParams.get('token') ?? text) : text

@@ -27,15 +27,15 @@ export type OutputFlags = {
 }
 
 export type Output = {
-  /** `plain` is what a person reads: a table, sections or a sentence. */
+  /** `plain` is for a person: a table, sections or a sentence. */
   format: OutputFormat | 'plain'
   columns: string | undefined
-  /** A jq program the JSON goes through. */
+  /** A jq program to apply to the JSON. */
   jq: string | undefined
   header: boolean
 }
 
-/** What the flags ask for; two formats at once are a mistake. */
+/** The output that the flags request; two formats are a usage error. */
 export function parseOutputFlags(flags: OutputFlags): Output {
   const asked = [
     ...(flags.json ? [['--json', 'json']] : []),
@@ -49,7 +49,7 @@ export function parseOutputFlags(flags: OutputFlags): Output {
   if (one && other) throw usageError(`${one[0]} and ${other[0]} cannot be used together`)
   const format = one?.[1] ?? 'plain'
   if (flags.columns !== undefined && !['plain', 'table', 'csv', 'json', 'ndjson', 'yaml'].includes(format)) {
-    throw usageError(`--columns means nothing with ${one![0]}`)
+    throw usageError(`--columns cannot be used with ${one![0]}`)
   }
   return { format, columns: flags.columns, jq: flags.jq, header: !flags['no-header'] }
 }
@@ -64,11 +64,11 @@ export function writeStdout(text: string | Uint8Array): Promise<void> {
 
 export const toJson = (value: unknown, indent?: number): string => JSON.stringify(value, null, indent)
 
-/** A text that stands for itself in its line: as it is, but on a terminal no line that it brings along. */
+/** Escapes a text to one line on a terminal; elsewhere it is unchanged. */
 export const lineEscaper = async (): Promise<(text: string) => string> =>
   process.stdout.isTTY ? (await import('./table.ts')).escapeToOneLine : (text) => text
 
-/** Where lines wrap; nothing else has an edge. */
+/** The width of the terminal; undefined for files and pipes. */
 const widthOfTerminal = (): number | undefined => (process.stdout.isTTY ? process.stdout.columns : undefined)
 
 const csvCell = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
@@ -79,12 +79,12 @@ const pick = (record: unknown, columns: Column[]): Record<string, unknown> =>
 
 const idPaths: Column[] = ['id', 'user.id', 'deviceId', 'number', 'orgId', 'version']
 
-/** Finds out before a request is sent whether its answer can be printed as asked. */
+/** Checks before a request is sent that its answer can be printed as requested. */
 export function checkPrintable(output: Output, schema: z.ZodType): void {
   if (output.columns !== undefined) parseColumns(output.columns, schema)
   const leaves = schemaColumns(schema)
   if (output.format === 'id' && !idPaths.some((path) => leaves.includes(path))) {
-    throw usageError('This answer has no id to print', 'use --json')
+    throw usageError('This reply has no id to print', 'use --json')
   }
 }
 
@@ -98,8 +98,8 @@ function recordId(record: unknown): string | undefined {
 }
 
 /**
- * Prints one record. Without a schema its columns are those it has. `human` takes over when nothing was asked
- * for; the texts it is given have one line each, since a second one could pass for the program's.
+ * Prints one record. Without a schema its columns are its fields. `human` is used when no format was
+ * requested; its texts are escaped to one line each, since a second line could pass for the program's.
  */
 export async function printRecord<T>(
   output: Output,
@@ -139,7 +139,7 @@ async function printRows(output: Output, rows: unknown[], columns: Column[]): Pr
   await printer.end()
 }
 
-/** Indented JSON, or what the jq program of `--jq` makes of it: strings as they are, like `jq -r`. */
+/** Indented JSON, or the output of the `--jq` program with strings unquoted, like `jq -r`. */
 export async function writeJson({ jq }: Output, value: unknown): Promise<void> {
   if (jq === undefined) return writeStdout(`${toJson(value, 2)}\n`)
   const { raw } = await import('jq-wasm')
@@ -162,12 +162,12 @@ async function toYaml(value: unknown): Promise<string> {
 
 export type RowPrinter = {
   rows(page: unknown[]): Promise<void>
-  /** `whole` is the reply the rows came in, for the formats that print it. */
+  /** `whole` builds the complete reply, for the formats that print it. */
   end(whole?: (rows: unknown[]) => unknown): Promise<void>
 }
 
 /**
- * Prints rows as they come. NDJSON, CSV and ids keep nothing in memory; a table and a JSON document need all
+ * Prints rows as they arrive. NDJSON, CSV and ids buffer nothing; a table and a JSON document need all
  * their rows first.
  */
 export function rowPrinter(output: Output, columns: Column[]): RowPrinter {

@@ -16,7 +16,7 @@ export type Layout = {
 }
 
 /**
- * oclif's configuration, filled in from package.json and the manifest alone. Its own loader looks for
+ * oclif's configuration, built from package.json and the manifest alone. oclif's own loader searches for
  * plugins, themes, WSL and the parent shell, twice for each command, which costs more than the command.
  */
 export class Program extends Config {

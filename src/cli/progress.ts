@@ -4,12 +4,12 @@ import { escapeToOneLine } from './table.ts'
 
 const visible = (): boolean => process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
 
-/** The line again, from its beginning. */
+/** Clears the line and returns to its beginning. */
 export const clearLine = allowSequence('\r\u001b[2K')
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
-/** Shows that something is going on, from a second on, on a terminal's standard error only. */
+/** Shows a spinner after a second, only if standard error is a terminal. */
 export async function withSpinner<T>(what: string, work: Promise<T>): Promise<T> {
   if (!visible()) return work
   const started = performance.now()
@@ -30,8 +30,8 @@ export async function withSpinner<T>(what: string, work: Promise<T>): Promise<T>
 export type ProgressBar = { done(count: number): void; end(): void }
 
 /**
- * Counts something long: a spinner from one second on, then a bar with rate and time left from three.
- * Without a total there is a count and a rate.
+ * Shows the progress of long work: a spinner after one second, a bar with rate and remaining time after three.
+ * Without a total it shows a count and a rate.
  */
 export function progressBar(what: string, unit: string, total?: number): ProgressBar {
   const started = performance.now()

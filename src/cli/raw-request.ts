@@ -7,7 +7,7 @@ import { withSpinner } from './progress.ts'
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
 
-/** A request outside the derived commands. Prints the answer: JSON indented, anything else as it came. */
+/** A request outside the derived commands. Prints the reply: JSON indented, anything else unchanged. */
 export async function sendRawRequest(
   { client, output }: CommandContext,
   verb: string,

@@ -92,7 +92,7 @@ async function sendAndPrint(
 const recordOf = (entry: Endpoint, reply: Reply): Reply =>
   recordSchema(entry.reply) ? (reply.data as Reply) : reply
 
-/** A reply that has its record under `data` is printed whole where JSON was asked for, as the API answers. */
+/** A reply with its record under `data` is printed completely as JSON. */
 async function print(
   { output }: CommandContext,
   entry: Endpoint,
@@ -117,7 +117,7 @@ async function createIfMissing(
   try {
     await sendAndPrint(session, entry, view, input, outFile)
   } catch (error) {
-    // Someone else was faster between the look and the leap.
+    // Somebody else created it between the check and the request.
     const raced =
       error instanceof ApiError && error.status === 409 ? await findExisting(session, view, input) : undefined
     if (!raced) throw error
@@ -133,7 +133,7 @@ async function printExisting(
 ): Promise<void> {
   const { output } = session
   printNote('It exists already: nothing was created')
-  // Standard output is for the secret, and there is none: nothing else may end up where it is kept.
+  // Standard output is reserved for the secret, and there is none: nothing else may be stored as one.
   if (view.secret && output.format === 'plain') {
     const { renderRecord } = await import('./table.ts')
     for (const line of (await renderRecord(record)).trimEnd().split('\n')) printNote(line)
@@ -165,7 +165,7 @@ async function findExisting(
   return undefined
 }
 
-/** What would be sent, secrets masked. Names were looked up; nothing that changes anything was sent. */
+/** The request that would be sent, with secrets masked. Names are resolved; nothing is changed. */
 async function dryRun({ client, output }: CommandContext, entry: Endpoint, input: RawInput): Promise<void> {
   const { maskSecrets } = await import('./input.ts')
   const { body } = maskSecrets(entry, input)
@@ -178,7 +178,7 @@ async function dryRun({ client, output }: CommandContext, entry: Endpoint, input
   await writeStdout(`${request.method} ${url}\n${body === undefined ? '' : `${toJson(body, 2)}\n`}`)
 }
 
-/** The name is the one that was typed, so that what is confirmed is what was meant. */
+/** The name to type is the one on the command line, so that the user confirms what they meant. */
 async function confirm(
   { settings, interactive }: CommandContext,
   { flags, args, id }: ParsedInput & { id: string },
@@ -195,7 +195,7 @@ async function confirm(
     )
   }
   const typed = await askText(
-    warning ? `${warning}. Type ${name} to go on:` : `This cannot be undone. Type ${name} to delete it:`,
+    warning ? `${warning}. Type ${name} to continue:` : `This cannot be undone. Type ${name} to delete it:`,
   )
   if (typed === name) return
   throw new CliError(`Nothing was ${warning ? 'changed' : 'deleted'}`, { code: 'not_confirmed' })
@@ -210,7 +210,7 @@ async function confirmQuestion(
   printNote(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
   if (flags.yes) return
   if (!interactive)
-    throw usageError('Missing --yes', `svc ${id.replaceAll(':', ' ')} --yes goes on without asking`)
+    throw usageError('Missing --yes', `svc ${id.replaceAll(':', ' ')} --yes skips the confirmation`)
   if (await askYesNo(question)) return
   throw new CliError('Nothing was changed', { code: 'not_confirmed' })
 }

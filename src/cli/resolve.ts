@@ -14,13 +14,13 @@ type Row = { id: string } & Record<string, unknown>
 
 type Lookup = {
   list: () => Promise<Endpoint>
-  /** Names of a record, the most exact first. */
+  /** Name fields of a record, the most specific first. */
   names: readonly string[]
   /** Query that narrows the list to records that may match. */
   narrow?: (name: string) => Record<string, unknown>
-  /** The list can be narrowed to one organization. */
+  /** The list can be limited to one organization. */
   byOrg?: true
-  /** Or to one partner's own. */
+  /** The list can be limited to one partner's own records. */
   byPartner?: true
 }
 
@@ -104,12 +104,12 @@ const lookups: { [R in Resource]?: Lookup } = {
   },
 }
 
-/** The id of the record that `word` names: an id itself, else a slug, name or hostname among those the caller can see. */
+/** Resolves `word` to the id of a record: an id, else a slug, name or hostname among the records the caller can see. */
 export async function resolveId(
   client: Client,
   resource: Resource,
   word: string,
-  /** The organization, or partner, to look in, and whether the caller insists on it. */
+  /** The organization or partner to search, and whether the caller named it explicitly. */
   within: { orgId?: string | undefined; partnerId?: string | undefined; insists?: boolean } = {},
 ): Promise<string> {
   if (isId(word)) return word.toLowerCase()
@@ -144,8 +144,8 @@ export async function resolveId(
 }
 
 /**
- * The same for an organization whose audit log is asked for, which may have been deleted. A slug that was used again means
- * the one that lives; a name that several have had means none of them.
+ * The same for an organization whose audit log is requested, which may have been deleted. A slug in use means
+ * the existing organization; a name that several have had is ambiguous.
  */
 export async function resolveOrgOrDeleted(client: Client, word: string): Promise<string> {
   if (isId(word)) return word.toLowerCase()
@@ -162,11 +162,11 @@ export async function resolveOrgOrDeleted(client: Client, word: string): Promise
   throw ambiguous('organization', word, all, lookups.organization!)
 }
 
-/** Those deleted organizations that `word` names best. */
+/** The deleted organizations that match `word` best. */
 async function deletedOrgs(client: Client, word: string): Promise<{ deleted: Row[]; bySlug: boolean }> {
   const { heads } = (await import('../audit/contract.ts')).auditLogs
   const { data } = await client.call(heads).catch((failure: unknown) => {
-    // Whoever may not read audit logs sees no deleted organization.
+    // Callers without access to audit logs see no deleted organization.
     if (failure instanceof ApiError && failure.status === 403) return { data: [] }
     throw failure
   })
@@ -185,7 +185,7 @@ async function deletedOrgs(client: Client, word: string): Promise<{ deleted: Row
   return { deleted: at === -1 ? [] : tiers[at]!, bySlug: at === 0 }
 }
 
-/** Matches of the most exact kind there is, and every name seen on the way. */
+/** Matches of the most specific kind, and every name seen. */
 async function find(
   client: Client,
   entry: Endpoint,
@@ -228,7 +228,7 @@ function ambiguous(resource: Resource, word: string, matches: Row[], lookup: Loo
   return new CliError(text, {
     exit: exitCodes.usage,
     code: 'ambiguous',
-    hint: 'use the id, or --org to say where',
+    hint: 'use the id, or narrow the search with --org',
   })
 }
 

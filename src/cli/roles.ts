@@ -13,7 +13,7 @@ import { escapeToOneLine } from './table.ts'
 
 type Reply = Record<string, unknown>
 
-/** The roles of a chain, each below the one that inherits from it, with what it grants. */
+/** The roles of an inheritance chain as a tree, with the permissions of each. */
 export function formatEffective(reply: Reply): string {
   const { roleId, roleName, forceMfa, inheritanceChain, permissions } = reply as EffectivePermissions
   const chain = [{ id: roleId, name: roleName }, ...inheritanceChain]
@@ -31,7 +31,7 @@ export function formatEffective(reply: Reply): string {
       }),
     ]
   })
-  return `${lines.join('\n')}\n${forceMfa ? '\nHolders have to enrol an authenticator first\n' : ''}`
+  return `${lines.join('\n')}\n${forceMfa ? '\nUsers of this role have to set up an authenticator first\n' : ''}`
 }
 
 /** A verdict as a person reads it. */
@@ -43,7 +43,7 @@ export function formatVerdict(reply: Reply): string {
 
 export const isAllowed = (reply: Reply): boolean => reply.allowed === true
 
-/** The failure to find a route, with the route that was probably meant. */
+/** Adds the most similar route to a route-not-found failure. */
 export function withRouteHint(failure: unknown, { args }: ParsedInput): unknown {
   const [method, path] = [String(args.method), String(args.path)]
   const lost =

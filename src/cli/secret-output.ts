@@ -4,7 +4,7 @@ import { usageError } from './exit-codes.ts'
 import { lineEscaper, type Output, printNote, printRecord, writeStdout } from './print.ts'
 import { renderRecord } from './table.ts'
 
-/** A new file for a secret, made before the secret is: it must not be minted and then have nowhere to go. */
+/** A new file for a secret, created before the request: otherwise a created secret could not be stored. */
 type SecretFile = { keep(secret: string): void; discard(): void }
 
 function secretFile(path: string): SecretFile {
@@ -30,18 +30,18 @@ function secretFile(path: string): SecretFile {
   }
 }
 
-/** Refuses formats in which a secret that is shown once would not be shown at all. */
+/** Refuses formats that would leave out a secret that is displayed only once. */
 export function checkSecretShown(output: Output, key: string, outFile: string | undefined): void {
   if (outFile !== undefined) return
   const listed = output.columns?.split(',').some((name) => name.trim().toLowerCase() === key.toLowerCase())
   const shown = output.format === 'id' ? false : output.columns === undefined || listed
   if (!shown)
-    throw usageError(`The ${key} is shown only once and this output leaves it out`, 'add --out-file FILE')
+    throw usageError(`The ${key} is displayed only once and this output leaves it out`, 'add --out-file FILE')
 }
 
 /**
- * Sends the request and prints the record with the secret that is shown this once. Plain: the secret alone
- * on standard output, so that it can be piped to where it is kept, and everything else on standard error.
+ * Sends the request and prints the record with its secret, which is displayed only once. Plain: the secret alone
+ * on standard output, so that it can be piped to a secret store, and everything else on standard error.
  */
 export async function printSecretOnce(
   output: Output,
@@ -60,10 +60,10 @@ export async function printSecretOnce(
     file.keep(String(secret))
     if (output.format !== 'plain') await printRecord(output, rest, schema)
     else process.stderr.write(await renderRecord(rest))
-    return printNote(`The ${key} is in ${outFile} (mode 0600). It is not shown again.`)
+    return printNote(`The ${key} is in ${outFile} (mode 0600). It is not displayed again.`)
   }
   if (output.format !== 'plain' || output.columns !== undefined) return printRecord(output, record, schema)
   process.stderr.write(await renderRecord(rest))
-  printNote(`The ${key} follows on standard output. It is not shown again: store it now.`)
+  printNote(`The ${key} follows on standard output. It is not displayed again: store it now.`)
   await writeStdout(`${(await lineEscaper())(String(secret))}\n`)
 }

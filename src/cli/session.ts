@@ -16,7 +16,7 @@ import { fetchMe, notSignedIn, toIdentity } from './login.ts'
 import { findMembership } from './memberships.ts'
 import { printNote } from './print.ts'
 
-/** What is known about the sign-in of the context in use. */
+/** The sign-in state of the current context. */
 export async function status(run: CommandContext) {
   const { settings } = run
   const workload = settings.active?.context.identity?.workload
@@ -41,7 +41,7 @@ export async function status(run: CommandContext) {
   }
 }
 
-/** A job of a CI system is nobody whom the service could tell about: what is known was kept when it signed in. */
+/** The service has no profile of a CI job: its state is what the sign-in stored. */
 async function workloadStatus(
   { settings, interactive }: CommandContext,
   policy: { id: string; name: string },
@@ -61,10 +61,10 @@ async function workloadStatus(
   }
 }
 
-/** Ends every session of the caller at the service, removes the stored one, and looks whether both are true. */
+/** Revokes every session of the caller at the service, removes the stored one, and verifies both. */
 export async function logout(run: CommandContext) {
   const { settings, interactive } = run
-  // It is about the person's session, also where a key is at hand.
+  // The session of the person is meant, even with an API key.
   const client =
     run.clientOptions.apiKey === undefined
       ? run.client
@@ -77,7 +77,7 @@ export async function logout(run: CommandContext) {
   const place = credentialLocation(settings, interactive)
   const stored = place && (await readSession(place))
   if (!place || !stored) return { signedOut: false, revoked: false, removed: false }
-  // The access of a job ends by itself, some minutes after it began.
+  // The access token of a job expires within minutes.
   if (stored.again) {
     await removeStored(place)
     return { signedOut: true, revoked: false, removed: true }
@@ -88,14 +88,14 @@ export async function logout(run: CommandContext) {
   )
   const last = (await readSession(place)) ?? stored
   await removeStored(place)
-  // A session that is already over needs no ending.
+  // An expired session needs no revocation.
   if (failure !== undefined && !isOver(failure)) {
     throw new CliError(
-      `The session was removed here, but the service did not end it: ${(failure as Error).message}`,
+      `The session was removed here, but the service did not revoke it: ${(failure as Error).message}`,
       {
         exit: failure instanceof ApiError ? exitCodes.failure : exitCodes.unreachable,
         code: 'not_revoked',
-        hint: 'it ends by itself within 7 days; svc login and svc logout end every session',
+        hint: 'it expires within 7 days; svc login and then svc logout revoke every session',
         cause: failure,
       },
     )
@@ -130,12 +130,12 @@ async function isRefused(run: CommandContext, token: string): Promise<boolean> {
   }
 }
 
-/** Goes on in the membership of an id, slug or name; the stored session changes with it. */
+/** Switches to the membership of an id, slug or name, and updates the stored session. */
 export async function switchMembership(run: CommandContext, name: string | undefined) {
   const me = await run.client.call(auth.me)
   const body = name === undefined ? {} : findMembership(me.memberships, name)
   const { tokens } = await run.client.call(auth.switch, { body })
-  if (!tokens) throw new CliError('The service gave no session')
+  if (!tokens) throw new CliError('The service returned no session')
   const now = await fetchMe(run, tokens)
   const kept = await storeTokens(run, tokens)
   const place = credentialLocation(run.settings, run.interactive)
@@ -144,14 +144,14 @@ export async function switchMembership(run: CommandContext, name: string | undef
       const context = profile.contexts[place.context]
       if (context) context.identity = toIdentity(now)
     })
-  } else printNote('The session was not kept: the token in use has ended')
+  } else printNote('The new session was not stored, and the present token was revoked')
   const { scope, orgId, partnerId } = now
   const id = orgId ?? partnerId
   const of = now.memberships.find((one) => one.id === id)?.name
   return { scope, orgId, partnerId, of: of === undefined ? '' : ` of ${of}` }
 }
 
-/** Removes the session of the context, which the service has ended. */
+/** Removes the session of the context, which the service has revoked. */
 export async function clearSession({
   settings,
   interactive,
@@ -161,7 +161,7 @@ export async function clearSession({
   if (place && !send.token) await withLock(place.context, () => removeSession(place))
 }
 
-/** Puts the tokens of an answer in the place of the session's; false when there is no place for them. */
+/** Replaces the tokens of the stored session; false without a stored session. */
 export async function storeTokens(
   { settings, interactive, clientOptions: send }: CommandContext,
   tokens: { accessToken: string; refreshToken?: string | undefined; expiresInSeconds: number },

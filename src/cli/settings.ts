@@ -3,7 +3,7 @@ import { usageError } from './exit-codes.ts'
 
 type SettingLayer = 'flag' | 'env' | 'context' | 'default'
 
-/** A setting, where it came from, and what the other layers said. */
+/** A setting, its source, and the values of the other layers. */
 export type Setting<T> = {
   value: T
   from: SettingLayer
@@ -11,7 +11,7 @@ export type Setting<T> = {
   layers: { layer: SettingLayer; source: string; value: unknown }[]
 }
 
-/** What the flags of this call say; undefined where they say nothing. */
+/** Settings given by flags. */
 export type FlagSettings = {
   url?: string | undefined
   context?: string | undefined
@@ -31,7 +31,7 @@ export type Settings = {
   caFile: Setting<string | undefined>
   store: Setting<StoreKind | undefined>
   profile: ConfigFile
-  /** The context in use, when its URL is the one in use: its session and defaults apply. */
+  /** The current context, if its URL is used: then its session and defaults apply. */
   active: { name: string; context: Context } | undefined
 }
 
@@ -58,7 +58,7 @@ export function resolveSettings(
   )
   const address = { ...url, value: checkUrl(url.value, url.source) }
   const active = activeContext(profile, context, address.value)
-  // A key has an organization of its own, whatever the person at this context works in.
+  // An API key has its own organization, independent of the context.
   const ofPerson = apiKeyFrom(flags, env) === undefined
   return {
     profile,
@@ -97,7 +97,7 @@ export function resolveSettings(
   }
 }
 
-/** The API key that stands in for a sign-in, unless the caller gave a token. */
+/** The API key to use instead of a session, unless a token is given. */
 export function apiKeyFrom(
   flags: { token?: string | undefined },
   env: NodeJS.ProcessEnv = process.env,
@@ -121,7 +121,7 @@ const parsed = <A, B>(setting: Setting<A>, parse: (value: A, source: string) => 
   value: parse(setting.value, setting.source),
 })
 
-/** A session is only ever sent to the address it was made for. */
+/** A session is sent only to the address that issued it. */
 function activeContext(
   profile: ConfigFile,
   chosen: Setting<string | undefined>,

@@ -60,14 +60,14 @@ export async function signRelease(output: Output, folder: string, flags: SignFla
   const text = `${JSON.stringify(manifest, null, 2)}\n`
   const signature = sign(null, Buffer.from(text), key).toString('base64')
   const own = publicOf(key)
-  // As the service and every agent will.
+  // The same check as in the service and in agents.
   try {
     verifyManifest(text, signature, [own])
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error
     throw usageError(
-      `No agent would believe this manifest: ${error.message}`,
-      'each machine has one file: svc-agent-linux-amd64 and svc-agent-linux-x64 are for the same',
+      `No agent would accept this manifest: ${error.message}`,
+      'each kind of machine has one file: svc-agent-linux-amd64 and svc-agent-linux-x64 are the same',
     )
   }
   writeNewFile(join(folder, manifestName), text)
@@ -95,7 +95,7 @@ function versionFrom(said: string, flag: string): string {
   throw usageError(`${flag} takes a version such as 1.2.3 or 1.3.0-rc.1, not "${said}"`)
 }
 
-/** Files that are named as builds, in order. */
+/** Files with names of builds, sorted. */
 function buildsIn(folder: string): string[] {
   let names: string[]
   try {
@@ -112,13 +112,13 @@ function buildsIn(folder: string): string[] {
 }
 
 /**
- * The key that signs, and the one that releases after this one may be signed with. With a new key alone, that signs: it is
+ * The signing key, and the key that later releases may be signed with. Without an old key the new one signs: it is
  * the first.
  */
 function keysFrom(flags: SignFlags): { key: KeyObject; next?: ReturnType<typeof publicOf> } {
   const [old, fresh] = [flags['key-file'], flags['new-key']]
   if (old === undefined && fresh === undefined) {
-    throw usageError('Missing --key-file', '--new-key FILE makes a key and signs with it')
+    throw usageError('Missing --key-file', '--new-key FILE creates a key and signs with it')
   }
   const key = old === undefined ? undefined : readKey(old, '--key-file')
   const made =
@@ -133,12 +133,12 @@ function readKey(path: string, flag: string): KeyObject {
   try {
     key = createPrivateKey(readTextFile(path, flag))
   } catch {
-    // What a parser says of it may show the key.
+    // The parser's message may contain the key.
   }
   if (key?.asymmetricKeyType === 'ed25519') return key
   throw usageError(
     `${path} is not an Ed25519 private key in PEM`,
-    'svc agent sign-release DIR --new-key FILE makes one',
+    'svc agent sign-release DIR --new-key FILE creates one',
   )
 }
 

@@ -36,7 +36,7 @@ export type SsoFlags = Pick<LoginFlags, 'otp' | 'otp-secret-file' | 'store'> & {
 type Me = ReplyOf<typeof auth.me>
 type Tokens = Pick<ReplyOf<typeof ssoSignIn.exchange>, 'accessToken' | 'refreshToken' | 'expiresInSeconds'>
 
-/** Signs in at the identity provider of an organization, in a browser; keeps the session and says where. */
+/** Signs in at the identity provider of an organization, in a browser; stores the session and reports where. */
 export async function loginSso(run: CommandContext, flags: SsoFlags) {
   const url = run.settings.url.value
   const orgId = await organizationOf(run, flags.sso)
@@ -44,11 +44,11 @@ export async function loginSso(run: CommandContext, flags: SsoFlags) {
   const { ssoEnabled, provider } = await run.anonymous.call(sso.check, { params: { orgId } })
   if (!ssoEnabled) throw isOff(orgId)
   const store = await chooseStore(run.settings, flags.store, run.interactive)
-  // Before a person takes the trouble.
+  // Checked before the person signs in.
   if (store.notKeptReason) throw sessionNotKept(store.notKeptReason)
   if (provider) printNote(`Signing in with ${provider.name}`)
 
-  // Whoever else learns the code, from the history of the browser or on the way, has no use for it (RFC 7636).
+  // An attacker who learns the code, such as from the browser history, cannot use it without the verifier (RFC 7636).
   const verifier = randomBytes(32).toString('base64url')
   const challenge = hash('sha256', verifier, 'base64url')
   const { callback, close } = await runBrowserFlow(
@@ -68,7 +68,7 @@ export async function loginSso(run: CommandContext, flags: SsoFlags) {
   }
 }
 
-/** An id, or a name that somebody who signed in here before is known by. */
+/** An id, or a name from an earlier sign-in on this machine. */
 async function organizationOf(run: CommandContext, word: string): Promise<string> {
   if (isId(word)) return word
   const { active } = run.settings
@@ -81,7 +81,7 @@ async function organizationOf(run: CommandContext, word: string): Promise<string
   if (isSignedIn) return resolveId(run.client, 'organization', word)
   throw usageError(
     `--sso takes the id of an organization here, not "${word}"`,
-    'names are told to those who are signed in alone; whoever administers the organization knows its id',
+    'names can be resolved only after a sign-in; an administrator of the organization knows its id',
   )
 }
 
@@ -89,10 +89,10 @@ const isOff = (orgId: string): CliError =>
   new CliError(`The organization ${orgId} has no single sign-on, or there is no such organization`, {
     exit: exitCodes.authentication,
     code: 'sso_off',
-    hint: 'svc login signs in with a password; an administrator sees with svc sso list whether a provider is active',
+    hint: 'svc login signs in with a password; svc sso list shows an administrator whether a provider is active',
   })
 
-/** What is at the end of an address, or a code alone. */
+/** Parses the final address, or a code alone. */
 function parseCallback(text: string): BrowserCallback | undefined {
   const answer = () => {}
   if (/^[\w-]{20,128}$/.test(text)) return { code: text, answer }
@@ -121,7 +121,7 @@ async function tokensFor(run: CommandContext, callback: BrowserCallback, verifie
   }
 }
 
-/** A provider may have asked for one factor only: what needs two is open after a code of ours. */
+/** A provider may check one factor only: a code of the service adds the second one. */
 async function withFactor(
   run: CommandContext,
   tokens: Tokens,
@@ -132,10 +132,12 @@ async function withFactor(
   const [given, codes] = [await readOtp(flags), await otpGenerator(flags)]
   const isAsked = given === undefined && codes === undefined
   if (isAsked && (!run.interactive || user.mfaMethod === 'sms')) {
-    printNote(`What needs a second factor stays closed: svc login --sso ${flags.sso} --otp CODE opens it`)
+    printNote(
+      `Actions that need a second factor are refused: sign in with svc login --sso ${flags.sso} --otp CODE`,
+    )
     return tokens
   }
-  const question = 'Code of your authenticator, for what needs a second factor; - for none'
+  const question = 'Code of your authenticator, as a second factor; - for none'
   for (let tries = isAsked ? 3 : 1; ; tries -= 1) {
     const code = (given ?? (await codes?.next()) ?? (await askText(question))).trim()
     if (isAsked && code === '-') return tokens
@@ -149,7 +151,7 @@ async function withFactor(
   }
 }
 
-/** So that its name does next time, when nobody is signed in. */
+/** Stores the names of the organization, so that the next sign-in can use them. */
 const remember = (context: string, { id: orgId, name, slug }: Me['memberships'][number]): Promise<unknown> =>
   updateConfig((profile) => {
     const place = profile.contexts[context]

@@ -7,7 +7,7 @@ import { printNote } from './print.ts'
 
 type Preset = ReplyOf<typeof sso.presets>['data'][number]
 
-/** Asks for what a provider needs and nobody said, one by one. An empty answer leaves it for later. */
+/** Prompts for missing settings of a provider. An empty answer leaves one out. */
 export async function promptForProvider(
   run: CommandContext,
   { flags }: ParsedInput,
@@ -16,7 +16,7 @@ export async function promptForProvider(
   const { data: presets } = await run.client.call(sso.presets)
   const answers: Record<string, unknown> = {}
   if (unsaid('preset', 'type')) {
-    const wanted = await askChoice('What is it?', [
+    const wanted = await askChoice('Kind of provider', [
       ...presets.map(({ id, name, type }) => ({ value: id as string, name: `${name}, ${words[type]}` })),
       ...(['oidc', 'saml'] as const).map((type) => ({ value: type, name: `Another one, ${words[type]}` })),
     ])
@@ -31,12 +31,12 @@ export async function promptForProvider(
   }
   if (type === 'saml') {
     await text('entity-id', 'entityId', asked('Entity id of the provider', preset?.entityId))
-    await text('sso-url', 'ssoUrl', asked('Where it takes sign-ins (SSO URL)', preset?.ssoUrl))
+    await text('sso-url', 'ssoUrl', asked('Address for sign-ins (SSO URL)', preset?.ssoUrl))
     if (preset?.certificateInstructions && unsaid('certificate')) printNote(preset.certificateInstructions)
-    await text('certificate', 'certificate', 'File with the certificate it signs with, PEM')
+    await text('certificate', 'certificate', 'File with its signing certificate, PEM')
   } else {
     if (!isWhole(preset)) await text('issuer', 'issuer', asked('Issuer', preset?.issuer))
-    await text('client-id', 'clientId', 'Client id, as the provider shows it')
+    await text('client-id', 'clientId', 'Client id of the provider')
     if (unsaid('client-secret')) {
       const secret = await askSecret('Client secret')
       if (secret !== '') answers.clientSecret = secret
@@ -47,7 +47,7 @@ export async function promptForProvider(
 
 const words = { oidc: 'OpenID Connect', saml: 'SAML' } as const
 
-/** Nothing in its issuer is for somebody to fill in. */
+/** The issuer of the preset is complete, without a placeholder. */
 const isWhole = (preset: Preset | undefined): boolean =>
   preset?.issuer != null && !preset.issuer.includes('{')
 

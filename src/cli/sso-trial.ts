@@ -13,18 +13,18 @@ import { escapeToOneLine } from './table.ts'
 
 export const trialFlags: FlagSet = {
   login: booleanFlag({
-    description: 'Try a whole sign-in in a browser, which lets nobody in, and tell every step',
+    description: 'Try a complete sign-in in a browser, without creating a session, and show every step',
     exclusive: ['dry-run'],
   }),
   'no-browser': booleanFlag({
-    description: 'Print the address and open no browser; with --login',
+    description: 'Print the address instead of opening a browser; with --login',
     dependsOn: ['login'],
   }),
 }
 
 type TrialReply = ReplyOf<typeof ssoTrials.show>
 
-/** Tries a provider with a real sign-in; ends with 0 when somebody would be let in and 1 when not. */
+/** Tries a provider with a real sign-in; exits with 0 when it would be accepted and 1 when not. */
 export async function tryLogin(
   run: CommandContext,
   { params }: RawInput,
@@ -53,14 +53,14 @@ export async function tryLogin(
 }
 
 const notOver = (): CliError =>
-  new CliError('The browser came back before the trial was over', {
+  new CliError('The browser returned before the trial finished', {
     code: 'trial_pending',
-    hint: 'begin again: svc sso test PROVIDER --login',
+    hint: 'start again: svc sso test PROVIDER --login',
   })
 
 const pause = 3000
 
-/** Where the browser is on another machine it cannot come back here: the service knows when it is over. */
+/** A browser on another machine cannot return here: the service reports when the trial has finished. */
 async function isOver(
   run: CommandContext,
   id: string,
@@ -70,13 +70,13 @@ async function isOver(
     await sleep(pause, undefined, { ref: false })
     const { status } = await run.client.call(ssoTrials.show, { params: { id, testId } })
     if (status === 'pending') continue
-    // A browser of this machine is on its way here.
+    // A browser on this machine is about to return here.
     await sleep(1000)
     return { trial: status }
   }
 }
 
-/** A step a line, and under it what was received; under the one that failed what mends it. */
+/** One line per step, with the received values below, and the remedy below a failed step. */
 export function formatSteps({ status, steps }: TrialReply, style: Style): string {
   const lines = steps.flatMap(({ step, ok, received, code, hint }) => [
     `${ok ? style.good('✓') : style.bad('✗')} ${escapeToOneLine(step)}`,
@@ -86,7 +86,7 @@ export function formatSteps({ status, steps }: TrialReply, style: Style): string
   ])
   const end =
     status === 'passed'
-      ? 'Somebody would be let in. Nobody was: it was a trial.'
+      ? 'The sign-in would be accepted. This was a trial: no session was created.'
       : 'The sign-in does not work'
   return `${[...lines, end].join('\n')}\n`
 }

@@ -2,15 +2,15 @@ import { escapeToOneLine } from '../core/terminal.ts'
 
 let buffered: string[] | undefined
 
-/** Tells a person something, on standard error: one line, as a name in it could bring others that look like the program's. */
+/** Prints a note on standard error, escaped to one line: a name in it could contain lines that look like the program's. */
 export function printNote(text: string): void {
   if (buffered) buffered.push(text)
   else process.stderr.write(`${process.stderr.isTTY ? escapeToOneLine(text) : text}\n`)
 }
 
 /**
- * Keeps notes back until it is known how the command ends: with --json a failure leaves one line of JSON on
- * standard error and nothing else. A person at a terminal hears everything at once.
+ * Buffers notes until the command has finished: with --json a failure leaves one line of JSON on
+ * standard error and nothing else. On a terminal notes are printed immediately.
  */
 export function bufferNotes(): void {
   if (!process.stderr.isTTY) buffered = []

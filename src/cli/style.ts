@@ -26,7 +26,7 @@ const colors: Style = {
   warning: styled('yellow'),
 }
 
-/** Whether a stream shows colour: FORCE_COLOR, then NO_COLOR, then a terminal that is not dumb. */
+/** Whether a stream supports color: FORCE_COLOR, then NO_COLOR, then a terminal that is not dumb. */
 function hasColor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean {
   if (env.FORCE_COLOR !== undefined) return env.FORCE_COLOR !== '0' && env.FORCE_COLOR !== 'false'
   return !env.NO_COLOR && stream.isTTY === true && env.TERM !== 'dumb'
@@ -53,7 +53,7 @@ const tones: Record<string, keyof Style> = {
   updating: 'warning',
 }
 
-/** The states of the product in their colours, also where `shown` is cut; other words as they are. */
+/** Colors known status words, also where `shown` is cut; other words are unchanged. */
 export function colorStatus(style: Style, word: string, shown = word): string {
   const tone = Object.hasOwn(tones, word) ? tones[word] : undefined
   return tone ? style[tone](shown) : shown

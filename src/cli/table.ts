@@ -7,7 +7,7 @@ export { escapeToOneLine }
 export type TableOptions = {
   header: boolean
   style: Style
-  /** Columns of the terminal; undefined keeps every cell whole. */
+  /** Columns of the terminal; undefined cuts no cell. */
   width: number | undefined
 }
 
@@ -15,8 +15,8 @@ const gap = 2
 const minWidth = 8
 
 /**
- * Aligned columns. Only a terminal cuts cells, and never an id or a time; columns that it has no room for are left out from
- * the right, with … in their place: a line that wraps is no table.
+ * Aligned columns. Cells are cut only on a terminal, and never an id or a time; columns without room are left out from
+ * the right, with … in their place: wrapped lines would break the table.
  */
 export async function renderTable(rows: unknown[], wanted: Column[], options: TableOptions): Promise<string> {
   const { header, style, width } = options
@@ -47,7 +47,7 @@ export async function renderTable(rows: unknown[], wanted: Column[], options: Ta
   return head + body.join('')
 }
 
-/** A column as it would be with all the room there is. */
+/** The layout of a column at its full width. */
 type ColumnLayout = { title: string; cells: string[]; widest: number; least: number; isId: boolean }
 
 function layoutColumn(rows: unknown[], column: Column, { header, width }: TableOptions): ColumnLayout {
@@ -64,10 +64,10 @@ function layoutColumn(rows: unknown[], column: Column, { header, width }: TableO
   return { title, cells, widest, least, isId }
 }
 
-/** To a person the fraction of a second says nothing. */
+/** Times are printed without the fraction of a second. */
 const instant = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$/
 
-/** What fits, with … for the rest. */
+/** Cuts a text to a width, with … at the end. */
 function truncate(text: string, width: number): string {
   if (displayWidth(text) <= width) return text
   let kept = ''
@@ -98,11 +98,11 @@ export const displayWidth = (text: string): number =>
 
 const totalOf = (widths: number[]): number => widths.reduce((sum, one) => sum + one + gap, -gap)
 
-/** Whether every column has room, however narrow. */
+/** Whether every column fits at its minimum width. */
 const fits = (columns: ColumnLayout[], width: number): boolean =>
   totalOf(columns.map(({ least }) => least)) <= width
 
-/** Without the last ids that would not fit beside the rest, then without whatever is last. The first column stays. */
+/** Drops ids that do not fit, from the right, then any columns from the right. The first column stays. */
 function dropColumns(columns: ColumnLayout[], width: number): ColumnLayout[] {
   const kept = [...columns]
   for (let i = kept.length - 1; i > 0 && !fits(kept, width); i -= 1) if (kept[i]!.isId) kept.splice(i, 1)
@@ -132,7 +132,7 @@ function shrinkColumns(columns: ColumnLayout[], width: number): number[] {
 export async function renderRecord(
   record: Record<string, unknown>,
   style: Style = plainStyle,
-  /** Columns of the terminal; undefined keeps every cell whole. */
+  /** Columns of the terminal; undefined cuts no cell. */
   width?: number,
   depth = 0,
 ): Promise<string> {
@@ -173,7 +173,7 @@ async function renderPart(
   const options = { header: true, style, width: width === undefined ? undefined : width - indent.length }
   const laid = columns.map((column) => layoutColumn(value, column, options))
   if (options.width !== undefined && !fits(laid, options.width)) {
-    // One after the other, with nothing left out: who looks at one record wants all of it.
+    // One below the other and complete: a single record is shown with all its fields.
     const each = value.map((one) => renderRecord(one as Record<string, unknown>, style, width, depth))
     return (await Promise.all(each)).join('\n')
   }

@@ -40,7 +40,7 @@ const fieldOf = (header: string): string =>
     .replace(/^[A-Z]+(?![a-z])|^[A-Z]/, (start) => start.toLowerCase())
     .replace(/[\s_-]+(\w)/g, (_, letter: string) => letter.toUpperCase())
 
-/** Empty cells are left out; whole numbers and JSON objects are what they look like. */
+/** Empty cells are left out; integers and JSON objects are parsed. */
 async function fromCsv(text: string): Promise<JsonObject[]> {
   const { parse } = await import('csv-parse/sync')
   const options = { bom: true, trim: true, skip_empty_lines: true }
@@ -65,7 +65,7 @@ function cellOf(key: string, cell: string, at: number): unknown {
   return key.startsWith('max') && /^\d+$/.test(cell) ? Number(cell) : cell
 }
 
-/** What a name is in an address: `Blüe Bakery & Sons` is `blue-bakery-sons`. */
+/** The slug of a name: `Blüe Bakery & Sons` is `blue-bakery-sons`. */
 export const slugify = (name: string): string =>
   name
     .normalize('NFKD')

@@ -6,7 +6,7 @@ export const secondsPerUnit: Readonly<Record<string, number>> = {
   w: 604_800,
 }
 
-/** `10m` is ten minutes ago. Anything else is for the service to read. */
+/** `10m` is ten minutes ago. Anything else is parsed by the service. */
 export function parseTime(text: string, now: number = Date.now()): string {
   const [, count, unit] = /^(\d{1,5})([smhdw])$/.exec(text) ?? []
   if (count && unit) return new Date(now - Number(count) * secondsPerUnit[unit]! * 1000).toISOString()

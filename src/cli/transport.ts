@@ -29,11 +29,11 @@ const tunnelTimeoutMs = 30_000
 const withoutPassword = (text: string): string =>
   URL.canParse(text) ? new URL(text).origin : text.replace(/\/\/[^@/]*@/, '//')
 
-/** An import of node:http would load all of undici for the sake of the names it re-exports. */
+/** Importing node:http would load all of undici for the names it re-exports. */
 const builtin = ({ protocol }: URL) =>
   protocol === 'https:' ? process.getBuiltinModule('node:https') : process.getBuiltinModule('node:http')
 
-/** A transport that also takes bytes. */
+/** A transport that also accepts bytes. */
 type NodeTransport = (
   request: Omit<TransportRequest, 'body'> & { body?: string | Buffer },
 ) => Promise<TransportResponse>
@@ -77,10 +77,10 @@ export function nodeTransport(options: { caFile?: string | undefined }): NodeTra
   }
 }
 
-/** What a WebSocket needs besides its address. */
+/** Connection options of a WebSocket. */
 export type SocketOptions = Pick<ClientRequestArgs, 'agent' | 'createConnection'>
 
-/** As requests go, but where a proxy would take a plain request for one of its own: through a tunnel (RFC 6455 4.1). */
+/** The options of requests, but through a proxy always with a tunnel, also without TLS (RFC 6455 4.1). */
 export async function socketOptions(
   url: URL,
   options: { caFile?: string | undefined },
@@ -114,7 +114,7 @@ function tunnelThrough(proxy: URL, { hostname, port }: URL): SocketOptions['crea
   }
 }
 
-/** The proxy and the certificates for a service; undefined where there is nothing special about the way to it. */
+/** An agent for the proxy and certificates of a service; undefined when neither is needed. */
 async function agentFor(url: URL, options: { caFile?: string | undefined }): Promise<Agent | undefined> {
   const proxy = proxyFor(url)
   const ca = url.protocol === 'https:' && options.caFile ? await readCaFile(options.caFile) : undefined
@@ -134,7 +134,7 @@ function keepAliveAgent(url: URL, { proxy, ca, ...more }: AgentOptions): Agent {
   })
 }
 
-/** Requests to a service over so many connections at most, which are kept: the agent and the function that asks. */
+/** An agent with at most `maxSockets` persistent connections, and the request function. */
 export async function pooledAgent(url: URL, options: { caFile?: string | undefined; maxSockets: number }) {
   const { maxSockets } = options
   const ca = url.protocol === 'https:' && options.caFile ? await readCaFile(options.caFile) : undefined

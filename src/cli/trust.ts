@@ -6,12 +6,12 @@ import { usageError } from './exit-codes.ts'
 import type { FlagSet } from './flags.ts'
 import { escapeToOneLine } from './table.ts'
 
-/** `--claim name=value` in place of the object of claims, which a new policy has to have. */
+/** `--claim name=value` for the object of claims, which a new policy requires. */
 export const claimFlags = (isNew: boolean): NonNullable<CommandView['customFlags']> => ({
   fields: ['claims'],
   flags: {
     claim: string({
-      description: `${isNew ? '(required) ' : ''}What a token has to say, name=value, to the letter; all of them count`,
+      description: `${isNew ? '(required) ' : ''}Claim that a token must have, name=value, exactly; all have to match`,
       helpValue: 'CLAIM',
       multiple: true,
       multipleNonGreedy: true,
@@ -30,7 +30,7 @@ function parseClaims(said: readonly string[]): Record<string, string> {
     if (equals < 1)
       throw usageError(`--claim takes name=value, not "${one}"`, '--claim repository_id=74291847')
     const name = one.slice(0, equals)
-    if (claims.has(name)) throw usageError(`--claim ${name} is said twice`, 'a token says each claim once')
+    if (claims.has(name)) throw usageError(`--claim ${name} is given twice`, 'a token has each claim once')
     claims.set(name, one.slice(equals + 1))
   }
   return Object.fromEntries(claims)
@@ -38,7 +38,7 @@ function parseClaims(said: readonly string[]): Record<string, string> {
 
 type PolicyTestReply = ReplyOf<typeof trustPolicies.test>
 
-/** What was looked at, a line each. */
+/** The checks, one per line. */
 export function formatChecks(reply: Record<string, unknown>): string {
   const { accepted, checks } = reply as PolicyTestReply
   const width = Math.max(...checks.map(({ check }) => escapeToOneLine(check).length))

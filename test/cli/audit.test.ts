@@ -299,7 +299,7 @@ describe('trust', () => {
     const file = (count: number, by?: Buffer) => home.write('pinned.ndjson', lines(count, by).join(''))
     const key = home.write('keys', `${publicKey}\n`)
     const first = await home.run(['audit', 'verify', file(5), '--key', key, '--pin', 'pins.json'])
-    expect(first.stdout).toContain('pinned as it is, nothing was known of it before')
+    expect(first.stdout).toContain('pinned without comparison: there was no pin before')
     expect(home.mode('pins.json')).toBe('600')
     expect(await json(file(8), '--pin', 'pins.json')).toMatchObject({ code: 0, pin: 'kept' })
     const { seq, key: pinned } = home.json<{ chains: Record<string, { seq: number; key: string }> }>(

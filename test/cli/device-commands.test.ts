@@ -161,7 +161,7 @@ describe('svc agent auto-update', () => {
     const on = await svc('agent', 'auto-update', 'web-1', 'ON')
     expect(on).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/^Its agent is told: [0-9a-f-]{36}\n$/),
+      stdout: expect.stringMatching(/^Sent to its agent: [0-9a-f-]{36}\n$/),
     })
     expect(await shown()).toEqual({ desired: true, acknowledged: null })
     await svc('agent', 'auto-update', 'web-1', 'off')

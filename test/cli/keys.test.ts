@@ -122,7 +122,7 @@ describe('SVC_API_KEY', () => {
     expect(result).toMatchObject({ code: 4, stdout: '' })
     expect(failureOf(result)).toMatchObject({
       code: 'unauthenticated',
-      message: 'This takes a signed-in user, not an API key',
+      message: 'This requires a signed-in user, not an API key',
       hint: expect.stringContaining('env -u SVC_API_KEY'),
     })
   })

@@ -88,13 +88,13 @@ describe('a job of GitHub Actions', () => {
 
   it('is told which permission it lacks', async () => {
     const without = await login('github', '--json')
-    expect([without.code, failureOf(without).hint]).toEqual([
-      2,
-      'the job has to have permissions: id-token: write',
-    ])
+    expect([without.code, failureOf(without).hint]).toEqual([2, 'the job needs permissions: id-token: write'])
     const github = await actions(() => ({ status: 403, body: '{}' }))
     const refused = await login('github', '--json')
-    expect([refused.code, failureOf(refused).message]).toEqual([1, 'GitHub gave no token: it answered 403'])
+    expect([refused.code, failureOf(refused).message]).toEqual([
+      1,
+      'GitHub returned no token: it answered 403',
+    ])
     expect(sent()).toEqual([])
     github.close()
   })

@@ -48,7 +48,7 @@ describe('svc roles', () => {
         '   ├─ alerts:read',
         '   └─ devices:read',
         '',
-        'Holders have to enrol an authenticator first',
+        'Users of this role have to set up an authenticator first',
         '',
       ].join('\n'),
     )
@@ -84,7 +84,7 @@ describe('svc roles', () => {
     expect(lost.code).toBe(5)
     expect(failureOf(lost)).toMatchObject({
       code: 'tenant_required',
-      hint: 'say where: --org ORG or --partner PARTNER',
+      hint: 'name the tenant: --org ORG or --partner PARTNER',
     })
     expect((await system('roles', '--partner', 'acme')).stdout).toContain('Partner Admin')
     const there = ['--org', 'garage', '--name', 'Auditor', '--permission', 'audit:read']

@@ -91,7 +91,7 @@ describe('svc agent rollout start', () => {
   it('leaves to the service what is not said', async () => {
     const { stdout } = await svc('start', '1.2.0', '--wave', '100%')
     expect(stdout).toBe(
-      'The devices for 1.2.0 are being drawn; svc agent rollout status --watch shows how far it is\n',
+      'The devices for 1.2.0 are being drawn; svc agent rollout status --watch shows the progress\n',
     )
     expect(service.calls('POST /agent-rollouts')[0]?.body).toEqual({
       ...{ version: '1.2.0', waves: [{ percent: 100 }] },
@@ -237,7 +237,7 @@ describe('svc agent rollout status', () => {
 describe('what is done to a rollout', () => {
   it('is to the last one, unless another is named', async () => {
     expect((await svc('halt')).stdout).toBe('1.2.0 is offered to no further device\n')
-    expect((await svc('resume', id)).stdout).toBe('The rollout of 1.2.0 goes on with wave 2\n')
+    expect((await svc('resume', id)).stdout).toBe('The rollout of 1.2.0 continues with wave 2\n')
     expect((await svc('devices', '--state', 'failed', '--wave', '2')).code).toBe(0)
     expect(service.calls(`GET ${at}/devices`)[0]?.path).toContain('state=failed&wave=2')
     expect(service.calls(`POST ${at}/halt`)).toHaveLength(1)

@@ -292,7 +292,7 @@ describe.skipIf(noTerminal)('svc sso create at a terminal', () => {
     const { code } = await home.terminal(['sso', 'create', '--org', orgId, '-q'], {
       columns: 120,
       answers: [
-        ['What is it?', '\r'],
+        ['Kind of provider', '\r'],
         ['Issuer, such as', 'https://bakery.okta.com\r'],
         ['Client id', '0oa1\r'],
         ['Client secret', 'hush\r'],

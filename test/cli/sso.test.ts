@@ -108,10 +108,7 @@ describe('svc sso', () => {
     expect(dry.stdout).toContain('********')
     expect(dry.stdout).not.toContain('hush')
     const list = await home.run(['sso', 'create', '--file', '-'], { input: '[]' })
-    expect([list.code, list.stderr]).toEqual([
-      2,
-      expect.stringContaining('--file does not hold a JSON object'),
-    ])
+    expect([list.code, list.stderr]).toEqual([2, expect.stringContaining('--file is not a JSON object')])
   })
 
   it('says on standard error what the service warns of', async () => {

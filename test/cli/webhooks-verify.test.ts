@@ -95,8 +95,8 @@ describe('svc webhooks verify', () => {
       [/--secret takes no value/, [bodyFile, '--secret', secret]],
       [/Cannot read the body from .*missing: ENOENT/, [`${bodyFile}missing`, '--secret', secretFile]],
       [/greater than or equal to 1/, [bodyFile, '--secret', secretFile, '--tolerance', '0']],
-      [/--header is no header: webhook-id/, [bodyFile, '--secret', secretFile, '--header', 'webhook-id']],
-      [/line 2 of the headers is no header: b/, [bodyFile, '--secret', secretFile, '--headers', broken]],
+      [/--header is not a header: webhook-id/, [bodyFile, '--secret', secretFile, '--header', 'webhook-id']],
+      [/line 2 of the headers is not a header: b/, [bodyFile, '--secret', secretFile, '--headers', broken]],
     ]
     for (const [message, args] of wrong) {
       const result = await home.run(['webhooks', 'verify', ...args], { input: 'x' })

@@ -18,7 +18,7 @@ it('a log on a terminal has no control characters but its colours', () => {
   )
   expect(text).toContain('said \\u001b[45m\\u2028')
   expect(text).toContain('\u001b[')
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what is looked for
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches them
   const colors = /\u001b\[(?:0|1|3\d|9\d)m/g
   expect(hasNoControls(text.replace(colors, ''))).toBe(true)
   expect(text).not.toContain('\u001b[45m\u2028')

@@ -8,7 +8,7 @@ export type Field = {
   path: string[]
   /** As it is declared, with optional, default and the like around it. */
   schema: z.ZodType
-  /** The kind of record its id names. */
+  /** The kind of record that its id refers to. */
   resource: Resource | undefined
   secret: boolean
   /** Nothing lies below it. */

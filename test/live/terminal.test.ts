@@ -107,7 +107,7 @@ describe('svc logs live', () => {
 it('svc logs level has the agent say more for a while', async () => {
   const { code, stdout } = await svc('level', name, 'debug', '--for', '30m')
   expect(code).toBe(0)
-  expect(stdout).toMatch(/^Its agent hands in debug and worse until 20\S+Z\n$/)
+  expect(stdout).toMatch(/^Its agent sends debug and worse until 20\S+Z\n$/)
   expect((await svc('level', name, 'debug', '--for', 'ever')).code).toBe(2)
   expect((await svc('level', name, 'debug', '--for', '9d')).code).toBe(2)
 })

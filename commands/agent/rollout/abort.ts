@@ -4,9 +4,9 @@ import { latestRollout } from '../../../src/cli/rollouts/latest.ts'
 
 export default command(agentRollouts.abort, {
   argDefaults: { id: latestRollout },
-  confirmation: 'End the rollout for good? Devices that it has updated stay where they are',
+  confirmation: 'Abort the rollout permanently? Devices that it has updated keep their version',
   format: ({ version }) => `The rollout of ${String(version)} is over\n`,
   description:
-    'Devices that it has updated keep the version until another one is promoted, or another rollout comes to them.',
+    'Devices that it has updated keep the version until another one is promoted, or another rollout reaches them.',
   examples: ['svc agent rollout abort --yes\nThe rollout of 1.2.0 is over'],
 })

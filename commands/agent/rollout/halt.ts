@@ -6,6 +6,6 @@ export default command(agentRollouts.halt, {
   argDefaults: { id: latestRollout },
   format: ({ version }) => `${String(version)} is offered to no further device\n`,
   description:
-    'Devices that were offered it already may still arrive; svc agent rollout roll-back brings them back.',
+    'Devices that were already offered the version may still install it; svc agent rollout roll-back brings them back.',
   examples: ['svc agent rollout halt\n1.2.0 is offered to no further device'],
 })

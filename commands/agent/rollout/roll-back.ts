@@ -7,7 +7,7 @@ export default command(agentRollouts.rollBack, {
   confirmation: 'End the rollout and bring its devices back to the promoted version?',
   format: ({ version }) =>
     `Devices on ${String(version)} go back with their next heartbeat; svc agent rollout status --watch shows how many are left\n`,
-  description: 'Where no version is promoted, each goes back to the one it came from.',
+  description: 'Where no version is promoted, each device goes back to its previous version.',
   examples: [
     'svc agent rollout roll-back --yes\nDevices on 1.2.0 go back with their next heartbeat; svc agent rollout status --watch shows how many are left',
   ],

@@ -6,11 +6,11 @@ export default command(agentRollouts.start, {
   args: ['version'],
   customFlags: waveFlags,
   format: ({ version }) =>
-    `The devices for ${String(version)} are being drawn; svc agent rollout status --watch shows how far it is\n`,
+    `The devices for ${String(version)} are being drawn; svc agent rollout status --watch shows the progress\n`,
   description:
-    'A percentage is of all devices that can take the version, and counts those of the waves before. The next wave opens when those of the last one report the version and have stayed alive; too many failures halt it. After a wave of 100% the version is promoted.',
+    'A percentage is of all devices that can install the version, including earlier waves. The next wave opens when the devices of the last one report the version and have stayed alive; too many failures halt the rollout. After a wave of 100% the version is promoted.',
   examples: [
-    'svc agent rollout start 1.2.0 --wave filter:"Pilot devices" --wave 1% --wave 10% --wave 100% --gate 15m --soak 1h --max-failures 2%\nThe devices for 1.2.0 are being drawn; svc agent rollout status --watch shows how far it is',
+    'svc agent rollout start 1.2.0 --wave filter:"Pilot devices" --wave 1% --wave 10% --wave 100% --gate 15m --soak 1h --max-failures 2%\nThe devices for 1.2.0 are being drawn; svc agent rollout status --watch shows the progress',
     'svc agent rollout start 1.3.0-rc.1 --wave filter:"Pilot devices" -q\n0197c1ff-2a64-7b31-9c0d-5e6f7a8b9c0d',
   ],
 })

@@ -3,9 +3,10 @@ import { type ArgSet, booleanFlag, type FlagSet, textArg } from '../../../src/cl
 import { showStatus } from '../../../src/cli/rollouts/status.ts'
 
 export default class AgentRolloutStatus extends ApiCommand {
-  static override summary = 'Show how far a rollout is: its waves, what failed and why, and what happens next'
+  static override summary =
+    'Show the progress of a rollout: its waves, the failures with their reasons, and the next step'
   static override description =
-    'Of the last rollout unless told. --watch goes on until nothing more happens by itself: it is over, or halted and waits for somebody to decide. In a pipe it prints a line for each change, with --json one document.'
+    'By default of the last rollout. --watch follows until nothing more happens by itself: the rollout has ended, or is halted and waits for a decision. In a pipe it prints a line for each change, with --json one document.'
   static override examples = [
     `svc agent rollout status
 Rollout of 1.2.0: running, wave 2 of 3 since 2026-01-31T12:31:04.000Z
@@ -24,7 +25,7 @@ Next: wave 3 opens, not before 2026-01-31T12:46:04.000Z (in 14 min): waits for 1
   ]
   static override args: ArgSet = { rollout: textArg('The rollout: id or version', false) }
   static override flags: FlagSet = {
-    watch: booleanFlag({ char: 'w', description: 'Go on until nothing more happens by itself' }),
+    watch: booleanFlag({ char: 'w', description: 'Follow until nothing more happens by itself' }),
     'exit-code': booleanFlag({ description: 'Exit 1 when it is halted, aborted or rolled back' }),
   }
 

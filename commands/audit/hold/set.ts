@@ -2,7 +2,7 @@ import { auditRetention } from '../../../src/audit/retention/contract.ts'
 import { command } from '../../../src/cli/command.ts'
 
 export default command(auditRetention.hold, {
-  summary: 'Hold an audit log: nothing of it is deleted, however old it is',
+  summary: 'Hold an audit log: no entry is deleted, however old it is',
   preset: { held: true },
   format: () => 'Held: nothing is deleted until svc audit hold release\n',
   examples: [

@@ -4,7 +4,7 @@ import { command } from '../../../src/cli/command.ts'
 
 export default command(auditRetention.change, {
   description:
-    'What is left out stays as it is. With --archive nothing is deleted before the object storage of the service has confirmed that it holds it; with --no-archive old entries are gone.',
+    'Settings that are not given do not change. With --archive entries are deleted only after the object storage of the service has confirmed that it stored them; with --no-archive they are deleted without a copy.',
   format: formatRetention,
   examples: [
     'svc audit retention set --org blue-bakery --days 730 --archive\nKept:     730 days\nArchive:  yes\nHold:     no\nDeleted:  nothing yet\nLast run: never',

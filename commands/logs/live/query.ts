@@ -3,8 +3,7 @@ import { liveLogs } from '../../../src/live/contract.ts'
 
 export default command(liveLogs.events, {
   columns: ['recordId', 'timeCreated', 'level', 'source', 'message'],
-  description:
-    'Its agent is asked while you wait, for up to 30 s. At most the latest 10000 that match are counted.',
+  description: 'Queries the connected agent, for up to 30 s. At most the latest 10000 matches are counted.',
   examples: [
     'svc logs live query web-1 System --level error --from 1h\nRECORD ID         TIME CREATED              LEVEL  SOURCE  MESSAGE\n1769860800000000  2026-01-31T12:00:00.000Z  error  kernel  nvme0: I/O error',
     'svc logs live query web-1 ssh.service --source sshd --limit 100 -o ndjson',

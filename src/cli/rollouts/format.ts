@@ -82,7 +82,7 @@ function waveTable(it: RolloutProgress, style: Style): string[] {
 const nameOf = ({ percent, filterName }: Wave): string =>
   percent === null ? escapeToOneLine(filterName ?? '') : `${percent} %`
 
-/** How many of a wave are on the version. */
+/** The part of a wave that has the version. */
 function barOf({ devices, updated, soaking }: Wave): string {
   const there = updated + soaking
   const filled = devices === null || devices === 0 ? 0 : Math.floor((there / devices) * barLength)
@@ -122,7 +122,7 @@ function when(at: string | null, now: number): string {
 
 const counted = ['updated', 'soaking', 'offered', 'waiting', 'failed'] as const
 
-/** The same in one line, for where nothing can be drawn anew. */
+/** The same in one line, for output that cannot be redrawn. */
 export function formatRolloutLine({ status, version, wave, waves }: RolloutProgress): string {
   const sums = counted.map(
     (count) => `${formatNumber(waves.reduce((all, one) => all + one[count], 0))} ${count}`,

@@ -2,7 +2,7 @@ import { agentRollouts } from '../../agents/rollouts/contract.ts'
 import type { CommandContext } from '../base.ts'
 import { CliError, exitCodes } from '../exit-codes.ts'
 
-/** The last one that was started: the one that is under way, when there is one. */
+/** The last started rollout: the running one, if any. */
 export async function latestRollout({ client }: CommandContext): Promise<string> {
   const { data } = await client.call(agentRollouts.list, { query: { limit: 1 } })
   if (data[0]) return data[0].id

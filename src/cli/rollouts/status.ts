@@ -17,7 +17,7 @@ type Options = { named: string | undefined; watch: boolean; exitCode: boolean }
 
 const pollMs = 5000
 
-/** Shows how far a rollout is; with `watch` until nothing more happens by itself. */
+/** Shows the progress of a rollout; with `watch` until nothing more happens by itself. */
 export async function showStatus(
   session: CommandContext,
   { named, watch, exitCode }: Options,
@@ -36,7 +36,7 @@ export async function showStatus(
 const isBad = ({ status }: RolloutProgress): boolean =>
   status === 'halted' || status === 'aborted' || status === 'rolled_back'
 
-/** What a person has to decide about, or nobody any more. */
+/** The rollout has ended, or waits for a decision. */
 const isAtRest = ({ next }: RolloutProgress): boolean => next === null || next.step === 'decide'
 
 async function print({ output }: CommandContext, it: RolloutProgress): Promise<void> {
@@ -58,14 +58,14 @@ async function follow(
   }
 }
 
-/** How many lines of a terminal a text takes that ends with one. */
+/** The number of terminal lines of a text that ends with a line break. */
 export const wrappedLines = (text: string, columns: number): number =>
   stripStyles(text)
     .split('\n')
     .slice(0, -1)
     .reduce((lines, line) => lines + Math.max(1, Math.ceil(displayWidth(line) / columns)), 0)
 
-/** At a terminal it is drawn anew; elsewhere a line is printed when something has changed. */
+/** Redrawn on a terminal; elsewhere a line is printed for each change. */
 async function statusPrinter({ output }: CommandContext): Promise<(it: RolloutProgress) => Promise<void>> {
   const isJson = output.format === 'json' || output.format === 'ndjson'
   if (output.format !== 'plain' && !isJson)

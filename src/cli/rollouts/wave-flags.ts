@@ -13,21 +13,21 @@ export const waveFlags: NonNullable<CommandView['customFlags']> = {
   flags: {
     wave: string({
       description:
-        '(required) Up to how many of all devices (10%), or those that a filter finds (filter:NAME), one wave after the other',
+        '(required) A wave: up to this part of all devices (10%), or the devices of a filter (filter:NAME); repeat it for each wave',
       helpValue: 'WAVE',
       multiple: true,
       multipleNonGreedy: true,
     }),
     gate: string({
-      description: 'How long a device has to report the version it was offered; 15m unless told',
+      description: 'Time for a device to report the offered version; by default 15m',
       helpValue: 'TIME',
     }),
     soak: string({
-      description: 'How long updated devices have to stay alive before the next wave; 10m unless told',
+      description: 'Time that updated devices have to stay alive before the next wave; by default 10m',
       helpValue: 'TIME',
     }),
     'max-failures': string({
-      description: 'It halts when more than this part of a wave has failed; 5% unless told',
+      description: 'Halt when more than this part of a wave has failed; by default 5%',
       helpValue: 'PERCENT',
     }),
   } as unknown as FlagSet,
@@ -64,5 +64,5 @@ function minutesOf(said: unknown, flag: string): number | undefined {
   const [, count, unit] = /^(\d{1,5})([smhdw])$/.exec(String(said)) ?? []
   const minutes = count && unit ? (Number(count) * secondsPerUnit[unit]!) / 60 : Number.NaN
   if (Number.isInteger(minutes)) return minutes
-  throw usageError(`${flag} takes a time in whole minutes such as 15m or 2h, not "${String(said)}"`)
+  throw usageError(`${flag} takes a duration in minutes or hours such as 15m or 2h, not "${String(said)}"`)
 }

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { SignatureCheck } from './signature-check.ts'
 
-/** What came of sending it on. */
+/** The result of forwarding. */
 export type ForwardResult = { status: number; milliseconds: number } | { error: string }
 
 /** A delivery that was received, as `--json` prints it. */
@@ -16,10 +16,10 @@ export type ReceivedDelivery = {
   signature: SignatureCheck['verdict'] | 'unchecked'
   /** Why the signature was refused. */
   reason: string | null
-  /** The event came before. */
+  /** The event was received before. */
   again: boolean
   forwarded: ForwardResult | null
-  /** The body; null when it is no JSON. */
+  /** The body; null when it is not JSON. */
   event: unknown
 }
 
@@ -30,7 +30,7 @@ export const headersOf = ({ headers }: IncomingMessage): Headers =>
 
 const maxBodyBytes = 1 << 20
 
-/** The bytes of a request; undefined when they are too many, and then none are kept. */
+/** The body of a request; undefined when it is too large. */
 export async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   const chunks: Buffer[] = []
   let length = 0
@@ -47,7 +47,7 @@ type ParsedDelivery = Pick<
   'eventId' | 'deliveryId' | 'sequence' | 'type' | 'orgId' | 'event'
 >
 
-/** What a delivery says of itself. Body before headers: that is what is signed. */
+/** Id and type of a delivery. The body takes precedence over the headers: only it is signed. */
 export function parseDelivery(headers: Headers, body: Buffer): ParsedDelivery {
   const event = parsed(body)
   const said = (key: string): string | null => {
@@ -73,7 +73,7 @@ function parsed(body: Buffer): unknown {
   }
 }
 
-/** The last events that came. */
+/** The ids of the last received events. */
 export class RecentIds {
   readonly #ids = new Set<string>()
   readonly #most: number
@@ -87,7 +87,7 @@ export class RecentIds {
   }
 
   add(id: string): void {
-    // No event has an id of such a length; what is remembered has an end.
+    // No event has an id of this length; the memory is bounded.
     if (id.length > 100) return
     this.#ids.delete(id)
     this.#ids.add(id)

@@ -3,18 +3,18 @@ import { usageError } from '../exit-codes.ts'
 import { isLoopbackHost, nodeTransport } from '../transport.ts'
 import type { ForwardResult, Headers } from './delivery.ts'
 
-/** What the sender is answered. */
+/** The reply to the sender. */
 export type ReceiverReply = { status: number; headers: Record<string, string>; body: Buffer | string }
 
-/** Milliseconds: less than a sender waits. */
+/** Milliseconds: less than the time limit of the sender. */
 const defaultTimeoutMs = 25_000
 const maxReplyBytes = 64 << 10
 
-/** Of one connection and not of what is sent over it (RFC 9110 7.6.1), or made anew for the next one. */
+/** Headers of one connection (RFC 9110 7.6.1), and headers that the transport sets itself. */
 const connectionHeaders =
   /^(connection|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|expect|host|content-length)$/
 
-/** What a sender can make something of. */
+/** Reply headers that matter to the sender. */
 const kept = ['content-type', 'content-encoding', 'retry-after', 'location']
 
 export type Forward = (
@@ -22,7 +22,7 @@ export type Forward = (
   body: Buffer,
 ) => Promise<{ forwarded: ForwardResult; answer: ReceiverReply }>
 
-/** Sends deliveries on as they came, and gives back what the target answers. */
+/** Forwards deliveries unchanged, and returns the reply of the target. */
 export function createForwarder(target: URL, patience = defaultTimeoutMs): Forward {
   const transport = nodeTransport({ caFile: process.env.SVC_CA_FILE || undefined })
   return async (given, body) => {
@@ -33,7 +33,7 @@ export function createForwarder(target: URL, patience = defaultTimeoutMs): Forwa
     const started = performance.now()
     try {
       const reply = await transport({ method: 'POST', url: target.href, headers, body, signal })
-      if (reply.status < 200) return failed(502, `${target.origin} answers with a status that there is not`)
+      if (reply.status < 200) return failed(502, `${target.origin} answers with an invalid status`)
       const answer = await readUpTo(reply.body)
       const milliseconds = Math.round(performance.now() - started)
       const told = kept.flatMap((name) => (reply.headers[name] ? [[name, reply.headers[name]]] : []))
@@ -75,17 +75,17 @@ async function readUpTo(body: AsyncIterable<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(chunks).subarray(0, maxReplyBytes)
 }
 
-/** The target of `--forward-to`, which is not this command itself, at `port`. */
+/** The target of `--forward-to`, which must not be this command itself, at `port`. */
 export function parseTarget(text: string, port: number): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (!url || !/^https?:$/.test(url.protocol)) {
     throw usageError(`--forward-to is not a URL: ${text}`, 'such as http://127.0.0.1:8080/hooks')
   }
   if (url.username || url.password) {
-    throw usageError('--forward-to must not carry a password', 'let the target take deliveries without one')
+    throw usageError('--forward-to must not carry a password', 'let the target accept deliveries without one')
   }
   const itself = isLoopbackHost(url.hostname) && url.port === String(port)
   if (itself)
-    throw usageError('--forward-to leads back here', 'give another --port, or the port of the target')
+    throw usageError('--forward-to points to this command', 'give another --port, or the port of the target')
   return url
 }

@@ -4,12 +4,12 @@ import type { CommandView } from '../command-view.ts'
 import { usageError } from '../exit-codes.ts'
 import type { FlagSet } from '../flags.ts'
 
-/** `--header 'Name: value'` in place of the list of headers; a value that is a secret is read from a file. */
+/** `--header 'Name: value'` for the list of headers; a secret value is read from a file. */
 export const headerFlags: NonNullable<CommandView['customFlags']> = {
   fields: ['headers'],
   flags: {
     header: string({
-      description: "A header of your own on every delivery, 'Name: value'; 'Name: @file' for a secret",
+      description: "A custom header of every delivery, 'Name: value'; 'Name: @file' for a secret",
       helpValue: 'HEADER',
       multiple: true,
       multipleNonGreedy: true,

@@ -69,7 +69,7 @@ function eventsNamed(text: string): Set<string> {
   return new Set(names)
 }
 
-/** Most deliveries at a time: what is kept of them has an end. */
+/** Most concurrent deliveries: bounds their memory. */
 const mostConnections = 64
 
 function serverFor(pair: Pair | undefined, receive: Receive): Server {
@@ -79,7 +79,7 @@ function serverFor(pair: Pair | undefined, receive: Receive): Server {
     try {
       send(reply, await receive(request))
     } catch (error) {
-      // Whoever hung up before the end delivered nothing.
+      // A request that was cut off is not a delivery.
       if (!request.complete) return
       printNote(`A delivery could not be answered: ${escapeToOneLine((error as Error).message)}`)
       if (!reply.headersSent) send(reply, errorReply(500, 'The receiver failed'))
@@ -139,7 +139,7 @@ function cannotListen(error: NodeJS.ErrnoException, { host, port }: ListenFlags)
     })
   }
   if (error.code === 'EACCES') {
-    return usageError(`You may not listen at port ${port}`, 'ports below 1024 are reserved: --port 4400')
+    return usageError(`Not allowed to listen at port ${port}`, 'ports below 1024 are reserved: --port 4400')
   }
   return usageError(
     `Cannot listen at ${host}: ${error.code ?? error.message}`,
@@ -152,12 +152,12 @@ function greet(address: string, target: URL | undefined, isChecked: boolean, isS
   printNote(`Listening at ${address}${forwarding}; Ctrl-C ends`)
   if (!isChecked) {
     printNote(
-      'Warning: without --secret no signature is checked, and whoever reaches this address is believed',
+      'Warning: without --secret no signature is checked: anybody who reaches this address can forge deliveries',
     )
   }
   printNote(
     isSecure
-      ? 'A service reaches addresses that are not public only with OUTBOUND_ALLOW_CIDRS, and trusts a certificate of your own only with OUTBOUND_CA_FILE'
+      ? 'A service reaches private addresses only with OUTBOUND_ALLOW_CIDRS, and trusts a private certificate only with OUTBOUND_CA_FILE'
       : 'Webhooks are sent over HTTPS alone: give --cert and --key, or put a TLS proxy or a tunnel in front',
   )
 }

@@ -1,13 +1,13 @@
 import { readTextFile } from '../ask.ts'
 import { usageError } from '../exit-codes.ts'
 
-/** The headers of `--headers`, and of each `--header`, which goes before. Names in lower case. */
+/** The headers of `--headers`, and of each `--header`, which takes precedence. Names in lower case. */
 export function savedHeaders(file: string | undefined, lines: readonly string[]): Record<string, string> {
   const headers: Record<string, string> = {}
   if (file !== undefined) {
     for (const [n, line] of headerLines(readTextFile(file, '--headers')).entries()) {
       const { name, value } = header(line) ?? wrong(`${file}, line ${n + 1} of the headers`, line)
-      // As a server would read it.
+      // Repeated headers are joined, as by a server.
       headers[name] = Object.hasOwn(headers, name) ? `${headers[name]}, ${value}` : value
     }
   }
@@ -18,7 +18,7 @@ export function savedHeaders(file: string | undefined, lines: readonly string[])
   return headers
 }
 
-/** Up to the empty line behind them, without the line of the request or the answer before. */
+/** The lines up to the empty line, without the request line or status line. */
 function headerLines(text: string): string[] {
   const lines = text.split(/\r?\n/)
   if (/^[A-Z]+ \S+ HTTP\/|^HTTP\/\d/.test(lines[0]!)) lines.shift()
@@ -32,5 +32,5 @@ function header(line: string): { name: string; value: string } | undefined {
 }
 
 function wrong(where: string, line: string): never {
-  throw usageError(`${where} is no header: ${line.slice(0, 60)}`, "such as 'webhook-id: 0197c1c8-…'")
+  throw usageError(`${where} is not a header: ${line.slice(0, 60)}`, "such as 'webhook-id: 0197c1c8-…'")
 }

@@ -24,13 +24,13 @@ const headersOf: Record<SignatureScheme, readonly string[]> = {
   standard: ['webhook-signature', 'webhook-id', 'webhook-timestamp'],
 }
 
-/** Of a signature that is there: the headers without which nobody can check it. */
+/** The missing headers that a present signature needs for verification. */
 export function missingHeaders(kind: SignatureScheme, headers: SignatureHeaders): string[] {
   const isThere = (name: string) => Boolean(headers[name.toLowerCase()]?.trim())
   return isThere(headersOf[kind][0]!) ? headersOf[kind].filter((name) => !isThere(name)) : []
 }
 
-/** Valid: there is a signature, every one there is is true, and none is older or newer than `tolerance` seconds. */
+/** Valid: there is a signature, every signature is valid, and its time is within `tolerance` seconds. */
 export function checkSignature(
   secret: string,
   headers: SignatureHeaders,
@@ -56,7 +56,7 @@ export function checkSignature(
 }
 
 function outside(signedAt: Date | undefined, tolerance: number, now: number): string | null {
-  if (signedAt === undefined) return 'it says no time of signing that can be read'
+  if (signedAt === undefined) return 'its time of signing cannot be read'
   if (Math.abs(now - signedAt.getTime()) <= tolerance * 1000) return null
   return `signed ${relativeTime(signedAt, now)}, ${toleranceText(tolerance)}`
 }
@@ -71,11 +71,11 @@ export function relativeTime(at: Date, now: number): string {
 /** The secret of a webhook, as `--secret` names it. */
 export async function readSigningSecret(flag: string): Promise<string> {
   const secret = await readSecret(flag, '--secret')
-  if (secret === '') throw usageError('--secret is empty', 'give the secret of the webhook, whole')
+  if (secret === '') throw usageError('--secret is empty', 'give the complete secret of the webhook')
   if (!isReadableSecret(secret)) {
     throw usageError(
       '--secret begins with whsec_, but no base64 follows',
-      'give the secret of the webhook, whole',
+      'give the complete secret of the webhook',
     )
   }
   return secret

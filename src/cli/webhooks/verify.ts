@@ -20,7 +20,7 @@ export type VerifyFlags = {
   tolerance?: number | undefined
 }
 
-/** Whether a delivery that was kept is one that the service signed. */
+/** Verifies the signature of a saved delivery. */
 export async function verifyDelivery(output: Output, file: string, flags: VerifyFlags): Promise<void> {
   if (file === '-' && flags.secret === '-') {
     throw usageError('The body and --secret cannot both come from standard input', 'use --secret @file')
@@ -44,13 +44,13 @@ export async function verifyDelivery(output: Output, file: string, flags: Verify
   if (judged.verdict === 'valid') return
   if (!isOutside(judged)) {
     printNote(
-      'Is it the secret of this webhook? The body has to be byte for byte what came, no line end added or lost',
+      'Is it the secret of this webhook? The body has to be byte for byte as received, no line end added or lost',
     )
   }
   throw new SilentExit(exitCodes.failure)
 }
 
-/** The signatures are true, but not of this time. */
+/** The signatures are valid, but outside of the tolerance. */
 const isOutside = ({ verdict, native, standard }: SignatureCheck): boolean =>
   verdict === 'invalid' && native !== 'invalid' && standard !== 'invalid'
 
