@@ -13,7 +13,7 @@ const { values } = parseArgs({
   options: {
     out: { type: 'string' },
     version: { type: 'string' },
-    // Not with a Node of its own, but for the one that is there.
+    // A script for an installed Node, instead of a file with its own Node.
     script: { type: 'boolean', default: false },
   },
 })
@@ -25,7 +25,7 @@ const out = resolve(values.out)
 const version = values.version ?? JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const kind = values.script ? 'script' : 'executable'
 
-/** Asked for by prompts that the agent does not have: an editor, with every encoding there ever was. */
+/** Required by prompts that the agent does not use: an editor, with all character encodings. */
 const withoutEditor = {
   name: 'without-editor',
   setup({ onResolve, onLoad }) {
@@ -61,7 +61,7 @@ if (values.script) {
     const output = join(folder, 'svc-agent')
     writeFileSync(main, text)
     const disableExperimentalSEAWarning = true
-    // NODE_OPTIONS of whoever starts it are not meant for it.
+    // NODE_OPTIONS of the environment must not affect the agent.
     const execArgvExtension = 'none'
     writeFileSync(
       config,
@@ -80,7 +80,7 @@ if (values.script) {
   }
 }
 
-/** A program that runs from there goes on with what it was. */
+/** Replaces the file by rename, so that a running program keeps its old file. */
 function put(content) {
   writeFileSync(`${out}.built`, content)
   chmodSync(`${out}.built`, 0o755)

@@ -1,4 +1,4 @@
-// Makes dist/ and the command manifest from the sources. Does nothing when nothing changed.
+// Builds dist/ and the command manifest from the sources. Does nothing when nothing changed.
 import { createHash } from 'node:crypto'
 import {
   existsSync,
@@ -22,13 +22,13 @@ const stampFile = join(dist, '.stamp')
 const manifestFile = inRoot('oclif.manifest.json')
 const sources = globSync('{src,commands,daemon,migrations}/**/*.ts', { cwd: root }).sort()
 
-/** What is started by its path: the program, each command, and what runs in a thread or a process of its own. */
+/** Files that are loaded by path: the program, each command, and code of threads and child processes. */
 const entries = ['src/cli/main.ts', ...globSync('{commands/**/*,src/**/*-{thread,child}}.ts', { cwd: root })]
 
 /**
- * Packages with machine code or files of their own. They stay where npm has put them, as does what is imported late. All
- * others are in the files of dist/ with what is used of them, since to look up and load a thousand small modules one by one
- * takes longer than everything else that a start has to do.
+ * Packages with native code or data files. They stay in node_modules, as do lazily imported packages. All
+ * others are bundled into dist/ without unused code, since resolving and loading a thousand small modules
+ * takes longer than everything else at the start.
  */
 const outside = ['@node-rs/argon2', '@zxcvbn-ts/*', 'better-sqlite3', 'pg', 'systeminformation']
 
@@ -53,14 +53,14 @@ async function make() {
   rmSync(stampFile, { force: true })
   const made = await bundle()
   for (const file of globSync('**/*.js', { cwd: dist })) {
-    // Left of an earlier build, a command would still be one.
+    // A file of an earlier build would still be a command.
     if (!made.has(join(dist, file))) rmSync(join(dist, file))
   }
   await writeManifest()
   writeFileSync(stampFile, stamp)
 }
 
-/** The files it wrote. */
+/** Bundles the sources and returns the written files. */
 async function bundle() {
   const { build } = await import('esbuild')
   const { metafile } = await build({
@@ -78,7 +78,7 @@ async function bundle() {
     plugins: [english, late],
     banner: { js: requiring },
     legalComments: 'none',
-    // The engine keeps the text of what it has loaded; names stay, for whoever reads a stack trace.
+    // The engine keeps the source text in memory; names are not minified, for readable stack traces.
     minifyWhitespace: true,
     minifySyntax: true,
     metafile: true,
@@ -96,7 +96,7 @@ async function writeManifest() {
   const plugin = new Plugin({ ...own, ignoreManifest: true, errorOnManifestCreate: true })
   await plugin.load()
   const draft = `${manifestFile}.${process.pid}`
-  // Held in memory as text as well: without white space, and in ASCII, which takes one byte a character.
+  // The text is also kept in memory: without white space, and in ASCII, which takes one byte per character.
   const text = JSON.stringify(plugin.manifest).replace(/[\u0080-\uffff]/g, escaped)
   writeFileSync(draft, `${text}\n`)
   renameSync(draft, manifestFile)
@@ -106,7 +106,7 @@ function escaped(character) {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
 }
 
-/** Changes with every source, and with what turns them into dist. */
+/** Changes with every source, and with the build scripts. */
 function stampOf() {
   const hash = createHash('sha256')
   for (const file of [...sources, 'package.json', 'tsconfig.json', 'build.js', 'bundling.js']) {

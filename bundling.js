@@ -1,6 +1,6 @@
 // What build.js and build-agent.js have in common.
 
-/** Of the fifty languages that zod can complain in. */
+/** Bundles only English of the fifty error languages of zod. */
 export const english = {
   name: 'english',
   setup({ onLoad }) {
@@ -10,11 +10,11 @@ export const english = {
   },
 }
 
-/** First in a bundle: packages that are CommonJS ask in it for what Node brings with it. */
+/** The first line of a bundle: CommonJS packages use `require` for Node's modules. */
 export const requiring =
   "import { createRequire as requireOf } from 'node:module';const require = requireOf(import.meta.url);"
 
-/** Packages that are imported when they are needed stay outside: within, one that is CommonJS has no names to import. */
+/** Lazily imported packages stay outside: a bundled CommonJS package has no named exports. */
 export const late = {
   name: 'late',
   setup({ onResolve }) {

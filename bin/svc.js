@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// No syntax or import that an old Node lacks: it has to get far enough to be told what is wrong.
+// No syntax or import that an old Node lacks, so that an old Node reports its version instead of a syntax error.
 import { existsSync, readFileSync } from 'node:fs'
 import module from 'node:module'
 import { homedir } from 'node:os'
@@ -20,15 +20,15 @@ if (!supported(process.versions.node, pjson.engines.node)) {
 } else {
   cacheCode()
   if (process.argv[2] === 'serve') {
-    // Most of what a start allocates is garbage at its end: the room for it need not grow (until runService).
+    // Most allocations of the start are garbage afterwards: the young generation need not grow (until runService).
     v8.setFlagsFromString('--semi-space-growth-factor=1')
-    // Four hash passwords at most: what has to be on the disk before an answer does not stand in line behind them.
+    // At most four threads hash passwords: with more threads, disk writes do not wait behind them.
     process.env.UV_THREADPOOL_SIZE ??= '16'
   } else {
-    // A command is over before collecting its garbage pays.
+    // A command ends before garbage collection pays off.
     v8.setFlagsFromString('--semi-space-growth-factor=16')
   }
-  // oclif looks for TypeScript sources in development otherwise.
+  // Otherwise oclif searches for TypeScript sources in development.
   globalThis.oclif = { enableAutoTranspile: false }
   import(entry.href).then((cli) => cli.main(process.argv.slice(2)))
 }
@@ -38,7 +38,7 @@ function stop(line) {
   process.exitCode = 1
 }
 
-/** Compiled code is kept between runs in a folder of one's own: the default is one that others can write to. */
+/** Caches compiled code in a private folder: others can write to the default one. */
 function cacheCode() {
   if (process.env.NODE_COMPILE_CACHE || process.env.NODE_DISABLE_COMPILE_CACHE) return
   const base =

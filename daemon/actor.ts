@@ -17,11 +17,11 @@ import type { KeyAuthenticator } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 
 export type Authenticator = {
-  /** Who calls, once they may. @throws the refusal, unauthenticated included */
+  /** The authenticated and permitted caller. @throws the refusal, also unauthenticated */
   admit(entry: Endpoint, request: FastifyRequest, now: string): Promise<Caller>
 }
 
-/** Of people and of workloads, told apart by what they say. */
+/** Tokens of people and of workloads, distinguished by their claims. */
 export type Tokens = { access: AccessTokens; workloads: WorkloadTokens }
 
 export function createAuthenticator(
@@ -32,7 +32,7 @@ export function createAuthenticator(
   mfaOn: boolean,
 ): Authenticator {
   const { recall, learn } = remembered(tokens)
-  // All requests of a turn of the event loop were sent before its end: of one session they ask once.
+  // Requests of one session in the same turn of the event loop share one read: all were sent before it ends.
   const findNow = batchReads(
     async (sessions: readonly Session[]) =>
       new Map([...new Set(sessions)].map((session) => [session, session.find(storage.read)])),
@@ -45,7 +45,7 @@ export function createAuthenticator(
         return { kind: 'nobody' }
       const presented = request.headers['x-api-key']
       if (access.who === 'user' && access.key) {
-        // The key counts where both are sent.
+        // An API key takes precedence over a token.
         if (presented !== undefined) return admitKey(access, String(presented), request, now)
         if (request.headers.authorization === undefined) {
           throw new Problem('unauthenticated', 'Missing X-API-Key header')
@@ -56,7 +56,7 @@ export function createAuthenticator(
         const { id } = request.params as { id: string }
         const caller = await findAgent(id, token, { ...access, now })
         request.caller = caller
-        // After its token was checked: nobody else can use up its share.
+        // Counted after the token was checked, so that nobody else can use up the agent's limit.
         limiter.take('AGENT', rateLimitKey(caller))
         if (caller.role === 'watchdog' && !access.watchdog) throw new Problem('agent_role_required')
         return caller
@@ -71,7 +71,7 @@ export function createAuthenticator(
     },
   }
 
-  /** Whatever decides about a caller is read again as soon as anything was committed that may. */
+  /** The caller is read again after any commit that may affect the decision. */
   async function callerOf(session: Session): Promise<UserCaller | WorkloadCaller> {
     const version = storage.version()
     if (version === undefined) return (await findNow(session))!
@@ -84,7 +84,7 @@ export function createAuthenticator(
   }
 }
 
-/** An agent that asks too much does not silence what looks after it. */
+/** Agent and watchdog have separate limits: an agent that sends too much does not block its watchdog. */
 export const rateLimitKey = ({ agentId, role }: Pick<AgentCaller, 'agentId' | 'role'>): string =>
   role === 'agent' ? agentId : `${agentId} ${role}`
 
@@ -104,16 +104,16 @@ export function bearerToken(request: { headers: { authorization?: string | undef
 }
 
 type Session = {
-  /** Whose share of the requests it uses up. */
+  /** The key of the rate limit. */
   owner: string
-  /** Who it is, as the database says now. @throws when they may not go on */
+  /** The caller according to the database now. @throws when access was revoked */
   find(db: Db): Promise<UserCaller | WorkloadCaller>
   until: number
   caller?: UserCaller | WorkloadCaller | undefined
   version?: number | undefined
 }
 
-/** A signature that was checked once is not checked again for a minute. */
+/** Caches verified signatures for a minute. */
 function remembered(tokens: Tokens) {
   const known = new Map<string, Session>()
   const keepMs = 60_000
@@ -138,7 +138,7 @@ async function verify({ access, workloads }: Tokens, token: string, now: Date) {
   const person = await access.verify(token, now)
   if (person) {
     const find = (db: Db) => findCaller(db, person)
-    // Whoever signs somebody in to one tenant does not use up their share of another.
+    // Counted by user and tenant: a session in one tenant does not use up the limit in another.
     return { owner: `${person.userId} ${contextKey(person.context)}`, expiresAt: person.expiresAt, find }
   }
   const workload = await workloads.verify(token, now)

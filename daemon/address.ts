@@ -1,29 +1,29 @@
 import ipaddr from 'ipaddr.js'
 import { isLoopback, normalizeAddress as plain } from '../src/core/network.ts'
 
-/** The proxies whose word counts, where any does. */
+/** The trusted proxies, if any. */
 export type Proxies = { trusted: readonly string[]; cloudflare: boolean } | undefined
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
 /**
- * Where a request came from, and whether it came by TLS, which ends at the proxy. `isLocal`: its connection is of this
- * machine, and nobody else is behind it.
+ * The client address of a request, and whether it used TLS, which ends at the proxy. `isLocal`: the connection is from this
+ * machine, and does not forward another client.
  */
 export type Client = { ip: string; https: boolean; isLocal: boolean }
 
-/** A proxy on this machine says with one of these that it speaks for somebody else, trusted or not. */
+/** Headers with which a proxy on this machine, trusted or not, shows that it forwards another client. */
 const forwarding = ['x-forwarded-for', 'x-real-ip', 'cf-connecting-ip', 'true-client-ip', 'forwarded', 'via']
 
 /**
- * The client's address: that of the connection, unless it is a trusted proxy's, which then says for whom it
- * speaks.
+ * The client's address: that of the connection, or the one that a trusted proxy
+ * reports.
  */
 export function clientReader(
   proxies: Proxies,
   publicUrl?: string,
 ): (peer: string, headers: Headers) => Client {
-  // Where people come by HTTPS alone, nothing of a session is to go another way, whoever ends their TLS.
+  // With an HTTPS public address, session cookies are Secure whatever terminates TLS.
   const always = publicUrl?.startsWith('https:') === true
   const isLocal = (peer: string, headers: Headers): boolean =>
     isLoopback(peer) && forwarding.every((name) => headers[name] === undefined)
@@ -40,7 +40,7 @@ export function clientReader(
   }
 }
 
-/** Whether an address is that of a proxy whose word counts. */
+/** Whether an address is that of a trusted proxy. */
 export function proxyReader(proxies: Proxies): (address: string) => boolean {
   if (!proxies) return () => false
   const ranges = proxies.trusted.map((cidr) => ipaddr.parseCIDR(cidr))
@@ -51,7 +51,7 @@ export function proxyReader(proxies: Proxies): (address: string) => boolean {
   }
 }
 
-/** The nearest address to us that is not one of our own proxies. */
+/** The rightmost address that is not a trusted proxy. */
 function rightmostClient(
   header: string | string[] | undefined,
   trusted: (address: string) => boolean,
@@ -64,14 +64,14 @@ function rightmostClient(
   return valid(hops.findLast((hop) => hop !== '' && !trusted(hop)))
 }
 
-/** In its usual spelling, so that one address is one client; without the zone, which is anything of any length. */
+/** Normalized, so that one address is one client; without the zone, which may be any text of any length. */
 function valid(header: string | string[] | undefined): string | undefined {
   const [text = ''] = typeof header === 'string' ? header.trim().split('%', 1) : []
   if (!ipaddr.IPv4.isValidFourPartDecimal(text) && !ipaddr.IPv6.isValid(text)) return undefined
   return ipaddr.process(text).toString()
 }
 
-/** What limits count as one client: an IPv4 address, or the /64 network of an IPv6 one. */
+/** The unit of limits by client: an IPv4 address, or the /64 network of an IPv6 one. */
 export function networkOf(address: string): string {
   if (!address.includes(':') || !ipaddr.isValid(address)) return address
   return ipaddr.parse(address).toByteArray().slice(0, 8).join('.')

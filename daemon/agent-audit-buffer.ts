@@ -7,18 +7,18 @@ import { drain } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 
-/** Entries that are alike, of one device, and were not written one by one. */
+/** Similar entries of one device that were not written one by one. */
 type Gathered = { last: DraftEntry; count: number; since: Instant }
 
-/** Most kinds of all devices that are gathered at once: what comes beyond is written as it comes. */
+/** Most kinds gathered concurrently, of all devices: further entries are written immediately. */
 const most = 10_000
-/** Of one write: nobody waits for longer than that. */
+/** Most entries in one transaction, so that it stays short. */
 const batch = 100
 
 /**
- * What agents cause in the audit log again and again although it changes nothing that people decide: logs that they hand in,
- * and refusals. An audit log only grows. So many of a device are written as they come (AGENT_AUDIT), and those beyond in
- * one for each kind, now and then: nothing of it is left out, and no device fills the disk.
+ * Gathers repetitive audit entries of agents that change nothing people decide: log uploads
+ * and refusals. An audit log only grows. Up to AGENT_AUDIT entries of a device are written immediately, further ones as
+ * one entry of each kind at intervals: all are counted, and no device fills the disk.
  */
 export class AgentAuditBuffer {
   readonly #limiter: Limiter
@@ -38,7 +38,7 @@ export class AgentAuditBuffer {
     return this.#gathered.size
   }
 
-  /** Whether an entry is to be written now; else it is told of together with others. */
+  /** Whether an entry is to be written now; otherwise it is gathered. */
   isDue(draft: DraftEntry): boolean {
     if (this.#limiter.tryTake('AGENT_AUDIT', draft.actorId)) return true
     if (!this.#add({ last: draft, count: 1, since: draft.timestamp })) return true
@@ -60,7 +60,7 @@ export class AgentAuditBuffer {
     return true
   }
 
-  /** Writes what was gathered. What cannot be written is kept. @throws why it cannot */
+  /** Writes gathered entries. Those that fail stay. @throws the failure */
   async write(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
     const all = [...this.#gathered.values()]
     this.#gathered.clear()
@@ -74,7 +74,7 @@ export class AgentAuditBuffer {
   }
 }
 
-/** The last of them, with how many there were since when. */
+/** The last entry, with the number of gathered ones and their start. */
 const toldOf = ({ last, count, since }: Gathered, now: Instant): DraftEntry => ({
   ...last,
   id: newId(),

@@ -5,18 +5,18 @@ import { drain } from '../src/storage/bisect-writes.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 
-/** Most devices whose changes wait at once: those of others are told as they come. */
+/** Most devices with waiting changes: those of others are sent immediately. */
 const most = 100_000
-/** Of one write: nobody waits for longer than that. */
+/** Most entries in one transaction, so that it stays short. */
 const batch = 100
 
 /**
- * What an agent says of its device, this way and that way with each heartbeat, is told to webhooks as it comes up to AGENT_EVENTS.
- * Beyond that it is told now and then, as it is at that time.
+ * Changes that an agent reports about its device are sent to webhooks immediately up to AGENT_EVENTS: values may alternate with
+ * each heartbeat. Further changes are sent at intervals, with the state of that time.
  */
 export class AgentEventBuffer {
   readonly #limiter: Limiter
-  /** By device: the columns that are others than when they were told. */
+  /** By device: the columns that changed since they were last sent. */
   readonly #waiting = new Map<string, Set<string>>()
   readonly #gatheredTotal: Counter
 
@@ -48,7 +48,7 @@ export class AgentEventBuffer {
     return true
   }
 
-  /** Tells what waits. What cannot be told goes on waiting. @throws why it cannot */
+  /** Sends waiting changes. Those that fail keep waiting. @throws the failure */
   async tell(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
     const all = [...this.#waiting]
     this.#waiting.clear()

@@ -26,10 +26,10 @@ import { addRoute, type Pipeline } from './pipeline.ts'
 import { refuseConnection, sendProblem } from './problems.ts'
 import { limitSlowReaders } from './reply-timeout.ts'
 
-/** What `/health/ready` asks. */
+/** The check of `/health/ready`. */
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
 
-/** What the hooks of the app know of a route. */
+/** Route configuration for the hooks of the app. */
 type RouteConfig = {
   name?: string
   keys?: boolean
@@ -40,7 +40,7 @@ type RouteConfig = {
 
 type Handlers = Record<string, Record<string, unknown>>
 
-/** Compiles nothing; a route without a schema never asks for it. */
+/** A serializer compiler that compiles nothing; routes have no Fastify schemas. */
 const nothing = () => () => () => ''
 
 /** The HTTP service: every entry of the contract through the pipeline, health, and the OpenAPI document. */
@@ -51,14 +51,14 @@ export function buildApp(
     version: string
     log: FastifyBaseLogger
     readiness: Readiness
-    /** Told of what a handler did not expect. */
+    /** Called with unexpected errors of handlers. */
     onError?: (error: unknown) => void
     metrics?: Metrics
     gateway?: Gateway
     connections?: ConnectionLimit
-    /** How long a request may take to say what it wants. */
+    /** Time limit for the headers of a request. */
     headerMs?: number
-    /** Where people reach the service, for its pages; without, it has none. */
+    /** The public address, for the pages of the service; without it there are no pages. */
     publicUrl?: () => string
     contract?: Contract
   },
@@ -72,26 +72,26 @@ export function buildApp(
     forceCloseConnections: 'idle',
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 200 },
     requestTimeout: 60_000,
-    // Of requests that lead nowhere.
+    // For requests without a route.
     bodyLimit: maxPublicBody,
-    // All else that wishes for another protocol is answered in this one.
+    // Any other Upgrade request is answered as HTTP/1.1.
     http: {
       shouldUpgradeCallback: isUpgrade,
-      // Also of connections that say nothing at all.
+      // Also for connections that send nothing.
       headersTimeout: headerMs,
       connectionsCheckingInterval: Math.min(headerMs / 2, 5000),
     },
-    // Requests go through zod and replies through their own writers: no other compiler is loaded.
+    // Requests are validated by zod and replies written by replyWriter: no Fastify compiler is loaded.
     schemaController: {
       compilersFactory: { buildValidator: nothing as never, buildSerializer: nothing as never },
     },
     clientErrorHandler: refuseConnection,
-    // A path that cannot be read comes here before any hook.
+    // An undecodable path arrives here before any hook.
     frameworkErrors: (error, request, reply) => {
       sendProblem(request, reply.header('x-request-id', request.id), error)
     },
   })
-  // They are parsed where they are looked at (browser.ts).
+  // Cookies are parsed on use (browser.ts).
   app.register(cookie, { hook: false })
   addBodies(app, on.bodies, on.limiter)
   limitSlowReaders(app, on.replies)
@@ -101,10 +101,10 @@ export function buildApp(
   const plain = { 'x-content-type-options': security['x-content-type-options'] }
   app.addHook('onRequest', (request, reply, done) => {
     const { name, keys, agent, redirects, isPrivate } = request.routeOptions.config as RouteConfig
-    // What an agent gets for its token no browser can ask for; refusals have them all.
+    // Browsers cannot request replies to agent tokens, so these omit the browser headers; refusals have all.
     reply.headers(agent ? plain : name === undefined ? security : ofData).header('x-request-id', request.id)
     if (isPrivate) reply.header('cache-control', 'no-store')
-    // No script asks for what agents get, nor for what a browser meets on its way.
+    // Scripts never call agent routes or redirects.
     if (!agent && !redirects && request.url.startsWith('/api/v1/')) {
       allowOrigin(on.origins, request, reply)
       if (isAllowed(on.origins, request)) sendCsrfHeader(request, reply)
@@ -120,14 +120,14 @@ export function buildApp(
     done()
   })
   function limited(request: FastifyRequest, keys = false): void {
-    // Whoever watches the service is not held up by whoever floods it.
+    // Health checks are not rate limited, so that a flood does not block monitoring.
     if (request.url.startsWith('/health')) return
     const network = networkOf(request.client.ip)
-    // A key has a limit of its own, which is not that of its address; it counts here when it is no good.
+    // An API key has its own limit instead of the address limit; an invalid one counts for the address.
     if (keys && request.headers['x-api-key'] !== undefined) on.limiter.check('IP', network)
     else on.limiter.take('IP', network)
   }
-  // A connection that stays open after its last reply would hold up the end of the process.
+  // A connection that stays open after its last reply would delay the end of the process.
   let closing = false
   app.addHook('preClose', async () => {
     closing = true
@@ -139,7 +139,7 @@ export function buildApp(
     if (closing) reply.header('connection', 'close')
     done(null, payload)
   })
-  // Made of known fields, so there is nothing to redact.
+  // These lines have fixed fields, so there is nothing to redact.
   const requests = log.child({}, { redact: [] })
   app.addHook('onResponse', (request, reply, done) => {
     const { name } = request.routeOptions.config as RouteConfig
@@ -171,7 +171,7 @@ export function buildApp(
     return sendProblem(request, reply.header('allow', methods.join(', ')), new Problem('method_not_allowed'))
   })
 
-  // Before the framework takes over, which would not pass a failure on.
+  // Before the framework starts, which would not pass a failure on.
   const routes = entriesOf(contract).map((one) => ({ ...one, handler: handlerOf(handlers, one.name) }))
   app.after(() => {
     for (const { name, entry, handler } of routes) addRoute(app, name, entry, handler, on)
@@ -183,13 +183,13 @@ export function buildApp(
   return app
 }
 
-/** A child for every request costs as much as a small reply; lines carry their requestId themselves. */
+/** A child logger for every request costs as much as a small reply; lines have their requestId instead. */
 function childless(log: FastifyBaseLogger): FastifyBaseLogger {
   const own: FastifyBaseLogger = Object.create(log, { child: { value: () => own } })
   return own
 }
 
-/** Those that say what a page may do, and so nothing of the data that routes of the contract reply with. */
+/** Headers about the capabilities of a page, which mean nothing for replies with data. */
 const forPages = new Set([
   'cross-origin-opener-policy',
   'origin-agent-cluster',
@@ -199,7 +199,7 @@ const forPages = new Set([
   'x-xss-protection',
 ])
 
-/** Helmet's, worked out once: they are the same on every reply. */
+/** The headers of Helmet, computed once: they are the same on every reply. */
 function securityHeaders(): Record<string, string> {
   const headers: Record<string, string> = {}
   const recorder = {
@@ -217,9 +217,9 @@ const description =
   'Where `Idempotency-Key` is among the parameters, a request can be sent again with the same key and happens once; ' +
   'everywhere else the header is refused (400), with the reason.'
 
-/** Made when they are first asked for, so that they cost no start-up. */
+/** Created on first use, so that they cost no start-up time. */
 function addReference(app: FastifyInstance, contract: Contract, version: string): void {
-  // Kept as text: serializing it for each request would take the time of all other requests.
+  // Cached as text: serializing it for each request would block all other requests.
   let document: string | undefined
   let docs: ReturnType<typeof docsPage> | undefined
   app.get('/api/v1/openapi.json', async (_, reply) => {
@@ -232,7 +232,7 @@ function addReference(app: FastifyInstance, contract: Contract, version: string)
   })
 }
 
-/** Which methods a path knows; none for a path that no entry has. */
+/** The methods of a path; none for an unknown path. */
 function methodsByPath(contract: Contract): (url: string) => string[] {
   const entries = entriesOf(contract).map(({ entry: { method, path, bytes } }) => {
     const pattern = path.replace(/\/$/, '').replace(/:\w+/g, '[^/]+')
@@ -252,7 +252,7 @@ function handlerOf(handlers: Handlers, name: string): Handler<never> {
   return handler as Handler<never>
 }
 
-/** How long an answer of `/health/ready` is reused: anybody may ask, and each check costs a write and some reads. */
+/** How long a result of `/health/ready` is reused: the endpoint is public, and each check costs a write and some reads. */
 const freshMs = 1000
 
 function addHealth(app: FastifyInstance, version: string, readiness: Readiness): void {

@@ -21,14 +21,14 @@ type On = {
 
 export type AuditWatch = {
   parts: CheckpointDependencies & VerificationDependencies
-  /** For /health/ready, which is public: how many chains are not sound, not which. */
+  /** For /health/ready, which is public: the number of chains that are not sound, without their names. */
   check(): Promise<string>
   stored: StoredMetrics
 }
 
 const told = {
   tampered: 'an audit chain was tampered with',
-  unverifiable: 'an audit chain could not be verified: nobody knows whether it is sound',
+  unverifiable: 'an audit chain could not be verified: whether it is sound is unknown',
 }
 
 /** Writes the signing key down, and keeps what signing and verifying find for those who watch the service. */
@@ -43,8 +43,8 @@ export async function watchAudit({
   const unlinked = await storage.write((tx) => recordKeys(tx, signing, clock()))
   if (unlinked.length > 0) {
     const text =
-      'The audit log was signed with another key before, which AUDIT_SIGNING_KEY_PREVIOUS does not give: ' +
-      'what it has signed verifies with its own public key only'
+      'The audit log was signed with another key before, which AUDIT_SIGNING_KEY_PREVIOUS does not contain: ' +
+      'its signatures verify only with its own public key'
     log.warn({ publicKeys: unlinked }, text)
   }
   const verified = new Counter({
@@ -80,7 +80,7 @@ export async function watchAudit({
     onRefusal: (change) => {
       refused.inc()
       memory.recordVerdict({ chain: change.chain, verdict: 'tampered' }, clock())
-      const text = 'an audit chain is not signed: it does not contain what was signed of it before'
+      const text = 'an audit chain is not signed: it does not contain the entries that were signed before'
       log.error({ ...change, lastSigned: localCopies.fileOf(change.chain) }, text)
     },
     onVerdict: ({ chain, verdict, fault, entries }) => {
@@ -89,7 +89,7 @@ export async function watchAudit({
       else log.error({ chain, verdict, fault, entries }, told[verdict])
     },
   }
-  /** The chains that are not sound: what this process found stands, whatever the database says of it now. */
+  /** The chains that are not sound. Findings of this process stay, even if the database is changed later. */
   const faultsNow = async () => {
     const faults = new Map((await listFaults(storage.read)).map(({ chain, verdict }) => [chain, verdict]))
     const stored = faults.size

@@ -5,7 +5,7 @@ import type { Problem } from '../src/core/errors.ts'
 import { withoutSecrets } from '../src/core/schema.ts'
 import type { AuditFacts, Caller } from '../src/handler.ts'
 
-/** Where a request came from, as the audit log keeps it. */
+/** The origin of a request, for the audit log. */
 export type Origin = { ip: string; userAgent: string | null }
 
 type Replied = { id?: string; orgId?: string; name?: string; hostname?: string }
@@ -29,7 +29,7 @@ export function successEntry(
     before,
     after = before === undefined ? withoutSecrets(entry.body, request.body) : undefined,
   } = facts
-  // What a handler says of it counts, none as well; whoever only waits to become a member is of no organization.
+  // The organization is the one that the handler noted, even none. A caller who is only invited belongs to none.
   const told = isWaiting(caller) ? null : (made.orgId ?? orgOfCaller(caller))
   const orgId = facts.orgId === undefined ? told : facts.orgId
   const happening: AuditEvent = {
@@ -53,8 +53,8 @@ export function successEntry(
 }
 
 /**
- * The entry of a refusal: a failed sign-in, a 403, or a record that a tenant's user looked for where they
- * may not. undefined for all other failures.
+ * The entry of a refusal: a failed sign-in, a 403, or a record that a tenant's user requested outside of their
+ * scope. undefined for all other failures.
  */
 export function refusalEntry(
   entry: Endpoint,
@@ -112,13 +112,13 @@ function actorOf(
   return { actorType: 'system', actorId: null, actorEmail: null }
 }
 
-/** The actors of an entry are part of its format: a workload is a program with a credential as well, and `runOf` tells which. */
+/** Actor types are part of the entry format: a workload counts as `api_key`, and `runOf` adds which one. */
 const programOf = (actorId: string) => ({ actorType: 'api_key' as const, actorId, actorEmail: null })
 
 const runOf = (caller: Caller) =>
   caller.kind === 'workload' ? { workload: { policy: caller.name, run: caller.run } } : {}
 
-/** Somebody who was invited is no member yet, whose doings were for others to read. */
+/** An invited person is not a member yet: the tenant must not read their actions. */
 const isWaiting = (caller: Caller): boolean =>
   caller.kind === 'user' && caller.barred === 'invitation_pending'
 

@@ -35,10 +35,10 @@ import type { Dependencies } from './dependencies.ts'
 import { deleteOldAttempts } from './idempotency.ts'
 import { type Loop, loop } from './loop.ts'
 
-/** While the service was down nobody could report: agents get time to, before they count as silent. */
+/** While the service was down no agent could report: agents get this time before they count as silent. */
 const startSeconds = 90
 
-/** What runs beside the requests. */
+/** The background loops. */
 export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   const { storage, limiter, meter, clock, log } = parts
   const onFailure = (failure: MailFailure) => log.warn(failure, 'a mail could not be sent')
@@ -55,7 +55,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     { restMs: 25 },
   )
   if (!storage.traits.serialWrites) storage.onCommit(sealer.wake)
-  // Letters are rare: they wait a second rather than have every commit look for them.
+  // Mail is rare: it waits a second instead of a query after every commit.
   const issueLinks = () => issueResets({ ...parts, onIssued })
   const sendLetters = async () => {
     if (await sendDueMails({ ...parts, onFailure })) postman.wake()
@@ -129,7 +129,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     parts,
     { restMs: 2000 },
   )
-  // Soon, when what filled it is committed.
+  // Shortly after, when the filling transaction is committed.
   parts.logQuota.onFull(() => setTimeout(room.wake, 250).unref())
   const outputs = loop(
     'room for outputs',
@@ -204,7 +204,7 @@ const sweeps: readonly ((tx: Db, now: Instant) => Promise<void>)[] = [
   (tx, now) => sweepBuckets(tx, Date.parse(now)),
 ]
 
-/** Each in a transaction of its own: one that fails keeps nothing else from going. */
+/** Each sweep in a separate transaction: a failed one does not stop the others. */
 export const deleteExpired = (storage: Storage, now: Instant): Promise<void> =>
   forEachSettled(sweeps, (one) => storage.write((tx) => one(tx, now)))
 
@@ -216,7 +216,7 @@ function webhooksOf(parts: Dependencies, config: Config): Loop[] {
     wake: () => rounds.wake(),
     onAttempt: (outcome) => parts.webhooks.add(outcome),
     onSpoiled: (what) =>
-      parts.log.error({ ...what, err: what.error }, 'what came of a delivery cannot be stored'),
+      parts.log.error({ ...what, err: what.error }, 'the result of a delivery cannot be stored'),
   })
   const tell = async () => {
     const now = clock()
@@ -225,7 +225,7 @@ function webhooksOf(parts: Dependencies, config: Config): Loop[] {
     if (more) events.wake()
     if (failure !== undefined) throw failure
   }
-  // Where writes are serial, both run one after the other in one loop: larger batches cost less per row.
+  // With serial writes both run sequentially in one loop: larger batches cost less per row.
   const isAlone = storage.traits.serialWrites
   const both = () => forEachSettled([() => deliveryWorker.round(), tell], (work) => work())
   const round = () => (isAlone ? both() : deliveryWorker.round())
@@ -257,7 +257,7 @@ function integrityOf(parts: Dependencies, { integrityCheckSeconds }: Config): Lo
     {
       wake,
       stop() {
-        // It may take minutes, and may as well be left.
+        // The check may take minutes, and can be aborted.
         ending.abort()
         return stop()
       },
@@ -265,7 +265,7 @@ function integrityOf(parts: Dependencies, { integrityCheckSeconds }: Config): Lo
   ]
 }
 
-/** What the audit log says when a link to set a new password goes out: its address is in the person's mail. */
+/** The audit event of a password link that is mailed to a person. */
 const resetRequested = ({ id, email }: User): AuditEvent => ({
   orgId: null,
   actorType: 'user',

@@ -7,16 +7,16 @@ import { networkOf } from './address.ts'
 import type { BodyBudget } from './body-budget.ts'
 import type { Limiter } from './limiter.ts'
 
-/** A gzip stream's own state, in bytes. */
+/** Memory of the state of a gzip stream, in bytes. */
 const gunzipBytes = 64 * 1024
-/** What inflates to less is not looked at: a short text of one letter is packed very well. */
+/** The ratio is checked from this size on: a short text of one repeated letter has a high ratio. */
 const ratioFrom = 1024 * 1024
-/** What machines report is packed 10 to 50 times. */
+/** Real reports of machines have ratios of 10 to 50. */
 const mostRatio = 200
 const packedTooWell = `The body inflates to more than ${mostRatio} times its size`
-/** What a value of JSON takes once it is parsed, in bytes, besides its text. */
+/** Memory of a parsed JSON value, in bytes, besides its text. */
 const valueBytes = 48
-/** A body has at most one value for so many bytes of its limit. */
+/** A body may have one value per this number of bytes of its limit. */
 const bytesPerValue = 50
 
 type Done = (error: Error | null, value?: unknown) => void
@@ -24,22 +24,22 @@ type Done = (error: Error | null, value?: unknown) => void
 /** Most values in a body: fields, elements, objects and arrays. */
 export const maxJsonValues = (bodyLimit: number): number => Math.floor(bodyLimit / bytesPerValue)
 
-/** What JSON takes in memory once it is parsed. */
+/** Memory of parsed JSON. */
 export const estimateParsedBytes = (text: string, values: number): number => text.length + values * valueBytes
 
 /**
- * Reads bodies: JSON with prototype keys refused, and forms where a route waits for one. What a body takes of the budget is
- * held until its request has been worked on (pipeline.ts), also when who sent it has hung up.
+ * Reads bodies: JSON without prototype keys, and forms where a route accepts them. The bytes of a body are reserved in the
+ * budget until its request is processed (pipeline.ts), even if the client disconnects.
  */
 export function addBodies(app: FastifyInstance, budget: BodyBudget, limiter: Limiter): void {
   const on = { budget, limiter }
   app.removeContentTypeParser(['text/plain', 'application/json'])
   const parse = app.getDefaultJsonParser('error', 'error')
   app.addContentTypeParser('application/json', (request, payload, done) => {
-    // A page of another site would have to ask before it sends JSON, and none needs to.
+    // CSRF: JSON from another site needs a preflight, a form does not. So forms are refused elsewhere.
     if (takesForm(request)) throw new Problem('unsupported_media_type')
     receive(request, payload ?? request.raw, on, done, (text, finish) => {
-      // An empty body is no body.
+      // An empty body counts as no body.
       if (text === '') {
         finish(null, undefined)
         return
@@ -55,7 +55,7 @@ export function addBodies(app: FastifyInstance, budget: BodyBudget, limiter: Lim
       const fields = new URLSearchParams(text)
       const { bodyLimit } = request.routeOptions
       if (fields.size > maxJsonValues(bodyLimit)) throw invalid([tooMany(bodyLimit)])
-      // Of fields that come twice the first counts.
+      // Of repeated fields the first counts.
       finish(null, Object.fromEntries([...fields].reverse()))
     })
   })
@@ -75,7 +75,7 @@ const tooMany = (bodyLimit: number): Fault => ({
   message: `must have at most ${maxJsonValues(bodyLimit)} fields and elements`,
 })
 
-/** Everything that handles a value later goes down into it by calling itself. */
+/** Deep values are refused: later code handles values recursively. */
 function tooDeep(depth: number, value: unknown): Problem | null {
   if (depth <= maxJsonDepth) return null
   const path = ['body', ...(findDeepPath(value, maxJsonDepth) ?? [])].join('.')
@@ -83,8 +83,8 @@ function tooDeep(depth: number, value: unknown): Problem | null {
 }
 
 /**
- * Gathers a body within the limit of its route, the budget, and what gzip may make of it. A body that found no room is read to
- * its end and dropped: a connection that is closed on somebody who still sends takes the answer with it.
+ * Receives a body within the limit of its route, the budget, and the gzip ratio. A body without room in the budget is read to
+ * its end and dropped: closing the connection while the client still sends would lose the reply.
  */
 function receive(
   request: FastifyRequest,
@@ -116,7 +116,7 @@ function receive(
     try {
       const fault = error ?? refused
       if (fault) throw fault
-      // To parse them takes the time of everybody: before it, and however they are packed.
+      // Counted before parsing, which blocks all requests, and by inflated size.
       limiter.take('BODY_BYTES', owner, size)
       understand(textOf(whole, size), (fault, value) => {
         if (fault) held.release()
@@ -146,7 +146,7 @@ function receive(
   const onPiece = (piece: Buffer): void => {
     if (refused) return
     size += piece.length
-    // A little that inflates to gigabytes costs no more than the limit of the route.
+    // Attack: a gzip bomb. Inflation stops at the limit of the route.
     try {
       if (size > bodyLimit) throw new Problem('payload_too_large')
       if (size > ratioFrom && size > received * mostRatio)
@@ -194,11 +194,11 @@ function isGzip({ headers, routeOptions }: FastifyRequest): boolean {
 const textOf = (pieces: Buffer[], size: number): string =>
   pieces.length === 1 ? pieces[0]!.toString('utf8') : Buffer.concat(pieces, size).toString('utf8')
 
-/** Whose budget a body counts for. */
+/** The owner of the budget for a body. */
 export function budgetOwner({ caller = { kind: 'nobody' }, client }: FastifyRequest): string {
   if (caller.kind === 'nobody') return `network ${networkOf(client.ip)}`
   return caller.kind === 'agent' ? agentOwner(caller.agentId) : `${caller.kind} ${caller.id}`
 }
 
-/** The same for what it says on its connection (gateway.ts). */
+/** The same for frames of a WebSocket (gateway.ts). */
 export const agentOwner = (agentId: string): string => `agent ${agentId}`

@@ -2,34 +2,34 @@ import type { Counter, Registry } from 'prom-client'
 import { Problem } from '../src/core/errors.ts'
 import { addCounter, addGauge } from './metrics.ts'
 
-/** Most bytes of bodies in flight: in the whole process, and of one caller. */
+/** Most bytes of bodies in flight: in the process (`whole`), and of one caller. */
 export type BodyLimits = { whole: number; perCaller: number }
 
-/** What is not larger finds room when larger bodies find none: heartbeats go on while logs wait. */
+/** Bodies up to this size have reserved room: heartbeats continue while logs wait. */
 const small = 64 * 1024
 const shareOfLarge = 0.75
-/** After which bodies that are in flight now have been worked on. */
+/** Time in which the present bodies are expected to be processed. */
 const retrySeconds = 5
 
 const names = {
   requests: {
     bytes: {
       name: 'svc_body_bytes_in_flight',
-      help: 'Bytes of bodies that this process receives or works on, inflated and parsed.',
+      help: 'Bytes of bodies that this process receives or processes, inflated and parsed.',
     },
     refused: {
       name: 'svc_bodies_refused_total',
-      help: 'Bodies that found no room, by whose budget was used up: that of their caller, or of the whole process.',
+      help: 'Bodies that were refused, by the exhausted budget: that of their caller, or of the process.',
     },
   },
   replies: {
     bytes: {
       name: 'svc_reply_bytes_in_flight',
-      help: 'Bytes of large replies that their readers have not taken yet.',
+      help: 'Bytes of large replies that clients have not received yet.',
     },
     refused: {
       name: 'svc_replies_refused_total',
-      help: 'Replies that found no room, by whose budget was used up: that of their caller, or of the whole process.',
+      help: 'Replies that were refused, by the exhausted budget: that of their caller, or of the process.',
     },
   },
 }
@@ -37,12 +37,12 @@ const names = {
 type Reason = 'caller' | 'whole'
 
 /**
- * Counts the bytes of bodies: of requests that are received, inflated, parsed and worked on, or of replies until they are taken.
- * Nobody's bodies together take more memory than their budget, however many come at once and however well they are packed.
+ * Counts the bytes of bodies: of requests while they are received, inflated, parsed and processed, or of replies until received.
+ * The bodies of a caller never take more memory than the budget, however many are concurrent and however well compressed.
  */
 export class BodyBudget {
   readonly #settings: BodyLimits
-  /** Of callers with a body in flight alone. */
+  /** Only callers with a body in flight. */
   readonly #byCaller = new Map<string, number>()
   readonly #refused: Counter<'reason'>
   #used = 0
@@ -56,7 +56,7 @@ export class BodyBudget {
     this.#refused = addCounter(metrics, names[of].refused, 'reason', ['caller', 'whole'])
   }
 
-  /** A body of this caller, which has no bytes yet. */
+  /** A reservation of this caller, with no bytes yet. */
   hold(caller: string): BodyReservation {
     return new BodyReservation((...taken) => this.#take(caller, ...taken))
   }
@@ -88,16 +88,16 @@ export class BodyBudget {
       reason === 'caller'
         ? ([
             'rate_limited',
-            `Too many bytes of ${this.#of} at once: send requests one after the other`,
+            `Too many bytes of concurrent ${this.#of}: send requests one after the other`,
           ] as const)
-        : (['unavailable', `The service has too many bytes of ${this.#of} under way`] as const)
+        : (['unavailable', `The service has too many bytes of ${this.#of} in progress`] as const)
     return new Problem(code, message, { retryAfter: retrySeconds })
   }
 }
 
 type Take = (bytes: number, before: number, anyway: boolean) => void
 
-/** What one body takes of the budget. */
+/** The reservation of one body in the budget. */
 export class BodyReservation {
   readonly #take: Take
   #bytes = 0
@@ -106,12 +106,12 @@ export class BodyReservation {
     this.#take = take
   }
 
-  /** @throws rate_limited or unavailable, and then it takes no more than before */
+  /** @throws rate_limited or unavailable, and then the reservation does not change */
   grow(bytes: number): void {
     this.to(this.#bytes + bytes)
   }
 
-  /** `anyway`: also where there is no room. @throws as `grow`, when it is more than before */
+  /** `anyway`: even without room. @throws as `grow`, when the reservation grows */
   to(bytes: number, { anyway = false } = {}): void {
     if (bytes === this.#bytes) return
     this.#take(bytes - this.#bytes, this.#bytes, anyway)

@@ -1,8 +1,8 @@
 /**
- * A read with a deadline, for those who watch the service: it has to answer just when the database does not.
+ * A read with a deadline, for monitoring: it has to answer even when the database does not.
  *
- * The result gives undefined after `ms` milliseconds, or at once when the read fails (`onError` gets the error). A read that
- * is late goes on, and serves the next call as well: calls do not pile up behind a database that hangs.
+ * The result is undefined after `ms` milliseconds, or immediately when the read fails (`onError` gets the error). A late read
+ * continues and serves the next call as well: calls do not pile up behind a database that hangs.
  */
 export function bounded<T>(
   read: () => Promise<T>,

@@ -7,8 +7,8 @@ import { refreshCookie, refreshSeconds } from '../src/identity/sessions/tokens.t
 import { csrfHeader, isAllowed, type Origins } from './cors.ts'
 
 /*
- * Sessions in browsers: the refresh token lives in an HttpOnly cookie and never in a reply's body. Other
- * clients say `X-Service-Client: cli` and keep it themselves.
+ * Sessions in browsers: the refresh token is in an HttpOnly cookie and never in the body of a reply. Other
+ * clients send `X-Service-Client: cli` and store it themselves.
  */
 
 const csrfCookie = 'service_csrf_token'
@@ -16,20 +16,20 @@ const refreshPath = '/api/v1/auth'
 
 const none: Readonly<Record<string, string | undefined>> = Object.freeze({})
 
-/** Nearly all who call are programs, which send none. One that is no text that could be stored is none of ours. */
+/** The cookies of a request. Most callers are programs without any. A value that cannot be stored text is ignored. */
 export function cookiesOf({ headers, server }: FastifyRequest): typeof none {
   if (headers.cookie === undefined) return none
   const all = Object.entries(server.parseCookie(headers.cookie))
   return Object.fromEntries(all.filter(([, value]) => value !== undefined && isStorable(value)))
 }
 
-/** A script elsewhere cannot read the cookie, which another window may have renewed. */
+/** Sends the CSRF token in a header: a script of another origin cannot read the cookie, which another window may have renewed. */
 export function sendCsrfHeader(request: FastifyRequest, reply: FastifyReply): void {
   const csrf = cookiesOf(request)[csrfCookie]
   if (csrf !== undefined && /^[0-9a-f]{64}$/.test(csrf)) reply.header(csrfHeader, csrf)
 }
 
-/** A body without a refresh token takes the cookie's, guarded against other sites (double submit). */
+/** Without a refresh token in the body, the one of the cookie is used, protected against CSRF (double submit). */
 export function withCookieToken(entry: Endpoint, request: FastifyRequest, origins: Origins): unknown {
   const body = request.body as { refreshToken?: string } | undefined
   if (entry.session !== 'renews' || body?.refreshToken !== undefined) return body
@@ -41,7 +41,7 @@ export function withCookieToken(entry: Endpoint, request: FastifyRequest, origin
   if (header === undefined) throw new Problem('csrf', 'Missing CSRF header')
   if (cookie === undefined) throw new Problem('csrf', 'Missing CSRF cookie')
   if (typeof header !== 'string' || !same(header, cookie)) throw new Problem('csrf', 'Invalid CSRF token')
-  // It came from where an operator said that it may, as the browser bears out.
+  // The browser reports an origin that the operator allowed.
   if (isAllowed(origins, request)) return { ...body, refreshToken: token }
   const { origin, host } = request.headers
   if (origin !== undefined && !sameHost(origin, host)) throw new Problem('csrf', 'Invalid request origin')
@@ -54,7 +54,7 @@ export function withCookieToken(entry: Endpoint, request: FastifyRequest, origin
 type Tokens = { refreshToken?: string }
 type WithTokens = Tokens & { tokens?: Tokens | null }
 
-/** Sets or clears the cookies; gives the reply as this client may have it. */
+/** Sets or clears the cookies; returns the reply for this kind of client. */
 export function setSessionCookies<T>(
   entry: Endpoint,
   request: FastifyRequest,
@@ -63,7 +63,7 @@ export function setSessionCookies<T>(
   secure: boolean,
   origins: Origins,
 ): T {
-  // To the script of another site a browser gives no other cookies, nor takes them from it; and these only by TLS.
+  // For scripts of another site browsers send and accept only cookies with SameSite=None, and these only over TLS.
   const fromAfar = isAllowed(origins, request) && request.headers['sec-fetch-site'] === 'cross-site'
   const kind = { sameSite: fromAfar && secure ? 'none' : 'lax', secure } as const
   if (entry.session === 'ends') {
@@ -81,13 +81,13 @@ export function setSessionCookies<T>(
   reply.setCookie(refreshCookie, token, { ...options, path: refreshPath, httpOnly: true })
   reply.setCookie(csrfCookie, csrf, { ...options, path: '/' })
   if (isAllowed(origins, request)) reply.header(csrfHeader, csrf)
-  // Where the contract has the token in the reply itself, it stays there.
+  // If the contract has the token in the reply itself, it stays there.
   if (!tokens) return result
   const { refreshToken: _, ...shown } = tokens
   return { ...result, tokens: shown }
 }
 
-/** Sends a browser on. */
+/** Redirects a browser. */
 export function sendRedirect(reply: FastifyReply, { location, cookies = [] }: Redirect): FastifyReply {
   for (const { name, value, path, seconds, secure, crossSite } of cookies) {
     const sameSite = crossSite && secure ? 'none' : 'lax'

@@ -6,7 +6,7 @@ import { sendRedirect } from './browser.ts'
 
 type File = Exclude<FileReply, { location: string }>
 
-/** Sends a file, or the part that is asked for (RFC 9110, sections 13 and 14), or on to where it is. */
+/** Sends a file, or the requested part (RFC 9110, sections 13 and 14), or redirects to its address. */
 export async function sendBytes(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -18,7 +18,7 @@ export async function sendBytes(
   reply.headers({
     etag: tag,
     'accept-ranges': 'bytes',
-    // What is under an address may be another version tomorrow.
+    // The file at an address may be another version tomorrow.
     'cache-control': 'no-cache',
   })
   const unread = async (status: number, headers: Record<string, string | number> = {}) => {
@@ -43,12 +43,12 @@ export async function sendBytes(
   if (request.method === 'HEAD') return unread(200, about)
   if (part) reply.code(206).header('content-range', `bytes ${from}-${to}/${size}`)
   const stream = Readable.from(whole(bytes, from, to), { objectMode: false })
-  // Whoever hangs up before the first byte leaves it unread.
+  // A client that disconnects before the first byte leaves the stream unread.
   stream.once('close', () => void bytes.close().catch(() => {}))
   return reply.headers(about).send(stream)
 }
 
-/** A reply that ends too early is broken off: whoever reads it would wait for the rest. */
+/** A file that ends too early breaks the reply off: otherwise the client would wait for the rest. */
 async function* whole(file: File, from: number, to: number): AsyncGenerator<Uint8Array> {
   let left = to - from + 1
   for await (const piece of file.read(from, to)) {
@@ -65,13 +65,13 @@ function isKnown(header: string | undefined, tag: string): boolean {
   return header.split(',').some((one) => one.trim().replace(/^W\//, '') === tag)
 }
 
-/** undefined: all of it, which is also the answer to what is no range, or several. */
+/** undefined: the complete file, also for an invalid range or several ranges. */
 function partOf(
   { headers }: FastifyRequest,
   tag: string,
   size: number,
 ): { from: number; to: number } | 'outside' | undefined {
-  // What somebody has the beginning of is only continued when it is still the same.
+  // A download is continued only if the file is still the same.
   const condition = headers['if-range']
   if (condition !== undefined && condition !== tag) return undefined
   const [, first = '', last = ''] = /^bytes=(\d*)-(\d*)$/i.exec(headers.range?.trim() ?? '') ?? []

@@ -4,7 +4,7 @@ import type { Excess } from '../src/logs/quota.ts'
 import { HourlyThrottle } from './hourly-throttle.ts'
 import { addGauge } from './metrics.ts'
 
-/** Counts the outputs of commands that this process let go because there were too many, and says so once an hour of a device. */
+/** Counts the command outputs that this process deleted to make room, and warns once an hour per device. */
 export class CommandWatch {
   readonly #log: Pick<Logger, 'warn'>
   readonly #hourly = new HourlyThrottle()
@@ -30,11 +30,11 @@ export class CommandWatch {
     if (!this.#hourly.isDue(deviceId)) return
     this.#log.warn(
       { deviceId, orgId, dropped },
-      'more came of the commands of a device than is kept of it: its oldest outputs are let go',
+      'command outputs of a device exceed its limit: the oldest are deleted',
     )
   }
 
-  /** So much is kept, of all devices. */
+  /** Stores the total bytes of all devices. */
   hold({ bytes }: { bytes: number }): void {
     this.#bytes = bytes
   }

@@ -17,7 +17,7 @@ import type { ReadQueryLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
 import { type Env, readBoolean, readInteger, readSecret, withoutEmpty } from './variables.ts'
 
-/** Everything `svc serve` is told from outside. This file is the only reader of the environment. */
+/** The configuration of `svc serve`. This file is the only reader of the environment. */
 export type Config = {
   host: string
   port: number
@@ -25,38 +25,38 @@ export type Config = {
   databaseUrl: string | undefined
   /** DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS: of Postgres alone. */
   postgres: PostgresSettings
-  /** DATABASE_INTEGRITY_CHECK_SECONDS: how often all that is stored is looked at; 0: never. */
+  /** DATABASE_INTEGRITY_CHECK_SECONDS: interval between checks of all stored data; 0: never. */
   integrityCheckSeconds: number
   /** QUESTION_TIMEOUT_MS, QUESTIONS_AT_ONCE, QUESTIONS_PER_CALLER, QUESTION_WAIT_MS */
   questions: ReadQueryLimits
   production: boolean
   autoMigrate: boolean
   logLevel: string
-  /** Colours in the log, where it goes to a terminal. */
+  /** Colors in the log on a terminal. */
   color: boolean
   secrets: Secrets
-  /** What to tell of secrets that production would refuse. */
+  /** The warning about secrets that production would refuse. */
   weakSecrets: string | undefined
-  /** NAME_PREVIOUS: the keys of before, or of next, which make nothing and still open, verify and know. */
+  /** NAME_PREVIOUS: the previous or next keys, which decrypt and verify but create nothing. */
   previous: PreviousSecrets
-  /** ACCEPT_NEW_KEYS: which other keys than before may be gone on with (daemon/key-fingerprints.ts). */
+  /** ACCEPT_NEW_KEYS: which replaced keys are accepted (daemon/key-fingerprints.ts). */
   acceptedKeys: string | undefined
-  /** What signs the audit log. */
+  /** The seeds of the keys that sign the audit log. */
   signing: SigningSeeds
-  /** AUDIT_CHECKPOINT_SECONDS: how often chains that grew are signed. */
+  /** AUDIT_CHECKPOINT_SECONDS: interval at which chains that grew are signed. */
   checkpointSeconds: number
-  /** METRICS_TOKEN: who may read /metrics; nobody without it. */
+  /** METRICS_TOKEN: token for /metrics; undefined: disabled. */
   metricsToken: string | undefined
   /** ENABLE_2FA */
   mfaOn: boolean
   /** ENABLE_REGISTRATION */
   registrationOn: boolean
   enrollmentTtlMinutes: number
-  /** AGENT_ENROLLMENT_SECRET: what machines have to know besides a key; nothing when it is not set. */
+  /** AGENT_ENROLLMENT_SECRET: required from machines besides a key, when set. */
   enrollmentSecret: string | undefined
   /** OFFLINE_AFTER_SECONDS: how long a device may be silent. */
   offlineAfterSeconds: number
-  /** AGENT_TOKEN_ROTATION_MAX_AGE_DAYS: how old an agent's token may be before it is told to ask for another. */
+  /** AGENT_TOKEN_ROTATION_MAX_AGE_DAYS: age of an agent's token at which the service asks for a rotation. */
   agentTokenDays: number
   /** AGENT_LOG_RETENTION_DAYS, EVENT_LOG_RETENTION_DAYS */
   agentLogRetentionDays: number
@@ -69,23 +69,23 @@ export type Config = {
   liveTimeoutMs: number
   /** WEBHOOK_TIMEOUT_MS: how long a receiver has to answer. */
   webhookTimeoutMs: number
-  /** WEBHOOK_DELIVERY_RETENTION_DAYS: how long deliveries are kept after their end. */
+  /** WEBHOOK_DELIVERY_RETENTION_DAYS: retention of finished deliveries. */
   deliveryDays: number
-  /** AUDIT_RETENTION_ENABLED: old audit entries are deleted by themselves. */
+  /** AUDIT_RETENTION_ENABLED: old audit entries are deleted automatically. */
   auditRetentionOn: boolean
   limits: Limits
   /** BODY_BYTES_IN_FLIGHT, BODY_BYTES_PER_CALLER */
   bodies: BodyLimits
   /** MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS */
   connections: ConnectionLimits
-  /** MAX_REQUESTS: worked on at once. */
+  /** MAX_REQUESTS: requests in progress. */
   mostRequests: number
-  /** REQUEST_HEADER_SECONDS: how long a request may take to say what it wants. */
+  /** REQUEST_HEADER_SECONDS: time limit for the headers of a request. */
   headerMs: number
   /** The first system administrator; generated when absent. */
   admin: { email: string; password: string | undefined }
   proxies: Proxies
-  /** CORS_ALLOWED_ORIGINS: front-ends that are served from elsewhere. */
+  /** CORS_ALLOWED_ORIGINS: front-ends on other origins. */
   origins: Origins
   outside: IntegrationSettings
 }
@@ -117,14 +117,14 @@ export function databaseOf(
   return { dataDir: dataDirOf(flags, env), ...(databaseUrl !== undefined && { databaseUrl }) }
 }
 
-/** Where data lives, for tools that need nothing else. */
+/** The data directory, for tools that need nothing else. */
 export const dataDirOf = (flags: Flags, env: Env = process.env): string =>
   resolve(flags['data-dir'] || withoutEmpty(env).SVC_DATA_DIR || './data')
 
-/** How a person calls svc here: `npm start` put it on nobody's path. */
+/** The command to print in examples: after `npm start`, svc is not on the PATH. */
 export const programName = (): string => (process.env.npm_lifecycle_event ? 'npx svc' : 'svc')
 
-/** SVC_DEBUG: failures show where they came from. Known before the rest is. */
+/** SVC_DEBUG: failures print their stack. Read before the rest of the configuration. */
 export const isDebug = (): boolean => Boolean(process.env.SVC_DEBUG)
 
 /** @throws SetupError */
@@ -216,7 +216,7 @@ function readLogLevel(env: Env): string {
   throw new SetupError(`LOG_LEVEL must be one of ${logLevels.join(', ')}`)
 }
 
-/** An address that signing in accepts. */
+/** An address that sign-in accepts. */
 function readAdminEmail(env: Env): string {
   const address = env.SVC_ADMIN_EMAIL ?? 'admin@localhost'
   if (safeParse(email, address).success) return address
@@ -228,14 +228,14 @@ function databaseUrlOf(env: Env): string | undefined {
   if (url === undefined) return undefined
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new SetupError(
-      'DATABASE_URL must begin with postgres://; without it the data directory holds an SQLite database',
+      'DATABASE_URL must begin with postgres://; without it the data directory has an SQLite database',
     )
   }
   try {
     const { username, password, pathname } = new URL(url)
     for (const part of [username, password, pathname]) decodeURIComponent(part)
   } catch {
-    // What a parser says of it may show the password.
+    // The parser's message may contain the password.
     throw new SetupError('DATABASE_URL is not a valid URL; in its password write @ / # % as %40 %2F %23 %25')
   }
   return url
@@ -253,9 +253,9 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   const pepper = readSecret(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
   if (production && !stored && pepper === undefined) {
     throw new SetupError(
-      'In production svc does not invent its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
-        `ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER and, if the audit log has a signing key of its own, ` +
-        `AUDIT_SIGNING_KEY, each also as NAME_FILE, or keep ${file}.`,
+      'In production svc does not generate its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
+        `ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER and, if the audit log has a separate signing key, ` +
+        `AUDIT_SIGNING_KEY, each also as NAME_FILE, or provide ${file}.`,
     )
   }
   const invented: Partial<Secrets> = {}
@@ -278,9 +278,9 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   }
   const signing = readSecret(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning
   secrets.auditSigning = signing ?? seedFrom(secrets.encryption)
-  // A change of a key that the environment gives is told by its _PREVIOUS; one in the file must not change with another.
+  // A changed key in the environment has its _PREVIOUS; the signing key in the file must not change with the encryption key.
   if (signing === undefined && encryption === undefined) invented.auditSigning = secrets.auditSigning
-  // What the environment gives is never copied to disk.
+  // Secrets of the environment are never copied to disk.
   const kept =
     Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
   return kept ? secrets : readSecrets(env, dataDir, production)
@@ -289,7 +289,7 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
 function previousSecrets(env: Env, { enrollmentPepper }: Secrets): PreviousSecrets {
   const jwt = readSecret(env, 'JWT_SECRET_PREVIOUS')
   const encryption = readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
-  // Where another key is the pepper it changes with that.
+  // Where another key serves as the pepper, it changes with that key.
   const isAlsoPepper = (...names: string[]) =>
     names.some((name) => readSecret(env, name) === enrollmentPepper)
   const unnamed = isAlsoPepper('APP_ENCRYPTION_KEY', 'SECRET_ENCRYPTION_KEY')
@@ -306,8 +306,8 @@ function previousSecrets(env: Env, { enrollmentPepper }: Secrets): PreviousSecre
 }
 
 /**
- * What tokens and hashes are made with can be guessed at leisure by whoever has one of them, and what a caller shows as it is
- * opens by itself. A key of before is only used to open what it sealed: it goes on to do that.
+ * Keys of tokens and hashes can be guessed offline by whoever has one of these, and a secret that callers present
+ * unlocks directly. Previous keys are not checked: they only open what they sealed.
  */
 const keys = [
   'JWT_SECRET',
@@ -320,7 +320,7 @@ const keys = [
   'AGENT_ENROLLMENT_SECRET',
 ]
 
-/** A sentence about the keys that the environment gives and that do not look random. */
+/** A sentence about keys in the environment that do not look random. */
 function weakKeys(env: Env): string | undefined {
   const weak = keys.filter((name) => {
     const key = readSecret(env, name)
@@ -328,14 +328,14 @@ function weakKeys(env: Env): string | undefined {
   })
   if (weak.length === 0) return undefined
   const [each, looks] = weak.length > 1 ? [' each', 'do'] : ['', 'does']
-  return `${weak.join(', ')} must be 32 random bytes${each} and ${looks} not look so: openssl rand -base64 32 makes a good one`
+  return `${weak.join(', ')} must be 32 random bytes${each} and ${looks} not look so: openssl rand -base64 32 prints a good one`
 }
 
-/** The signing key of whoever gives none: the same in every process that is given the same secrets. */
+/** The default signing key: the same in every process with the same secrets. */
 const seedFrom = (encryption: string): string =>
   Buffer.from(hkdfSync('sha256', encryption, '', 'svc audit signing key', 32)).toString('base64')
 
-/** The key that signs and the one before it, which is not always told: it may be one that nobody had given. */
+/** The signing key and the previous one, which may be a derived key instead of a setting. */
 function signingSeeds(env: Env, { auditSigning, encryption }: Secrets): SigningSeeds {
   const current = seedOf('AUDIT_SIGNING_KEY', auditSigning)
   const told = readSecret(env, 'AUDIT_SIGNING_KEY_PREVIOUS')
@@ -358,7 +358,7 @@ function seedOf(name: string, text: string): Buffer {
 function readStored(file: string): Partial<Secrets> {
   const unreadable = (reason: string) =>
     new SetupError(
-      `${file} cannot be read: ${reason}. Restore it from a backup: what is encrypted opens with nothing else.`,
+      `${file} cannot be read: ${reason}. Restore it from a backup: stored secrets cannot be decrypted without it.`,
     )
   let stored: unknown
   try {
@@ -374,7 +374,7 @@ function readStored(file: string): Partial<Secrets> {
   return stored as Partial<Secrets>
 }
 
-/** False when it should be a new file and another process, started at the same moment, was first to make it. */
+/** False when a new file was expected and another process created it first. */
 function keep(file: string, secrets: Partial<Secrets>, fresh: boolean): boolean {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const draft = `${file}.${process.pid}`
@@ -412,6 +412,6 @@ function trustedRanges(env: Env): string[] {
   const wrong = ranges.find((range) => !ipaddr.isValidCIDR(range))
   if (wrong === undefined) return ranges
   throw new SetupError(
-    `TRUSTED_PROXY_CIDRS must be ranges such as 10.0.0.0/8, with commas between them: "${wrong}" is none`,
+    `TRUSTED_PROXY_CIDRS must be ranges such as 10.0.0.0/8, separated by commas: "${wrong}" is not one`,
   )
 }

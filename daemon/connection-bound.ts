@@ -5,7 +5,7 @@ import { normalizeAddress } from '../src/core/network.ts'
 import { networkOf } from './address.ts'
 import { addCounter, addGauge } from './metrics.ts'
 
-/** Most open connections: of the whole process, and of one client address. */
+/** Most open connections: of the process (`whole`), and of one client address. */
 export type ConnectionLimits = { whole: number; perAddress: number }
 
 /**
@@ -15,14 +15,14 @@ export type ConnectionLimits = { whole: number; perAddress: number }
 const maxPipelined = 16
 
 /**
- * Bounds how many connections are open at once, those of WebSockets among them, and how many requests are in progress on
- * each. A connection too many is closed before anything is read of it. Behind a trusted proxy all clients come from one address, which is bounded by
- * the whole alone.
+ * Bounds the number of open connections, including WebSockets, and the number of requests in progress on
+ * each. A connection beyond the limit is closed before anything is read. Behind a trusted proxy all clients share one address, which has only
+ * the limit of the process.
  */
 export class ConnectionLimit {
   readonly #settings: ConnectionLimits
   readonly #isProxy: (address: string) => boolean
-  /** Of addresses with an open connection alone. */
+  /** Only addresses with an open connection. */
   readonly #byAddress = new Map<string, number>()
   readonly #inProgress = new WeakMap<Socket, number>()
   #open = 0
@@ -61,7 +61,7 @@ export class ConnectionLimit {
     server.on('checkExpectation', this.#limitPipelining(refuse))
   }
 
-  /** Closes a connection that sends too many requests before the first of them is answered. */
+  /** Closes a connection with too many requests in progress. */
   #limitPipelining(answer: RequestListener): RequestListener {
     return (request, response) => {
       const { socket } = request
@@ -81,7 +81,7 @@ export class ConnectionLimit {
 
   #accept(socket: Socket): void {
     const { remoteAddress: peer } = socket
-    // It has hung up already.
+    // It is closed already.
     if (peer === undefined) return
     const address = this.#isProxy(peer) ? undefined : networkOf(normalizeAddress(peer))
     if (address !== undefined) {

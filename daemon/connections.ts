@@ -7,7 +7,7 @@ import type { Dependencies } from './dependencies.ts'
 import { admission } from './gateway/admission.ts'
 import { gateway } from './gateway.ts'
 
-/** The connections of agents to this process, and the ways to those that are connected to another one. */
+/** The connections of agents to this process, and access to those connected to other processes. */
 export function connectionsOf(
   on: Pick<Dependencies, 'storage' | 'limiter' | 'bodies' | 'clock' | 'log' | 'commandQuota'>,
   config: Config,
@@ -24,10 +24,10 @@ export function connectionsOf(
   storage.onCommit(agents.revise)
   const { links } = agents
   const { signals } = storage
-  // Where several processes may serve one database, a device's agent may be connected to another of them.
+  // With several processes on one database, an agent may be connected to another process.
   if (!signals) return { agents, switchboard: links, nudge: async (_, deviceId) => links.nudge(deviceId) }
   const relay = new ReplicaRelay({ storage, signals, local: links, clock }, (err) =>
-    log.error({ err }, 'asking the agents of other processes failed'),
+    log.error({ err }, 'a request to agents of other processes failed'),
   )
   agents.presence = relay
   return { agents, switchboard: relay, nudge: (tx, deviceId) => relay.nudge(tx, deviceId) }

@@ -3,11 +3,11 @@ import { SetupError } from '../src/core/errors.ts'
 import { type Env, readUrl } from './variables.ts'
 
 /*
- * Front-ends that are served from elsewhere (Fetch standard, "CORS protocol"). An origin is allowed by its exact name or
- * not at all: whoever is, acts with the session of whoever is in front of the browser.
+ * Front-ends on other origins (Fetch standard, "CORS protocol"). An origin is allowed by its exact name or
+ * not at all: an allowed origin acts with the session of the browser's user.
  */
 
-/** Of front-ends, as browsers write them. */
+/** Allowed origins, as browsers send them. */
 export type Origins = ReadonlySet<string>
 
 /** CORS_ALLOWED_ORIGINS, else those of the dashboard. @throws SetupError */
@@ -22,11 +22,11 @@ export function readOrigins(env: Env): Origins {
 function originOf(text: string): string {
   const url = URL.parse(text)
   const isWeb = url?.protocol === 'https:' || url?.protocol === 'http:'
-  // A star is a letter like any other to a parser of addresses.
+  // URL parsers accept a star in a host name.
   const isExact = url?.href === `${url?.origin}/` && !text.endsWith('/') && !url.hostname.includes('*')
   if (url && isWeb && isExact) return url.origin
   throw new SetupError(
-    `CORS_ALLOWED_ORIGINS must be exact origins such as https://app.example.com, with commas between them, or off: "${text}" is none`,
+    `CORS_ALLOWED_ORIGINS must be exact origins such as https://app.example.com, separated by commas, or off: "${text}" is not one`,
   )
 }
 
@@ -35,19 +35,19 @@ export const isAllowed = (
   { headers: { origin } }: Pick<FastifyRequest, 'headers'>,
 ): boolean => origin !== undefined && origins.has(origin)
 
-/** Says what the cookie of the same purpose says; in replies, what it says from now on (browser.ts). */
+/** In requests it repeats the CSRF cookie; in replies it has the new value (browser.ts). */
 export const csrfHeader = 'x-service-csrf'
 
-/** What a script may send besides what any may. Not the client's name, by which it would get the refresh token itself. */
+/** Allowed request headers. Not `x-service-client`, with which a script would get the refresh token itself. */
 const sent = ['authorization', 'content-type', 'idempotency-key', csrfHeader].join(', ')
 
-/** What a script may read besides what any may. */
+/** Exposed reply headers. */
 const shown = [
   ...['content-disposition', csrfHeader, 'retry-after', 'x-request-id', 'x-truncated', 'x-next-cursor'],
   ...['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'],
 ].join(', ')
 
-/** Lets an allowed origin read the reply. What it is told depends on who asks, which a cache has to know. */
+/** Lets an allowed origin read the reply. `Vary: Origin` tells caches that the headers depend on the origin. */
 export function allowOrigin(origins: Origins, request: FastifyRequest, reply: FastifyReply): void {
   if (origins.size === 0) return
   reply.header('vary', 'origin')
@@ -58,7 +58,7 @@ export function allowOrigin(origins: Origins, request: FastifyRequest, reply: Fa
     .header('access-control-expose-headers', shown)
 }
 
-/** A browser that asks before it sends. */
+/** Whether a request is a CORS preflight. */
 export const isPreflight = (origins: Origins, request: FastifyRequest): boolean =>
   request.method === 'OPTIONS' &&
   request.headers['access-control-request-method'] !== undefined &&

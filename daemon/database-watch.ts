@@ -5,7 +5,7 @@ import type { Storage } from '../src/storage/open.ts'
 import { addCounter } from './metrics.ts'
 
 const sayAgainMs = 60_000
-/** How long readiness waits for an answer. */
+/** Time limit of readiness for an answer of the database. */
 const mostMs = 4000
 
 const troubles: readonly DatabaseFailure[] = [
@@ -39,7 +39,7 @@ export class DatabaseWatch {
     this.#failed = addCounter(metrics, failed, 'reason', troubles.map(toLabel))
   }
 
-  /** Takes any error; those of a database that cannot be used are counted, and said once a minute. */
+  /** Accepts any error; those of an unusable database are counted, and logged once a minute. */
   note(error: unknown): void {
     const trouble = classifyDatabaseError(error)
     if (trouble === undefined) return
@@ -53,7 +53,7 @@ export class DatabaseWatch {
     this.#log.error({ trouble, sqlState, reason: message, failures }, `the database is ${trouble}`)
   }
 
-  /** For `/health/ready`: why nothing can be done; undefined when it can. */
+  /** For `/health/ready`: why the database cannot be used; undefined when it can. */
   async fault(): Promise<string | undefined> {
     const { promise: late, resolve } = Promise.withResolvers<'late'>()
     const timer = setTimeout(resolve, mostMs, 'late')
@@ -68,7 +68,7 @@ export class DatabaseWatch {
     }
   }
 
-  /** Has a statement met what is not as it was written? */
+  /** Whether a statement found damaged data. */
   get isDamaged(): boolean {
     return this.#counts.has('damaged')
   }

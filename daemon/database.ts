@@ -4,7 +4,7 @@ import { breakMigrationLock } from '../src/storage/migration-lock.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
 import { databaseOf } from './config.ts'
 
-/* What `svc db` does: directly on the database that `svc serve` would use, also while it runs. */
+/* The commands of `svc db` work directly on the database that `svc serve` would use, also while it runs. */
 
 type Flags = { 'data-dir'?: string | undefined }
 
@@ -20,9 +20,9 @@ async function withStorage<T>(flags: Flags, work: (storage: Storage) => Promise<
 export const statusOf = (flags: Flags): Promise<MigrationState[]> =>
   withStorage(flags, (storage) => migrationStatus(storage, migrations))
 
-/** The names of the migrations it applied. */
+/** Applies pending migrations and returns their names. */
 export const migrateNow = (flags: Flags): Promise<string[]> =>
   withStorage(flags, (storage) => migrate(storage, migrations))
 
-/** How many connections held the migration lock and were ended. */
+/** Closes connections that hold the migration lock and returns their number. */
 export const unlockNow = (flags: Flags): Promise<number> => withStorage(flags, breakMigrationLock)

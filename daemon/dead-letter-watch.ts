@@ -11,17 +11,17 @@ import {
 import type { Storage } from '../src/storage/open.ts'
 import type { StoredMetrics } from './metrics.ts'
 
-/** How long readiness tells of one. */
+/** How long readiness reports a dead letter. */
 const toldSeconds = 86_400
 
-/** Tells those who watch the service of what could not be written where it belongs, by whichever process. */
+/** Reports dead letters of all processes to the log, readiness and metrics. */
 export class DeadLetterWatch {
   readonly #storage: Storage
   readonly #clock: Clock
   readonly #log: Pick<Logger, 'error'>
   readonly stored: StoredMetrics
   #told: number | undefined
-  /** How many of each source had been lost when that was last told. */
+  /** The number of lost rows of each source at the last report. */
   #lost: Map<string, number> | undefined
 
   constructor(storage: Storage, clock: Clock, log: Pick<Logger, 'error'>) {
@@ -33,13 +33,16 @@ export class DeadLetterWatch {
     this.stored = { registry, refresh: () => this.#refresh(gauges) }
   }
 
-  /** Into the log, what came since the last time. */
+  /** Logs new dead letters since the last time. */
   async tell(): Promise<void> {
     const { read } = this.#storage
     this.#told ??= await findLastDeadLetterId(read)
     for (const { id: setAside, ...one } of await listDeadLettersAfter(read, this.#told)) {
       this.#told = setAside
-      this.#log.error({ setAside, ...one }, 'what could not be written was set aside: see svc dead-letters')
+      this.#log.error(
+        { setAside, ...one },
+        'a row that could not be written is a dead letter now: see svc dead-letters',
+      )
     }
     await this.#tellLost()
   }
@@ -53,13 +56,13 @@ export class DeadLetterWatch {
       if (more > 0) {
         this.#log.error(
           { source, lost: more, reason },
-          'what could not be written was lost, for as much is set aside as may be: see svc dead-letters',
+          'rows that could not be written were lost, because there are too many dead letters: see svc dead-letters',
         )
       }
     }
   }
 
-  /** For /health/ready, which is public: how many of a day; undefined when there are none. */
+  /** For /health/ready, which is public: the number of a day; undefined when there are none. */
   async check(): Promise<string | undefined> {
     const { read } = this.#storage
     const since = addSeconds(this.#clock(), -toldSeconds)

@@ -28,7 +28,7 @@ import type { SignInWatch } from './sign-in-watch.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
 
-/** What a running service is made of. */
+/** The parts of a running service. */
 export type Dependencies = Integrations & {
   storage: Storage
   metrics: Registry
@@ -51,21 +51,21 @@ export type Dependencies = Integrations & {
   logs: LogWatch
   agentEntries: AgentAuditBuffer
   agentEvents: AgentEventBuffer
-  /** How much of the logs of devices is kept. */
+  /** The quota of device logs. */
   logQuota: LogQuota
   outputs: CommandWatch
-  /** How much of what comes of commands is kept. */
+  /** The quota of command results. */
   commandQuota: ByteQuota
-  /** Where passwords are held against accounts. */
+  /** Verifies passwords and blocks after wrong ones. */
   guard: PasswordGuard
   /** The connections of agents. */
   agents: Gateway
-  /** Asks agents, and tells them that something waits, wherever they are connected. */
+  /** Queries agents and notifies them of pending commands, in any process. */
   switchboard: Switchboard
   nudge: Nudge
-  /** Where people reach the service; known once it listens. */
+  /** The public address; known once the service listens. */
   publicUrl: () => string
-  /** Where browsers go on that sign in elsewhere. */
+  /** Where browsers continue after single sign-on. */
   web: WebConfig
   rollouts: RolloutSignal
 }

@@ -15,15 +15,15 @@ import { agentParty } from './party.ts'
 import { problemOf, refuse } from './problems.ts'
 
 export type Admission = {
-  /** Whose connection it is to be. @throws the refusal */
+  /** Authenticates the agent of a connection. @throws the refusal */
   admit(request: IncomingMessage, agentId: string): Promise<LinkedAgent>
-  /** Counts a frame that does something. @throws rate_limited */
+  /** Counts a frame with an effect. @throws rate_limited */
   meter(agent: LinkedAgent, type: AgentFrame['type']): void
-  /** Which of these may not go on, and why. */
+  /** The reasons to close connections of these agents, undefined for those that stay. */
   revise(agents: readonly LinkedAgent[]): Promise<(Closing | undefined)[]>
 }
 
-/** Tells other processes which agents are connected here. */
+/** Announces to other processes which agents are connected here. */
 type Presence = {
   arrived(link: AgentConnection): Promise<void>
   left(link: AgentConnection): Promise<void>
@@ -41,11 +41,11 @@ const usual: HeartbeatSettings = { pingMs: 30_000, pongMs: 40_000, reviseMs: 100
 export type Gateway = {
   links: AgentConnections
   presence: Presence | undefined
-  /** Takes the upgrades of this server. */
+  /** Handles the upgrade requests of this server. */
   serve(server: Server): void
-  /** Something was decided that may end connections. */
+  /** Called after a change that may close connections. */
   revise(): void
-  /** Closes every connection: agents come back to whoever serves them then. */
+  /** Closes every connection: agents reconnect to another process. */
   close(): Promise<void>
 }
 
@@ -54,10 +54,10 @@ export const isUpgrade = ({ method, url = '', headers }: IncomingMessage): boole
   method === 'GET' && headers.upgrade?.toLowerCase() === 'websocket' && path.test(url.split('?')[0] ?? '')
 
 const path = /^\/api\/v1\/agent-ws\/([^/]+)\/ws\/?$/
-/** Asked about at once: an SQL statement takes only so many values. */
+/** Agents per query: the values of an SQL statement are limited. */
 const revisedAtOnce = 500
 
-/** The WebSockets of agents (reference: GET /api/v1/agent-ws/:agentId/ws). Its package is loaded for the first of them. */
+/** The WebSockets of agents (reference: GET /api/v1/agent-ws/:agentId/ws). The ws package is loaded for the first one. */
 export function gateway(
   admission: Admission,
   socket: AgentSocket,
@@ -66,7 +66,7 @@ export function gateway(
   pace: Partial<HeartbeatSettings> = {},
 ): Gateway {
   const { pingMs, pongMs, reviseMs } = { ...usual, ...pace }
-  // Later: what waits may not be committed yet.
+  // Deferred: the pending command may not be committed yet.
   const links = new AgentConnections((link) =>
     setImmediate(() => onBehalfOf(agentParty(link.agent), () => push(link)).catch(logged)),
   )
@@ -143,7 +143,7 @@ export function gateway(
   async function welcome(link: AgentConnection): Promise<void> {
     links.add(link)
     await self.presence?.arrived(link)
-    // What was decided between its admission and now was not decided about it.
+    // A decision between its admission and now did not cover this connection yet.
     const [closing] = await admission.revise([link.agent])
     if (closing) return link.end(closing)
     const { commands } = await socket.heartbeat(link.agent)
@@ -159,7 +159,7 @@ export function gateway(
     if (link.nudged || commands.length > 0) await push(link)
   }
 
-  /** Gives it what waits, until nothing does. */
+  /** Sends pending commands until there are none. */
   async function push(link: AgentConnection): Promise<void> {
     if (!link.greeted) {
       link.nudged = true
@@ -186,7 +186,7 @@ export function gateway(
     if (due) revise()
   }
 
-  /** At most once in so many milliseconds, however much is decided. */
+  /** At most once per interval, however many changes there are. */
   function revise(): void {
     if (closed || revision || links.size === 0) return
     revision = setTimeout(() => {
@@ -211,7 +211,7 @@ export function gateway(
   }
 
   function onProbe({ agent: { deviceId, orgId } }: AgentConnection): void {
-    log.warn({ deviceId, orgId }, 'an agent answered commands that were not its own: hung up')
+    log.warn({ deviceId, orgId }, 'an agent answered commands of others: connection closed')
   }
 
   function logged(err: unknown): void {

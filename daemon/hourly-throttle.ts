@@ -1,13 +1,13 @@
 const sayAgainMs = 3_600_000
-/** Of so many it is known when they were last told of. */
+/** Most ids that are remembered. */
 const mostTold = 10_000
 
-/** What is said of each once an hour, however often it happens. */
+/** Limits messages to one an hour for each id. */
 export class HourlyThrottle {
-  /** When it is said again, the oldest first. */
+  /** When each id is due again, the oldest first. */
   readonly #told = new Map<string, number>()
 
-  /** Whether it is to be said of that one now; then it counts as said. */
+  /** Whether a message about this id is due; then it counts as sent. */
   isDue(id: string): boolean {
     const now = performance.now()
     for (const [told, until] of this.#told) {

@@ -13,8 +13,8 @@ import { findOrg } from '../src/tenancy/organizations/store.ts'
 import { decodeHeader } from './header-text.ts'
 
 /**
- * A change that a client may send again: who sent it and in which context, under which key, and what it asks. `scope` is
- * what the caller sees at this moment, `id` tells this request from its repetitions.
+ * A change that a client may repeat: its owner and context, its key, and a hash of the request. `scope` is
+ * the caller's present scope, `id` distinguishes this request from its repetitions.
  */
 export type IdempotentAttempt = {
   owner: string
@@ -25,20 +25,20 @@ export type IdempotentAttempt = {
   isClaimed: boolean
 }
 
-/** What came of it, as it is kept: encrypted as a whole, since replies hold secrets and a hash of a request may tell one. */
+/** The stored result, completely encrypted: replies contain secrets, and the hash of a request may reveal one. */
 type Kept = { asks: string; reach: Scope; orgId: string | null; reply: unknown }
 
-/** What came of a change, and the organization it was in; null: in none. */
+/** The reply of a change, and its organization; null: none. */
 export type IdempotentResult = { reply: unknown; orgId: string | null }
 
 const keptSeconds = 24 * 3600
 
-/** How long a key is held by a request that never said how it ended: longer than any goes on. */
+/** How long a key stays claimed by a request that never finished: longer than any request lasts. */
 const claimedSeconds = 120
 
 /**
- * The key that came with a request. One that would not be honored is a fault: whoever sends it relies on it, and would send
- * again what must not happen twice.
+ * The key of a request. A key that would not be honored is a fault: the client relies on it, and would repeat
+ * a request that must not happen twice.
  */
 export function readIdempotencyKey(entry: Endpoint, said: unknown, faults: Fault[]): string | undefined {
   if (said === undefined) return undefined
@@ -62,8 +62,8 @@ export function attemptOf(
 }
 
 /**
- * Somebody in one tenant and the same person in another are two: what one was given is nothing to the other. Who need not
- * say who they are is known by the address alone; all they can be given again is the reply to just what they sent.
+ * The same person in two tenants is two owners, so that replies do not cross tenants. Callers of public endpoints
+ * are identified by their address alone; they can get again only the reply to the same request.
  */
 function ownerOf(caller: Caller, ip: string, scope: Scope): string {
   if (caller.kind === 'nobody') return `nobody at ${ip}`
@@ -71,7 +71,7 @@ function ownerOf(caller: Caller, ip: string, scope: Scope): string {
   return `${caller.kind} ${caller.id} in ${contextOf(scope)}`
 }
 
-/** The tenant that somebody works in. */
+/** The tenant of a scope. */
 export function contextOf(scope: Scope): string {
   if (scope.kind === 'system') return 'system'
   return scope.kind === 'partner' ? `partner ${scope.partnerId}` : `organization ${scope.orgId}`
@@ -80,11 +80,11 @@ export function contextOf(scope: Scope): string {
 const placeOf = ({ owner, key }: IdempotentAttempt): string => `idempotency_keys.reply.${owner}.${key}`
 
 /**
- * The reply that a key got within 24 hours, when it got one, as far as the caller still sees what it is about.
+ * The stored reply of a key within 24 hours, if any, and if its record is still in the caller's scope.
  * @throws idempotency_mismatch when the key came with another request
- * @throws idempotency_in_progress while the first is worked on
- * @throws not_found when what was made is out of the caller's reach by now
- * @throws unavailable when another process can open the reply
+ * @throws idempotency_in_progress while the first request runs
+ * @throws not_found when the created record is no longer in the caller's scope
+ * @throws unavailable when only another process can decrypt the reply
  */
 export async function findStoredReply(
   db: Db,
@@ -105,11 +105,11 @@ export async function findStoredReply(
     throw inProgress()
   }
   const reply = await decryptOrUnavailable(db, cipher, row.reply, placeOf(attempt))
-  // It was done, and is not done again.
+  // The change was made, and is not repeated.
   if (reply === undefined)
     throw new Problem(
       'conflict',
-      'This was done before, and its reply cannot be decrypted any more: look at what there is',
+      'This was done before, and its reply cannot be decrypted any more: check the existing records',
     )
   const kept = JSON.parse(reply) as Kept
   if (kept.asks !== attempt.asks) throw new Problem('idempotency_mismatch')
@@ -122,7 +122,7 @@ async function isInReach(db: Db, { orgId, reach }: Kept, scope: Scope): Promise<
   return isAsWide(scope, reach) && seesAsManyOrganizations(scope, reach)
 }
 
-/** Whether an organization is not narrowed further than it was. */
+/** Whether the scope in an organization is not narrower than it was. */
 function isAsWide(now: Scope, then: Scope): boolean {
   if (now.kind !== 'organization' || then.kind !== 'organization') return true
   return holds(now.siteIds, then.siteIds) && holds(now.groupIds, then.groupIds)
@@ -133,14 +133,14 @@ function seesAsManyOrganizations(now: Scope, then: Scope): boolean {
   return holds(...([now.orgs, then.orgs].map((orgs) => (orgs === 'all' ? null : orgs)) as [Ids, Ids]))
 }
 
-/** null: all there are. */
+/** null: all. */
 type Ids = readonly string[] | null
 
 const holds = (now: Ids, then: Ids): boolean => now === null || then?.every((id) => now.includes(id)) === true
 
 /**
- * Runs a change once for a key within 24 hours, in its transaction; a repetition gets the first reply. Of two at the same
- * moment the second waits for the first.
+ * Runs a change once for a key within 24 hours, in its transaction; a repetition gets the first reply. Of two concurrent
+ * requests the second waits for the first.
  */
 export async function runOnce(
   db: Db,
@@ -162,13 +162,13 @@ export async function runOnce(
   return reply
 }
 
-/** Holds the key while something is sent that no transaction takes back. @throws idempotency_in_progress */
+/** Claims the key while something irrevocable is sent, such as mail. @throws idempotency_in_progress */
 export async function claimKey(db: Db, attempt: IdempotentAttempt, now: Instant): Promise<void> {
   if (!(await taken(db, attempt, now))) throw inProgress()
   attempt.isClaimed = true
 }
 
-/** Of a claim that came to nothing: a failure does not use a key up. */
+/** Releases a claim after a failure: a failure does not consume a key. */
 export async function releaseKey(db: Db, { owner, key, id }: IdempotentAttempt): Promise<void> {
   await db
     .deleteFrom('idempotency_keys')
@@ -181,7 +181,7 @@ export async function releaseKey(db: Db, { owner, key, id }: IdempotentAttempt):
 
 const inProgress = (): Problem => new Problem('idempotency_in_progress', undefined, { retryAfter: 1 })
 
-/** Whether the key is this request's: nobody had it, it is forgotten, or this request holds it already. */
+/** Whether this request got the key: it was free or expired, or this request claimed it already. */
 async function taken(db: Db, { owner, key, id }: IdempotentAttempt, now: Instant): Promise<boolean> {
   await db
     .deleteFrom('idempotency_keys')

@@ -4,10 +4,10 @@ import type { Clock } from '../src/core/time.ts'
 import type { Integrity, Storage } from '../src/storage/open.ts'
 import { addCounter, addGauge } from './metrics.ts'
 
-/** A check that takes longer is ended, and looked for again when the next one is due. */
+/** A longer check is aborted, and repeated when the next one is due. */
 const mostMs = 3_600_000
 
-/** Has what is stored looked at, and tells those who watch the service what was found. */
+/** Runs integrity checks, and reports their results to the log and metrics. */
 export class IntegrityWatch {
   readonly #storage: Pick<Storage, 'checkIntegrity'>
   readonly #clock: Clock
@@ -40,7 +40,7 @@ export class IntegrityWatch {
     addGauge(metrics, last, () => this.#lastAt)
   }
 
-  /** @throws when the check came to no end, which is no news of the database; quiet when `ending` ends it. */
+  /** @throws when the check did not finish, which says nothing about the database; returns silently when `ending` aborts it. */
   async look(ending: AbortSignal): Promise<void> {
     let seen: Integrity
     try {
@@ -54,7 +54,7 @@ export class IntegrityWatch {
     this.#checks.inc({ verdict: seen.verdict })
     if (seen.verdict === 'unknown') {
       const { reason } = seen
-      this.#log.warn({ reason }, 'nobody can know whether the database is damaged before somebody reads it')
+      this.#log.warn({ reason }, 'damage of the database cannot be detected before it is read')
       return
     }
     this.#lastAt = Date.parse(this.#clock()) / 1000
@@ -65,7 +65,7 @@ export class IntegrityWatch {
   }
 
   /**
-   * Until the process ends, as damage that a request met: on Postgres the counts of damage may be reset, which mends
+   * Stays true until the process ends, like damage found by a request: on Postgres the counts can be reset, which repairs
    * nothing.
    */
   get isDamaged(): boolean {

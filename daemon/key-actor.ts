@@ -71,7 +71,7 @@ export function createKeyAuthenticator(
   }
 }
 
-/** Whatever decides about a key is read again as soon as anything was committed. */
+/** Caches keys until any commit. */
 function remembered(storage: Storage): (hash: string) => Promise<PresentedKey | undefined> {
   const known = new Map<string, { key: PresentedKey; version: number }>()
   return async (hash) => {

@@ -11,8 +11,8 @@ import type { Db, Storage } from '../src/storage/open.ts'
 import type { Config } from './config.ts'
 
 /*
- * A service that starts with other keys than its database was used with works, and opens, verifies and accepts nothing of
- * before. So a print of each key stands in the database, and what does not match it stops the start.
+ * A service that starts with other keys than its database was used with would run, but decrypt, verify and accept nothing from
+ * before. So the database stores a fingerprint of each key, and a mismatch stops the start.
  */
 
 type Keys = Pick<Config, 'secrets' | 'previous' | 'signing' | 'acceptedKeys'>
@@ -20,9 +20,9 @@ type Keys = Pick<Config, 'secrets' | 'previous' | 'signing' | 'acceptedKeys'>
 type Key = {
   name: string
   current: string | Buffer
-  /** The one before, which goes on to be used for what it made. */
+  /** The previous key, still used for values that it created. */
   previous: string | Buffer | undefined
-  /** What nothing but the key of before can do. */
+  /** What is lost without the previous key. */
   lost: string
 }
 
@@ -31,35 +31,35 @@ const keysOf = ({ secrets, previous, signing }: Keys): Key[] => [
     name: 'JWT_SECRET',
     current: secrets.jwt,
     previous: previous.jwt,
-    lost: 'who is signed in is signed out',
+    lost: 'all sessions end',
   },
   {
     name: encryptionKeyName,
     current: secrets.encryption,
     previous: previous.encryption,
-    lost: 'factors and the secrets of webhooks and identity providers do not open',
+    lost: 'second factors and the secrets of webhooks and identity providers cannot be decrypted',
   },
   {
     name: 'ENROLLMENT_KEY_PEPPER',
     current: secrets.enrollmentPepper,
     previous: previous.enrollmentPepper,
-    lost: 'enrollment keys are not known',
+    lost: 'enrollment keys become invalid',
   },
   {
     name: 'MFA_RECOVERY_CODE_PEPPER',
     current: secrets.recoveryPepper,
     previous: previous.recoveryPepper,
-    lost: 'recovery codes are not known',
+    lost: 'recovery codes become invalid',
   },
   {
     name: 'AUDIT_SIGNING_KEY',
     current: signing.current,
     previous: signing.previous,
-    lost: 'what was signed of the audit log verifies with its own public key only',
+    lost: 'earlier signatures of the audit log verify only with the former public key',
   },
 ]
 
-/** What ACCEPT_NEW_KEYS has to say: it accepts these keys, and none that come after them. */
+/** The value of ACCEPT_NEW_KEYS: it accepts these keys, and no later ones. */
 const newKeysId = (keys: Keys): string =>
   hash(
     'sha256',
@@ -70,9 +70,9 @@ const newKeysId = (keys: Keys): string =>
   ).slice(0, 16)
 
 /**
- * Writes down which keys the database is used with from now on, and gives the names of those that changed. Of several
- * processes that start at once with different keys the first one decides.
- * @throws SetupError when one changed and neither the one before is given nor the change was accepted
+ * Records the keys that the database is used with, and returns the names of those that changed. Of several
+ * processes that start concurrently with different keys the first one decides.
+ * @throws SetupError when one changed, the previous one is not given and the change was not accepted
  */
 export function checkKeys(storage: Storage, config: Keys, now: Instant): Promise<string[]> {
   return storage.write(async (tx) => {
@@ -91,7 +91,7 @@ export function checkKeys(storage: Storage, config: Keys, now: Instant): Promise
   })
 }
 
-/** The keys that the database is used with by now, and that this process was not given: others make what it cannot open. */
+/** Keys that the database is used with and this process does not have: others create values that it cannot decrypt. */
 export async function missingKeys(db: Db, config: Keys): Promise<string[]> {
   const used = await db.selectFrom('key_prints').select(['name', 'print']).execute()
   const prints = new Map(used.map(({ name, print }) => [name, print]))
@@ -103,7 +103,7 @@ export async function missingKeys(db: Db, config: Keys): Promise<string[]> {
   return keysOf(config).flatMap((key) => (isLacking(key) ? key.name : []))
 }
 
-/** The one that is written down, and stays locked; where there is none, this one is. */
+/** The recorded fingerprint, with its row locked; without one, this one is recorded. */
 async function knownPrint(tx: Db, name: string, print: string, since: Instant): Promise<string> {
   const stored = forUpdate(tx.selectFrom('key_prints').select('print').where('name', '=', name))
   const found = await stored.executeTakeFirst()
@@ -120,14 +120,14 @@ function refusal(keys: readonly Key[], config: Keys): SetupError {
   const names = keys.map(({ name }) => name).join(', ')
   const again = keys.map(({ name }) => `${name}_PREVIOUS`).join(' and ')
   return new SetupError(
-    `This database was used with other keys: ${names}. Restore secrets.json or the settings of before. ` +
+    `This database was used with other keys: ${names}. Restore secrets.json or the previous settings. ` +
       `A key that is changed on purpose needs ${again}. ` +
-      `To go on without them, ACCEPT_NEW_KEYS=${newKeysId(config)} accepts that ${keys.map(({ lost }) => lost).join(', ')}.`,
+      `To continue without them, ACCEPT_NEW_KEYS=${newKeysId(config)} accepts that ${keys.map(({ lost }) => lost).join(', ')}.`,
   )
 }
 
 /**
- * A database without anybody is made ready for use, unless the directory tells that there was another one.
+ * An empty database is initialized, unless the directory shows that there was another one.
  * @throws SetupError
  */
 export async function assertDatabaseNotLost(storage: Storage, dataDir: string): Promise<void> {
@@ -136,7 +136,7 @@ export async function assertDatabaseNotLost(storage: Storage, dataDir: string): 
   const signed = await localCopiesIn(folder).list()
   if (signed.length === 0) return
   throw new SetupError(
-    `The database is empty, and ${folder} holds what was signed of another one: restore that database from a backup, or ` +
-      `check DATABASE_URL and SVC_DATA_DIR. To begin anew, move ${folder} away.`,
+    `The database is empty, and ${folder} has signed checkpoints of another one: restore that database from a backup, or ` +
+      `check DATABASE_URL and SVC_DATA_DIR. To start anew, move ${folder} away.`,
   )
 }

@@ -11,22 +11,22 @@ import type { Storage } from '../src/storage/open.ts'
 
 type Metered = { id: string; hash: string; rateLimit: number }
 
-/** What this process knows of one key's window. */
+/** The state of one key's window in this process. */
 type Lease = {
   bucket: number
-  /** Leased and not used. */
+  /** Leased requests that are not used yet. */
   left: number
-  /** As the database said when it was leased. */
+  /** The quota at the time of the lease. */
   quota: Quota
   waiting: number
   leasing: Promise<void> | undefined
-  /** A window that was just found full is not asked about again before. */
+  /** A full window is not queried again before this time. */
   fullUntil: number
 }
 
 export type QuotaResult = { accepted: boolean; quota: Quota }
 
-/** Keys written down in one transaction, which has to be short. */
+/** Most keys in one transaction, so that it stays short. */
 const batch = 200
 
 /**
@@ -49,13 +49,13 @@ export class KeyMeter {
     return this.#taken(key, lease, now, nowMs) ?? this.#wait(key, lease, now, nowMs)
   }
 
-  /** Writes down what was used, and gives back what is left of leases whose bucket is closed. */
+  /** Writes the used counts, and returns the rest of leases whose bucket is closed. */
   async flush(now: string): Promise<void> {
     const open = bucketAt(Date.parse(now))
     await this.#write((lease) => lease.bucket < open)
   }
 
-  /** The same with every lease: nothing will be used any more. */
+  /** The same with all leases, at the end of the process. */
   async close(): Promise<void> {
     await this.#write(() => true)
   }
@@ -69,7 +69,7 @@ export class KeyMeter {
     return lease
   }
 
-  /** The answer, where it is known without asking the database. */
+  /** The answer, if it is known without the database. */
   #taken(key: Metered, lease: Lease, now: string, nowMs: number): QuotaResult | undefined {
     const { quota } = lease
     if (lease.left > 0 && lease.bucket >= bucketAt(nowMs)) {
@@ -104,7 +104,7 @@ export class KeyMeter {
         return leaseRequests(tx, key.id, leaseSize(key.rateLimit, lease.waiting), nowMs)
       })
       Object.assign(lease, { bucket: bucketAt(nowMs), left: granted, quota })
-      // Other processes may give some back, so it is not for long.
+      // Only briefly, since other processes may return some.
       lease.fullUntil = granted > 0 ? 0 : Math.min(nowMs + 1000, quota.reset * 1000)
     } finally {
       lease.leasing = undefined
@@ -129,7 +129,7 @@ export class KeyMeter {
       this.#leases.delete(keyId)
       if (lease.left > 0) leftovers.push({ keyId, bucket: lease.bucket, count: lease.left })
     }
-    // In one order in every process, so that they do not wait for each other in a circle.
+    // Sorted, so that concurrent processes do not deadlock.
     const uses = [...this.#uses.values()].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))
     this.#uses = new Map()
     const waiting = new Set(uses)
@@ -148,7 +148,7 @@ export class KeyMeter {
     }
   }
 
-  /** Uses that could not be written down wait for the next time. */
+  /** Uses that could not be written wait for the next time. */
   #keep(uses: readonly KeyUsage[]): void {
     for (const one of uses) {
       const place = `${one.keyId} ${one.hash}`
@@ -159,7 +159,7 @@ export class KeyMeter {
   }
 }
 
-/** @throws why some could not be written, when all others are */
+/** @throws the failures, after all other parts were written */
 async function inParts<T>(items: readonly T[], write: (some: readonly T[]) => Promise<void>): Promise<void> {
   const failures: unknown[] = []
   for (let at = 0; at < items.length; at += batch) {

@@ -15,14 +15,14 @@ type Windows = {
   oldest: MapIterator<string> | undefined
 }
 
-/** Most windows of one limit: of more, the one that began first is forgotten. Another limit's are left alone. */
+/** Most windows of one limit: beyond that the oldest window of the same limit is dropped. */
 const most = 100_000
 /** Looked at in one turn of the event loop. */
 const sweptAtOnce = 1000
 
 /**
- * Exact sliding windows, in memory. What would make more than `count` in the last `seconds` is refused, and not
- * counted, so that a client that hammers recovers. More than `count` at once is accepted when nothing else was.
+ * Exact sliding windows, in memory. An event that would exceed `count` in the last `seconds` is refused, and not
+ * counted, so that a client that retries constantly recovers. A single amount above `count` is accepted in an empty window.
  */
 export class Limiter {
   readonly #limits: Limits
@@ -39,18 +39,18 @@ export class Limiter {
     if (wait > 0) throw refusal(name, wait)
   }
 
-  /** Counts one event, or so many. @throws rate_limited with the seconds until they are accepted */
+  /** Counts one event, or `amount`. @throws rate_limited with the seconds until they are accepted */
   take(name: LimitName, key: string, amount = 1): void {
     const wait = this.#count(name, key, amount)
     if (wait > 0) throw refusal(name, wait)
   }
 
-  /** The same for what is not refused beyond the limit: false when the window is full. */
+  /** The same without a refusal: false when the window is full. */
   tryTake(name: LimitName, key: string): boolean {
     return this.#count(name, key, 1) === 0
   }
 
-  /** Counts, or gives the seconds until it would be accepted. */
+  /** Counts, or returns the seconds until the event would be accepted. */
   #count(name: LimitName, key: string, amount: number): number {
     const limit = this.#limits[name]
     if (!limit) return 0
@@ -119,7 +119,7 @@ function expire(window: Window, now: number): void {
   window.start = 0
 }
 
-/** Seconds until so many events are accepted; 0 when that is now. */
+/** Seconds until `amount` is accepted; 0: now. */
 function waitFor(window: Window, amount: number, now: number): number {
   expire(window, now)
   const { times, amounts, limit } = window
@@ -159,8 +159,8 @@ const messages: Partial<Record<LimitName, string>> = {
   FEDERATED: 'Too many attempts. Please try again later.',
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
-  BODY_BYTES: 'Too many bytes of requests in a while',
+  BODY_BYTES: 'Too many bytes of requests in a short time',
   AGENT_CHANGES: 'The agent changes its tokens or its update too often',
   EVENT_LOGS: 'Rate limit exceeded',
-  LOG_BYTES: 'The device hands in more logs than it may in a while',
+  LOG_BYTES: 'The device sends too many logs in a short time',
 }

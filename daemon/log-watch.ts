@@ -4,7 +4,7 @@ import type { Excess } from '../src/logs/quota.ts'
 import { HourlyThrottle } from './hourly-throttle.ts'
 import { addCounter, addGauge } from './metrics.ts'
 
-/** Counts what this process refused or deleted of logs of which there are too many, and says so once an hour of a device. */
+/** Counts log entries that this process refused or deleted beyond the quota, and warns once an hour per device. */
 export class LogWatch {
   readonly #log: Logger
   readonly #excess: Counter<'what'>
@@ -30,11 +30,11 @@ export class LogWatch {
     if (!this.#hourly.isDue(deviceId)) return
     this.#log.warn(
       { deviceId, orgId, [what]: entries },
-      'a device hands in more logs than are kept of it: some are refused, and its oldest are deleted',
+      'the logs of a device exceed its limit: some are refused, and its oldest are deleted',
     )
   }
 
-  /** So much is kept, of all devices. */
+  /** Stores the total bytes of all devices. */
   hold({ bytes }: { bytes: number }): void {
     this.#bytes = bytes
   }

@@ -4,7 +4,7 @@ import type PinoPretty from 'pino-pretty'
 import { escapeControlsIn } from '../src/core/terminal.ts'
 import { systemClock } from '../src/core/time.ts'
 
-/** Fields that never reach a log line, wherever they stand. */
+/** Fields that never reach a log line, at any depth. */
 const secretFields = [
   'password',
   'authorization',
@@ -29,10 +29,10 @@ export function logTo(
   return stream.isTTY ? logInto(prettyTo(stream.fd, color), level) : logToFile(stream.fd, level)
 }
 
-/** Lines that wait for a disk that is full or a reader that is stuck; those beyond are lost. */
+/** Bytes of lines that wait for a full disk or a stuck reader; lines beyond are lost. */
 const mostWaiting = 8 * 1024 * 1024
 
-/** To a file or pipe that may take nothing for a while: that costs lines, and neither the service nor its end. */
+/** Logs to a file or pipe that may block: then lines are lost, and neither the service nor its shutdown waits. */
 function logToFile(fd: number, level: string): Logger {
   const out = pino.destination({ fd, sync: false, minLength: 12_288, maxLength: mostWaiting })
   const log = logInto(out, level)
@@ -47,7 +47,7 @@ function logToFile(fd: number, level: string): Logger {
   out.on('drop', () => {
     lost += 1
   })
-  // At the end of the process, where it tries for ever what fails.
+  // At the end of the process, where pino would retry a failing write forever.
   const flushSync = out.flushSync.bind(out)
   out.flushSync = () => {
     if (!isFailing) flushSync()
@@ -57,12 +57,12 @@ function logToFile(fd: number, level: string): Logger {
     if (isFailing || lost === 0) return
     const lines = lost
     lost = 0
-    log.warn({ lines }, 'the log took nothing for a while, and lines of it are lost')
+    log.warn({ lines }, 'the log could not be written for a while, and lines were lost')
   }, 500).unref()
   return log
 }
 
-/** Its colors are the only sequences on the terminal: what a record says was made visible before. */
+/** Colors are the only control sequences on the terminal: the texts of a record are escaped before. */
 export function prettyTo(destination: number | NodeJS.WritableStream, colorize: boolean): DestinationStream {
   const pretty = (createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty)({
     destination,
@@ -73,7 +73,7 @@ export function prettyTo(destination: number | NodeJS.WritableStream, colorize: 
   return { write: (line) => void pretty.write(`${JSON.stringify(escapeControlsIn(JSON.parse(line)))}\n`) }
 }
 
-/** `code` is the name of a secret elsewhere; that of an error says what is wrong (SQLSTATE, errno). */
+/** `code` is redacted as a secret elsewhere; the code of an error (SQLSTATE, errno) is kept. */
 function errorSaid(error: Error): Record<string, unknown> {
   const { code, ...said } = pino.stdSerializers.err(error) as unknown as Record<string, unknown>
   return typeof code === 'string' && /^[A-Z0-9_]{2,64}$/.test(code) ? { ...said, errorCode: code } : said

@@ -4,25 +4,25 @@ import { classifyDatabaseError, isOutage } from '../src/storage/dialect.ts'
 import { onOwnBehalf } from '../src/storage/turns.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 
-/** Work in the background: woken by commits, swept every so often, one run at a time. */
+/** Background work: woken by commits and at an interval, one run at a time. */
 export type Loop = {
   wake(): void
-  /** Ends after the run that is under way. */
+  /** Resolves after the current run. */
   stop(): Promise<void>
 }
 
 export type LoopParts = {
   log: Logger
-  /** Told of what failed. */
+  /** Receives failures. */
   database?: Pick<DatabaseWatch, 'note'>
 }
 
 const sayAgainMs = 60_000
 
 /**
- * Runs `work` soon after each wake and at least every `everyMs`, by itself first after `firstMs`. A failed run is tried
- * again; it is logged at first, once a minute while it fails in the same way, and when it works again. Two runs are
- * `restMs` apart, for work that is cheaper the more of it there is at once.
+ * Runs `work` soon after each wake and at least every `everyMs`, first after `firstMs`. A failed run is tried
+ * again; it is logged at first, once a minute while it fails in the same way, and when it succeeds again. Two runs are
+ * at least `restMs` apart, for work that is cheaper in larger batches.
  */
 export function loop(
   name: string,
@@ -41,7 +41,7 @@ export function loop(
   const failed = (err: unknown): void => {
     failures += 1
     database?.note(err)
-    // Of a database that cannot be used each loop would say the same, at length, in the words of each of its failures.
+    // While the database is unusable each loop would log the same outage with a stack.
     const trouble = isOutage(err) ? classifyDatabaseError(err) : undefined
     const message = trouble ?? (err instanceof Error ? err.message : String(err))
     if (message === said.message && performance.now() < said.until) return
@@ -51,12 +51,12 @@ export function loop(
   }
   const worked = (): void => {
     if (failures === 0) return
-    log.info({ loop: name, failures }, 'background work goes on')
+    log.info({ loop: name, failures }, 'background work continues')
     failures = 0
     said = { message: '', until: 0 }
   }
   const run = async (): Promise<void> => {
-    // A turn of the event loop, so that commits that come together are one run.
+    // Waits a turn of the event loop, so that concurrent commits cause one run.
     await new Promise((resolve) => setImmediate(resolve))
     while (woken && !stopped) {
       const rest = restedAt - performance.now()

@@ -104,5 +104,5 @@ export function addMetrics(app: FastifyInstance, { token, read }: Metrics): void
   })
 }
 
-/** Texts of one length, so that a comparison takes the same time for each. */
+/** Digests of equal length, for a constant-time comparison. */
 const digest = (text: string): Buffer => hash('sha256', text, 'buffer')

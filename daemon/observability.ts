@@ -8,7 +8,7 @@ import type { Dependencies } from './dependencies.ts'
 import { missingKeys } from './key-fingerprints.ts'
 import { addGauge, type Metrics, metricsReader, observeRequests } from './metrics.ts'
 
-/* What those who watch the service are told of all its parts. */
+/* Metrics and readiness of all parts of the service. */
 
 /** Milliseconds that a check of readiness waits for what needs the database. */
 const deadlineMs = 3000
@@ -28,7 +28,7 @@ export function metricsOf(parts: Dependencies, token: string): Metrics {
   }
 }
 
-/** A database that is away is counted and logged once a minute; any other failure is a bug. */
+/** An outage of the database is counted and logged once a minute; any other failure is a bug. */
 const failureLog =
   ({ database, log }: Dependencies) =>
   (error: unknown): void => {
@@ -68,7 +68,7 @@ export function readinessOf(parts: Dependencies, config: Config): Readiness {
     const setAsideSaid = aside ? aside.said : 'cannot be read'
     return {
       ready: true,
-      // Someone has to look after pages and chains that are damaged; the service does its work all the same.
+      // Damaged pages and chains need a person; the service stays ready.
       checks: {
         database: isDamaged(parts) ? 'damaged: restore it from a backup' : 'ok',
         audit: chains ?? 'cannot be read',

@@ -1,5 +1,5 @@
 /*
- * What runs in the pages of the service. Nothing is kept: the access token is in memory alone, the refresh token in a
+ * Scripts in the pages of the service. Nothing is stored: the access token is in memory alone, the refresh token in a
  * cookie that no script can read. Whatever comes from outside is set as text, never as HTML.
  */
 
@@ -28,11 +28,11 @@ const told = (failure) => failure.code === undefined
   : { message: failure.message + '.', code: failure.code }
 `
 
-/** Of /login: ends a sign-in with the code it came back with, or goes on with the session of this browser. */
+/** For /login: completes a sign-in with its code, or continues the session of this browser. */
 export const signInScript = `(() => {${shared}
 const fragment = new URLSearchParams(location.hash.slice(1))
 const code = fragment.get('ssoCode')
-// It is good once and for two minutes, and has no business in the history.
+// The code is valid once and for two minutes, and must not stay in the history.
 if (code !== null) history.replaceState(null, '', location.pathname)
 let token
 const bearer = () => ({ authorization: 'Bearer ' + token })
@@ -51,7 +51,7 @@ const signOut = async ({ currentTarget: button }) => {
   button.disabled = true
   const end = () => call('POST', '/auth/logout', { headers: bearer() })
   try {
-    // Access lasts for minutes: whoever comes back to this page later renews it first.
+    // The access token lasts minutes: it is renewed when somebody returns to this page later.
     await end().catch(async (failure) => {
       if (failure.status !== 401) throw failure
       await renew()
@@ -77,7 +77,7 @@ if (code !== null) {
 }
 })()`
 
-/** Of /verify-email: nothing happens before the button is pressed, since mail filters open links as well. */
+/** For /verify-email: nothing happens before the button is pressed, since mail filters open links as well. */
 export const verifyScript = `(() => {${shared}
 const token = new URLSearchParams(location.search).get('token')
 const button = main.querySelector('button')

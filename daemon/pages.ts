@@ -6,16 +6,16 @@ import { type FailureCode, failures } from '../src/sso/failures.ts'
 import { signInScript, verifyScript } from './page-scripts.ts'
 
 /*
- * What browsers meet of the service itself: where a sign-in at an identity provider ends, and where the links of mails
- * lead. Where there is a dashboard it has these pages, and nobody is sent to ours. What is said comes from here and
- * never from the address: it could be anybody's text under our name.
+ * The web pages of the service: the end of a sign-in at an identity provider, and the targets of links in mail.
+ * A dashboard has these pages itself, and then these are not used. Texts come from here and
+ * never from the address, which an attacker could use to display text in the name of the service.
  */
 
 type Query = Record<string, unknown>
 
 export function addPages(app: FastifyInstance, publicUrl: () => string): void {
   app.get('/login', async ({ query }, reply) => sendPage(reply, signInPage(query as Query, publicUrl())))
-  // Browsers ask for it whatever a page says.
+  // Browsers request it on every page.
   app.get('/favicon.ico', async (_, reply) =>
     reply.header('cache-control', 'public, max-age=86400').code(204).send(),
   )
@@ -41,7 +41,7 @@ function signInPage({ error, orgId, ssoTest }: Query, url: string): WebPage {
   return webPage({ title: 'Sign in', body: signIn(url) + views(url), script: signInScript })
 }
 
-/** Of a code that nobody knows there is nothing to say but that it failed. */
+/** The page of a failure; an unknown code is a general failure. */
 function failurePage(error: string, orgId: unknown): WebPage {
   const code = (Object.hasOwn(failures, error) ? error : 'sso_error') as FailureCode
   const title = 'You are not signed in'
@@ -54,14 +54,14 @@ function trialPage(passed: boolean): WebPage {
   const came = passed ? 'The sign-in worked.' : 'The sign-in did not work.'
   const body = `<h1>${title}</h1>
 <p role="status">${came} Nobody was signed in: it was a trial.</p>
-<p>Go back to your terminal: it tells every step.</p>`
+<p>Return to your terminal: it shows every step.</p>`
   return webPage({ title, body })
 }
 
-/** The same failure as a program is told, for a person. */
+/** The page of a failed request, for a person. */
 export function problemPage({ code, message, extras }: Problem, requestId: string): WebPage {
   const { details, retryAfter } = extras
-  // Faults repeat what was sent.
+  // Faults may repeat input.
   const isFaulty = details !== undefined
   const hint = isFaulty ? 'Begin again.' : problemHints[code]
   const title = 'That did not work'
@@ -90,7 +90,7 @@ const signIn = (url: string): string => `<h1>Sign in</h1>
 
 const view = (id: string, html: string): string => `<template id="${id}">${html}</template>`
 
-/** Filled in by the script, as text. */
+/** Views that the script fills in, as text. */
 const views = (url: string): string =>
   [
     view('signing-in', '<h1>Signing you in</h1><p role="status">One moment.</p>'),
@@ -115,7 +115,7 @@ const views = (url: string): string =>
     view('failed', failureView('', 'Begin again. If it fails again, ask whoever runs the service.')),
   ].join('')
 
-/** Without words of its own it says what the script is told. */
+/** Without a message the script fills it in. */
 const failureView = (
   message: string,
   hint: string,
@@ -125,7 +125,7 @@ const failureView = (
 <h2>What to do</h2><p>${withCommands(hint)}</p>
 <p class="faint">Code: <code data-text="code"></code></p>`
 
-/* Where the links of mails lead (src/messages/links.ts). Tokens stay where they are: in the address. */
+/* Targets of the links in mail (src/messages/links.ts). Tokens stay in the address. */
 
 const acceptInvite = (url: string): WebPage =>
   inTerminal('You are invited', {

@@ -60,18 +60,18 @@ import type { ConcurrencyLimit } from './work-bound.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set once the caller is known, also when they are then refused. */
+    /** Set once the caller is known, even if the request is then refused. */
     caller?: Caller
     /** The caller's partner, as a name. */
     tenant?: string
     /** What the handler has noted so far; also of use when it then refuses. */
     facts: AuditFacts
     client: Client
-    /** Where the API key of the caller stands. */
+    /** The quota of the caller's API key. */
     quota?: Quota
     /** One instant for the whole request. */
     now: Instant
-    /** What its body takes of the budget. */
+    /** The reservation of its body in the budget. */
     held?: BodyReservation
   }
 }
@@ -88,7 +88,7 @@ export type Pipeline = {
   tenants: TenantKeys
   cipher: Cipher
   clock: Clock
-  /** Of front-ends elsewhere. */
+  /** Allowed origins of other front-ends. */
   origins: Origins
   clientOf: (peer: string, headers: FastifyRequest['headers']) => Client
 }
@@ -116,7 +116,7 @@ export function addRoute(
 ): void {
   const steps = stepsOf(handler as unknown as Handler<AnyEndpoint>)
   const status = entry.status ?? 200
-  // Made with the first reply: to make all of them is a tenth of a start.
+  // Created with the first reply: creating all takes a tenth of the start-up time.
   let write: ReturnType<typeof replyWriter> | undefined
   const route = `${entry.method} ${entry.path}`
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
@@ -157,7 +157,7 @@ export function addRoute(
       throw await refuse(request, error)
     } finally {
       if (request.quota) reply.headers(quotaHeaders(request.quota))
-      // It has a newer token, or somebody else has: this one ends in some minutes.
+      // The agent, or somebody else, has a newer token: this one expires in some minutes.
       if (request.caller?.kind === 'agent' && request.caller.standing === 'previous') {
         reply.header('x-token-rotation-required', 'true')
       }
@@ -180,7 +180,7 @@ export function addRoute(
     const caller = request.caller as Caller
     const { now, facts } = request
     const { params, query, body, key } = parse(request)
-    // Another copy of it is worked with.
+    // The parsed copy is used from here on; this releases the original.
     request.body = undefined
     const asked = {
       params,
@@ -213,13 +213,13 @@ export function addRoute(
     }
     const said = { key, ip: asked.ip, scope: asked.scope, route, input: { params, query, body } }
     const attempt = attemptOf(caller, said)
-    // A repetition takes nothing of what is limited, and has nothing prepared.
+    // A repetition uses up no limit, and needs no `prepare`.
     const first = attempt && (await findStoredReply(on.storage.read, on.cipher, attempt, now))
     if (first) return first.reply
     try {
       return await resultOf(asked, facts, attempt)
     } catch (error) {
-      // Where not even that can be written, it ends by itself.
+      // If this cannot be written either, the claim expires by itself.
       if (attempt?.isClaimed) await on.storage.write((tx) => releaseKey(tx, attempt)).catch(() => undefined)
       throw error
     }
@@ -234,7 +234,7 @@ export function addRoute(
     const ready = steps.prepare && (await steps.prepare(asked as unknown as Preparation<AnyEndpoint>))
     if (ready instanceof EarlyReply) {
       if (!isTelemetry)
-        throw new Error(`${name} was answered before its transaction: no entry would tell of it`)
+        throw new Error(`${name} was answered before its transaction: it would have no audit entry`)
       return ready.reply
     }
     const run = (db: Db) => {
@@ -280,7 +280,7 @@ export function addRoute(
     }
   }
 
-  /** Refusals are audited wherever on the path they happen. Gives what is to be told. */
+  /** Refusals are audited wherever they happen. Returns the error to send. */
   async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
     const refused = refusalEntry(entry, request, problemOf(error), originOf(request), request.now)
     const isDue = refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))
@@ -296,14 +296,14 @@ export function addRoute(
   }
 }
 
-/** Whether a reply is for who asked alone: no cache on the way, nor the disk of a browser, keeps it. */
+/** Whether a reply is private to its caller: no proxy or browser may cache it. */
 const isPrivate = ({ access, query, body, reply }: Endpoint): boolean =>
   access.who !== 'public' || [query, body, reply].some((schema) => schema && holdsSecrets(schema))
 
 const askerOf = (caller: Caller): string | undefined =>
   caller.kind === 'agent' ? caller.deviceId : caller.kind === 'nobody' ? undefined : caller.id
 
-/** Made for the few that wait for somebody else. */
+/** A signal for a closed connection, created only for handlers that wait. */
 function goneOf(reply: FastifyReply): AbortSignal {
   const gone = new AbortController()
   if (reply.raw.destroyed) gone.abort()
@@ -327,7 +327,7 @@ const noBody = nothing.optional()
 type Part = 'params' | 'query' | 'body'
 type Parsed = Record<Part, unknown> & { key: string | undefined }
 
-/** Gives the parts of a request through their schemas; every fault at once. @throws invalid_request */
+/** Parses the parts of a request with their schemas and reports all faults together. @throws invalid_request */
 function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) => Parsed {
   const schemas = {
     params: entry.params ?? nothing,
@@ -347,7 +347,7 @@ function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) 
       if (made !== declined) return made
       const result = safeParse(schemas[part], value)
       if (result.success) return result.data
-      // One after the other: as many as there may be are too many to be arguments.
+      // No spread into push(): there may be more faults than a call can have arguments.
       for (const issue of result.error.issues) {
         for (const fault of faultsOf(part, issue, value)) faults.push(fault)
       }
@@ -367,7 +367,7 @@ function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) 
   }
 }
 
-/** What a body leaves out and a header says. */
+/** Adds fields that come as headers to the body. */
 function withHeaders({ headers }: Endpoint, request: FastifyRequest, body: unknown): unknown {
   if (headers === undefined || body === null || typeof body !== 'object' || Array.isArray(body)) return body
   const whole: Record<string, unknown> = { ...body }

@@ -7,10 +7,10 @@ import { truncateStorable } from '../src/core/text.ts'
 import { classifyDatabaseError, isForeignKeyViolation, isOutage } from '../src/storage/dialect.ts'
 import { problemPage, sendPage } from './pages.ts'
 
-// An import would load all that node:http can give, WebSockets of browsers among it: 2 MB.
+// An import would load all exports of node:http, including browser WebSockets: 2 MB.
 const { STATUS_CODES } = process.getBuiltinModule('node:http')
 
-/** What Fastify itself refuses, in the product's own codes. */
+/** Errors of Fastify, as codes of the product. */
 const ofFramework: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
@@ -19,7 +19,7 @@ const ofFramework: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_MAX_PARAM_LENGTH: 'not_found',
 }
 
-/** Where the fault is in what it calls invalid. */
+/** The faults of invalid requests that Fastify reports. */
 const faultsOfFramework: Readonly<Record<string, Fault>> = {
   FST_ERR_BAD_URL: { path: 'path', message: 'is not UTF-8 in percent-encoding' },
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
@@ -27,15 +27,15 @@ const faultsOfFramework: Readonly<Record<string, Fault>> = {
     message: 'is not the length of the body',
   },
 }
-const someFault: Fault = { path: 'request', message: 'cannot be understood' }
+const someFault: Fault = { path: 'request', message: 'is malformed' }
 
-/** Whatever a sentence quotes. */
+/** Bounds messages with quoted input. */
 const longestMessage = 10_000
 
-/** After which a database that could not be used may be asked again. */
+/** When to retry after a database outage. */
 const retrySeconds = 5
 
-/** Anything thrown as a Problem; a bug becomes `internal` and tells nothing of the inside. */
+/** Converts anything thrown to a Problem; a bug becomes `internal` and exposes no internals. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error
   const { code, statusCode } = error as Partial<FastifyError>
@@ -43,14 +43,14 @@ export function problemOf(error: unknown): Problem {
   if (known) return new Problem(known)
   if (error instanceof SyntaxError && statusCode === 400) return new Problem('malformed_json')
   if (isOutage(error)) return new Problem('unavailable', undefined, { retryAfter: retrySeconds })
-  // What a record refers to is looked at before it is stored; between the two it can be deleted.
+  // Referenced records are checked before the write, and can be deleted in between.
   if (isForeignKeyViolation(error))
     return new Problem('conflict', 'What this refers to was deleted meanwhile')
   if (statusCode === undefined || statusCode < 400 || statusCode >= 500) return new Problem('internal')
   return invalid([faultsOfFramework[code ?? ''] ?? someFault])
 }
 
-/** No fault of the service, or one that it has seen and says: nothing to look into. */
+/** Errors that are expected or already logged: they need no investigation. */
 const expected: ReadonlySet<ErrorCode> = new Set([
   'device_failed',
   'device_timeout',
@@ -60,7 +60,7 @@ const expected: ReadonlySet<ErrorCode> = new Set([
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  // Of a database that cannot be used or is damaged, and of bodies without room, every request would say the same.
+  // During an outage, damage or a full body budget, every request would log the same.
   if (problem.status >= 500 && !expected.has(problem.code) && classifyDatabaseError(error) === undefined)
     request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter, location = lost(request, problem) } = problem.extras
@@ -77,7 +77,7 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, error:
     .send(bodyOf(problem, request.id))
 }
 
-/** A browser that is on its way is not left with a text for programs when the service fails. */
+/** A browser in a redirect flow gets a page instead of JSON when the service fails. */
 function lost(request: FastifyRequest, problem: Problem): string | undefined {
   return meetsBrowsers(request) && problem.code === 'internal' ? '/login?error=sso_error' : undefined
 }
@@ -85,7 +85,7 @@ function lost(request: FastifyRequest, problem: Problem): string | undefined {
 const meetsBrowsers = (request: FastifyRequest): boolean =>
   ((request.routeOptions?.config ?? {}) as { redirects?: boolean }).redirects === true
 
-/** Browsers ask for HTML by name and above all; programs do not, or take JSON just as well (RFC 9110, 12.5.1). */
+/** Browsers prefer HTML explicitly; programs do not, or accept JSON equally (RFC 9110, 12.5.1). */
 function prefersPage(accept = ''): boolean {
   const ranges = accept.split(',').map((range) => range.split(';').map((part) => part.trim().toLowerCase()))
   const weight = (wanted: string) => {
@@ -110,14 +110,14 @@ function bodyOf(problem: Problem, requestId: string): ErrorBody {
   }
 }
 
-/** Answers what Node could not read as a request, in the same words as everything else, and hangs up. */
+/** Answers an unparsable request in the usual format, and closes the connection. */
 export function refuseConnection(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
   const known = error.code === undefined ? undefined : ofNode[error.code]
   refuse(socket, known ? new Problem(known) : invalid([{ path: 'request', message: 'is not HTTP' }]), newId())
 }
 
-/** The same for a connection that is no request of the framework's. */
+/** The same for a connection outside of the framework. */
 export function refuse(socket: Duplex, problem: Problem, requestId: string): void {
   if (!socket.writable) return void socket.destroy()
   const body = JSON.stringify(bodyOf(problem, requestId))

@@ -10,33 +10,33 @@ export type ReadQueryLimits = {
   atOnce: number
   perTenant: number
   perCaller: number
-  /** Milliseconds one more waits for its turn. */
+  /** Milliseconds that a further question waits for its turn. */
   waitMs: number
 }
 
-/** Who asks: one of those in a tenant. */
+/** The caller of a question, and its tenant. */
 export type Asker = { caller: string; tenant: string }
 
 type Waiting = { asker: Asker; go(): void }
 
-/** So many of one caller wait, for each that may run: the next is refused at once. */
+/** Waiting questions of one caller per running one; further ones are refused immediately. */
 const waitingForEach = 8
-/** After which another question may be asked. */
+/** Retry-After when too many questions run. */
 const retrySeconds = 2
-/** After which the same question may fare better. */
+/** Retry-After when a question was too slow. */
 const retrySlowSeconds = 30
 
 const outcomes = ['answered', 'failed', 'too_slow', 'refused'] as const
 type Outcome = (typeof outcomes)[number]
 
 /**
- * What callers ask that may cost much: filters, searches, long lists. So many at once of one caller, of one tenant and of all,
- * and each for a limited time, so that nobody keeps the others from their answers, not with many users and keys either.
+ * Runs expensive reads of callers: filters, searches, long lists. Their concurrency is bounded by caller, by tenant and in total,
+ * and their time is limited, so that no tenant blocks the others, even with many users and keys.
  */
 export class ReadQueryQueue {
   readonly #db: Db
   readonly #limits: ReadQueryLimits
-  /** How many run, of those with one that does and no others. */
+  /** Running questions of each caller with at least one. */
   readonly #byCaller = new Map<string, number>()
   readonly #byTenant = new Map<string, number>()
   readonly #waiting: Waiting[] = []
@@ -77,7 +77,7 @@ export class ReadQueryQueue {
         throw error
       }
       this.#count('too_slow')
-      const message = `The answer took longer than ${this.#limits.timeoutMs / 1000} s: ask about fewer devices, or for less of each`
+      const message = `The answer took longer than ${this.#limits.timeoutMs / 1000} s: select fewer devices, or request less of each`
       throw new Problem('question_too_slow', message, { retryAfter: retrySlowSeconds })
     } finally {
       this.#give(asker)
@@ -121,12 +121,12 @@ export class ReadQueryQueue {
     this.#count('refused')
     return new Problem(
       'too_many_questions',
-      'Too many filters, searches and lists are asked for at once: wait for those that run',
+      'Too many filters, searches and lists run at the same time: wait for the running ones',
       { retryAfter: retrySeconds },
     )
   }
 
-  /** The next is the first of those who may: whoever waits behind their own questions lets others pass. */
+  /** Starts the first waiting question that may run: callers at their limit let others pass. */
   #give({ caller, tenant }: Asker): void {
     this.#all -= 1
     add(this.#byCaller, caller, -1)

@@ -1,15 +1,15 @@
 /*
- * Whether a secret looks as if a machine had drawn it. Whoever gets hold of something made with a secret (a token, a
- * stored hash, a backup) tries others at leisure, and begins with words.
+ * Whether a secret looks randomly generated. An attacker with something derived from a secret (a token, a
+ * stored hash, a backup) can guess it offline, and begins with words.
  */
 
-/** How often each letter comes in English, in thousandths. */
+/** Frequencies of letters in English, in thousandths. */
 const letters: Readonly<Record<string, number>> = {
   ...{ a: 82, b: 15, c: 28, d: 43, e: 127, f: 22, g: 20, h: 61, i: 70, j: 2, k: 8, l: 40, m: 24 },
   ...{ n: 67, o: 75, p: 19, q: 1, r: 60, s: 63, t: 91, u: 28, v: 10, w: 24, x: 2, y: 20, z: 1 },
 }
 
-/** Pairs that make up half of it. */
+/** Letter pairs that make up half of English text. */
 const pairs = new Set(
   (
     'th he in er an re nd at on nt ha es st en ed to it ou ea hi is or ti as te et ng of al de se le sa si ar ve ra ld ' +
@@ -28,14 +28,14 @@ const isHex = (text: string): boolean => /^[\da-f]+$/i.test(text)
 
 const kindOf = (char: string): number => kinds.findIndex(({ are }) => are.test(char))
 
-/** Bits that it takes to say a text, letters drawn one by one. */
+/** Bits of a text whose characters are drawn at random. */
 function bitsIfDrawn(text: string): number {
   if (isHex(text)) return text.length * (/^\d+$/.test(text) ? Math.log2(10) : 4)
   const size = kinds.reduce((sum, { are, size }) => sum + (are.test(text) ? size : 0), 0)
   return text.length * Math.log2(/^[\w+/=-]+$/.test(text) ? Math.min(size, 64) : size)
 }
 
-/** The same for whoever expects words: letters as they come after each other cost little, and so does one kind of them. */
+/** Bits of a text under a model of words: common letter pairs and runs of one character class cost little. */
 function bitsIfWritten(text: string): number {
   const chars = [...text]
   return chars.reduce((sum, char, at) => {
@@ -54,7 +54,7 @@ function bitsIfWritten(text: string): number {
 
 const rows = ['abcdefghijklmnopqrstuvwxyz', '01234567890', 'qwertyuiop', 'asdfghjkl', 'zxcvbnm']
 
-/** The share of steps that go along the alphabet, the digits or a row of keys, or nowhere. */
+/** The share of adjacent characters that follow the alphabet, the digits or a keyboard row, or repeat. */
 function shareOfSteps(text: string): number {
   const folded = text.toLowerCase()
   const pairs = Array.from({ length: folded.length - 1 }, (_, at) => folded.slice(at, at + 2))
@@ -63,16 +63,16 @@ function shareOfSteps(text: string): number {
   return pairs.filter(isStep).length / pairs.length
 }
 
-/** The share of three letters in a row that are there for the first time. */
+/** The share of three-character sequences that occur for the first time. */
 function shareOfNew(text: string): number {
   const threes = Array.from({ length: text.length - 2 }, (_, at) => text.slice(at, at + 3))
   return new Set(threes).size / threes.length
 }
 
-/** At least 32 bytes, which are 64 digits in hex, without words, repetition and rows of keys. */
+/** At least 32 bytes, or 64 hexadecimal digits, without words, repetition and keyboard rows. */
 export function looksRandom(text: string): boolean {
   if (Buffer.byteLength(text) < (isHex(text) ? 64 : 32)) return false
   if (shareOfNew(text) < 0.8 || shareOfSteps(text) > 0.5) return false
-  // What was drawn is longer when it is spelled as words, by far; a tenth of a bit is left for the luck of the draw.
+  // A random text needs far more bits in the model of words; a tenth of a bit per character is tolerance.
   return bitsIfWritten(text) > bitsIfDrawn(text) - text.length / 10
 }

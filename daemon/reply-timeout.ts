@@ -2,16 +2,16 @@ import type { FastifyInstance } from 'fastify'
 import { budgetOwner } from './bodies.ts'
 import type { BodyBudget } from './body-budget.ts'
 
-/** What is not larger lies in the buffers of the system as soon as it is sent. */
+/** Smaller replies fit into the buffers of the operating system. */
 const small = 64 * 1024
 
-/** How long nothing may be taken of a reply, and at what rate it is taken at least. */
+/** Longest time without progress, and lowest rate, of a client that receives a reply. */
 type Patience = { idleMs: number; bytesPerSecond: number }
 const patience: Patience = { idleMs: 60_000, bytesPerSecond: 16 * 1024 }
 
 /**
- * Bounds what replies take in memory while their readers take them. Whoever asks for much and reads slowly is refused
- * the next reply, and hung up on in the end: a connection that nobody reads from would hold what it is to get for ever.
+ * Bounds the memory of replies while clients receive them. A client that requests much and reads slowly is refused
+ * the next reply, and finally disconnected: a connection that is never read would keep its reply in memory forever.
  */
 export function limitSlowReaders(
   app: FastifyInstance,
@@ -21,16 +21,16 @@ export function limitSlowReaders(
   app.addHook('onSend', (request, reply, payload, done) => {
     const bytes = typeof payload === 'string' ? Buffer.byteLength(payload) : 0
     if (isStream(payload)) {
-      // One that waits for more to be sent is nobody's fault.
+      // A client that has received everything sent so far is not slow.
       reply.raw.setTimeout(idleMs, () => {
         if (reply.raw.writableLength > 0) reply.raw.destroy()
       })
     }
-    // Of who hung up before nothing more is heard.
+    // A client that is already disconnected emits no further event.
     if (bytes > small && !reply.raw.destroyed) {
       const held = budget.hold(budgetOwner(request))
       try {
-        // What was changed is told: who does not hear of it would do it again.
+        // Replies to changes are sent even without room: otherwise the client would repeat the change.
         held.to(bytes, { anyway: request.method !== 'GET' })
       } catch (problem) {
         return done(problem as Error)

@@ -3,7 +3,7 @@ import { toJsonSchema } from '../src/core/openapi.ts'
 
 type Json = Record<string, unknown>
 
-/** A value with its declared fields alone. */
+/** Copies the declared fields of a value. */
 type Pick = (value: never) => unknown
 
 /**
@@ -21,7 +21,7 @@ const asIs: Pick = (value) => value
 
 function pickerOf(schema: Json, parts: Record<string, Json>): Pick {
   if (typeof schema.$ref === 'string') {
-    // A shape that holds itself has no end to be written out; what is stored went in through the same shape.
+    // A recursive schema cannot be expanded; its values were validated by the same schema when stored.
     if (holdsItself(schema.$ref, parts)) return asIs
     return pickerOf(partOf(schema.$ref, parts), parts)
   }

@@ -12,18 +12,18 @@ type Flags = {
 }
 
 /**
- * `svc serve` as a process: says where it listens, drains on SIGTERM, SIGINT and SIGHUP, and exits. Never returns:
+ * `svc serve` as a process: prints its address, drains on SIGTERM, SIGINT and SIGHUP, and exits. Never returns:
  * a command that returns ends the process.
  */
 export async function runService(flags: Flags): Promise<never> {
-  // What it says may reach nobody (a full disk, a reader that is gone): no reason to end.
+  // Output may fail (a full disk, a closed reader): that does not end the service.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   const begun: { service?: Service } = {}
   endOnSignal(begun)
   const config = await startable(() => configFromEnv(flags))
   const service = await startable(() => serve(config, systemClock, { alone: true }))
   begun.service = service
-  // Under load a small young generation costs time.
+  // A small young generation is slow under load.
   setFlagsFromString('--semi-space-growth-factor=2')
   const { url, firstPassword } = service
   process.stdout.write(
@@ -38,12 +38,12 @@ function welcome(url: string, email: string, dataDir: string, password: string |
   const signIn = `  ${programName()} login --email ${email}${at}\n`
   if (password === undefined) return `\nSign in from another terminal:\n\n${signIn}\nData: ${dataDir}\n\n`
   return (
-    '\nA system administrator was created. The password is shown this once:\n\n' +
+    '\nA system administrator was created. The password is displayed only once:\n\n' +
     `  e-mail    ${email}\n  password  ${password}\n\nSign in from another terminal:\n\n${signIn}\nData: ${dataDir}\n\n`
   )
 }
 
-/** A start-up failure is one line that says what to mend, and exit 1; SVC_DEBUG shows where it came from. */
+/** A start-up failure is one line with the remedy, and exit 1; SVC_DEBUG prints its stack. */
 async function startable<T>(step: () => T | Promise<T>): Promise<T> {
   try {
     return await step()
@@ -75,8 +75,8 @@ function listenFailure({
 const lastMs = 9800
 
 /**
- * Before there is a service a signal ends the process at once, by a handler of its own: as the first process of a container
- * it would ignore a signal without one, and be killed.
+ * Before the service runs a signal ends the process immediately, by an explicit handler: as the first process of a container
+ * it would ignore a signal without a handler, and be killed later.
  */
 function endOnSignal(begun: { service?: Service }): void {
   let ending = false
@@ -89,8 +89,8 @@ function endOnSignal(begun: { service?: Service }): void {
       () => process.exit(1),
     )
   }
-  // Without a listener Node opens its debugger, which executes what it is sent, on a loopback port.
+  // Without a listener Node opens its debugger on a loopback port, which executes any code it receives.
   process.on('SIGUSR1', () => {})
-  // A terminal that closes sends SIGHUP.
+  // Closing a terminal sends SIGHUP.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, end)
 }

@@ -98,17 +98,17 @@ import { ConcurrencyLimit } from './work-bound.ts'
 export type Service = {
   url: string
   storage: Storage
-  /** The password made for the first administrator, when one was made. */
+  /** The generated password of the first administrator, if any. */
   firstPassword: string | undefined
-  /** Stops accepting, finishes what is under way, at most 10 s. */
+  /** Stops accepting requests, and finishes those in progress within 10 s. */
   close(): Promise<void>
 }
 
 export type ServeOverrides = Partial<Integrations & { log: Logger; alone: boolean }>
 
 /**
- * config → storage → app → loops; what it returns drains them in the other order. `replaced` stands in for the log and
- * for ports to the outside; `alone` refuses an SQLite directory that another process serves from.
+ * config → storage → app → loops; the result closes them in reverse order. `replaced` replaces the log and
+ * the ports to the outside; `alone` refuses an SQLite directory that another process serves.
  */
 export async function serve(
   config: Config,
@@ -153,7 +153,7 @@ export async function serve(
     const commandQuota = new ByteQuota(config.commandBytes, (excess) => outputs.add(excess))
     const agents = connectionsOf({ storage, limiter, bodies, clock, log, commandQuota }, config)
     const { appUrl, samlEntityId } = config.outside
-    // Nobody in production is sent back to the localhost of their own machine.
+    // In production links must not point to the localhost of the reader.
     const isKnown = config.outside.publicUrl !== undefined || !config.production
     const web = { url: () => (isKnown ? publicUrl() : undefined), app: appUrl, samlEntityId }
     const rollouts = { isStarted: false }
@@ -244,12 +244,12 @@ async function prepareSchema(storage: Storage, place: StorageOptions, autoMigrat
       `AUTO_MIGRATE is off and migrations are pending: ${pending.join(', ')}. Run: svc db migrate`,
     )
   }
-  // In connections of its own: over many rows a migration takes as long as it takes.
+  // In separate connections without a time limit: a migration of many rows may take long.
   const patient = await openStorage({ ...place, postgres: { ...place.postgres, statementMs: 0 } })
   await migrate(patient, migrations).finally(() => patient.close())
 }
 
-/** Built-in roles, and a system administrator when there is no user yet; gives the password it made. */
+/** Creates built-in roles, and a system administrator if there is no user; returns the generated password. */
 async function firstRun(storage: Storage, { admin }: Config, now: string): Promise<string | undefined> {
   await storage.write((tx) => seedRoles(tx, now))
   if (await hasUsers(storage.read)) return undefined
@@ -266,7 +266,7 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
   try {
     await storage.write((tx) => insertUser(tx, user, now))
   } catch (error) {
-    // Another process on the same database was first.
+    // Another process on the same database created it first.
     if (isUniqueViolation(error)) return undefined
     throw error
   }
@@ -392,7 +392,7 @@ const revokeAccess: RevokeAccess = async (db, scope, now) => {
   await endTenantSessions(db, scope, now)
 }
 
-/** The storage has what is left of ten seconds to close. */
+/** Time to drain; the storage closes in the rest of ten seconds. */
 const drainMs = 8100
 
 async function drain(
@@ -401,7 +401,7 @@ async function drain(
   { meter, agentEntries, agentEvents, storage, outbound, clock }: Dependencies,
 ): Promise<void> {
   const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
-  // Replies that had begun before the end was known leave their connections open.
+  // Replies that began before the shutdown leave their connections open.
   const idle = setInterval(() => app.server.closeIdleConnections(), 100)
   await Promise.race([app.close(), late])
   clearInterval(idle)

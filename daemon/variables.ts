@@ -4,8 +4,8 @@ import { SetupError } from '../src/core/errors.ts'
 export type Env = Readonly<Record<string, string | undefined>>
 
 /**
- * The settings that have a value. One that is empty is as if it were not set, as a container passes on a variable that its
- * environment lacks.
+ * The settings with a value. An empty setting counts as not set: containers pass variables as empty when their
+ * environment lacks them.
  */
 export const withoutEmpty = (env: Env): Env =>
   new Proxy(env, {
@@ -18,7 +18,7 @@ export function readSecret(env: Env, name: string): string | undefined {
   const file = env[`${name}_FILE`]
   if (!file) return undefined
   const secret = readText(name, file).trim()
-  if (secret === '') throw new SetupError(`${name}_FILE names an empty file: ${file} must hold ${name}`)
+  if (secret === '') throw new SetupError(`${name}_FILE names an empty file: ${file} must contain ${name}`)
   return secret
 }
 

@@ -7,8 +7,8 @@ const retrySeconds = 1
 const shareOfTenant = 0.25
 
 /**
- * Bounds how many requests are worked on at once. All that waits for the database, a disk or an agent waits for one of them, so
- * no queue behind them grows beyond it, however many requests come over one connection and hang up.
+ * Bounds the number of requests in progress. Everything that waits for the database, a disk or an agent belongs to a request, so
+ * no queue grows beyond this limit, however many requests one connection sends before it closes.
  */
 export class ConcurrencyLimit {
   readonly #most: number

@@ -9,7 +9,7 @@ import type { Admission } from '../gateway.ts'
 import { userAgentOf } from '../header-text.ts'
 import type { Limiter } from '../limiter.ts'
 
-/** Lets agents in as on their other routes; the token counts in the header alone, an address gets into logs. */
+/** Authenticates agents as on their other routes. The token is accepted only in the header: addresses get into logs. */
 export function admission(
   storage: Storage,
   limiter: Limiter,
@@ -24,7 +24,7 @@ export function admission(
       const token = bearerToken(request)
       const caller = await findAgent(agentId, token, { now: clock() })
       limiter.take('AGENT', rateLimitKey(caller))
-      // A device has one connection, and it is the agent's: the watchdog would take its place.
+      // A device has one connection: the watchdog would replace that of the agent.
       if (caller.role === 'watchdog') throw new Problem('agent_role_required')
       const { deviceId, orgId, partnerId, tokenHash } = caller
       return { agentId, deviceId, orgId, partnerId, tokenHash, ip, userAgent: userAgentOf(request.headers) }
@@ -33,7 +33,7 @@ export function admission(
       limiter.take('AGENT', rateLimitKey({ agentId, role: 'agent' }))
       if (type === 'update_status') limiter.take('AGENT_CHANGES', deviceId)
     },
-    // As many as are connected: on SQLite the event loop would wait for that.
+    // The list may have every connected agent: on SQLite a single query would block the event loop.
     async revise(agents) {
       const verdicts = await recheckAgents(storage.heavy, agents, clock())
       return verdicts.map((verdict): Closing | undefined => verdict && closings[verdict])

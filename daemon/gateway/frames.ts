@@ -10,13 +10,13 @@ import type { BodyBudget, BodyReservation } from '../body-budget.ts'
 import type { AgentConnection, LinkedAgent } from './link.ts'
 import type { AgentConnections } from './links.ts'
 
-/** A frame that may be larger than this is only read while somebody waits for a result. */
+/** Larger frames are read only while a result is expected. */
 const smallFrame = 64 * 1024
 const windowMs = 300_000
 /** `control` are pings and pongs that the service did not ask for: a library may send some, and each costs processor time. */
 const maxLapses = { wrong: 100, foreign: 5, control: 600 }
 
-/** Bytes of a frame that is not whole yet. A large one counts: it lies in memory, and may never end. */
+/** Counts the bytes of an incomplete frame: it occupies memory, and may never end. */
 export class IncomingFrames {
   readonly #held: BodyReservation
   #size = 0
@@ -37,18 +37,18 @@ export class IncomingFrames {
     }
   }
 
-  /** It is whole, or never will be. */
+  /** The frame is complete or aborted. */
   end(): void {
     this.#size = 0
     this.#held.release()
   }
 }
 
-/** What an agent may get wrong within five minutes before it is hung up on. */
+/** Counts faults of an agent within five minutes; beyond the limit its connection is closed. */
 export class FrameRateLimit {
   readonly #times: Record<keyof typeof maxLapses, number[]> = { wrong: [], foreign: [], control: [] }
 
-  /** Counts one; true when that was one too many. */
+  /** Counts one; true beyond the limit. */
   lapse(kind: keyof typeof maxLapses, now: number): boolean {
     const times = this.#times[kind].filter((time) => time > now - windowMs)
     times.push(now)
@@ -59,18 +59,18 @@ export class FrameRateLimit {
 
 export type FrameHandlers = {
   links: AgentConnections
-  /** What frames do that go to the database. */
+  /** Frame handlers that use the database. */
   socket: Pick<AgentSocket, 'heartbeat' | 'result' | 'updateStatus'>
-  /** What frames take in memory until they were attended to. */
+  /** Memory budget of frames until they are processed. */
   bodies: BodyBudget
-  /** Counts a frame that does. @throws rate_limited */
+  /** Counts such a frame. @throws rate_limited */
   meter(agent: LinkedAgent, type: AgentFrame['type']): void
   onProbe(link: AgentConnection): void
   onFailure(error: unknown): void
 }
 type Fault = { message: string; messageType?: string; commandId?: string }
 
-/** One frame of an agent: whatever it is, nothing breaks. */
+/** Handles one frame of an agent; an invalid frame never throws. */
 export function handleFrame(
   link: AgentConnection,
   manners: FrameRateLimit,
@@ -100,7 +100,7 @@ function understand(
   on: FrameHandlers,
 ): Fault | undefined {
   if (bytes.length > smallFrame && !link.waits) {
-    return { message: 'nothing was asked for that is this large' }
+    return { message: 'no result of this size is expected' }
   }
   const text = bytes.toString()
   const { depth, values } = measureJson(text)
@@ -119,7 +119,7 @@ function understand(
   return heeded instanceof Promise ? undefined : heeded
 }
 
-/** Gives what is still to be done, or what is wrong with it. */
+/** Returns the pending work, or the fault of the frame. */
 function heed(
   link: AgentConnection,
   manners: FrameRateLimit,
@@ -131,7 +131,7 @@ function heed(
   if (!success) {
     const type = (said as { type?: unknown } | null)?.type
     const named = typeof type === 'string' && { messageType: type.slice(0, 100) }
-    return { message: 'the frame is none of this protocol', ...named }
+    return { message: 'the frame is not of this protocol', ...named }
   }
   if (frame.type === 'pong') {
     if (link.silentSince === undefined) return { message: 'no ping was sent', messageType: 'pong' }
@@ -141,7 +141,7 @@ function heed(
   if (frame.type === 'command_result' && on.links.settle(link, frame.commandId, outcomeOf(frame))) {
     return undefined
   }
-  // One after the other, as they came.
+  // In the order of arrival.
   const attended = link.inTurn(() => attend(link, manners, frame, on))
   if (!attended) link.cutOff(closings.misbehaving)
   return attended
@@ -149,7 +149,7 @@ function heed(
 
 type Attended = Exclude<AgentFrame, { type: 'pong' }>
 
-/** A frame that does something. What goes wrong is told, and the connection goes on. */
+/** Processes a frame with an effect. A failure is reported, and the connection stays open. */
 async function attend(
   link: AgentConnection,
   manners: FrameRateLimit,
@@ -166,7 +166,7 @@ async function attend(
     if (frame.type === 'heartbeat') link.acknowledge(await on.socket.heartbeat(agent))
     else if (frame.type === 'update_status') await on.socket.updateStatus(agent, frame)
     else if ((await on.socket.result(agent, frame)) !== 'foreign') link.settled(frame.commandId)
-    // Somebody else's command, or a guess at one: not even that it exists is told.
+    // A command of another device, or a guess: the reply must not reveal that it exists.
     else if (manners.lapse('foreign', performance.now())) {
       on.onProbe(link)
       link.cutOff(closings.refused)
@@ -174,7 +174,7 @@ async function attend(
   } catch (error) {
     const isExpected = error instanceof Problem
     if (!isExpected) on.onFailure(error)
-    const message = isExpected ? error.message : 'it could not be done now'
+    const message = isExpected ? error.message : 'it could not be processed now'
     lapsed(link, manners, 'PROCESSING_ERROR', { message, ...about })
   }
 }

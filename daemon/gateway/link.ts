@@ -3,17 +3,17 @@ import type { ConnectedAgent } from '../../src/agents/socket.ts'
 import type { Outcome } from '../../src/live/ports.ts'
 import { type Closing, type Command, closings, type ServiceFrame } from '../../src/live/wire/contract.ts'
 
-/** Whose connection it is, as it was when it began. */
+/** The agent of a connection, as it was at the start. */
 export type LinkedAgent = ConnectedAgent & { tokenHash: string }
 
-/** Commands that one agent may have under way at once. */
+/** Concurrent commands of one agent. */
 const mostWaiting = 8
 /** Frames of one agent that wait for the database, and commands whose results may be large. */
 const mostInTurn = 64
 const mostOwed = 100
-/** Bytes that lie unsent: an agent that does not read is not talked to. */
+/** Unsent bytes: an agent that does not read gets nothing more. */
 const mostUnsent = 1024 * 1024
-/** How long a closed agent may take to say goodbye. */
+/** Time limit of the closing handshake. */
 const closeMs = 2000
 
 /** One agent's connection. */
@@ -22,15 +22,15 @@ export class AgentConnection {
   readonly agent: LinkedAgent
   readonly #socket: WebSocket
   readonly #waiting = new Map<string, (outcome: Outcome) => void>()
-  /** Durable commands that it was given here, oldest first. */
+  /** Durable commands sent on this connection, oldest first. */
   readonly #owed = new Set<string>()
   #turn: Promise<void> = Promise.resolve()
   #inTurn = 0
-  /** When to ping next, and since when it owes a pong. By performance.now(). */
+  /** The next ping, and since when a pong is missing. By performance.now(). */
   pingAt: number
   silentSince: number | undefined
   ended = false
-  /** It was told that it is connected: before that nothing else is said, and what waits is only noted. */
+  /** The `connected` frame was sent: nothing else is sent before it, and pending work is only noted. */
   greeted = false
   nudged = false
 
@@ -41,7 +41,7 @@ export class AgentConnection {
     this.pingAt = pingAt
   }
 
-  /** Whether something is to come that may be large. */
+  /** Whether a large result is expected. */
   get waits(): boolean {
     return this.#waiting.size > 0 || this.#owed.size > 0
   }
@@ -56,7 +56,7 @@ export class AgentConnection {
     else this.#socket.send(JSON.stringify(frame))
   }
 
-  /** A durable command. Its result may come here, or elsewhere, or never. */
+  /** Sends a durable command. Its result may come here, elsewhere, or never. */
   give(command: Command): void {
     this.#owe(command)
     this.#say(command)
@@ -74,13 +74,13 @@ export class AgentConnection {
     this.say({ type: 'heartbeat_ack', timestamp: new Date().toISOString(), commands, ...rest })
   }
 
-  /** What came of a durable command is kept. */
+  /** The result of a durable command is stored. */
   settled(commandId: string): void {
     this.#owed.delete(commandId)
     this.say({ type: 'ack', commandId })
   }
 
-  /** Does this after all that came before it; undefined when too much is waiting already. `work` fails never. */
+  /** Runs work after all earlier work of this connection; undefined when too much is waiting. `work` never fails. */
   inTurn(work: () => Promise<void>): Promise<void> | undefined {
     if (this.#inTurn >= mostInTurn) return undefined
     this.#inTurn += 1
@@ -119,20 +119,20 @@ export class AgentConnection {
     })
   }
 
-  /** False for a command that nobody waits for on this connection. */
+  /** False when nobody waits for this command on this connection. */
   settle(commandId: string, outcome: Outcome): boolean {
     const waiting = this.#waiting.get(commandId)
     waiting?.(outcome)
     return waiting !== undefined
   }
 
-  /** Closes the connection of an agent that sends too much, and reads no more of it. */
+  /** Closes the connection of an agent that sends too much, and stops reading. */
   cutOff(closing: Closing): void {
     this.end(closing)
     this.#socket.pause()
   }
 
-  /** Nothing that still comes is listened to. */
+  /** Later frames are ignored. */
   end(closing?: Closing): void {
     if (this.ended) return
     this.ended = true

@@ -4,16 +4,16 @@ import type { LocalSwitchboard } from '../../src/live/replica-relay.ts'
 import { closings } from '../../src/live/wire/contract.ts'
 import type { AgentConnection } from './link.ts'
 
-/** A result may come after nobody waits for it any more. */
+/** How long a late result is still accepted. */
 const lateMs = 300_000
-/** Most questions remembered for that: of more, the answer to the oldest is one too late. */
+/** Most sent queries that are remembered for late results; the oldest are dropped. */
 const mostAsked = 10_000
 
-/** The connections that end in this process, one for each agent. */
+/** The connections of this process, one for each agent. */
 export class AgentConnections implements LocalSwitchboard {
   readonly #byDevice = new Map<string, AgentConnection>()
   readonly #onNudge: (link: AgentConnection) => void
-  /** Which device was sent which command, oldest first. */
+  /** The device of each sent command, oldest first. */
   readonly #asked = new Map<string, { deviceId: string; until: number }>()
 
   constructor(onNudge: (link: AgentConnection) => void) {
@@ -28,7 +28,7 @@ export class AgentConnections implements LocalSwitchboard {
     return this.#byDevice.values()
   }
 
-  /** Questions that are remembered. */
+  /** Number of remembered queries. */
   get asked(): number {
     return this.#asked.size
   }
@@ -37,7 +37,7 @@ export class AgentConnections implements LocalSwitchboard {
     return this.#byDevice.has(deviceId)
   }
 
-  /** The newer connection of an agent wins. */
+  /** The newer connection of an agent replaces the older one. */
   add(link: AgentConnection): void {
     const { deviceId } = link.agent
     this.#byDevice.get(deviceId)?.end(closings.superseded)
@@ -71,7 +71,7 @@ export class AgentConnections implements LocalSwitchboard {
     return link.ask({ id, type, payload }, wait)
   }
 
-  /** Whether this device was sent the command, be it long ago or over an earlier connection. */
+  /** Whether this device was sent the command, even long ago or over an earlier connection. */
   settle(link: AgentConnection, commandId: string, outcome: Outcome): boolean {
     if (link.settle(commandId, outcome)) return true
     return this.#asked.get(commandId)?.deviceId === link.agent.deviceId

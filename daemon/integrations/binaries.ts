@@ -4,13 +4,13 @@ import type { SizeOf } from './release-directory.ts'
 
 export type BinaryStore = ReleaseFiles & { sizeOf: SizeOf }
 
-/** At the release host, where agents fetch them themselves. */
+/** Files at the release host, which agents download directly. */
 export const hostBinaries: ReleaseFiles = {
   isLocal: false,
   find: async ({ url }) => (url === '' ? undefined : { location: url }),
 }
 
-/** In the folder of their version, or beside these folders. */
+/** Files in the folder of their version, or beside these folders. */
 export function directoryBinaries(root: string): BinaryStore {
   async function opened(version: string, name: string, size?: number) {
     for (const path of [[version, name], [name]]) {

@@ -17,7 +17,7 @@ export const outboxMailer = (dataDir: string, clock: Clock): Mailer => ({
   },
 })
 
-/** What a verification service does, done here; its SMS go into the outbox. */
+/** Replaces a verification service; its SMS go into the outbox. */
 export const outboxPhoneCodes = (
   dataDir: string,
   storage: Storage,
@@ -52,7 +52,7 @@ export const outboxPhoneCodes = (
   },
 })
 
-/** In production a code must not lie about on a disk: without a service there are none. */
+/** In production codes are not written to disk: without a verification service there are none. */
 export const noPhoneCodes: PhoneCodes = {
   send: async () => {
     throw new Problem('sms_not_configured')

@@ -3,14 +3,14 @@ import type { Dispatcher } from 'undici'
 type Controller = Dispatcher.DispatchController
 type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2]
 
-/** The beginning of a reply. `isWhole`: there is no more of it. */
+/** The beginning of a reply. `isWhole`: it is complete. */
 export type CollectedResponse = { status: number; headers: Headers; body: Buffer; isWhole: boolean }
 
-/** Replies before the reply (1xx) that are heard. */
+/** Accepted interim replies (1xx). */
 const mostInterim = 16
 
 /**
- * One request and its reply, as undici hands them over. No stream is made of a reply that is short, and whatever ends
+ * Collects the reply of one request from undici. Short replies need no stream, and whatever ends
  * the exchange ends its connection with it.
  */
 export class ResponseCollector implements Dispatcher.DispatchHandler {
@@ -26,16 +26,16 @@ export class ResponseCollector implements Dispatcher.DispatchHandler {
   /** `most`: bytes of the body that are read. */
   constructor(most: number) {
     this.#left = most
-    // Whoever waits for it may not have come that far.
+    // The caller may not await it yet.
     this.#ended.promise.catch(() => {})
   }
 
-  /** @throws what it was ended with, or what broke it */
+  /** @throws the reason it was ended with, or the failure */
   get reply(): Promise<CollectedResponse> {
     return this.#ended.promise
   }
 
-  /** Also while it waits for a connection, which it then does not use. */
+  /** Ends the exchange, also while it waits for a connection. */
   end(reason: Error): void {
     this.#failure = reason
     this.#ended.reject(reason)

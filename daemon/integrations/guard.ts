@@ -9,9 +9,9 @@ import { SetupError } from '../../src/core/errors.ts'
 import type { ResolvedHost } from '../../src/core/outbound.ts'
 import type { Env } from '../variables.ts'
 
-/** What the service may reach. */
+/** Limits of outbound connections. */
 export type OutboundSettings = {
-  /** OUTBOUND_ALLOW_CIDRS: ranges that are open although they are not public. */
+  /** OUTBOUND_ALLOW_CIDRS: private ranges that are allowed. */
   allowed: readonly string[]
   /** OUTBOUND_CA_FILE: PEM, trusted besides the usual ones. */
   ca: string | undefined
@@ -23,7 +23,7 @@ export function readOutbound(env: Env): OutboundSettings {
   const wrong = allowed.find((range) => !ipaddr.isValidCIDR(range))
   if (wrong !== undefined) {
     throw new SetupError(
-      `OUTBOUND_ALLOW_CIDRS must be ranges such as 10.0.0.0/8, with commas between them: "${wrong}" is none`,
+      `OUTBOUND_ALLOW_CIDRS must be ranges such as 10.0.0.0/8, separated by commas: "${wrong}" is not one`,
     )
   }
   return { allowed, ca: readCa(env.OUTBOUND_CA_FILE) }
@@ -45,12 +45,12 @@ export class BlockedAddressError extends Error {
 
 type Kind = 'public' | 'allowed' | 'refused'
 
-/** All of IPv6 that is given out to the public (IANA, Internet Protocol Version 6 Address Space). */
+/** All allocated public IPv6 (IANA, Internet Protocol Version 6 Address Space). */
 const publicSix = ipaddr.parseCIDR('2000::/3')
 
 const parsedRanges = new Map<string, ReturnType<typeof ipaddr.parseCIDR>>()
 
-/** Of the operator's, which are few: each is parsed once, and asked with each request. */
+/** Ranges of the operator are few: each is parsed once, and checked with each request. */
 function parsedRange(range: string) {
   const parsed = parsedRanges.get(range) ?? ipaddr.parseCIDR(range)
   parsedRanges.set(range, parsed)
@@ -72,8 +72,8 @@ export function classifyAddress(address: string, { allowed }: Pick<OutboundSetti
 }
 
 /**
- * Agents whose every connection goes to an address that was checked, and not to one that the name has a moment
- * later. Without TLS only to addresses that the operator opened.
+ * Agents that connect only to checked addresses, which prevents DNS rebinding: the name may have another address a moment
+ * later. Without TLS only to addresses that the operator allowed.
  */
 export function guardedAgents(settings: OutboundSettings): { http: HttpAgent; https: HttpsAgent } {
   // An import would load all that node:http can give (daemon/problems.ts).
@@ -92,7 +92,7 @@ export type Resolve = (
   callback: (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => void,
 ) => void
 
-/** What a connection is made with. What is trusted is read once: that takes milliseconds. */
+/** A connect function with address checks. Certificates are read once: that takes milliseconds. */
 export function guardedConnect(protocol: Protocol, settings: OutboundSettings, resolve: Resolve = lookup) {
   const ca = settings.ca === undefined ? {} : { ca: [...rootCertificates, settings.ca] }
   return {
@@ -136,7 +136,7 @@ function refusal(
   )
 }
 
-/** Names are checked when they are looked up; an address is not looked up. @throws RefusedAddress */
+/** Checks a literal address; names are checked when they are resolved. @throws RefusedAddress */
 export function checkHost(url: URL, settings: OutboundSettings): void {
   const host = hostOf(url)
   if (isIP(host) === 0) return
@@ -146,7 +146,7 @@ export function checkHost(url: URL, settings: OutboundSettings): void {
 
 const hostOf = (url: URL): string => url.hostname.replace(/^\[(.*)\]$/, '$1')
 
-/** Somebody waits for it: a name server that keeps silent for so long has no address to give. */
+/** Time limit of a name lookup while a caller waits. */
 const lookupMs = 5000
 
 export async function resolveHost(

@@ -20,16 +20,16 @@ import {
 } from './guard.ts'
 import { queuedLookup } from './lookup.ts'
 
-/** Bytes of a reply that are read, unless the request says. */
+/** Bytes of a reply to read, unless the request sets them. */
 const usualBody = 64 << 10
 const mostHeaders = 16 << 10
-/** When a connection that nobody waits for any more is given up. */
+/** Time limit of a connection attempt without a waiting request. */
 const connectMs = 60_000
 
 /**
- * Requests to addresses that somebody else has given: the name is looked up for
- * each, also where a connection is still open, and connections go to the addresses that were checked. Its package is
- * loaded for the first of them.
+ * Requests to addresses from untrusted input: the name is resolved for
+ * each, even if a connection is still open, and connections go to the checked addresses. undici is
+ * loaded for the first request.
  */
 export function guardedClient(settings: OutboundSettings, resolve: Resolve = queuedLookup()): Outbound {
   const ways = {
@@ -43,10 +43,10 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = que
     const agentTo = (protocol: Protocol) =>
       new Agent({
         connect: { ...ways[protocol].connect, timeout: connectMs },
-        // One connection of HTTP/2 would be waited for by all requests to its host.
+        // With HTTP/2 all requests to a host would wait for one connection.
         allowH2: false,
         maxHeaderSize: mostHeaders,
-        // The signal of the request ends what takes too long.
+        // The signal of the request is the time limit.
         headersTimeout: 0,
         bodyTimeout: 0,
         keepAliveTimeout: 10_000,
@@ -99,7 +99,7 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = que
   }
 }
 
-/** Connections go to what the latest check of their name has found. */
+/** Connections use the addresses of the latest check of their name. */
 function checkedWay(protocol: Protocol, settings: OutboundSettings, resolve: Resolve) {
   const way = guardedConnect(protocol, settings, resolve)
   const found = new Map<string, LookupAddress[]>()
@@ -110,7 +110,7 @@ function checkedWay(protocol: Protocol, settings: OutboundSettings, resolve: Res
   }
   return {
     connect: { ...way, lookup },
-    /** Gives what ends the use of it. @throws RefusedAddress */
+    /** Returns a function that ends the use. @throws RefusedAddress */
     async check(hostname: string): Promise<() => void> {
       const addresses = await new Promise<LookupAddress[]>((done, fail) =>
         way.lookup(hostname, { all: true }, (error, all) =>
@@ -135,7 +135,7 @@ const kinds: readonly [RegExp, FailureKind][] = [
 ]
 
 function failureOf(error: unknown, milliseconds: number): OutboundFailure {
-  // Of several addresses that were tried, what the first of them said.
+  // Of several tried addresses, the first failure.
   const first = error instanceof AggregateError && error.errors.length > 0 ? error.errors[0] : error
   if (first instanceof BlockedAddressError) return new OutboundFailure('blocked', first.message, error)
   const { name, code, message } = first as { name?: string; code?: unknown; message: string }

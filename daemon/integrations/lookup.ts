@@ -3,15 +3,15 @@ import type { Resolve } from './guard.ts'
 
 type Done = Parameters<Resolve>[2]
 
-/** Look-ups at once, and of names that took long the last time. */
+/** Concurrent lookups, and those of names that were slow the last time. */
 const usual = { atOnce: 8, lateAtOnce: 2, lateMs: 1000 }
-/** Names that are remembered to be late. */
+/** Most remembered slow names. */
 const mostLate = 10_000
 
 /**
- * The system's own look-up, which knows /etc/hosts: it takes a thread of the pool for as long as a name server
- * keeps silent, so only some run at once, and those that are known to take long wait for each other; whoever asks
- * for a name that is being looked up waits for that.
+ * The lookup of the system, which reads /etc/hosts. It occupies a thread of the pool for as long as a name server
+ * is silent, so their number is bounded, and slow names wait for each other; concurrent requests
+ * for one name share a lookup.
  */
 export function queuedLookup(limits: Partial<typeof usual> = {}, resolve: Resolve = lookup): Resolve {
   const { atOnce, lateAtOnce, lateMs } = { ...usual, ...limits }

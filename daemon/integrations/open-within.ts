@@ -2,12 +2,12 @@ import { constants } from 'node:fs'
 import { type FileHandle, open, realpath } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 
-// A pipe that nobody writes to would hold up a thread for ever.
+// Opening a pipe without a writer would block a thread forever.
 const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
 
 /**
- * Opens a file below a directory, where links lead to others below it at most. undefined: there is no such file. Whoever
- * gets the handle closes it.
+ * Opens a file below a directory; symbolic links must stay below it. undefined: there is no such file. The caller
+ * closes the handle.
  */
 export async function openWithin(
   directory: string,

@@ -24,15 +24,15 @@ export type Integrations = {
   phoneCodes: PhoneCodes
   /** undefined: none is configured. */
   archive: Archive | undefined
-  /** Requests to addresses that somebody else has given. */
+  /** Requests to addresses from untrusted input. */
   outbound: Outbound
-  /** Where releases of the agent are announced; undefined: nothing says where. */
+  /** Source of agent releases; undefined: not configured. */
   releases: ReleaseSource | undefined
-  /** Where their files are. */
+  /** Source of release files. */
   binaries: ReleaseFiles
 }
 
-/** What is configured, else the development outbox. */
+/** The configured integrations, else the development outbox. */
 export function openIntegrations(config: Config, storage: Storage, clock: Clock, log: Logger): Integrations {
   const { dataDir, production, secrets } = config
   const { smtp, twilio, archive, outbound } = config.outside

@@ -3,12 +3,12 @@ import { join } from 'node:path'
 import type { Instant } from '../../src/core/time.ts'
 import type { MailMessage } from '../../src/messages/ports.ts'
 
-/** A message that went nowhere but into the data directory. */
+/** A message that was only written to the data directory. */
 export type OutboxMessage = MailMessage & { id: string; at: Instant }
 
 const folderIn = (dataDir: string): string => join(dataDir, 'outbox')
 
-/** One file per message, whole or not at all. The same id again replaces it. */
+/** One file per message, written atomically. The same id replaces it. */
 export async function writeOutboxMessage(dataDir: string, message: OutboxMessage): Promise<void> {
   const folder = folderIn(dataDir)
   await mkdir(folder, { recursive: true, mode: 0o700 })

@@ -7,10 +7,10 @@ import { manifestName, signatureName } from './release-host.ts'
 
 const mostOf = { manifest: 1 << 20, signature: 4096 }
 
-/** How large the file of a version is; undefined: it is not there. */
+/** The size of a file of a version; undefined: it does not exist. */
 export type SizeOf = (version: string, name: string) => Promise<number | undefined>
 
-/** A folder for each version, with its manifest; where its files are `sizeOf` knows. */
+/** A folder for each version with its manifest; `sizeOf` finds its files. */
 export function releaseDirectory(root: string, sizeOf: SizeOf): ReleaseSource {
   async function read(version: string, name: string, most: number): Promise<Buffer | undefined> {
     const file = await openWithin(root, version, name)
@@ -20,10 +20,7 @@ export function releaseDirectory(root: string, sizeOf: SizeOf): ReleaseSource {
     } finally {
       await file.handle.close()
     }
-    throw new ReleaseFailure(
-      'host',
-      `${version}/${name} in AGENT_BINARY_DIR is larger than what is read of it`,
-    )
+    throw new ReleaseFailure('host', `${version}/${name} in AGENT_BINARY_DIR is too large`)
   }
 
   return {
@@ -33,7 +30,7 @@ export function releaseDirectory(root: string, sizeOf: SizeOf): ReleaseSource {
       if (version === undefined || !manifest) {
         const what = wanted === undefined ? 'no stable release' : `no release ${wanted}`
         throw new ReleaseFailure('absent', `There is ${what} in AGENT_BINARY_DIR`, {
-          hint: `it has to be there as ${wanted ?? '1.2.3'}/${manifestName}; svc agent sign-release writes one`,
+          hint: `it has to exist as ${wanted ?? '1.2.3'}/${manifestName}; svc agent sign-release writes one`,
         })
       }
       return {
@@ -50,7 +47,7 @@ export function releaseDirectory(root: string, sizeOf: SizeOf): ReleaseSource {
   }
 }
 
-/** The newest version with a manifest that is no candidate. */
+/** The newest version with a manifest that is not a candidate. */
 async function latestIn(root: string): Promise<string | undefined> {
   const names = await readdir(root).catch((error: NodeJS.ErrnoException) => {
     throw new ReleaseFailure('host', `AGENT_BINARY_DIR cannot be read (${error.code})`, { cause: error })

@@ -8,7 +8,7 @@ import type { ReleaseSettings } from './release-settings.ts'
 
 type Api = NonNullable<ReleaseSettings['api']>
 
-/** From the first request to the last byte of what is read of a release: whoever asked waits. */
+/** Time limit for reading a release: the caller waits. */
 const milliseconds = 25_000
 const mostOf = { answer: 4 << 20, manifest: 1 << 20, signature: 4096 }
 const mostRedirects = 5
@@ -17,7 +17,7 @@ const longestAddress = 2000
 
 const Asset = z.object({
   name: z.string(),
-  /** Of the API, which asks for the token. */
+  /** The address at the API, which requires the token. */
   url: z.string(),
   browser_download_url: z.string(),
   size: z.int().optional(),
@@ -29,7 +29,7 @@ const Release = z.object({
   assets: z.array(Asset).max(2000),
 })
 
-/** A repository in a GitHub-compatible API, asked over the guarded client. */
+/** A repository with a GitHub-compatible API, read with the guarded client. */
 export function releaseHost(
   api: Api,
   outbound: Outbound,
@@ -55,24 +55,24 @@ export function releaseHost(
   }
 }
 
-/** Agents are sent there, as they are told. */
+/** The address that agents are redirected to. */
 const fileOf = ({ browser_download_url: url, size }: Asset): ReleaseAsset => ({
   url: addressIn(url).href,
   size,
 })
 
-/** @throws ReleaseFailure when it is not one that can be asked for a file */
+/** @throws ReleaseFailure when it is not a usable address */
 function addressIn(text: string, from?: string): URL {
   const url = URL.parse(text, from)
   const isPlain = url && ['http:', 'https:'].includes(url.protocol) && !url.username && !url.password
   if (isPlain && url.href.length <= longestAddress) return url
-  throw failure('it leads to something that is no address')
+  throw failure('it points to an invalid address')
 }
 
 export const manifestName = 'release-manifest.json'
 export const signatureName = 'release-manifest.json.sig'
 
-/** All that is read for one release, within one span of time. */
+/** Reads one release, within one time limit. */
 class Reader {
   readonly #api: Api
   readonly #outbound: Outbound
@@ -91,7 +91,7 @@ class Reader {
         : [`/releases/tags/v${version}`, `/releases/tags/${version}`]
     const accept = 'application/vnd.github+json'
     let reply: OutboundReply | undefined
-    // A tag is with a v nearly everywhere.
+    // Tags usually begin with a v.
     for (const path of paths) {
       reply = await this.#follow(`${this.#api.url}${path}`, accept, mostOf.answer)
       if (reply.status !== 404) break
@@ -101,7 +101,7 @@ class Reader {
     return read.data
   }
 
-  /** With a token by the API, where it counts; without, where browsers get it. */
+  /** With a token from the API address, which accepts it; otherwise from the browser address. */
   async asset({ name, url, browser_download_url: address }: Asset, most: number): Promise<Buffer> {
     const from = this.#api.token === undefined ? address : url
     return bodyOf(await this.#follow(from, 'application/octet-stream', most), name)
@@ -121,7 +121,7 @@ class Reader {
   async #send(address: string, accept: string, mostBody: number): Promise<OutboundReply> {
     const url = addressIn(address)
     const { token, url: base } = this.#api
-    // A file is mostly elsewhere: there the token would be somebody else's.
+    // Files are usually on another host, which must not get the token.
     const isAtHome = url.origin === new URL(base).origin
     const headers = {
       accept,
@@ -139,7 +139,7 @@ class Reader {
       })
     } catch (error) {
       if (!(error instanceof OutboundFailure)) throw error
-      throw new ReleaseFailure('host', `The release host could not be asked: ${error.message}`, {
+      throw new ReleaseFailure('host', `The release host could not be reached: ${error.message}`, {
         hint: hints[error.kind],
         cause: error,
       })
@@ -148,20 +148,20 @@ class Reader {
 }
 
 const hints: Record<OutboundFailure['kind'], string> = {
-  blocked: 'use the public address of the host; OUTBOUND_ALLOW_CIDRS opens ranges of your own network',
+  blocked: 'use the public address of the host; OUTBOUND_ALLOW_CIDRS allows private ranges',
   dns: 'the name has no address: is RELEASE_API_URL spelled right?',
   refused: 'nothing listens there: is RELEASE_API_URL spelled right, port included?',
   tls: 'its certificate was not accepted: has it expired, and does it name this host? OUTBOUND_CA_FILE adds authorities',
   timeout: 'it took too long: try again',
-  broken: 'there was no whole answer: try again',
+  broken: 'the answer was incomplete: try again',
 }
 
 const failure = (what: string, hint?: string) =>
-  new ReleaseFailure('host', `The release host did not give it: ${what}`, {
+  new ReleaseFailure('host', `The release host did not return it: ${what}`, {
     ...(hint !== undefined && { hint }),
   })
 
-/** @throws ReleaseFailure with what the host said, when that was no answer */
+/** @throws ReleaseFailure with the answer of the host, when it is an error */
 function bodyOf({ status, isWhole, body }: OutboundReply, what: string): Buffer {
   if (status !== 200) {
     const said = safeParse(z.object({ message: z.string() }), parseJson(body)).data?.message
@@ -170,16 +170,16 @@ function bodyOf({ status, isWhole, body }: OutboundReply, what: string): Buffer 
       ...(statusHints[status] !== undefined && { hint: statusHints[status] }),
     })
   }
-  if (!isWhole) throw failure(`${what} is larger than what is read of it`)
+  if (!isWhole) throw failure(`${what} is too large`)
   return body
 }
 
 const statusHints: Readonly<Record<number, string>> = {
   401: 'RELEASE_API_TOKEN was not accepted: has it expired?',
-  403: 'RELEASE_API_TOKEN may not read it, or the host has had enough of us for now',
+  403: 'RELEASE_API_TOKEN may not read it, or the host limits the service for now',
   404: 'there is no such release; or the repository is private, and RELEASE_API_TOKEN may not read it',
-  429: 'the host has had enough of us for now: a RELEASE_API_TOKEN may ask more',
+  429: 'the host limits the service for now: a RELEASE_API_TOKEN raises its limit',
 }
 
-/** Words of somebody else, on one line. */
+/** Untrusted text, on one line. */
 const plain = (text: string): string => text.replace(/[^\x20-\x7e\u00a0-\uffff]+/g, ' ').slice(0, mostSaid)

@@ -4,11 +4,11 @@ import { SetupError } from '../../src/core/errors.ts'
 import { type Env, readSecret, readUrl } from '../variables.ts'
 import { readS3, type S3Settings } from './s3-settings.ts'
 
-/** Where releases of the agent are announced, by whom they are signed, and where their files are. */
+/** The source of agent releases, their trusted keys, and the source of their files. */
 export type ReleaseSettings = {
   /** RELEASE_API_URL: base of a repository in a GitHub-compatible API. */
   api: { url: string; token: string | undefined } | undefined
-  /** RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: who is believed about releases. */
+  /** RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: trusted keys of releases. */
   trustKeys: readonly TrustKey[]
   /** BINARY_SOURCE */
   source: 'release-host' | 'local'
@@ -47,7 +47,7 @@ export function readReleases(env: Env): ReleaseSettings {
 
 const keysName = 'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS'
 
-/** Each in any spelling that `parseTrustKey` knows, with commas or blanks between them. */
+/** Keys in any format of `parseTrustKey`, separated by commas or blanks. */
 function readKeys(env: Env): TrustKey[] {
   const text = readSecret(env, keysName)?.replaceAll('\\n', '\n') ?? ''
   const spelled = text.match(/-----BEGIN PUBLIC KEY-----[^-]+-----END PUBLIC KEY-----|[^\s,]+/g) ?? []
@@ -55,9 +55,9 @@ function readKeys(env: Env): TrustKey[] {
     try {
       return parseTrustKey(one)
     } catch {
-      // It may be a private key that was put here by mistake: nothing of it is shown.
+      // It may be a private key by mistake: the message must not contain it.
       throw new SetupError(
-        `${keysName} must be Ed25519 public keys, in base64 or PEM, with commas between them: number ${i + 1} is none`,
+        `${keysName} must be Ed25519 public keys, in base64 or PEM, separated by commas: number ${i + 1} is not one`,
       )
     }
   })

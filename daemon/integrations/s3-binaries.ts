@@ -6,16 +6,16 @@ import type { OutboundSettings } from './guard.ts'
 import { objectUrl, openS3, s3FailureReason, sdk } from './s3.ts'
 import type { S3Settings } from './s3-settings.ts'
 
-/** How long an address is good that a machine is sent to. */
+/** Validity of a signed address for a machine, in seconds. */
 const seconds = 900
-/** How long is believed what the storage said of an object: a fleet that updates asks for one thing at once. */
+/** How long the size of an object is cached: an updating fleet requests the same object concurrently. */
 const knownMs = 10_000
 const mostKnown = 1000
 
-/** A machine waits for it. */
+/** Limits while a machine waits. */
 const patience = { maxAttempts: 2, milliseconds: 5000 }
 
-/** In object storage, below `<prefix>/<version>/`: machines are sent there with an address that is signed for them. */
+/** Files in object storage, below `<prefix>/<version>/`: machines are redirected to signed addresses. */
 export function bucketBinaries(settings: S3Settings, outbound: OutboundSettings, log: Logger): BinaryStore {
   const { bucket: Bucket, prefix } = settings
   let client: Promise<S3Client> | undefined
@@ -58,7 +58,7 @@ export function bucketBinaries(settings: S3Settings, outbound: OutboundSettings,
     const found = known.get(key)
     if (found && found.until > now) return found.size
     const size = ask(version, name)
-    // A failure is no answer.
+    // Failures are not cached.
     size.catch(() => known.delete(key))
     if (known.size >= mostKnown) known.clear()
     known.set(key, { size, until: now + knownMs })
@@ -86,7 +86,7 @@ type Request = {
 }
 type Presigner = { presign(request: Request, options: { expiresIn: number }): Promise<Request> }
 
-/** The request as the SDK would send it, signed in its address (AWS Signature Version 4, query parameters). */
+/** The signed address of a request (AWS Signature Version 4, query parameters). */
 async function presigned(s3: S3Client, place: { Bucket: string; Key: string }): Promise<string> {
   const { GetObjectCommand } = await sdk()
   const command = new GetObjectCommand(place)
@@ -99,7 +99,7 @@ async function presigned(s3: S3Client, place: { Bucket: string; Key: string }): 
   const send = command.resolveMiddleware(stack as never, s3.config as never, {})
   const { taken } = (await send(command as never)).output as unknown as { taken: Request }
   const signer = (await s3.config.signer()) as unknown as Presigner
-  // What else the SDK sends would have to be sent by whoever comes with the address.
+  // Every signed header would have to be sent by the user of the address.
   taken.headers = { host: taken.headers.host!, 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' }
   const { protocol, hostname, port, path, query } = await signer.presign(taken, { expiresIn: seconds })
   const parameters = Object.entries(query).map((pair) => pair.map(encodeURIComponent).join('='))

@@ -4,7 +4,7 @@ import { type Archive, ArchiveFailure } from '../../src/audit/retention/ports.ts
 import { BlockedAddressError, checkHost, guardedAgents, type OutboundSettings } from './guard.ts'
 import type { S3Settings } from './s3-settings.ts'
 
-/** The SDK is loaded with the first object: a service that archives nothing never pays for it. */
+/** The SDK is loaded with the first object: a service without an archive never loads it. */
 export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Archive {
   const { bucket, prefix } = settings
   let client: Promise<S3Client> | undefined
@@ -38,7 +38,7 @@ export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Arc
 
 export const sdk = () => import('@aws-sdk/client-s3')
 
-/** A client that reaches addresses that were checked. @throws RefusedAddress */
+/** A client that connects only to checked addresses. @throws RefusedAddress */
 export async function openS3(
   { endpoint, region, credentials }: S3Settings,
   outbound: OutboundSettings,
@@ -51,7 +51,7 @@ export async function openS3(
     region,
     ...(credentials && { credentials }),
     ...(endpoint !== undefined && { endpoint, forcePathStyle: true }),
-    // Ours is the checksum that counts; others are not understood everywhere.
+    // The service checks its own checksum; others are not supported by every storage.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     maxAttempts,
@@ -66,7 +66,7 @@ export async function openS3(
 
 type At = { Bucket: string; Key: string }
 
-/** Storage that does not say the SHA-256 of what it holds is asked for the object itself. */
+/** If the storage does not return the SHA-256 of an object, the object itself is read. */
 async function confirm(s3: S3Client, at: At, length: number, wanted: string): Promise<void> {
   const { GetObjectCommand, HeadObjectCommand } = await sdk()
   const head = await s3.send(new HeadObjectCommand({ ...at, ChecksumMode: 'ENABLED' }))
@@ -79,7 +79,7 @@ async function confirm(s3: S3Client, at: At, length: number, wanted: string): Pr
   const told = head.ChecksumSHA256
   const held =
     told ?? (await hashOf((await s3.send(new GetObjectCommand(at))).Body as AsyncIterable<Uint8Array>))
-  if (held !== wanted) throw new ArchiveFailure(`${where}: what it holds is not what was sent`)
+  if (held !== wanted) throw new ArchiveFailure(`${where}: the stored object is not what was sent`)
 }
 
 async function hashOf(body: AsyncIterable<Uint8Array>): Promise<string> {
@@ -91,7 +91,7 @@ async function hashOf(body: AsyncIterable<Uint8Array>): Promise<string> {
 export const objectUrl = ({ endpoint, bucket }: S3Settings, key: string): string =>
   `s3://${bucket}/${key}${endpoint === undefined ? '' : ` at ${endpoint}`}`
 
-/** Never with what was sent: no header, no signature. */
+/** The reason of a failure, without request headers or signatures. */
 export function s3FailureReason(error: unknown): string {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
     if (at instanceof BlockedAddressError) return at.message

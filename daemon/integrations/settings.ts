@@ -21,13 +21,13 @@ export type SmtpSettings = {
 
 export type TwilioSettings = { accountSid: string; authToken: string; serviceSid: string; apiUrl: string }
 
-/** How messages get out; undefined: only to the development outbox. */
+/** How messages are sent; undefined: only to the development outbox. */
 export type IntegrationSettings = {
   smtp: SmtpSettings | undefined
   twilio: TwilioSettings | undefined
-  /** Where people find the service, for links; undefined: where it listens. */
+  /** The public address for links; undefined: where the service listens. */
   publicUrl: string | undefined
-  /** Where the dashboard is; undefined: there is none, and browsers meet the pages of the service. */
+  /** The dashboard; undefined: none, and browsers get the pages of the service. */
   appUrl: string | undefined
   /** SAML_SP_ENTITY_ID: what identity providers call this service; undefined: the address of its metadata. */
   samlEntityId: string | undefined
@@ -70,7 +70,7 @@ function readSmtp(env: Env): SmtpSettings | undefined {
 }
 
 function serverOf(text: string): Server {
-  // What a parser says of it may show the password.
+  // The parser's message may contain the password.
   const wrong = new SetupError(
     'SMTP_URL must be like smtp://user:password@mail.example.com:587, or smtps:// for TLS from the start; ' +
       'in its password write @ / # % as %40 %2F %23 %25',

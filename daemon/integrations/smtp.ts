@@ -1,10 +1,10 @@
 import type { Mailer } from '../../src/messages/ports.ts'
 import type { SmtpSettings } from './settings.ts'
 
-/** Shorter than a mail is claimed for, so that no other process sends it meanwhile. */
+/** Shorter than the claim on a mail, so that no other process sends it meanwhile. */
 const longest = 60_000
 
-/** Sends by SMTP, each letter in a connection of its own. */
+/** Sends by SMTP, each mail in a separate connection. */
 export function smtpMailer(settings: SmtpSettings): Mailer {
   let transport: ReturnType<typeof open> | undefined
   const domain = /@([^>]+)>?$/.exec(settings.from)![1]
@@ -13,7 +13,7 @@ export function smtpMailer(settings: SmtpSettings): Mailer {
     async send({ to, subject, text, html }, id) {
       transport ??= open(settings)
       await (await transport).sendMail({
-        // Not as text, where a comma would make two recipients of it.
+        // As an object: in text a comma would create two recipients.
         to: { name: '', address: to },
         subject,
         text,
@@ -26,7 +26,7 @@ export function smtpMailer(settings: SmtpSettings): Mailer {
   }
 }
 
-/** The library loads with the first letter: most processes never send one. */
+/** The library is loaded with the first mail: most processes never send one. */
 async function open({ host, port, secure, startTls, auth, from, ca }: SmtpSettings) {
   const { createTransport } = await import('nodemailer')
   const { getCACertificates } = await import('node:tls')

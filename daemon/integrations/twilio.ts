@@ -5,12 +5,12 @@ import type { TwilioSettings } from './settings.ts'
 
 const longest = 10_000
 
-/** Twilio's own codes of failures: https://www.twilio.com/docs/api/errors */
+/** Error codes of Twilio: https://www.twilio.com/docs/api/errors */
 const maxCheckAttempts = 60202
 
 type Reply = { status: number; body: Record<string, unknown> }
 
-/** Twilio Verify, version 2: it makes, sends and checks the codes. */
+/** Twilio Verify, version 2: it generates, sends and checks the codes. */
 export function twilioCodes(settings: TwilioSettings, log: Logger, timeoutMs = longest): PhoneCodes {
   const { accountSid, authToken, serviceSid, apiUrl } = settings
   const authorization = `Basic ${Buffer.from(`${accountSid}:${authToken}`).toString('base64')}`
@@ -47,7 +47,7 @@ export function twilioCodes(settings: TwilioSettings, log: Logger, timeoutMs = l
 
     async check(phoneNumber, code) {
       const reply = await post('VerificationCheck', { To: phoneNumber, Code: code })
-      // It ran out, was used, or was tried too often: it knows of no code that could be right.
+      // The verification expired, was used, or had too many attempts: no code can be right.
       if (reply.status === 404) return false
       if (reply.status === 429 && reply.body.code === maxCheckAttempts) return false
       if (reply.status !== 200 || typeof reply.body.status !== 'string') throw refused(reply)

@@ -26,7 +26,7 @@ export const trialPage = (passed: boolean): WebPage => {
     title,
     body: `<h1>${title}</h1>
 <p role="status">${came} Nobody was signed in: it was a trial.</p>
-<p>Go back to your terminal: it tells every step. You can close this page.</p>`,
+<p>Return to your terminal: it shows every step. You can close this page.</p>`,
   })
 }
 

@@ -260,7 +260,7 @@ describe('svc agent sign-release', () => {
     rmSync(join(folder, 'release-manifest.json'))
     writeFileSync(join(folder, 'svc-agent-linux-x64'), 'the same machine')
     const twice = await sign('--version', '1.2.3', '--key-file', key, '--json')
-    expect([twice.code, failureOf(twice).hint]).toEqual([2, expect.stringContaining('for the same')])
+    expect([twice.code, failureOf(twice).hint]).toEqual([2, expect.stringContaining('are the same')])
     for (const name of ['svc-agent-linux-x64', 'svc-agent-linux-amd64', 'svc-helper-darwin-arm64']) {
       rmSync(join(folder, name))
     }

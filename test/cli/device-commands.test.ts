@@ -127,7 +127,7 @@ describe('svc devices result', () => {
     const all = await svc('devices', 'commands', 'web-1', '--limit', '2', '-q')
     const [later, earlier] = all.stdout.trim().split('\n')
     expect((await svc('devices', 'result', 'web-1', earlier!)).stdout).toMatch(
-      /^its output of 60\d+ bytes was let go at \S+Z, to make room for that of later commands\ncollect completed\n$/,
+      /^its output of 60\d+ bytes was deleted at \S+Z, to make room for later commands\ncollect completed\n$/,
     )
     expect((await svc('devices', 'result', 'web-1', later!)).stdout).toMatch(/^x{50000}\n/)
     const shown = await svc('devices', 'result', 'web-1', earlier!, '--jq', '.result.dropped.bytes')

@@ -80,7 +80,11 @@ describe('an expression', () => {
     ['hostname lik desk', 'column 10: expected an operator such as =, contains or in, found "lik"', 9],
     ['hostname = ', 'column 12: expected a value, found the end', 11],
     ['', 'column 1: expected a field or (, found the end', 0],
-    ['status = online an osType = linux', 'column 17: expected and, or, or the end, found "an"', 16],
+    [
+      'status = online an osType = linux',
+      'column 17: expected and, or, or the end of the filter, found "an"',
+      16,
+    ],
     ['(status = online', 'column 17: expected and, or, or ), found the end', 16],
     ['status = online and', 'column 20: expected a field or (, found the end', 19],
     ['hardware.cpuCores > many', 'column 21: expected a number for hardware.cpuCores, found "many"', 20],
@@ -120,7 +124,7 @@ describe('an expression', () => {
     const nested = (levels: number) => `${'('.repeat(levels)}status = online${')'.repeat(levels)}`
     expect(parseFilter(nested(maxDepth))).toEqual(parseFilter('status = online'))
     for (const levels of [maxDepth + 1, 200_000]) {
-      expect(messageOf(nested(levels))).toContain(`column ${maxDepth + 1}: brackets are not nested more than`)
+      expect(messageOf(nested(levels))).toContain(`column ${maxDepth + 1}: parentheses may be nested at most`)
     }
   })
 

@@ -89,7 +89,7 @@ describe('svc filters', () => {
         '   ├─ Last seen is not within the last 1 day',
         '   └─ all of',
         '      ├─ Processor cores is less than 8',
-        '      └─ Custom field rack is not known',
+        '      └─ Custom field rack is unknown',
         '',
       ].join('\n'),
     )

@@ -54,7 +54,7 @@ describe('svc keys', () => {
     const scopes = ['--scope', 'devices:read,alerts:read', '--scope', 'sites:read']
     const { code, stdout, stderr } = await svc('keys', 'create', '--name', 'ci', ...scopes)
     expect({ code, stdout }).toEqual({ code: 0, stdout: `${key}\n` })
-    expect(stderr).toContain('not shown again')
+    expect(stderr).toContain('not displayed again')
     expect(stderr).not.toContain(key)
     expect(service.calls('POST /api-keys')[0]?.body).toEqual({
       orgId: uuid(10),

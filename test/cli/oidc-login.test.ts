@@ -147,7 +147,7 @@ describe('a job of another system', () => {
     ['replayed', 'each signs in once'],
     ['ambiguous', '--org ID'],
     ['no_policy', 'svc trust test POLICY --id-token -'],
-    [undefined, 'svc trust shows who is trusted'],
+    [undefined, 'svc trust lists trusted issuers'],
   ])('that is refused (%s) hears what mends it', async (reason, hint) => {
     home.env.SVC_OIDC_TOKEN = 'a.b.c'
     const details = reason === undefined ? {} : { details: { reason } }

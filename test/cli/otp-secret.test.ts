@@ -59,9 +59,9 @@ describe('the secret of an authenticator in a file', () => {
   })
 
   it.each([
-    ['', 'holds no secret'],
-    ['hunter2', 'holds no secret'],
-    ['otpauth://hotp/svc?secret=JBSWY3DPEHPK3PXP', 'holds no otpauth://totp/ address'],
+    ['', 'contains no secret'],
+    ['hunter2', 'contains no secret'],
+    ['otpauth://hotp/svc?secret=JBSWY3DPEHPK3PXP', 'contains no otpauth://totp/ address'],
     [`otpauth://totp/svc?secret=${secret}&digits=12`, 'settings that nobody knows'],
   ])('is not %j', async (text, message) => {
     const result = await login(home.write('totp.txt', text))

@@ -101,10 +101,13 @@ describe('svc agent rollout start', () => {
   it.each([
     [[], 'Missing --wave'],
     [['--wave', '10'], '--wave takes a percentage such as 10% or a filter such as filter:Pilots, not "10"'],
-    [['--wave', '1%', '--gate', '90s'], '--gate takes a time in whole minutes such as 15m or 2h, not "90s"'],
+    [
+      ['--wave', '1%', '--gate', '90s'],
+      '--gate takes a duration in minutes or hours such as 15m or 2h, not "90s"',
+    ],
     [
       ['--wave', '1%', '--soak', 'long'],
-      '--soak takes a time in whole minutes such as 15m or 2h, not "long"',
+      '--soak takes a duration in minutes or hours such as 15m or 2h, not "long"',
     ],
     [['--wave', '1%', '--max-failures', '5'], '--max-failures takes a percentage such as 10%, not "5"'],
   ])('does not take %j', async (flags, message) => {
@@ -255,9 +258,9 @@ describe('what is done to a rollout', () => {
 
   it.skipIf(noTerminal)('is asked for at a terminal', async () => {
     const args = ['agent', 'rollout', 'abort']
-    const no = await home.terminal(args, { answers: [['for good?', 'n\r']] })
+    const no = await home.terminal(args, { answers: [['permanently?', 'n\r']] })
     expect([no.code, service.calls(`POST ${at}/abort`)]).toEqual([1, []])
-    const yes = await home.terminal(args, { answers: [['for good?', 'y\r']] })
+    const yes = await home.terminal(args, { answers: [['permanently?', 'y\r']] })
     expect([yes.code, service.calls(`POST ${at}/abort`).length]).toEqual([0, 1])
   })
 })

@@ -224,7 +224,7 @@ describe('where sessions are kept', () => {
   it('with --store none nothing is kept, and that is said', async () => {
     const { code, stderr } = await home.run([...password, '--store', 'none'], { input: 'x' })
     expect(code).toBe(0)
-    expect(stderr).toContain('not kept')
+    expect(stderr).toContain('not stored')
     expect(existsSync(join(home.config, 'sessions'))).toBe(false)
     expect((await home.run(['orgs'])).code).toBe(4)
   })
@@ -284,7 +284,7 @@ describe('signing out', () => {
     home.signIn('http://127.0.0.1:1')
     const result = await home.run(['logout', '--json'], { env: { SVC_URL: undefined } })
     expect(result.code).toBe(8)
-    expect(failureOf(result).message).toContain('did not end it')
+    expect(failureOf(result).message).toContain('did not revoke it')
     expect(existsSync(join(home.config, 'sessions/test.json'))).toBe(false)
   })
 })

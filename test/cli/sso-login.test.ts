@@ -150,7 +150,7 @@ describe('svc login --sso', () => {
     const unasked = await svc(['login', '--sso', orgId], (address) => post(redirectOf(address)))
     expect([unasked.code, unasked.stderr]).toEqual([
       0,
-      expect.stringContaining(`svc login --sso ${orgId} --otp CODE opens it`),
+      expect.stringContaining(`svc login --sso ${orgId} --otp CODE`),
     ])
     const proven = await svc(['login', '--sso', orgId, '--otp', '123456', '--json'], (address) =>
       post(redirectOf(address)),
@@ -269,7 +269,7 @@ describe('svc sso test --login', () => {
   it('opens nothing but web pages', async () => {
     service.answers[`POST ${path}`] = { status: 201, body: { id: uuid(71), loginUrl: 'file:///etc/passwd' } }
     const { code, stderr } = await home.run(['sso', 'test', 'Okta', '--login'])
-    expect([code, stderr]).toEqual([1, expect.stringContaining('none of a web page')])
+    expect([code, stderr]).toEqual([1, expect.stringContaining('not a web page')])
   })
 
   it('shows nothing that would move a terminal', () => {

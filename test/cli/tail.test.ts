@@ -60,7 +60,7 @@ describe('svc logs tail', () => {
     await write('!e', 'f')
     const seen = async (...args: string[]) => {
       const { code, stdout, stderr } = await logs('bakery-pc', '--no-header', '--columns', 'message', ...args)
-      expect([code, stderr.replace(/^To go on.*\n/, '')]).toEqual([0, ''])
+      expect([code, stderr.replace(/^To continue.*\n/, '')]).toEqual([0, ''])
       return told(stdout)
     }
     expect(await seen()).toEqual(['a', '!b', 'c', 'd', '!e', 'f'])

@@ -210,14 +210,14 @@ it('svc webhooks listen says what to do about its flags', async () => {
     [1, /127\.0\.0\.1:\d+ is in use/, /--port 0/, ['--port', taken]],
     [2, /Cannot listen at 192\.0\.2\.1/, /address of this machine/, ['--host', '192.0.2.1', '--port', '0']],
     [2, /--secret takes no value/, /@file/, ['--secret', 'geheim']],
-    [2, /no base64/, /whole/, ['--secret', `@${home.write('bad', 'whsec_!')}`]],
-    [2, /empty/, /whole/, ['--secret', `@${home.write('empty', '\n')}`]],
+    [2, /no base64/, /complete/, ['--secret', `@${home.write('bad', 'whsec_!')}`]],
+    [2, /empty/, /complete/, ['--secret', `@${home.write('empty', '\n')}`]],
     [2, /no event type "alert.trigered"/, /alert\.triggered/, ['--events', 'alert.trigered']],
     [2, /names no event type/, /device\.online/, ['--events', ',']],
     [2, /not a URL/, /http:/, ['--forward-to', 'localhost:1']],
     [2, /password/, /without/, ['--forward-to', 'http://a:b@127.0.0.1/']],
-    [2, /leads back here/, /--port/, ['--forward-to', 'http://localhost:4400/x']],
-    [2, /rows as they come/, /ndjson/, ['-o', 'yaml']],
+    [2, /points to this command/, /--port/, ['--forward-to', 'http://localhost:4400/x']],
+    [2, /rows as they arrive/, /ndjson/, ['-o', 'yaml']],
     [2, /greater than or equal to 1/, /--help/, ['--tolerance', '0']],
   ]
   for (const [code, message, hint, args] of wrong) {

@@ -179,7 +179,7 @@ describe('a key that is shown once', () => {
     const { stdout, stderr } = await svc(...create)
     expect(stdout).toBe(`${key}\n`)
     expect(stderr).toContain('Front desk')
-    expect(stderr).toContain('not shown again')
+    expect(stderr).toContain('not displayed again')
     expect(stderr).not.toContain(key)
   })
 

@@ -37,7 +37,7 @@ onEveryDatabase((_, open) => {
     expect(await check()).toBe('tampered: 1, unverifiable: 1')
     expect(errors).toContainEqual(['an audit chain was tampered with', 'tampered'])
     expect(errors).toContainEqual([
-      'an audit chain could not be verified: nobody knows whether it is sound',
+      'an audit chain could not be verified: whether it is sound is unknown',
       'unverifiable',
     ])
 

@@ -111,7 +111,7 @@ it('a check that somebody kills is unknown and no damage, and the next one is ma
   expect(await metric(checks('damaged'))).toBe(0)
   expect(await ready()).toEqual([200, 'ok'])
   const said = lines.filter(({ loop }) => loop === 'database integrity').map(({ msg }) => msg)
-  expect(said).toEqual(['background work failed', 'background work goes on'])
+  expect(said).toEqual(['background work failed', 'background work continues'])
 })
 
 it('a check has a deadline, after which nothing is known', async () => {

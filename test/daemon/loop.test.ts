@@ -81,7 +81,7 @@ test('work that goes on failing says so once a minute, and when it works again',
   expect(said()).toMatchObject([failed('no space', 62)])
   fault = undefined
   await vi.advanceTimersByTimeAsync(5000)
-  expect(said()).toMatchObject([{ level: 30, loop: 'work', failures: 66, msg: 'background work goes on' }])
+  expect(said()).toMatchObject([{ level: 30, loop: 'work', failures: 66, msg: 'background work continues' }])
   fault = 'no space'
   await vi.advanceTimersByTimeAsync(1000)
   expect(said()).toMatchObject([failed('no space', 1)])

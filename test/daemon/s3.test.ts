@@ -103,7 +103,7 @@ describe('the archive', () => {
         return body
       },
     })
-    await expect(putTo({ endpoint: flip.url })).rejects.toThrow('what it holds is not what was sent')
+    await expect(putTo({ endpoint: flip.url })).rejects.toThrow('the stored object is not what was sent')
     flip.close()
   })
 
@@ -113,7 +113,7 @@ describe('the archive', () => {
         if (method === 'HEAD') headers['x-amz-checksum-sha256'] = Buffer.alloc(32).toString('base64')
       },
     })
-    await expect(putTo({ endpoint: other.url })).rejects.toThrow('what it holds is not what was sent')
+    await expect(putTo({ endpoint: other.url })).rejects.toThrow('the stored object is not what was sent')
     other.close()
     const shorter = await between({
       headers: (headers, method) => {

@@ -47,7 +47,7 @@ describe('a setting', () => {
     await writeFile(file, '\n')
     const env = { ...told, METRICS_TOKEN_FILE: file }
     expect(() => readConfig(env)).toThrow(
-      `METRICS_TOKEN_FILE names an empty file: ${file} must hold METRICS_TOKEN`,
+      `METRICS_TOKEN_FILE names an empty file: ${file} must contain METRICS_TOKEN`,
     )
   })
 })
@@ -234,7 +234,7 @@ describe('secrets', () => {
         for (const given of [{ [name]: value }, { [name]: '', [`${name}_FILE`]: file }]) {
           const failure = failureOf({ ...given, NODE_ENV: 'production' })
           expect(failure).toMatch(
-            new RegExp(`^${name} must be 32 random bytes .*: openssl rand -base64 32 makes`),
+            new RegExp(`^${name} must be 32 random bytes .*: openssl rand -base64 32 prints`),
           )
           if (value.length > 1) expect(failure).not.toContain(value)
           expect(failureOf(given), 'while developing').toBe('')

@@ -119,7 +119,7 @@ onEveryDatabase((_, open) => {
       agent.result('0197c1f6-1b2c-7d3e-8f40-5a6b7c8d9e0f', { stdout: 'x'.repeat(100_000) })
       expect(await agent.frame(({ type }) => type === 'error')).toMatchObject({
         code: 'INVALID_MESSAGE',
-        message: 'nothing was asked for that is this large',
+        message: 'no result of this size is expected',
       })
       const made = await send()
       await agent.frame(isCommand)

@@ -88,7 +88,7 @@ it('a device with too many logs is told of once an hour, and all of them are cou
     watch.add({ deviceId: 'b', orgId: 'o', what: 'deleted', entries: 3 })
   }
   expect(lines).toMatchObject([
-    { deviceId: 'a', refused: 2, msg: expect.stringContaining('more logs than are kept') },
+    { deviceId: 'a', refused: 2, msg: expect.stringContaining('the logs of a device exceed its limit') },
     { deviceId: 'b', deleted: 3 },
   ])
   expect(await metricValues(metrics, 'svc_log_entries_excess_total')).toEqual({ refused: 100, deleted: 150 })

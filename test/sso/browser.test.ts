@@ -202,7 +202,7 @@ onEveryDatabase((kind, open) => {
       const { stdout, stderr, code } = await svc(args, async (address) => {
         const page = await at(address, 'newcomer')
         await heading(page, 'You are signed in')
-        expect(await said(page)).toContain('Go back to your terminal.')
+        expect(await said(page)).toContain('Return to your terminal.')
         expect(page.url()).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/[\w-]{22}$/)
         await page.context().close()
       })

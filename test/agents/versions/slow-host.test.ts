@@ -41,7 +41,7 @@ describe('a release host that', () => {
       expect.objectContaining({
         name: 'ReleaseFailure',
         kind: 'host',
-        message: expect.stringMatching(/^The release host could not be asked: Timeout after \d+ms$/),
+        message: expect.stringMatching(/^The release host could not be reached: Timeout after \d+ms$/),
         hint: 'it took too long: try again',
       }),
     )

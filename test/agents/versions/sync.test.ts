@@ -391,7 +391,7 @@ onEveryDatabase((_, open) => {
         reply.end(Buffer.alloc(size, ' '))
         return true
       }
-      await expect(sync()).rejects.toThrow(failed(/larger than what is read of it/))
+      await expect(sync()).rejects.toThrow(failed(/is too large/))
     })
 
     it('is no place the service knows of unless it is told', async () => {
