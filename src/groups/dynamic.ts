@@ -116,7 +116,7 @@ async function applyDiff(db: Db, groupId: string, { missing, surplus }: Membersh
   await removeMembers(db, groupId, surplus, { reason: 'filter_unmatch', now })
 }
 
-/** Most devices that the transaction of a request puts into a group or takes out of it. */
+/** Most devices that the transaction of a request adds to a group or removes from it. */
 const maxInRequest = 1000
 /** Most groups that the change of one filter fills in its own transaction. */
 const maxGroupsInRequest = 20
@@ -159,7 +159,7 @@ export async function refreshGroups(
   for (const group of groups) await refreshGroup(db, group, isFew ? answer : undefined, now)
 }
 
-/** Whether more devices are in it than a request may take out. */
+/** Whether the group has more devices than a request may remove. */
 async function isLarge(db: Db, groupId: string): Promise<boolean> {
   const one = db.selectFrom('device_group_devices').select('device_id').where('group_id', '=', groupId)
   return (await one.limit(1).offset(maxInRequest).executeTakeFirst()) !== undefined
@@ -251,8 +251,8 @@ export async function hasDueGroup(db: Db, now: Instant): Promise<boolean> {
 const nullsFirst = (order: OrderByItemBuilder) => order.asc().nullsFirst()
 
 /**
- * Groups whose turn it is, the longest waiting first, and of each partner a few: somebody with thousands of groups that are
- * slow to evaluate does not keep those of others from their turn.
+ * Groups that are due, the longest waiting first, at most `ofPartner` of each partner: a partner with thousands of groups
+ * that are slow to evaluate does not delay the groups of others.
  */
 export async function listDueGroups(
   db: Db,

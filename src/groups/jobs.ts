@@ -21,7 +21,7 @@ import {
 } from './dynamic.ts'
 
 const batch = 50
-/** Groups of one partner in a batch, and how long those that wait behind a slow one may take together. */
+/** Most groups of one partner in a batch, and the time after which the rest of them waits for the next batch. */
 const maxOfPartner = 10
 const maxPartnerMs = 5000
 /** Devices that one transaction moves. */
@@ -40,7 +40,7 @@ export async function refreshDueGroups({
 }): Promise<boolean> {
   const now = clock()
   if (!(await hasDueGroup(storage.read, now))) return false
-  // What is lost of it with the power is asked again.
+  // Claims lost in a power failure are evaluated again.
   const { done, refused } = await writeBisecting(
     await listDueGroups(storage.read, now, { limit: batch, ofPartner: maxOfPartner }),
     (some) => storage.write((tx) => claimDueGroups(tx, some, now), { unsynced: true }),
@@ -56,7 +56,7 @@ export async function refreshDueGroups({
   const skipped: string[] = []
   for (const group of inOrder) {
     const spent = spentMs.get(group.partner_id) ?? 0
-    // Those of others are not kept waiting by the rest of a slow partner's, whose turn comes again.
+    // A slow partner must not delay the groups of others: its remaining groups become due again.
     if (spent > maxPartnerMs) {
       skipped.push(group.id)
       continue

@@ -26,7 +26,7 @@ const toFilter = (row: SavedFilterRow): SavedFilter => filterRows.read(row) as u
 const filtersIn = (db: Db, scope: Scope) =>
   db.selectFrom('saved_filters').where(inScope(scope, 'saved_filters.org_id'))
 
-/** Newest first; `search` is part of the name or description, letter case aside. */
+/** Newest first; `search` is part of the name or description, ignoring letter case. */
 export function listFilters(
   db: Db,
   scope: Scope,
