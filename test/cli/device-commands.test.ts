@@ -109,7 +109,9 @@ describe('svc devices command', () => {
     const { code, hint } = failureOf(late)
     expect(code).toBe('device_timeout')
     const [, deviceId, id] = /svc devices result (\S+) (\S+)/.exec(String(hint)) ?? []
-    expect((await svc('devices', 'result', deviceId!, id!)).stdout).toMatch(/^collect (waits|was given out)/)
+    expect((await svc('devices', 'result', deviceId!, id!)).stdout).toMatch(
+      /^collect (has been waiting|was sent)/,
+    )
     const [waiting] = await fetched()
     await answer(waiting!.id, { stdout: 'one\ntwo\n' })
     expect((await svc('devices', 'result', deviceId!, id!)).stdout).toBe('one\ntwo\ncollect completed\n')

@@ -144,7 +144,7 @@ describe('a job of another system', () => {
   })
 
   it.each([
-    ['replayed', 'each signs in once'],
+    ['replayed', 'each token signs in once'],
     ['ambiguous', '--org ID'],
     ['no_policy', 'svc trust test POLICY --id-token -'],
     [undefined, 'svc trust lists trusted issuers'],

@@ -159,7 +159,7 @@ describe('svc sso', () => {
     const listed = await svc('sso', 'identities', 'Okta', '--columns', 'id,email,externalId', '--csv')
     expect(listed.stdout).toBe(`id,email,externalId\n${uuid(71)},dora@example.com,00u1\n`)
     const { code, stdout } = await svc('sso', 'unlink', 'Okta', uuid(71), '--yes')
-    expect([code, stdout]).toEqual([0, expect.stringMatching(/^Forgotten: /)])
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/^Link removed: /)])
     expect(service.calls(`DELETE ${path}/${uuid(71)}`)).toHaveLength(1)
     expect((await svc('sso', 'unlink', 'Okta', uuid(71))).code).toBe(2)
   })
