@@ -61,7 +61,7 @@ describe('svc trust', () => {
   it.each([
     [['--claim', 'project_id'], '--claim takes name=value, not "project_id"'],
     [['--claim', '=20'], '--claim takes name=value, not "=20"'],
-    [['--claim', 'a=1', '--claim', 'a=2'], '--claim a is said twice'],
+    [['--claim', 'a=1', '--claim', 'a=2'], '--claim a is given twice'],
     [[], 'Missing --claim'],
   ])('does not take %j', async (claims, message) => {
     const result = await svc(...create, ...claims, '--permission', 'sites:read', '--json')

@@ -77,7 +77,7 @@ onEveryDatabase((_, open) => {
       ])
       const again = await login('file', '--oidc-file', file, '--json')
       expect([again.code, failureOf(again).code]).toEqual([4, 'federated_token_refused'])
-      expect(failureOf(again).hint).toContain('each signs in once')
+      expect(failureOf(again).hint).toContain('each token signs in once')
     })
 
     it('is over when the policy is deactivated', async () => {

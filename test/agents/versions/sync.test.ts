@@ -283,7 +283,7 @@ onEveryDatabase((_, open) => {
       host.instead = (_, __, reply) => !!reply.end('<html>')
       await expect(sync()).rejects.toThrow(failed(/not a release/))
       await host.close()
-      await expect(sync()).rejects.toThrow(failed(/could not be asked: /))
+      await expect(sync()).rejects.toThrow(failed(/could not be reached: /))
     })
 
     it('gets the token with what it is asked, and nobody else does', async () => {
@@ -340,11 +340,11 @@ onEveryDatabase((_, open) => {
         'http://[::1]/',
       ]) {
         leading(inside)
-        await expect(sync()).rejects.toThrow(failed(/could not be asked: .* is refused/))
+        await expect(sync()).rejects.toThrow(failed(/could not be reached: .* is refused/))
       }
       for (const nowhere of ['file:///etc/passwd', 'javascript:1', 'http://a:b@127.0.0.1/']) {
         leading(nowhere)
-        await expect(sync()).rejects.toThrow(failed(/no address/))
+        await expect(sync()).rejects.toThrow(failed(/an invalid address/))
       }
       asked.length = 0
       leading('/files/again')
@@ -352,7 +352,7 @@ onEveryDatabase((_, open) => {
       expect(asked).toHaveLength(6)
     })
 
-    it('does not get machines sent to what is no address', async () => {
+    it('does not get machines sent to what is not an address', async () => {
       const { host, sync, versions } = await start()
       host.publish(signedRelease('1.0.0'))
       for (const nowhere of [
@@ -374,7 +374,7 @@ onEveryDatabase((_, open) => {
           reply.end(JSON.stringify({ tag_name: 'v1.0.0', assets }))
           return true
         }
-        await expect(sync()).rejects.toThrow(failed(/no address/))
+        await expect(sync()).rejects.toThrow(failed(/an invalid address/))
       }
       expect(await versions()).toEqual([])
     })
