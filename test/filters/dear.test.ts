@@ -96,7 +96,7 @@ onEveryDatabase((_, open) => {
       const shown = (id: string) => admin.call(api.deviceGroups.show, { params: { id } })
       expect(await shown(marked.id)).toMatchObject({
         deviceCount: 1,
-        evaluationError: expect.stringContaining('cost too much'),
+        evaluationError: expect.stringContaining('too expensive together'),
       })
       expect(await shown(other.id)).toMatchObject({ deviceCount: 2, evaluationError: null })
       await make(dear.id, plain)

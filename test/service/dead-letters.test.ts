@@ -176,7 +176,7 @@ onEveryDatabase((_, open) => {
       await watch.tell()
       expect(told).toEqual([
         [expect.objectContaining({ source: 'events' }), expect.stringContaining('svc dead-letters')],
-        [{ source: 'audit_logs', lost: 2, reason: expect.any(String) }, expect.stringContaining('was lost')],
+        [{ source: 'audit_logs', lost: 2, reason: expect.any(String) }, expect.stringContaining('were lost')],
       ])
       expect(await watch.check()).toContain('audit_logs: 10000, events: 1, audit_logs lost: 2')
       const { registry, refresh } = watch.stored
