@@ -4,7 +4,7 @@ import { truncateStorable } from '../core/text.ts'
 import type { Instant } from '../core/time.ts'
 import type { ChainEntry } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
-import { boundDetails } from './details.ts'
+import { boundDetails } from './details/rules.ts'
 
 /** Chain of the entries that belong to no organization; readable in system scope only. */
 export const systemChain = 'system'

@@ -146,7 +146,7 @@ it('a device whose outputs are let go is told of once an hour, and all of them a
   )
   for (let n = 0; n < 50; n += 1) watch.add({ deviceId: 'a', orgId: 'o', what: 'deleted', entries: 2 })
   expect(lines).toMatchObject([
-    { deviceId: 'a', orgId: 'o', dropped: 2, msg: expect.stringContaining('let go') },
+    { deviceId: 'a', orgId: 'o', dropped: 2, msg: expect.stringContaining('the oldest are deleted') },
   ])
   expect(await metricValues(metrics, 'svc_command_outputs_dropped_total')).toEqual({ '': 100 })
 })

@@ -181,7 +181,7 @@ describe('what the service reaches', () => {
   })
 
   it('is configured by ranges, and an archive by a bucket', () => {
-    expect(() => readOutbound({ OUTBOUND_ALLOW_CIDRS: '10.0.0.0/8, home' })).toThrow('"home" is none')
+    expect(() => readOutbound({ OUTBOUND_ALLOW_CIDRS: '10.0.0.0/8, home' })).toThrow('"home" is not one')
     expect(() => readOutbound({ OUTBOUND_CA_FILE: '/nowhere' })).toThrow('OUTBOUND_CA_FILE cannot be read')
     expect(readArchive({})).toBeUndefined()
     expect(() => readArchive({ AUDIT_ARCHIVE_S3_PREFIX: 'x' })).toThrow('AUDIT_ARCHIVE_S3_BUCKET')

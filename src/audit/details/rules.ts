@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { truncateStorable } from '../core/text.ts'
+import { truncateStorable } from '../../core/text.ts'
 
 type Details = Record<string, unknown>
 
