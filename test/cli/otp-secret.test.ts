@@ -62,7 +62,7 @@ describe('the secret of an authenticator in a file', () => {
     ['', 'contains no secret'],
     ['hunter2', 'contains no secret'],
     ['otpauth://hotp/svc?secret=JBSWY3DPEHPK3PXP', 'contains no otpauth://totp/ address'],
-    [`otpauth://totp/svc?secret=${secret}&digits=12`, 'settings that nobody knows'],
+    [`otpauth://totp/svc?secret=${secret}&digits=12`, 'unknown settings'],
   ])('is not %j', async (text, message) => {
     const result = await login(home.write('totp.txt', text))
     expect([result.code, failureOf(result).message]).toEqual([2, expect.stringContaining(message)])
