@@ -41,7 +41,7 @@ describe('the keys that releases are believed by', () => {
     const said = expect.objectContaining({
       name: 'SetupError',
       message: expect.stringMatching(
-        new RegExp(`^${name} must be Ed25519 public keys, .* number 2 is none$`),
+        new RegExp(`^${name} must be Ed25519 public keys, .* number 2 is not one$`),
       ),
     })
     expect(() => readReleases({ [name]: `${good},${text}` })).toThrow(said)
