@@ -1,23 +1,16 @@
+import type { Scope } from '../src/core/scope.ts'
 import type { Caller } from '../src/handler.ts'
+import { prepared } from '../src/storage/dialect.ts'
+import type { Db, Storage } from '../src/storage/open.ts'
 import type { Party } from '../src/storage/turns.ts'
 import { networkOf } from './address.ts'
 import { contextOf } from './idempotency.ts'
 
-/** For whom a request is worked on. Whoever is not signed in shares one turn with all others who are not. */
-export function partyOf({
-  caller = { kind: 'nobody' },
-  tenant,
-  client,
-}: {
-  caller?: Caller
-  tenant?: string
-  client: { ip: string }
-}): Party {
-  if (caller.kind === 'nobody') return ['nobody', networkOf(client.ip)]
-  if (caller.kind === 'agent') return agentParty(caller)
-  const context = contextOf(caller.scope)
-  return [tenant ?? context, context, caller.id]
-}
+const maxKnown = 10_000
+
+const partnerOf = prepared((db, p: { id: string }) =>
+  db.selectFrom('organizations').select('partner_id').where('id', '=', p.id),
+)
 
 export const agentParty = ({
   partnerId,
@@ -28,3 +21,38 @@ export const agentParty = ({
   orgId: string
   deviceId: string
 }): Party => [`partner ${partnerId}`, orgId, deviceId]
+
+/**
+ * Names the party of a caller, whose share of the service its requests use. The largest group is the tenant: a partner
+ * together with all its organizations, since a partner can create as many as it likes. All callers who are
+ * not signed in are one group.
+ */
+export class Parties {
+  readonly #db: Db
+  /** Tenants by organization, which never moves to another partner. */
+  readonly #ofOrgs = new Map<string, string>()
+
+  constructor(storage: Pick<Storage, 'read'>) {
+    this.#db = storage.read
+  }
+
+  async of(caller: Caller, ip: string): Promise<Party> {
+    if (caller.kind === 'nobody') return ['nobody', networkOf(ip)]
+    if (caller.kind === 'agent') return agentParty(caller)
+    return [await this.#tenantOf(caller.scope), contextOf(caller.scope), caller.id]
+  }
+
+  #tenantOf(scope: Scope): string | Promise<string> {
+    if (scope.kind !== 'organization') return contextOf(scope)
+    return this.#ofOrgs.get(scope.orgId) ?? this.#find(scope.orgId)
+  }
+
+  async #find(orgId: string): Promise<string> {
+    const [row] = await partnerOf(this.#db, { id: orgId })
+    if (!row) return `organization ${orgId}`
+    const tenant = `partner ${row.partner_id}`
+    if (this.#ofOrgs.size >= maxKnown) this.#ofOrgs.clear()
+    this.#ofOrgs.set(orgId, tenant)
+    return tenant
+  }
+}

@@ -27,7 +27,7 @@ import {
   type TwoStepHandler,
 } from '../src/handler.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
-import { onBehalfOf } from '../src/storage/turns.ts'
+import { onBehalfOf, type Party } from '../src/storage/turns.ts'
 import { type Authenticator, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
 import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
@@ -40,7 +40,6 @@ import { userAgentOf } from './header-text.ts'
 import {
   attemptOf,
   claimKey,
-  contextOf,
   findStoredReply,
   type IdempotentAttempt,
   type IdempotentResult,
@@ -50,20 +49,19 @@ import {
 } from './idempotency.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
-import { partyOf } from './party.ts'
+import type { Parties } from './party.ts'
 import { problemOf } from './problems.ts'
 import type { ReadQueryQueue } from './questions.ts'
 import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
 import { replyWriter } from './reply-writer.ts'
-import type { TenantKeys } from './tenant-key.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
     /** Set once the caller is known, even if the request is then refused. */
     caller?: Caller
-    /** The caller's partner, as a name. */
-    tenant?: string
+    /** Whose share of the service the request uses; set once the caller is known. */
+    party?: Party
     /** What the handler has noted so far; also of use when it then refuses. */
     facts: AuditFacts
     client: Client
@@ -85,7 +83,7 @@ export type Pipeline = {
   bodies: BodyBudget
   replies: BodyBudget
   work: ConcurrencyLimit
-  tenants: TenantKeys
+  parties: Parties
   cipher: Cipher
   clock: Clock
   /** Allowed origins of other front-ends. */
@@ -141,7 +139,7 @@ export function addRoute(
       redirects: entry.redirects === true,
     },
     onRequest: admit,
-    handler: (request, reply) => void onBehalfOf(partyOf(request), () => answer(request, reply)),
+    handler: (request, reply) => void onBehalfOf(request.party!, () => answer(request, reply)),
   })
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -151,7 +149,7 @@ export function addRoute(
       const admitted = () => on.work.run(() => on.actors.admit(entry, request, request.now))
       const caller = await onBehalfOf(['admission', networkOf(request.client.ip)], admitted)
       request.caller = caller
-      request.tenant = await on.tenants.of(caller)
+      await partyOf(request)
       if (own && caller.kind === 'agent') on.limiter.take(own, caller.deviceId)
     } catch (error) {
       throw await refuse(request, error)
@@ -166,7 +164,7 @@ export function addRoute(
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
-      const result = await on.work.run(() => outcomeOf(request, reply), partyOf(request)[0])
+      const result = await on.work.run(() => outcomeOf(request, reply), request.party![0])
       if (entry.bytes) await sendBytes(request, reply.code(status), result as FileReply)
       else send(request, reply.code(status), result)
     } catch (error) {
@@ -201,7 +199,7 @@ export function addRoute(
         on.questions.ask(
           {
             caller: `${caller.kind} ${askerOf(caller) ?? asked.ip}`,
-            tenant: request.tenant ?? contextOf(asked.scope),
+            tenant: request.party![0],
           },
           work,
         ),
@@ -286,9 +284,15 @@ export function addRoute(
     const isDue = refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))
     if (isDue) {
       const write = () => on.storage.write((tx) => recordAudit(tx, refused))
-      await onBehalfOf(partyOf(request), write)
+      await onBehalfOf(await partyOf(request), write)
     }
     return error
+  }
+
+  /** A caller may be known and refused before their party is. */
+  async function partyOf(request: FastifyRequest): Promise<Party> {
+    request.party ??= await on.parties.of(request.caller ?? { kind: 'nobody' }, request.client.ip)
+    return request.party
   }
 
   function originOf(request: FastifyRequest): Origin {

@@ -89,9 +89,9 @@ import { logTo } from './log.ts'
 import { LogWatch } from './log-watch.ts'
 import type { Loop } from './loop.ts'
 import { metricsOf, readinessOf } from './observability.ts'
+import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { SignInWatch } from './sign-in-watch.ts'
-import { TenantKeys } from './tenant-key.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 import { ConcurrencyLimit } from './work-bound.ts'
 
@@ -357,7 +357,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     bodies,
     replies,
     work,
-    tenants: new TenantKeys(storage),
+    parties: new Parties(storage),
     cipher,
     clock,
     clientOf: clientReader(config.proxies, config.outside.publicUrl),

@@ -7,8 +7,8 @@ import { BodyBudget } from '../../daemon/body-budget.ts'
 import { createKeyAuthenticator } from '../../daemon/key-actor.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
+import { Parties } from '../../daemon/party.ts'
 import { ReadQueryQueue } from '../../daemon/questions.ts'
-import { TenantKeys } from '../../daemon/tenant-key.ts'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
@@ -50,7 +50,7 @@ export async function serveContract(
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'requests', metrics),
     replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies', metrics),
     work: new ConcurrencyLimit(mostAtOnce, metrics),
-    tenants: new TenantKeys(storage),
+    parties: new Parties(storage),
     cipher: createCipher([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
     origins: new Set<string>(),

@@ -46,7 +46,7 @@ const bounds: Record<string, string> = {
   'daemon/questions.ts #byTenant': 'work',
   'daemon/questions.ts #waiting': 'work',
   'daemon/read-audit.ts #seen': '10,000 of each entry',
-  'daemon/tenant-key.ts #ofOrgs': '10,000',
+  'daemon/party.ts #ofOrgs': '10,000',
   'src/audit/checkpoints/verification.ts #leaves': 'one tile',
   'src/audit/verifier/verifier.ts #buffered': 'the longest line',
   'src/core/re2.ts judgments': '1000',

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import { agentParty, partyOf } from '../../daemon/party.ts'
-import { TenantKeys } from '../../daemon/tenant-key.ts'
+import { agentParty, Parties } from '../../daemon/party.ts'
 import { organizationScope, type Scope } from '../../src/core/scope.ts'
 import type { ApiKeyCaller } from '../../src/handler.ts'
 import { openMigrated } from '../databases.ts'
@@ -10,11 +9,10 @@ import { buildWorld } from '../world.ts'
 it('a partner, its organizations and their agents have one share together', async () => {
   const service = await startService(() => openMigrated('sqlite'))
   const { orgs, partners } = await buildWorld(service)
-  const tenants = new TenantKeys(service.storage)
+  const parties = new Parties(service.storage)
   const groupOf = async (scope: Scope) => {
     const caller = { kind: 'api_key', id: 'one', scope } as unknown as ApiKeyCaller
-    const request = { caller, tenant: await tenants.of(caller), client: { ip: '::1' } }
-    return partyOf(request)[0]
+    return (await parties.of(caller, '::1'))[0]
   }
   const own = await groupOf({ kind: 'partner', partnerId: partners.acme, orgs: 'all' })
   for (const org of [orgs.bakery, orgs.garage, orgs.bakery]) {
