@@ -4,6 +4,7 @@ import pg from 'pg'
 import { Registry } from 'prom-client'
 import { describe, expect, it, test } from 'vitest'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
+import { openStorage } from '../../src/storage/open.ts'
 import { currentParty, FairQueue, FairSlots, onBehalfOf, onOwnBehalf } from '../../src/storage/turns.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
@@ -84,6 +85,27 @@ onEveryEmptyDatabase((kind, open) => {
     await Promise.all(flood)
     expect(await noteIds(storage.read)).toHaveLength(301)
   })
+
+  if (kind === 'postgres')
+    test('questions have been admitted already, and take no turns', async () => {
+      const { databaseUrl, dataDir } = await open()
+      const storage = await openStorage({
+        databaseUrl: databaseUrl!,
+        dataDir,
+        questions: { timeoutMs: 10_000, atOnce: 6 },
+      })
+      const ask = () => onBehalfOf(['one'], () => sql`select pg_sleep(1.5)`.execute(storage.questions))
+      const asked = Array.from({ length: 5 }, ask)
+      await expect
+        .poll(async () => {
+          const running = sql<{ count: number }>`select count(*)::int as count from pg_stat_activity
+            where datname = current_database() and state = 'active' and query = 'select pg_sleep(1.5)'`
+          return (await running.execute(storage.read)).rows[0]!.count
+        })
+        .toBe(5)
+      await Promise.all(asked)
+      await storage.close()
+    })
 
   if (kind === 'postgres')
     test('writes of one party that wait for a lock leave the others their connections', async () => {

@@ -41,7 +41,7 @@ export async function openPostgres(
 ): Promise<Storage> {
   const { statementMs } = settings
   const connections = new Set<PostgresConnection>()
-  const pool = newPool(databaseUrl, settings, connections)
+  const pool = newPool(FairPool, databaseUrl, settings, connections)
   await firstConnection(pool, databaseUrl, settings)
   const questionConnections = new Set<PostgresConnection>()
   const watch = setInterval(() => {
@@ -50,9 +50,10 @@ export async function openPostgres(
   }, watchMs).unref()
   const probe = new HealthProbe(databaseUrl)
   const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, begin) })
-  // A pool of their own, so a caller with many queries delays no other caller. What a connection caches of patterns
-  // ends with it when it is idle.
+  // A pool of their own, so a caller with many queries delays no other caller: who may ask how many is decided before.
+  // What a connection caches of patterns ends with it when it is idle.
   const questionPool = newPool(
+    RetryingPool,
     databaseUrl,
     { ...settings, poolSize: atOnce, statementMs: timeoutMs },
     questionConnections,
@@ -171,6 +172,7 @@ class BeginningDriver extends PostgresDriver {
 }
 
 function newPool(
+  Pool: typeof RetryingPool,
   databaseUrl: string,
   { poolSize, statementMs }: PostgresSettings,
   connections: Set<PostgresConnection>,
@@ -184,7 +186,7 @@ function newPool(
       this.once('end', () => connections.delete(this))
     }
   }
-  const pool = new RetryingPool({
+  const pool = new Pool({
     ...connectionConfig(databaseUrl),
     max: poolSize,
     application_name: 'svc',
@@ -218,8 +220,25 @@ const isRefused = (error: unknown): boolean => retryableCodes.has((error as { co
 /** How long to retry a refused connection, so that a restart of the database is a delay and no failure. */
 const retryMs = 2000
 
-/** Retries a refused connection for a moment. Callers take turns: see FairSlots. */
+/** Retries a refused connection for a moment. */
 class RetryingPool extends pg.Pool {
+  override connect(): Promise<pg.PoolClient>
+  override connect(callback: Parameters<pg.Pool['connect']>[0]): void
+  override connect(callback?: Parameters<pg.Pool['connect']>[0]): Promise<pg.PoolClient> | undefined {
+    if (callback) {
+      super.connect(callback)
+      return undefined
+    }
+    return this.acquire()
+  }
+
+  protected acquire(): Promise<pg.PoolClient> {
+    return retryRefused(() => super.connect(), retryMs)
+  }
+}
+
+/** Callers take turns: see FairSlots. */
+class FairPool extends RetryingPool {
   readonly #slots = new FairSlots(this.options.max, connectMs)
   readonly #givenBack = new WeakMap<object, () => void>()
 
@@ -228,20 +247,10 @@ class RetryingPool extends pg.Pool {
     this.on('release', (_, client) => this.#givenBack.get(client)?.())
   }
 
-  override connect(): Promise<pg.PoolClient>
-  override connect(callback: Parameters<pg.Pool['connect']>[0]): void
-  override connect(callback?: Parameters<pg.Pool['connect']>[0]): Promise<pg.PoolClient> | undefined {
-    if (callback) {
-      super.connect(callback)
-      return undefined
-    }
-    return this.#connectInTurn(() => super.connect())
-  }
-
-  async #connectInTurn(connect: () => Promise<pg.PoolClient>): Promise<pg.PoolClient> {
+  protected override async acquire(): Promise<pg.PoolClient> {
     const giveBack = await this.#slots.take()
     try {
-      const client = await retryRefused(connect, retryMs)
+      const client = await super.acquire()
       this.#givenBack.set(client, giveBack)
       return client
     } catch (error) {
