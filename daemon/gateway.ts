@@ -57,7 +57,7 @@ const path = /^\/api\/v1\/agent-ws\/([^/]+)\/ws\/?$/
 /** Agents per query: the values of an SQL statement are limited. */
 const revisedAtOnce = 500
 
-/** The WebSockets of agents (reference: GET /api/v1/agent-ws/:agentId/ws). The ws package is loaded for the first one. */
+/** The WebSockets of agents, at GET /api/v1/agent-ws/:agentId/ws. The ws package is loaded for the first one. */
 export function gateway(
   admission: Admission,
   socket: AgentSocket,

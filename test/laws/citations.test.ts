@@ -15,7 +15,9 @@ function strayIn(file: string, text: string): string[] {
   const named = [...text.matchAll(/(?<![\w/:.*{}])(?:\.\.?\/)?[\w-]+(?:\/[\w.-]+)*\.md\b/g)].map(
     ([name]) => name,
   )
-  const spec = [...text.matchAll(/\(spec[,)]|\(spec: |\b[Tt]he spec\b/g)].map(([words]) => words)
+  const spec = [
+    ...text.matchAll(/\(spec[,)]|\(spec: |\b[Tt]he spec\b|\(reference: (?:[a-z]|GET|POST|PUT|PATCH|DELETE)/g),
+  ].map(([words]) => words)
   return [...named.filter((name) => !isThere(name)), ...spec]
 }
 
@@ -33,6 +35,7 @@ describe('a comment, a page or a test', () => {
   it('would be found citing what is not', () => {
     expect(strayIn('src/core/x.ts', '/** As agreed (decisions.md, Wire). */')).toEqual(['decisions.md'])
     expect(strayIn('src/core/x.ts', '/** A key (spec, "Keys"), in the order of the spec. */')).toHaveLength(2)
+    expect(strayIn('src/core/x.ts', '/** A frame (reference: agent-ws). */')).toHaveLength(1)
     expect(strayIn('src/core/x.ts', '/** See docs/testing.md and AGENTS.md. */')).toEqual([])
   })
 })

@@ -5,7 +5,7 @@ import { safeParse } from '../../core/schema.ts'
 import { compareVersions, isVersion } from './semver.ts'
 
 /*
- * The signed description of a release's files (reference: release-manifest.json). The service verifies it before it
+ * The signed description of a release's files, which the release host has as release-manifest.json. The service verifies it before it
  * registers a version, and an agent before it updates: both use this file.
  */
 
