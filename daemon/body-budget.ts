@@ -1,4 +1,5 @@
 import type { Counter, Registry } from 'prom-client'
+import { addCount } from '../src/core/counts.ts'
 import { Problem } from '../src/core/errors.ts'
 import { addCounter, addGauge } from './metrics.ts'
 
@@ -78,8 +79,7 @@ export class BodyBudget {
       if (this.#used + bytes > room) throw this.#refusal('whole')
     }
     this.#used += bytes
-    if (own > 0) this.#byCaller.set(caller, own)
-    else this.#byCaller.delete(caller)
+    addCount(this.#byCaller, caller, bytes)
   }
 
   #refusal(reason: Reason): Problem {

@@ -1,6 +1,7 @@
 import type { RequestListener, Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Counter, Registry } from 'prom-client'
+import { addCount } from '../src/core/counts.ts'
 import { normalizeAddress } from '../src/core/network.ts'
 import { networkOf } from './address.ts'
 import { addCounter, addGauge } from './metrics.ts'
@@ -91,7 +92,7 @@ export class ConnectionLimit {
         socket.destroy()
         return
       }
-      this.#byAddress.set(address, others + 1)
+      addCount(this.#byAddress, address, 1)
     }
     this.#open += 1
     socket.once('close', () => this.#closed(address))
@@ -100,8 +101,6 @@ export class ConnectionLimit {
   #closed(address: string | undefined): void {
     this.#open -= 1
     if (address === undefined) return
-    const others = this.#byAddress.get(address)! - 1
-    if (others > 0) this.#byAddress.set(address, others)
-    else this.#byAddress.delete(address)
+    addCount(this.#byAddress, address, -1)
   }
 }

@@ -1,4 +1,5 @@
 import { type Counter, Gauge, type Registry } from 'prom-client'
+import { addCount } from '../src/core/counts.ts'
 import { Problem } from '../src/core/errors.ts'
 import { classifyDatabaseError } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
@@ -95,8 +96,8 @@ export class ReadQueryQueue {
 
   #take({ caller, tenant }: Asker): void {
     this.#all += 1
-    add(this.#byCaller, caller, 1)
-    add(this.#byTenant, tenant, 1)
+    addCount(this.#byCaller, caller, 1)
+    addCount(this.#byTenant, tenant, 1)
   }
 
   #turn(asker: Asker): Promise<void> {
@@ -129,8 +130,8 @@ export class ReadQueryQueue {
   /** Starts the first waiting question that may run: callers at their limit let others pass. */
   #give({ caller, tenant }: Asker): void {
     this.#all -= 1
-    add(this.#byCaller, caller, -1)
-    add(this.#byTenant, tenant, -1)
+    addCount(this.#byCaller, caller, -1)
+    addCount(this.#byTenant, tenant, -1)
     const next = this.#waiting.findIndex((one) => this.#mayRun(one.asker))
     if (next === -1) return
     const [waiting] = this.#waiting.splice(next, 1)
@@ -141,10 +142,4 @@ export class ReadQueryQueue {
   #count(outcome: Outcome): void {
     this.#ended.inc({ outcome })
   }
-}
-
-function add(counts: Map<string, number>, name: string, change: 1 | -1): void {
-  const count = (counts.get(name) ?? 0) + change
-  if (count === 0) counts.delete(name)
-  else counts.set(name, count)
 }

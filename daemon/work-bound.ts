@@ -1,4 +1,5 @@
 import { Counter, type Registry } from 'prom-client'
+import { addCount } from '../src/core/counts.ts'
 import { Problem } from '../src/core/errors.ts'
 import { addGauge } from './metrics.ts'
 
@@ -53,9 +54,6 @@ export class ConcurrencyLimit {
 
   #count(tenant: string | undefined, change: 1 | -1): void {
     this.#busy += change
-    if (tenant === undefined) return
-    const busy = this.#busyOf(tenant) + change
-    if (busy === 0) this.#byTenant.delete(tenant)
-    else this.#byTenant.set(tenant, busy)
+    if (tenant !== undefined) addCount(this.#byTenant, tenant, change)
   }
 }

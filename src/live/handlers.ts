@@ -1,3 +1,4 @@
+import { addCount } from '../core/counts.ts'
 import { Problem } from '../core/errors.ts'
 import { toPage } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
@@ -43,18 +44,15 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
     note({ ...about(device), ...(logName !== undefined && { details: { log: logName } }) })
     checkQueryable(device)
     const who = 'id' in caller ? caller.id : ''
-    const already = underWay.get(who) ?? 0
-    if (already >= maxConcurrent) {
+    if ((underWay.get(who) ?? 0) >= maxConcurrent) {
       throw new Problem('rate_limited', 'Too many live queries at once', { retryAfter: 1 })
     }
-    underWay.set(who, already + 1)
+    addCount(underWay, who, 1)
     try {
       const outcome = await switchboard.ask(device.id, question, { timeoutMs, signal: gone() })
       return { device, result: resultOf(outcome, device, timeoutMs) }
     } finally {
-      const left = underWay.get(who)! - 1
-      if (left > 0) underWay.set(who, left)
-      else underWay.delete(who)
+      addCount(underWay, who, -1)
     }
   }
 

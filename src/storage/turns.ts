@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { addCount } from '../core/counts.ts'
 import { Problem } from '../core/errors.ts'
 import { isAsyncContextCheap } from './nested-writes.ts'
 
@@ -169,8 +170,6 @@ export class FairSlots {
 
   #count(group: string, change: 1 | -1): void {
     this.#taken += change
-    const count = (this.#byGroup.get(group) ?? 0) + change
-    if (count === 0) this.#byGroup.delete(group)
-    else this.#byGroup.set(group, count)
+    addCount(this.#byGroup, group, change)
   }
 }

@@ -1,0 +1,6 @@
+/** Adds `change` to the count of a key. The map holds only keys whose count is not 0, so that it does not grow. */
+export function addCount(counts: Map<string, number>, key: string, change: number): void {
+  const count = (counts.get(key) ?? 0) + change
+  if (count === 0) counts.delete(key)
+  else counts.set(key, count)
+}
