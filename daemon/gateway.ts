@@ -12,7 +12,7 @@ import { FrameRateLimit, handleFrame, IncomingFrames } from './gateway/frames.ts
 import { AgentConnection, type LinkedAgent } from './gateway/link.ts'
 import { AgentConnections } from './gateway/links.ts'
 import { agentParty } from './party.ts'
-import { problemOf, refuse } from './problems.ts'
+import { isUnexpected, problemOf, refuse } from './problems.ts'
 
 export type Admission = {
   /** Authenticates the agent of a connection. @throws the refusal */
@@ -83,9 +83,8 @@ export function gateway(
     server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
       stream.on('error', () => stream.destroy())
       upgrade(request, stream, head).catch((error) => {
-        const problem = problemOf(error)
-        if (problem.status >= 500) log.error({ err: error }, 'an upgrade failed')
-        refuse(stream, problem, newId())
+        if (isUnexpected(error)) log.error({ err: error }, 'an upgrade failed')
+        refuse(stream, problemOf(error), newId())
       })
     })
   }
@@ -215,7 +214,7 @@ export function gateway(
   }
 
   function logged(err: unknown): void {
-    log.error({ err }, 'the gateway of agents failed')
+    if (isUnexpected(err)) log.error({ err }, 'the gateway of agents failed')
   }
 
   async function close(): Promise<void> {

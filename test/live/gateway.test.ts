@@ -33,22 +33,31 @@ const bodies = new BodyBudget(
   new Registry(),
 )
 
-type Stage = { url: string; agents: Gateway; verdicts: Map<string, Closing>; warned: object[] }
+type Stage = {
+  url: string
+  agents: Gateway
+  verdicts: Map<string, Closing>
+  warned: object[]
+  failed: object[]
+}
 
 /** The gateway on a bare server: who is let in, and who may stay, is up to the test. */
 async function stage(pace: Partial<HeartbeatSettings> = {}, budget = bodies): Promise<Stage> {
   const server: Server = createServer()
   const verdicts = new Map<string, Closing>()
   const warned: object[] = []
+  const failed: object[] = []
   const admission = {
     async admit(_: unknown, agentId: string) {
       if (agentId === 'stranger') throw new Problem('invalid_agent_credentials')
+      if (agentId === 'unlucky') throw new Problem('unavailable')
+      if (agentId === 'odd') throw new Error('nobody expected this')
       return linked(agentId)
     },
     meter: () => {},
     revise: async (agents: readonly LinkedAgent[]) => agents.map(({ deviceId }) => verdicts.get(deviceId)),
   }
-  const log = { warn: (about: object) => warned.push(about), error: () => {} }
+  const log = { warn: (about: object) => warned.push(about), error: (about: object) => failed.push(about) }
   const agents = gateway(admission, quiet, log, budget, { reviseMs: 1, ...pace })
   agents.serve(server)
   server.listen(0, '127.0.0.1')
@@ -58,7 +67,13 @@ async function stage(pace: Partial<HeartbeatSettings> = {}, budget = bodies): Pr
     server.closeAllConnections()
     server.close()
   })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, agents, verdicts, warned }
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    agents,
+    verdicts,
+    warned,
+    failed,
+  }
 }
 
 describe('a connection', () => {
@@ -96,6 +111,14 @@ describe('a connection', () => {
       },
     })
     expect((await refusedUpgrade(url, '/api/v1/elsewhere', {})).status).toBe(404)
+  })
+
+  it('logs failures that somebody should look into, and none of a busy service', async () => {
+    const { url, failed } = await stage()
+    expect((await refusedUpgrade(url, '/api/v1/agent-ws/unlucky/ws', {})).status).toBe(503)
+    expect(failed).toEqual([])
+    expect((await refusedUpgrade(url, '/api/v1/agent-ws/odd/ws', {})).status).toBe(500)
+    expect(failed).toEqual([{ err: expect.objectContaining({ message: 'nobody expected this' }) }])
   })
 
   it('gives way to a newer one of the same agent, whose results alone count', async () => {
