@@ -230,7 +230,8 @@ export const deviceGroups = {
   log: endpoint({
     method: 'GET',
     path: '/device-groups/:id/membership-log',
-    summary: 'List the devices added to and removed from a group in the last 90 days, newest first',
+    summary:
+      'List the devices added to and removed from a group in the last 90 days, newest first: at most 10,000',
     tag,
     access: reads,
     params,

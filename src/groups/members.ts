@@ -190,12 +190,31 @@ async function recordChanges(
   for (const part of parts(deviceIds)) {
     const rows = part.map((deviceId) => ({ id: newId(), device_id: deviceId, ...rest }))
     await db.insertInto('device_group_changes').values(rows).execute()
+    await forgetOldest(db, groupId)
   }
 }
 
+/** Changes kept of a group: a filter whose matches change every minute would add millions of them in a day. */
+const maxChanges = 10_000
+
+/** Deletes more than one batch adds. */
+async function forgetOldest(db: Db, groupId: string): Promise<void> {
+  const oldest = db
+    .selectFrom('device_group_changes')
+    .select('id')
+    .where('group_id', '=', groupId)
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .offset(maxChanges)
+    .limit(2 * batchSize)
+  await db.deleteFrom('device_group_changes').where('id', 'in', oldest).execute()
+}
+
+const batchSize = 1000
+
 /** Splits ids into batches that fit into one statement. */
-function* parts(ids: readonly string[], size = 1000): Generator<string[]> {
-  for (let at = 0; at < ids.length; at += size) yield ids.slice(at, at + size)
+function* parts(ids: readonly string[]): Generator<string[]> {
+  for (let at = 0; at < ids.length; at += batchSize) yield ids.slice(at, at + batchSize)
 }
 
 const retentionDays = 90

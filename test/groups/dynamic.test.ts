@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { refreshDueGroups } from '../../src/groups/jobs.ts'
-import { sweepChanges } from '../../src/groups/members.ts'
+import { addMembers, removeMembers, sweepChanges } from '../../src/groups/members.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, startService, type TestService, testClock } from '../harness.ts'
 import { addOrgUser, buildWorld } from '../world.ts'
@@ -354,6 +354,39 @@ onEveryDatabase((kind, open) => {
       await admin.call(api.filters.update, change)
       expect(await seen()).toEqual(['office-1'])
     })
+  })
+
+  it('the newest 10,000 changes of a group are kept, however often its filter changes its mind', async () => {
+    const { clock, service, enroll, create, log } = await start()
+    const deviceId = await enroll('kitchen-1')
+    const { id } = await create()
+    const before = {
+      device_id: deviceId,
+      group_id: id,
+      action: 'added',
+      reason: 'manual',
+      created_at: clock(),
+    }
+    clock.forward(1)
+    await service.storage.write(async (tx) => {
+      for (let round = 0; round < 10; round += 1) {
+        const rows = Array.from({ length: 1000 }, () => ({ ...before, id: newId() }))
+        await tx.insertInto('device_group_changes').values(rows).execute()
+      }
+      for (let turn = 0; turn < 3; turn += 1) {
+        await removeMembers(tx, id, [deviceId], { reason: 'filter_unmatch', now: clock() })
+        await addMembers(tx, id, [deviceId], { reason: 'filter_match', now: clock() })
+      }
+    })
+    expect((await log(id)).slice(0, 7)).toEqual([
+      ...Array.from({ length: 3 }, () => [
+        'kitchen-1 added filter_match',
+        'kitchen-1 removed filter_unmatch',
+      ]).flat(),
+      'kitchen-1 added manual',
+    ])
+    const rows = service.storage.read.selectFrom('device_group_changes').select('id')
+    expect(await rows.execute()).toHaveLength(10_000)
   })
 
   it('who came and went is kept for 90 days', async () => {
