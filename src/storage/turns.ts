@@ -38,9 +38,9 @@ export class FairQueue<Item> {
     this.#size += 1
   }
 
-  /** The next, of groups that may have one. */
-  shift(mayRun: (group: string) => boolean = () => true): Item | undefined {
-    const item = this.#root.shift(service[0], mayRun)
+  /** The next, of those that may have one: groups are of level 0, their members of level 1. */
+  shift(mayRun: MayRun = () => true): Item | undefined {
+    const item = this.#root.shift(mayRun, 0, service[0])
     if (item !== undefined) this.#size -= 1
     return item
   }
@@ -50,6 +50,8 @@ export class FairQueue<Item> {
     if (this.#root.remove(party, item)) this.#size -= 1
   }
 }
+
+type MayRun = (name: string, level: number) => boolean
 
 class Branch<Item> {
   readonly items: Item[] = []
@@ -69,16 +71,24 @@ class Branch<Item> {
     return child
   }
 
-  shift(first: string | undefined, mayRun: (name: string) => boolean): Item | undefined {
+  shift(mayRun: MayRun, level: number, first?: string): Item | undefined {
     if (this.items.length > 0) return this.items.shift()
-    if (first !== undefined && this.#children.has(first) && mayRun(first)) return this.#shiftOf(first)
-    for (const name of this.#children.keys()) if (mayRun(name)) return this.#shiftOf(name)
+    if (first !== undefined) {
+      const item = this.#shiftOf(first, mayRun, level)
+      if (item !== undefined) return item
+    }
+    for (const name of this.#children.keys()) {
+      const item = this.#shiftOf(name, mayRun, level)
+      if (item !== undefined) return item
+    }
     return undefined
   }
 
-  #shiftOf(name: string): Item | undefined {
-    const child = this.#children.get(name)!
-    const item = child.shift(undefined, () => true)
+  /** Whoever had a turn goes to the end of the line. */
+  #shiftOf(name: string, mayRun: MayRun, level: number): Item | undefined {
+    const child = this.#children.get(name)
+    const item = child && mayRun(name, level) ? child.shift(mayRun, level + 1) : undefined
+    if (!child || item === undefined) return undefined
     this.#children.delete(name)
     if (!child.isEmpty) this.#children.set(name, child)
     return item
@@ -165,8 +175,8 @@ export class FairSlots {
     next.go()
   }
 
-  readonly #mayRun = (group: string): boolean =>
-    group === service[0] || (this.#byGroup.get(group) ?? 0) < this.#perGroup
+  readonly #mayRun = (group: string, level = 0): boolean =>
+    level > 0 || group === service[0] || (this.#byGroup.get(group) ?? 0) < this.#perGroup
 
   #count(group: string, change: 1 | -1): void {
     this.#taken += change

@@ -18,11 +18,17 @@ const parcel = (webhookId: string, orgId: string): PendingDelivery => {
   return { id: String(made), webhookId, orgId, seq: made, ...what }
 }
 
-/** Lanes with so many deliveries ready for each of so many webhooks of an organization. */
-function fill(queues: EndpointQueues, orgId: string, webhooks: number, each: number): void {
+/** Queues with so many deliveries ready for each of so many webhooks of an organization. */
+function fill(
+  queues: EndpointQueues,
+  orgId: string,
+  webhooks: number,
+  each: number,
+  partnerId = orgId,
+): void {
   for (let i = 0; i < webhooks; i += 1) {
     const webhookId = `${orgId}${i}`
-    queues.add(webhookId, orgId)
+    queues.add(webhookId, [`partner ${partnerId}`, orgId])
     const queue = queues.get(webhookId)!
     queue.ready.push(...Array.from({ length: each }, () => parcel(webhookId, orgId)))
     queues.enqueue(queue)
@@ -32,7 +38,8 @@ function fill(queues: EndpointQueues, orgId: string, webhooks: number, each: num
 function taken(queues: EndpointQueues, atMost = Number.POSITIVE_INFINITY) {
   const all: { orgId: string; webhookId: string }[] = []
   for (let next = all.length < atMost ? queues.next() : undefined; next; ) {
-    all.push(next.queue)
+    const { party, webhookId } = next.queue
+    all.push({ orgId: party[1]!, webhookId })
     next = all.length < atMost ? queues.next() : undefined
   }
   return all
@@ -63,6 +70,16 @@ describe('what is sent next', () => {
     expect(taken(many)).toHaveLength(maxQueues.ofOrg)
     for (let org = 0; org < 12; org += 1) fill(many, `o${org}-`, 50, 4)
     expect(taken(many)).toHaveLength(maxQueues.inAll - maxQueues.ofOrg)
+  })
+
+  it('is at most half of all of a partner, however many organizations it creates', () => {
+    const queues = new EndpointQueues()
+    for (let org = 0; org < 20; org += 1) fill(queues, `a${org}-`, 40, 4, 'a')
+    fill(queues, 'b', 1, 4)
+    const sent = taken(queues)
+    expect(sent.slice(0, 8).filter(({ orgId }) => orgId === 'b')).toHaveLength(4)
+    expect(sent).toHaveLength(maxQueues.ofPartner + 4)
+    expect(queues.full()).toEqual(['partner a'])
   })
 
   it('is one at a time while the receiver fails', () => {

@@ -191,10 +191,10 @@ export class DeliveryWorker {
     if (queues.length === 0) return false
     const held = new Set(await acquireQueues(storage, queues, { holder: this.#workerId, now }))
     this.#renewedAt = now
-    for (const { webhookId, orgId, dueAt } of queues) {
-      // It may be one that somebody else took to be abandoned.
+    for (const { webhookId, partnerId, orgId, dueAt } of queues) {
+      // It may be one that another process considered abandoned.
       if (!held.has(webhookId) || this.#queues.get(webhookId)) continue
-      this.#queues.add(webhookId, orgId, isOverdue(dueAt, now))
+      this.#queues.add(webhookId, [partnerId, orgId], isOverdue(dueAt, now))
     }
     return held.size > 0
   }

@@ -1,8 +1,10 @@
+import { addCount } from '../../core/counts.ts'
 import type { Instant } from '../../core/time.ts'
+import { FairQueue, type Party } from '../../storage/turns.ts'
 import type { PendingDelivery } from '../deliveries/rules.ts'
 import type { WebhookRecord } from '../rules.ts'
 
-/** Where in a queue something stands: by when it is due, then by its number. */
+/** Where a delivery stands in its queue: by when it is due, then by its number. */
 export type QueuePosition = { dueAt: Instant; seq: number }
 
 /** Before everything. */
@@ -11,16 +13,17 @@ export const queueStart: QueuePosition = { dueAt: '', seq: 0 }
 /** A queue that this process holds. */
 export type EndpointQueue = {
   webhookId: string
-  orgId: string
+  /** Its partner and its organization. */
+  party: Party
   /** undefined: not read yet, or deleted. */
   webhook: WebhookRecord | undefined
-  /** What is due and not on its way yet. */
+  /** Deliveries that are due and not sent yet. */
   ready: PendingDelivery[]
-  /** On its way, or its outcome not put down yet. */
+  /** Deliveries that were sent and whose outcome is not recorded yet. */
   inFlight: Set<string>
-  /** Whether more may be due. */
+  /** Whether the database may have more that is due. */
   mayHaveMore: boolean
-  /** The last that was taken in: what comes behind it is read, not all once more. */
+  /** The last delivery that was loaded: the next query starts behind it. */
   readUpTo: QueuePosition
   /** The last attempt failed: one at a time, until one succeeds. */
   isFailing: boolean
@@ -28,28 +31,30 @@ export type EndpointQueue = {
   sent: number
   /** Waits for its turn. */
   isWaiting: boolean
-  /** What does not open here is tried nevertheless: nobody else has come for it. */
+  /** What cannot be decrypted here is tried nevertheless: no other process has taken it. */
   isForsaken: boolean
-  /** Does not open here, and goes to a process that has the key. */
+  /** Cannot be decrypted here, and goes to a process that has the key. */
   isPassedOn: boolean
 }
 
-/** Deliveries of a webhook that are on their way at once. */
+/** Deliveries of a webhook that are sent at once. */
 const maxConcurrent = 4
-/** At once in all, and of one organization. */
-export const maxQueues = { inAll: 1000, ofOrg: 100 }
+/**
+ * Queues held, and deliveries sent, at once: in all, of a partner with all its organizations, and of one organization. A
+ * partner can create organizations whose receivers all answer at the last moment.
+ */
+export const maxQueues = { inAll: 1000, ofPartner: 500, ofOrg: 100 }
 /** Deliveries after which a queue makes room, where others wait for one. */
 const fairShare = 64
 
-/** What one organization has of them. */
-type OrgQueues = { active: number; queues: number; waiting: EndpointQueue[]; isWaiting: boolean }
-
-/** The queues this process holds: which of them may send the next one, each organization in its turn. */
+/** The queues this process holds: which of them may send the next one, each partner and each organization in its turn. */
 export class EndpointQueues {
   readonly #held = new Map<string, EndpointQueue>()
-  readonly #orgs = new Map<string, OrgQueues>()
-  readonly #waiting: string[] = []
-  #active = 0
+  readonly #waiting = new FairQueue<EndpointQueue>()
+  /** By partner and by organization: queues held, and deliveries that are sent and not answered. */
+  readonly #queues = new Map<string, number>()
+  readonly #active = new Map<string, number>()
+  #activeInAll = 0
 
   get size(): number {
     return this.#held.size
@@ -68,12 +73,15 @@ export class EndpointQueues {
     return this.#held.get(webhookId)
   }
 
-  /** Organizations that hold as many queues as one may. */
+  /** Partners and organizations that hold as many queues as they may. */
   full(): string[] {
-    return [...this.#orgs].filter(([, { queues }]) => queues >= maxQueues.ofOrg).map(([orgId]) => orgId)
+    const full = this.all().flatMap(({ party }) =>
+      party.filter((id, level) => inUse(this.#queues, id) >= maxAt(level)),
+    )
+    return [...new Set(full)]
   }
 
-  add(webhookId: string, orgId: string, isForsaken = false): void {
+  add(webhookId: string, party: Party, isForsaken = false): void {
     const none = {
       webhook: undefined,
       ready: [],
@@ -81,15 +89,13 @@ export class EndpointQueues {
       mayHaveMore: true,
       readUpTo: queueStart,
     }
-    const queue = { webhookId, orgId, ...none, isFailing: false, sent: 0, isWaiting: false }
+    const queue = { webhookId, party, ...none, isFailing: false, sent: 0, isWaiting: false }
     this.#held.set(webhookId, { ...queue, isForsaken, isPassedOn: false })
-    this.#org(orgId).queues += 1
+    countOf(this.#queues, party, 1)
   }
 
-  remove({ webhookId, orgId }: EndpointQueue): void {
-    if (!this.#held.delete(webhookId)) return
-    this.#org(orgId).queues -= 1
-    this.#forget(orgId)
+  remove({ webhookId, party }: EndpointQueue): void {
+    if (this.#held.delete(webhookId)) countOf(this.#queues, party, -1)
   }
 
   /**
@@ -116,49 +122,43 @@ export class EndpointQueues {
   enqueue(queue: EndpointQueue): void {
     if (queue.isWaiting || !this.#maySend(queue)) return
     queue.isWaiting = true
-    const org = this.#org(queue.orgId)
-    org.waiting.push(queue)
-    if (org.isWaiting) return
-    org.isWaiting = true
-    this.#waiting.push(queue.orgId)
+    this.#waiting.push(queue.party, queue)
   }
 
   /** The next to be sent, which counts as on its way; undefined when nothing can be. */
   next(): { queue: EndpointQueue; delivery: PendingDelivery } | undefined {
-    while (this.#active < maxQueues.inAll) {
-      const orgId = this.#waiting.shift()
-      if (orgId === undefined) return undefined
-      const org = this.#org(orgId)
-      org.isWaiting = false
-      const queue = org.active < maxQueues.ofOrg ? org.waiting.shift() : undefined
-      if (!queue) continue
+    while (this.#activeInAll < maxQueues.inAll) {
+      const queue = this.#waiting.shift(this.#mayHaveMore)
+      if (!queue) return undefined
       queue.isWaiting = false
       const delivery = this.#maySend(queue) ? queue.ready.shift() : undefined
       if (delivery) {
         queue.inFlight.add(delivery.id)
         queue.sent += 1
-        org.active += 1
-        this.#active += 1
+        this.#count(queue, 1)
       }
       this.enqueue(queue)
-      this.#line(orgId)
       if (delivery) return { queue, delivery }
     }
     return undefined
   }
 
-  /** One of its deliveries is no longer on its way; it stays busy until its outcome is put down. */
+  /** One of its deliveries is no longer on its way; it stays busy until its outcome is recorded. */
   attemptEnded(queue: EndpointQueue): void {
-    this.#active -= 1
-    this.#org(queue.orgId).active -= 1
-    this.#line(queue.orgId)
+    this.#count(queue, -1)
   }
 
-  /** Its outcome is put down. */
+  /** Its outcome is recorded. */
   outcomeRecorded(queue: EndpointQueue, deliveryId: string): void {
     queue.inFlight.delete(deliveryId)
     this.enqueue(queue)
-    this.#forget(queue.orgId)
+  }
+
+  readonly #mayHaveMore = (id: string, level: number): boolean => inUse(this.#active, id) < maxAt(level)
+
+  #count({ party }: EndpointQueue, change: 1 | -1): void {
+    this.#activeInAll += change
+    countOf(this.#active, party, change)
   }
 
   #isPressed(): boolean {
@@ -172,25 +172,12 @@ export class EndpointQueues {
   #maySend(queue: EndpointQueue): boolean {
     return queue.ready.length > 0 && queue.inFlight.size < this.#width(queue)
   }
+}
 
-  #line(orgId: string): void {
-    const org = this.#org(orgId)
-    if (org.isWaiting || org.waiting.length === 0 || org.active >= maxQueues.ofOrg) return
-    org.isWaiting = true
-    this.#waiting.push(orgId)
-  }
+const maxAt = (level: number): number => (level === 0 ? maxQueues.ofPartner : maxQueues.ofOrg)
 
-  #org(orgId: string) {
-    let org = this.#orgs.get(orgId)
-    if (!org) {
-      org = { active: 0, queues: 0, waiting: [], isWaiting: false }
-      this.#orgs.set(orgId, org)
-    }
-    return org
-  }
+const inUse = (counts: ReadonlyMap<string, number>, id: string): number => counts.get(id) ?? 0
 
-  #forget(orgId: string): void {
-    const org = this.#org(orgId)
-    if (org.active === 0 && org.queues === 0 && org.waiting.length === 0) this.#orgs.delete(orgId)
-  }
+function countOf(counts: Map<string, number>, party: Party, change: 1 | -1): void {
+  for (const id of party) addCount(counts, id, change)
 }

@@ -59,10 +59,11 @@ export async function releasePredecessorQueues(storage: Storage): Promise<void> 
   )
 }
 
-export type DueQueue = { webhookId: string; orgId: string; dueAt: Instant }
+export type DueQueue = { webhookId: string; partnerId: string; orgId: string; dueAt: Instant }
 
 type Wanted = {
   now: Instant
+  /** Partners and organizations that hold as many queues as they may. */
   apart: readonly string[]
   /** Of the keys of this process, when others have more: what it cannot open is left to them. */
   marks: readonly string[] | undefined
@@ -77,9 +78,10 @@ export const isOverdue = (dueAt: Instant, now: Instant): boolean => dueAt <= add
 const isDue = (db: Db, { now, apart, marks }: Wanted) =>
   db
     .selectFrom('webhook_queues')
+    .innerJoin('organizations as o', 'o.id', 'webhook_queues.org_id')
     .where('due_at', '<=', now)
     .where('holder', 'is', null)
-    .$if(apart.length > 0, (q) => q.where('org_id', 'not in', apart))
+    .$if(apart.length > 0, (q) => q.where('o.id', 'not in', apart).where('o.partner_id', 'not in', apart))
     .$if(marks !== undefined, (q) =>
       q.where((eb) =>
         eb.or([
@@ -98,39 +100,45 @@ const isDue = (db: Db, { now, apart, marks }: Wanted) =>
     )
 
 /**
- * Queues with something due that nobody holds, not of the organizations `apart`: those that have waited longest,
- * and where there are more than fit, of each organization in turn.
+ * Queues with something due that nobody holds, without those of `apart`: those that have waited longest, and where there
+ * are more than fit, of each partner in turn, and of each of its organizations.
  */
 export async function findDueQueues(
   { read, heavy }: Storage,
   { limit, ...wanted }: Wanted & { limit: number },
 ): Promise<DueQueue[]> {
   const found = await isDue(read, wanted)
-    .select(['webhook_id as webhookId', 'org_id as orgId'])
+    .select(['webhook_id as webhookId', 'o.partner_id as partnerId', 'o.id as orgId'])
     .select((eb) => eb.ref('due_at').$notNull().as('dueAt'))
     .orderBy('due_at')
     .orderBy('webhook_id')
     .limit(limit + 1)
     .execute()
   if (found.length <= limit) return found
-  return heavy
-    .selectFrom(
-      isDue(heavy, wanted)
-        .select((eb) => [
-          'webhook_id',
-          'org_id',
-          'due_at',
-          eb.fn
-            .agg<number>('row_number')
-            .over((over) => over.partitionBy('org_id').orderBy('due_at'))
-            .as('turn'),
-        ])
-        .as('due'),
+  const inOrgs = isDue(heavy, wanted).select((eb) => [
+    'webhook_id as webhookId',
+    'o.partner_id as partnerId',
+    'o.id as orgId',
+    eb.ref('due_at').$notNull().as('dueAt'),
+    eb.fn
+      .agg<number>('row_number')
+      .over((over) => over.partitionBy('o.id').orderBy('due_at'))
+      .as('turnInOrg'),
+  ])
+  const inPartners = heavy
+    .selectFrom(inOrgs.as('due'))
+    .selectAll()
+    .select((eb) =>
+      eb.fn
+        .agg<number>('row_number')
+        .over((over) => over.partitionBy('due.partnerId').orderBy('due.turnInOrg').orderBy('due.dueAt'))
+        .as('turn'),
     )
-    .select(['due.webhook_id as webhookId', 'due.org_id as orgId'])
-    .select((eb) => eb.ref('due.due_at').$notNull().as('dueAt'))
+  return heavy
+    .selectFrom(inPartners.as('due'))
+    .select(['due.webhookId', 'due.partnerId', 'due.orgId', 'due.dueAt'])
     .orderBy('due.turn')
-    .orderBy('due.due_at')
+    .orderBy('due.dueAt')
     .limit(limit)
     .execute()
 }
