@@ -164,7 +164,9 @@ export function addRoute(
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
-      const result = await on.work.run(() => outcomeOf(request, reply), request.party![0])
+      const { caller, party } = request
+      const deviceId = caller?.kind === 'agent' ? caller.deviceId : undefined
+      const result = await on.work.run(() => outcomeOf(request, reply), { party, deviceId })
       if (entry.bytes) await sendBytes(request, reply.code(status), result as FileReply)
       else send(request, reply.code(status), result)
     } catch (error) {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { lookup } from 'node:dns/promises'
 import { mkdirSync } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
@@ -201,7 +202,7 @@ export async function serve(
     }
     const parts: Dependencies = { ...own, ...outside }
     const app: FastifyInstance = appOf(parts, config)
-    await app.listen({ host: config.host, port: config.port })
+    await app.listen({ host: await addressOf(config.host), port: config.port })
 
     const loops = backgroundLoops(parts, config)
     return {
@@ -215,6 +216,13 @@ export async function serve(
     throw error
   }
 }
+
+/**
+ * `localhost` may be 127.0.0.1 and ::1, for which Fastify opens a second server that has none of the limits of the first:
+ * the service listens on the first of them, which clients of that name try first too.
+ */
+const addressOf = async (host: string): Promise<string> =>
+  host === 'localhost' ? (await lookup(host)).address : host
 
 const mkdirFailures: Readonly<Record<string, string>> = {
   EEXIST: 'there is a file of that name',

@@ -1,11 +1,14 @@
 import { Counter, type Registry } from 'prom-client'
 import { addCount } from '../src/core/counts.ts'
 import { Problem } from '../src/core/errors.ts'
+import type { Party } from '../src/storage/turns.ts'
 import { addGauge } from './metrics.ts'
 
 const retrySeconds = 1
 /** What one tenant may have of them. */
 const shareOfTenant = 0.25
+/** Of one device, which sends one request after the other and waits for commands beside that. */
+const maxOfDevice = 16
 
 /**
  * Bounds the number of requests in progress. Everything that waits for the database, a disk or an agent belongs to a request, so
@@ -13,8 +16,10 @@ const shareOfTenant = 0.25
  */
 export class ConcurrencyLimit {
   readonly #most: number
-  /** Of those with one that is worked on. */
+  /** Of tenants with a request in progress. */
   readonly #byTenant = new Map<string, number>()
+  /** Of devices with a request in progress. */
+  readonly #byDevice = new Map<string, number>()
   #busy = 0
   readonly #refused: Counter
 
@@ -32,28 +37,35 @@ export class ConcurrencyLimit {
     })
   }
 
-  /** Does it, unless too much is being done, of all or of this tenant. @throws unavailable */
-  async run<T>(work: () => Promise<T>, tenant?: string): Promise<T> {
-    if (this.#busy >= this.#most || this.#busyOf(tenant) >= this.#most * shareOfTenant) {
+  /** Runs `work`, unless too many requests are in progress, of all, of this tenant or of this device. @throws unavailable */
+  async run<T>(work: () => Promise<T>, { party, deviceId }: Requester = {}): Promise<T> {
+    const tenant = party?.[0]
+    const isFull =
+      this.#busy >= this.#most ||
+      inUse(this.#byTenant, tenant) >= this.#most * shareOfTenant ||
+      inUse(this.#byDevice, deviceId) >= maxOfDevice
+    if (isFull) {
       this.#refused.inc()
       throw new Problem('unavailable', 'The service has too many requests under way', {
         retryAfter: retrySeconds,
       })
     }
-    this.#count(tenant, 1)
+    const count = (change: 1 | -1) => {
+      this.#busy += change
+      if (tenant !== undefined) addCount(this.#byTenant, tenant, change)
+      if (deviceId !== undefined) addCount(this.#byDevice, deviceId, change)
+    }
+    count(1)
     try {
       return await work()
     } finally {
-      this.#count(tenant, -1)
+      count(-1)
     }
   }
-
-  #busyOf(tenant: string | undefined): number {
-    return tenant === undefined ? 0 : (this.#byTenant.get(tenant) ?? 0)
-  }
-
-  #count(tenant: string | undefined, change: 1 | -1): void {
-    this.#busy += change
-    if (tenant !== undefined) addCount(this.#byTenant, tenant, change)
-  }
 }
+
+/** Whose request it is, as far as that is known. */
+type Requester = { party?: Party | undefined; deviceId?: string | undefined }
+
+const inUse = (counts: ReadonlyMap<string, number>, key: string | undefined): number =>
+  key === undefined ? 0 : (counts.get(key) ?? 0)

@@ -1,3 +1,4 @@
+import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import { createConnection, type Socket } from 'node:net'
 import { expect, it, onTestFinished } from 'vitest'
@@ -120,4 +121,22 @@ it('whoever sends requests ahead of their answers is hung up on, and nobody wait
   expect(await answersTo(ask('GET /health/live HTTP/1.1\r\nexpect: much', 1500), never)).toBe('closed')
   expect(await answersTo(ask('GET /nowhere HTTP/1.1', 1500), never)).toBe('closed')
   expect(await metrics(next)).toContain('svc_connections_refused_total{reason="pipelined"} 3')
+})
+
+it('HOST=localhost is one address, and one server with these limits', async () => {
+  const { url } = await start({ HOST: 'localhost', MAX_CONNECTIONS: '1' })
+  const { address } = await lookup('localhost')
+  const { port } = new URL(url)
+  const others = ['127.0.0.1', '::1'].filter((one) => one !== address)
+  const open = (host: string) => {
+    const socket = createConnection({ host, port: Number(port) }).on('error', () => {})
+    onTestFinished(() => void socket.destroy())
+    return socket
+  }
+  const first = open(address)
+  await once(first, 'connect')
+  // The one is refused, the other closed.
+  for (const host of [...others, address])
+    expect([host, await isServed(open(host)).catch(() => false)]).toEqual([host, false])
+  expect(await isServed(first)).toBe(true)
 })

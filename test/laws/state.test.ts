@@ -60,6 +60,7 @@ const bounds: Record<string, string> = {
   'src/storage/sqlite/group-commit.ts #queue': 'work',
   'src/storage/turns.ts #byGroup': 'work',
   'src/storage/turns.ts #children': 'work',
+  'daemon/work-bound.ts #byDevice': 'work',
   'daemon/work-bound.ts #byTenant': 'work',
   'src/storage/query/prepared.ts statements': 'code',
   'src/storage/patterns/characters.ts written': '1000',
@@ -72,8 +73,8 @@ const bounds: Record<string, string> = {
   'src/webhooks/worker/delivery-worker.ts #ended': 'attempts under way, 1000',
   'src/webhooks/worker/delivery-worker.ts #inFlight': 'attempts under way, 1000',
   'src/webhooks/worker/endpoint-queues.ts #held': '1000',
-  'src/webhooks/worker/endpoint-queues.ts #orgs': 'lanes that are held',
-  'src/webhooks/worker/endpoint-queues.ts #waiting': 'organizations of lanes that are held',
+  'src/webhooks/worker/endpoint-queues.ts #active': '1000, and a partner of each',
+  'src/webhooks/worker/endpoint-queues.ts #queues': '1000, and a partner of each',
 }
 
 /** Fields of classes, and what stands at the top of a module, that begin empty. */

@@ -57,16 +57,19 @@ describe('turns', () => {
   })
 })
 
-test('one tenant has at most a quarter of the requests that are worked on', async () => {
-  const bound = new ConcurrencyLimit(8, new Registry())
+test('one tenant has at most a quarter of the requests in progress, and a device sixteen', async () => {
+  const limit = new ConcurrencyLimit(80, new Registry())
   const { promise, resolve } = Promise.withResolvers<void>()
-  const work = () => promise
-  const under = [bound.run(work, 'a'), bound.run(work, 'a')]
-  await expect(bound.run(work, 'a')).rejects.toMatchObject({ code: 'unavailable' })
-  under.push(bound.run(work, 'b'))
+  const run = (tenant: string, deviceId?: string) =>
+    limit.run(() => promise, { party: [tenant, `organization of ${tenant}`], deviceId })
+  const running = Array.from({ length: 16 }, () => run('a', 'chatty'))
+  await expect(run('a', 'chatty')).rejects.toMatchObject({ code: 'unavailable' })
+  running.push(...['one', 'two', 'three', undefined].map((deviceId) => run('a', deviceId)))
+  await expect(run('a', 'four')).rejects.toMatchObject({ code: 'unavailable' })
+  running.push(run('b', 'other'))
   resolve()
-  await Promise.all(under)
-  await bound.run(work, 'a')
+  await Promise.all(running)
+  await run('a', 'chatty')
 })
 
 onEveryEmptyDatabase((kind, open) => {
