@@ -1,12 +1,11 @@
-import { randomBytes } from 'node:crypto'
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import pg from 'pg'
 import { afterAll, describe, inject, onTestFinished } from 'vitest'
 import { migrations } from '../migrations/index.ts'
 import type { Dialect } from '../src/storage/db.ts'
 import { migrate } from '../src/storage/migrate.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
+import { emptyDatabase, migratedDatabase, type PostgresDatabase } from './postgres-databases.ts'
 
 export type TestDatabase = {
   storage: Storage
@@ -52,22 +51,22 @@ function describeEvery(
 
 export async function openMigrated(kind: Dialect): Promise<TestDatabase> {
   const dataDir = await temporaryFolder()
-  if (kind === 'postgres') return opened(dataDir, await createDatabase(await migratedDatabase()))
+  if (kind === 'postgres') return opened(dataDir, await migratedDatabase(migrateAndClose))
   await copyFile(await migratedFile(), join(dataDir, 'svc.sqlite'))
   return opened(dataDir)
 }
 
 export async function openEmpty(kind: Dialect): Promise<TestDatabase> {
   const dataDir = await temporaryFolder()
-  return opened(dataDir, kind === 'postgres' ? await createDatabase('template0') : undefined)
+  return opened(dataDir, kind === 'postgres' ? await emptyDatabase() : undefined)
 }
 
-async function opened(dataDir: string, name?: string): Promise<TestDatabase> {
-  const databaseUrl = name && urlOf(name)
+async function opened(dataDir: string, database?: PostgresDatabase): Promise<TestDatabase> {
+  const databaseUrl = database?.url
   const storage = await openStorage({ dataDir, databaseUrl })
   const close = async () => {
     await storage.close()
-    if (name) await administer((client) => client.query(`drop database if exists ${name} with (force)`))
+    await database?.close()
     await rm(dataDir, { recursive: true, force: true })
   }
   return { storage, databaseUrl, dataDir, close }
@@ -76,60 +75,6 @@ async function opened(dataDir: string, name?: string): Promise<TestDatabase> {
 /** Removed at the end of the run. */
 export function temporaryFolder(): Promise<string> {
   return mkdtemp(join(inject('temporaryFolder'), 'test-'))
-}
-
-function urlOf(database: string): string {
-  const url = new URL(inject('postgresUrl'))
-  url.pathname = `/${database}`
-  return url.href
-}
-
-let administrator: Promise<pg.Client> | undefined
-
-/** Runs statements as the administrator of the test server, in a connection that is kept as long as the process. */
-export async function administer<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
-  administrator ??= connected()
-  return work(await administrator)
-}
-
-async function connected(): Promise<pg.Client> {
-  const client = new pg.Client(inject('postgresUrl'))
-  // The server ends before this process does.
-  client.on('error', () => {})
-  await client.connect()
-  return client
-}
-
-async function createDatabase(template: string): Promise<string> {
-  const name = `test_${randomBytes(8).toString('hex')}`
-  // In memory a copy of the files is made faster than a log of their pages.
-  await administer((client) =>
-    client.query(`create database ${name} template ${template} strategy file_copy`),
-  )
-  return name
-}
-
-let template: Promise<string> | undefined
-
-/** Made once in a run, by whichever test process comes first. */
-function migratedDatabase(): Promise<string> {
-  template ??= administer(async (client) => {
-    await client.query('select pg_advisory_lock(1)')
-    try {
-      const made = await client.query(`select 1 from pg_database where datname = 'migrated'`)
-      if (made.rowCount === 0) {
-        await client.query('drop database if exists unmigrated with (force)')
-        await client.query('create database unmigrated template template0')
-        await migrateAndClose(urlOf('unmigrated'))
-        await client.query('alter database unmigrated rename to migrated')
-      }
-    } finally {
-      // The connection stays, and whoever waits for it would wait for ever.
-      await client.query('select pg_advisory_unlock(1)')
-    }
-    return 'migrated'
-  })
-  return template
 }
 
 let file: Promise<string> | undefined

@@ -13,8 +13,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import pg from 'pg'
 import { inject, onTestFinished } from 'vitest'
-import { administer } from './databases.ts'
 import { freePort, setting } from './postgres.ts'
+import { administer } from './postgres-databases.ts'
 
 type Place = {
   /** Where the data goes; a folder of its own otherwise. */

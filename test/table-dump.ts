@@ -1,8 +1,12 @@
 import { type Kysely, sql } from 'kysely'
+import pg from 'pg'
 import type { Storage } from '../src/storage/open.ts'
+import { runIn } from './postgres-databases.ts'
 
 /** Rows by table. */
 export type Rows = Map<string, Record<string, unknown>[]>
+
+type Place = { storage: Storage; databaseUrl?: string | undefined }
 
 type AnyDb = Kysely<Record<string, Record<string, unknown>>>
 
@@ -37,13 +41,33 @@ export function added(before: Rows, after: Rows): Rows {
 }
 
 /** Puts rows that refer to each other into a database, in any order. */
-export async function putRows({ dialect, write }: Storage, rows: Rows): Promise<void> {
-  await write(async (tx) => {
-    const later =
-      dialect === 'sqlite'
-        ? sql`pragma defer_foreign_keys = on`
-        : sql`set local session_replication_role = replica`
-    await later.execute(tx)
+export async function putRows({ storage, databaseUrl }: Place, rows: Rows): Promise<void> {
+  if (databaseUrl !== undefined) return void (await runIn(databaseUrl, insertion(rows)))
+  await storage.write(async (tx) => {
+    await sql`pragma defer_foreign_keys = on`.execute(tx)
     for (const [table, all] of rows) await (tx as unknown as AnyDb).insertInto(table).values(all).execute()
   })
 }
+
+const insertions = new WeakMap<Rows, string>()
+
+/** One query for all tables of Postgres, where each would take a millisecond or two. */
+function insertion(rows: Rows): string {
+  let text = insertions.get(rows)
+  if (text === undefined) {
+    const each = [...rows].map(([table, all]) => {
+      const values = pg.escapeLiteral(JSON.stringify(all, bytesAsHex))
+      return `insert into ${table} select * from json_populate_recordset(null::${table}, ${values});`
+    })
+    text = `begin; set local session_replication_role = replica; ${each.join('\n')} commit`
+    insertions.set(rows, text)
+  }
+  return text
+}
+
+const bytesAsHex = (_: string, value: unknown) =>
+  isBytes(value) ? `\\x${Buffer.from(value.data).toString('hex')}` : value
+
+/** What `Buffer.toJSON` gives. */
+const isBytes = (value: unknown): value is { data: number[] } =>
+  typeof value === 'object' && value !== null && 'type' in value && value.type === 'Buffer'

@@ -352,7 +352,7 @@ export async function buildWorld(service: TestService): Promise<World> {
   const key = `${storage.dialect} ${env} ${isNow ? 'now' : now}`
   const known = recorded.get(key)
   if (known && performance.now() - known.at < freshMs) {
-    await putRows(storage, known.rows)
+    await putRows(service, known.rows)
     return structuredClone(known.world)
   }
   const at = performance.now()

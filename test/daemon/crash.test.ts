@@ -1,8 +1,9 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { administer, onEveryDatabase } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { depth, randomFrom, seed } from '../depth.ts'
 import { clientOf, serviceOn, type TestService } from '../harness.ts'
+import { administer } from '../postgres-databases.ts'
 import { systemToken } from '../world.ts'
 import { type Place, ServeProcess, until } from './process.ts'
 import { machine, readChain, send } from './request.ts'
@@ -189,7 +190,10 @@ async function connectionsGone({ databaseUrl }: Place): Promise<void> {
   const name = new URL(databaseUrl).pathname.slice(1)
   await administer((client) =>
     until(async () => {
-      const { rowCount } = await client.query('select 1 from pg_stat_activity where datname = $1', [name])
+      const { rowCount } = await client.query(
+        `select 1 from pg_stat_activity where datname = $1 and application_name <> 'test'`,
+        [name],
+      )
       return rowCount === 0
     }),
   )

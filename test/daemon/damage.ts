@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { expect, onTestFinished } from 'vitest'
 import type { Dialect } from '../../src/storage/db.ts'
-import { administer } from '../databases.ts'
+import { administer } from '../postgres-databases.ts'
 import type { Place } from './process.ts'
 
 const nameOf = (databaseUrl: string): string => new URL(databaseUrl).pathname.slice(1)

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { expect, it } from 'vitest'
-import { administer, openMigrated } from '../databases.ts'
+import { openMigrated } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
+import { administer } from '../postgres-databases.ts'
 import { buildWorld } from '../world.ts'
 import { send } from './request.ts'
 
