@@ -4,11 +4,12 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent, request } from 'undici'
+import { openStorage } from '../../src/storage/open.ts'
 import { scenarioOf } from './agents.ts'
 import { firstLine, fromHere, start, stop, temporaryFolder } from './children.ts'
 import { atMost, quantile, type Row } from './figures.ts'
 import { residentMb, type Server, startService } from './servers.ts'
-import { buildWorld, type Place, type World } from './world.ts'
+import { addAdmins, addNeighbors, buildWorld, type Place, type World } from './world.ts'
 
 export type HostileOptions = {
   seconds: number
@@ -27,18 +28,21 @@ export async function hostile(options: HostileOptions, say: (line: string) => vo
     : { dataDir }
   say('hostile: filling in')
   const world = await buildWorld(place, 5000)
-  const server = await startService('svc', place, { limits: true, env: { TRUST_PROXY_HEADERS: 'true' } })
-  await heartbeats(server, world, 5)
+  const { admins, neighbors } = await addTenants(place, world)
+  const env = { TRUST_PROXY_HEADERS: 'true', OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' }
+  const server = await startService('svc', place, { limits: true, env })
+  const victims = { ...world, agents: neighbors }
+  await heartbeats(server, victims, 5)
   const before = residentMb(server.child) ?? Number.NaN
   say(`hostile: attacking for ${options.seconds} s`)
-  const task = { url: server.url, token: world.tokens.orgAdmin, agents: world.agents.slice(0, 6) }
+  const task = { url: server.url, admins, orgId: world.orgId, agents: world.agents.slice(0, 60) }
   const attackers = start([fromHere('./hostile-child.ts'), JSON.stringify(task)])
   await firstLine(attackers, () => 'begun')
-  const times = await heartbeats(server, world, options.seconds)
+  const times = await heartbeats(server, victims, options.seconds)
   const most = residentMb(server.child, 'VmHWM') ?? Number.NaN
   const counts = await ended(attackers)
   say('hostile: afterwards')
-  const after = await heartbeats(server, world, 5)
+  const after = await heartbeats(server, victims, 5)
   await stop(server.child, 20_000)
   const row = (subject: string, more: Omit<Row, 'bench' | 'subject'>): Row => ({
     ...{ bench: 'hostile', subject },
@@ -46,7 +50,7 @@ export async function hostile(options: HostileOptions, say: (line: string) => vo
   })
   const p99 = quantile(times.milliseconds, 0.99)
   return [
-    row('heartbeats of another', {
+    row('heartbeats of another tenant', {
       figures: {
         'p50 ms': quantile(times.milliseconds, 0.5),
         'p99 ms': p99,
@@ -71,6 +75,20 @@ export async function hostile(options: HostileOptions, say: (line: string) => vo
   ]
 }
 
+/** Another tenant, whose heartbeats are measured, and people of the hostile one. */
+async function addTenants(place: Place, { orgId }: World) {
+  const storage = await openStorage(place)
+  const now = new Date().toISOString()
+  try {
+    return await storage.write(async (tx) => ({
+      admins: await addAdmins(tx, 40, orgId, now),
+      neighbors: await addNeighbors(tx, 100, now),
+    }))
+  } finally {
+    await storage.close()
+  }
+}
+
 type Counts = Record<string, Record<string, number>>
 
 async function ended(child: ReturnType<typeof start>): Promise<Counts> {
@@ -86,7 +104,7 @@ async function heartbeats(server: Server, world: World, seconds: number) {
   const dispatcher = new Agent({ connections: 16 })
   const { requests } = scenarioOf(world, 'heartbeat')
   // Each as often as agents report when they are many.
-  const machines = requests.slice(100, 200)
+  const machines = requests.slice(0, 100)
   const milliseconds: number[] = []
   const reasons = new Map<string, number>()
   const one = async (n: number): Promise<void> => {

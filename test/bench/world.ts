@@ -133,6 +133,30 @@ export async function addUser(tx: Db, name: string, now: string): Promise<string
   return id
 }
 
+/** Another partner with an organization, and its machines: neighbors of those that `buildWorld` makes. */
+export async function addNeighbors(tx: Db, machines: number, now: string): Promise<World['agents']> {
+  const made = () => ({ id: newId(), now })
+  const named = { name: 'Globex', slug: 'globex' }
+  const partner = makePartner({ ...named, type: 'msp', plan: 'pro', ...noCaps, billingEmail: null }, made())
+  await insertPartner(tx, partner)
+  const org = makeOrg({ ...named, ...orgDefaults }, partner.id, made())
+  await insertOrg(tx, org)
+  const site = makeSite({ orgId: org.id, name: 'Site', ...siteDefaults }, made())
+  await insertSite(tx, site)
+  return addMachines(tx, machines, { orgId: org.id, siteId: site.id, by: newId(), now })
+}
+
+/** Access tokens of as many more administrators of an organization. */
+export async function addAdmins(tx: Db, count: number, orgId: string, now: string): Promise<string[]> {
+  const tokens: string[] = []
+  for (let n = 1; n <= count; n++) {
+    const userId = await addUser(tx, `admin-${n}`, now)
+    await joinOrganization(tx, { orgId, userId, roleId: role('Org Admin'), siteIds: null }, now)
+    tokens.push(await tokenOf(tx, userId, { kind: 'organization', orgId }, now))
+  }
+  return tokens
+}
+
 async function addViewer(tx: Db, orgId: string, now: string): Promise<string> {
   const id = newId()
   const email = 'viewer@example.com'

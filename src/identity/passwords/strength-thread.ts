@@ -1,4 +1,4 @@
-import { parentPort, workerData } from 'node:worker_threads'
+import { parentPort } from 'node:worker_threads'
 import { ZxcvbnFactory } from '@zxcvbn-ts/core'
 import { adjacencyGraphs, dictionary as common } from '@zxcvbn-ts/language-common'
 import { dictionary as english, translations } from '@zxcvbn-ts/language-en'
@@ -11,13 +11,12 @@ export type StrengthResult = { score: number; advice: string[] }
 /** The work grows with the square of the length; characters beyond this can only make a password stronger. */
 const maxEstimatedLength = 64
 
-const { password, about } = workerData as StrengthRequest
 const dictionary = { ...common, ...english }
 const estimator = new ZxcvbnFactory({ translations, graphs: adjacencyGraphs, dictionary })
-const { score, feedback } = estimator.check(password.slice(0, maxEstimatedLength), [
-  ...about,
-  'svc',
-  'service',
-])
-const advice = [feedback.warning, ...feedback.suggestions].filter((text) => text !== null)
-parentPort?.postMessage({ score, advice } satisfies StrengthResult)
+
+parentPort?.on('message', ({ password, about }: StrengthRequest) => {
+  const words = [...about, 'svc', 'service']
+  const { score, feedback } = estimator.check(password.slice(0, maxEstimatedLength), words)
+  const advice = [feedback.warning, ...feedback.suggestions].filter((text) => text !== null)
+  parentPort?.postMessage({ score, advice } satisfies StrengthResult)
+})
