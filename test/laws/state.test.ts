@@ -58,6 +58,7 @@ const bounds: Record<string, string> = {
   'src/sso/jwks-cache.ts #pending': 'work',
   'src/storage/before-commit.ts #deferred': 'writes of one batch',
   'src/storage/sqlite/group-commit.ts #queue': 'work',
+  'src/storage/sqlite/group-commit.ts #waiting': 'work',
   'src/storage/turns.ts #byGroup': 'work',
   'src/storage/turns.ts #children': 'work',
   'daemon/work-bound.ts #byDevice': 'work',
@@ -72,6 +73,9 @@ const bounds: Record<string, string> = {
   'src/trust/issuers.ts #inFlight': 'work',
   'src/webhooks/worker/delivery-worker.ts #ended': 'attempts under way, 1000',
   'src/webhooks/worker/delivery-worker.ts #inFlight': 'attempts under way, 1000',
+  'src/identity/passwords/strength.ts #waiting': 'work',
+  'src/storage/turns.ts #queue': 'work',
+  'src/webhooks/worker/endpoint-queues.ts #waiting': '1000',
   'src/webhooks/worker/endpoint-queues.ts #held': '1000',
   'src/webhooks/worker/endpoint-queues.ts #active': '1000, and a partner of each',
   'src/webhooks/worker/endpoint-queues.ts #queues': '1000, and a partner of each',
@@ -79,7 +83,7 @@ const bounds: Record<string, string> = {
 
 /** Fields of classes, and what stands at the top of a module, that begin empty. */
 const state =
-  /^(?: {2}(?:readonly )?(#\w+)|(?:const|let) (\w+))(?:: [^=\n]+)? = (?:new (?:Map|Set)<.*>\(\)|new (?:Map|Set)\(\)|\[\])$/gm
+  /^(?: {2}(?:readonly )?(#\w+)|(?:const|let) (\w+))(?:: [^=\n]+)? = (?:new (?:Map|Set|FairQueue)<.*>\(\)|new (?:Map|Set|FairQueue)\(\)|\[\])$/gm
 
 describe('what a process keeps', () => {
   it('has a bound wherever it grows', () => {
