@@ -31,7 +31,7 @@ type Webhooks = typeof contract.webhooks
 export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): HandlersOf<Webhooks> => {
   const { cipher, outbound } = on
 
-  /** @throws invalid_request for an address that must not receive deliveries */
+  /** @throws invalid_request for a URL that must not receive deliveries */
   async function checkReachable(url: string): Promise<void> {
     checkUrl(urlFault(url))
     checkUrl(resolvedHostFault(await outbound.whereabouts(new URL(url))))

@@ -16,7 +16,7 @@ export type WebhookRecord = Omit<
   'hasSecret' | 'unreadable' | 'successCount' | 'failureCount' | 'lastDeliveryAt' | 'lastSuccessAt'
 > &
   SigningSecrets & {
-    /** Encrypted values that no key of the service opens, as stored: they stay until a user sets them again. */
+    /** Stored values that no key of the service decrypts: they stay until a user sets them again. */
     unreadable: { [C in EncryptedColumn]?: string }
   }
 
@@ -24,7 +24,7 @@ export type EncryptedColumn = 'url' | 'secret' | 'previous_secret' | 'headers'
 
 export type SigningSecrets = {
   secret: string | null
-  /** Signs as well until `previousUntil`. */
+  /** Also signs deliveries, until `previousUntil`. */
   previousSecret: string | null
   previousUntil: Instant | null
 }
@@ -100,7 +100,7 @@ const without = (
 export const unreadableFields = ({ unreadable }: WebhookRecord): Webhook['unreadable'] =>
   (['url', 'secret', 'headers'] as const).filter((column) => unreadable[column] !== undefined)
 
-/** Replaces the secret: the previous one signs as well for a day, unless signing is turned off or starts now. */
+/** Replaces the secret: the previous one also signs for a day, unless signing is turned off or starts now. */
 function replaceSecret(before: SigningSecrets, secret: string | null, now: Instant): SigningSecrets {
   if (secret === before.secret) {
     const { previousSecret, previousUntil } = before
@@ -110,7 +110,7 @@ function replaceSecret(before: SigningSecrets, secret: string | null, now: Insta
   return { secret, previousSecret: before.secret, previousUntil: addSeconds(now, secretOverlapSeconds) }
 }
 
-/** The secrets that sign now, newest first. */
+/** The secrets that sign deliveries now, newest first. */
 export const activeSecrets = (
   { secret, previousSecret, previousUntil }: SigningSecrets,
   now: Instant,
@@ -187,7 +187,7 @@ export function retryDelay(
 
 const wrongUrl = 'Invalid webhook URL'
 
-/** The fault of an address, checked before its host is resolved; undefined when there is none. */
+/** The fault of a URL, checked before its host is resolved; undefined when there is none. */
 export function urlFault(text: string): string | undefined {
   if (!URL.canParse(text)) return 'Invalid URL format'
   const url = new URL(text)

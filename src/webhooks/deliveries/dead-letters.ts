@@ -6,10 +6,7 @@ import type { Db } from '../../storage/open.ts'
 import { getSummary } from '../store.ts'
 import { insertRequested } from './requested.ts'
 
-/**
- * An event that could not be queued for a webhook, as it was set aside; without data when the database did not accept
- * it.
- */
+/** The content of a dead letter: an event whose delivery was not created; without data if the database refused that. */
 type UndeliveredEvent = { webhookId: string; id: string; type: string; created_at: Instant; data?: string }
 
 /**

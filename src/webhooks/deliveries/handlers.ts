@@ -15,7 +15,7 @@ const replayed = 500
 export const webhookDeliveries: HandlersOf<Deliveries> = {
   async list({ db, ask, scope, params, query }) {
     await getSummary(db, scope, params.id)
-    // The total is counted, and there may be millions.
+    // Counting the total may read millions of deliveries.
     return ask((on) => store.listDeliveries(on, scope, params.id, query))
   },
 

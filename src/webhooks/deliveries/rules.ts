@@ -26,7 +26,7 @@ export type PendingDelivery = {
 
 const json = JSON.stringify
 
-/** The body: identical bytes with every attempt. */
+/** The body: the same bytes in every attempt. */
 export const bodyOf = ({ eventId, event, eventAt, orgId, payload }: PendingDelivery): string =>
   `{"id":${json(eventId)},"type":${json(event)},"timestamp":${json(eventAt)},"orgId":${json(orgId)},"data":${payload}}`
 

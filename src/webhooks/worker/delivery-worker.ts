@@ -40,22 +40,22 @@ export type DeliveryWorkerOptions = {
   clock: Clock
   /** WEBHOOK_TIMEOUT_MS */
   timeoutMs: number
-  /** Called when there is something to do before the next sweep. */
+  /** Schedules another round before the next regular one. */
   wake(): void
-  /** Told what came of each attempt. */
+  /** Called with the outcome of each attempt. */
   onAttempt(outcome: DeliveryOutcome): void
-  /** Told of an outcome that the database did not take. */
+  /** Called for each outcome that the database refused to store. */
   onSpoiled(what: { deliveryId: string; webhookId: string; error: unknown }): void
 }
 
 type EndedAttempt = Attempt & { queue: EndpointQueue }
 type Recorded = {
-  arrived: EndedAttempt[]
-  doneWith: EndpointQueue[]
+  attempts: EndedAttempt[]
+  finished: EndpointQueue[]
   results: Map<string, store.ReleaseResult>
 }
 
-/** What is wrong with where a webhook leads; found out once for each as it is. */
+/** The fault of a webhook's URL, computed once per record: a changed webhook is loaded as a new record. */
 function faultOf(webhook: WebhookRecord): string | undefined {
   if (!faults.has(webhook)) faults.set(webhook, urlFault(webhook.url) ?? credentialsFault(webhook.url))
   return faults.get(webhook)
@@ -65,19 +65,18 @@ const faults = new WeakMap<WebhookRecord, string | undefined>()
 
 /** Interval between scans for work that no notification announced. */
 const scanIntervalMs = 1000
-/** How long what is on its way may take when the service ends: less than that takes (daemon/serve.ts). */
+/** How long `close` waits for attempts in progress: less than the service has to shut down (daemon/serve.ts). */
 const closeTimeoutMs = 6000
 
-/** Waits for all of it, also when some has failed: nothing of a round goes on in the next one. */
+/** Like `Promise.all`, but settles only when all have settled: work of a failed round must not overlap the next. */
 async function settleAll<T extends readonly unknown[] | []>(work: T) {
   await Promise.allSettled(work)
   return Promise.all(work)
 }
 
 /**
- * Sends what happened to the webhooks that asked for it. What is to be sent is in the database alone: a process
- * that dies takes nothing with it, and what it had sent without putting it down is sent again by whoever holds the
- * queue next, under the same ids.
+ * Sends deliveries to webhooks. Pending deliveries are stored only in the database, so a process that dies loses none.
+ * Deliveries whose outcome it had not recorded are sent again by the next holder of the queue, with the same ids.
  */
 export class DeliveryWorker {
   readonly #options: DeliveryWorkerOptions
@@ -90,30 +89,30 @@ export class DeliveryWorker {
   #timer: NodeJS.Timeout | undefined
   #isClosing = false
   #hasBegun = false
-  /** Others have a key that this process does not have. */
+  /** The database uses an encryption key that this process does not have. */
   #isBehind = false
 
   constructor(on: DeliveryWorkerOptions) {
     this.#options = on
   }
 
-  /** One round: what arrived is put down, what is due sent, and queues are taken that have more. One at a time. */
+  /** One round: records outcomes, sends due deliveries, and acquires more queues. Rounds must not overlap. */
   async round(): Promise<void> {
     const { storage, clock, wake } = this.#options
     if (!this.#hasBegun) await releasePredecessorQueues(storage)
     this.#hasBegun = true
     const isSweep = performance.now() - this.#sweptAt >= scanIntervalMs
     if (isSweep || this.#sinceRenewal() >= leaseSeconds) await this.#sweep()
-    const [hasSettled, next] = await settleAll([this.#recordAndSend(), findNextDueTime(storage.read)])
+    const [hasRecorded, next] = await settleAll([this.#recordAndSend(), findNextDueTime(storage.read)])
     const isDue = next !== undefined && next <= clock() && this.#queues.room > 0
-    const hasTaken = isDue && (await this.#take())
-    if (hasSettled || hasTaken || this.#ended.length > 0) wake()
+    const hasAcquired = isDue && (await this.#acquire())
+    if (hasRecorded || hasAcquired || this.#ended.length > 0) wake()
     else this.#wakeAt(next)
   }
 
   /**
-   * After the last round: sends nothing more, puts down what still arrives, and gives everything back. What takes too
-   * long counts as not tried: it is sent again by whoever holds its queue next.
+   * Called after the last round. Sends nothing more, records the outcomes of attempts in progress, and releases all
+   * queues. An attempt that takes too long counts as not made: the next holder of the queue sends the delivery again.
    */
   async close(): Promise<void> {
     this.#isClosing = true
@@ -134,30 +133,33 @@ export class DeliveryWorker {
     }
   }
 
-  /** These webhooks have more to send, which is due since `dueAt`. */
+  /** Reports that these webhooks have new deliveries, due since `dueAt`. */
   notify(webhookIds: readonly string[], dueAt: Instant): void {
     for (const id of webhookIds) {
       const queue = this.#queues.get(id)
       if (!queue) continue
       queue.mayHaveMore = true
-      // What was to be tried again became due while this was given out, and was taken in before it.
+      // A retry that became due while these were being inserted may already be loaded: they sort before it.
       if (dueAt < queue.readUpTo.dueAt) queue.readUpTo = queueStart
     }
     this.#options.wake()
   }
 
-  /** What other processes gave out to queues that are held here is found, and what the dead held is freed. */
+  /** Finds deliveries that other processes added to queues held here, and releases the queues of dead processes. */
   async #sweep(): Promise<void> {
     const { storage, cipher, clock } = this.#options
     this.#sweptAt = performance.now()
-    // With a clock that is behind this one's, what another process gave out stands before what is known.
+    // A process whose clock is behind adds deliveries that sort before those already loaded.
     for (const queue of this.#queues.all()) Object.assign(queue, { mayHaveMore: true, readUpTo: queueStart })
     await this.#renew()
     await releaseAbandonedQueues(storage, clock())
     if (this.#isBehind) this.#isBehind = await lacksCurrentKey(storage.read, cipher)
   }
 
-  /** Before it frees what others held: who was asleep for long would free its own, and take it once more. */
+  /**
+   * Renews the lease, before abandoned queues are released: a process that was suspended for longer than its lease
+   * would otherwise release its own queues and acquire them again. After such a pause it drops those it has lost.
+   */
   async #renew(): Promise<void> {
     const { storage, clock } = this.#options
     const now = clock()
@@ -174,45 +176,45 @@ export class DeliveryWorker {
     }
   }
 
-  /** Seconds; of a clock that was set back, as many as can be. None where nothing is held. */
+  /** Seconds since the lease was renewed; 0 if no queue is held. If the clock was set back, the lease has expired. */
   #sinceRenewal(): number {
     if (this.#queues.size === 0) return 0
     const passed = secondsBetween(this.#renewedAt, this.#options.clock())
     return passed < 0 ? leaseSeconds : passed
   }
 
-  /** Whether there was something to take. */
-  async #take(): Promise<boolean> {
+  /** Acquires due queues. Returns whether it got any. */
+  async #acquire(): Promise<boolean> {
     const { storage, cipher, clock } = this.#options
     const limit = Math.min(storage.traits.batchSize, this.#queues.room)
     const now = clock()
     const marks = this.#isBehind ? cipher.marks : undefined
-    const queues = await findDueQueues(storage, { now, apart: this.#queues.full(), marks, limit })
+    const queues = await findDueQueues(storage, { now, excluded: this.#queues.full(), marks, limit })
     if (queues.length === 0) return false
     const held = new Set(await acquireQueues(storage, queues, { holder: this.#workerId, now }))
     this.#renewedAt = now
     for (const { webhookId, partnerId, orgId, dueAt } of queues) {
-      // It may be one that another process considered abandoned.
+      // A queue that is already held here was considered abandoned, and released, by another process.
       if (!held.has(webhookId) || this.#queues.get(webhookId)) continue
       this.#queues.add(webhookId, [partnerId, orgId], isOverdue(dueAt, now))
     }
     return held.size > 0
   }
 
-  /** Whether something was put down. */
+  /** Returns whether anything was recorded or released. */
   async #recordAndSend(): Promise<boolean> {
     if (this.#options.storage.traits.serialWrites) {
-      // This thread writes: nothing else could proceed meanwhile.
-      const settled = await this.#record()
-      this.#conclude(settled)
+      // Writes run in this thread: nothing could run beside them.
+      const recorded = await this.#record()
+      this.#conclude(recorded)
       await this.#sendDue()
-      return settled !== undefined
+      return recorded !== undefined
     }
-    // Both begin with the queues as they are: nothing is looked for in those that are given back.
-    const [settled] = await settleAll([this.#record(), this.#sendDue()])
-    // Not before: what is put down may still be found as due, and counts as on its way until then.
-    this.#conclude(settled)
-    return settled !== undefined
+    // Both start from the same state of the queues: no deliveries are loaded for queues that are being released.
+    const [recorded] = await settleAll([this.#record(), this.#sendDue()])
+    // Only now: `#sendDue` may still find these deliveries as due, and skips them because they are in flight.
+    this.#conclude(recorded)
+    return recorded !== undefined
   }
 
   async #sendDue(): Promise<void> {
@@ -221,15 +223,15 @@ export class DeliveryWorker {
   }
 
   /**
-   * Finds what is due. The webhooks are read last, right before anything is sent, so that what people change holds
-   * for the next delivery.
+   * Loads due deliveries. The webhooks are read last, right before anything is sent, so that a change to a webhook
+   * applies to its next delivery.
    */
   async #load(): Promise<void> {
     const { storage, cipher, clock } = this.#options
-    const moving = this.#queues.all().filter((queue) => this.#queues.hasWork(queue))
-    if (moving.length === 0) return
+    const queues = this.#queues.all().filter((queue) => this.#queues.hasWork(queue))
+    if (queues.length === 0) return
     const now = clock()
-    const queries = moving.flatMap((queue) => {
+    const queries = queues.flatMap((queue) => {
       const { webhookId, webhook, ready, inFlight, readUpTo } = queue
       const wanted = this.#queues.wanted(queue)
       const isActive = webhook === undefined || webhook.status === 'active'
@@ -249,28 +251,30 @@ export class DeliveryWorker {
       const known = new Set([...queue.inFlight, ...queue.ready.map(({ id }) => id)])
       queue.ready.push(...deliveries.filter(({ id }) => !known.has(id)))
     }
-    const known = new Map(moving.map(({ webhookId, webhook }) => [webhookId, webhook]))
+    const known = new Map(queues.map(({ webhookId, webhook }) => [webhookId, webhook]))
     const webhooks = await store.findWebhooks(storage.read, cipher, known)
     if (!this.#isBehind && [...webhooks.values()].some((one) => this.#isForeign(one)))
       this.#isBehind = await lacksCurrentKey(storage.read, cipher)
-    for (const queue of moving) this.#follow(queue, webhooks.get(queue.webhookId))
+    for (const queue of queues) this.#applyWebhook(queue, webhooks.get(queue.webhookId))
   }
 
-  /** What is ready and may not go out any more does not; what was not looked for before is in the next round. */
-  #follow(queue: EndpointQueue, webhook: WebhookRecord | undefined): void {
+  /**
+   * Applies the current state of a webhook to its queue. Drops loaded deliveries that must not be sent any more. After
+   * a change of status, the next round loads the queue again from its start.
+   */
+  #applyWebhook(queue: EndpointQueue, webhook: WebhookRecord | undefined): void {
     const was = queue.webhook === undefined ? 'active' : queue.webhook.status
     queue.webhook = webhook
     if (!webhook) Object.assign(queue, { ready: [], mayHaveMore: false })
     else if (webhook.status !== was) Object.assign(queue, { mayHaveMore: true, readUpTo: queueStart })
     if (webhook?.status !== 'active') queue.ready = queue.ready.filter(({ askedFor }) => askedFor === 1)
-    // An attempt here would fail, and use up one of those that a process with the key has.
-    queue.isPassedOn =
-      webhook !== undefined && this.#isBehind && !queue.isForsaken && this.#isForeign(webhook)
+    // An attempt here would fail, and use up a retry that a process with the key could make.
+    queue.isPassedOn = webhook !== undefined && this.#isBehind && !queue.isOverdue && this.#isForeign(webhook)
     if (queue.isPassedOn) Object.assign(queue, { ready: [], mayHaveMore: false })
     this.#queues.enqueue(queue)
   }
 
-  /** Whether something of it is sealed with a key that this process does not have. */
+  /** Whether a field of the webhook is encrypted with a key that this process does not have. */
   #isForeign(webhook: WebhookRecord): boolean {
     return unreadableFields(webhook).some(
       (column) => !this.#options.cipher.knows(webhook.unreadable[column]!),
@@ -280,8 +284,10 @@ export class DeliveryWorker {
   #send(): void {
     for (let next = this.#queues.next(); next; next = this.#queues.next()) {
       const { queue, delivery } = next
-      const under = this.#deliver(queue, queue.webhook!, delivery).finally(() => this.#inFlight.delete(under))
-      this.#inFlight.add(under)
+      const sending = this.#deliver(queue, queue.webhook!, delivery).finally(() =>
+        this.#inFlight.delete(sending),
+      )
+      this.#inFlight.add(sending)
     }
   }
 
@@ -299,7 +305,7 @@ export class DeliveryWorker {
     const { url, headers: own, retryPolicy: policy } = webhook
     const unreadable = unreadableFields(webhook)
     if (unreadable.length > 0) {
-      // The key may come back: it is tried again, as a receiver that is away is.
+      // Retried like an unreachable receiver: the key may be configured again.
       const message = `Cannot be decrypted with the keys of the service: ${unreadable.join(', ')}. Set it anew.`
       return outcomeOfFailure(delivery, { kind: 'broken', message }, { policy, now: clock() })
     }
@@ -321,61 +327,61 @@ export class DeliveryWorker {
     }
   }
 
-  /** Puts down what came of the attempts, and gives back the queues that are done. */
+  /** Records the outcomes of ended attempts, and releases queues that have nothing to send or must make room. */
   async #record(): Promise<Recorded | undefined> {
     const { storage, clock } = this.#options
     const batch = storage.traits.batchSize
-    const arrived = this.#ended.slice(0, batch)
-    const inWork = new Map(arrived.map(({ queue, delivery }) => [delivery.id, queue]))
-    const doneWith = this.#queues
+    const attempts = this.#ended.slice(0, batch)
+    const recording = new Map(attempts.map(({ queue, delivery }) => [delivery.id, queue]))
+    const finished = this.#queues
       .all()
-      .filter((queue) => [...queue.inFlight].every((id) => inWork.has(id)))
+      .filter((queue) => [...queue.inFlight].every((id) => recording.has(id)))
       .filter((queue) => queue.ready.length === 0 && this.#queues.wanted(queue) === 0)
       .slice(0, batch)
-    if (arrived.length === 0 && doneWith.length === 0) return undefined
-    // Lost with the power it is sent once more.
-    const finished = doneWith.map((queue) => ({
+    if (attempts.length === 0 && finished.length === 0) return undefined
+    const released = finished.map((queue) => ({
       webhookId: queue.webhookId,
       makesRoom: this.#isClosing || this.#queues.yieldsToOthers(queue),
     }))
     const now = clock()
-    const releaseFinished = (tx: Db) => store.releaseQueues(tx, finished, { holder: this.#workerId, now })
+    const releaseFinished = (tx: Db) => store.releaseQueues(tx, released, { holder: this.#workerId, now })
     const work = async (tx: Db) => {
-      await recordOutcomes(tx, arrived, now)
+      await recordOutcomes(tx, attempts, now)
       return releaseFinished(tx)
     }
+    // Unsynced: a delivery whose outcome is lost in a power failure is sent again.
     const results = await storage.write(work, { unsynced: true }).catch(async (error) => {
-      if (arrived.length === 0 || isOutage(error)) throw error
-      await this.#recordOneByOne(arrived, now)
+      if (attempts.length === 0 || isOutage(error)) throw error
+      await this.#recordOneByOne(attempts, now)
       return storage.write(releaseFinished, { unsynced: true })
     })
-    return { arrived, doneWith, results }
+    return { attempts, finished, results }
   }
 
   /**
-   * One outcome that cannot be put down does not hold the others, which may be of other organizations: its delivery
-   * fails, with the reason. One that does not even do that is sent again later, as after a crash.
+   * An outcome that cannot be stored must not block the others, which may belong to other organizations: its delivery
+   * is recorded as failed instead. If that fails too, the delivery is sent again later, as after a crash.
    */
-  async #recordOneByOne(arrived: readonly EndedAttempt[], now: Instant): Promise<void> {
+  async #recordOneByOne(attempts: readonly EndedAttempt[], now: Instant): Promise<void> {
     const { storage, onSpoiled } = this.#options
-    const put = (some: readonly Attempt[]) =>
+    const record = (some: readonly Attempt[]) =>
       storage.write((tx) => recordOutcomes(tx, some, now), { unsynced: true })
-    const { refused } = await writeBisecting(arrived, put)
+    const { refused } = await writeBisecting(attempts, record)
     for (const { item, error } of refused) {
       onSpoiled({ deliveryId: item.delivery.id, webhookId: item.delivery.webhookId, error })
     }
     await writeBisecting(
       refused.map(({ item }) => ({ ...item, outcome: outcomeNotStored(item.outcome) })),
-      put,
+      record,
     )
   }
 
-  #conclude(settled: Recorded | undefined): void {
-    if (!settled) return
-    const { arrived, doneWith, results } = settled
-    this.#ended.splice(0, arrived.length)
-    for (const { queue, delivery } of arrived) this.#queues.outcomeRecorded(queue, delivery.id)
-    for (const queue of doneWith) {
+  #conclude(recorded: Recorded | undefined): void {
+    if (!recorded) return
+    const { attempts, finished, results } = recorded
+    this.#ended.splice(0, attempts.length)
+    for (const { queue, delivery } of attempts) this.#queues.outcomeRecorded(queue, delivery.id)
+    for (const queue of finished) {
       if (results.get(queue.webhookId) === 'kept')
         Object.assign(queue, { mayHaveMore: true, readUpTo: queueStart })
       else this.#queues.remove(queue)

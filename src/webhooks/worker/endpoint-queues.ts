@@ -4,18 +4,18 @@ import { FairQueue, type Party } from '../../storage/turns.ts'
 import type { PendingDelivery } from '../deliveries/rules.ts'
 import type { WebhookRecord } from '../rules.ts'
 
-/** Where a delivery stands in its queue: by when it is due, then by its number. */
+/** Position of a delivery in its queue: by due time, then by sequence number. */
 export type QueuePosition = { dueAt: Instant; seq: number }
 
-/** Before everything. */
+/** Before every delivery. */
 export const queueStart: QueuePosition = { dueAt: '', seq: 0 }
 
 /** A queue that this process holds. */
 export type EndpointQueue = {
   webhookId: string
-  /** Its partner and its organization. */
+  /** The partner and the organization. */
   party: Party
-  /** undefined: not read yet, or deleted. */
+  /** undefined: not loaded yet, or deleted. */
   webhook: WebhookRecord | undefined
   /** Deliveries that are due and not sent yet. */
   ready: PendingDelivery[]
@@ -25,33 +25,37 @@ export type EndpointQueue = {
   mayHaveMore: boolean
   /** The last delivery that was loaded: the next query starts behind it. */
   readUpTo: QueuePosition
-  /** The last attempt failed: one at a time, until one succeeds. */
+  /** The last attempt failed: deliveries are sent one at a time until one succeeds. */
   isFailing: boolean
-  /** Deliveries sent since it was taken. */
+  /** Deliveries sent since the queue was acquired. */
   sent: number
-  /** Waits for its turn. */
+  /** Is in line to send its next delivery. */
   isWaiting: boolean
-  /** What cannot be decrypted here is tried nevertheless: no other process has taken it. */
-  isForsaken: boolean
-  /** Cannot be decrypted here, and goes to a process that has the key. */
+  /** No process with the right key acquired the queue in time: it is tried here, even if it cannot be decrypted. */
+  isOverdue: boolean
+  /** Cannot be decrypted here, and is released for a process that has the key. */
   isPassedOn: boolean
 }
 
-/** Deliveries of a webhook that are sent at once. */
+/** Concurrent deliveries of one webhook. */
 const maxConcurrent = 4
 /**
- * Queues held, and deliveries sent, at once: in all, of a partner with all its organizations, and of one organization. A
- * partner can create organizations whose receivers all answer at the last moment.
+ * Most queues held by this process, and most concurrent deliveries: in all, of one partner with all its organizations,
+ * and of one organization. Without the limit of a partner, one that creates many organizations whose receivers all
+ * answer just before the timeout would delay everyone else.
  */
 export const maxQueues = { inAll: 1000, ofPartner: 500, ofOrg: 100 }
-/** Deliveries after which a queue makes room, where others wait for one. */
+/** Deliveries after which a queue is released while this process holds as many queues as it may. */
 const fairShare = 64
 
-/** The queues this process holds: which of them may send the next one, each partner and each organization in its turn. */
+/**
+ * The queues that this process holds. Decides which of them sends next: partners take turns, and so do the
+ * organizations of each partner.
+ */
 export class EndpointQueues {
   readonly #held = new Map<string, EndpointQueue>()
   readonly #waiting = new FairQueue<EndpointQueue>()
-  /** By partner and by organization: queues held, and deliveries that are sent and not answered. */
+  /** Queues held, and attempts in progress, by id of the partner and of the organization. */
   readonly #queues = new Map<string, number>()
   readonly #active = new Map<string, number>()
   #activeInAll = 0
@@ -60,7 +64,7 @@ export class EndpointQueues {
     return this.#held.size
   }
 
-  /** Queues for which there is room. */
+  /** How many more queues may be acquired. */
   get room(): number {
     return Math.max(0, maxQueues.inAll - this.#held.size)
   }
@@ -73,7 +77,7 @@ export class EndpointQueues {
     return this.#held.get(webhookId)
   }
 
-  /** Partners and organizations that hold as many queues as they may. */
+  /** Ids of the partners and organizations that have reached their limit of queues. */
   full(): string[] {
     const full = this.all().flatMap(({ party }) =>
       party.filter((id, level) => inUse(this.#queues, id) >= maxAt(level)),
@@ -81,7 +85,7 @@ export class EndpointQueues {
     return [...new Set(full)]
   }
 
-  add(webhookId: string, party: Party, isForsaken = false): void {
+  add(webhookId: string, party: Party, isOverdue = false): void {
     const none = {
       webhook: undefined,
       ready: [],
@@ -90,7 +94,7 @@ export class EndpointQueues {
       readUpTo: queueStart,
     }
     const queue = { webhookId, party, ...none, isFailing: false, sent: 0, isWaiting: false }
-    this.#held.set(webhookId, { ...queue, isForsaken, isPassedOn: false })
+    this.#held.set(webhookId, { ...queue, isOverdue, isPassedOn: false })
     countOf(this.#queues, party, 1)
   }
 
@@ -99,8 +103,8 @@ export class EndpointQueues {
   }
 
   /**
-   * How many more deliveries it can take in: those after the next ones are ready when these are done. None while
-   * there are enough for now, so that they come several at a time.
+   * How many more deliveries to load: up to twice the concurrency, so that the next ones are ready when the current
+   * ones end. 0 while there are more than the concurrency, so that several are loaded at a time.
    */
   wanted(queue: EndpointQueue): number {
     if (!queue.mayHaveMore || (this.#isPressed() && queue.sent >= fairShare)) return 0
@@ -109,7 +113,7 @@ export class EndpointQueues {
     return taken > most ? 0 : 2 * most - taken
   }
 
-  /** Whether it takes something in, or sends something. */
+  /** Whether the queue can load or send deliveries. */
   hasWork(queue: EndpointQueue): boolean {
     return this.wanted(queue) > 0 || this.#maySend(queue)
   }
@@ -118,17 +122,17 @@ export class EndpointQueues {
     return queue.isPassedOn || (this.#isPressed() && queue.sent >= fairShare)
   }
 
-  /** It has something ready: it takes its place in line. */
+  /** Puts the queue in line if it may send. */
   enqueue(queue: EndpointQueue): void {
     if (queue.isWaiting || !this.#maySend(queue)) return
     queue.isWaiting = true
     this.#waiting.push(queue.party, queue)
   }
 
-  /** The next to be sent, which counts as on its way; undefined when nothing can be. */
+  /** The next delivery to send, which counts as in flight from now on; undefined when none may be sent. */
   next(): { queue: EndpointQueue; delivery: PendingDelivery } | undefined {
     while (this.#activeInAll < maxQueues.inAll) {
-      const queue = this.#waiting.shift(this.#mayHaveMore)
+      const queue = this.#waiting.shift(this.#isBelowLimit)
       if (!queue) return undefined
       queue.isWaiting = false
       const delivery = this.#maySend(queue) ? queue.ready.shift() : undefined
@@ -143,18 +147,17 @@ export class EndpointQueues {
     return undefined
   }
 
-  /** One of its deliveries is no longer on its way; it stays busy until its outcome is recorded. */
+  /** An attempt has ended; its delivery stays in `inFlight` until the outcome is recorded. */
   attemptEnded(queue: EndpointQueue): void {
     this.#count(queue, -1)
   }
 
-  /** Its outcome is recorded. */
   outcomeRecorded(queue: EndpointQueue, deliveryId: string): void {
     queue.inFlight.delete(deliveryId)
     this.enqueue(queue)
   }
 
-  readonly #mayHaveMore = (id: string, level: number): boolean => inUse(this.#active, id) < maxAt(level)
+  readonly #isBelowLimit = (id: string, level: number): boolean => inUse(this.#active, id) < maxAt(level)
 
   #count({ party }: EndpointQueue, change: 1 | -1): void {
     this.#activeInAll += change

@@ -14,66 +14,69 @@ import {
 import type { Db, Storage } from '../../storage/open.ts'
 import { toStoredStatus } from '../rules.ts'
 
-/** Events whose listeners are looked for at once. Each may have more than there is room for. */
+/** Events whose listeners are loaded at once. Each event may have more of them than fit into the batch. */
 const lookAhead = 20
 
-/** What one transaction gave out. */
+/** The result of one call of `fanOut`. */
 export type FanOutResult = {
-  /** Webhooks that have something to send now. */
+  /** Webhooks with new deliveries that are due. */
   webhookIds: string[]
-  /** Whether there may be more to give out. */
+  /** Whether there may be more events to fan out. */
   more: boolean
-  /** Why something could not be given out, which is set aside or stays as it is. */
+  /** The first error. The event that caused it is stored as a dead letter, or stays in the table. */
   failure?: unknown
 }
 
 /**
- * Makes a delivery for every webhook that asked for what happened, numbered webhook by webhook without gaps. One
- * that is paused or has failed keeps it until somebody asks for it. Several processes may do so at once.
+ * Creates a delivery of each event for every webhook that subscribes to it, numbered per webhook without gaps.
+ * Deliveries of a paused or failed webhook are stored, and sent only on request. Several processes may do so at once.
  */
 export async function fanOut(storage: Storage, now: Instant): Promise<FanOutResult> {
   if ((await anyEvent(storage.read, {})).length === 0) return { webhookIds: [], more: false }
-  // Events read, and deliveries created, in one transaction: small rows, so twice the usual number.
+  // Most events read, and deliveries created, in one transaction: small rows, so twice the usual number.
   const batch = 2 * storage.traits.batchSize
   try {
-    // Lost with the power it is done again: the same events, in deliveries with other ids.
+    // Unsynced: after a power failure the same events are fanned out again, as deliveries with other ids.
     return await storage.write((tx) => fanOutBatch(tx, now, { batch, after: 0 }), { unsynced: true })
   } catch (error) {
     if (isOutage(error)) throw error
-    return giveOutOneByOne(storage, now, batch)
+    return fanOutOneByOne(storage, now, batch)
   }
 }
 
-/** One event to one webhook at a time: what cannot be given out is passed over, and holds up no other. */
-async function giveOutOneByOne(storage: Storage, now: Instant, most: number): Promise<FanOutResult> {
+/** One event for one webhook per transaction: a delivery that cannot be created is skipped, and blocks no other. */
+async function fanOutOneByOne(storage: Storage, now: Instant, most: number): Promise<FanOutResult> {
   const webhookIds = new Set<string>()
   let after = 0
   let failure: unknown
   for (let n = 0; n < most; n++) {
-    const at: At = { event: undefined, listener: undefined }
+    const progress: Progress = { event: undefined, listener: undefined }
     try {
-      const given = await storage.write((tx) => fanOutBatch(tx, now, { batch: 1, after, at }), {
+      const result = await storage.write((tx) => fanOutBatch(tx, now, { batch: 1, after, progress }), {
         unsynced: true,
       })
-      for (const id of given.webhookIds) webhookIds.add(id)
-      if (at.event === undefined) return { webhookIds: [...webhookIds], more: false, failure }
+      for (const id of result.webhookIds) webhookIds.add(id)
+      if (progress.event === undefined) return { webhookIds: [...webhookIds], more: false, failure }
     } catch (error) {
-      const { event, listener } = at
+      const { event, listener } = progress
       if (isOutage(error) || event === undefined) throw error
       failure ??= error
-      if (listener === undefined || !(await passOver(storage, { event, listener, error, now })))
+      if (listener === undefined || !(await skipListener(storage, { event, listener, error, now })))
         after = event.seq
     }
   }
   return { webhookIds: [...webhookIds], more: true, failure }
 }
 
-/** What a transaction had in hand. */
-type At = { event: Pending | undefined; listener: Listener | undefined }
-type Passed = { event: Pending; listener: Listener; error: unknown; now: Instant }
+/** The event that a transaction fans out, and the listener that it does so for. */
+type Progress = { event: Pending | undefined; listener: Listener | undefined }
+type Skipped = { event: Pending; listener: Listener; error: unknown; now: Instant }
 
-/** Keeps what a webhook was not told: as it was, which the database may not take in any other place either, else its id. */
-async function passOver(storage: Storage, { event, listener, error, now }: Passed): Promise<boolean> {
+/**
+ * Stores an event as a dead letter of a webhook, and continues with the next webhook. If the database refuses the data
+ * of the event there as well, the dead letter is stored without it. Returns false if that fails too.
+ */
+async function skipListener(storage: Storage, { event, listener, error, now }: Skipped): Promise<boolean> {
   for (const isWhole of [true, false]) {
     try {
       await storage.write(async (tx) => {
@@ -95,12 +98,12 @@ async function passOver(storage: Storage, { event, listener, error, now }: Passe
   return false
 }
 
-/** Asked very often, so that there is a write only when there is something to give out. */
+/** Checked very often, so that a write begins only if there are events. */
 const anyEvent = prepared((db, _: Record<never, string>) =>
   db.selectFrom('events').select('seq').orderBy('seq').limit(1),
 )
 
-/** Organizations that something is to be given out of, those that wait longest first. */
+/** Organizations with events, the one with the oldest event first. */
 const waiting = prepared((db, p: { limit: number }) =>
   db
     .withRecursive('waiting(org_id)', (cte) =>
@@ -164,8 +167,8 @@ const next = prepared((db, p: { after: number }) =>
 )
 
 /**
- * What is to be given out now, and how much of it each organization may have: equal shares, so that nobody who makes much
- * happen, and has many webhooks told of it, holds up what others are told.
+ * The events to fan out now, and the share of the batch that each organization may use. The shares are equal: an
+ * organization with many events, or with many webhooks for each, does not delay the events of others.
  */
 async function pending(tx: Db, batch: number): Promise<{ events: Pending[]; share: number }> {
   const tenants = await waiting(tx, { limit: batch })
@@ -179,7 +182,7 @@ async function pending(tx: Db, batch: number): Promise<{ events: Pending[]; shar
 
 type Pending = Awaited<ReturnType<typeof these>>[number]
 
-/** Who of an organization is told of what, behind the last who was. */
+/** Selects the webhooks of an organization that subscribe to an event type, after the last one that got the event. */
 type Audience = Pick<Pending, 'orgId' | 'type' | 'behind'>
 type Listener = { id: string; status: string }
 
@@ -204,16 +207,16 @@ const listeners = preparedForEach(
       .limit(audience.limit),
 )
 
-/** With `at`, the first behind `after` to one webhook: `at` is told of what is in hand. */
+/** With `progress`, fans out only the first event after `after`, and records there how far it is. */
 async function fanOutBatch(
   tx: Db,
   now: Instant,
-  { batch, after, at: inHand }: { batch: number; after: number; at?: At },
+  { batch, after, progress }: { batch: number; after: number; progress?: Progress },
 ): Promise<FanOutResult> {
-  const { events, share } = inHand
+  const { events, share } = progress
     ? { events: await next(tx, { after }), share: batch }
     : await pending(tx, batch)
-  if (inHand) Object.assign(inHand, { event: events[0], listener: undefined })
+  if (progress) Object.assign(progress, { event: events[0], listener: undefined })
   const made: { event: Pending; listener: Listener }[] = []
   const done: number[] = []
   const known = new Map<string, Listener[]>()
@@ -222,12 +225,12 @@ async function fanOutBatch(
     const before = had.get(event.orgId) ?? 0
     const room = Math.min(batch - made.length, share - before)
     if (room === 0) continue
-    if (!known.has(nameOf(event))) await learn(tx, events.slice(at, at + lookAhead), known, batch)
+    if (!known.has(nameOf(event))) await loadListeners(tx, events.slice(at, at + lookAhead), known, batch)
     const found = known.get(nameOf(event))!
     const part = found.slice(0, room)
     made.push(...part.map((listener) => ({ event, listener })))
     had.set(event.orgId, before + part.length)
-    if (inHand) inHand.listener = part[0]
+    if (progress) progress.listener = part[0]
     if (part.length === found.length && found.length <= batch) done.push(event.seq)
     else
       await tx
@@ -237,14 +240,14 @@ async function fanOutBatch(
         .execute()
   }
   const webhookIds = await enqueue(tx, made, now)
-  if (done.length > 0) await givenOut(tx, { seqs: seqs.of(done.map((seq) => ({ seq }))) })
+  if (done.length > 0) await deleteEvents(tx, { seqs: seqs.of(done.map((seq) => ({ seq }))) })
   return { webhookIds, more: events.length > 0 }
 }
 
 const nameOf = ({ orgId, type, behind }: Audience): string => `${orgId} ${type} ${behind}`
 
-/** Finds the listeners of these events that are not known: one more than fit, which tells whether there are more. */
-async function learn(
+/** Loads the listeners of these events that are not known: one more than fit, which shows whether there are more. */
+async function loadListeners(
   tx: Db,
   events: readonly Pending[],
   known: Map<string, Listener[]>,
@@ -262,7 +265,7 @@ async function learn(
   }
 }
 
-const givenOut = prepared((db, p: { seqs: string }) =>
+const deleteEvents = prepared((db, p: { seqs: string }) =>
   db
     .deleteFrom('events')
     .where('seq', 'in', (eb) => eb.selectFrom(seqs.as(p.seqs, 'done')).select('done.seq')),
@@ -270,7 +273,7 @@ const givenOut = prepared((db, p: { seqs: string }) =>
 
 const ids = rowList<{ id: string }>({ id: 'text' })
 
-/** In the order of their ids, as everyone who holds several. */
+/** Locks queues in the order of their ids, as every transaction that locks several does, so that none deadlock. */
 const queuesOf = prepared((db, p: { ids: string }) =>
   forUpdate(
     db
@@ -289,7 +292,7 @@ const deliveries = rowList<{
   dueAt: Instant | null
 }>({ id: 'text', webhookId: 'text', event: 'bigint', seq: 'bigint', dueAt: 'text' })
 
-/** What happened is copied where it is: it may be long, and there may be many who want it. */
+/** The data is copied within the database: it may be long, and many webhooks may subscribe to it. */
 const insertion = prepared((db, p: { deliveries: string; now: Instant }) =>
   db
     .insertInto('webhook_deliveries')
@@ -319,7 +322,7 @@ const queues = rowList<{ webhookId: string; lastSeq: number; dueAt: Instant | nu
   dueAt: 'text',
 })
 
-const queued = prepared((db, p: { queues: string }) =>
+const updateQueues = prepared((db, p: { queues: string }) =>
   db
     .updateTable('webhook_queues')
     .from(queues.as(p.queues, 'q'))
@@ -340,7 +343,7 @@ async function enqueue(
   const ends = new Map(held.map((queue) => [queue.webhook_id, queue]))
   const rows = made.flatMap(({ event, listener: { id: webhookId } }) => {
     const queue = ends.get(webhookId)
-    // Deleted for good a moment ago.
+    // Its webhook was deleted for good a moment ago.
     if (!queue) return []
     queue.last_seq += 1
     const dueAt = isActive.get(webhookId) ? now : null
@@ -352,6 +355,6 @@ async function enqueue(
     const isLater = isActive.get(webhookId) && (dueAt === null || dueAt > now)
     return { webhookId, lastSeq, dueAt: isLater ? now : dueAt }
   })
-  await queued(tx, { queues: queues.of(changed) })
+  await updateQueues(tx, { queues: queues.of(changed) })
   return changed.flatMap(({ webhookId }) => (isActive.get(webhookId) ? webhookId : []))
 }

@@ -6,15 +6,15 @@ import type { DeliveryOutcome, PendingDelivery } from '../deliveries/rules.ts'
 import type { WebhookRecord } from '../rules.ts'
 import * as store from './store.ts'
 
-/** A delivery that was on its way, and what came of it. */
+/** An attempt to send a delivery, and its outcome. */
 export type Attempt = { webhook: WebhookRecord; delivery: PendingDelivery; outcome: DeliveryOutcome }
 
-/** Puts down what came of attempts, counts them, and fails the webhooks of those who want no more. */
+/** Records the outcomes of attempts, counts them, and fails webhooks whose receiver wants no more deliveries. */
 export async function recordOutcomes(tx: Db, attempts: readonly Attempt[], now: Instant): Promise<void> {
   const unwanted = attempts.filter(({ outcome }) => outcome.isUnwanted).map(({ webhook }) => webhook)
   for (const webhook of new Map(unwanted.map((one) => [one.id, one])).values()) {
     if (await store.failWebhook(tx, webhook.id, now))
-      await recordAudit(tx, toDraftEntry(wantsNoMore(webhook), now))
+      await recordAudit(tx, toDraftEntry(webhookFailure(webhook), now))
   }
   const counting = await store.updateDeliveries(
     tx,
@@ -48,11 +48,11 @@ function countOutcomes(attempts: readonly Attempt[], now: Instant): store.Outcom
   return [...tallies.values()]
 }
 
-/** In the order in which everyone takes hold of rows, so that nobody waits for somebody who waits for them. */
+/** Sorts by id, the order in which every transaction locks such rows, so that none deadlock. */
 const byId = <T>(all: readonly T[], idOf: (one: T) => string): T[] =>
   [...all].sort((a, b) => (idOf(a) < idOf(b) ? -1 : 1))
 
-const wantsNoMore = (webhook: WebhookRecord): AuditEvent => ({
+const webhookFailure = (webhook: WebhookRecord): AuditEvent => ({
   orgId: webhook.orgId,
   actorType: 'system',
   actorId: null,

@@ -4,11 +4,11 @@ import { isEncryptedWith } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 
 /*
- * A queue is sent from by one process at a time, its holder, so that how many deliveries of a webhook are on their
- * way at once holds for all processes. Whoever dies holds nothing any more some seconds later.
+ * Only one process at a time, its holder, sends the deliveries of a queue, so the limit of concurrent deliveries of a
+ * webhook holds across processes. The queues of a process that dies are released when its lease has expired.
  */
 
-/** How long a process counts as alive after it last said so, and how often it does. */
+/** How long a lease lasts after its last renewal, and how often it is renewed. */
 export const leaseSeconds = 30
 export const renewalSeconds = 10
 
@@ -23,7 +23,7 @@ export async function renewLease(db: Db, id: string, now: Instant): Promise<void
   await renewal(db, { id, until: addSeconds(now, leaseSeconds) })
 }
 
-/** Frees what is held by processes that are no longer alive. */
+/** Releases the queues of processes whose lease has expired. */
 export async function releaseAbandonedQueues(storage: Storage, now: Instant): Promise<void> {
   const abandoned = (db: Db) =>
     db
@@ -47,7 +47,7 @@ export async function releaseAbandonedQueues(storage: Storage, now: Instant): Pr
   )
 }
 
-/** Where one process serves a database, any holder from before it started is dead. */
+/** Releases all queues if no other process serves the database: every holder from before the start is dead. */
 export async function releasePredecessorQueues(storage: Storage): Promise<void> {
   if (!storage.traits.singleProcess) return
   await storage.write(
@@ -63,25 +63,27 @@ export type DueQueue = { webhookId: string; partnerId: string; orgId: string; du
 
 type Wanted = {
   now: Instant
-  /** Partners and organizations that hold as many queues as they may. */
-  apart: readonly string[]
-  /** Of the keys of this process, when others have more: what it cannot open is left to them. */
+  /** Ids of partners and organizations that have reached their limit of queues. */
+  excluded: readonly string[]
+  /** Marks of this process's keys, if it lacks the current one: what they cannot decrypt is left to other processes. */
   marks: readonly string[] | undefined
 }
 
-/** For so long what does not open here is left to those who may have its key. */
+/** How long a queue that cannot be decrypted here is left to processes that may have the key. */
 const patienceSeconds = 3600
 
-/** Whether nobody else has come for it in all that time. */
+/** Whether no other process has acquired the queue in that time. */
 export const isOverdue = (dueAt: Instant, now: Instant): boolean => dueAt <= addSeconds(now, -patienceSeconds)
 
-const isDue = (db: Db, { now, apart, marks }: Wanted) =>
+const isDue = (db: Db, { now, excluded, marks }: Wanted) =>
   db
     .selectFrom('webhook_queues')
     .innerJoin('organizations as o', 'o.id', 'webhook_queues.org_id')
     .where('due_at', '<=', now)
     .where('holder', 'is', null)
-    .$if(apart.length > 0, (q) => q.where('o.id', 'not in', apart).where('o.partner_id', 'not in', apart))
+    .$if(excluded.length > 0, (q) =>
+      q.where('o.id', 'not in', excluded).where('o.partner_id', 'not in', excluded),
+    )
     .$if(marks !== undefined, (q) =>
       q.where((eb) =>
         eb.or([
@@ -100,8 +102,8 @@ const isDue = (db: Db, { now, apart, marks }: Wanted) =>
     )
 
 /**
- * Queues with something due that nobody holds, without those of `apart`: those that have waited longest, and where there
- * are more than fit, of each partner in turn, and of each of its organizations.
+ * Due queues without a holder, the longest due first. If there are more than `limit`, partners take turns, and so do
+ * the organizations of each partner.
  */
 export async function findDueQueues(
   { read, heavy }: Storage,
@@ -143,7 +145,7 @@ export async function findDueQueues(
     .execute()
 }
 
-/** Takes those of these queues that are still nobody's; the ids of those it got. */
+/** Acquires those of these queues that still have no holder; returns their webhooks' ids. */
 export async function acquireQueues(
   storage: Storage,
   queues: readonly DueQueue[],
@@ -183,7 +185,7 @@ const firstDue = prepared((db, _: Record<never, string>) =>
     .limit(1),
 )
 
-/** When the first of the queues is due that nobody holds. */
+/** The earliest due time of the queues without a holder. */
 export async function findNextDueTime(db: Db): Promise<Instant | undefined> {
   const [first] = await firstDue(db, {})
   return first?.dueAt ?? undefined

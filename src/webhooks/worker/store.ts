@@ -8,12 +8,12 @@ import { toStoredStatus, type WebhookRecord } from '../rules.ts'
 import { decryptWebhook } from '../store.ts'
 import type { QueuePosition } from './endpoint-queues.ts'
 
-/* What the service itself does with the deliveries of all tenants. */
+/* Queries of the service itself, across all tenants. */
 
 const ids = rowList<{ id: string }>({ id: 'text' })
 
-/** Those that are not gone, and whose organization is not. */
-const living = (db: Db, asked: string) =>
+/** Without deleted webhooks and webhooks of deleted organizations. */
+const notDeleted = (db: Db, asked: string) =>
   db
     .selectFrom('webhooks as w')
     .innerJoin('organizations as o', 'o.id', 'w.org_id')
@@ -22,17 +22,20 @@ const living = (db: Db, asked: string) =>
     .where('o.deleted_at', 'is', null)
 
 const webhooksOf = prepared((db, p: { ids: string }) =>
-  living(db, p.ids)
+  notDeleted(db, p.ids)
     .select(['w.id', 'w.org_id', 'w.name', 'w.url', 'w.secret', 'w.previous_secret', 'w.previous_until'])
     .select(['w.headers', 'w.status', 'w.retry_policy', 'w.created_by', 'w.created_at', 'w.updated_at']),
 )
 
-/** What tells whether a webhook is still what is known of it; several times as quick as all of it. */
+/** Shows whether a webhook has changed since it was loaded; several times as fast as loading it. */
 const versionsOf = prepared((db, p: { ids: string }) =>
-  living(db, p.ids).select(['w.id', 'w.updated_at', 'w.status']),
+  notDeleted(db, p.ids).select(['w.id', 'w.updated_at', 'w.status']),
 )
 
-/** Webhooks as they are now, without those that are gone, or whose organization is; what is `known` of one when it did not change. */
+/**
+ * The current records of webhooks, without deleted ones and webhooks of deleted organizations. `asked` holds the record
+ * that the caller already has, by id; it is returned if the webhook has not changed.
+ */
 export async function findWebhooks(
   db: Db,
   cipher: Cipher,
@@ -53,7 +56,7 @@ export async function findWebhooks(
 
 const listOf = (all: readonly string[]): string => ids.of(all.map((id) => ({ id })))
 
-/** Which deliveries a queue wants: behind the last one it has, by when they are due and their number. */
+/** The deliveries to load for a queue: those after a position. */
 export type DeliveryQuery = {
   webhookId: string
   isActive: boolean
@@ -83,13 +86,13 @@ const deliveriesOf = (db: Db, query: QueryOf) =>
     .orderBy('d.seq')
     .limit(query.limit)
 
-/* A question of its own for each state: one for both would go through all that is due, not to its beginning. */
+/* One query for each state: a common one would read all due deliveries, instead of seeking to the first ones. */
 const due = preparedForEach(queries, deliveriesOf)
 const dueAskedFor = preparedForEach(queries, (db, query: QueryOf) =>
   deliveriesOf(db, query).where('d.asked_for', '=', 1),
 )
 
-/** What is due, the longest first; of a webhook that is not active only what somebody asked for. */
+/** Due deliveries of each webhook, the longest due first; if it is not active, only those that a user requested. */
 export const findPendingDeliveries = async (
   db: Db,
   all: readonly DeliveryQuery[],
@@ -115,7 +118,7 @@ const outcomes = rowList<
   endedAt: 'text',
 })
 
-/** Only when nobody else has put something down since it was sent. */
+/** Only if no other outcome was recorded since the delivery was sent. */
 const outcomeChanges = prepared((db, p: { outcomes: string }) =>
   db
     .updateTable('webhook_deliveries')
@@ -138,21 +141,24 @@ const outcomeChanges = prepared((db, p: { outcomes: string }) =>
     .returning('webhook_deliveries.id'),
 )
 
-/** The ids of those that count: another process may have sent one meanwhile, or its webhook be gone. */
+/**
+ * Records outcomes. Returns the ids of the updated deliveries: another process may have sent one meanwhile, or it was
+ * deleted with its webhook.
+ */
 export async function updateDeliveries(
   db: Db,
-  arrived: readonly { delivery: PendingDelivery; outcome: DeliveryOutcome }[],
+  attempts: readonly { delivery: PendingDelivery; outcome: DeliveryOutcome }[],
   now: Instant,
 ): Promise<Set<string>> {
-  if (arrived.length === 0) return new Set()
-  const rows = arrived.map(({ delivery: { id, attempt: before }, outcome }) => ({
+  if (attempts.length === 0) return new Set()
+  const rows = attempts.map(({ delivery: { id, attempt: before }, outcome }) => ({
     ...{ ...outcome, id, before },
     endedAt: outcome.dueAt === null ? now : null,
   }))
   return new Set((await outcomeChanges(db, { outcomes: outcomes.of(rows) })).map(({ id }) => id))
 }
 
-/** The receiver said so; people take it up again. False when it was not active any more. */
+/** Marks a webhook as failed, until a user reactivates it. Returns false if it was no longer active. */
 export async function failWebhook(db: Db, webhookId: string, now: Instant): Promise<boolean> {
   const [{ numUpdatedRows }] = (await db
     .updateTable('webhooks')
@@ -163,7 +169,7 @@ export async function failWebhook(db: Db, webhookId: string, now: Instant): Prom
   return numUpdatedRows > 0n
 }
 
-/** What the attempts of one webhook add to its counts. */
+/** Numbers to add to the counts of one webhook. */
 export type OutcomeCounts = {
   webhookId: string
   successes: number
@@ -197,14 +203,14 @@ export async function addCounts(db: Db, counts: readonly OutcomeCounts[]): Promi
   if (counts.length > 0) await counted(db, { tallies: tallies.of(counts) })
 }
 
-/** A queue that is done with. */
+/** A queue to release. */
 export type ReleasedQueue = {
   webhookId: string
-  /** Goes behind the others, also when something in it is due. */
+  /** Released even if deliveries are due; it becomes due now, after queues that have been due for longer. */
   makesRoom: boolean
 }
 
-/** What became of it. */
+/** `kept`: it has due deliveries, and stays with its holder. `lost`: this process no longer held it. */
 export type ReleaseResult = 'released' | 'kept' | 'lost'
 
 const holders = prepared((db, p: { ids: string }) =>
@@ -227,10 +233,7 @@ const release = prepared((db, p: { dues: string }) =>
     .whereRef('webhook_id', '=', 'q.id'),
 )
 
-/**
- * Gives queues back, but for those in which something is due by now: they are `kept` on with, unless they have to
- * make room. `lost`: another process holds it.
- */
+/** Releases queues, except those that have due deliveries by now and need not make room. */
 export async function releaseQueues(
   db: Db,
   done: readonly ReleasedQueue[],
@@ -241,7 +244,7 @@ export async function releaseQueues(
   const found = await holders(db, { ids: listOf(done.map(({ webhookId }) => webhookId)) })
   const held = found.filter((queue) => queue.holder === holder)
   if (held.length === 0) return results
-  // Read now that the queues are held: whoever changes a webhook meanwhile reschedules its queue afterwards.
+  // Read under the locks of the queues: a concurrent change of a webhook reschedules its queue afterwards.
   const webhooks = await webhooksOf(db, { ids: listOf(held.map(({ id }) => id)) })
   const isActive = new Map(webhooks.map(({ id, status }) => [id, status === toStoredStatus('active')]))
   const next = await findNextDue(
