@@ -90,7 +90,7 @@ export function batchReads<Key, Found>(
 ): (key: Key) => Promise<Found | undefined> {
   let next: { keys: Key[]; found: Promise<ReadonlyMap<Key, Found>> } | undefined
 
-  // Of many callers: the service asks, whoever was first.
+  // The read serves many callers: the service runs it for itself, not for the first of them.
   const begin = () => {
     const keys: Key[] = []
     const found = new Promise<ReadonlyMap<Key, Found>>((resolve) => {

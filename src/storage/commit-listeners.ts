@@ -10,7 +10,7 @@ export class CommitListeners {
     this.#listeners.push({ listener, tables })
   }
 
-  /** The commit stands: a listener's failure only emits a warning. */
+  /** The commit is done: a listener that fails only emits a warning. */
   announce(touched: ReadonlySet<string> = all): void {
     for (const { listener, tables } of this.#listeners) {
       if (tables && !touched.has(anyTable) && !tables.some((table) => touched.has(table))) continue

@@ -45,7 +45,7 @@ export function isPatternTooComplex(error: unknown): boolean {
 
 /** Why the database cannot be used, or not for this statement. */
 export type DatabaseFailure =
-  /** It may answer soon: it is away, starting, stopping, or out of connections. */
+  /** It may answer soon: it is not reachable, starting, stopping, or out of connections. */
   | 'unreachable'
   /** It no longer accepts the credentials: a changed password, or a role that may not sign in. */
   | 'denying access'

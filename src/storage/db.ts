@@ -38,14 +38,14 @@ export type Notifications = {
   send(tx: Db, channel: string, message: string): Promise<void>
 }
 
-/** What a look at what is stored has found. */
+/** The result of an integrity check. */
 export type Integrity =
   | { verdict: 'sound' }
   | { verdict: 'damaged'; found: string[] }
-  /** Nobody can know here. */
+  /** The database cannot be checked. */
   | { verdict: 'unknown'; reason: string }
 
-/** What callers may adapt to, instead of asking which database it is. */
+/** Properties that callers may adapt to, instead of checking which database it is. */
 type StorageTraits = {
   /** Writes run one at a time, in the thread that serves requests: concurrent ones gain nothing. */
   serialWrites: boolean
@@ -56,7 +56,7 @@ type StorageTraits = {
 }
 
 export type Storage = {
-  /** For src/storage and migrations; everybody else asks `traits`. */
+  /** For src/storage and migrations; everything else uses `traits`. */
   dialect: Dialect
   traits: StorageTraits
   /** Plain reads of committed data. Transactions belong to `write`. */
@@ -92,9 +92,9 @@ export type Storage = {
   /** Readiness: throws when the database answers no query or accepts no change. */
   check(): Promise<void>
   /**
-   * Whether the pages that are stored are those that were written, also of what nobody reads: on SQLite all of them are read,
-   * by a process of its own that `signal` ends; on Postgres it is what the server has found wrong when it read them.
-   * @throws when it came to no end, which says nothing of the pages
+   * Whether the stored pages are those that were written, including pages that no query reads. On SQLite a process of
+   * its own, which `signal` ends, reads all of them; on Postgres the result is what the server found when it read them.
+   * @throws when the check did not finish, which says nothing about the pages
    */
   checkIntegrity(signal: AbortSignal): Promise<Integrity>
   /** Finishes what is queued, then closes. Safe to call twice. */

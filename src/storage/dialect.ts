@@ -175,8 +175,8 @@ const ownedRows = ({ table, by, of }: Owned) =>
 
 /**
  * A field of an object stored as RFC 8785 text, as JSON text; `next` is the field that follows. An attacker may have
- * changed the stored text: if it is no such text, the result is null or anything, but no error. Quotes within strings
- * are escaped, so the quoted name outside a string is the field's own.
+ * changed the stored text: for any other text the result is null or arbitrary, but never an error. Quotes within
+ * strings are escaped, so a quoted name outside a string is the name of the field.
  */
 export function jsonField(column: string, field: string, next: string): Expression<string | null> {
   const text = sql.ref(column)
@@ -233,7 +233,7 @@ export const forNoKeyUpdate = <DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
 ): SelectQueryBuilder<DB, TB, O> => query.forNoKeyUpdate()
 
-/** The same against changes only: writers that add to the row's record do not wait for each other. */
+/** A shared lock: the row cannot change, and transactions that only refer to it do not wait for each other. */
 export const forShare = <DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
 ): SelectQueryBuilder<DB, TB, O> => query.forShare()

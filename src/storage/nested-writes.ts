@@ -1,7 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 /**
- * Before Node 24 an AsyncLocalStorage slows down every promise; there only the writer's time limit ends such a write.
+ * Before Node 24 an AsyncLocalStorage slows down every promise, so there is none: parties do not take turns, and a
+ * nested write fails only at the writer's time limit.
  */
 export const isAsyncContextCheap = Number(process.versions.node.split('.')[0]) >= 24
 
@@ -15,7 +16,7 @@ export class NestedWriteGuard {
     }
   }
 
-  /** Runs the work of a write, which others are nested in until it is over. */
+  /** Runs the work of a write; writes that it begins are nested until it is over. */
   run<T>(write: { readonly isOver: boolean }, work: () => Promise<T>): Promise<T> {
     return this.#inside ? this.#inside.run(write, work) : work()
   }

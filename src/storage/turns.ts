@@ -3,25 +3,25 @@ import { addCount } from '../core/counts.ts'
 import { Problem } from '../core/errors.ts'
 import { isAsyncContextCheap } from './nested-writes.ts'
 
-/** For whom the database works, from the largest group to the single caller: partner, organization, device. */
+/** Who database work is done for, from the largest group to the single caller: partner, organization, device. */
 export type Party = readonly [group: string, ...string[]]
 
-/** The service itself: its loops, and reads that it does for many callers at once. */
+/** The service itself: its background loops, and reads shared by many callers. */
 const service: Party = ['service']
 
 const current = isAsyncContextCheap ? new AsyncLocalStorage<Party>() : undefined
 
-/** Runs `work`, whose reads and writes wait for the turns of this party. */
+/** Runs `work`; its reads and writes wait for the turns of this party. */
 export const onBehalfOf = <T>(party: Party, work: () => T): T => (current ? current.run(party, work) : work())
 
-/** Runs `work` for the service itself, whoever caused it. */
+/** Runs `work` for the service itself, regardless of who caused it. */
 export const onOwnBehalf = <T>(work: () => T): T => onBehalfOf(service, work)
 
 export const currentParty = (): Party => current?.getStore() ?? service
 
 /**
- * Items that wait, in the order in which their parties take turns: the groups one after the other, and within a group its
- * members in the same way. Whoever has thousands that wait delays the others by one. The service itself comes first.
+ * Waiting items, in the order in which their parties take turns: first the groups, then the members within each group.
+ * A party with thousands of waiting items delays each other party by one item. The service itself comes first.
  */
 export class FairQueue<Item> {
   readonly #root = new Branch<Item>()
@@ -38,14 +38,14 @@ export class FairQueue<Item> {
     this.#size += 1
   }
 
-  /** The next, of those that may have one: groups are of level 0, their members of level 1. */
+  /** Removes and returns the next item of a party that `mayRun` allows: groups are level 0, their members level 1. */
   shift(mayRun: MayRun = () => true): Item | undefined {
     const item = this.#root.shift(mayRun, 0, service[0])
     if (item !== undefined) this.#size -= 1
     return item
   }
 
-  /** For one that waits no longer. */
+  /** Removes an item that no longer waits. */
   remove(party: Party, item: Item): void {
     if (this.#root.remove(party, item)) this.#size -= 1
   }
@@ -55,7 +55,7 @@ type MayRun = (name: string, level: number) => boolean
 
 class Branch<Item> {
   readonly items: Item[] = []
-  /** Of those with something that waits; whose turn it is comes first. */
+  /** Only branches with waiting items; the one whose turn is next comes first. */
   readonly #children = new Map<string, Branch<Item>>()
 
   get isEmpty(): boolean {
@@ -84,7 +84,7 @@ class Branch<Item> {
     return undefined
   }
 
-  /** Whoever had a turn goes to the end of the line. */
+  /** Moves the child that had its turn to the end of the line. */
   #shiftOf(name: string, mayRun: MayRun, level: number): Item | undefined {
     const child = this.#children.get(name)
     const item = child && mayRun(name, level) ? child.shift(mayRun, level + 1) : undefined
@@ -110,49 +110,49 @@ class Branch<Item> {
 type Waiting = { group: string; go(): void }
 
 /**
- * So many at once, of which one group has at most half: a tenant whose transactions wait for each other's locks leaves
- * the others their connections.
+ * A semaphore with a fair queue. Each group but the service itself gets at most half of the slots: a tenant whose
+ * transactions wait for each other's locks must not occupy all connections.
  */
 export class FairSlots {
   readonly #atOnce: number
   readonly #perGroup: number
   readonly #waitMs: number
   readonly #queue = new FairQueue<Waiting>()
-  /** Of groups that have one. */
+  /** Slots in use, by group. */
   readonly #byGroup = new Map<string, number>()
   #taken = 0
-  #given = 0
+  #released = 0
 
   constructor(atOnce: number, waitMs: number) {
     this.#atOnce = atOnce
-    // Two at least: what is done in a transaction may need a read besides.
+    // At least two: work inside a transaction may need a read beside it.
     this.#perGroup = Math.max(2, Math.floor(atOnce / 2))
     this.#waitMs = waitMs
   }
 
   /**
-   * Takes one; the result gives it back.
-   * @throws unavailable when the turn of this party does not come, an outage when nobody's did
+   * Waits for a slot; the returned function releases it.
+   * @throws unavailable if none was free for this party in time, an outage if no slot at all was released meanwhile
    */
   async take(): Promise<() => void> {
     const party = currentParty()
     const [group] = party
     if (this.#taken < this.#atOnce && this.#mayRun(group)) this.#count(group, 1)
-    else await this.#turn(party)
+    else await this.#waitTurn(party)
     let isTaken = true
     return () => {
-      if (isTaken) this.#give(group)
+      if (isTaken) this.#release(group)
       isTaken = false
     }
   }
 
-  #turn(party: Party): Promise<void> {
+  #waitTurn(party: Party): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
-    const given = this.#given
+    const released = this.#released
     const late = setTimeout(() => {
       this.#queue.remove(party, waiting)
       reject(
-        this.#given > given
+        this.#released > released
           ? new Problem('unavailable', 'The service has too many requests under way', { retryAfter: 5 })
           : new Error('timeout exceeded when trying to connect'),
       )
@@ -166,8 +166,8 @@ export class FairSlots {
     return promise
   }
 
-  #give(group: string): void {
-    this.#given += 1
+  #release(group: string): void {
+    this.#released += 1
     this.#count(group, -1)
     const next = this.#queue.shift(this.#mayRun)
     if (!next) return

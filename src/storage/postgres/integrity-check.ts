@@ -2,11 +2,11 @@ import { sql } from 'kysely'
 import type { Db, Integrity } from '../db.ts'
 
 /**
- * Postgres checks the checksum of a page each time it reads it from the disk, also for a backup, and counts those that are
- * wrong. Any is damage: to compare with the count of before would miss what came after a reset.
+ * Postgres verifies the checksum of a page each time it reads the page from the disk, also for a backup, and counts the
+ * failures. Any failure is damage: a comparison with an earlier count would miss failures after a reset of the counter.
  */
 export async function checkPostgresIntegrity(db: Db): Promise<Integrity> {
-  // With the tables that all databases of the server share.
+  // `datid = 0`: the tables that all databases of the server share.
   const { rows } = await sql<{ failures: number | null; last: string | null }>`
     select sum(checksum_failures) as failures, max(checksum_last_failure)::text as last from pg_stat_database
     where datid = 0 or datname = current_database()`.execute(db)

@@ -2,10 +2,10 @@ import { sql } from 'kysely'
 import type { Db, Notifications } from '../db.ts'
 import { PostgresConnection } from './connection.ts'
 
-/** Class of the advisory locks that show other processes who listens. */
+/** Class of the advisory locks that show other processes which channels have a listener. */
 const lockClass = 1937138540
 const reconnectMs = 1000
-/** Interval between pings of a listener's connection; the next ping looks whether the last was answered within half of it. */
+/** Interval between pings of a listener's connection, which is cut if an answer has been missing for half of it. */
 const pingMs = 10_000
 /** Time limit for closing the connection. */
 const endMs = 500

@@ -31,7 +31,7 @@ const graceMs = 5000
 /** Time limit for running writes when the storage closes. */
 const closeMs = 1000
 const watchMs = 250
-/** Time limit for a connection, and before it for the turn to have one. */
+/** Time limit for a caller's turn, and then for its connection. */
 const connectMs = 10_000
 
 export async function openPostgres(
@@ -50,8 +50,8 @@ export async function openPostgres(
   }, watchMs).unref()
   const probe = new HealthProbe(databaseUrl)
   const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, begin) })
-  // A pool of their own, so a caller with many queries delays no other caller: who may ask how many is decided before.
-  // What a connection caches of patterns ends with it when it is idle.
+  // A separate pool, so a caller with many queries does not delay other reads; how many a caller may run is limited
+  // before. A connection closes when it is idle, which frees the patterns that it has cached.
   const questionPool = newPool(
     RetryingPool,
     databaseUrl,
@@ -136,7 +136,7 @@ function cutSilent(connections: ReadonlySet<PostgresConnection>, statementMs: nu
 }
 
 const begin = 'begin isolation level read committed'
-/** Its transactions return before they are on disk, which they reach in order a moment later. */
+/** Its transactions return before they are on disk; they reach it a moment later, in order. */
 const beginUnsynced = `${begin}; set local synchronous_commit = off`
 
 class PortableDialect extends PostgresDialect {
@@ -217,7 +217,7 @@ const sessionSettings = (statementMs: number): string =>
 const retryableCodes = new Set(['ECONNREFUSED', '57P03', '53300'])
 const isRefused = (error: unknown): boolean => retryableCodes.has((error as { code?: string }).code ?? '')
 
-/** How long to retry a refused connection, so that a restart of the database is a delay and no failure. */
+/** How long to retry a refused connection, so that a restart of the database causes a delay and no failure. */
 const retryMs = 2000
 
 /** Retries a refused connection for a moment. */
@@ -240,21 +240,21 @@ class RetryingPool extends pg.Pool {
 /** Callers take turns: see FairSlots. */
 class FairPool extends RetryingPool {
   readonly #slots = new FairSlots(this.options.max, connectMs)
-  readonly #givenBack = new WeakMap<object, () => void>()
+  readonly #releases = new WeakMap<object, () => void>()
 
   constructor(settings: pg.PoolConfig) {
     super(settings)
-    this.on('release', (_, client) => this.#givenBack.get(client)?.())
+    this.on('release', (_, client) => this.#releases.get(client)?.())
   }
 
   protected override async acquire(): Promise<pg.PoolClient> {
-    const giveBack = await this.#slots.take()
+    const release = await this.#slots.take()
     try {
       const client = await super.acquire()
-      this.#givenBack.set(client, giveBack)
+      this.#releases.set(client, release)
       return client
     } catch (error) {
-      giveBack()
+      release()
       throw error
     }
   }

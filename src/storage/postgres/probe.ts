@@ -8,16 +8,16 @@ const closeMs = 500
 
 const change = 'update probes set at = now()::text where id = 1'
 /**
- * Updating an existing row needs no free space. A sort that exceeds its memory uses files beside the tables: one
- * mebibyte, freed at once, of which no log and no table keeps anything.
+ * An update of an existing row needs no free space. A sort that exceeds its memory does: it writes temporary files of
+ * one mebibyte beside the tables, which are freed at once and leave nothing in a log or table.
  */
 const room = `select count(wide) from (
   select repeat('x', 8192) as wide from generate_series(1, 128) as n order by n desc) as sorted`
 const settings = `set work_mem = '64kB'; set temp_tablespaces = ''`
 
 /**
- * Queries the database on a connection of its own, which no request can take: whether it accepts a change, and
- * whether it has free space. A primary that became a replica, and one with a full disk, still answer queries.
+ * Checks, on a connection of its own that no request can use, whether the database accepts a change and has free
+ * space. A primary that became a replica, and one with a full disk, still answer queries.
  */
 export class HealthProbe {
   readonly #databaseUrl: string

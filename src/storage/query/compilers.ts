@@ -54,9 +54,8 @@ export class SqliteCompiler extends SqliteQueryCompiler {
 }
 
 /**
- * Always true, evaluated for each row: here a query on SQLite that takes too long is ended. SQLite has nothing else
- * that could stop a thread which waits for a row. It comes first in a condition: rows that another part excludes take
- * time as well.
+ * Always true, evaluated for each row. On SQLite it ends a query that takes too long: nothing else can stop a thread
+ * that waits for a row. It comes first in a condition, because rows that another part excludes take time as well.
  */
 export const isNotInterrupted = byDialect<SqlBool>({ sqlite: sql`goes_on() = 1`, postgres: sql`true` })
 

@@ -26,11 +26,9 @@ export type RankedSearch = {
 }
 
 const bounds = {
-  /**
-   * Up to this many rows of the caller are read one by one: a search then takes as long whatever other tenants have.
-   */
+  /** If the caller has at most this many rows, all are read: the time of a search does not depend on other tenants. */
   few: 20_000,
-  /** A text in more rows than this is not rare: in title order a match comes soon. */
+  /** A text in more rows than this is common: reading in title order soon finds a match. */
   rare: 2000,
 }
 const last = '\u{10ffff}'

@@ -21,7 +21,7 @@ export function openWriter(file: string): Database.Database {
   }
   return open(file, false, (database) => {
     database.pragma('journal_mode = wal')
-    // Each commit that must last is synced by wal-sync.ts, away from the event loop.
+    // Each commit that must be durable is synced by wal-sync.ts, away from the event loop.
     database.pragma('synchronous = normal')
     database.pragma('foreign_keys = on')
     // So that "insert or replace" cannot delete a row without its delete trigger.
@@ -37,11 +37,11 @@ export function openReader(file: string): Database.Database {
 }
 
 /**
- * For a thread that reads a lot at once. Each commit of another connection empties its page cache, so the cache
- * serves one query only: it is small enough for a core's own cache, which a scan fills over and over.
+ * For a thread that reads many rows at once. Each commit of another connection empties its page cache, so the cache
+ * serves only one query: it is small enough to fit in a core's cache, since a scan refills it over and over.
  */
-export function openInterruptibleReader(file: string, patience: QueryDeadline): Database.Database {
-  const database = open(file, true, (opened) => opened.pragma('query_only = on'), patience)
+export function openInterruptibleReader(file: string, deadline: QueryDeadline): Database.Database {
+  const database = open(file, true, (opened) => opened.pragma('query_only = on'), deadline)
   database.pragma('cache_size = -2048')
   return database
 }
@@ -50,7 +50,7 @@ function open(
   file: string,
   readonly: boolean,
   prepare: (database: Database.Database) => void,
-  patience = new QueryDeadline(),
+  deadline = new QueryDeadline(),
 ) {
   let database: Database.Database | undefined
   try {
@@ -62,11 +62,11 @@ function open(
       text === null ? null : fold(String(text)),
     )
     database.function('re2', { deterministic: true }, (pattern: unknown, text: unknown) => {
-      patience.check()
+      deadline.check()
       return text === null ? null : compileRe2(String(pattern)).test(String(text)) ? 1 : 0
     })
     database.function('goes_on', () => {
-      patience.check()
+      deadline.check()
       return 1
     })
     database.prepare('select count(*) from sqlite_schema').get()
@@ -87,6 +87,6 @@ function explained(error: unknown, file: string): Error {
   }
   const reason = error instanceof Error ? error.message : String(error)
   const failure = new SetupError(`Cannot open the database file ${file}: ${reason}`, { cause: error })
-  // Requests that need it are asked to come again: a thread that is started later may find the file.
+  // Requests that need the file are told to retry: a thread that is started later may find it.
   return Object.assign(failure, { code: code || 'SQLITE_CANTOPEN' })
 }

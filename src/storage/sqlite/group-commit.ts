@@ -11,7 +11,7 @@ type Work = (tx: Db) => Promise<unknown>
 type Job = {
   work: Work
   unsynced: boolean
-  /** It may have caused the failure of a commit that it shared: it shares no other. */
+  /** It may have caused the failure of a shared commit, so it gets a commit of its own. */
   isAlone?: true
   resolve: (value: never) => void
   reject: (error: unknown) => void
@@ -40,7 +40,7 @@ type Log = {
   sync(): Promise<void>
   /** Called after each commit, which may have changed rows of these tables. */
   committed(touched: ReadonlySet<string>): void
-  /** Called once the disk has what must last of a commit; without tables, nothing of it must. */
+  /** Called once the synced jobs of a commit are on disk; without `touched` if it had none. */
   settled(touched?: ReadonlySet<string>): void
 }
 
@@ -107,7 +107,7 @@ export class GroupCommit {
     return this.#queue.length + this.#waiting.size
   }
 
-  /** The job at this place of the batch: one of the batch before that it did not take, or whose turn it is. */
+  /** The job at this place of the batch: one left over from the batch before, or the next waiting one. */
   #jobAt(place: number): Job | undefined {
     if (place < this.#queue.length) return this.#queue[place]
     const job = this.#waiting.shift()
@@ -274,7 +274,7 @@ export class GroupCommit {
     } catch {}
   }
 
-  /** One for the whole batch, which takes no further job by the time this fails one. */
+  /** One timer for the whole batch: by the time it fails a job, the batch accepts no further one. */
   #startPatience(): NodeJS.Timeout {
     return setInterval(() => {
       this.#giveUp?.(new Error('A write was given up: it waited for something outside the database'))

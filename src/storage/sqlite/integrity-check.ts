@@ -9,13 +9,16 @@ import type { IntegrityReply } from './integrity-child.ts'
 
 const child = fileURLToPath(packageModule('src/storage/sqlite/integrity-child.ts'))
 
-/** Bytes the write-ahead log may grow by meanwhile, or half of the room there is: it cannot start over while it is read. */
+/**
+ * Most bytes that the write-ahead log may grow by during a check, or half of the free space if that is less: the log
+ * cannot start over while it is read.
+ */
 const mostWalGrowth = 2 ** 30
 const lookMs = 1000
 
 /**
- * Looks at every page of the file, in a process of its own with the lowest priority, whose only connection cannot write.
- * @throws when it came to no end, which says nothing of the file
+ * Checks every page of the file, in a process of its own with the lowest priority, whose only connection cannot write.
+ * @throws when the check did not finish, which says nothing about the file
  */
 export async function checkSqliteIntegrity(
   file: string,
@@ -52,34 +55,32 @@ async function watchWal(file: string, growth: number, onGrown: () => void): Prom
 function askChild(file: string, signal: AbortSignal): Promise<string[]> {
   signal.throwIfAborted()
   const { promise, resolve, reject } = Promise.withResolvers<string[]>()
-  // Without the environment: there are secrets in it, and options for this process.
+  // Without the environment, which holds secrets, and options for this process.
   const helper = spawn(process.execPath, [child, file], { stdio: ['ignore', 'pipe', 'pipe'], env: {} })
   const kill = () => void helper.kill('SIGKILL')
-  const give = () => {
+  const abort = () => {
     kill()
-    // Not once it is gone: a disk that hangs may hold it.
+    // Does not wait for its end, which a hanging disk may delay.
     reject(signal.reason)
   }
-  signal.addEventListener('abort', give, { once: true })
+  signal.addEventListener('abort', abort, { once: true })
   process.once('exit', kill)
   lowerPriority(helper.pid)
-  let said = ''
-  let complaint = ''
+  let output = ''
+  let errors = ''
   helper.stdout.setEncoding('utf8').on('data', (text: string) => {
-    said += text
+    output += text
   })
   helper.stderr.setEncoding('utf8').on('data', (text: string) => {
-    complaint = (complaint + text).slice(0, 500)
+    errors = (errors + text).slice(0, 500)
   })
   helper.on('error', reject)
   helper.on('close', (code, killed) => {
-    signal.removeEventListener('abort', give)
+    signal.removeEventListener('abort', abort)
     process.removeListener('exit', kill)
-    const reply = replyIn(said)
+    const reply = replyIn(output)
     if (reply === undefined) {
-      reject(
-        new Error(`The integrity check ended without an answer (${killed ?? code}). ${complaint}`.trim()),
-      )
+      reject(new Error(`The integrity check ended without an answer (${killed ?? code}). ${errors}`.trim()))
     } else if ('error' in reply) reject(Object.assign(new Error(reply.error.message), reply.error))
     else resolve(reply.found)
   })
@@ -94,7 +95,7 @@ function lowerPriority(pid: number | undefined): void {
   }
 }
 
-/** undefined: it was ended before it had said all. */
+/** undefined: the process ended before it had written its whole reply. */
 function replyIn(text: string): IntegrityReply | undefined {
   try {
     return JSON.parse(text) as IntegrityReply

@@ -3,23 +3,23 @@ import { classifyDatabaseError } from '../database-errors.ts'
 import { openReader } from './file.ts'
 
 /*
- * One integrity check in a process of its own: SQLite reads the whole file in calls that nothing but the end of a process
- * can interrupt. The file comes in the arguments, the reply goes to standard output.
+ * One integrity check in a process of its own: SQLite reads the whole file in calls that only the end of the process
+ * can interrupt. The path of the file is an argument; the reply goes to standard output.
  */
 
 export type IntegrityReply = { found: string[] } | { error: { message: string; code: string | undefined } }
 
-/** Of so many tables it is told what is wrong with them. */
+/** Most damaged tables that are reported. */
 const mostFound = 20
-/** Milliseconds between two tables, at most: as long as the one before took. */
-const mostRest = 1000
+/** Longest pause after a table, in milliseconds; it lasts as long as the check of the table. */
+const maxPauseMs = 1000
 
 const parent = process.ppid
 
 /**
- * Table by table, with its indexes: the write-ahead log can start over only when nobody reads, so there is a rest between
- * two of them. `quick_check` reads every page, and leaves out the comparison of each row with each index, which takes ten
- * times as long.
+ * Checks table by table, each with its indexes. The write-ahead log can start over only when nobody reads, so there is
+ * a pause after each table. `quick_check` reads every page; it does not compare each row with each index, which takes
+ * ten times as long.
  */
 async function check(file: string): Promise<string[]> {
   const found: string[] = []
@@ -30,18 +30,18 @@ async function check(file: string): Promise<string[]> {
       .pluck()
       .all()
     const ask = database.prepare<[string], string>('select quick_check from pragma_quick_check(?)').pluck()
-    // With the table of tables go the pages that nobody uses.
+    // The check of `sqlite_schema` includes unused pages.
     for (const table of ['sqlite_schema', ...tables]) {
       const begun = performance.now()
       const fault = faultIn(() => ask.get(table))
       if (fault !== undefined) found.push(`${table}: ${fault}`)
       if (found.length === mostFound) break
-      await sleep(Math.min(performance.now() - begun, mostRest))
-      // Nobody is left who would end it, or wants to know.
+      await sleep(Math.min(performance.now() - begun, maxPauseMs))
+      // The parent has ended: it can neither end this process nor read the reply.
       if (process.ppid !== parent) process.exit(1)
     }
   } catch (error) {
-    // What was found before stands.
+    // Damage found before this error is reported.
     if (found.length === 0) found.push(damageIn(error))
   }
   return found
@@ -56,7 +56,7 @@ function faultIn(ask: () => string | undefined): string | undefined {
   }
 }
 
-/** @throws what says nothing of the pages: a disk that fails to read, a lock. */
+/** @throws an error that says nothing about the pages: a disk that fails to read, a lock */
 function damageIn(error: unknown): string {
   const { cause = error } = error as Error
   if (classifyDatabaseError(cause) !== 'damaged') throw cause

@@ -98,7 +98,7 @@ export class WriteExecutor extends DirectExecutor<SqliteConnection> {
     return this.executeNow(query)
   }
 
-  /** Synchronous, which spares callers that know of it two promises. */
+  /** Synchronous, which saves its callers two promises. */
   executeNow<R>({ sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>): QueryResult<R> {
     if (this.failure) throw this.failure
     if (this.isOver) throw new Error('This write has ended: a query was not awaited')

@@ -4,8 +4,8 @@ import type { Database } from 'better-sqlite3'
 type Identity = { path: string; dev: number; ino: number }
 
 /**
- * The files of a database as they were opened. A file that is moved or deleted stays open in this process, which would go
- * on to confirm writes that are gone when it ends.
+ * The files of a database as they were opened. A file that is moved or deleted stays open in this process, which would
+ * then confirm writes that are lost when it ends.
  */
 export class OpenFiles {
   readonly #writer: Database

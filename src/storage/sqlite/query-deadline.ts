@@ -1,4 +1,4 @@
-/** Checks per reading of the clock, which takes as long as a row. */
+/** Checks for each reading of the clock, which costs as much as reading a row. */
 const checksPerReading = 32
 
 /** The time limit of the query that a connection runs. */

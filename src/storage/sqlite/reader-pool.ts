@@ -16,7 +16,7 @@ export class ReaderPool implements DatabaseConnection {
   readonly #readers: Reader[]
   #closed = false
 
-  /** A query may take `timeoutMs`, from when its thread begins with it. */
+  /** `timeoutMs`: time limit of a query, from when its thread starts it. */
   constructor(file: string, threads: number, timeoutMs?: number) {
     this.#readers = Array.from({ length: threads }, () => new Reader({ file, timeoutMs }))
   }

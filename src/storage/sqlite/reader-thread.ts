@@ -12,8 +12,8 @@ export type ReaderReply =
   | { id: number; error: { name: string; message: string; code?: string } }
 
 const { file, timeoutMs } = workerData as ReaderData
-const patience = new QueryDeadline()
-const connection = new SqliteConnection(openInterruptibleReader(file, patience))
+const deadline = new QueryDeadline()
+const connection = new SqliteConnection(openInterruptibleReader(file, deadline))
 
 parentPort?.on('message', ({ id, sql, parameters }: ReaderRequest) => {
   parentPort?.postMessage(reply(id, sql, parameters))
@@ -21,7 +21,7 @@ parentPort?.on('message', ({ id, sql, parameters }: ReaderRequest) => {
 
 function reply(id: number, sql: string, parameters: readonly unknown[]): ReaderReply {
   try {
-    if (timeoutMs !== undefined) patience.begin(timeoutMs)
+    if (timeoutMs !== undefined) deadline.begin(timeoutMs)
     return { id, rows: connection.run(sql, parameters).rows }
   } catch (cause) {
     const { name, message, code } = cause as Error & { code?: string }

@@ -13,8 +13,8 @@ export const checkpointFrames = 8000
 
 /**
  * Copies the write-ahead log back into the file (a checkpoint). No request should wait for that, so a thread does it,
- * started when there is first enough to copy. The log starts over only once it is copied to its end, which moves as
- * long as there are writes: for the last pages the writer waits, between two of its transactions.
+ * started when there is first enough to copy. The log starts over only once it is copied to its end, and each write
+ * moves the end: while the last pages are copied, the writer waits between two of its transactions.
  */
 export class WalCheckpointer {
   readonly #file: string

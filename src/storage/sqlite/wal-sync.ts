@@ -17,7 +17,7 @@ export class WalSync {
     this.#path = `${file}-wal`
   }
 
-  /** @throws when the disk refuses: its content is unknown then until SQLite reads it anew */
+  /** @throws when the sync fails: the content of the disk is then unknown until SQLite reads it again */
   async sync(): Promise<void> {
     this.check()
     try {
