@@ -10,15 +10,15 @@ import { addCounter, addGauge } from './metrics.ts'
 export type ConnectionLimits = { whole: number; perAddress: number }
 
 /**
- * Requests that may be in progress on one connection (HTTP pipelining). Clients send one after the other; one packet has
+ * Most requests in progress on one connection (HTTP pipelining). Clients send one after the other, but one packet has
  * room for thousands, and no other client's request is handled between them.
  */
 const maxPipelined = 16
 
 /**
- * Bounds the number of open connections, including WebSockets, and the number of requests in progress on
- * each. A connection beyond the limit is closed before anything is read. Behind a trusted proxy all clients share one address, which has only
- * the limit of the process.
+ * Bounds the number of open connections, including WebSockets, and the number of requests in progress on each. A
+ * connection beyond the limit is closed before anything is read. Behind a trusted proxy all clients share one address,
+ * which has only the limit of the process.
  */
 export class ConnectionLimit {
   readonly #settings: ConnectionLimits

@@ -3,26 +3,27 @@ import { Problem } from '../src/core/errors.ts'
 import type { Limit, LimitName, Limits } from '../src/core/limits.ts'
 
 /**
- * What was accepted in the last `seconds`, oldest first from `start` on: when, and how much at a time. What is before
- * `start` has expired: to shift it out one by one would move a long array as often.
+ * Times and amounts of the events accepted in the last `seconds`, oldest first, from index `start` on. Entries before
+ * `start` have expired, and are removed many at a time: removing them one by one would move a long array each time.
  */
 type Window = { limit: Limit; times: number[]; amounts: number[]; start: number; used: number }
 
-/** Of one limit. */
+/** The windows of one limit. */
 type Windows = {
   byKey: Map<string, Window>
-  /** Goes on behind the last one that was forgotten: a new iterator would pass all that were, each time. */
+  /** Continues after the last window dropped: a new iterator would skip over all dropped entries each time. */
   oldest: MapIterator<string> | undefined
 }
 
 /** Most windows of one limit: beyond that the oldest window of the same limit is dropped. */
 const most = 100_000
-/** Looked at in one turn of the event loop. */
+/** Windows checked in one turn of the event loop. */
 const sweptAtOnce = 1000
 
 /**
  * Exact sliding windows, in memory. An event that would exceed `count` in the last `seconds` is refused, and not
- * counted, so that a client that retries constantly recovers. A single amount above `count` is accepted in an empty window.
+ * counted, so that a client that retries constantly recovers. A single amount above `count` is accepted in an empty
+ * window.
  */
 export class Limiter {
   readonly #limits: Limits
@@ -45,7 +46,7 @@ export class Limiter {
     if (wait > 0) throw refusal(name, wait)
   }
 
-  /** The same without a refusal: false when the window is full. */
+  /** Counts one event; returns false, and counts nothing, when the window is full. */
   tryTake(name: LimitName, key: string): boolean {
     return this.#count(name, key, 1) === 0
   }
@@ -64,7 +65,7 @@ export class Limiter {
     return 0
   }
 
-  /** Forgets windows that are empty by now. */
+  /** Deletes windows whose events have all expired. */
   async sweep(): Promise<void> {
     let swept = 0
     for (const { byKey } of this.#windows.values()) {
@@ -77,7 +78,7 @@ export class Limiter {
     }
   }
 
-  /** How many windows there are. */
+  /** Number of windows. */
   get size(): number {
     return [...this.#windows.values()].reduce((sum, windows) => sum + windows.byKey.size, 0)
   }
@@ -90,7 +91,7 @@ export class Limiter {
     }
     let window = windows.byKey.get(key)
     if (!window) {
-      if (windows.byKey.size >= most) forgetOldest(windows)
+      if (windows.byKey.size >= most) dropOldest(windows)
       window = { limit, times: [], amounts: [], start: 0, used: 0 }
       windows.byKey.set(key, window)
     }
@@ -98,28 +99,28 @@ export class Limiter {
   }
 }
 
-function forgetOldest(windows: Windows): void {
+function dropOldest(windows: Windows): void {
   windows.oldest ??= windows.byKey.keys()
   const { value, done } = windows.oldest.next()
   if (done) windows.oldest = undefined
   else windows.byKey.delete(value)
 }
 
-/** Drops what is no longer in the window. */
+/** Removes expired events from the window. */
 function expire(window: Window, now: number): void {
   const { times, amounts, limit } = window
   while (window.start < times.length && times[window.start]! <= now - limit.seconds * 1000) {
     window.used -= amounts[window.start]!
     window.start += 1
   }
-  // Half of it at least, so that each is moved once on average.
+  // Only if at least half has expired, so that each entry is moved once on average.
   if (window.start * 2 < times.length || window.start === 0) return
   times.splice(0, window.start)
   amounts.splice(0, window.start)
   window.start = 0
 }
 
-/** Seconds until `amount` is accepted; 0: now. */
+/** Seconds until `amount` would be accepted; 0: now. */
 function waitFor(window: Window, amount: number, now: number): number {
   expire(window, now)
   const { times, amounts, limit } = window

@@ -23,13 +23,13 @@ export const agentParty = ({
 }): Party => [`partner ${partnerId}`, orgId, deviceId]
 
 /**
- * Names the party of a caller, whose share of the service its requests use. The largest group is the tenant: a partner
- * together with all its organizations, since a partner can create as many as it likes. All callers who are
- * not signed in are one group.
+ * Finds the party whose share of the service a caller's requests use. The largest group is the tenant: a partner
+ * together with all its organizations, since a partner can create as many as it likes. All callers who are not signed
+ * in are one group.
  */
 export class Parties {
   readonly #db: Db
-  /** Tenants by organization, which never moves to another partner. */
+  /** Tenants by organization id; an organization never moves to another partner. */
   readonly #ofOrgs = new Map<string, string>()
 
   constructor(storage: Pick<Storage, 'read'>) {

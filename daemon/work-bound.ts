@@ -5,20 +5,20 @@ import type { Party } from '../src/storage/turns.ts'
 import { addGauge } from './metrics.ts'
 
 const retrySeconds = 1
-/** What one tenant may have of them. */
+/** Share of the requests in progress that one tenant may have. */
 const shareOfTenant = 0.25
-/** Of one device, which sends one request after the other and waits for commands beside that. */
+/** Most requests in progress of one device, which sends one at a time and waits for commands in another. */
 const maxOfDevice = 16
 
 /**
- * Bounds the number of requests in progress. Everything that waits for the database, a disk or an agent belongs to a request, so
- * no queue grows beyond this limit, however many requests one connection sends before it closes.
+ * Bounds the number of requests in progress. Everything that waits for the database, a disk or an agent belongs to a
+ * request, so no queue grows beyond this limit, however many requests one connection sends before it closes.
  */
 export class ConcurrencyLimit {
   readonly #most: number
-  /** Of tenants with a request in progress. */
+  /** Requests in progress, by tenant. */
   readonly #byTenant = new Map<string, number>()
-  /** Of devices with a request in progress. */
+  /** Requests in progress, by device. */
   readonly #byDevice = new Map<string, number>()
   #busy = 0
   readonly #refused: Counter
@@ -37,7 +37,10 @@ export class ConcurrencyLimit {
     })
   }
 
-  /** Runs `work`, unless too many requests are in progress, of all, of this tenant or of this device. @throws unavailable */
+  /**
+   * Runs `work`, unless too many requests are in progress: in all, of this tenant or of this device.
+   * @throws unavailable
+   */
   async run<T>(work: () => Promise<T>, { party, deviceId }: Requester = {}): Promise<T> {
     const tenant = party?.[0]
     const isFull =
@@ -64,7 +67,7 @@ export class ConcurrencyLimit {
   }
 }
 
-/** Whose request it is, as far as that is known. */
+/** The tenant and the device that a request comes from, if known. */
 type Requester = { party?: Party | undefined; deviceId?: string | undefined }
 
 const inUse = (counts: ReadonlyMap<string, number>, key: string | undefined): number =>

@@ -37,7 +37,7 @@ import { trust, trustPolicies } from './trust/contract.ts'
 import { webhooks } from './webhooks/contract.ts'
 import { webhookDeliveries } from './webhooks/deliveries/contract.ts'
 
-/** The whole product on one page. */
+/** All endpoints of the product. */
 export const api = {
   service,
   deadLetters,
@@ -86,7 +86,7 @@ export const api = {
   auditRetention,
 } satisfies Contract
 
-/** The sections of the reference: what the tags of the entries are about. */
+/** The sections of the API reference: one description for each tag of the endpoints. */
 export const sections: Readonly<Record<string, string>> = {
   Service: 'Whether the service is there, which version, and what it could not write.',
   Tenancy: 'Partners, their organizations, and the sites of those.',

@@ -6,7 +6,7 @@ import type { Db, Storage } from './storage/open.ts'
 import type { AgentRole, TokenStanding } from './storage/schema/agent-tables.ts'
 import type { AgentDeviceRow } from './storage/schema/tables.ts'
 
-/** A signed-in person, as their token and the database say at this moment. */
+/** A signed-in person, according to their token and the current state of the database. */
 export type UserCaller = {
   kind: 'user'
   id: string
@@ -15,48 +15,48 @@ export type UserCaller = {
   scope: Scope
   roleId: string | null
   permissions: ReadonlySet<string>
-  /** The session carries a verified factor. */
+  /** The session has a verified second factor. */
   mfa: boolean
-  /** A factor is enrolled. */
+  /** A second factor is enrolled. */
   mfaEnabled: boolean
-  /** A role or a setting demands a factor that is not enrolled. */
+  /** A role or a setting requires a second factor, and none is enrolled. */
   mfaDemanded: boolean
   sessionId: string
-  /** The identity provider of the organization, by which they came in: it says nothing of other memberships. */
+  /** The organization's identity provider that signed them in; it does not vouch for their other memberships. */
   ssoProviderId: string | null
-  /** When such a session ends, whatever is proved in it; null: it came by no provider. */
+  /** When a session from a provider expires: proving a factor later does not extend it. null: there is no provider. */
   endsBy: Instant | null
-  /** The partner waits for approval, or the invitation to be accepted: only what is open while enrolling may be done. */
+  /** The partner is not approved, or the invitation not accepted: only endpoints open `whileEnrolling` are allowed. */
   barred?: 'tenant_pending' | 'invitation_pending' | undefined
-  /** When they last proved who they are, in this session or the one before it. */
+  /** When they last authenticated, in this session or in the one that it replaced. */
   provedAt: Instant
 }
 
-/** A program with an API key. It sees the key's organization, as far as whoever made the key does. */
+/** A program with an API key. It sees what the key's creator sees of the key's organization. */
 export type ApiKeyCaller = {
   kind: 'api_key'
   id: string
   name: string
   orgId: string
   scope: Scope
-  /** The key's scopes, as far as whoever made it still holds them. */
+  /** The scopes of the key, without permissions that its creator no longer has. */
   permissions: ReadonlySet<string>
 }
 
 /** The largest enrollment key that a workload may mint. */
 export type EnrollmentKeyLimits = { maxUsage: number; maxTtlMinutes: number }
 
-/** A job of a CI system, which signed in with the token it has there. It sees the organization of its trust policy. */
+/** A CI job that signed in with a token of its CI system. It sees the organization of its trust policy. */
 export type WorkloadCaller = {
   kind: 'workload'
-  /** Of the trust policy. */
+  /** Id of the trust policy. */
   id: string
   name: string
   orgId: string
   scope: Scope
   permissions: ReadonlySet<string>
   keyLimits: EnrollmentKeyLimits
-  /** Which run of the workflow it is, in words. */
+  /** Description of the workflow run. */
   run: string
 }
 
@@ -64,7 +64,7 @@ export type WorkloadCaller = {
 export type AgentCaller = {
   kind: 'agent'
   role: AgentRole
-  /** Of its token, and the token's SHA-256. */
+  /** State of its token; `tokenHash` is the token's SHA-256. */
   standing: TokenStanding
   tokenHash: string
   deviceId: string
@@ -87,17 +87,17 @@ type CallerOf<E extends Endpoint> = E['access'] extends { who: 'user' }
 
 /** What a handler adds to the audit entry that the pipeline writes for it. */
 export type AuditFacts = {
-  /** Instead of the contract's, when the call turned out to be only a step of it. */
+  /** Replaces the contract's action, for a call that is only one step of it. */
   action?: string
   orgId?: string | null
-  /** Who did it, when the caller was not known before. */
+  /** Who did it, if only the handler identifies the caller, as at sign-in. */
   actor?: { kind: 'user' | 'agent' | 'workload'; id: string; email: string | null }
   resourceId?: string
   resourceName?: string
   before?: unknown
   after?: unknown
   details?: Record<string, unknown>
-  /** Nothing is another than before: there is no entry. */
+  /** Nothing changed: no entry is written. */
   unchanged?: true
 }
 
@@ -109,51 +109,51 @@ type RequestInput<E extends Endpoint> = {
   scope: Scope
   now: Instant
   ip: string
-  /** The connection is of the machine itself, whatever headers say. */
+  /** The connection comes from this machine, and does not forward another client. */
   isLocal: boolean
   userAgent: string | null
   cookies: Readonly<Record<string, string | undefined>>
   note(facts: AuditFacts): void
-  /** Aborts when the client hangs up before it has its reply. */
+  /** Aborts when the client disconnects before it has its reply. */
   gone(): AbortSignal
 } & (E extends { question: true } ? QuestionCall : unknown)
 
-/** Of what the contract says that it is a question. */
+/** For endpoints that the contract marks as a `question`. */
 type QuestionCall = {
   /**
-   * Asks what may cost much, as the caller decides: a filter, a search, a list in an order of theirs. For a limited
-   * time, and a few at once. @throws too_many_questions, question_too_slow
+   * Runs a read whose cost the caller decides: a filter, a search, a list in an order of their choice. Limits its time,
+   * and how many run at once. @throws too_many_questions, question_too_slow
    */
   ask<T>(work: (db: Db) => Promise<T>): Promise<T>
 }
 
-/** `db` is the transaction of a change, or a reading connection. */
+/** `db` is the transaction of a mutation, or a read connection. */
 export type Call<E extends Endpoint> = RequestInput<E> & { db: Db; storage: Storage }
 
-/** Before the transaction: work that waits for something else, and limits. Its own writes stand alone. */
+/** Before the transaction: rate limits, and work that waits for something else. Its writes are not part of it. */
 export type Preparation<E extends Endpoint> = RequestInput<E> & {
   storage: Storage
-  /** Counts one event, or so many; throws 429 when the window is full. */
+  /** Counts one event, or `amount`; throws 429 when the window is full. */
   limit(name: LimitName, key: string, amount?: number): void
   /**
-   * Before something is sent that cannot be taken back: of all requests under one Idempotency-Key one gets past this, as
-   * long as it does not fail. @throws idempotency_in_progress
+   * To call before an irreversible effect, such as sending a message: of all requests with one Idempotency-Key only one
+   * passes, unless it fails. @throws idempotency_in_progress
    */
   claim(): Promise<void>
 }
 
-/** A stream that says of which type it is, and what goes before it. */
+/** A stream with its content type and its response headers. */
 export type StreamReply = { type: StreamType; headers: Record<string, string>; pieces: AsyncIterable<string> }
 
-/** A file, or where it is instead. It is closed in any case, read or not. */
+/** A file, or the URL to redirect to. The file is always closed, even if it was not read. */
 export type FileReply =
   | { location: string }
   | {
       name: string
       size: number
-      /** SHA-256, 64 hex characters: what the file is known by. */
+      /** SHA-256 in 64 hex characters: the entity tag of the file. */
       checksum: string
-      /** Both ends included; as fast as the pieces are taken. Called once at most. */
+      /** Reads a range, both ends included, no faster than the pieces are consumed. Called at most once. */
       read(from: number, to: number): AsyncIterable<Uint8Array>
       close(): Promise<void>
     }
@@ -170,15 +170,15 @@ export type Handler<E extends Endpoint> =
   | ((call: Call<E>) => Promise<HandlerReply<E>>)
   | TwoStepHandler<E, never>
 
-/** A handler in two steps: `prepare` outside the transaction, `run` inside it with what was prepared. */
+/** A handler in two steps: `prepare` outside the transaction, `run` inside it with the result of `prepare`. */
 export type TwoStepHandler<E extends Endpoint, P> = {
   prepare(call: Preparation<E>): Promise<P | EarlyReply<HandlerReply<E>>>
   run(call: Call<E>, prepared: P): Promise<HandlerReply<E>>
 }
 
 /**
- * What `prepare` gives when there is nothing left for `run` to do. Telemetry alone may, which leaves no audit entry: what it
- * writes has been written then, in a transaction that it shares.
+ * Returned by `prepare` when `run` has nothing left to do. Only for telemetry, which has no audit entry: `prepare` has
+ * written it by then, in a transaction shared with other requests.
  */
 export class EarlyReply<Reply> {
   readonly reply: Reply
@@ -188,11 +188,11 @@ export class EarlyReply<Reply> {
   }
 }
 
-/** A handler for every entry of a group of the contract. */
+/** A handler for every entry of a contract group. */
 export type HandlersOf<Group> = {
   [Name in keyof Group]: Group[Name] extends Endpoint ? Handler<Group[Name]> : never
 }
 
-/** Ties the two steps together by the type of what is prepared. */
+/** Infers the type that `prepare` returns and `run` receives. */
 export const inSteps = <E extends Endpoint, P>(steps: TwoStepHandler<E, P>): Handler<E> =>
   steps as TwoStepHandler<E, never>

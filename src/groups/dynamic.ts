@@ -122,9 +122,9 @@ const maxInRequest = 1000
 const maxGroupsInRequest = 20
 
 /**
- * Makes the devices of a group those that its filter found just before. Where the filter is another one by now, or many
- * devices would move, the group is due at once and the background does it in small transactions: that of a request holds
- * a connection, locks and on SQLite the only writer.
+ * Sets the members of a group to the devices that its filter matched just before. If the filter has changed since, or
+ * many devices would move, the group becomes due at once, and the background job does it in small transactions: a
+ * request's transaction holds a connection, locks and, on SQLite, the only writer.
  */
 export async function refreshGroup(
   db: Db,
@@ -148,7 +148,7 @@ export async function refreshGroup(
     .execute()
 }
 
-/** The same for all groups of a filter. */
+/** The same for all groups of a filter. If there are many, all become due instead. */
 export async function refreshGroups(
   db: Db,
   groups: readonly DynamicGroup[],
@@ -201,10 +201,10 @@ export async function recordEvaluation(
 
 /** Longest time between two evaluations of a filter. */
 const maxAgeSeconds = 60
-/** Pause after a failed evaluation: it may have cost as much as a query may. */
+/** Pause after a failed evaluation: it may have taken as long as a query is allowed to. */
 const errorRetrySeconds = 900
 
-/** Pause after which another process may evaluate a filter that this one does not know. */
+/** Pause after which another process may evaluate a filter that this one does not support. */
 const deferSeconds = 30
 
 /**
@@ -251,8 +251,8 @@ export async function hasDueGroup(db: Db, now: Instant): Promise<boolean> {
 const nullsFirst = (order: OrderByItemBuilder) => order.asc().nullsFirst()
 
 /**
- * Groups that are due, the longest waiting first, at most `ofPartner` of each partner: a partner with thousands of groups
- * that are slow to evaluate does not delay the groups of others.
+ * Due groups, the longest waiting first, at most `ofPartner` of each partner: a partner with thousands of groups that
+ * are slow to evaluate does not delay the groups of others.
  */
 export async function listDueGroups(
   db: Db,
@@ -301,7 +301,7 @@ export async function claimDueGroups(db: Db, ids: readonly string[], now: Instan
     .execute()
 }
 
-/** Of claimed groups that were not evaluated after all: they are due. */
+/** Makes claimed groups that were not evaluated due again. */
 export async function unclaimGroups(db: Db, ids: readonly string[], claimedAt: Instant): Promise<void> {
   await db
     .updateTable('device_groups')

@@ -21,10 +21,10 @@ import {
 } from './dynamic.ts'
 
 const batch = 50
-/** Most groups of one partner in a batch, and the time after which the rest of them waits for the next batch. */
+/** Most groups of one partner in a batch, and the time after which its remaining ones wait for the next batch. */
 const maxOfPartner = 10
 const maxPartnerMs = 5000
-/** Devices that one transaction moves. */
+/** Devices that one transaction adds or removes. */
 const maxMoves = 500
 
 /**
@@ -100,7 +100,7 @@ async function refreshClaimed(
   await drain(moves, maxMoves, settle, () => {})
 }
 
-/** The difference, or the fault of the filter: it may predate the limits, or a growth of the fleet. */
+/** The difference, or the fault of the filter: it may be older than the limits, or the fleet may have grown since. */
 async function differenceOf(
   storage: Storage,
   group: DynamicGroup,

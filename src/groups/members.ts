@@ -190,15 +190,15 @@ async function recordChanges(
   for (const part of parts(deviceIds)) {
     const rows = part.map((deviceId) => ({ id: newId(), device_id: deviceId, ...rest }))
     await db.insertInto('device_group_changes').values(rows).execute()
-    await forgetOldest(db, groupId)
+    await deleteOldestChanges(db, groupId)
   }
 }
 
-/** Changes kept of a group: a filter whose matches change every minute would add millions of them in a day. */
+/** Changes kept of a group: a filter whose matches change every minute would add millions in a day. */
 const maxChanges = 10_000
 
-/** Deletes more than one batch adds. */
-async function forgetOldest(db: Db, groupId: string): Promise<void> {
+/** Deletes up to twice as many changes as one batch adds: a group above the limit shrinks to it. */
+async function deleteOldestChanges(db: Db, groupId: string): Promise<void> {
   const oldest = db
     .selectFrom('device_group_changes')
     .select('id')

@@ -3,14 +3,15 @@ import { truncateStorable } from '../../core/text.ts'
 
 type Details = Record<string, unknown>
 
-/** Most bytes of the details of one entry, as JSON: what a page, an export or a batch of entries takes follows from it. */
+/** Most bytes of the details of one entry, as JSON. It bounds the size of a page, an export or a batch of entries. */
 const maxBytes = 64 * 1024
-/** Characters of a value that stay of details that are longer. */
+/** Characters kept of a value that is shortened. */
 const keptLength = 1000
 
 /**
- * Details of a bounded size. Of those that are too long each long value (`after.conditions`) gives way to its size, SHA-256 and
- * beginning: whoever changes something large with each request would otherwise fill the log, and all who read it.
+ * Bounds the size of details. If they are too long, each long value (`after.conditions`) is replaced by its size, its
+ * SHA-256 and its beginning: a caller who changes something large with each request could otherwise fill the log, and
+ * exhaust the memory of everything that reads it.
  */
 export function boundDetails(details: Details): Details {
   if (bytesOf(details) <= maxBytes) return details
