@@ -82,6 +82,24 @@ describe('what is sent next', () => {
     expect(queues.full()).toEqual(['partner a'])
   })
 
+  it('makes room after a while for other webhooks of an organization or a partner that has its limit', () => {
+    const queues = new EndpointQueues()
+    fill(queues, 'a', maxQueues.ofOrg - 1, 0)
+    fill(queues, 'b', 1, 64)
+    const sendAll = (queue = queues.get('b0')!) => {
+      for (let next = queues.next(); next; next = queues.next()) {
+        queues.attemptEnded(queue)
+        queues.outcomeRecorded(queue, next.delivery.id)
+      }
+      return queues.yieldsToOthers(queue)
+    }
+    expect(sendAll()).toBe(false)
+    for (let n = 0; n < maxQueues.ofOrg - 1; n += 1) queues.add(`b-${n}`, ['partner b', 'b'])
+    expect([queues.full(), queues.yieldsToOthers(queues.get('b0')!)]).toEqual([['b'], true])
+    for (let org = 0; org < 5; org += 1) fill(queues, `c${org}`, 90, 0, 'a')
+    expect([queues.full(), queues.yieldsToOthers(queues.get('a0')!)]).toEqual([['partner a', 'b'], false])
+  })
+
   it('is one at a time while the receiver fails', () => {
     const queues = new EndpointQueues()
     fill(queues, 'a', 1, 3)

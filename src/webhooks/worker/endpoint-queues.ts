@@ -45,7 +45,7 @@ const maxConcurrent = 4
  * answer just before the timeout would delay everyone else.
  */
 export const maxQueues = { inAll: 1000, ofPartner: 500, ofOrg: 100 }
-/** Deliveries after which a queue is released while this process holds as many queues as it may. */
+/** Deliveries after which a queue is released, while its process, partner or organization holds as many queues as it may. */
 const fairShare = 64
 
 /**
@@ -107,7 +107,7 @@ export class EndpointQueues {
    * ones end. 0 while there are more than the concurrency, so that several are loaded at a time.
    */
   wanted(queue: EndpointQueue): number {
-    if (!queue.mayHaveMore || (this.#isPressed() && queue.sent >= fairShare)) return 0
+    if (!queue.mayHaveMore || this.#hasHadItsShare(queue)) return 0
     const most = this.#width(queue)
     const taken = queue.ready.length + queue.inFlight.size
     return taken > most ? 0 : 2 * most - taken
@@ -119,7 +119,7 @@ export class EndpointQueues {
   }
 
   yieldsToOthers(queue: EndpointQueue): boolean {
-    return queue.isPassedOn || (this.#isPressed() && queue.sent >= fairShare)
+    return queue.isPassedOn || this.#hasHadItsShare(queue)
   }
 
   /** Puts the queue in line if it may send. */
@@ -164,8 +164,9 @@ export class EndpointQueues {
     countOf(this.#active, party, change)
   }
 
-  #isPressed(): boolean {
-    return this.room === 0
+  #hasHadItsShare({ party, sent }: EndpointQueue): boolean {
+    if (sent < fairShare) return false
+    return this.room === 0 || party.some((id, level) => inUse(this.#queues, id) >= maxAt(level))
   }
 
   #width(queue: EndpointQueue): number {
