@@ -9,6 +9,7 @@ import type { Problem } from '../../src/core/errors.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { depth, seed } from '../depth.ts'
 import { begin } from '../devices/device-stage.ts'
 import { testClock } from '../harness.ts'
 import { RawAgent, refusedUpgrade } from '../live/raw-agent.ts'
@@ -296,7 +297,7 @@ onEveryDatabase((_, open) => {
             expect(await agent.tokensLetInTooLong()).toEqual([])
           }
         }),
-        { numRuns: 25 },
+        { seed, numRuns: depth(8, 100) },
       )
     }, 120_000)
   })

@@ -8,6 +8,7 @@ import { findAlerts, findDevices, findScripts } from '../../src/search/store.ts'
 import { inScope, type RankedSearch, rankedIds } from '../../src/storage/dialect.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { depth, seed } from '../depth.ts'
 import { addAlert, addDevice, addOrganization, addPartner, addScript, deviceRow } from './fleet.ts'
 
 onEveryDatabase((kind, open) => {
@@ -129,7 +130,7 @@ onEveryDatabase((kind, open) => {
           }
         },
       )
-      await fc.assert(property, { numRuns: 60 })
+      await fc.assert(property, { seed, numRuns: depth(15, 200) })
     })
   })
 

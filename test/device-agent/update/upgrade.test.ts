@@ -3,6 +3,7 @@ import { hash } from 'node:crypto'
 import { chmodSync, chownSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
+import { isSoak } from '../../depth.ts'
 import { beginningWith, builds, type Machine, machine, processesUnder } from './machine.ts'
 import { fileAnswer, infoOf, publisher, type ReleaseHost, releaseHost } from './releases.ts'
 
@@ -12,6 +13,8 @@ const build = builds()
 const patience = { timeout: 90_000, interval: 100 }
 const until = (check: () => void) => vi.waitFor(check, patience)
 const isRoot = process.getuid?.() === 0
+/** `npm test` upgrades once in every way that differs, the soak in all. */
+const inDepth = test.runIf(isSoak)
 
 /** One-file programs that are no good, with what is said of each. */
 const broken: [what: string, content: string | Buffer, reason: RegExp][] = [
@@ -60,7 +63,7 @@ describe.concurrent('an agent that is offered another version', () => {
     expect(processesUnder(agent.home)).toEqual([])
   })
 
-  test('does not go back to an older one that is not marked as a roll-back, and says why', async () => {
+  inDepth('does not go back to an older one that is not marked as a roll-back, and says why', async () => {
     await using host = await releaseHost({
       files: { '1.0.0': build('1.0.0'), '2.0.0': build('2.0.0') },
       target: '1.0.0',
@@ -98,22 +101,25 @@ describe.concurrent('an agent that is offered another version', () => {
     await goesOn(agent, host, '1.5.0')
   })
 
-  test.each(broken)('that %s stays what it was', async (_, content, reason) => {
-    await using host = await releaseHost({ files: { '2.0.0': Buffer.from(content) }, target: '2.0.0' })
-    await using agent = machine(build('1.0.0'), host.url, { settings: { trialSeconds: 2 } })
-    await until(() => expect(host.statuses().at(-1)?.state).toBe('rolled_back'))
-    expect(host.statuses().at(-1)).toEqual({
-      targetVersion: '2.0.0',
-      state: 'rolled_back',
-      reason: expect.stringMatching(reason),
-    })
-    await goesOn(agent, host)
-    expect(agent.states().filter((state) => state === 'trying')).toHaveLength(1)
-    expect(processesUnder(agent.file.replace(/svc-agent$/, 'next-'))).toEqual([])
-    expect(existsSync(join(dirname(agent.file), 'next-svc-agent'))).toBe(false)
-  })
+  test.each(isSoak ? broken : broken.filter(([what]) => /children|interpreter/.test(what)))(
+    'that %s stays what it was',
+    async (_, content, reason) => {
+      await using host = await releaseHost({ files: { '2.0.0': Buffer.from(content) }, target: '2.0.0' })
+      await using agent = machine(build('1.0.0'), host.url, { settings: { trialSeconds: 2 } })
+      await until(() => expect(host.statuses().at(-1)?.state).toBe('rolled_back'))
+      expect(host.statuses().at(-1)).toEqual({
+        targetVersion: '2.0.0',
+        state: 'rolled_back',
+        reason: expect.stringMatching(reason),
+      })
+      await goesOn(agent, host)
+      expect(agent.states().filter((state) => state === 'trying')).toHaveLength(1)
+      expect(processesUnder(agent.file.replace(/svc-agent$/, 'next-'))).toEqual([])
+      expect(existsSync(join(dirname(agent.file), 'next-svc-agent'))).toBe(false)
+    },
+  )
 
-  test('that says it is yet another stays what it was', async () => {
+  inDepth('that says it is yet another stays what it was', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.1') }, target: '2.0.0' })
     await using agent = machine(build('1.0.0'), host.url)
     await until(() => expect(host.statuses().at(-1)).toMatchObject({ reason: 'it reports version 2.0.1' }))
@@ -138,7 +144,7 @@ describe.concurrent('an agent that is offered another version', () => {
     expect(agent.starts()).toBe(1)
   })
 
-  test('by clocks that go mad becomes it all the same, and nothing is started twice for it', async () => {
+  inDepth('by clocks that go mad becomes it all the same, and nothing is started twice for it', async () => {
     const mad = `
       const Right = Date; let turn = 0;
       const now = () => Right.now() + [0, 4e11, -4e11, 1e9][turn++ % 4];
@@ -161,7 +167,11 @@ describe.concurrent('what is offered is not believed', () => {
   const stranger = publisher()
   const by = publisher()
   const other = { assets: [{ name: 'svc-agent-plan9-mips', sha256: 'a'.repeat(64), size: 1 }] }
-  test.each([
+  const offers: [
+    what: string,
+    reason: RegExp,
+    info: ((version: string, content: Buffer) => ReturnType<typeof infoOf>) | undefined,
+  ][] = [
     [
       'signed by a stranger',
       /invalid_release_manifest_signature/,
@@ -202,25 +212,29 @@ describe.concurrent('what is offered is not believed', () => {
       (v: string, c: Buffer) => infoOf(by, v, c, { url: 'http://192.0.2.1/file' }),
     ],
     ['for another processor', /not a program for/, undefined],
-  ])('%s', async (_, reason, info) => {
-    const foreign = Buffer.from(execFileSync('head', ['-c', '4096', process.execPath]))
-    foreign.writeUInt16LE(0x16, 18)
-    const content = info ? build('2.0.0') : foreign
-    await using host = await releaseHost({
-      files: { '2.0.0': content },
-      target: '2.0.0',
-      by,
-      ...(info && { info }),
-    })
-    await using agent = machine(build('1.0.0'), host.url)
-    await until(() => expect(host.statuses().at(-1)?.state).toBe('refused'))
-    expect(host.statuses().at(-1)!.reason).toMatch(reason)
-    await goesOn(agent, host)
-    expect(agent.states().filter((state) => state === 'refused')).toHaveLength(1)
-    expect(agent.states()).not.toContain('trying')
-  })
+  ]
+  test.each(isSoak ? offers : offers.filter(([what]) => /stranger|another file/.test(what)))(
+    '%s',
+    async (_, reason, info) => {
+      const foreign = Buffer.from(execFileSync('head', ['-c', '4096', process.execPath]))
+      foreign.writeUInt16LE(0x16, 18)
+      const content = info ? build('2.0.0') : foreign
+      await using host = await releaseHost({
+        files: { '2.0.0': content },
+        target: '2.0.0',
+        by,
+        ...(info && { info }),
+      })
+      await using agent = machine(build('1.0.0'), host.url)
+      await until(() => expect(host.statuses().at(-1)?.state).toBe('refused'))
+      expect(host.statuses().at(-1)!.reason).toMatch(reason)
+      await goesOn(agent, host)
+      expect(agent.states().filter((state) => state === 'refused')).toHaveLength(1)
+      expect(agent.states()).not.toContain('trying')
+    },
+  )
 
-  test('signed with a key that an operator did not name, whatever the service names', async () => {
+  inDepth('signed with a key that an operator did not name, whatever the service names', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0', by })
     await using agent = machine(build('1.0.0'), host.url, {
       args: ['--trust-key', stranger.trustKey.publicKeyB64],
@@ -253,7 +267,7 @@ describe.concurrent('a download', () => {
     expect(Number(/^bytes=(\d+)-$/.exec(ranges[1]!)![1])).toBeGreaterThan(0)
   })
 
-  test('of more than there is room for fails, leaves nothing behind, and the agent goes on', async () => {
+  inDepth('of more than there is room for fails, leaves nothing behind, and the agent goes on', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
     // Blocks of 512 bytes.
     await using agent = machine(build('1.0.0'), host.url, { shell: 'ulimit -f 800;' })
@@ -292,23 +306,26 @@ describe.concurrent('a download', () => {
   )
 })
 
-test.concurrent('an agent that ends over every offer is offered it five times, and goes on without it', async () => {
-  // Its second half never comes: the process is ended with the first.
-  const dying = `
+inDepth.concurrent(
+  'an agent that ends over every offer is offered it five times, and goes on without it',
+  async () => {
+    // Its second half never comes: the process is ended with the first.
+    const dying = `
     const open = process.getBuiltinModule('fs').promises.open;
     process.getBuiltinModule('fs').promises.open = (path, ...rest) => String(path).endsWith('.part') ? process.exit(9) : open(path, ...rest);
     process.getBuiltinModule('module').syncBuiltinESMExports();
     const later = setTimeout; globalThis.setTimeout = (run, ms, ...rest) => later(run, Math.min(ms ?? 0, 1000), ...rest);`
-  await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
-  await using agent = machine(beginningWith(build('1.0.0'), dying), host.url)
-  await until(() => expect(host.statuses().at(-1)?.state).toBe('failed'))
-  expect(host.statuses().map(({ state }) => state)).toEqual([...Array(5).fill('updating'), 'failed'])
-  expect(host.statuses().at(-1)!.reason).toBe('it failed 5 times')
-  const restarts = agent.events().filter(({ event }) => event === 'restart').length
-  const before = host.count('/heartbeat')
-  await until(() => expect(host.count('/heartbeat')).toBeGreaterThan(before + 2))
-  expect(agent.events().filter(({ event }) => event === 'restart').length).toBe(restarts)
-})
+    await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
+    await using agent = machine(beginningWith(build('1.0.0'), dying), host.url)
+    await until(() => expect(host.statuses().at(-1)?.state).toBe('failed'))
+    expect(host.statuses().map(({ state }) => state)).toEqual([...Array(5).fill('updating'), 'failed'])
+    expect(host.statuses().at(-1)!.reason).toBe('it failed 5 times')
+    const restarts = agent.events().filter(({ event }) => event === 'restart').length
+    const before = host.count('/heartbeat')
+    await until(() => expect(host.count('/heartbeat')).toBeGreaterThan(before + 2))
+    expect(agent.events().filter(({ event }) => event === 'restart').length).toBe(restarts)
+  },
+)
 
 describe.concurrent('an agent that takes no updates', () => {
   test('says so, and why: its directory cannot be written to', async () => {
@@ -337,7 +354,7 @@ describe.concurrent('an agent that takes no updates', () => {
     chmodSync(dirname(agent.file), 0o755)
   })
 
-  test('was told so by a person, also after a restart', async () => {
+  inDepth('was told so by a person, also after a restart', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
     host.hosting.answer = ({ path, body }) =>
       path.endsWith('/heartbeat') && body.autoUpdate === true
@@ -371,28 +388,31 @@ describe.concurrent('an agent that takes no updates', () => {
   })
 })
 
-test.concurrent('a binary that cannot be put in place now is put there at a later heartbeat, without another trial', async ({
-  skip,
-}) => {
-  await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: undefined })
-  await using agent = machine(build('1.0.0'), host.url)
-  await until(() => expect(host.lastVersion()).toBe('1.0.0'))
-  try {
-    execFileSync('chattr', ['+i', agent.file], { stdio: 'ignore' })
-  } catch {
-    skip('only root can make a file immutable, on a file system that knows how')
-  }
-  host.hosting.target = '2.0.0'
-  try {
-    await until(() => expect(agent.states().filter((state) => state === 'failed').length).toBeGreaterThan(1))
+inDepth.concurrent(
+  'a binary that cannot be put in place now is put there at a later heartbeat, without another trial',
+  async ({ skip }) => {
+    await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: undefined })
+    await using agent = machine(build('1.0.0'), host.url)
+    await until(() => expect(host.lastVersion()).toBe('1.0.0'))
+    try {
+      execFileSync('chattr', ['+i', agent.file], { stdio: 'ignore' })
+    } catch {
+      skip('only root can make a file immutable, on a file system that knows how')
+    }
+    host.hosting.target = '2.0.0'
+    try {
+      await until(() =>
+        expect(agent.states().filter((state) => state === 'failed').length).toBeGreaterThan(1),
+      )
+      expect(agent.states().filter((state) => state === 'trying')).toHaveLength(1)
+      expect(agent.events().find(({ state }) => state === 'failed')!.reason).toMatch(/EPERM/)
+      expect(host.lastVersion()).toBe('1.0.0')
+    } finally {
+      execFileSync('chattr', ['-i', agent.file])
+    }
+    await until(() => expect(agent.states()).toContain('installed'))
     expect(agent.states().filter((state) => state === 'trying')).toHaveLength(1)
-    expect(agent.events().find(({ state }) => state === 'failed')!.reason).toMatch(/EPERM/)
-    expect(host.lastVersion()).toBe('1.0.0')
-  } finally {
-    execFileSync('chattr', ['-i', agent.file])
-  }
-  await until(() => expect(agent.states()).toContain('installed'))
-  expect(agent.states().filter((state) => state === 'trying')).toHaveLength(1)
-  expect(host.statuses().filter(({ state }) => state !== 'updating')).toEqual([])
-  expect(statSync(agent.file).mode & 0o777).toBe(0o755)
-})
+    expect(host.statuses().filter(({ state }) => state !== 'updating')).toEqual([])
+    expect(statSync(agent.file).mode & 0o777).toBe(0o755)
+  },
+)
