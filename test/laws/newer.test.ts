@@ -32,6 +32,7 @@ import { retentionOn } from '../audit/retention-world.ts'
 import { happening } from '../audit/rows.ts'
 import { readChain } from '../daemon/request.ts'
 import { onEveryDatabase, onEveryEmptyDatabase } from '../databases.ts'
+import { isSoak } from '../depth.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addWebhook, buildWorld, type World } from '../world.ts'
 import { callOf, type Records, toWire } from './calls.ts'
@@ -208,7 +209,10 @@ function collect(schema: unknown): void {
 }
 for (const { entry } of entries) if (entry.reply) collect(toJsonSchema(entry.reply, 'output'))
 
-onEveryDatabase((_, open) => {
+/** What reads a word is above the storage: in `npm test` Postgres gets each third column. */
+const share = { sqlite: 1, postgres: isSoak ? 1 : 3 }
+
+onEveryDatabase((kind, open) => {
   describe('a process of the release before', { timeout: 300_000 }, () => {
     it('goes on while a newer one adds columns to every table', async () => {
       const on = await stage(open)
@@ -247,11 +251,10 @@ onEveryDatabase((_, open) => {
           continue
         }
         count += 1
-        failed.push(
-          ...[...(await askAll(on, ['GET'])), ...(await runAll(on))].map(
-            (what) => `${table}.${column}: ${what}`,
-          ),
-        )
+        if (count % share[kind] === 0) {
+          const wrong = [...(await askAll(on, ['GET'])), ...(await runAll(on))]
+          failed.push(...wrong.map((what) => `${table}.${column}: ${what}`))
+        }
         await storage.write((tx) =>
           sql`update ${name} set ${at} = substr(${at}, 7) where ${at} like 'newer_%'`.execute(tx),
         )
