@@ -3,8 +3,8 @@ import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 import { isSoak } from './test/depth.ts'
 
-/** Stand-ins for modules would stay for the files that come after. */
-const alone = ['test/daemon/enumeration.test.ts']
+/** These have stand-ins for modules of their own, or none: others would stay for the files that come after. */
+const alone = ['test/daemon/enumeration.test.ts', 'test/identity/hashing.test.ts']
 
 /** The soak repeats the suites that have a short run and a full one. */
 const files = globSync('test/**/*.test.ts').filter(
@@ -25,7 +25,13 @@ export default defineConfig({
       // One process after another would load and warm up the same modules for every file.
       {
         extends: true,
-        test: { name: 'all', include: files, exclude: alone, isolate: false },
+        test: {
+          name: 'all',
+          include: files,
+          exclude: alone,
+          isolate: false,
+          setupFiles: ['test/cheap-passwords.ts'],
+        },
       },
       { extends: true, test: { name: 'alone', include: alone } },
     ],

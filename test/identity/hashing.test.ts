@@ -7,6 +7,7 @@ import { temporaryFolder } from '../databases.ts'
 
 it('goes on after hashes that cannot be read, and however many are asked for at once', async () => {
   const hashed = await hashPassword('the right one')
+  expect(hashed).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   const broken = Array.from({ length: 9 }, () => verifyPassword('no hash', 'x').catch(() => 'broken'))
   const asked = ['the right one', 'a wrong one', 'the right one', 'another'].map((password) =>
     verifyPassword(hashed, password),
