@@ -11,7 +11,7 @@ import { testClock } from '../harness.ts'
 import { metricValues } from '../metric-values.ts'
 
 onEveryDatabase((_, open) => {
-  it('tells of what was tampered with and of what cannot be verified, whatever the database says', async () => {
+  it('the watch reports tampered and unverifiable audit chains, whatever the database says', async () => {
     const { storage, dataDir } = await open()
     const clock = testClock()
     const errors: [string, unknown][] = []
@@ -41,21 +41,21 @@ onEveryDatabase((_, open) => {
       'unverifiable',
     ])
 
-    const said = async () => {
+    const reportedVerdicts = async () => {
       await stored.refresh()
       return metricValues(stored.registry, 'svc_audit_chain_verdict')
     }
     const truth = { sound: 0, tampered: 1, unverifiable: 1 }
-    expect(await said()).toEqual(truth)
+    expect(await reportedVerdicts()).toEqual(truth)
     await storage.write((tx) =>
       tx.updateTable('audit_verdicts').set({ verdict: 'sound', fault: null }).execute(),
     )
     expect(await check()).toBe('tampered: 1, unverifiable: 1')
-    expect(await said()).toEqual(truth)
+    expect(await reportedVerdicts()).toEqual(truth)
     await storage.write((tx) => tx.deleteFrom('audit_verdicts').execute())
     expect(await check()).toBe('tampered: 1, unverifiable: 1')
 
-    // What was mended is well again.
+    // A repaired chain is no longer reported.
     rmSync(parts.localCopies.fileOf(hidden), { recursive: true })
     clock.forward(3601)
     await verifyDue(parts)

@@ -36,7 +36,7 @@ onEveryDatabase((_, open) => {
     ])
   })
 
-  it('a browser gets the refresh token in a cookie that scripts cannot read, and never in the body', async () => {
+  it('a browser gets the refresh token in an HttpOnly cookie, and never in the body', async () => {
     const { body, cookies } = await login(await start(), admin, {})
     expect(Object.keys(body.tokens ?? {}).sort()).toEqual(['accessToken', 'expiresInSeconds'])
     expect(cookies).toEqual([
@@ -74,7 +74,7 @@ onEveryDatabase((_, open) => {
     expect((await login(service)).status, 'signing in again').toBe(200)
   })
 
-  it('every refusal is the same 401, whatever the reason; only the audit log knows it', async () => {
+  it('every refused sign-in gets the same 401; only the audit log holds the reason', async () => {
     const service = await start()
     const { orgId } = await addTenant(service)
     const disabled = await addPerson(service, 'disabled', { orgId }, 'Org Admin')
@@ -114,7 +114,7 @@ onEveryDatabase((_, open) => {
     ])
   })
 
-  it('an unknown address takes as long as a wrong password', async () => {
+  it('a sign-in with an unknown address takes as long as one with a wrong password', async () => {
     const service = await start()
     const time = async (email: string) => {
       const began = performance.now()
@@ -127,11 +127,11 @@ onEveryDatabase((_, open) => {
       unknown.push(await time('nobody@example.com'))
       known.push(await time(adminEmail))
     }
-    // The quickest of each, by turns: what else the machine does only ever adds.
+    // The fastest of each, measured alternately: other load on the machine only adds time.
     expect(Math.min(...unknown) / Math.min(...known)).toBeGreaterThan(0.4)
   })
 
-  it('someone who is disabled, or whose tenant is suspended, is refused at the next request', async () => {
+  it('a disabled user, or one of a suspended tenant, is refused at the next request', async () => {
     const service = await start()
     const { orgId } = await addTenant(service)
     const email = await addPerson(service, 'baker', { orgId }, 'Org Admin')
@@ -155,7 +155,7 @@ onEveryDatabase((_, open) => {
     expect(refreshed).toMatchObject({ status: 401, body: { code: 'invalid_refresh_token' } })
   })
 
-  it('a token that this service did not sign, or not as an access token, opens nothing', async () => {
+  it('a forged token, or one that is no access token, is rejected', async () => {
     const service = await start()
     const { accessToken, refreshToken } = await signIn(service)
     const [head, payload, signature] = accessToken.split('.') as [string, string, string]

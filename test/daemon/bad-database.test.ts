@@ -21,15 +21,15 @@ type Line = {
   reason?: string
 }
 
-/** A log that is kept as it was written. */
-function kept(): { log: Logger; lines: () => Line[] } {
+/** A logger that keeps its lines in memory. */
+function memoryLog(): { log: Logger; lines: () => Line[] } {
   const lines: Line[] = []
   return { log: logInto({ write: (line) => void lines.push(JSON.parse(line)) }, 'info'), lines: () => lines }
 }
 
 const nameOf = (databaseUrl: string): string => new URL(databaseUrl).pathname.slice(1)
 
-/** How a database is made useless for changes, and well again. */
+/** How a database is made to refuse changes, and restored. */
 type Fault = { begin(database: TestDatabase, storage: Storage): Promise<void>; end: Fault['begin'] }
 
 const settingOf = async ({ databaseUrl }: TestDatabase, value: string) => {
@@ -86,17 +86,17 @@ const ready = (service: TestService) =>
 
 onEveryDatabase((kind, open) => {
   it.each(['read-only', 'full'] as const)(
-    'a %s database refuses changes with when to ask again, still answers, says why, and recovers by itself',
+    'a %s database refuses changes with Retry-After, answers reads, reports why, and recovers by itself',
     async (trouble) => {
       const database = await open()
-      const { log, lines } = kept()
+      const { log, lines } = memoryLog()
       const service = await startService(async () => database, { outside: { log } })
       const { tokens, orgs } = await buildWorld(service)
       const as = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
       const add = (name: string) =>
         send<{ code: string }>(service.url, 'POST', '/api/v1/orgs/sites', {
           ...as(tokens.bakery),
-          // Enough of them need another page.
+          // Enough of them to need another page.
           body: { orgId: orgs.bakery.id, name, address: { note: name.repeat(200) } },
         })
       const list = () => send(service.url, 'GET', '/api/v1/orgs/sites', as(tokens.bakery))
@@ -110,7 +110,7 @@ onEveryDatabase((kind, open) => {
       const refused = answers.filter(({ status }) => status !== 201)
       expect(refused.length).toBeGreaterThan(10)
       const wrong = refused.filter(({ status, headers }) => status !== 503 || headers['retry-after'] !== '5')
-      // Connections that were cut to take the setting are an outage as well.
+      // Connections that the server cuts to apply the setting get a 503 as well.
       expect(wrong).toEqual([])
       expect((await list()).status).toBe(200)
       await expect
@@ -118,7 +118,7 @@ onEveryDatabase((kind, open) => {
         .toContain(trouble)
 
       const said = lines().slice(from)
-      // Each background loop says so once as well.
+      // Each background loop reports it once as well.
       const known = said.filter((line) => line.trouble === trouble && line.loop === undefined)
       expect(known).toMatchObject([{ sqlState: expect.stringMatching(codes[trouble][kind]) }])
       expect(said.filter(({ msg }) => msg === 'unhandled error')).toEqual([])
@@ -132,8 +132,8 @@ onEveryDatabase((kind, open) => {
     60_000,
   )
 
-  it('a page that somebody damaged is told by readiness, and once by the log', async () => {
-    const { log, lines } = kept()
+  it('readiness reports a damaged page, and the log reports it once', async () => {
+    const { log, lines } = memoryLog()
     const first = await startService(open)
     const { tokens } = await buildWorld(first)
     await first.close()

@@ -15,7 +15,7 @@ import { ServeProcess, told, until } from './process.ts'
 const mebi = 1024 * 1024
 const metricsToken = 'a token for metrics'
 
-/** Ten mebibytes that come as two hundred kibibytes: not so well packed that it would be noticed by that alone. */
+/** Ten mebibytes compressed to about 200 kibibytes: a ratio that the ratio check alone does not refuse. */
 function bomb(): Buffer {
   const parts = ['{"logs":[']
   for (let size = 0; size < 10 * mebi - 200_000; size += 104_000) {
@@ -26,7 +26,7 @@ function bomb(): Buffer {
 
 type Agent = { agentId: string; agentToken: string }
 
-/** The real service in a process of its own, with two machines of two organizations. */
+/** The real service in its own process, with a device in each of two organizations. */
 async function served(env: Record<string, string> = {}) {
   const place = await openMigrated('sqlite')
   await place.storage.close()
@@ -61,8 +61,8 @@ async function served(env: Record<string, string> = {}) {
   return { url, post, metric, orgs }
 }
 
-describe('one agent that sends bodies which inflate, many at once', () => {
-  it('takes no memory of the process, and no time of others', { timeout: 120_000 }, async () => {
+describe('many compressed bodies at once from one agent', () => {
+  it('neither exhaust the memory of the process nor delay other agents', { timeout: 120_000 }, async () => {
     const { post, metric, orgs } = await served()
     const body = bomb()
     expect(body.length).toBeGreaterThan((10 * mebi) / 200)
@@ -94,7 +94,7 @@ describe('one agent that sends bodies which inflate, many at once', () => {
     await until(async () => (await metric('svc_body_bytes_in_flight')) === 0)
   })
 
-  it('leaves nothing that is counted when it hangs up halfway', { timeout: 60_000 }, async () => {
+  it('release what they reserved when the agent hangs up halfway', { timeout: 60_000 }, async () => {
     const { url, metric, orgs } = await served()
     const { agentId, agentToken: token } = orgs.bakery
     const half = bomb().subarray(0, 100_000)
@@ -113,8 +113,8 @@ describe('one agent that sends bodies which inflate, many at once', () => {
   })
 })
 
-describe('one caller that sends more bytes in a while than it may', () => {
-  it('waits, and its bodies are not even parsed', { timeout: 60_000 }, async () => {
+describe('a caller that exceeds its byte rate', () => {
+  it('gets 429, and its bodies are not parsed', { timeout: 60_000 }, async () => {
     const { post, orgs } = await served({ RATE_LIMIT_BODY_BYTES: '20000000/60' })
     const { bakery: bad, garage: good } = orgs
     const answers: Awaited<ReturnType<typeof post>>[] = []
@@ -126,7 +126,7 @@ describe('one caller that sends more bytes in a while than it may', () => {
   })
 })
 
-describe('the budget of bodies', () => {
+describe('the body budget', () => {
   const kibi = 1024
   let metrics: Registry
   beforeEach(() => {
@@ -141,7 +141,7 @@ describe('the budget of bodies', () => {
     }
   }
 
-  it('refuses whose own is used up, and nobody else', () => {
+  it('refuses a caller whose own share is used up, and no other caller', () => {
     const budget = new BodyBudget({ whole: 1000 * kibi, perCaller: 200 * kibi }, 'requests', metrics)
     const [first, second, other] = [budget.hold('a'), budget.hold('a'), budget.hold('b')]
     first.grow(150 * kibi)
@@ -156,7 +156,7 @@ describe('the budget of bodies', () => {
     expect([budget.used, budget.callers]).toEqual([0, 0])
   })
 
-  it('has room for small bodies when the large ones of many have used up theirs', async () => {
+  it('keeps room for small bodies when large ones have used up their share', async () => {
     const budget = new BodyBudget({ whole: 1000 * kibi, perCaller: 200 * kibi }, 'requests', metrics)
     const large = Array.from({ length: 4 }, (_, n) => budget.hold(`agent ${n}`))
     const outcomes = large.map((held) => tryGrow(held, 200 * kibi))

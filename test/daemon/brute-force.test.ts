@@ -19,7 +19,7 @@ import {
 } from './people.ts'
 import { type Reply, send } from './request.ts'
 
-/** The limits as they are when nobody sets any. */
+/** The limits that apply when none is set. */
 const documented = Object.fromEntries(
   Object.entries(defaultLimits).map(([name, { count, seconds }]) => [
     `RATE_LIMIT_${name}`,
@@ -45,7 +45,7 @@ async function each<T>(items: readonly T[], ask: (item: T) => Promise<Reply<unkn
   return replies
 }
 
-/** What is said with a 429, which has to be the same in both places. */
+/** The seconds of a 429, which the body and the Retry-After header state alike. */
 function waitOf({ status, headers, body }: Reply<unknown>): number {
   const { code, retryAfter } = body as { code?: string; retryAfter?: number }
   expect([status, code, headers['retry-after']]).toEqual([429, 'rate_limited', String(retryAfter)])
@@ -66,8 +66,8 @@ onEveryDatabase((_, open) => {
   const guess = (service: TestService, email: string, address: string, secret = 'a wrong password') =>
     login(service, { email, password: secret }, from(address))
 
-  describe('passwords tried from one address', () => {
-    it('are ten in five minutes over all accounts, then 429; asking again does not make it longer', async () => {
+  describe('password attempts from one address', () => {
+    it('are limited to ten in five minutes; further attempts do not extend the wait', async () => {
       const service = await start()
       const strangers = count(10).map((n) => `person${n}@example.com`)
       const round = () => each(strangers, (email) => guess(service, email, here))
@@ -85,7 +85,7 @@ onEveryDatabase((_, open) => {
       expect(waitOf(await guess(service, 'person11@example.com', here))).toBe(300)
     })
 
-    it('are five in five minutes for one account, whether or not there is one', async () => {
+    it('are limited to five in five minutes per account, whether or not the account exists', async () => {
       const service = await start()
       const { orgId } = await addTenant(service)
       const known = await addPerson(service, 'known', { orgId }, 'Org Viewer')
@@ -101,7 +101,7 @@ onEveryDatabase((_, open) => {
       expect(statuses(await tries(unknown, nth(2)))).toEqual([401, 401, 401, 401, 401, 429])
     })
 
-    it('are counted by that address, whatever the request says of itself, without a trusted proxy', async () => {
+    it('are counted by the peer address, not by forwarded headers, without a trusted proxy', async () => {
       const service = await start(documented)
       const names = ['x-forwarded-for', 'x-real-ip', 'cf-connecting-ip', 'true-client-ip', 'forwarded']
       const lies = (n: number) => Object.fromEntries(names.map((name) => [name, nth(n)]))
@@ -130,7 +130,7 @@ onEveryDatabase((_, open) => {
       return { service, email, right, wrong, besiege }
     }
 
-    it('stop their own network after five, for fifteen minutes, with nothing to tell it by', async () => {
+    it('block their network for 15 minutes after five, with the same reply as before', async () => {
       const { service, right, wrong } = await withOwner()
       const five = await each(count(5), (n) => wrong(nth(n)))
       expect(statuses(five)).toEqual([401, 401, 401, 401, 401])
@@ -154,14 +154,14 @@ onEveryDatabase((_, open) => {
       expect(reasons.filter((reason) => reason === 'network_stopped')).toHaveLength(11)
     })
 
-    it('count as one network in a /64 of IPv6, and as another in the next', async () => {
+    it('count per /64 of IPv6', async () => {
       const { right, wrong } = await withOwner()
       await each(count(5), (n) => wrong(`2001:db8:1:2:${n}::1`))
       expect((await right('2001:db8:1:2:ffff::9')).status).toBe(401)
       expect((await right('2001:db8:1:3::9')).status).toBe(200)
     })
 
-    it('are all counted when they come at the same moment', async () => {
+    it('are all counted when they arrive at the same moment', async () => {
       const { email, wrong, right } = await withOwner()
       const replies = await Promise.all(count(20).map((n) => wrong(nth(n), email)))
       expect(statuses(replies)).toEqual(count(20).map(() => 401))
@@ -177,7 +177,7 @@ onEveryDatabase((_, open) => {
       expect((await guess(second, email, here, password)).status).toBe(401)
     })
 
-    it('four are forgiven by the right one', async () => {
+    it('are forgiven by a correct password after four', async () => {
       const { wrong, right } = await withOwner()
       for (const _ of count(3)) {
         await each(count(4), () => wrong(here))
@@ -185,7 +185,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('of many networks ask strangers for a proof, and never the client that the account knows', async () => {
+    it('from many networks require proof from clients that the account does not know', async () => {
       const { service, right, besiege } = await withOwner()
       const { tokens } = (await right(here)).body
       const all = await besiege()
@@ -209,7 +209,7 @@ onEveryDatabase((_, open) => {
       expect((await right(network(99))).status, 'an hour later').toBe(200)
     })
 
-    it('of a network that is stopped do not stop the client that the account knows', async () => {
+    it('from a blocked network do not block a client that the account knows', async () => {
       const { right, wrong } = await withOwner()
       const { refreshToken } = (await right(here)).body.tokens!
       await each(count(6), () => wrong(here))
@@ -217,7 +217,7 @@ onEveryDatabase((_, open) => {
       expect((await right(here, { refreshToken })).status).toBe(200)
     })
 
-    it('with a stolen refresh token are five as well, and leave its owner the door of strangers', async () => {
+    it('with a stolen refresh token are limited as well, and the owner can sign in', async () => {
       const { service, email, right } = await withOwner()
       const { refreshToken } = (await right(here)).body.tokens!
       const stolen = (address: string, secret: string) =>
@@ -230,7 +230,7 @@ onEveryDatabase((_, open) => {
       expect((await stolen(here, password)).status, 'the owner').toBe(200)
     })
 
-    it('are forgotten when a link of the mailbox sets a new one, which signs in from there while others go on', async () => {
+    it('are cleared for a password that is reset by e-mail link, at the network that reset it', async () => {
       const { service, email, besiege, right } = await withOwner()
       await besiege()
       expect((await right(here)).status).toBe(401)
@@ -248,7 +248,7 @@ onEveryDatabase((_, open) => {
       expect((await guess(service, email, here, better)).status).toBe(200)
     })
 
-    it('never keep a system administrator out of the machine itself, whatever a header says', async () => {
+    it('never lock a system administrator out on the machine itself, whatever a header says', async () => {
       const { service, besiege } = await withOwner()
       await besiege(admin.email)
       await each(count(6), () => login(service, { ...admin, password: 'a wrong password' }, {}))
@@ -260,7 +260,7 @@ onEveryDatabase((_, open) => {
         expect((await login(service, admin, { [name]: '127.0.0.1' })).status, name).toBe(401)
     })
 
-    it('tell the owner once in an hour that a network was stopped, and that somebody guesses', async () => {
+    it('notify the owner once per hour of a blocked network and of guessing', async () => {
       const service = await startService(open, { clock, env: many, outside: { mailer: unsent(false) } })
       const { orgId } = await addTenant(service)
       const email = await addPerson(service, 'owner', { orgId }, 'Org Viewer')
@@ -270,7 +270,7 @@ onEveryDatabase((_, open) => {
       expect(letters[0]).toMatchObject({ to: email, text: expect.stringContaining('198.1.100.0/24') })
     })
 
-    it('are figures that can be set, and seen', async () => {
+    it('have configurable limits, and metrics', async () => {
       const env = { RATE_LIMIT_WRONG_PASSWORDS_NETWORK: '2/60', RATE_LIMIT_WRONG_PASSWORDS_ACCOUNT: '3/120' }
       const { service, wrong, right } = await withOwner({ ...many, ...env, METRICS_TOKEN: 'metrics' })
       await each(count(2), () => wrong(here))
@@ -289,7 +289,7 @@ onEveryDatabase((_, open) => {
       expect((await right(here)).status).toBe(200)
     })
 
-    it('keep one row for each account, some thousand for all addresses without one, and are swept', async () => {
+    it('keep one row per account, a bounded number for unknown addresses, and are swept', async () => {
       const { service, wrong } = await withOwner()
       await each(count(10), (n) => wrong(network(n)))
       await each(count(10), (n) => wrong(network(n), `nobody${n}@example.com`))
@@ -301,7 +301,7 @@ onEveryDatabase((_, open) => {
       expect(await rows()).toEqual([])
     })
 
-    it('stop who is signed in for a while too, and say for how long', async () => {
+    it('in a password change block the signed-in user as well, with the seconds to wait', async () => {
       const { service, email, right } = await withOwner({ ...many, RATE_LIMIT_PASSWORD: 'off' })
       const { accessToken } = (await signIn(service, { email, password })) as { accessToken: string }
       const change = (currentPassword: string) =>
@@ -319,7 +319,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('codes are five in five minutes for one person, from however many addresses and sign-ins', async () => {
+  it('MFA codes are limited to five in five minutes per user, across addresses and sign-ins', async () => {
     const service = await start()
     const { orgId } = await addTenant(service)
     const enrolled = async (name: string) => {
@@ -353,9 +353,9 @@ onEveryDatabase((_, open) => {
     ['/auth/verify-email', 10, 300],
     ['/auth/invite/preview', 30, 600],
     ['/auth/accept-invite', 10, 3600],
-  ])('%s is open %d times in %d seconds to each address of its own', async (path, times, seconds) => {
+  ])('%s allows %d requests in %d seconds per address', async (path, times, seconds) => {
     const service = await start()
-    // Counted before the body is read: what is no good counts as well.
+    // Counted before the body is read: an invalid one counts as well.
     const ask = (address: string) =>
       send(service.url, 'POST', `/api/v1${path}`, { body: {}, headers: from(address) })
     const all = () => each(count(times), () => ask(here))

@@ -18,12 +18,12 @@ const content = randomBytes(300_000)
 const checksum = sha256(content)
 const tag = `"${checksum}"`
 
-/** A file in memory, given out in pieces, that counts how often it is open. */
+/** A file in memory, sent in pieces, that counts how often it is open. */
 class File {
   open = 0
   taken = 0
   pieces = 10_000
-  /** It ends here, whatever was said. */
+  /** It ends here, whatever size it declared. */
   end = content.length
 
   get bytes(): FileReply {
@@ -88,8 +88,8 @@ const ofWhole = {
   'content-disposition': 'attachment; filename="svc-agent-linux-amd64"',
 }
 
-describe('a file', () => {
-  it('comes whole, and to HEAD only what would come before it', async () => {
+describe('a file download', () => {
+  it('sends the whole file, and to HEAD only the headers', async () => {
     const whole = await get()
     expect(whole).toMatchObject({ status: 200, headers: ofWhole })
     expect(whole.body.equals(content)).toBe(true)
@@ -98,7 +98,7 @@ describe('a file', () => {
     expect([head.body.length, head.headers['content-range']]).toEqual([0, undefined])
   })
 
-  it('comes in exactly the part that is asked for, whatever that is', async () => {
+  it('sends exactly the requested range, or 416', async () => {
     const place = fc.oneof(
       fc.integer({ min: 0, max: content.length + 10 }),
       fc.constantFrom(0, 1, 9_999, 10_000, content.length - 1, content.length, 2 ** 40),
@@ -127,7 +127,7 @@ describe('a file', () => {
     expect(file.open).toBe(0)
   })
 
-  it('that is put together from parts is the whole', async () => {
+  it('assembled from ranges is the whole file', async () => {
     const parts: Buffer[] = []
     for (let at = 0; at < content.length; at += 77_777) {
       parts.push((await get({ range: `bytes=${at}-${at + 77_776}`, 'if-range': tag })).body)
@@ -136,14 +136,14 @@ describe('a file', () => {
   })
 
   it.each(['bytes=a-b', 'bytes=1', 'lines=1-2', 'bytes=0-1,5-6', 'bytes=--1', 'bytes=-', '', 'bytes=5-2'])(
-    'comes whole for the range "%s", which is none or several',
+    'sends the whole file for the malformed or multiple range "%s"',
     async (range) => {
       const { status, body } = await get({ range })
       expect([status, body.length]).toEqual([200, content.length])
     },
   )
 
-  it('goes on only for who has the beginning of the same', async () => {
+  it('resumes only with an If-Range that matches', async () => {
     const range = 'bytes=10-19'
     for (const other of [`W/${tag}`, '"another"', 'Wed, 21 Oct 2015 07:28:00 GMT', '']) {
       const { status, body } = await get({ range, 'if-range': other })
@@ -153,7 +153,7 @@ describe('a file', () => {
   })
 
   it.each([tag, `W/${tag}`, '*', `"a", ${tag}`, `"a",W/${tag} , "b"`])(
-    'does not come to who has it: %s',
+    'is a 304 for If-None-Match: %s',
     async (known) => {
       for (const method of ['GET', 'HEAD'] as const) {
         const { status, headers, body } = await get({ 'if-none-match': known, range: 'bytes=0-1' }, method)
@@ -164,12 +164,12 @@ describe('a file', () => {
   )
 })
 
-describe('a file that is sent', () => {
-  it('is read no faster than it is taken, and no more once nobody takes it', async () => {
+describe('a file being sent', () => {
+  it('is read no faster than the client takes it, and closed once the client stops', async () => {
     file = new File()
     file.pieces = 1000
     const socket = connect(Number(new URL(url).port), '127.0.0.1')
-    // What the system takes in for somebody who reads nothing is no more than some hundred kilobytes.
+    // The system buffers no more than some hundred kilobytes for a client that reads nothing.
     const many = 'GET /file HTTP/1.1\r\nhost: a\r\n\r\n'.repeat(40)
     socket.pause()
     socket.write(many)
@@ -189,7 +189,7 @@ describe('a file that is sent', () => {
     await until(() => ended)
   })
 
-  it('is closed when somebody hangs up, at whatever moment', async () => {
+  it('is closed when the client hangs up, at any moment', async () => {
     file = new File()
     file.pieces = 100
     for (let round = 0; round < 20; round += 1) {
@@ -203,7 +203,7 @@ describe('a file that is sent', () => {
     expect(file.open).toBe(0)
   })
 
-  it('breaks off when it turns out to be shorter, rather than let somebody wait for the rest', async () => {
+  it('ends the connection when the file turns out shorter than declared', async () => {
     file = new File()
     file.end = 50_000
     await expect(get()).rejects.toThrow()

@@ -20,7 +20,7 @@ async function opened({ url }: TestService): Promise<Socket> {
   return socket
 }
 
-/** Whether a connection is served; one that is refused is closed without a word. */
+/** Whether a connection is served; a refused one is closed without a reply. */
 async function isServed(socket: Socket): Promise<boolean> {
   const answered = once(socket, 'data').then(() => true)
   const closed = once(socket, 'close').then(() => false)
@@ -53,10 +53,10 @@ async function metrics(socket: Socket): Promise<string> {
   return text
 }
 
-it('an address has so many connections, WebSockets included, and one more when one is closed', async () => {
+it('an address may open MAX_CONNECTIONS_PER_ADDRESS connections, WebSockets included', async () => {
   const service = await start({ MAX_CONNECTIONS_PER_ADDRESS: '40' })
   const { bakery } = (await buildWorld(service)).orgs
-  // The client that made the world keeps connections open for a while.
+  // The client that built the world keeps connections open for a while.
   const sockets: Socket[] = []
   const agent = await RawAgent.connect(service.url, bakery)
   for (let isFull = false; !isFull; ) {
@@ -73,7 +73,7 @@ it('an address has so many connections, WebSockets included, and one more when o
   await expect.poll(async () => isServed(await opened(service)), { timeout: 10_000 }).toBe(true)
 })
 
-it('behind a trusted proxy all come from one address, which the bound of the whole alone stops', async () => {
+it('behind a trusted proxy only the total of connections is bounded', async () => {
   const env = { MAX_CONNECTIONS_PER_ADDRESS: '3', MAX_CONNECTIONS: '8' }
   const service = await start({ ...env, TRUST_PROXY_HEADERS: 'true' })
   const [first] = await served(service, 8)
@@ -84,7 +84,7 @@ it('behind a trusted proxy all come from one address, which the bound of the who
   expect(told).toContain('svc_connections_refused_total{reason="address"} 0')
 })
 
-it('whoever says nothing, or a request letter by letter, is not waited for', async () => {
+it('a client that sends no complete headers is disconnected after REQUEST_HEADER_SECONDS', async () => {
   const service = await start({ REQUEST_HEADER_SECONDS: '1' })
   const [silent, slow] = [await opened(service), await opened(service)]
   silent.resume()
@@ -96,7 +96,7 @@ it('whoever says nothing, or a request letter by letter, is not waited for', asy
   await Promise.all([silent, slow].map((socket) => socket.destroyed || once(socket, 'close')))
 })
 
-it('whoever sends requests ahead of their answers is hung up on, and nobody waits for what they sent', async () => {
+it('a client that pipelines too many requests is disconnected', async () => {
   const service = await start({})
   const next = await opened(service)
   const ask = (lines: string, count: number) => `${lines}\r\nhost: a\r\n\r\n`.repeat(count)
@@ -123,7 +123,7 @@ it('whoever sends requests ahead of their answers is hung up on, and nobody wait
   expect(await metrics(next)).toContain('svc_connections_refused_total{reason="pipelined"} 3')
 })
 
-it('HOST=localhost is one address, and one server with these limits', async () => {
+it('HOST=localhost listens on one address, with these limits', async () => {
   const { url } = await start({ HOST: 'localhost', MAX_CONNECTIONS: '1' })
   const { address } = await lookup('localhost')
   const { port } = new URL(url)
@@ -135,7 +135,7 @@ it('HOST=localhost is one address, and one server with these limits', async () =
   }
   const first = open(address)
   await once(first, 'connect')
-  // The one is refused, the other closed.
+  // One is refused, the other closed.
   for (const host of [...others, address])
     expect([host, await isServed(open(host)).catch(() => false)]).toEqual([host, false])
   expect(await isServed(first)).toBe(true)

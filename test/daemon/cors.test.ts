@@ -9,7 +9,7 @@ import { type Reply, send } from './request.ts'
 describe('CORS_ALLOWED_ORIGINS', () => {
   const of = (env: Record<string, string>) => [...readOrigins(env)]
 
-  it('is the origins of the dashboard unless told, and none with off', () => {
+  it('defaults to the origins of the dashboard; off allows none', () => {
     const known = {
       DASHBOARD_URL: 'https://dash.example.com/svc/',
       PUBLIC_APP_URL: 'https://app.example.com:8443',
@@ -19,7 +19,7 @@ describe('CORS_ALLOWED_ORIGINS', () => {
     expect(of({ ...known, CORS_ALLOWED_ORIGINS: 'off' })).toEqual([])
     const told = { ...known, CORS_ALLOWED_ORIGINS: 'https://a.example, http://localhost:5173' }
     expect(of(told)).toEqual(['https://a.example', 'http://localhost:5173'])
-    // As a browser writes them.
+    // Normalized as a browser sends them.
     expect(of({ CORS_ALLOWED_ORIGINS: 'https://A.example:443' })).toEqual(['https://a.example'])
   })
 
@@ -65,7 +65,7 @@ describe('a front-end on another origin', () => {
   const refresh = (headers: Record<string, string>) =>
     send(service.url, 'POST', '/api/v1/auth/refresh', { body: {}, headers })
 
-  it('is told by a preflight what it may send, and no other is told anything', async () => {
+  it('gets a preflight reply; no other origin does', async () => {
     const asks = { 'access-control-request-method': 'POST' }
     const may = await send(service.url, 'OPTIONS', '/api/v1/orgs/sites', {
       headers: { origin: app, ...asks },
@@ -88,7 +88,7 @@ describe('a front-end on another origin', () => {
     expect(nowhere.status).toBe(404)
   })
 
-  it('reads replies and refusals; caches are told that others do not', async () => {
+  it('reads replies and errors; Vary: Origin is sent to every origin', async () => {
     const ask = (origin: string, who?: string) =>
       send(service.url, 'GET', '/api/v1/orgs/sites', { token: who, headers: { origin } })
     for (const who of [token, 'none', undefined]) {
@@ -100,19 +100,19 @@ describe('a front-end on another origin', () => {
     }
   })
 
-  it('renews its session by the cookie, with what the last reply told it', async () => {
+  it('renews its session by cookie with the CSRF token of the last reply', async () => {
     const begun = await signIn({ origin: app, 'sec-fetch-site': 'same-site', ...secure })
     expect(begun.body.tokens).not.toHaveProperty('refreshToken')
     expect(begun.cookies.every((one) => /; Secure/.test(one) && /; SameSite=Lax/.test(one))).toBe(true)
     const csrf = begun.headers['x-service-csrf']!
     const cookie = jarOf(begun.cookies)
     const from = { cookie, origin: app, 'sec-fetch-site': 'same-site' }
-    // A window that knows an older one is told, and tries again.
+    // A window with an older token is told the current one, and tries again.
     const stale = await refresh({ ...from, 'x-service-csrf': 'f'.repeat(64) })
     expect([stale.status, stale.body.code, stale.headers['x-service-csrf']]).toEqual([403, 'csrf', csrf])
     const missing = await refresh(from)
     expect([missing.status, missing.body.code]).toEqual([403, 'csrf'])
-    // Whatever another origin knows, it neither renews nor reads.
+    // Another origin neither renews nor reads, whatever token it knows.
     const other = await refresh({ ...from, origin: evil, 'x-service-csrf': csrf })
     expect([other.status, other.body.code, other.headers['x-service-csrf'], allowing(other)]).toEqual([
       403,
@@ -128,7 +128,7 @@ describe('a front-end on another origin', () => {
     expect(next).not.toBe(csrf)
   })
 
-  it('of another site gets cookies that come along from there, by TLS alone', async () => {
+  it('on another site gets SameSite=None cookies, over TLS only', async () => {
     const afar = { origin: app, 'sec-fetch-site': 'cross-site' }
     const safe = await signIn({ ...afar, ...secure })
     expect(safe.cookies).toHaveLength(2)

@@ -13,18 +13,18 @@ const perRound = 200
 const maxUsage = 25
 
 type World = { orgId: string; token: string }
-/** A create that a client sends, and sends again when it got no answer. */
+/** A create that a client sends, and sends again when it got no reply. */
 type Create = { key: string; path: string; name: string; body: object }
 type Made = { id?: string; deviceId?: string; agentId?: string; authToken?: string }
-type Told = Create & { status: number; made: Made; resent: boolean }
+type Answer = Create & { status: number; made: Made; resent: boolean }
 
 onEveryDatabase((_, open) => {
-  it(`kill -9 loses nothing that was answered and leaves nothing half-done (SEED=${seed})`, async () => {
+  it(`kill -9 loses nothing acknowledged and leaves nothing half-done (SEED=${seed})`, async () => {
     const random = randomFrom(seed)
     const database = await open()
     await database.storage.close()
     const world = await makeWorld(database)
-    const told: Told[] = []
+    const answers: Answer[] = []
     let unanswered = 0
 
     for (let round = 1; round <= rounds; round++) {
@@ -38,18 +38,18 @@ onEveryDatabase((_, open) => {
       })
       await service.ended
       await connectionsGone(database)
-      told.push(...answered)
+      answers.push(...answered)
       expect(answered.length).toBeGreaterThanOrEqual(killAt)
 
       const restarted = await serviceOn(database)
-      await checkWhole(restarted, world, told)
+      await checkWhole(restarted, world, answers)
 
       const keys = new Set(answered.map(({ key }) => key))
       const rest = creates.filter(({ key }) => !keys.has(key))
       unanswered += rest.length
-      for (const one of await storm(restarted.url, world, rest)) told.push({ ...one, resent: true })
-      expect(told).toHaveLength(round * perRound)
-      await checkWhole(restarted, world, told)
+      for (const one of await storm(restarted.url, world, rest)) answers.push({ ...one, resent: true })
+      expect(answers).toHaveLength(round * perRound)
+      await checkWhole(restarted, world, answers)
       await checkEachOnce(restarted, creates, sharedKey.id)
       await restarted.close()
     }
@@ -70,7 +70,7 @@ async function makeWorld(database: Place): Promise<World> {
 const mintShared = (url: string, { orgId, token }: World, round: number) =>
   clientOf(url, token).call(api.enrollmentKeys.create, { body: { orgId, name: `shared ${round}`, maxUsage } })
 
-/** 70 sites, 70 keys, and 60 machines that share a key for fewer. */
+/** 70 sites, 70 keys, and 60 devices with a shared key that admits fewer. */
 function createsOf({ orgId }: World, sharedKey: string, round: number): Create[] {
   const create = (path: string, body: (name: string) => object) => (_: unknown, n: number) => {
     const name = `${path} ${round}-${n}`
@@ -94,35 +94,35 @@ function createsOf({ orgId }: World, sharedKey: string, round: number): Create[]
   ]
 }
 
-/** Sends everything at once; gives what was answered. */
+/** Sends everything at once; returns what was answered. */
 async function storm(
   url: string,
   { token }: World,
   creates: Create[],
   onAnswer: (count: number) => void = () => {},
-): Promise<Told[]> {
-  const told: Told[] = []
+): Promise<Answer[]> {
+  const answers: Answer[] = []
   await Promise.all(
     creates.map(async (create) => {
       const { path, body, key } = create
       try {
         const sent = { token, body, headers: { 'idempotency-key': key } }
         const { status, body: made } = await send<Made>(url, 'POST', path, sent)
-        onAnswer(told.push({ ...create, status, made, resent: false }))
+        onAnswer(answers.push({ ...create, status, made, resent: false }))
       } catch {
         // The process was killed before it answered.
       }
     }),
   )
-  return told
+  return answers
 }
 
-/** Rows, entries and counts say the same, in both directions, and hold everything that was answered. */
-async function checkWhole(service: TestService, { orgId, token }: World, told: Told[]): Promise<void> {
+/** Rows, audit entries and counts agree, in both directions, and contain everything acknowledged. */
+async function checkWhole(service: TestService, { orgId, token }: World, answers: Answer[]): Promise<void> {
   const { verdict, entries } = await readChain(service.client(token), orgId)
   expect(verdict).toMatchObject({ verdict: 'sound', entries: entries.length })
   const db = service.storage.read
-  // But for the entry of this very look.
+  // Except for the entry of this export.
   const pending = (await db.selectFrom('outbox').selectAll().execute()).map(({ entry }) => JSON.parse(entry))
   expect(pending.filter(({ action }) => action !== 'data.export')).toEqual([])
 
@@ -149,7 +149,7 @@ async function checkWhole(service: TestService, { orgId, token }: World, told: T
     devices.length * 2,
   )
 
-  for (const { name, status, made, resent } of told) {
+  for (const { name, status, made, resent } of answers) {
     if (status === 201) expect(stored, `${name} was answered`).toContain(made.id ?? made.deviceId)
     else {
       expect({ name, status, made }).toMatchObject({
@@ -157,11 +157,11 @@ async function checkWhole(service: TestService, { orgId, token }: World, told: T
         made: { code: 'enrollment_key_exhausted' },
       })
       const refused = entries.filter((one) => one.result === 'failure' && one.details.hostname === name)
-      // One that had to be sent again may have been refused before the kill as well.
+      // A resent one may have been refused before the kill as well.
       expect([1, resent ? 2 : 1], `${name} was refused`).toContain(refused.length)
     }
   }
-  const enrolled = told.findLast(({ made }) => made.authToken !== undefined)?.made
+  const enrolled = answers.findLast(({ made }) => made.authToken !== undefined)?.made
   const beat = { token: enrolled?.authToken, body: { status: 'ok', agentVersion: '1' } }
   if (enrolled) {
     expect(
@@ -170,7 +170,7 @@ async function checkWhole(service: TestService, { orgId, token }: World, told: T
   }
 }
 
-/** Sent again with the same Idempotency-Key, each create happened once, and the shared key is full. */
+/** After a retry with the same Idempotency-Key each create happened once, and the shared key is used up. */
 async function checkEachOnce({ storage }: TestService, creates: Create[], sharedId: string): Promise<void> {
   const of = (path: string) => creates.filter((one) => one.path.endsWith(path)).map(({ name }) => name)
   for (const [table, path] of [
@@ -184,7 +184,7 @@ async function checkEachOnce({ storage }: TestService, creates: Create[], shared
   expect(await devices.execute()).toHaveLength(maxUsage)
 }
 
-/** Postgres finishes or undoes what a dead client had sent; a second process would not wait for it either. */
+/** Postgres commits or rolls back what a killed client had sent; a second process would not wait for it. */
 async function connectionsGone({ databaseUrl }: Place): Promise<void> {
   if (databaseUrl === undefined) return
   const name = new URL(databaseUrl).pathname.slice(1)

@@ -9,7 +9,7 @@ import type { Place } from './process.ts'
 
 const nameOf = (databaseUrl: string): string => new URL(databaseUrl).pathname.slice(1)
 
-/** Writes garbage over the first page of each of these tables while nobody has it in memory; on Postgres in a copy. */
+/** Writes garbage over the first page of each table while nobody has it in memory; on Postgres in a copy. */
 export async function damaged(
   kind: Dialect,
   { dataDir, databaseUrl }: Place,
@@ -35,7 +35,7 @@ type Sqlite = import('better-sqlite3').Database
 const rootPageOf = (database: Sqlite, name: string): number =>
   database.prepare<[string], number>('select rootpage from sqlite_schema where name = ?').pluck().get(name)!
 
-/** Writes garbage over pages, counted from 1, of a database that nobody has open. */
+/** Writes garbage over pages, counted from 1, of a database that no process has open. */
 export async function damageSqlite(dataDir: string, pages: (database: Sqlite) => number[]): Promise<void> {
   const path = join(dataDir, 'svc.sqlite')
   const { default: Database } = await import('better-sqlite3')

@@ -7,7 +7,7 @@ import { ServeProcess } from './process.ts'
 import { send } from './request.ts'
 import { pause, Writers } from './writers.ts'
 
-async function underWay() {
+async function serviceUnderLoad() {
   const server = await OwnPostgres.begin()
   const place = { dataDir: await temporaryFolder(), databaseUrl: server.databaseUrl }
   const first = await serviceOn(place)
@@ -19,19 +19,19 @@ async function underWay() {
   writers.begin(url)
   const count = () => writers.acknowledged.length
   await expect.poll(count, { timeout: 10_000 }).toBeGreaterThan(50)
-  /** Until more is stored, and the service says so. */
-  const goesOn = async () => {
+  /** Until more writes are acknowledged and readiness is 200. */
+  const recovers = async () => {
     const before = count()
     await expect.poll(count, { timeout: 20_000 }).toBeGreaterThan(before + 50)
     await expect.poll(async () => (await ready(url)).status, { timeout: 10_000 }).toBe(200)
   }
-  return { server, place, service, url, writers, goesOn }
+  return { server, place, service, url, writers, recovers }
 }
 
 const ready = (url: string) => send<{ checks: { database: string } }>(url, 'GET', '/health/ready')
 
-test('a database whose processes are killed is gone on with by itself, and has all that was answered', async () => {
-  const { server, service, url, writers, goesOn } = await underWay()
+test('no acknowledged write is lost when the processes of the database are killed', async () => {
+  const { server, service, url, writers, recovers } = await serviceUnderLoad()
   const one = await server.ask(async (client) => {
     const { rows } = await client.query(
       `select pid from pg_stat_activity where application_name = 'svc' limit 1`,
@@ -39,14 +39,14 @@ test('a database whose processes are killed is gone on with by itself, and has a
     return rows[0].pid as number
   })
   process.kill(one, 'SIGKILL')
-  await goesOn()
+  await recovers()
 
   await server.kill()
   await expect
     .poll(() => ready(url), { timeout: 10_000 })
     .toMatchObject({ status: 503, body: { checks: { database: 'error: unreachable' } } })
   await server.start()
-  await goesOn()
+  await recovers()
 
   await writers.end()
   expect(writers.wrong).toEqual([])
@@ -56,8 +56,8 @@ test('a database whose processes are killed is gone on with by itself, and has a
   expect(await service.stop()).toEqual({ code: 0, signal: null })
 }, 60_000)
 
-test('beside a database that is frozen the service says so and ends in time, and nothing that was answered is lost', async () => {
-  const { server, place, service, url, writers } = await underWay()
+test('with a frozen database readiness is 503, SIGTERM ends the service, and no write is lost', async () => {
+  const { server, place, service, url, writers } = await serviceUnderLoad()
   server.signalAll('SIGSTOP')
   expect(await ready(url)).toMatchObject({
     status: 503,
@@ -65,7 +65,7 @@ test('beside a database that is frozen the service says so and ends in time, and
   })
   expect((await send(url, 'GET', '/health/live')).status).toBe(200)
   await pause(1100)
-  // Somebody asks while it ends as well.
+  // A request is in flight while it ends.
   const asked = ready(url).catch(() => undefined)
   await pause(50)
   const begun = performance.now()

@@ -36,45 +36,45 @@ async function begin() {
     check: async () => (await send<Readiness>(service.url, 'GET', '/health/ready')).body.checks.database,
   }
 }
-type Stage = Awaited<ReturnType<typeof begin>>
+type Fixture = Awaited<ReturnType<typeof begin>>
 
-it.each<[string, string, (on: Stage) => string, (on: Stage) => string]>([
+it.each<[string, string, (fixture: Fixture) => string, (fixture: Fixture) => string]>([
   [
-    'its role may no longer sign in',
+    'the role may no longer log in',
     'error: denying access',
     ({ role }) => `alter role ${role} nologin`,
     ({ role }) => `alter role ${role} login`,
   ],
   [
-    'its password was changed',
+    'the password was changed',
     'error: denying access',
     ({ role }) => `alter role ${role} password 'two'`,
     ({ role }) => `alter role ${role} password 'one'`,
   ],
   [
-    'its database takes no connections',
+    'the database accepts no connections',
     'error: unreachable',
     ({ database }) => `alter database ${database} allow_connections false`,
     ({ database }) => `alter database ${database} allow_connections true`,
   ],
   [
-    'its transactions are ended by a limit of the server',
+    'the server ends its transactions by timeout',
     'error: too slow',
     ({ role }) => `alter role ${role} set transaction_timeout = '1ms'`,
     ({ role }) => `alter role ${role} reset transaction_timeout`,
   ],
 ])(
-  '%s: changes are asked to come again, readiness says why, and all goes on',
+  'when %s, changes get 503, readiness reports why, and the service recovers',
   async (_, why, fault, mend) => {
-    const on = await begin()
-    expect(await on.add()).toBe('201')
-    await on.statement(fault(on))
-    await on.endConnections()
-    await expect.poll(on.check, { timeout: 10_000 }).toBe(why)
-    expect(await on.add()).toBe('503 5')
-    await on.statement(mend(on))
-    await on.endConnections()
-    await expect.poll(on.check, { timeout: 10_000 }).toBe('ok')
-    await expect.poll(on.add, { timeout: 10_000 }).toBe('201')
+    const fixture = await begin()
+    expect(await fixture.add()).toBe('201')
+    await fixture.statement(fault(fixture))
+    await fixture.endConnections()
+    await expect.poll(fixture.check, { timeout: 10_000 }).toBe(why)
+    expect(await fixture.add()).toBe('503 5')
+    await fixture.statement(mend(fixture))
+    await fixture.endConnections()
+    await expect.poll(fixture.check, { timeout: 10_000 }).toBe('ok')
+    await expect.poll(fixture.add, { timeout: 10_000 }).toBe('201')
   },
 )

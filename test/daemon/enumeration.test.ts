@@ -9,7 +9,7 @@ import { roleOf, systemToken } from '../world.ts'
 import { addPerson, addTenant, login, password, post, sameFor } from './people.ts'
 import type { Reply } from './request.ts'
 
-/** Nothing happens but what a request does itself. */
+/** No background loop runs: what is observed is the request itself. */
 vi.mock('../../daemon/loop.ts', () => ({ loop: () => ({ wake: () => {}, stop: async () => {} }) }))
 vi.mock('@node-rs/argon2', async (original) => {
   const { hash, verify } = await original<typeof argon2>()
@@ -21,15 +21,15 @@ const guarding = {
   RATE_LIMIT_WRONG_PASSWORDS_ACCOUNT: '50/3600',
 }
 
-/** What can be seen of a request from outside, and what it cost. */
-type Seen = { reply: ReturnType<typeof sameFor>; statements: string[]; hashed: number; verified: number }
+/** What an outsider sees of a request, and what it cost. */
+type Observed = { reply: ReturnType<typeof sameFor>; statements: string[]; hashed: number; verified: number }
 
-/** A request with the statements it runs, as they are written. */
-async function watch({ storage }: TestService, ask: () => Promise<Reply<unknown>>): Promise<Seen> {
+/** Runs a request and records its SQL statements. */
+async function watch({ storage }: TestService, ask: () => Promise<Reply<unknown>>): Promise<Observed> {
   const statements: string[] = []
   const written = await storage.write(async (tx) => tx.getExecutor())
-  const spies = [noted(storage.read.getExecutor(), 'executeQuery', statements)]
-  if ('executeNow' in written) spies.push(noted(written, 'executeNow', statements))
+  const spies = [recordedBy(storage.read.getExecutor(), 'executeQuery', statements)]
+  if ('executeNow' in written) spies.push(recordedBy(written, 'executeNow', statements))
   const [hash, verify] = [argon2.hash as Mock, argon2.verify as Mock]
   hash.mockClear()
   verify.mockClear()
@@ -41,8 +41,8 @@ async function watch({ storage }: TestService, ask: () => Promise<Reply<unknown>
   }
 }
 
-/** Notes what is run by this method of an executor, and of all others of its kind. */
-function noted(executor: object, name: string, statements: string[]): Mock {
+/** Records what this method runs, on this executor and on all others of its class. */
+function recordedBy(executor: object, name: string, statements: string[]): Mock {
   let owner = executor
   while (!Object.hasOwn(owner, name)) owner = Object.getPrototypeOf(owner)
   const methods = owner as Record<string, (query: CompiledQuery) => unknown>
@@ -58,7 +58,7 @@ onEveryDatabase((_, open) => {
   let clock: ReturnType<typeof testClock>
   let people: Record<string, string>
 
-  /** One account of every kind, and an address without any. */
+  /** One account of every kind, and an address without an account. */
   async function begin(options: { real?: boolean } = {}) {
     clock = testClock()
     service = await startService(open, {
@@ -89,7 +89,7 @@ onEveryDatabase((_, open) => {
     await Promise.all(
       Array.from({ length: 5 }, () => login(service, { email: people.locked!, password: 'no' })),
     )
-    // The stand-in for those without a password is made once, at the first sign-in.
+    // The hash that stands in for a missing password is computed once, at the first sign-in.
     await login(service, { email: 'warm-up@example.com', password })
     return { orgId, inviteUrl: invited.inviteUrl }
   }
@@ -103,9 +103,9 @@ onEveryDatabase((_, open) => {
     return email
   }
 
-  /** Everyone's as the unknown address's. */
-  async function alike(ask: (email: string) => Promise<Reply<unknown>>, who = Object.keys(people)) {
-    const all: [string, Seen][] = []
+  /** Expects every address to be answered as the unknown one is. */
+  async function expectAlike(ask: (email: string) => Promise<Reply<unknown>>, who = Object.keys(people)) {
+    const all: [string, Observed][] = []
     for (const name of who) all.push([name, await watch(service, () => ask(people[name]!))])
     const [, first] = all[0]!
     expect(first.statements.length).toBeGreaterThan(0)
@@ -113,28 +113,30 @@ onEveryDatabase((_, open) => {
     return first
   }
 
-  describe('nobody can tell which addresses have an account', () => {
-    it('by signing in with a wrong password', async () => {
+  describe('no account is revealed', () => {
+    it('by a sign-in with a wrong password', async () => {
       await begin()
-      const seen = await alike((email) => login(service, { email, password: 'a wrong password' }))
+      const seen = await expectAlike((email) => login(service, { email, password: 'a wrong password' }))
       expect(seen).toMatchObject({ reply: { status: 401 }, verified: 1, hashed: 0 })
     })
 
-    it('by signing in with the right one, when it opens nothing', async () => {
+    it('by a sign-in with the right password that is refused', async () => {
       await begin()
       const who = ['unknown', 'disabled', 'locked', 'without a tenant', 'invited', 'without a password']
-      const seen = await alike((email) => login(service, { email, password }), who)
+      const seen = await expectAlike((email) => login(service, { email, password }), who)
       expect(seen).toMatchObject({ reply: { status: 401 }, verified: 1, hashed: 0 })
     })
 
-    it('by signing in as a browser, and by how the address is written', async () => {
+    it('by a browser sign-in, or by the spelling of the address', async () => {
       await begin()
-      await alike((email) => login(service, { email: ` ${email.toUpperCase()}`, password: 'wrong' }, {}))
+      await expectAlike((email) =>
+        login(service, { email: ` ${email.toUpperCase()}`, password: 'wrong' }, {}),
+      )
     })
 
-    it('by asking for a new password', async () => {
+    it('by a request for a password reset', async () => {
       await begin()
-      const seen = await alike((email) => post(service, '/auth/forgot-password', undefined, { email }))
+      const seen = await expectAlike((email) => post(service, '/auth/forgot-password', undefined, { email }))
       expect(seen).toMatchObject({ reply: { status: 200 }, verified: 0, hashed: 0 })
     })
 
@@ -144,7 +146,7 @@ onEveryDatabase((_, open) => {
       const company = path.endsWith('partner') ? { companyName: 'Acme' } : {}
       const register = (secret: string) => (email: string) =>
         post(service, path, undefined, { ...company, email, name: 'Ada', password: secret })
-      const seen = await alike(register(strong))
+      const seen = await expectAlike(register(strong))
       expect(seen).toMatchObject({ reply: { status: 200 }, verified: 0, hashed: 1 })
       const replies = []
       for (const email of Object.values(people)) replies.push(sameFor(await register('short')(email)))
@@ -153,7 +155,7 @@ onEveryDatabase((_, open) => {
     })
 
     it.each(['/auth/register', '/auth/register-partner'])(
-      'by the answer of %s while no mail goes out',
+      'by the reply of %s while mail cannot be sent',
       async (path) => {
         await begin()
         const company = path.endsWith('partner') ? { companyName: 'Acme' } : {}
@@ -167,10 +169,10 @@ onEveryDatabase((_, open) => {
     )
   })
 
-  describe('nobody can tell by a link that does not work', () => {
+  describe('an invalid link does not reveal', () => {
     let links: string[]
 
-    /** Links that were never made, that are too old, replaced, or of someone who was disabled. */
+    /** Links that never existed, that expired, were replaced, or belong to a disabled user. */
     beforeEach(async () => {
       const { orgId } = await begin()
       const client = service.client(await systemToken(service))
@@ -195,8 +197,8 @@ onEveryDatabase((_, open) => {
       ['/auth/accept-invite', { password: 'seven purple elephants on a roof' }, 400],
       ['/auth/reset-password', { password: 'seven purple elephants on a roof' }, 400],
       ['/auth/verify-email', {}, 400],
-    ])('at %s what once was behind it', async (path, more, status) => {
-      const all: Seen[] = []
+    ])('at %s whether it was once valid', async (path, more, status) => {
+      const all: Observed[] = []
       for (const token of links)
         all.push(await watch(service, () => post(service, path, undefined, { token, ...more })))
       expect(all[0]).toMatchObject({ reply: { status }, verified: 0, hashed: 0 })

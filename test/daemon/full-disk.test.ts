@@ -24,7 +24,7 @@ const places: Record<string, () => Promise<{ disk: SmallDisk; place: Place }>> =
     await cp(template, dataDir, { recursive: true })
     return { disk, place: { dataDir } }
   },
-  // Where its log finds no room either, Postgres ends itself.
+  // Postgres stops by itself where its write-ahead log finds no room either.
   async postgres() {
     const disk = await smallDisk(96 * mebibyte)
     const log = await smallDisk(96 * mebibyte)
@@ -37,7 +37,7 @@ const why = noDisk()
 
 describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () => {
   test.each(Object.keys(places))(
-    'of %s: changes are refused with when to ask again, the rest goes on, and room is all it takes',
+    'of %s: changes get 503 with Retry-After, reads work, and free space is enough to recover',
     async (kind) => {
       const { disk, place } = await places[kind]!()
       const first = await serviceOn(place)
@@ -81,7 +81,7 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
     60_000,
   )
 
-  test('of the data directory alone: what is kept there is refused or waits, and nothing ends', async () => {
+  test('of the data directory: what needs it is refused or waits, the rest works', async () => {
     const disk = await smallDisk(4 * mebibyte)
     const { databaseUrl, storage } = await openMigrated('postgres')
     await storage.close()
@@ -109,14 +109,14 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
   }, 60_000)
 })
 
-/** What files of a process may grow to: past it writing fails, and not for want of room. */
+/** The size limit of the files of a process: a write past it fails, and not for lack of space. */
 const limitFiles = (pid: number, bytes: string) =>
   spawnSync('prlimit', ['--pid', String(pid), `--fsize=${bytes}:`], { encoding: 'utf8' })
 
 const noLimit = limitFiles(process.pid, 'unlimited').status === 0 ? undefined : 'prlimit is not there'
 
 test.skipIf(noLimit !== undefined)(
-  `a disk that fails SQLite while it is used is a 503, and is gone on with when it works (${noLimit ?? 'prlimit'})`,
+  `an I/O error of the disk of SQLite is a 503, and the service recovers (${noLimit ?? 'prlimit'})`,
   async () => {
     const { dataDir, storage } = await openMigrated('sqlite')
     await storage.close()
@@ -147,7 +147,7 @@ test.skipIf(noLimit !== undefined)(
   60_000,
 )
 
-test('on SQLite that may not grow retention runs, and what it deletes is room for what comes', async () => {
+test('retention runs on an SQLite that may not grow, and what it deletes makes room for writes', async () => {
   const { dataDir, storage: template } = await openMigrated('sqlite')
   await template.close()
   const service = await serviceOn({ dataDir })

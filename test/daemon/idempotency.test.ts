@@ -17,7 +17,7 @@ async function makeOrg(service: TestService, token: string): Promise<string> {
 }
 
 onEveryDatabase((_, open) => {
-  it('an Idempotency-Key gives its user the first reply for 24 hours, and belongs to one request', async () => {
+  it('an Idempotency-Key repeats the first reply to its user for 24 hours, for one request', async () => {
     const clock = testClock()
     const service = await startService(open, { clock })
     const token = await systemToken(service)
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
     expect(after.body.id).not.toBe(first.body.id)
   })
 
-  it('a minted key is repeated with its Idempotency-Key, and not readable in the database meanwhile', async () => {
+  it('a repeated request returns the same minted key, which is stored encrypted', async () => {
     const service = await startService(open)
     const token = await systemToken(service)
     const body = { orgId: await makeOrg(service, token), name: 'reception' }
@@ -83,7 +83,7 @@ onEveryDatabase((_, open) => {
     expect(JSON.stringify(rows)).not.toContain(a.body.key)
   })
 
-  it('a key is one of its tenant, and gives nothing that is out of reach by now', async () => {
+  it('an Idempotency-Key belongs to one tenant, and a repeat checks access again', async () => {
     const service = await startService(open)
     const { orgs, partners, tokens } = await buildWorld(service)
     const userId = await addUser(service, 'both')
@@ -140,7 +140,7 @@ onEveryDatabase((_, open) => {
     expect((await mint(bakery, '/enrollment-keys', body)).status).toBe(403)
   })
 
-  it('an event and a test of a webhook that are sent again happen once, for one webhook', async () => {
+  it('a repeated event or webhook test happens once, and the webhook is part of the request', async () => {
     const service = await startService(open)
     const { orgs, tokens } = await buildWorld(service)
     const ask = (path: string, body?: object) =>
@@ -164,28 +164,28 @@ onEveryDatabase((_, open) => {
     expect((await test(orgs.garage.webhookId)).status, 'the address is part of what is asked').toBe(409)
   })
 
-  it('of who need not say who they are is one of their address, and gives back what they sent it with alone', async () => {
+  it('an anonymous Idempotency-Key belongs to one address and one request', async () => {
     const service = await startService(open, { env: { TRUST_PROXY_HEADERS: 'true' } })
     const ask = (email: string, ip: string) =>
       send<{ code: string }>(service.url, 'POST', '/api/v1/auth/forgot-password', {
         body: { email },
         headers: { 'idempotency-key': 'k', 'x-forwarded-for': ip },
       })
-    const letters = async () =>
+    const mailsToAdmin = async () =>
       (await readOutboxMessages(service.dataDir)).filter(({ to }) => to === adminEmail).length
     const first = await ask(adminEmail, '203.0.113.1')
     expect(first.status).toBe(200)
     expect((await ask(adminEmail, '203.0.113.1')).body).toEqual(first.body)
-    await expect.poll(letters, { timeout: 10_000 }).toBe(1)
+    await expect.poll(mailsToAdmin, { timeout: 10_000 }).toBe(1)
     expect(await ask('nobody@example.com', '203.0.113.1')).toMatchObject({
       status: 409,
       body: { code: 'idempotency_mismatch' },
     })
     expect((await ask(adminEmail, '203.0.113.2')).status).toBe(200)
-    await expect.poll(letters, { timeout: 10_000 }).toBe(2)
+    await expect.poll(mailsToAdmin, { timeout: 10_000 }).toBe(2)
   })
 
-  it('of strangers fills nothing: what they are refused is not kept, and their limit is one of their network', async () => {
+  it('a refused anonymous request stores no reply, so the rate limit bounds what is stored', async () => {
     const service = await startService(open, { env: { RATE_LIMIT_FORGOT: '3/3600' } })
     const ask = (path: string, body: object, key: string) =>
       send(service.url, 'POST', `/api/v1${path}`, { body, headers: { 'idempotency-key': key } })
@@ -199,15 +199,15 @@ onEveryDatabase((_, open) => {
     expect(rows.map(({ key }) => key).sort()).toEqual(['k0', 'k1', 'k2'])
   })
 
-  it('is held while a message is sent, and is free again when that fails or nobody comes back', async () => {
+  it('an Idempotency-Key is held while a message is sent, until it fails or 2 minutes pass', async () => {
     const clock = testClock()
     const sms = await startVerifyService()
     const service = await startService(open, {
       clock,
       env: { ...sms.env, OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' },
     })
-    const hand = scenarioTools(service, await buildWorld(service), clock)
-    const { input, token } = await scenarioOf('auth.verifyPhone', api.auth.verifyPhone, hand)
+    const tools = scenarioTools(service, await buildWorld(service), clock)
+    const { input, token } = await scenarioOf('auth.verifyPhone', api.auth.verifyPhone, tools)
     const ask = (key: string) =>
       send<{ code?: string; success?: boolean }>(service.url, 'POST', '/api/v1/auth/phone/verify', {
         token,
@@ -220,13 +220,13 @@ onEveryDatabase((_, open) => {
       body: { code: 'idempotency_in_progress' },
     }
 
-    const { resolve: letGo, promise: held } = Promise.withResolvers<void>()
+    const { resolve: release, promise: held } = Promise.withResolvers<void>()
     const usual = json(201, { status: 'pending' })
     sms.answer = (reply) => void held.then(() => usual(reply))
     const first = ask('slow')
     await expect.poll(() => sms.asked.length, { timeout: 10_000 }).toBe(1)
     expect(await ask('slow')).toMatchObject(inProgress)
-    letGo()
+    release()
     expect(await first).toMatchObject({ status: 200, body: { success: true } })
     expect((await ask('slow')).body).toEqual((await first).body)
     expect(sms.asked).toHaveLength(1)
@@ -236,14 +236,14 @@ onEveryDatabase((_, open) => {
     sms.answer = usual
     expect((await ask('failing')).status).toBe(200)
 
-    // Of a process that ended before it knew.
+    // Of a process that ended before it stored a reply.
     const owner = await service.storage.read
       .selectFrom('idempotency_keys')
       .select('owner')
       .where('key', '=', 'slow')
       .executeTakeFirstOrThrow()
-    const left = { ...owner, key: 'left', request_hash: 'x', reply: '', status: 0, created_at: clock() }
-    await service.storage.write((tx) => tx.insertInto('idempotency_keys').values(left).execute())
+    const abandoned = { ...owner, key: 'left', request_hash: 'x', reply: '', status: 0, created_at: clock() }
+    await service.storage.write((tx) => tx.insertInto('idempotency_keys').values(abandoned).execute())
     clock.forward(119)
     expect(await ask('left')).toMatchObject(inProgress)
     clock.forward(2)

@@ -18,15 +18,15 @@ const every = (seconds: number) => ({ DATABASE_INTEGRITY_CHECK_SECONDS: `${secon
 
 type Line = { level: number; msg: string; loop?: string; found?: string[]; trouble?: string }
 
-/** The real service, and what those who watch it are told. */
-async function watched(place: Place, env: Record<string, string>) {
+/** The real service, with its log, its readiness and its metrics. */
+async function startWatched(place: Place, env: Record<string, string>) {
   const lines: Line[] = []
   const log = logInto({ write: (line) => void lines.push(JSON.parse(line)) }, 'info')
   const { url } = await serviceOn(place, { env, outside: { log } })
-  return { url, lines, ...watching(url) }
+  return { url, lines, ...probesOf(url) }
 }
 
-const watching = (url: string) => ({
+const probesOf = (url: string) => ({
   ready: async () => {
     const { status, body } = await send<{ checks: { database: string } }>(url, 'GET', '/health/ready')
     return [status, body.checks.database]
@@ -50,24 +50,24 @@ async function openSqlite(): Promise<TestDatabase> {
 }
 
 onEveryDatabase((kind, open) => {
-  it('a damaged page that no request touches is told by readiness, metrics and the log', async () => {
+  it('readiness, metrics and the log report a damaged page that no request reads', async () => {
     const first = await startService(open)
     await buildWorld(first)
     await first.close()
     const place = await damaged(kind, first, ['scripts'])
     if (kind === 'postgres') {
-      // A backup, or a person: this service reads none of it.
+      // A backup or a person reads the page; this service does not.
       const read = asking(place.databaseUrl!, (client) => client.query('select * from scripts'))
       await expect(read).rejects.toMatchObject({ code: 'XX001' })
     }
-    const { ready, metric, lines } = await watched(place, every(2))
+    const { ready, metric, lines } = await startWatched(place, every(2))
     expect(await ready()).toEqual([200, 'ok'])
     expect(await metric('svc_database_damaged')).toBe(0)
     await expect.poll(ready, soon).toEqual([200, 'damaged: restore it from a backup'])
     expect(await metric('svc_database_damaged')).toBe(1)
     expect(await metric(checks('damaged'))).toBeGreaterThanOrEqual(1)
     expect(await metric(lastCheck)).toBeGreaterThan(Date.now() / 1000 - 60)
-    // Nothing but the check has seen it.
+    // Only the check has seen it.
     expect(await metric('svc_database_failures_total{reason="damaged"}')).toBe(0)
     const said = lines.find(({ msg }) => msg === 'the database is damaged: restore it from a backup')
     const found = { sqlite: /^scripts: /, postgres: /^checksum failures: \d+, the last at / }[kind]
@@ -75,33 +75,33 @@ onEveryDatabase((kind, open) => {
     if (kind === 'postgres') {
       await asking(place.databaseUrl!, (client) => client.query('select pg_stat_reset()'))
       await expect.poll(() => metric(checks('sound')), soon).toBeGreaterThanOrEqual(1)
-      // Who counts anew has mended nothing.
+      // Reset statistics repair nothing.
       expect(await ready()).toEqual([200, 'damaged: restore it from a backup'])
     }
   })
 
-  it('a database that is well is told to be, again and again, unless nobody is to look', async () => {
+  it('a sound database is reported as sound, repeatedly', async () => {
     const { dataDir, databaseUrl, storage } = await open()
     await storage.close()
-    const { ready, metric } = await watched({ dataDir, databaseUrl }, every(1))
+    const { ready, metric } = await startWatched({ dataDir, databaseUrl }, every(1))
     await expect.poll(() => metric(checks('sound')), soon).toBeGreaterThanOrEqual(2)
     expect(await metric('svc_database_damaged')).toBe(0)
     expect(await ready()).toEqual([200, 'ok'])
   })
 
-  it('nobody looks where it is off', async () => {
+  it('no check runs when the interval is 0', async () => {
     const { dataDir, databaseUrl, storage } = await open()
     await storage.close()
-    const { metric } = await watched({ dataDir, databaseUrl }, every(0))
+    const { metric } = await startWatched({ dataDir, databaseUrl }, every(0))
     await new Promise((resolve) => setTimeout(resolve, 1500))
     const counts = ['sound', 'damaged', 'unknown'].map((verdict) => metric(checks(verdict)))
     expect(await Promise.all([...counts, metric(lastCheck)])).toEqual([0, 0, 0, 0])
   })
 })
 
-it('a check that somebody kills is unknown and no damage, and the next one is made', async () => {
+it('a killed check is unknown, not damage, and the next check runs', async () => {
   const place = await openSqlite()
-  const { ready, metric, lines } = await watched(place, every(1))
+  const { ready, metric, lines } = await startWatched(place, every(1))
   const { pid } = await heldCheck(place.dataDir)
   const unknown = await metric(checks('unknown'))
   process.kill(pid, 'SIGKILL')
@@ -114,7 +114,7 @@ it('a check that somebody kills is unknown and no damage, and the next one is ma
   expect(said).toEqual(['background work failed', 'background work continues'])
 })
 
-it('a check has a deadline, after which nothing is known', async () => {
+it('a check has a deadline, after which its verdict is unknown', async () => {
   const { dataDir, storage, close } = await openMigrated('sqlite')
   onTestFinished(close)
   const quiet = { error: expect.unreachable, warn: expect.unreachable }
@@ -128,12 +128,12 @@ it('a check has a deadline, after which nothing is known', async () => {
   expect(await metricValues(metrics, 'svc_database_integrity_checks_total')).toMatchObject({ unknown: 1 })
 })
 
-it('beside a check requests are answered, and SIGTERM ends both', async () => {
+it('requests are answered during a check, and SIGTERM ends both', async () => {
   const place = await openSqlite()
   const service = new ServeProcess(place, { env: { ...told, ...every(1) } })
-  const { ready } = watching(await service.listening())
+  const { ready } = probesOf(await service.listening())
   const held = await heldCheck(place.dataDir)
-  // Each of them reads and writes.
+  // Each readiness request reads and writes.
   for (let n = 0; n < 3; n += 1) {
     expect(await ready()).toEqual([200, 'ok'])
     await new Promise((resolve) => setTimeout(resolve, 1100))
@@ -144,11 +144,11 @@ it('beside a check requests are answered, and SIGTERM ends both', async () => {
   await held.gone()
 })
 
-it('a second signal, which waits for nothing, leaves no check behind either', async () => {
+it('a second signal, which ends the process at once, leaves no check behind', async () => {
   const place = await openSqlite()
   const service = new ServeProcess(place, { env: { ...told, ...every(1) } })
   const { port } = new URL(await service.listening())
-  // A request whose body does not come keeps the first signal waiting.
+  // A request whose body does not arrive keeps the first signal waiting.
   const slow = connect(Number(port), '127.0.0.1').on('error', () => {})
   onTestFinished(() => void slow.destroy())
   slow.write('POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n')

@@ -17,7 +17,7 @@ const reasonOf = (starting: Promise<unknown>): Promise<string> =>
   )
 
 onEveryDatabase((kind, open) => {
-  it('a lost secrets.json stops the start in one line, and its return or a setting mends it', async () => {
+  it('a lost secrets.json stops the start in one line; the file or ACCEPT_NEW_KEYS repairs it', async () => {
     const { dataDir, databaseUrl } = await open()
     const env = { SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
     const place = { dataDir, databaseUrl }
@@ -56,7 +56,7 @@ onEveryDatabase((kind, open) => {
   it.each([
     ...['JWT_SECRET', 'APP_ENCRYPTION_KEY', 'ENROLLMENT_KEY_PEPPER', 'MFA_RECOVERY_CODE_PEPPER'],
     'AUDIT_SIGNING_KEY',
-  ])('a second replica with another %s is refused, and changes nothing', async (name) => {
+  ])('a second replica with a different %s is refused, and changes nothing', async (name) => {
     const own = { AUDIT_SIGNING_KEY: fresh() }
     const service = await startService(open, { env: own })
     const reason = await reasonOf(serviceOn(service, { env: { ...own, [name]: fresh() } }))
@@ -64,7 +64,7 @@ onEveryDatabase((kind, open) => {
     await serviceOn(service, { env: own })
   })
 
-  it('of replicas that start at once with different keys one is refused', async () => {
+  it('of two replicas that start at once with different keys one is refused', async () => {
     const database = await open()
     const starts = await Promise.allSettled([
       serviceOn(database, { env: { APP_ENCRYPTION_KEY: fresh() } }),
@@ -73,7 +73,7 @@ onEveryDatabase((kind, open) => {
     expect(starts.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
   })
 
-  it('a key that is changed with its _PREVIOUS is accepted, one replica after the other', async () => {
+  it('a changed key with its _PREVIOUS is accepted, one replica after the other', async () => {
     const service = await startService(open)
     const APP_ENCRYPTION_KEY = fresh()
     const changed = { APP_ENCRYPTION_KEY, APP_ENCRYPTION_KEY_PREVIOUS: testSecrets.APP_ENCRYPTION_KEY }
@@ -101,7 +101,7 @@ onEveryDatabase((kind, open) => {
     expect(status).toBe('ok')
   })
 
-  it('what is written down of the keys is none of them', async () => {
+  it('the stored fingerprints reveal no key', async () => {
     const { storage } = await startService(open)
     const rows = await storage.read.selectFrom('key_prints').selectAll().execute()
     expect(rows).toHaveLength(5)

@@ -8,7 +8,7 @@ import { buildWorld } from '../world.ts'
 import { ServeProcess } from './process.ts'
 import { send } from './request.ts'
 
-/** A key for devices of a limit, minted by a service that has ended before the test goes on. */
+/** A rate-limited key for devices, minted by a service that has ended before the test continues. */
 async function mintOn(database: TestDatabase, rateLimit: number) {
   const service = await serviceOn(database)
   const world = await buildWorld(service)
@@ -19,7 +19,7 @@ async function mintOn(database: TestDatabase, rateLimit: number) {
   return { id, key }
 }
 
-/** So many requests at once, spread over the services; how many passed. */
+/** Sends so many requests at once, spread over the services; returns how many passed. */
 async function passing(urls: string[], key: string, times: number): Promise<number> {
   const replies = await Promise.all(
     Array.from({ length: times }, (_, n) =>
@@ -42,7 +42,7 @@ const leased = async (database: TestDatabase, id: string): Promise<number> => {
   return (await rows.execute()).reduce((sum, { count }) => sum + count, 0)
 }
 
-it('two processes on one Postgres share the hourly limit of a key, also across their end', async () => {
+it('two processes on one Postgres share the hourly limit of an API key, also across restarts', async () => {
   const database = await openMigrated('postgres')
   onTestFinished(database.close)
   const { id, key } = await mintOn(database, 1000)
@@ -55,7 +55,7 @@ it('two processes on one Postgres share the hourly limit of a key, also across t
   expect(passed).toBeLessThanOrEqual(1000)
   const ended = await Promise.all(replicas.map((one) => one.stop()))
   expect(ended.map(({ code }) => code)).toEqual([0, 0])
-  // After a clean end every use is written down, and nothing that was leased is left.
+  // After a clean end every use is stored, and no unused lease is left.
   expect((await usage(database, id)).usage_count).toBe(passed)
   expect(await leased(database, id)).toBe(passed)
 
@@ -72,7 +72,7 @@ it('two processes on one Postgres share the hourly limit of a key, also across t
 }, 90_000)
 
 onEveryDatabase((kind, open: Open) => {
-  it('a killed process frees nothing of the limit, and loses no more than a lease of it', async () => {
+  it('a killed process returns nothing to the limit, and loses at most one lease', async () => {
     const database = await open()
     const { id, key } = await mintOn(database, 400)
     const place = { dataDir: database.dataDir, databaseUrl: database.databaseUrl }
@@ -90,7 +90,7 @@ onEveryDatabase((kind, open: Open) => {
     await second.stop()
   }, 60_000)
 
-  it('uses are written down within 5 s, and old ones are forgotten', async () => {
+  it('key uses are stored within 5 s, and old ones are deleted', async () => {
     const database = await open()
     const service = await serviceOn(database)
     const world = await buildWorld(service)
@@ -105,7 +105,7 @@ onEveryDatabase((kind, open: Open) => {
     await service.storage.write((tx) =>
       tx.insertInto('api_key_buckets').values({ key_id: id, bucket, count: 1000 }).execute(),
     )
-    // Out of the window: it counts no more, whether it was swept or not.
+    // Outside the window: it no longer counts, whether or not it was swept.
     await user.call(api.devices.list)
     await service.storage.write((tx) => sweepBuckets(tx, Date.now()))
     const buckets = database.storage.read.selectFrom('api_key_buckets').select('bucket')

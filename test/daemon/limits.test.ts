@@ -37,7 +37,7 @@ const open: Open = async () => {
 describe('a limit', () => {
   const started = (env: Record<string, string>) => startService(open, { env })
 
-  it('LOGIN_IP: the last allowed sign-in is judged, the next one is 429 with the seconds to wait', async () => {
+  it('LOGIN_IP: the sign-in above the limit gets 429 with the seconds to wait', async () => {
     const service = await started({ RATE_LIMIT_LOGIN_IP: '3/60' })
     for (const n of [1, 2, 3]) expect((await login(service, `person${n}@example.com`)).status).toBe(401)
     const refused = await login(service, 'person4@example.com')
@@ -46,7 +46,7 @@ describe('a limit', () => {
     expect((await enroll(service)).status, 'other limits are their own').toBe(401)
   })
 
-  it('LOGIN_ACCOUNT: counts an address however it is written, and no other', async () => {
+  it('LOGIN_ACCOUNT: counts all spellings of one address together, and no other address', async () => {
     const service = await started({ RATE_LIMIT_LOGIN_ACCOUNT: '3/60' })
     for (const email of ['a@example.com', 'A@Example.com', ' a@example.com']) {
       expect((await login(service, email)).status).toBe(401)
@@ -57,7 +57,7 @@ describe('a limit', () => {
     expect((await login(service, 'b@example.com')).status).toBe(401)
   })
 
-  it('IP: is not for API keys, which have their own; one that is no good counts', async () => {
+  it('IP: does not count valid API keys, which have their own limit; an invalid key counts', async () => {
     const service = await started({ RATE_LIMIT_IP: '12/60' })
     const system = service.client(await systemToken(service))
     const partner = await system.call(api.partners.create, { body: { name: 'Acme', slug: 'acme' } })
@@ -70,14 +70,14 @@ describe('a limit', () => {
     const get = async (path: string, apiKey: string) =>
       (await send(service.url, 'GET', `/api/v1${path}`, { headers: { 'x-api-key': apiKey } })).status
     for (let n = 0; n < 30; n++) expect(await get('/devices', key)).toBe(200)
-    // Three were used to set up. A route without keys and a key that is unknown use up the rest.
+    // Setup used three. A route without API keys and an unknown key use up the rest.
     for (let n = 0; n < 4; n++) expect(await get('/api-keys', key)).toBe(401)
     for (let n = 0; n < 5; n++) expect(await get('/devices', 'svc_unknown')).toBe(401)
     expect(await get('/devices', 'svc_unknown')).toBe(429)
     expect(await get('/devices', key)).toBe(429)
   })
 
-  it('ENROLL_IP and IP: by the address of the connection', async () => {
+  it('ENROLL_IP and IP: count per address of the connection', async () => {
     const service = await started({ RATE_LIMIT_ENROLL_IP: '2/30', RATE_LIMIT_IP: '5/60' })
     expect([(await enroll(service)).status, (await enroll(service)).status]).toEqual([401, 401])
     expect(await enroll(service)).toMatchObject(limited('Enrollment rate limit exceeded', 30))
@@ -87,27 +87,27 @@ describe('a limit', () => {
     expect((await send(service.url, 'GET', '/health/live')).status, 'probes are never limited').toBe(200)
   })
 
-  it('EVENT_LOGS: a device hands in so many entries, whatever the batches; one too many keeps its whole batch out', async () => {
+  it('EVENT_LOGS: bounds the entries of a device; a batch above it is refused as a whole', async () => {
     const service = await started({ RATE_LIMIT_EVENT_LOGS: '5/3600' })
     const { orgs, tokens } = await buildWorld(service)
-    const hand = ({ agentId, agentToken }: { agentId: string; agentToken: string }, count: number) => {
+    const put = ({ agentId, agentToken }: { agentId: string; agentToken: string }, count: number) => {
       const one = { timestamp: '2026-03-01T11:00:00Z', level: 'error', category: 'system', source: 'x' }
       const events = Array.from({ length: count }, (_, n) => ({ ...one, message: `${n}` }))
       const path = `/api/v1/agents/${agentId}/eventlogs`
       return send(service.url, 'PUT', path, { token: agentToken, body: { events } })
     }
-    expect((await hand(orgs.bakery, 2)).body).toEqual({ success: true, count: 2 })
-    expect(await hand(orgs.bakery, 4)).toMatchObject(limited('Rate limit exceeded', 3600))
-    expect((await hand(orgs.bakery, 3)).body).toEqual({ success: true, count: 3 })
-    expect(await hand(orgs.bakery, 1)).toMatchObject(limited('Rate limit exceeded', 3600))
-    expect((await hand(orgs.garage, 5)).body, 'another device').toEqual({ success: true, count: 5 })
+    expect((await put(orgs.bakery, 2)).body).toEqual({ success: true, count: 2 })
+    expect(await put(orgs.bakery, 4)).toMatchObject(limited('Rate limit exceeded', 3600))
+    expect((await put(orgs.bakery, 3)).body).toEqual({ success: true, count: 3 })
+    expect(await put(orgs.bakery, 1)).toMatchObject(limited('Rate limit exceeded', 3600))
+    expect((await put(orgs.garage, 5)).body, 'another device').toEqual({ success: true, count: 5 })
     const { bakery } = orgs
     const kept = `/api/v1/devices/${bakery.deviceId}/eventlogs`
     const list = await send(service.url, 'GET', kept, { token: tokens.bakery })
     expect(list.body).toMatchObject({ pagination: { total: 5 } })
   })
 
-  it('BEARER and AGENT: each user and each agent has its own, which nobody else can use up', async () => {
+  it('BEARER and AGENT: count per user and per agent, and only with valid credentials', async () => {
     const service = await started({ RATE_LIMIT_BEARER: '100/60', RATE_LIMIT_AGENT: '2/60' })
     const { orgs, tokens } = await buildWorld(service)
     const beat = ({ agentId }: { agentId: string }, token: string) =>
@@ -147,7 +147,7 @@ describe('a limit', () => {
     expect(replies.filter(({ status }) => status !== 401)).toEqual([])
   })
 
-  it('forwarded addresses count and are recorded only from a trusted proxy', async () => {
+  it('forwarded addresses count, and are recorded, only from a trusted proxy', async () => {
     const headers = { 'x-forwarded-for': '6.6.6.6, 203.0.113.9', 'cf-connecting-ip': '198.51.100.1' }
     const recorded = async (env: Record<string, string>) => {
       const service = await started({ ...env, RATE_LIMIT_LOGIN_IP: '1/60' })
@@ -165,7 +165,7 @@ describe('a limit', () => {
   })
 })
 
-describe('which address a request comes from', () => {
+describe('the client address', () => {
   const trusted = ['127.0.0.0/8', '10.0.0.0/8', 'fd00::/8']
   const read = clientReader({ trusted, cloudflare: false })
   const peer = '127.0.0.1'
@@ -176,32 +176,32 @@ describe('which address a request comes from', () => {
     ['a peer that is not trusted', '192.0.2.1', { 'x-forwarded-for': '6.6.6.6' }, '192.0.2.1'],
     ['a trusted peer written as IPv6', '::ffff:10.1.1.1', { 'x-forwarded-for': '6.6.6.6' }, '6.6.6.6'],
     [
-      'the rightmost that is no proxy of ours',
+      'the rightmost that is not our proxy',
       peer,
       { 'x-forwarded-for': '6.6.6.6, 203.0.113.9, 10.0.0.2' },
       '203.0.113.9',
     ],
-    ['only proxies of ours', peer, { 'x-forwarded-for': '10.0.0.2, 10.0.0.3' }, '127.0.0.1'],
+    ['only our own proxies', peer, { 'x-forwarded-for': '10.0.0.2, 10.0.0.3' }, '127.0.0.1'],
     ['several header lines', peer, { 'x-forwarded-for': ['6.6.6.6', '203.0.113.9'] }, '203.0.113.9'],
-    ['no address at all', peer, { 'x-forwarded-for': '6.6.6.6, <script>' }, '127.0.0.1'],
+    ['a value that is no address', peer, { 'x-forwarded-for': '6.6.6.6, <script>' }, '127.0.0.1'],
     ['an empty header', peer, { 'x-forwarded-for': ' , ' }, '127.0.0.1'],
     ['IPv6', peer, { 'x-forwarded-for': '2001:db8::1, fd00::7' }, '2001:db8::1'],
     ['IPv6 in other spellings, with a zone', peer, { 'x-real-ip': '2001:DB8:0::1%eth0' }, '2001:db8::1'],
-    ['what is an address to some only', peer, { 'x-forwarded-for': '0x7f.1' }, '127.0.0.1'],
+    ['an address that only some parsers accept', peer, { 'x-forwarded-for': '0x7f.1' }, '127.0.0.1'],
     ['a number', peer, { 'x-real-ip': '16909060' }, '127.0.0.1'],
     ['x-real-ip alone', peer, { 'x-real-ip': '203.0.113.9' }, '203.0.113.9'],
     [
-      'both: x-forwarded-for first',
+      'both headers: x-forwarded-for first',
       peer,
       { 'x-real-ip': '6.6.6.6', 'x-forwarded-for': '203.0.113.9' },
       '203.0.113.9',
     ],
-    ['cf-connecting-ip unasked', peer, { 'cf-connecting-ip': '6.6.6.6' }, '127.0.0.1'],
+    ['cf-connecting-ip, not enabled', peer, { 'cf-connecting-ip': '6.6.6.6' }, '127.0.0.1'],
   ])('%s', (_, from, headers, expected) => {
     expect(read(from, headers).ip).toBe(expected)
   })
 
-  it('cf-connecting-ip goes before the others once it is trusted, and only from a trusted peer', () => {
+  it('cf-connecting-ip takes precedence once it is trusted, and only from a trusted peer', () => {
     const cloudflare = clientReader({ trusted, cloudflare: true })
     const headers = { 'cf-connecting-ip': '203.0.113.9', 'x-forwarded-for': '6.6.6.6' }
     expect(cloudflare(peer, headers).ip).toBe('203.0.113.9')
@@ -209,7 +209,7 @@ describe('which address a request comes from', () => {
     expect(cloudflare(peer, { ...headers, 'cf-connecting-ip': 'nonsense' }).ip).toBe('6.6.6.6')
   })
 
-  it('came by TLS when a trusted proxy says so, and only then', () => {
+  it('a request came by TLS only when a trusted proxy says so', () => {
     const headers = { 'x-forwarded-proto': 'https' }
     expect(read(peer, headers).https).toBe(true)
     expect(read(peer, {}).https).toBe(false)
@@ -217,13 +217,13 @@ describe('which address a request comes from', () => {
     expect(clientReader(undefined)(peer, headers).https).toBe(false)
   })
 
-  it('counts as its network when it is IPv6', () => {
+  it('an IPv6 address counts as its /64 network', () => {
     expect(networkOf('2001:db8:1:2:3::4')).toBe(networkOf('2001:db8:1:2:ffff::1'))
     expect(networkOf('2001:db8:1:2::1')).not.toBe(networkOf('2001:db8:1:3::1'))
     expect(networkOf('192.0.2.1')).toBe('192.0.2.1')
   })
 
-  it('a range that is none refuses the start, naming the variable', () => {
+  it('an invalid TRUSTED_PROXY_CIDRS stops the start with an error that names it', () => {
     for (const TRUSTED_PROXY_CIDRS of ['10.0.0.0/99', 'proxy.internal', '10.0.0.0/8,,', '10.0.0.1']) {
       const env = { TRUST_PROXY_HEADERS: 'true', TRUSTED_PROXY_CIDRS }
       expect(() => configOf(env), TRUSTED_PROXY_CIDRS).toThrow(/^TRUSTED_PROXY_CIDRS /)
@@ -231,8 +231,8 @@ describe('which address a request comes from', () => {
   })
 })
 
-describe('how limits are set', () => {
-  it('by default as decided', () => {
+describe('the configuration of limits', () => {
+  it('has the documented defaults', () => {
     expect(configOf({}).limits).toMatchObject({
       IP: { count: 600, seconds: 60 },
       BEARER: { count: 300, seconds: 60 },
@@ -246,7 +246,7 @@ describe('how limits are set', () => {
   })
 
   it.each(['x', '10', '10/', '/60', '0/60', '10/0', '-1/5', '1.5/60', '10/60/1', ' 10/60', 'OFF', '1e3/60'])(
-    '%j refuses the start, naming the variable',
+    '%j stops the start with an error that names the variable',
     (value) => {
       expect(() => configOf({ RATE_LIMIT_LOGIN_IP: value })).toThrow(/^RATE_LIMIT_LOGIN_IP must be /)
     },
@@ -272,7 +272,7 @@ describe('a window', () => {
     return { limiter, take }
   }
 
-  it('slides: each place comes free when its own event is old enough', async () => {
+  it('slides: each slot is free again when its own event is old enough', async () => {
     const { limiter, take } = taking(2)
     expect(take()).toBe('taken')
     vi.advanceTimersByTime(4000)
@@ -289,7 +289,7 @@ describe('a window', () => {
     expect([take(), take(), take()]).toEqual(['taken', 'taken', 10])
   })
 
-  it('has room for so many at once when enough of the oldest are gone, and for too many when it is empty', async () => {
+  it('takes several at once when enough slots are free, too many only when empty', async () => {
     const { limiter, take } = taking(5)
     expect([take(3), take(3), take(2), take(1)]).toEqual(['taken', 10, 'taken', 10])
     vi.advanceTimersByTime(4000)

@@ -13,7 +13,7 @@ function started(work: () => Promise<void>, restMs: number): Loop {
   return one
 }
 
-test('work rests between two runs, however often it is woken, and misses nothing', async () => {
+test('work rests between two runs, however often it is woken, and runs once afterwards', async () => {
   const begun: number[] = []
   const one = started(async () => void begun.push(performance.now()), 400)
   one.wake()
@@ -29,7 +29,7 @@ test('work rests between two runs, however often it is woken, and misses nothing
   expect(begun).toHaveLength(2)
 })
 
-test('what is stopped while it rests does not run again', async () => {
+test('work that is stopped while it rests does not run again', async () => {
   let runs = 0
   const one = started(async () => void runs++, 50)
   one.wake()
@@ -40,7 +40,7 @@ test('what is stopped while it rests does not run again', async () => {
   expect(runs).toBe(1)
 })
 
-test('a run that fails is tried again', async () => {
+test('a failed run is tried again', async () => {
   let runs = 0
   const work = async () => {
     runs++
@@ -53,11 +53,11 @@ test('a run that fails is tried again', async () => {
   await vi.waitUntil(() => runs === 2, { timeout: 5000 })
 })
 
-test('work that goes on failing says so once a minute, and when it works again', async () => {
+test('work that keeps failing is logged once per minute per error, and its recovery once', async () => {
   vi.useFakeTimers()
   onTestFinished(() => void vi.useRealTimers())
   const lines: string[] = []
-  const said = () => lines.splice(0).map((line) => JSON.parse(line) as Record<string, unknown>)
+  const loggedLines = () => lines.splice(0).map((line) => JSON.parse(line) as Record<string, unknown>)
   let fault: string | undefined = 'no database'
   const work = async () => {
     if (fault !== undefined) throw new Error(fault)
@@ -73,16 +73,18 @@ test('work that goes on failing says so once a minute, and when it works again',
     msg: 'background work failed',
   })
   await vi.advanceTimersByTimeAsync(60_900)
-  expect(said()).toMatchObject([failed('no database', 1)])
+  expect(loggedLines()).toMatchObject([failed('no database', 1)])
   await vi.advanceTimersByTimeAsync(1000)
-  expect(said()).toMatchObject([failed('no database', 61)])
+  expect(loggedLines()).toMatchObject([failed('no database', 61)])
   fault = 'no space'
   await vi.advanceTimersByTimeAsync(5000)
-  expect(said()).toMatchObject([failed('no space', 62)])
+  expect(loggedLines()).toMatchObject([failed('no space', 62)])
   fault = undefined
   await vi.advanceTimersByTimeAsync(5000)
-  expect(said()).toMatchObject([{ level: 30, loop: 'work', failures: 66, msg: 'background work continues' }])
+  expect(loggedLines()).toMatchObject([
+    { level: 30, loop: 'work', failures: 66, msg: 'background work continues' },
+  ])
   fault = 'no space'
   await vi.advanceTimersByTimeAsync(1000)
-  expect(said()).toMatchObject([failed('no space', 1)])
+  expect(loggedLines()).toMatchObject([failed('no space', 1)])
 })

@@ -7,7 +7,7 @@ import { testSecrets } from '../harness.ts'
 
 const page = readFileSync(new URL('../../man/svc-serve.8.md', import.meta.url), 'utf8')
 
-/** Every name the settings are read by, where nothing but these is set. */
+/** Every name that reading the configuration looks up, where only these are set. */
 async function namesRead(env: Record<string, string>): Promise<string[]> {
   const names = new Set<string>()
   const watched = new Proxy({ ...env, SVC_DATA_DIR: await temporaryFolder() } as Record<string, string>, {
@@ -21,14 +21,14 @@ async function namesRead(env: Record<string, string>): Promise<string[]> {
 }
 
 test('every setting the service reads is in man/svc-serve.8', async () => {
-  const worlds: Record<string, string>[] = [
+  const environments: Record<string, string>[] = [
     {},
     testSecrets,
     { SMTP_HOST: 'mail.example.com', SMTP_USER: 'svc', SMTP_PASSWORD: 'x', MAIL_FROM: 'svc@example.com' },
     { AUDIT_ARCHIVE_S3_BUCKET: 'archive', AGENT_BINARY_S3_BUCKET: 'binaries', BINARY_SOURCE: 'local' },
   ]
-  const names = new Set((await Promise.all(worlds.map(namesRead))).flat())
-  const isSaid = (name: string): boolean => {
+  const names = new Set((await Promise.all(environments.map(namesRead))).flat())
+  const isDocumented = (name: string): boolean => {
     const own = name.replace(/_FILE$/, '')
     if (name.startsWith('RATE_LIMIT_')) return page.includes(`\n| ${name.slice(11)} | `)
     const part = /^(AUDIT_ARCHIVE_S3|AGENT_BINARY_S3)(_\w+)$/.exec(own)
@@ -36,10 +36,10 @@ test('every setting the service reads is in man/svc-serve.8', async () => {
     return new RegExp(`\\b(${name}|${own})\\b`).test(page)
   }
   expect(names.size).toBeGreaterThan(80)
-  expect([...names].filter((name) => !isSaid(name) && name !== 'AWS_REGION')).toEqual([])
+  expect([...names].filter((name) => !isDocumented(name) && name !== 'AWS_REGION')).toEqual([])
 })
 
-test('its rate limits are the defaults', () => {
+test('man/svc-serve.8 documents the default rate limits', () => {
   const said = [...page.matchAll(/^\| ([A-Z_]+) \| (\d+)\/(\d+) \|/gm)].map(([, name, count, seconds]) => [
     name,
     { count: Number(count), seconds: Number(seconds) },

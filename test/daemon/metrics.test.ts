@@ -7,7 +7,7 @@ import { receiver } from '../webhooks/receiver.ts'
 import { stage } from '../webhooks/webhook-stage.ts'
 import { until } from './process.ts'
 
-it('requests are counted by status, and in every bucket that they fit in', async () => {
+it('requests are counted by status, and in every bucket they fit in', async () => {
   const registry = new Registry()
   const onRequest = observeRequests(registry)
   onRequest('sites.list', 200, 5)
@@ -30,7 +30,7 @@ it('requests are counted by status, and in every bucket that they fit in', async
 describe.skipIf(!hasOpenssl)('GET /metrics', () => {
   const certificate = testCertificate()
   onEveryDatabase((_, open) => {
-    it('tells of requests and of deliveries, by how they ended', async () => {
+    it('counts requests and webhook attempts by outcome', async () => {
       const token = 'a token for metrics'
       const { service, hook, raise, untilAll } = await stage(open, certificate, {
         env: { METRICS_TOKEN: token },

@@ -12,7 +12,7 @@ onEveryDatabase((_, open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 
-  it('minting a key needs a session with a factor, and says where to enrol when there is none', async () => {
+  it('minting a key requires an MFA session; a user without a factor gets the enrollment URL', async () => {
     const service = await start()
     const { orgId } = await addTenant(service)
     const { accessToken } = await signIn(service)
@@ -34,7 +34,7 @@ onEveryDatabase((_, open) => {
     )
   })
 
-  it('a Force MFA role opens nothing but the way to a factor until there is one', async () => {
+  it('a role with Force MFA permits only enrollment and sign-out until the user has a factor', async () => {
     const service = await start()
     const { partnerId } = await addTenant(service)
     const who = { email: await addPerson(service, 'partner', { partnerId }, 'Partner Admin'), password }
@@ -67,7 +67,7 @@ onEveryDatabase((_, open) => {
     expect((await devices(tokens.accessToken)).status).toBe(200)
   })
 
-  it('ENABLE_2FA=false opens the gates, signs in with the password alone and hides the routes', async () => {
+  it('ENABLE_2FA=false lifts the MFA requirements, also at sign-in, and hides the routes', async () => {
     const database = await open()
     const on = await serviceOn(database, { clock })
     const { partnerId, orgId } = await addTenant(on)

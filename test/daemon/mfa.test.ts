@@ -15,7 +15,7 @@ const challenge = async (service: TestService, who?: { email: string; password: 
   (await login(service, who)).body.tempToken
 
 onEveryDatabase((_, open) => {
-  it('a changed encryption key still opens what the one before has sealed', async () => {
+  it('a rotated encryption key still opens what the previous one sealed', async () => {
     const clock = testClock()
     const service = await startService(open, { clock })
     const { accessToken } = await signIn(service)
@@ -41,7 +41,7 @@ onEveryDatabase((_, open) => {
     return { service, first: accessToken, ...factor }
   }
 
-  it('setting up gives a secret for an authenticator app and ten recovery codes', async () => {
+  it('setup returns a secret for an authenticator app and ten recovery codes', async () => {
     const service = await start()
     const { accessToken } = await signIn(service)
     const setup = await service.client(accessToken).call(api.auth.setupMfa)
@@ -59,7 +59,7 @@ onEveryDatabase((_, open) => {
     expect((await login(service)).body.mfaRequired, 'nothing is on before it is confirmed').toBe(false)
   })
 
-  it('a first right code turns it on, gives a session with the factor and ends all others', async () => {
+  it('the first correct code enables MFA, returns an MFA session and ends all others', async () => {
     const service = await start()
     const [here, elsewhere] = [await signIn(service), await signIn(service)]
     const { secret } = await service.client(here.accessToken).call(api.auth.setupMfa)
@@ -82,7 +82,7 @@ onEveryDatabase((_, open) => {
     expect(results).toEqual(['success', 'failure', 'failure'])
   })
 
-  it('a set-up waits 10 minutes, and a later one replaces it', async () => {
+  it('a setup expires after 10 minutes, and a later setup replaces it', async () => {
     const service = await start()
     const setUp = async () => service.client((await signIn(service)).accessToken).call(api.auth.setupMfa)
     const enable = async (secret: string) =>
@@ -98,7 +98,7 @@ onEveryDatabase((_, open) => {
     expect((await enable(second.secret)).status).toBe(200)
   })
 
-  it('a password alone then gives no session, only a token for the second step', async () => {
+  it('with MFA, the password alone returns no session, only a token for the second step', async () => {
     const { service, secret } = await enrolled()
     const { status, body, cookies } = await login(service, undefined, {})
     expect({ status, cookies }).toEqual({ status: 200, cookies: [] })
@@ -123,7 +123,7 @@ onEveryDatabase((_, open) => {
     expect(reasons).toEqual(['mfa_invalid_code'])
   })
 
-  it('a code is good one step early or late, and once', async () => {
+  it('a code is accepted one step early or late, and once', async () => {
     const { service, secret } = await enrolled()
     const tryAt = async (offset: number) =>
       (await verify(service, await challenge(service), codeAt(secret, clock, offset))).status
@@ -136,14 +136,14 @@ onEveryDatabase((_, open) => {
     expect(await tryAt(0)).toBe(200)
   })
 
-  it('the code that turned the factor on does not sign in', async () => {
+  it('the code that enabled MFA does not sign in', async () => {
     const service = await start()
     const { accessToken } = await signIn(service)
     const { secret } = await enrolFactor(service.client(accessToken), clock)
     expect(await verify(service, await challenge(service), codeAt(secret, clock))).toMatchObject(wrongCode)
   })
 
-  it('of two parallel sign-ins with one code exactly one succeeds', async () => {
+  it('of parallel sign-ins with one code exactly one succeeds', async () => {
     const { service, secret } = await enrolled()
     const temporary = [await challenge(service), await challenge(service), await challenge(service)]
     const code = codeAt(secret, clock)
@@ -153,7 +153,7 @@ onEveryDatabase((_, open) => {
     expect(statuses.sort()).toEqual([200, 401, 401])
   })
 
-  it('a recovery code signs in once, in either case', async () => {
+  it('a recovery code signs in once, in upper or lower case', async () => {
     const { service, recoveryCodes } = await enrolled()
     const use = async (code: string) => verify(service, await challenge(service), code)
     const [one, two] = recoveryCodes as [string, string]
@@ -187,7 +187,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('the factor is carried on when a session is renewed', async () => {
+  it('a renewed session is still verified by MFA', async () => {
     const { service, tokens } = await enrolled()
     const renewed = await service
       .client()

@@ -9,7 +9,7 @@ import { send } from './request.ts'
 import { Writers } from './writers.ts'
 
 /*
- * A deleted file stays open in the process that has it: what is written to it is answered, and gone with the process.
+ * A deleted file stays open in its process: a write to it would be acknowledged, and lost with the process.
  */
 
 const database = (dataDir: string) => join(dataDir, 'svc.sqlite')
@@ -38,7 +38,7 @@ it.each([
   ['the database', (dataDir: string) => rmSync(database(dataDir))],
   ['the data directory', (dataDir: string) => rmSync(dataDir, { recursive: true })],
 ])(
-  'writes are refused when %s was deleted, and readiness says so',
+  'writes are refused after %s was deleted, and readiness says so',
   async (_, fault) => {
     const { dataDir, service, write, writers, database } = await begin()
     const { length: before } = writers.acknowledged
@@ -55,7 +55,7 @@ it.each([
   60_000,
 )
 
-it('a data directory that is moved away and back takes writes again, and lost none', async () => {
+it('a data directory that is moved away and back accepts writes again, and none is lost', async () => {
   const { dataDir, service, url, write, writers, database } = await begin()
   renameSync(dataDir, `${dataDir}.away`)
   await write()
@@ -68,7 +68,7 @@ it('a data directory that is moved away and back takes writes again, and lost no
   await service.stop()
 }, 60_000)
 
-it('nothing that was answered is lost with a write-ahead log that was deleted, kill -9 included', async () => {
+it('no acknowledged write is lost with a deleted write-ahead log, even after kill -9', async () => {
   const { dataDir, service, write, writers, database } = await begin()
   rmSync(log(dataDir))
   await write()

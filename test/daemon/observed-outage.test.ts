@@ -45,7 +45,7 @@ const ofProcess = {
   lacking: expect.stringMatching(/[123]/),
 }
 
-it('metrics of the process are there while the database is frozen, and all of them after it', async () => {
+it('metrics of the process are served while the database is frozen, and all metrics afterwards', async () => {
   const { server, service, scrape, ready } = await begin()
   expect(await scrape()).toEqual(whole)
   server.signalAll('SIGSTOP')
@@ -59,7 +59,7 @@ it('metrics of the process are there while the database is frozen, and all of th
   await service.stop()
 }, 60_000)
 
-it('readiness and metrics answer while requests hold every connection', async () => {
+it('readiness and metrics answer while requests hold every database connection', async () => {
   const { server, service, url, tokens, scrape, ready } = await begin()
   const client = new pg.Client(server.databaseUrl)
   await client.connect()

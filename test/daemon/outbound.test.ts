@@ -12,7 +12,7 @@ import { names, unsafeUrls } from './unsafe-urls.ts'
 const closed: OutboundSettings = { allowed: [], ca: undefined }
 const loopback: OutboundSettings = { allowed: ['127.0.0.0/8'], ca: undefined }
 
-/** Says what is said here, and that there is no such name otherwise. */
+/** Resolves the known names to these addresses; any other name is ENOTFOUND, and one never answers. */
 const resolver =
   (known: Readonly<Record<string, readonly string[]>>): Resolve =>
   (hostname, _, callback) => {
@@ -47,10 +47,10 @@ async function on<S extends Server | TcpServer>(server: S): Promise<number> {
   server.on('connection', (socket: Socket) => sockets.add(socket.on('error', () => {})))
   return listening(server as Server)
 }
-/** A receiver that answers like this. */
+/** A receiver with this reply. */
 const receiver = async (answer: (reply: ServerResponse) => unknown): Promise<string> =>
   `http://127.0.0.1:${await on(createServer((_, reply) => answer(reply)))}`
-/** A receiver that says just these bytes. */
+/** A receiver that sends just these bytes. */
 const raw = async (said: (socket: Socket) => void): Promise<string> =>
   `http://127.0.0.1:${await on(createTcp((socket) => void socket.once('data', () => said(socket))))}`
 
@@ -79,7 +79,7 @@ describe('an address that is not public', () => {
     expect(attempts).toEqual([])
   })
 
-  it('is not reached by a redirect either', async () => {
+  it('is not reached through a redirect', async () => {
     let asked = 0
     const inner = await receiver((reply) => {
       asked += 1
@@ -90,22 +90,22 @@ describe('an address that is not public', () => {
     expect(asked).toBe(0)
   })
 
-  it('is not reached by a name that has another one a moment later', async () => {
+  it('is not reached through a name that resolves differently a moment later', async () => {
     let asked = 0
-    const turning: Resolve = (hostname, options, callback) => {
+    const rebinding: Resolve = (hostname, options, callback) => {
       const address = asked++ === 0 ? '127.0.0.1' : '10.0.0.1'
       return resolver({ 'turning.example.com': [address] })(hostname, options, callback)
     }
     const url = await receiver((reply) => reply.end('hello'))
-    const { send } = clientOf(loopback, turning)
+    const { send } = clientOf(loopback, rebinding)
     const named = url.replace('127.0.0.1', 'turning.example.com')
     const { body } = await send(named)
     expect([asked, String(body)]).toEqual([1, 'hello'])
     for (const socket of sockets) socket.destroy()
-    await expect(clientOf(loopback, turning).send(named)).rejects.toMatchObject({ kind: 'blocked' })
+    await expect(clientOf(loopback, rebinding).send(named)).rejects.toMatchObject({ kind: 'blocked' })
   })
 
-  it('is not reached through a proxy of the environment', async () => {
+  it('is not reached through a proxy from the environment', async () => {
     process.env.HTTP_PROXY = process.env.http_proxy = 'http://127.0.0.1:1'
     onTestFinished(() => {
       delete process.env.HTTP_PROXY
@@ -117,7 +117,7 @@ describe('an address that is not public', () => {
 })
 
 describe('a receiver', () => {
-  it('gets the request as it is, and its reply comes back', async () => {
+  it('gets the request unchanged, and its reply is returned', async () => {
     let got = ''
     const server = createServer((request, reply) => {
       request.on('data', (chunk) => {
@@ -135,7 +135,7 @@ describe('a receiver', () => {
     expect([String(reply.body), got]).toEqual(['POST /a/b?c=d 1', '{"é":1}'])
   })
 
-  it('that sends without end is read for 64 KiB, and then left', async () => {
+  it('that sends endlessly is read up to 64 KiB, and disconnected', async () => {
     let left: Promise<unknown> | undefined
     const url = await receiver((reply) => {
       left = new Promise((resolve) => reply.on('close', resolve))
@@ -151,26 +151,30 @@ describe('a receiver', () => {
   })
 
   const failing: [does: string, kind: string, open: () => Promise<string>][] = [
-    ['answers too late', 'timeout', () => receiver(() => {})],
-    ['never ends its answer', 'timeout', () => receiver((reply) => reply.write('a'))],
-    ['says garbage', 'broken', () => raw((socket) => socket.end('garbage\r\n\r\n'))],
+    ['does not answer in time', 'timeout', () => receiver(() => {})],
+    ['never ends its reply', 'timeout', () => receiver((reply) => reply.write('a'))],
+    ['sends garbage', 'broken', () => raw((socket) => socket.end('garbage\r\n\r\n'))],
     [
-      'closes half way',
+      'closes mid-reply',
       'broken',
       () => raw((socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc')),
     ],
     ['hangs up', 'broken', () => raw((socket) => socket.destroy())],
     [
-      'sends more headers than there is room for',
+      'sends headers that are too large',
       'broken',
       () => raw((socket) => socket.end(`HTTP/1.1 200 OK\r\nx: ${'x'.repeat(1 << 16)}\r\n\r\n`)),
     ],
-    ['is not there', 'refused', async () => 'http://127.0.0.1:1'],
-    ['has a name that nobody knows', 'dns', async () => 'http://nobody.example.com'],
-    ['has a name that nobody answers for', 'timeout', async () => 'http://silent.example.com'],
-    ['never shakes hands', 'timeout', async () => `https://127.0.0.1:${await on(createTcp(() => {}))}`],
+    ['does not listen', 'refused', async () => 'http://127.0.0.1:1'],
+    ['has an unknown name', 'dns', async () => 'http://nobody.example.com'],
+    ['has a name whose lookup never ends', 'timeout', async () => 'http://silent.example.com'],
     [
-      'says again and again that it goes on',
+      'never completes the TLS handshake',
+      'timeout',
+      async () => `https://127.0.0.1:${await on(createTcp(() => {}))}`,
+    ],
+    [
+      'keeps sending interim responses',
       'broken',
       () => raw((socket) => void socket.write('HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(100))),
     ],
@@ -187,7 +191,7 @@ describe('a receiver', () => {
   describe.skipIf(!hasOpenssl)('with a certificate', () => {
     const certificate = testCertificate()
 
-    it('is known by its name, whatever the address', async () => {
+    it('is verified by its name, whatever the address', async () => {
       const port = await on(createTlsServer(certificate.pair(), (_, reply) => reply.end('safe')))
       const resolve = resolver({ 'svc.test': ['127.0.0.1'], 'other.test': ['127.0.0.1'] })
       const trusting = clientOf({ ...loopback, ca: certificate.pair().cert.toString() }, resolve)

@@ -17,20 +17,20 @@ async function open(url: string, accept = browsers) {
   return { status, headers, type: headers.get('content-type'), html: await reply.text() }
 }
 
-/** What is between the tags, as a policy has it. */
-const digestOf = (html: string, tag: string): string[] =>
+/** The CSP digests of the contents of a tag. */
+const digestsOf = (html: string, tag: string): string[] =>
   [...html.matchAll(new RegExp(`<${tag}>([\\s\\S]*?)</${tag}>`, 'g'))].map(
     ([, text = '']) => `'sha256-${hash('sha256', text, 'base64')}'`,
   )
 
 describe('the pages of the service', () => {
-  it('hold nothing from elsewhere, run what is theirs alone, and stay in no cache', async () => {
+  it('load nothing from other origins, run only their own scripts, and are not cached', async () => {
     const { url } = await start()
     const paths = ['/login', '/login?error=sso_denied', '/login?ssoTest=passed']
-    const letters = [links.inviteLink, links.resetLink, links.verifyLink].map((link) => link(url, 'secret'))
+    const mailLinks = [links.inviteLink, links.resetLink, links.verifyLink].map((link) => link(url, 'secret'))
     for (const address of [
       ...paths.map((path) => url + path),
-      ...letters,
+      ...mailLinks,
       links.forgotLink(url),
       links.loginLink(url),
     ]) {
@@ -39,8 +39,8 @@ describe('the pages of the service', () => {
       expect(headers.get('referrer-policy')).toBe('no-referrer')
       expect(headers.get('cache-control')).toBe('no-store')
       const policy = headers.get('content-security-policy')!
-      const [style] = digestOf(html, 'style')
-      const [script] = digestOf(html, 'script')
+      const [style] = digestsOf(html, 'style')
+      const [script] = digestsOf(html, 'script')
       expect(policy).toBe(
         `default-src 'none'; style-src ${style}; ${script ? `script-src ${script}; connect-src 'self'; ` : ''}form-action 'none'; base-uri 'none'; frame-ancestors 'none'`,
       )
@@ -52,7 +52,7 @@ describe('the pages of the service', () => {
     }
   })
 
-  it('tell a failure in words of their own, and offer another try where they know of whom', async () => {
+  it('describe a failure in their own words, and link to a retry for a known organization', async () => {
     const { url } = await start()
     const { html } = await open(`${url}/login?error=user_not_found&message=Call+us&hint=555&orgId=${org}`)
     expect(html).toContain(`${failures.user_not_found.message}.`)
@@ -67,7 +67,7 @@ describe('the pages of the service', () => {
     expect((await open(`${url}/login?ssoTest=%3Cb%3E&error=x`)).html).toContain('The trial is over')
   })
 
-  it('name the service as people reach it', async () => {
+  it('name the service by its public URL', async () => {
     const { url } = await start({ PUBLIC_URL: 'https://svc.example.com' })
     expect((await open(`${url}/login`)).html).toContain('svc login --url https://svc.example.com')
     expect((await open(`${url}/accept-invite?token=t`)).html).toContain(
@@ -75,14 +75,14 @@ describe('the pages of the service', () => {
     )
   })
 
-  it('answer browsers that are on their way, and nobody else', async () => {
+  it('are served to browsers only; other clients get JSON', async () => {
     const { url } = await start()
     const login = `${url}/api/v1/sso/login/${org}`
     const refused = await open(login)
     expect([refused.status, refused.type]).toEqual([404, 'text/html; charset=utf-8'])
     expect(refused.html).toContain('No active SSO provider for this organization.')
     expect(refused.html).toContain(`Request: <code>${refused.headers.get('x-request-id')}</code>`)
-    // What was sent is not repeated.
+    // The input is not repeated.
     const strange = await open(`${login}?call-555=now`)
     expect([strange.status, strange.html]).toEqual([400, expect.not.stringContaining('555')])
     const programs = [
@@ -107,7 +107,7 @@ describe('the pages of the service', () => {
   })
 })
 
-it('commands in what people are told are set as such, and nothing else is', () => {
+it('commands in messages are marked up as code, and nothing else is', () => {
   const told = Object.values(failures).map(({ hint }) => withCommands(hint))
   for (const html of told) expect(html.replaceAll(/<code>.*?<\/code>/g, '')).not.toMatch(/svc |--/)
   const commands = (text: string) =>

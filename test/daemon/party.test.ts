@@ -6,7 +6,7 @@ import { openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
-it('a partner, its organizations and their agents have one share together', async () => {
+it('a partner, its organizations and their agents share one budget', async () => {
   const service = await startService(() => openMigrated('sqlite'))
   const { orgs, partners } = await buildWorld(service)
   const parties = new Parties(service.storage)

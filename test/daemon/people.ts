@@ -15,7 +15,7 @@ export const password = 'a password of nine words, as nobody would guess'
 
 type Place = { partnerId: string } | { orgId: string }
 
-/** Someone who can sign in, with a role in one tenant and no factor; gives the address. */
+/** A user who can sign in, with a role in one tenant and no MFA factor; returns the address. */
 export async function addPerson(
   service: TestService,
   name: string,
@@ -71,7 +71,7 @@ export async function signIn(service: TestService, who = admin) {
 export const codeAt = (secret: string, clock: () => string, offset = 0): string =>
   generateSync({ secret, epoch: Math.floor(Date.parse(clock()) / 1000) + offset })
 
-/** Enrolls an authenticator; gives its secret, the recovery codes and a session with the factor. */
+/** Enrolls an authenticator; returns its secret, the recovery codes and an MFA session. */
 export async function enrolFactor(client: Client, clock: () => string) {
   const { secret, recoveryCodes } = await client.call(api.auth.setupMfa)
   const { tokens } = await client.call(api.auth.enableMfa, { body: { code: codeAt(secret, clock) } })
@@ -84,7 +84,7 @@ export async function audited(service: TestService, action: string) {
   return (await client.call(api.auditLogs.list, { query: { action, limit: 100 } })).data
 }
 
-/** A reply without what differs from one request to the next. */
+/** A reply without what differs between any two requests. */
 export const sameFor = ({ status, headers, cookies, body }: Reply<unknown>) => {
   const { requestId: _, ...rest } = body as { requestId?: string }
   const { date: __, 'x-request-id': ___, ...others } = headers

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { logInto, prettyTo } from '../../daemon/log.ts'
 import { hasNoControls } from '../../src/core/terminal.ts'
 
-it('a log on a terminal has no control characters but its colours', () => {
+it('a log on a terminal has no control characters except its colors', () => {
   let text = ''
   const screen = new Writable({
     write(chunk, _, done) {

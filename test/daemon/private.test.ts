@@ -7,7 +7,7 @@ import { fieldsOf, inputsOf } from '../laws/fields.ts'
 import { systemToken } from '../world.ts'
 import { send } from './request.ts'
 
-describe('what is for one caller alone', () => {
+describe('a reply for one caller', () => {
   let service: TestService
   const started = async (env: Record<string, string> = {}) => {
     const database = await openMigrated('sqlite')
@@ -21,7 +21,7 @@ describe('what is for one caller alone', () => {
   const login = ({ url }: TestService, headers: Record<string, string> = {}) =>
     send(url, 'POST', '/api/v1/auth/login', { body: { email: adminEmail, password: adminPassword }, headers })
 
-  it('is kept by no cache, at every entry that needs credentials or tells a secret', async () => {
+  it('is never cached, at every endpoint that requires credentials or returns a secret', async () => {
     const known = entriesOf(api).map(({ name, entry }) => {
       const secret = [...inputsOf(entry), ...fieldsOf(entry.reply)].some((field) => field.secret)
       return { name, entry, isPrivate: entry.access.who !== 'public' || secret }
@@ -37,7 +37,7 @@ describe('what is for one caller alone', () => {
     expect(open).toEqual([])
   })
 
-  it('is kept by none when it is given, by token, by API key or for a password', async () => {
+  it('is never cached when it succeeds, by token, API key or password', async () => {
     const token = await systemToken(service)
     const client = service.client(token)
     const partner = await client.call(api.partners.create, { body: { name: 'Acme', slug: 'acme' } })
@@ -61,7 +61,7 @@ describe('what is for one caller alone', () => {
     ])
   })
 
-  it('has cookies for HTTPS alone where people come by HTTPS', async () => {
+  it('has Secure cookies where the service is reached by HTTPS', async () => {
     const isSecure = async (env: Record<string, string>, headers: Record<string, string> = {}) => {
       const one = await started(env)
       const { cookies } = await login(one, headers)
@@ -76,7 +76,7 @@ describe('what is for one caller alone', () => {
       true,
     ])
     expect(await isSecure({ TRUST_PROXY_HEADERS: 'true' }, proxied)).toEqual([true, true])
-    // Nobody whom nobody trusts says how others come.
+    // Only a trusted proxy may say that the client used HTTPS.
     expect(await isSecure({ PUBLIC_URL: 'http://svc.example.com' }, proxied)).toEqual([false, false])
     expect(await isSecure({})).toEqual([false, false])
   })

@@ -11,10 +11,10 @@ export type Place = { dataDir: string; databaseUrl?: string | undefined }
 type Ended = { code: number | null; signal: NodeJS.Signals | null }
 type Options = { args?: string[]; env?: Record<string, string>; stderr?: number }
 
-/** What a service in a test is told, unless the test is about being told less. */
+/** The environment of a service in a test, unless the test is about a missing variable. */
 export const told = { ...testSecrets, SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
 
-/** The real `svc serve`, as a process of its own with nothing of our environment. */
+/** The real `svc serve`, in its own process without the environment of the tests. */
 export class ServeProcess {
   stdout = ''
   stderr = ''
@@ -87,7 +87,7 @@ export class ServeProcess {
   }
 }
 
-/** A start that is expected to fail; how it ended and what it said. */
+/** A start that is expected to fail; returns how it ended and what it printed. */
 export async function failedStart(
   place: Partial<Place>,
   options: Options = {},
@@ -99,7 +99,7 @@ export async function failedStart(
   return Object.assign(service, await service.ended)
 }
 
-/** Waits for something that is about to become true. */
+/** Waits for a condition to become true. */
 export async function until(ready: () => boolean | Promise<boolean>, ms = 5000): Promise<void> {
   for (const end = performance.now() + ms; !(await ready()); ) {
     if (performance.now() > end) throw new Error(`still waiting after ${ms} ms`)

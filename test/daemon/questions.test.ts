@@ -6,7 +6,7 @@ import { metricValues } from '../metric-values.ts'
 
 const limits = { timeoutMs: 1000, atOnce: 3, perTenant: 3, perCaller: 2, waitMs: 200 }
 
-function stage(settings: Partial<typeof limits> = {}) {
+function queueWith(settings: Partial<typeof limits> = {}) {
   const metrics = new Registry()
   const questions = new ReadQueryQueue({ questions: {} as Db }, { ...limits, ...settings }, metrics)
   const running: { caller: string; end(): void }[] = []
@@ -20,21 +20,21 @@ function stage(settings: Partial<typeof limits> = {}) {
   const metric = (name: string) => metricValues(metrics, name)
   return { questions, running, ask, runs, metric }
 }
-const turn = () => new Promise((resolve) => setImmediate(resolve))
+const tick = () => new Promise((resolve) => setImmediate(resolve))
 
-describe('questions', () => {
-  it('run so many at once of one caller, and of all', async () => {
-    const { ask, runs, running, metric } = stage()
+describe('concurrent read queries', () => {
+  it('are limited per caller and in total', async () => {
+    const { ask, runs, running, metric } = queueWith()
     const asked = [ask('a'), ask('a'), ask('a'), ask('b'), ask('c')]
-    await turn()
+    await tick()
     expect(runs()).toBe('aab')
     expect(await metric('svc_questions_at_once')).toEqual({ running: 3, waiting: 2 })
-    // Whoever has enough of their own lets the next pass.
+    // A caller at its limit lets the next one pass.
     running[2]!.end()
-    await turn()
+    await tick()
     expect(runs()).toBe('aabc')
     running[0]!.end()
-    await turn()
+    await tick()
     expect(runs()).toBe('aabca')
     for (const one of running) one.end()
     expect(await Promise.all(asked)).toEqual(['a', 'a', 'a', 'b', 'c'])
@@ -42,28 +42,28 @@ describe('questions', () => {
     expect(await metric('svc_questions_total')).toMatchObject({ answered: 5, refused: 0 })
   })
 
-  it('of one tenant leave room for those of others, however many ask there', async () => {
-    const { ask, runs, running } = stage({ perTenant: 2 })
+  it('of one tenant leave slots for other tenants, however many its callers ask', async () => {
+    const { ask, runs, running } = queueWith({ perTenant: 2 })
     const asked = [ask('a', 'one'), ask('b', 'one'), ask('c', 'one'), ask('d', 'one'), ask('z', 'two')]
-    await turn()
+    await tick()
     expect(runs()).toBe('abz')
     running[2]!.end()
-    await turn()
+    await tick()
     expect(runs()).toBe('abz')
     asked.push(ask('y', 'two'))
-    await turn()
+    await tick()
     expect(runs()).toBe('abzy')
     running[0]!.end()
-    await turn()
+    await tick()
     expect(runs()).toBe('abzyc')
     running[1]!.end()
-    await turn()
+    await tick()
     for (const one of running) one.end()
     expect(await Promise.all(asked)).toEqual(['a', 'b', 'c', 'd', 'z', 'y'])
   })
 
-  it('are refused after a short wait, and then take nobody else’s turn', async () => {
-    const { ask, runs, running, metric } = stage({ waitMs: 20 })
+  it('are refused after a short wait, and then no longer wait for a slot', async () => {
+    const { ask, runs, running, metric } = queueWith({ waitMs: 20 })
     const asked = [ask('a'), ask('a')]
     const refused = { code: 'too_many_questions', extras: { retryAfter: 2 } }
     await expect(ask('a')).rejects.toMatchObject(refused)
@@ -75,21 +75,21 @@ describe('questions', () => {
     expect(await metric('svc_questions_total')).toMatchObject({ refused: 1 })
   })
 
-  it('of one caller wait in a line that has an end', async () => {
-    const { ask, running } = stage({ waitMs: 5000 })
+  it('of one caller have a bounded queue', async () => {
+    const { ask, running } = queueWith({ waitMs: 5000 })
     const asked = Array.from({ length: 2 + 16 }, () => ask('a'))
     await expect(ask('a')).rejects.toMatchObject({ code: 'too_many_questions' })
     const other = ask('b')
     for (let n = 0; n < running.length || n < 19; n++) {
       running[n]!.end()
-      await turn()
-      await turn()
+      await tick()
+      await tick()
     }
     expect((await Promise.all([...asked, other])).length).toBe(19)
   })
 
-  it('give their place back when they fail, and say when they took too long', async () => {
-    const { questions, metric } = stage({ atOnce: 1 })
+  it('release their slot on failure, and report a timeout', async () => {
+    const { questions, metric } = queueWith({ atOnce: 1 })
     const fail = (error: unknown) =>
       questions.ask({ caller: 'a', tenant: 'everybody' }, () => Promise.reject(error))
     await expect(fail(new Error('other'))).rejects.toThrow('other')

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { looksRandom } from '../../daemon/randomness.ts'
 
-describe('what looks random', () => {
-  it.each(['hex', 'base64', 'base64url'] as const)('is 32 random bytes in %s, always', (encoding) => {
+describe('looksRandom', () => {
+  it.each(['hex', 'base64', 'base64url'] as const)('accepts 32 random bytes in %s', (encoding) => {
     const refused: string[] = []
     for (let n = 0; n < 2000; n += 1) {
       const text = randomBytes(32).toString(encoding)
@@ -13,7 +13,7 @@ describe('what looks random', () => {
     expect(refused).toEqual([])
   })
 
-  it('is in hex no less than 64 digits, in upper case as well', () => {
+  it('requires 64 digits in hex, in either case', () => {
     const text = randomBytes(32).toString('hex')
     expect([looksRandom(text), looksRandom(text.toUpperCase()), looksRandom(text.slice(1))]).toEqual([
       true,
@@ -42,5 +42,5 @@ describe('what looks random', () => {
     'P@ssw0rd!P@ssw0rd!P@ssw0rd!P@ssw0rd!',
     Buffer.alloc(32).toString('base64'),
     Buffer.alloc(32, 'ab').toString('hex'),
-  ])('is not %j', (text) => expect(looksRandom(text)).toBe(false))
+  ])('rejects %j', (text) => expect(looksRandom(text)).toBe(false))
 })

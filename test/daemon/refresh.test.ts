@@ -33,7 +33,7 @@ onEveryDatabase((_, open) => {
   const clock = testClock()
   const start = () => startService(open, { clock })
 
-  it('no two access tokens are the same, also of one second', async () => {
+  it('no two access tokens are the same, even within one second', async () => {
     const service = await start()
     const first = await signIn(service)
     const second = await refresh(service, first.refreshToken)
@@ -42,7 +42,7 @@ onEveryDatabase((_, open) => {
     expect(idOf(second.body.tokens.accessToken)).not.toBe(idOf(first.accessToken))
   })
 
-  it('a refresh token in the body gives a new pair, and each works once', async () => {
+  it('a refresh token in the body returns a new pair, and each works once', async () => {
     const service = await start()
     const first = await signIn(service)
     const second = await refresh(service, first.refreshToken)
@@ -53,7 +53,7 @@ onEveryDatabase((_, open) => {
     expect((await refresh(service, second.body.tokens.refreshToken)).status).toBe(200)
   })
 
-  it('a spent token is a race for 15 s and a theft afterwards, which ends the family and is audited', async () => {
+  it('a spent token is a race for 15 s, then a theft, which ends the family and is audited', async () => {
     const service = await start()
     const other = await signIn(service)
     const { refreshToken: spent } = await signIn(service)
@@ -70,7 +70,7 @@ onEveryDatabase((_, open) => {
     expect((await refresh(service, other.refreshToken)).status, 'another family lives on').toBe(200)
   })
 
-  it('a token spent two renewals ago is a theft, also within 15 s', async () => {
+  it('a token spent two renewals ago is a theft, even within 15 s', async () => {
     const service = await start()
     const { refreshToken: oldest } = await signIn(service)
     const second = await refresh(service, oldest)
@@ -81,7 +81,7 @@ onEveryDatabase((_, open) => {
     )
   })
 
-  it('of parallel renewals with one token exactly one succeeds and the others are told of the race', async () => {
+  it('of parallel renewals with one token one succeeds and the others get refresh_raced', async () => {
     const service = await start()
     const { refreshToken } = await signIn(service)
     const replies = await Promise.all(Array.from({ length: 10 }, () => refresh(service, refreshToken)))
@@ -91,7 +91,7 @@ onEveryDatabase((_, open) => {
     expect((await refresh(service, won[0]!.body.tokens.refreshToken)).status).toBe(200)
   })
 
-  it('a token lasts 7 days', async () => {
+  it('a refresh token lasts 7 days', async () => {
     const service = await start()
     const [a, b] = [await signIn(service), await signIn(service)]
     clock.forward(days(7) - 1)
@@ -100,7 +100,7 @@ onEveryDatabase((_, open) => {
     expect(await refresh(service, b.refreshToken)).toMatchObject(refused('invalid_refresh_token'))
   })
 
-  it('a family lasts 30 days, however often it is renewed', async () => {
+  it('a token family lasts 30 days, however often it is renewed', async () => {
     const service = await start()
     let { refreshToken } = await signIn(service)
     const renew = async () => {
@@ -118,7 +118,7 @@ onEveryDatabase((_, open) => {
     expect(await renew()).toBe(401)
   })
 
-  it('what is no refresh token is refused, and costs nobody their session', async () => {
+  it('an invalid refresh token is refused, and ends no session', async () => {
     const service = await start()
     const { accessToken, refreshToken } = await signIn(service)
     const tokens = ['x', '.', 'no.such.token', accessToken, refreshToken.split('.')[1]!]
@@ -130,7 +130,7 @@ onEveryDatabase((_, open) => {
     expect((await refresh(service, refreshToken)).status).toBe(200)
   })
 
-  it('the cookie alone renews nothing: it needs the CSRF header and an origin of our own', async () => {
+  it('renewal by cookie requires the CSRF header and our own origin', async () => {
     const service = await start()
     const { csrf, cookie, refreshToken, renew } = await browser(service)
     const { host } = new URL(service.url)
@@ -152,7 +152,7 @@ onEveryDatabase((_, open) => {
     expect(renewed.status, 'refused attempts spent nothing').toBe(200)
   })
 
-  it('a renewal by cookie sets new cookies and keeps the refresh token out of the body', async () => {
+  it('renewal by cookie sets new cookies and keeps the refresh token out of the body', async () => {
     const service = await start()
     const { csrf, cookie, refreshToken, renew } = await browser(service)
     const renewed = await renew({ cookie, 'x-service-csrf': csrf })

@@ -34,7 +34,7 @@ describe('two processes that start at the same moment on one empty Postgres', ()
   const both = <T>(times: number, work: (url: string, n: number) => Promise<T>): Promise<T[]> =>
     Promise.all(Array.from({ length: times }, (_, n) => work(urls[n % 2]!, n)))
 
-  it('migrate once and make one administrator and each built-in role once', async () => {
+  it('migrate once and create one administrator and each built-in role once', async () => {
     expect(await db().selectFrom('users').select(['email', 'is_system']).execute()).toEqual([
       { email: adminEmail, is_system: 1 },
     ])
@@ -44,7 +44,7 @@ describe('two processes that start at the same moment on one empty Postgres', ()
     expect(replicas.flatMap((one) => one.stderr.match(/password {2}\S+/g) ?? [])).toHaveLength(1)
   })
 
-  it('let one finish what the other began: sign-in, factor, tokens', async () => {
+  it('each continue what the other began: sign-in, MFA, tokens', async () => {
     const password = replicas.map((one) => /password {2}(\S+)/.exec(one.stderr)?.[1]).find(Boolean) ?? ''
     const [a, b] = urls
     const login = await clientOf(b).call(api.auth.login, { body: { email: adminEmail, password } })
@@ -65,7 +65,7 @@ describe('two processes that start at the same moment on one empty Postgres', ()
     orgId = (await clientOf(b, token).call(api.orgs.create, { body: org })).id
   })
 
-  it('grow one audit chain together: no fork, no gap, one entry for each change', async () => {
+  it('append to one audit chain: no fork, no gap, one entry per change', async () => {
     const [made] = await Promise.all([
       both(300, (url, n) =>
         clientOf(url, token).call(api.sites.create, { body: { orgId, name: `site ${n}` } }),
@@ -73,7 +73,7 @@ describe('two processes that start at the same moment on one empty Postgres', ()
       both(20, (url) => clientOf(url, token).call(api.auditLogs.list, { query: { orgId } })),
     ])
     const { verdict, entries } = await readChain(clientOf(urls[0], token), orgId)
-    // Reading a chain is audited itself.
+    // Reading a chain is itself audited.
     const other = await readChain(clientOf(urls[1], token), orgId)
     expect(other.entries.slice(0, entries.length)).toEqual(entries)
     expect(other.verdict.verdict).toBe('sound')
@@ -85,7 +85,7 @@ describe('two processes that start at the same moment on one empty Postgres', ()
     expect(system.verdict).toBe('sound')
   })
 
-  it('never let more machines enroll with a key than it allows', async () => {
+  it('never enroll more devices with a key than it allows', async () => {
     const body = { orgId, name: 'seven', maxUsage: 7 }
     const { id, key } = await clientOf(urls[0], token).call(api.enrollmentKeys.create, { body })
     const replies = await both(40, (url, n) =>
@@ -101,7 +101,7 @@ describe('two processes that start at the same moment on one empty Postgres', ()
     expect(await devices.execute()).toHaveLength(7)
   })
 
-  it('make one record for an Idempotency-Key that reaches both at once, and give one reply', async () => {
+  it('create one record for an Idempotency-Key that reaches both at once, with one reply', async () => {
     const sent = { token, body: { orgId, name: 'only one' }, headers: { 'idempotency-key': 'one-of-a-kind' } }
     const replies = await both(20, (url) => send<Site>(url, 'POST', '/api/v1/orgs/sites', sent))
     expect(replies.map(({ status, body }) => ({ status, body }))).toEqual(
@@ -113,7 +113,7 @@ describe('two processes that start at the same moment on one empty Postgres', ()
     expect(entries.filter((one) => one.resourceName === 'only one')).toHaveLength(1)
   })
 
-  it('cut a session everywhere as soon as one of them was told to sign out', async () => {
+  it('both reject a session as soon as one of them signed it out', async () => {
     await clientOf(urls[0], token).call(api.auth.logout)
     const replies = await both(4, (url) => send(url, 'GET', '/api/v1/auth/me', { token }))
     expect(replies.map(({ status }) => status)).toEqual([401, 401, 401, 401])
@@ -123,19 +123,16 @@ describe('two processes that start at the same moment on one empty Postgres', ()
 it.each([
   ['empty', openEmpty],
   ['migrated', openMigrated],
-])(
-  'many that start in the same instant on an %s database come up with one administrator',
-  async (_, open) => {
-    const database = await open('postgres')
-    onTestFinished(database.close)
-    const env = { SVC_ADMIN_PASSWORD: '' }
-    const services = await Promise.all(Array.from({ length: 4 }, () => serviceOn(database, { env })))
-    const passwords = services.map(({ firstPassword }) => firstPassword).filter((one) => one !== undefined)
-    expect(passwords).toHaveLength(1)
-    const body = { email: adminEmail, password: passwords[0]! }
-    for (const service of services) await service.client().call(api.auth.login, { body })
-    const db = database.storage.read
-    expect(await db.selectFrom('users').select('email').execute()).toEqual([{ email: adminEmail }])
-    expect(await db.selectFrom('roles').select('id').execute()).toHaveLength(8)
-  },
-)
+])('several that start at the same moment on an %s database create one administrator', async (_, open) => {
+  const database = await open('postgres')
+  onTestFinished(database.close)
+  const env = { SVC_ADMIN_PASSWORD: '' }
+  const services = await Promise.all(Array.from({ length: 4 }, () => serviceOn(database, { env })))
+  const passwords = services.map(({ firstPassword }) => firstPassword).filter((one) => one !== undefined)
+  expect(passwords).toHaveLength(1)
+  const body = { email: adminEmail, password: passwords[0]! }
+  for (const service of services) await service.client().call(api.auth.login, { body })
+  const db = database.storage.read
+  expect(await db.selectFrom('users').select('email').execute()).toEqual([{ email: adminEmail }])
+  expect(await db.selectFrom('roles').select('id').execute()).toHaveLength(8)
+})

@@ -11,7 +11,7 @@ import { metricValues } from '../metric-values.ts'
 import { until } from './process.ts'
 
 const mebi = 1024 * 1024
-/** More than the system takes in for somebody who reads nothing. */
+/** More than the system buffers for a client that reads nothing. */
 const large = JSON.stringify('x'.repeat(16 * mebi))
 const endings: (() => Promise<unknown> | unknown)[] = []
 afterEach(async () => {
@@ -47,7 +47,7 @@ async function begin(
   app.get('/small', (_, reply) => reply.type('application/json').send('"small"'))
   const url = await app.listen({ host: '127.0.0.1', port: 0 })
   endings.push(() => app.close())
-  /** Somebody who asks and does not read. */
+  /** A client that sends a request and does not read. */
   const ask = (from: string, path = '/large'): { socket: Socket; closed: () => boolean } => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1')
     let isClosed = false
@@ -69,8 +69,8 @@ async function begin(
   return { budget, metrics, ask, read, changes: () => changes, later: () => later }
 }
 
-describe('a large reply that nobody takes', () => {
-  it('counts for who asked, until they have taken it or hung up', async () => {
+describe('a large reply that the client does not read', () => {
+  it('counts against its caller until it is read or the connection closes', async () => {
     const { budget, ask, read } = await begin({ whole: 200 * mebi, perCaller: 40 * mebi })
     const slow = [ask('192.0.2.1'), ask('192.0.2.1')]
     await until(() => budget.used === 2 * large.length)
@@ -88,7 +88,7 @@ describe('a large reply that nobody takes', () => {
     expect(await read('/large', '192.0.2.1')).toMatchObject({ status: 200, size: large.length })
   })
 
-  it('counts for nobody who had hung up before', async () => {
+  it('counts against nobody once the client has hung up', async () => {
     const { budget, ask, later } = await begin({ whole: 200 * mebi, perCaller: 40 * mebi })
     const { socket } = ask('192.0.2.1', '/later')
     socket.once('connect', () => setTimeout(() => socket.destroy(), 50))
@@ -97,7 +97,7 @@ describe('a large reply that nobody takes', () => {
     expect([budget.used, budget.callers]).toEqual([0, 0])
   })
 
-  it('of many together leaves room for what is small, and for what a change answers', async () => {
+  it('of many callers leaves room for small replies and for replies to changes', async () => {
     const { budget, metrics, ask, read, changes } = await begin({ whole: 40 * mebi, perCaller: 20 * mebi })
     ask('192.0.2.1')
     await until(() => budget.used === large.length)
@@ -109,7 +109,7 @@ describe('a large reply that nobody takes', () => {
     expect(await metricValues(metrics, 'svc_replies_refused_total')).toEqual({ caller: 0, whole: 1 })
   })
 
-  it('is ended when it takes too long', async () => {
+  it('is aborted when it takes too long', async () => {
     const { budget, ask, read } = await begin(
       { whole: 200 * mebi, perCaller: 40 * mebi },
       { idleMs: 1000, bytesPerSecond: 16 * mebi },

@@ -20,12 +20,12 @@ const whole = { name: 'n', inner, maybe: null, list: [inner], texts: ['x'], free
 describe('a reply', () => {
   const write = replyWriter(Outer)
 
-  it('is written as it was declared', () => {
+  it('is written as declared', () => {
     expect(JSON.parse(write({ ...whole, gone: null }))).toEqual({ ...whole, gone: null })
     expect(JSON.parse(write({ ...whole, maybe: inner }))).toEqual({ ...whole, maybe: inner })
   })
 
-  it('never holds what was not declared, at any depth', () => {
+  it('never contains an undeclared field, at any depth', () => {
     const secret = { passwordHash: 'x' }
     const leaking = {
       ...whole,
@@ -42,12 +42,12 @@ describe('a reply', () => {
     expect(() => write(rest)).toThrow(`The reply lacks ${field}`)
   })
 
-  it('is refused where a part is missing deep inside', () => {
+  it('is refused when a nested field is missing', () => {
     expect(() => write({ ...whole, list: [inner, {}] })).toThrow('The reply lacks id')
     expect(() => write({ ...whole, inner: null })).toThrow()
   })
 
-  it('says what JSON.stringify says, for any text', () => {
+  it('equals JSON.stringify for any text', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.jsonValue(), (name, any) => {
         const reply = { ...whole, name, free: { any } }
@@ -65,7 +65,7 @@ describe('a reply', () => {
     )
   })
 
-  it('may be one shape or null, and not one of several', () => {
+  it('is one shape or null, not one of several', () => {
     expect(() => replyWriter(z.union([Inner, Outer]))).toThrow('one shape')
   })
 })

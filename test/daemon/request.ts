@@ -16,7 +16,7 @@ export type Reply<T> = {
 type Parts = { token?: string | undefined; body?: unknown; headers?: Record<string, string> }
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'HEAD' | 'OPTIONS'
 
-/** One request as it is on the wire, whatever its answer; a text as body goes out as it is. */
+/** One request as it is on the wire, whatever its reply; a body that is text is sent unchanged. */
 export async function send<T = ErrorBody>(
   url: string,
   method: Method,
@@ -38,7 +38,7 @@ export async function send<T = ErrorBody>(
   return { status: reply.statusCode, headers: plain, cookies, body: (text && JSON.parse(text)) as T }
 }
 
-/** The whole chain of an organization (or the system's) and what the verifier says of its bytes. */
+/** The whole chain of an organization (or of the system) and the verifier's verdict on its bytes. */
 export async function readChain(
   client: Client,
   orgId?: string,

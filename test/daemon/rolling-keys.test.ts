@@ -29,10 +29,10 @@ const fresh = () => randomBytes(32).toString('base64')
 const now = () => systemClock()
 const busy = { code: 'unavailable', status: 503 }
 
-/** A replica that sends to nobody, and says what it would have sent. */
+/** A replica that sends nothing, and records what it would have sent. */
 function replica(env: Record<string, string> = {}) {
   const delivered: string[] = []
-  const letters: string[] = []
+  const mailedTo: string[] = []
   const options: ServiceOptions = {
     env,
     outside: {
@@ -44,13 +44,13 @@ function replica(env: Record<string, string> = {}) {
         whereabouts: async () => ({ leads: 'out' }),
         close: async () => {},
       },
-      mailer: { real: true, send: async ({ to }: MailMessage) => void letters.push(to) },
+      mailer: { real: true, send: async ({ to }: MailMessage) => void mailedTo.push(to) },
     },
   }
-  return { options, delivered, letters }
+  return { options, delivered, mailedTo }
 }
 
-async function stage(env: { first: Record<string, string> }) {
+async function startFirst(env: { first: Record<string, string> }) {
   const database = await openMigrated('postgres')
   onTestFinished(database.close)
   const first = replica(env.first)
@@ -68,13 +68,13 @@ const makeHook = (client: Client, name: string, host = 'receiver.example') =>
     body: { name, url: `https://${host}/${name}`, secret: 'a secret', events: ['patch.installed'] },
   })
 
-describe('a replica that was not given the key that another one seals with', () => {
+describe('a replica without the key that another one seals with', () => {
   const next = fresh()
   const ahead = { APP_ENCRYPTION_KEY: next, APP_ENCRYPTION_KEY_PREVIOUS: testSecrets.APP_ENCRYPTION_KEY }
   const sealer = createCipher([next, testSecrets.APP_ENCRYPTION_KEY])
 
-  it('leaves deliveries and letters to it, uses up no attempt, and goes on with all else', async () => {
-    const { world, first: behind, start, storage } = await stage({ first: {} })
+  it('leaves its deliveries and mails alone, uses no attempt, and continues all other work', async () => {
+    const { world, first: behind, start, storage } = await startFirst({ first: {} })
     const { tokens, orgs } = world
     const own = await makeHook(behind.service.client(tokens.garage), 'own')
     const held = await makeHook(behind.service.client(tokens.garage), 'held')
@@ -82,15 +82,15 @@ describe('a replica that was not given the key that another one seals with', () 
     const { id } = await makeHook(one.service.client(tokens.bakery), 'theirs')
     await one.service.close()
 
-    // Nobody is there who has the key.
+    // No replica that has the key is running.
     const raise = async (org: 'bakery' | 'garage') => {
       const body = { orgId: orgs[org].id, type: 'patch.installed' as const, data: {} }
       await behind.service.client(tokens.system).call(api.events.create, { body })
     }
-    const letter = (to: string) =>
+    const mailFor = (to: string) =>
       passwordReset({ to, name: 'Somebody', url: 'https://svc.example/reset', minutes: 30 })
     for (const to of ['theirs@example.com', 'more@example.com'])
-      await storage.write((tx) => queueMail(tx, sealer, letter(to), now(), addSeconds(now(), 3600)))
+      await storage.write((tx) => queueMail(tx, sealer, mailFor(to), now(), addSeconds(now(), 3600)))
     await behind.service.client().call(api.auth.forgotPassword, { body: { email: adminEmail } })
     for (let n = 0; n < 5; n += 1) await Promise.all([raise('bakery'), raise('garage')])
     const deliveriesOf = (webhookId: string) =>
@@ -107,17 +107,17 @@ describe('a replica that was not given the key that another one seals with', () 
     const all = (status: string, attempt: number) => Array.from({ length: 5 }, () => ({ status, attempt }))
     for (const hook of [own, held])
       await expect.poll(() => deliveriesOf(hook.id), { timeout: 10_000 }).toEqual(all('delivered', 1))
-    await expect.poll(() => behind.letters, { timeout: 10_000 }).toEqual([adminEmail])
+    await expect.poll(() => behind.mailedTo, { timeout: 10_000 }).toEqual([adminEmail])
     await sleep(2500)
     expect(await deliveriesOf(id)).toEqual(all('pending', 0))
     const waiting = await storage.read.selectFrom('mails').select('attempts').execute()
     expect(waiting).toEqual([{ attempts: 0 }, { attempts: 0 }])
 
-    // One that it has in its hands is changed by a process that is further on.
+    // A webhook that it has cached is changed by a replica with the newer key.
     const two = await start(ahead)
     await expect.poll(() => deliveriesOf(id), { timeout: 10_000 }).toEqual(all('delivered', 1))
     await expect
-      .poll(() => [...two.letters].sort(), { timeout: 10_000 })
+      .poll(() => [...two.mailedTo].sort(), { timeout: 10_000 })
       .toEqual(['more@example.com', 'theirs@example.com'])
     await two.service
       .client(tokens.garage)
@@ -128,8 +128,8 @@ describe('a replica that was not given the key that another one seals with', () 
     expect(behind.delivered.filter((url) => url.endsWith('/theirs'))).toEqual([])
   })
 
-  it('tries itself what nobody has come for in an hour', async () => {
-    const { world, first: behind, start, storage } = await stage({ first: {} })
+  it('attempts itself what no other replica has taken within an hour', async () => {
+    const { world, first: behind, start, storage } = await startFirst({ first: {} })
     const one = await start(ahead)
     const { id } = await makeHook(one.service.client(world.tokens.bakery), 'theirs')
     await one.service.close()
@@ -148,14 +148,14 @@ describe('a replica that was not given the key that another one seals with', () 
         await tx.updateTable('webhook_queues').set({ due_at: at }).where('webhook_id', '=', id).execute()
       })
     const error_message = expect.stringContaining('Cannot be decrypted')
-    // Whoever gives it back says that it is due as of then.
+    // A release makes the delivery due as of then.
     await expect
       .poll(() => age().then(states), { timeout: 10_000, interval: 500 })
       .toMatchObject([{ status: 'retrying', error_message }])
   })
 
-  it('sends people to it with their codes, links and keys, and spends none of them', async () => {
-    const { world, first: behind, start, storage } = await stage({ first: {} })
+  it('answers 503 for its codes, sign-ins and keys, and spends none of them', async () => {
+    const { world, first: behind, start, storage } = await startFirst({ first: {} })
     const one = await start(ahead)
     const here = behind.service
     const there = one.service
@@ -168,7 +168,7 @@ describe('a replica that was not given the key that another one seals with', () 
     await expect(enable(here.client(tokens!.accessToken))).rejects.toMatchObject(busy)
     await enable(there.client(tokens!.accessToken))
     const { tempToken } = await here.client().call(api.auth.login, { body: credentials })
-    // The code of this half minute is used up.
+    // The code of this time step is used up.
     const body = { tempToken: tempToken!, code: generateSync({ secret, epoch: Date.now() / 1000 + 30 }) }
     await expect(here.client().call(api.auth.verifyMfa, { body })).rejects.toMatchObject(busy)
     expect(await there.client().call(api.auth.verifyMfa, { body })).toMatchObject({ mfaRequired: false })
@@ -211,8 +211,8 @@ describe('keys that every replica knows before one of them uses them', () => {
   const knowing = using(old, next)
   const changed = using(next, old)
 
-  it('change under both: tokens, factors, codes, enrollment keys, webhooks and the audit log', async () => {
-    const { world, first, start, storage } = await stage({ first: knowing })
+  it('work both ways: tokens, factors, codes, enrollment keys, webhooks and the audit log', async () => {
+    const { world, first, start, storage } = await startFirst({ first: knowing })
     const { bakery } = world.orgs
     const b = first.service
     const one = await start(changed)
@@ -274,7 +274,7 @@ describe('keys that every replica knows before one of them uses them', () => {
         await to.client(world.tokens.bakery).call(api.webhooks.show, { params: { id: hook.id } }),
       ).toMatchObject({ unreadable: [] })
     }
-    // A replica that is started again as it was is no change of keys.
+    // A replica that restarts with its old keys is no change of keys.
     const { service: c } = await start(knowing)
     const { verdict } = await readChain(c.client(world.tokens.bakery), bakery.id)
     expect(verdict).toMatchObject({ verdict: 'sound' })
@@ -282,7 +282,7 @@ describe('keys that every replica knows before one of them uses them', () => {
     expect(keys.filter(({ succession }) => succession !== null)).toHaveLength(1)
   })
 
-  it('change under work in three rounds, and no request fails', async () => {
+  it('rotate under load in three rounds, and no request fails', async () => {
     const database = await openMigrated('postgres')
     onTestFinished(database.close)
     const service = await serviceOn(database, { env: old })
@@ -300,7 +300,7 @@ describe('keys that every replica knows before one of them uses them', () => {
     onTestFinished(async () => {
       for (const { process } of replicas) await process.stop()
     })
-    /** As a load balancer that takes one out before it is ended. */
+    /** As a load balancer that removes a replica before it ends. */
     const inUse = [...replicas]
     let turn = 0
     const some = (token?: string) => clientOf(inUse[turn++ % inUse.length]!.url, token)

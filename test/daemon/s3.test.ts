@@ -47,8 +47,8 @@ const settings = (more: Partial<S3Settings> = {}): S3Settings => ({
 const putTo = (more: Partial<S3Settings>, outbound = loopback) =>
   s3Archive(settings(more), outbound).put(object())
 
-/** Something in front of the storage that changes what passes. */
-async function between(change: {
+/** A proxy in front of the storage that changes what passes. */
+async function proxyWith(change: {
   request?: (body: Buffer, method: string) => Buffer
   headers?: (headers: Record<string, unknown>, method: string) => void
 }): Promise<{ url: string; close(): void; server: Server }> {
@@ -72,8 +72,8 @@ async function between(change: {
   return { url: `http://127.0.0.1:${port}`, server, close: () => void server.close() }
 }
 
-describe('the archive', () => {
-  it('keeps an object, and again the same one', async () => {
+describe('the S3 archive', () => {
+  it('stores an object, and accepts the same one again', async () => {
     const archive = s3Archive(settings(), loopback)
     const one = object()
     await archive.put(one)
@@ -86,7 +86,7 @@ describe('the archive', () => {
 
   it('sends the SHA-256 for the storage to check', async () => {
     const seen: unknown[] = []
-    const proxy = await between({})
+    const proxy = await proxyWith({})
     proxy.server.prependListener('request', ({ method, headers }) => {
       if (method === 'PUT') seen.push(headers['x-amz-checksum-sha256'])
     })
@@ -96,8 +96,8 @@ describe('the archive', () => {
     expect(seen).toEqual([one.sha256.toString('base64')])
   })
 
-  it('is not believed when it holds something else', async () => {
-    const flip = await between({
+  it('rejects an object that is stored altered', async () => {
+    const flip = await proxyWith({
       request: (body, method) => {
         if (method === 'PUT') body[7]! ^= 1
         return body
@@ -107,15 +107,15 @@ describe('the archive', () => {
     flip.close()
   })
 
-  it('is not believed when it says another checksum, or another length', async () => {
-    const other = await between({
+  it('rejects a wrong checksum or length from the storage', async () => {
+    const other = await proxyWith({
       headers: (headers, method) => {
         if (method === 'HEAD') headers['x-amz-checksum-sha256'] = Buffer.alloc(32).toString('base64')
       },
     })
     await expect(putTo({ endpoint: other.url })).rejects.toThrow('the stored object is not what was sent')
     other.close()
-    const shorter = await between({
+    const shorter = await proxyWith({
       headers: (headers, method) => {
         if (method === 'HEAD') headers['content-length'] = '5'
       },
@@ -124,7 +124,7 @@ describe('the archive', () => {
     shorter.close()
   })
 
-  it('says what to mend when it refuses', async () => {
+  it('names the cause when the storage refuses', async () => {
     await expect(putTo({ bucket: 'nowhere' })).rejects.toThrow(
       /^s3:\/\/nowhere\/svc\/chain\/.* at http:\/\/127\.0\.0\.1:\d+: NoSuchBucket/,
     )
@@ -134,7 +134,7 @@ describe('the archive', () => {
     await expect(refusal).rejects.not.toThrow('a secret of nobody')
   })
 
-  it('that is down is a failure, and not for ever', async () => {
+  it('reports a storage that is down as a failure, without endless retries', async () => {
     const gone = createTcp()
     await new Promise<void>((resolve) => gone.listen(0, '127.0.0.1', resolve))
     const { port } = gone.address() as AddressInfo
@@ -142,7 +142,7 @@ describe('the archive', () => {
     await expect(putTo({ endpoint: `http://127.0.0.1:${port}` })).rejects.toThrow('ECONNREFUSED')
   })
 
-  it('is not reached where the operator opened nothing', async () => {
+  it('is not reached where OUTBOUND_ALLOW_CIDRS does not allow it', async () => {
     const closed = readOutbound({})
     await expect(putTo({}, closed)).rejects.toThrow('OUTBOUND_ALLOW_CIDRS does not open it')
     const named = at.replace('127.0.0.1', 'localhost')
@@ -152,7 +152,7 @@ describe('the archive', () => {
   })
 })
 
-describe('what the service reaches', () => {
+describe('outbound settings', () => {
   it.each([
     ['93.184.215.14', 'public'],
     ['2606:2800:21f:cb07:6820:80da:af6b:8b2c', 'public'],
@@ -180,7 +180,7 @@ describe('what the service reaches', () => {
     expect(classifyAddress(address, loopback)).toBe(kind)
   })
 
-  it('is configured by ranges, and an archive by a bucket', () => {
+  it('are ranges and a CA file, and an archive is a bucket', () => {
     expect(() => readOutbound({ OUTBOUND_ALLOW_CIDRS: '10.0.0.0/8, home' })).toThrow('"home" is not one')
     expect(() => readOutbound({ OUTBOUND_CA_FILE: '/nowhere' })).toThrow('OUTBOUND_CA_FILE cannot be read')
     expect(readArchive({})).toBeUndefined()

@@ -1,4 +1,4 @@
-// Reads its configuration at a given millisecond, to race with others, and prints the secrets it got.
+// Reads its configuration at a given millisecond, to race with other processes, and prints the secrets.
 import { readConfig } from '../../daemon/config.ts'
 
 const [, , dataDir, at] = process.argv

@@ -21,7 +21,7 @@ async function unfinishedRequest(url: string): Promise<Socket> {
     'Content-Length: 99',
   ]
   await new Promise((resolve) => socket.write(`${head.join('\r\n')}\r\n\r\n{`, resolve))
-  // Its connection came first, so it is known once another one is answered.
+  // Its connection came first, so it is accepted once a later one is answered.
   await send(url, 'GET', '/health/live')
   return socket
 }
@@ -37,7 +37,7 @@ function refuses(url: string): Promise<boolean> {
   })
 }
 
-/** Told to end while a request is unfinished; the last test looks at what became of it. */
+/** Signaled to end while a request is unfinished; the last test checks its end. */
 let stuck: { service: ServeProcess; endedAfter: Promise<number> }
 
 beforeAll(async () => {
@@ -49,7 +49,7 @@ beforeAll(async () => {
 })
 afterAll(() => stuck.service.kill('SIGKILL'))
 
-describe('what svc serve prints', () => {
+describe('the output of svc serve', () => {
   it('is one line on stdout; everything else goes to stderr', async () => {
     const service = new ServeProcess({ dataDir: await temporaryFolder() })
     const url = await service.listening()
@@ -70,7 +70,7 @@ describe('what svc serve prints', () => {
     expect(service.stdout).toBe(`{"event":"listening","url":"${url}"}\n`)
   })
 
-  it('obeys flags before variables', async () => {
+  it('reflects flags before environment variables', async () => {
     const [unused, dataDir] = [await temporaryFolder(), await temporaryFolder()]
     const args = ['--data-dir', dataDir, '--host', '127.0.0.2', '--port', '0']
     const service = new ServeProcess(
@@ -82,7 +82,7 @@ describe('what svc serve prints', () => {
   })
 })
 
-it('a port that is taken is one clear line and exit 1', async () => {
+it('a port in use is one clear line and exit 1', async () => {
   const taken = createServer()
   const port = await new Promise<number>((resolve) => {
     taken.listen(0, '127.0.0.1', () => resolve((taken.address() as { port: number }).port))
@@ -97,7 +97,7 @@ it('a port that is taken is one clear line and exit 1', async () => {
 })
 
 onEveryDatabase((_, open) => {
-  it('SIGTERM lets what is under way finish, takes nothing new, and ends with 0', async () => {
+  it('SIGTERM finishes requests in progress, accepts no new ones, and exits with 0', async () => {
     const database = await open()
     const service = new ServeProcess(database)
     const url = await service.listening()
@@ -127,7 +127,7 @@ onEveryDatabase((_, open) => {
     expect(await database.storage.read.selectFrom('sessions').select('id').execute()).toHaveLength(16)
   })
 
-  it('SIGHUP ends it in the same way', async () => {
+  it('SIGHUP ends the service as SIGTERM does', async () => {
     const service = new ServeProcess(await open())
     const url = await service.listening()
     const reply = send(url, 'POST', '/api/v1/auth/login', login)
@@ -146,7 +146,7 @@ onEveryDatabase((_, open) => {
     expect(service.stderr).not.toContain('Debugger')
   })
 
-  it('what was changed just before SIGTERM is there after the next start', async () => {
+  it('a change made just before SIGTERM is there after the next start', async () => {
     const database = await open()
     const first = new ServeProcess(database)
     const { tokens } = await clientOf(await first.listening()).call(api.auth.login, login)
@@ -157,13 +157,13 @@ onEveryDatabase((_, open) => {
   })
 })
 
-describe.skipIf(process.platform !== 'linux')('a log on a disk that is full', () => {
-  it('neither stops the service nor keeps it from ending', async () => {
+describe.skipIf(process.platform !== 'linux')('a log on a full disk', () => {
+  it('neither stops the service nor prevents its end', async () => {
     const stderr = openSync('/dev/full', 'w')
     const service = new ServeProcess({ dataDir: await temporaryFolder() }, { stderr })
     closeSync(stderr)
     const url = await service.listening()
-    // More than is gathered before it is written.
+    // More than is buffered before it is written.
     for (let i = 0; i < 100; i += 1) await send(url, 'GET', '/nowhere')
     await new Promise((resolve) => setTimeout(resolve, 1000))
     expect(await send(url, 'GET', '/health/ready')).toMatchObject({ status: 200 })
@@ -174,7 +174,7 @@ describe.skipIf(process.platform !== 'linux')('a log on a disk that is full', ()
 })
 
 describe('a request that never ends', () => {
-  it('does not keep a second SIGTERM from ending the process at once', async () => {
+  it('does not prevent a second SIGTERM from ending the process at once', async () => {
     const other = new ServeProcess({ dataDir: await temporaryFolder() })
     const url = await other.listening()
     await unfinishedRequest(url)
@@ -187,7 +187,7 @@ describe('a request that never ends', () => {
     expect(performance.now() - again).toBeLessThan(1000)
   })
 
-  it('keeps the process for at most 10 s', async () => {
+  it('delays the end of the process by at most 10 s', async () => {
     expect(await stuck.service.ended).toEqual({ code: 0, signal: null })
     expect(await stuck.endedAfter).toBeGreaterThan(8000)
     expect(await stuck.endedAfter).toBeLessThan(10_000)

@@ -6,7 +6,7 @@ import { inject, onTestFinished } from 'vitest'
 
 const run = (command: string, ...args: string[]) => spawnSync(command, args, { encoding: 'utf8' })
 
-/** Why this machine gives a test no disk of its own; undefined where it does. */
+/** Why this machine can mount no file system for a test; undefined where it can. */
 export function noDisk(): string | undefined {
   const probe = join(inject('temporaryFolder'), 'may-mount')
   mkdirSync(probe, { recursive: true })
@@ -18,19 +18,19 @@ export function noDisk(): string | undefined {
 
 export type SmallDisk = {
   path: string
-  /** Takes all the room that is left, but for so many bytes. */
+  /** Fills the free space, except for so many bytes. */
   fill(leave?: number): void
-  /** Gives back what `fill` took. */
+  /** Frees what `fill` took. */
   empty(): void
 }
 
-/** A real file system of so many bytes; it ends with the test. */
+/** A real file system of so many bytes; it is unmounted when the test ends. */
 export async function smallDisk(bytes: number): Promise<SmallDisk> {
-  // Not within the folder of the tests, which the user of a Postgres may not enter.
+  // Not within the folder of the tests, which the user of Postgres may not enter.
   const path = await mkdtemp(join(dirname(inject('temporaryFolder')), 'svc-disk-'))
   const { status, stderr } = run('mount', '-t', 'tmpfs', '-o', `size=${bytes},mode=0755`, 'svc-test', path)
   if (status !== 0) throw new Error(`no small disk: ${stderr}`)
-  // Lazily: whoever is still there keeps it for as long as it lives, and no longer.
+  // Lazily: a process that still uses it keeps it for as long as it lives, and no longer.
   onTestFinished(() => {
     run('umount', '-l', path)
     rmdirSync(path)

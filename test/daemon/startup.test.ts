@@ -13,7 +13,7 @@ import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } 
 import { adminEmail, adminPassword, clientOf, serviceOn, testSecrets } from '../harness.ts'
 import { failedStart, ServeProcess, told, until } from './process.ts'
 
-/** Start-up that fails says one line, with nothing of the inside, and exits 1. */
+/** A failed start prints one line, without internals, and exits with 1. */
 const oneLine = (about: RegExp) => ({
   code: 1,
   signal: null,
@@ -22,7 +22,7 @@ const oneLine = (about: RegExp) => ({
 })
 
 describe('a setting', () => {
-  it('that is empty or blank is as if it were not set, whichever it is', () => {
+  it('that is empty or blank counts as not set, whichever it is', () => {
     const manual = readFileSync(new URL('../../man/svc-serve.8.md', import.meta.url), 'utf8')
     const rows = [...manual.matchAll(/^\| ([A-Z][A-Z0-9_, ]+) \|/gm)].map(([, names]) => names!)
     const all = rows.flatMap((names) => names.split(', ')).filter((name) => !(name in told))
@@ -38,11 +38,11 @@ describe('a setting', () => {
   it.each([
     [{ SVC_ADMIN_EMAIL: 'garbage' }, 'SVC_ADMIN_EMAIL must be an e-mail address'],
     [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL must be one of fatal, error'],
-  ])('%o is refused by its name', (env, message) => {
+  ])('%o is refused with an error that names it', (env, message) => {
     expect(() => readConfig({ ...told, ...env })).toThrow(message)
   })
 
-  it('read from an empty file is refused: an empty secret is none', async () => {
+  it('read from an empty file is refused', async () => {
     const file = join(await temporaryFolder(), 'secret')
     await writeFile(file, '\n')
     const env = { ...told, METRICS_TOKEN_FILE: file }
@@ -54,7 +54,7 @@ describe('a setting', () => {
 
 describe('a secrets.json', () => {
   it.each(['null', '[]', '"x"', '{"jwt":5}', '{"jwt":""}', '{"auditSigning":null}', ''])(
-    'of %s is refused and left as it is',
+    'of %s is refused and left unchanged',
     async (text) => {
       const dataDir = await temporaryFolder()
       const file = join(dataDir, 'secrets.json')
@@ -65,8 +65,8 @@ describe('a secrets.json', () => {
   )
 })
 
-describe('a database that cannot be used is one clear line and exit 1', () => {
-  it('a damaged SQLite file, with what to do', async () => {
+describe('an unusable database is one clear line and exit 1', () => {
+  it('for a damaged SQLite file, with the remedy', async () => {
     const dataDir = await temporaryFolder()
     await writeFile(
       join(dataDir, 'svc.sqlite'),
@@ -76,7 +76,7 @@ describe('a database that cannot be used is one clear line and exit 1', () => {
     expect(start).toMatchObject(oneLine(/svc\.sqlite is damaged .* Restore it from a backup/))
   })
 
-  it('an SQLite file that cannot be opened, and a data directory that cannot be made', async () => {
+  it('for an SQLite file that cannot be opened, and a data directory that cannot be created', async () => {
     const dataDir = await temporaryFolder()
     await mkdir(join(dataDir, 'svc.sqlite'))
     await expect(serviceOn({ dataDir })).rejects.toThrow(/^Cannot open the database file \S+svc\.sqlite: /)
@@ -95,12 +95,12 @@ describe('a database that cannot be used is one clear line and exit 1', () => {
     )
   })
 
-  it.each(['no such host', '192.0.2.1'])('HOST=%s, which is no address of this machine', async (HOST) => {
+  it.each(['no such host', '192.0.2.1'])('for HOST=%s, which is no address of this machine', async (HOST) => {
     const start = await failedStart({ dataDir: await temporaryFolder() }, { env: { ...told, HOST } })
     expect(start).toMatchObject(oneLine(/is no address of this machine \(E[A-Z_]+\)\. Set HOST/))
   })
 
-  it('a DATABASE_URL that leads nowhere, without its password', async () => {
+  it('for a DATABASE_URL that leads nowhere, without its password', async () => {
     const good = new URL((await openMigrated('postgres')).databaseUrl!)
     const changed = (change: (url: URL) => void) => {
       const url = new URL(good)
@@ -127,7 +127,7 @@ describe('a database that cannot be used is one clear line and exit 1', () => {
     'postgres://svc:hunter2-secret@127.0.0.1:99999/svc',
     'postgres://svc:hunter2-secret%@127.0.0.1/svc',
     'postgres://svc:hunter2/secret@127.0.0.1/svc',
-  ])('a DATABASE_URL that is none, by name and without its text: %s', (DATABASE_URL) => {
+  ])('for an invalid DATABASE_URL, by name and without its text: %s', (DATABASE_URL) => {
     const failure = failureOf({ DATABASE_URL })
     expect(failure).toMatch(/^DATABASE_URL /)
     expect(failure).not.toContain('hunter2')
@@ -143,14 +143,14 @@ function failureOf(env: Record<string, string>): string {
   }
 }
 
-/** As openssl prints it: in hex where that is 64 digits. */
+/** As openssl prints it: in hex where the length is 64. */
 const randomText = (length: number): string =>
   length === 64 ? randomBytes(32).toString('hex') : randomBytes(36).toString('base64').slice(0, length)
 
 describe('secrets', () => {
   const fileOf = (dataDir: string) => join(dataDir, 'secrets.json')
 
-  it('are made once, for the owner only, and used again', async () => {
+  it('are created once, readable by the owner only, and reused', async () => {
     const dataDir = join(await temporaryFolder(), 'new')
     const env = { SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
     const first = new ServeProcess({ dataDir }, { env })
@@ -177,7 +177,7 @@ describe('secrets', () => {
     expect(await readdir(dataDir)).not.toContainEqual(expect.stringMatching(/^secrets\.json\./))
   })
 
-  it('are one set for all that start at the same moment on a new data directory', async () => {
+  it('are one set for all processes that start at the same moment on a new data directory', async () => {
     const script = fileURLToPath(new URL('./secrets-process.ts', import.meta.url))
     for (let attempt = 1; attempt <= 3; attempt++) {
       const dataDir = await temporaryFolder()
@@ -195,7 +195,7 @@ describe('secrets', () => {
     }
   })
 
-  it('that the environment gives are never copied to disk', async () => {
+  it('from the environment are never written to disk', async () => {
     const dataDir = await temporaryFolder()
     readConfig({ ...testSecrets, SVC_DATA_DIR: dataDir })
     expect(await readdir(dataDir)).toEqual([])
@@ -206,7 +206,7 @@ describe('secrets', () => {
     expect(kept).not.toContain(JWT_SECRET)
   })
 
-  it('are not invented in production: each missing variable is named', async () => {
+  it('are not generated in production: each missing variable is named', async () => {
     const start = await failedStart({}, { env: { NODE_ENV: 'production' } })
     expect(start).toMatchObject(oneLine(/production/))
     const names =
@@ -226,7 +226,7 @@ describe('secrets', () => {
   const weak = ['a', 'a'.repeat(64), 'changeme'.repeat(8), 'a secret, of more than 32 characters']
 
   it.each(keys)(
-    'refuse the start in production when %s is weak, in one sentence that says how to make one',
+    'stop the start in production when %s is weak, with one sentence that says how to make one',
     async (name) => {
       const file = join(await temporaryFolder(), name)
       for (const value of weak) {
@@ -245,7 +245,7 @@ describe('secrets', () => {
     },
   )
 
-  it('that are weak are all named at once, and a warning where nothing is at stake', async () => {
+  it('that are weak are all named at once, and only a warning outside production', async () => {
     const given = { JWT_SECRET: 'a', ENROLLMENT_KEY_PEPPER: 'b' }
     expect(failureOf({ ...given, NODE_ENV: 'production' })).toMatch(
       /^JWT_SECRET, ENROLLMENT_KEY_PEPPER must be .* each/,
@@ -261,7 +261,7 @@ describe('secrets', () => {
     expect(service.stderr).toContain('JWT_SECRET, ENROLLMENT_KEY_PEPPER must be 32 random bytes each')
   })
 
-  it('of before a change go on to open what they sealed, however weak', () => {
+  it('that are previous may be weak', () => {
     const previous = {
       APP_ENCRYPTION_KEY_PREVIOUS: 'a weak one',
       AUDIT_SIGNING_KEY_PREVIOUS: Buffer.alloc(32).toString('base64'),
@@ -269,7 +269,7 @@ describe('secrets', () => {
     expect(failureOf({ ...previous, NODE_ENV: 'production' })).toBe('')
   })
 
-  it('are taken from files that *_FILE variables name', async () => {
+  it('are read from the files that *_FILE variables name', async () => {
     const { dataDir, databaseUrl } = await openMigrated('postgres')
     const all = { ...told, DATABASE_URL: databaseUrl! }
     const env: Record<string, string> = { NODE_ENV: 'production' }
@@ -289,7 +289,7 @@ describe('secrets', () => {
     )
   })
 
-  it('that are missing in an older file are added to it, the same by whoever comes first', async () => {
+  it('that an older file lacks are added to it, the same for all processes', async () => {
     const dataDir = await temporaryFolder()
     const { secrets } = readConfig({ SVC_DATA_DIR: dataDir })
     const { auditSigning, ...older } = secrets
@@ -299,7 +299,7 @@ describe('secrets', () => {
     expect(Buffer.from(auditSigning, 'base64')).toHaveLength(32)
   })
 
-  it('to sign the audit log with are one for all processes that are given the same ones, and may be changed', async () => {
+  it('derive one audit signing key for all processes that share them, until one is set', async () => {
     const config = async (env: Record<string, string>) =>
       readConfig({ ...testSecrets, ...env, SVC_DATA_DIR: await temporaryFolder() }).signing
     const [one, other] = [await config({}), await config({})]
@@ -317,7 +317,7 @@ describe('secrets', () => {
     }
   })
 
-  it('in a file that is damaged are one clear line that shows none of them', async () => {
+  it('in a damaged file are one clear error line that shows none of them', async () => {
     const dataDir = await temporaryFolder()
     await writeFile(fileOf(dataDir), '{"jwt":"a-half-written-sec')
     const failure = failureOf({ SVC_DATA_DIR: dataDir })
@@ -327,7 +327,7 @@ describe('secrets', () => {
 })
 
 onEveryEmptyDatabase((_, open) => {
-  it('AUTO_MIGRATE=false refuses to start while migrations are pending, with what to do', async () => {
+  it('AUTO_MIGRATE=false refuses to start while migrations are pending, and names the command', async () => {
     const database = await open()
     const starting = serviceOn(database, { env: { AUTO_MIGRATE: 'false' } })
     await expect(starting).rejects.toThrow(/0001_foundation.* Run: svc db migrate/)
@@ -341,7 +341,7 @@ onEveryDatabase((_, open) => {
   })
 
   it.each(['true', 'false'])(
-    'a changed migration stops the start by name (AUTO_MIGRATE=%s)',
+    'a changed migration stops the start and is named (AUTO_MIGRATE=%s)',
     async (auto) => {
       const database = await open()
       await database.storage.write((tx) =>
@@ -355,7 +355,7 @@ onEveryDatabase((_, open) => {
     },
   )
 
-  it('the first password is shown once, and only to the person who started it', async () => {
+  it('the first password is printed once, at the first start only', async () => {
     const database = await open()
     const first = new ServeProcess(database, { env: { ...testSecrets, LOG_LEVEL: 'debug' } })
     const url = await first.listening()
@@ -375,7 +375,7 @@ onEveryDatabase((_, open) => {
 })
 
 describe('two services on one SQLite directory', () => {
-  it('the second is refused in one line, and starts once the first is gone, however it ended', async () => {
+  it('the second is refused in one line, and starts once the first has ended or was killed', async () => {
     const dataDir = await temporaryFolder()
     const first = new ServeProcess({ dataDir })
     await first.listening()
@@ -388,8 +388,8 @@ describe('two services on one SQLite directory', () => {
   })
 })
 
-describe('a Postgres that is not there yet', () => {
-  it('is waited for, and said to be', async () => {
+describe('a Postgres that is not up yet', () => {
+  it('is waited for, with a log line', async () => {
     const { databaseUrl } = await openMigrated('postgres')
     const { port, hostname } = new URL(databaseUrl!)
     const server = createServer((client) => {
@@ -414,7 +414,7 @@ describe('a Postgres that is not there yet', () => {
     await service.stop()
   })
 
-  it('is waited for no longer than until a signal, which a handler takes, as the first process of a container needs one', async () => {
+  it('is no longer waited for after a signal, also as PID 1 of a container', async () => {
     const databaseUrl = 'postgres://svc:x@127.0.0.1:1/svc'
     for (const [signal, code] of [
       ['SIGTERM', 143],

@@ -13,7 +13,7 @@ const words = (address: string): string => {
   return `${a}${b}:${c}${d}`
 }
 
-/** The ways in which an IPv4 address may be written in the host of a URL. */
+/** The spellings of an IPv4 address in the host of a URL. */
 const spellings: readonly ((address: string) => string)[] = [
   (it) => it,
   (it) => `${it}.`,
@@ -53,7 +53,7 @@ const six = [
   ...['2001:db8::1', '2001::1', '100::1', 'fd00:ec2::254', '64:ff9b:1::1', '3fff::1', '5f00::1'],
 ]
 
-/** Names, and the addresses they have where they are asked for. */
+/** Names, and the addresses they resolve to. */
 export const names: Readonly<Record<string, readonly string[]>> = {
   localhost: ['127.0.0.1', '::1'],
   'app.localhost': ['127.0.0.1'],
@@ -97,12 +97,12 @@ const places = [
   ],
 ]
 
-/** URLs that lead nowhere a stranger may send the service to. */
+/** URLs to which a stranger may not send the service. */
 export const unsafeUrls: readonly string[] = [
   ...addresses.flatMap((address) => spellings.map((spell) => `https://${spell(address)}/hook`)),
   ...six.map((address) => `https://[${address}]/hook`),
   ...written.map((host) => `https://${host}/hook`),
   ...places,
-  // Without TLS only what the operator opened.
+  // Without TLS only addresses that the operator allowed are reached.
   ...['http://93.184.215.14/', 'http://outside.example.com/'],
 ]

@@ -31,10 +31,10 @@ describe('every failure has the same shape', () => {
   it.each([
     ['an unknown route', 'GET', '/nowhere', {}, 404, 'not_found'],
     ['an unknown route of the API', 'POST', '/api/v1/nowhere', post({}), 404, 'not_found'],
-    ['a path that is not text', 'GET', '/api/v1/%E0%A4%A', {}, 400, 'invalid_request'],
+    ['a path that is not UTF-8', 'GET', '/api/v1/%E0%A4%A', {}, 400, 'invalid_request'],
     ['an id that is far too long', 'GET', `/api/v1/orgs/sites/${'a'.repeat(300)}`, {}, 404, 'not_found'],
     ['no credentials', 'GET', '/api/v1/orgs/sites', {}, 401, 'unauthenticated'],
-    ['a token that is none', 'GET', '/api/v1/orgs/sites', { token: 'abc' }, 401, 'invalid_token'],
+    ['a malformed token', 'GET', '/api/v1/orgs/sites', { token: 'abc' }, 401, 'invalid_token'],
     ['malformed JSON', 'POST', '/api/v1/auth/login', post('{"email":'), 400, 'malformed_json'],
     ['a prototype key', 'POST', '/api/v1/auth/login', post('{"__proto__":{}}'), 400, 'malformed_json'],
     ['a body that is a list', 'POST', '/api/v1/auth/login', post([]), 400, 'invalid_request'],
@@ -55,7 +55,7 @@ describe('every failure has the same shape', () => {
       413,
       'payload_too_large',
     ],
-    ['a method the path does not know', 'DELETE', '/api/v1/auth/login', {}, 405, 'method_not_allowed'],
+    ['a method the path does not have', 'DELETE', '/api/v1/auth/login', {}, 405, 'method_not_allowed'],
   ] as const)('%s', async (_, method, path, parts, status, code) => {
     const { headers, ...reply } = await send(url, method, path, parts)
     expect(reply).toMatchObject({
@@ -68,7 +68,7 @@ describe('every failure has the same shape', () => {
     expect(Object.keys(reply.body).filter((key) => !known.includes(key))).toEqual([])
   })
 
-  it('all faults of a request come at once, each with its path', async () => {
+  it('all faults of a request are reported at once, each with its path', async () => {
     const body = { name: '', timezone: 'Mars/Olympus', colour: 'red', settings: 7 }
     const { status, body: reply } = await send(url, 'POST', '/api/v1/orgs/sites', { token, body })
     expect({ status, code: reply.code }).toEqual({ status: 400, code: 'invalid_request' })
@@ -78,7 +78,7 @@ describe('every failure has the same shape', () => {
     expect(unknown.body.details).toEqual([{ path: 'query.colour', message: 'is not a known field' }])
   })
 
-  it('a refused method says which ones there are; OPTIONS opens nothing to other sites', async () => {
+  it('a refused method lists the allowed ones; OPTIONS allows nothing to other origins', async () => {
     const headers = { origin: 'https://evil.example', 'access-control-request-method': 'POST' }
     const reply = await send(url, 'OPTIONS', '/api/v1/orgs/sites', { headers })
     expect({ status: reply.status, allow: reply.headers.allow }).toEqual({ status: 405, allow: 'GET, POST' })
@@ -99,7 +99,7 @@ describe('every failure has the same shape', () => {
     expect(await send(url, 'HEAD', '/nowhere')).toMatchObject({ status: 404, body: '' })
   })
 
-  it('what is not HTTP is answered with 400 and the connection ends; the service goes on', async () => {
+  it('input that is not HTTP gets 400 and the connection closes; the service continues', async () => {
     const { port } = new URL(url)
     const socket = connect(Number(port), '127.0.0.1')
     socket.end('this is not http\r\n\r\n')
@@ -108,7 +108,7 @@ describe('every failure has the same shape', () => {
     expect((await send(url, 'GET', '/health')).status).toBe(200)
   })
 
-  it('an X-Request-Id is kept when it is a plain token and replaced when it is not', async () => {
+  it('an X-Request-Id is kept when it is a plain token and replaced otherwise', async () => {
     const idOf = async (given: string) =>
       (await send(url, 'GET', '/nowhere', { headers: { 'x-request-id': given } })).body.requestId
     for (const good of ['abc', 'A-1.b_2:3', 'x'.repeat(128)]) expect(await idOf(good)).toBe(good)
@@ -120,7 +120,7 @@ describe('every failure has the same shape', () => {
   })
 
   it.each(['/health', '/api/v1/health', '/nowhere', '/api/v1/openapi.json'])(
-    'a browser may do nothing with %s but read it',
+    'security headers let a browser only read %s',
     async (path) => {
       const { headers } = await send(url, 'GET', path)
       expect(headers).toMatchObject({
@@ -130,14 +130,14 @@ describe('every failure has the same shape', () => {
         'strict-transport-security': expect.stringMatching(/max-age=\d{8}/),
         'referrer-policy': expect.any(String),
       })
-      // What only pages need is spared where replies are data.
+      // Headers that only pages need are omitted from data.
       expect('origin-agent-cluster' in headers).toBe(path !== '/api/v1/health')
       expect(headers).not.toHaveProperty('x-powered-by')
       expect(headers).not.toHaveProperty('server')
     },
   )
 
-  it('health says version and uptime at the root and below the API', async () => {
+  it('health reports version and uptime at the root and below the API', async () => {
     for (const path of ['/health', '/api/v1/health']) {
       const { status, body } = await send(url, 'GET', path)
       expect({ status, body }).toEqual({
@@ -151,7 +151,7 @@ describe('every failure has the same shape', () => {
   })
 })
 
-it('a database that goes away is 503 for everyone but the liveness probe, until it comes back', async () => {
+it('an unreachable database is 503 for everything but liveness, until it is back', async () => {
   const { databaseUrl, ...database } = await openMigrated('postgres')
   const service = await serviceOn({ ...database, databaseUrl })
   const token = await systemToken(service)
@@ -159,7 +159,7 @@ it('a database that goes away is 503 for everyone but the liveness probe, until 
   const ready = async () => (await send(service.url, 'GET', '/health/ready')).status === 200
   const rename = (from: string, to: string) =>
     administer(async (client) => {
-      // The service would be back before it has another name.
+      // The service would reconnect before the database is renamed.
       await client.query(`alter database ${from} allow_connections false`)
       await until(async () => {
         await client.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [

@@ -4,9 +4,9 @@ import { send } from './request.ts'
 
 type Told = { status: number | 'cut'; retryAfter: string | undefined }
 
-/** Clients that make one site after the other, and remember what they were answered. */
+/** Clients that create one site after the other, and remember each reply. */
 export class Writers {
-  /** The names of those that were said to be stored. */
+  /** The names that were acknowledged as stored. */
   readonly acknowledged: string[] = []
   readonly told: Told[] = []
   readonly #token: string
@@ -36,7 +36,7 @@ export class Writers {
   async add(url: string): Promise<number | 'cut'> {
     this.#made += 1
     const name = `Site number ${this.#made}`
-    // Some of it, so that it needs another page soon.
+    // With some volume, so that it needs another page soon.
     const body = { orgId: this.#orgId, name, address: { note: name.repeat(100) } }
     const told = await send(url, 'POST', '/api/v1/orgs/sites', { token: this.#token, body }).then(
       ({ status, headers }): Told => ({ status, retryAfter: headers['retry-after'] }),
@@ -47,7 +47,7 @@ export class Writers {
     return told.status
   }
 
-  /** Neither stored nor refused with when to ask again. */
+  /** Replies that are neither stored nor refused with Retry-After. */
   get wrong(): Told[] {
     return this.told.filter(
       ({ status, retryAfter }) =>
@@ -55,7 +55,7 @@ export class Writers {
     )
   }
 
-  /** Those that were said to be stored and are not. */
+  /** Acknowledged names that are not stored. */
   async missing(url: string): Promise<string[]> {
     const client = clientOf(url, this.#token)
     const stored = new Set<string>()
