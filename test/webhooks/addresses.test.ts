@@ -11,7 +11,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { receiver } from './receiver.ts'
 import { healthy, stage } from './webhook-stage.ts'
 
-/** What a name has each time somebody asks; the last of it stays. null: nobody answers. */
+/** The addresses of a name, per lookup; the last entry stays. null: the lookup never ends. */
 type Answers = Record<string, readonly (readonly string[] | null)[]>
 
 const faults = {
@@ -22,7 +22,7 @@ const faults = {
   nowhere: 'Webhook URL hostname could not be resolved',
 }
 
-describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
+describe.skipIf(!hasOpenssl)('the address of a webhook', () => {
   const certificate = testCertificate()
   onEveryDatabase((_, open) => {
     const start = async (answers: Answers, allowed = ['127.0.0.0/8']) => {
@@ -41,16 +41,16 @@ describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
         )
       }
       const outbound = guardedClient({ allowed, ca: certificate.pair().cert.toString() }, resolve)
-      const hand = await stage(open, certificate, { outside: { outbound } })
+      const fixture = await stage(open, certificate, { outside: { outbound } })
       onTestFinished(() => {
         for (const end of unanswered) end()
       })
       const to = await receiver(certificate)
       const named = (name: string) => to.url.replace('127.0.0.1', name)
-      return { ...hand, asked, answers, to, named }
+      return { ...fixture, asked, answers, to, named }
     }
 
-    /** Where this process connects to, but for its own servers. */
+    /** The addresses that this process connects to, except for its own servers. */
     const connections = () => {
       const made: string[] = []
       const note = (message: unknown) =>
@@ -62,7 +62,7 @@ describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
 
     const unsafe = { status: 'failed', attempt: 1, nextAttemptAt: null, failureClass: 'blocked' }
 
-    it('is looked up again for the delivery: a bad address then fails it at once, unsent', async () => {
+    it('is looked up again for each delivery: an unsafe address fails it at once, unsent', async () => {
       const made = connections()
       const then = {
         'turned.test': ['10.0.0.1'],
@@ -88,7 +88,7 @@ describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
       expect([to.got.length, to.connections, made()]).toEqual([0, 0, []])
     })
 
-    it('counts also where a connection to where it led before is still open', async () => {
+    it('is checked even where a connection to an earlier address is still open', async () => {
       const made = connections()
       const { hook, raise, untilAll, to, named, answers } = await start({ 'svc.test': [['127.0.0.1']] })
       const id = await hook(named('svc.test'))
@@ -101,7 +101,7 @@ describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
       expect([to.got.length, made()]).toEqual([1, []])
     })
 
-    it('is where the connection goes, whatever the name has a moment later', async () => {
+    it('is where the connection goes, even if the name resolves differently a moment later', async () => {
       const made = connections()
       const turns = [['127.0.0.1'], ['127.0.0.1'], ['10.0.0.1']]
       const { hook, raise, untilAll, to, named, asked } = await start({ 'svc.test': turns })
@@ -120,7 +120,7 @@ describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
       expect(one!.hint).toMatch(/^the name has no address: /)
     })
 
-    it('may be a name that nobody answers for, which delays no other', async () => {
+    it('may be a name whose lookup never ends, which delays no other webhook', async () => {
       const { hook, raise, untilAll, to, named } = await start({
         'silent.test': [['127.0.0.1'], null],
         'svc.test': [['127.0.0.1']],
@@ -134,22 +134,26 @@ describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
       expect(to.got).toHaveLength(5)
     })
 
-    it('is no redirect to a private address, which is not followed', async () => {
+    it('is never reached by a redirect, which is not followed', async () => {
       const made = connections()
-      const hand = await start({ 'svc.test': [['127.0.0.1']] })
-      const well = await healthy(certificate, hand)
+      const fixture = await start({ 'svc.test': [['127.0.0.1']] })
+      const well = await healthy(certificate, fixture)
       const other = await receiver(certificate)
       for (const location of ['https://10.0.0.1/', other.url]) {
-        hand.to.answer = () => ({ status: 307, headers: { location } })
-        const id = await hand.hook(hand.named('svc.test'), { events: ['patch.failed'] }, { maxRetries: 0 })
-        await hand.raise(1, 'patch.failed')
-        await hand.untilAll(id, 1, (one) => one.failureClass === 'redirect')
+        fixture.to.answer = () => ({ status: 307, headers: { location } })
+        const id = await fixture.hook(
+          fixture.named('svc.test'),
+          { events: ['patch.failed'] },
+          { maxRetries: 0 },
+        )
+        await fixture.raise(1, 'patch.failed')
+        await fixture.untilAll(id, 1, (one) => one.failureClass === 'redirect')
       }
       await well.beats()
       expect([other.got.length, made()]).toEqual([0, []])
     })
 
-    it(`is refused in ${unsafeUrls.length} spellings, each with the text of its class`, async () => {
+    it(`is refused in ${unsafeUrls.length} spellings, each with the message of its class`, async () => {
       const made = connections()
       const all = { ...names, 'outside.example.com': ['93.184.215.14'] }
       const answers = Object.fromEntries(Object.entries(all).map(([name, found]) => [name, [found]]))
@@ -183,7 +187,7 @@ describe.skipIf(!hasOpenssl)('where a webhook leads', () => {
       expect(await service.storage.read.selectFrom('webhooks').select('id').execute()).toEqual([])
     })
 
-    it('is refused as well when it is changed to be unsafe', async () => {
+    it('is refused as well when a change makes it unsafe', async () => {
       const { client, hook, named } = await start({ 'svc.test': [['127.0.0.1']], 'in.test': [['10.0.0.1']] })
       const id = await hook(named('svc.test'))
       const to = (url: string) => client.call(api.webhooks.update, { params: { id }, body: { url } })

@@ -39,7 +39,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       return { service, world, system, client, orgId, to, hook, raise, deliveries, settled }
     }
 
-    it('an event reaches the webhooks that ask for it, signed both ways, and is written down', async () => {
+    it('an event is sent to the webhooks that subscribe to it, signed both ways, and recorded', async () => {
       const { system, client, orgId, to, hook, raise, settled } = await start()
       to.answer = () => ({ status: 202, body: `thank you\u0000${'x'.repeat(2000)}` })
       const { id } = await hook({ headers: [{ key: 'X-Own', value: 'mine' }] })
@@ -99,7 +99,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       })
     })
 
-    it('of many kinds that happened at once is told to those who ask for it, in order', async () => {
+    it('events of many types are delivered to their subscribers in order', async () => {
       const { service, client, orgId, hook } = await start()
       const all = await hook({ events: ['*'] })
       const some = await hook({ events: ['session.logout', 'alert.resolved'] })
@@ -107,14 +107,14 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       await service.storage.write(async (tx) => {
         for (const type of happened) await emit(tx, { orgId, type, data: {} }, systemClock())
       })
-      const told = async ({ id }: { id: string }) => {
+      const deliveredTo = async ({ id }: { id: string }) => {
         const list = { params: { id }, query: { limit: 100 } }
         const { data } = await client.call(api.webhookDeliveries.list, list)
         return data.map(({ event, sequence }) => [sequence, event]).reverse()
       }
-      await expect.poll(() => told(all), { timeout: 10_000 }).toHaveLength(happened.length)
-      expect(await told(all)).toEqual(happened.map((type, at) => [at + 1, type]))
-      expect(await told(some)).toEqual([
+      await expect.poll(() => deliveredTo(all), { timeout: 10_000 }).toHaveLength(happened.length)
+      expect(await deliveredTo(all)).toEqual(happened.map((type, at) => [at + 1, type]))
+      expect(await deliveredTo(some)).toEqual([
         [1, 'alert.resolved'],
         [2, 'session.logout'],
         [3, 'alert.resolved'],
@@ -122,7 +122,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       ])
     })
 
-    it('is told once to each of more than are told at once, in order', async () => {
+    it('each event is delivered once to each of more webhooks than one batch holds, in order', async () => {
       const { service, client, hook, raise } = await start()
       const made = await Promise.all(Array.from({ length: 450 }, () => hook()))
       await Promise.all(
@@ -134,26 +134,26 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       const events = [(await raise()).id, (await raise()).id]
       const waiting = () => service.storage.read.selectFrom('events').select('seq').execute()
       await expect.poll(waiting, { timeout: 10_000 }).toEqual([])
-      const told = await service.storage.read
+      const rows = await service.storage.read
         .selectFrom('webhook_deliveries')
         .select(['webhook_id', 'seq', 'event_id'])
         .where('webhook_id', 'in', ids)
         .orderBy('webhook_id')
         .orderBy('seq')
         .execute()
-      expect(told).toEqual(
+      expect(rows).toEqual(
         ids.flatMap((id) => events.map((event, at) => ({ webhook_id: id, seq: at + 1, event_id: event }))),
       )
     })
 
-    it('is told to nobody who does not ask, is of another organization, or was made later', async () => {
+    it('an event is not sent for other types, to other organizations, or to later webhooks', async () => {
       const { service, world, client, to, hook, raise } = await start()
       await hook({ events: ['patch.failed'] })
       const garage = service.client(world.tokens.garage)
       const body = { name: 'b', url: to.url, events: ['*' as const] }
       await garage.call(api.webhooks.create, { body })
       await raise()
-      // Given out, to nobody.
+      // Fanned out, to no webhook.
       const waiting = () => service.storage.read.selectFrom('events').select('seq').execute()
       while ((await waiting()).length > 0) await sleep(5)
       const all = await hook({ events: ['*', 'patch.installed'] })
@@ -165,7 +165,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       expect(got[1]!.event.data).toEqual({ n: 2 })
     })
 
-    it('is the same bytes with every attempt, and says when the next one is', async () => {
+    it('every attempt sends the same bytes, and a failed one reports when the next is', async () => {
       const { client, to, hook, raise, settled } = await start()
       const answers = [{ status: 500, body: 'broken' }, { status: 200 }]
       to.answer = () => answers.shift()
@@ -192,7 +192,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       expect([successCount, failureCount]).toEqual([1, 1])
     })
 
-    it('without a secret is not signed; with two of them by both, and by none that was taken away', async () => {
+    it('a delivery is signed with each current secret of the webhook, and unsigned without one', async () => {
       const { client, to, hook, raise } = await start()
       const { id } = await hook({ secret: undefined })
       const params = { id }
@@ -219,7 +219,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       expect(Object.keys(none!.headers).filter((name) => signing.test(name))).toEqual([])
     })
 
-    it('of a test goes out while the webhook is paused, as does one that is tried again', async () => {
+    it('tests and retries are sent while the webhook is paused', async () => {
       const { client, to, hook, settled } = await start()
       to.answer = () => ({ status: 410 })
       const { id } = await hook()
@@ -260,7 +260,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       expect(status).toBe('paused')
     })
 
-    it('follows what people change, without a restart', async () => {
+    it('a changed webhook is used without a restart', async () => {
       const { client, to, hook, raise } = await start()
       const other = await receiver(certificate)
       const { id } = await hook()

@@ -8,7 +8,7 @@ import { after, checkWhole, finish, makeWorld, raise, started, storm, type World
 describe.skipIf(!hasOpenssl)('SIGTERM', () => {
   const certificate = testCertificate()
 
-  /** Of the service that has ended: the deliveries that have arrived, as they are in the database. */
+  /** After the service has ended: the rows in the database of the deliveries that have arrived. */
   const arrived = async ({ dataDir, databaseUrl }: Place, world: World) => {
     const storage = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
     try {
@@ -30,7 +30,7 @@ describe.skipIf(!hasOpenssl)('SIGTERM', () => {
   }
 
   onEveryDatabase((_, open) => {
-    it('under load: what is on its way is finished, nothing comes twice, and a restart goes on', async () => {
+    it('under load lets attempts in flight finish, nothing is sent twice, a restart continues', async () => {
       const database = await open()
       await database.storage.close()
       const world = await makeWorld(database, certificate)
@@ -50,7 +50,7 @@ describe.skipIf(!hasOpenssl)('SIGTERM', () => {
     }, 60_000)
   })
 
-  it('does not wait for a receiver that hangs, nor lose what others have answered meanwhile', async () => {
+  it('does not wait for a receiver that hangs, nor loses what others have answered meanwhile', async () => {
     const onOne = async (kind: 'sqlite' | 'postgres') => {
       const database = await openMigrated(kind)
       onTestFinished(database.close)

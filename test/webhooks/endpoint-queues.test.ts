@@ -4,7 +4,7 @@ import type { PendingDelivery } from '../../src/webhooks/deliveries/rules.ts'
 import { EndpointQueues, maxQueues } from '../../src/webhooks/worker/endpoint-queues.ts'
 
 let made = 0
-const parcel = (webhookId: string, orgId: string): PendingDelivery => {
+const pendingDelivery = (webhookId: string, orgId: string): PendingDelivery => {
   made += 1
   const what = {
     event: 'patch.failed',
@@ -18,7 +18,7 @@ const parcel = (webhookId: string, orgId: string): PendingDelivery => {
   return { id: String(made), webhookId, orgId, seq: made, ...what }
 }
 
-/** Queues with so many deliveries ready for each of so many webhooks of an organization. */
+/** Queues with so many ready deliveries for each of so many webhooks of an organization. */
 function fill(
   queues: EndpointQueues,
   orgId: string,
@@ -30,7 +30,7 @@ function fill(
     const webhookId = `${orgId}${i}`
     queues.add(webhookId, [`partner ${partnerId}`, orgId])
     const queue = queues.get(webhookId)!
-    queue.ready.push(...Array.from({ length: each }, () => parcel(webhookId, orgId)))
+    queue.ready.push(...Array.from({ length: each }, () => pendingDelivery(webhookId, orgId)))
     queues.enqueue(queue)
   }
 }
@@ -45,8 +45,8 @@ function taken(queues: EndpointQueues, atMost = Number.POSITIVE_INFINITY) {
   return all
 }
 
-describe('what is sent next', () => {
-  it('goes to each organization in its turn, and to each of its webhooks', () => {
+describe('the queue of deliveries', () => {
+  it('serves each organization in turn, and each of its webhooks in turn', () => {
     const queues = new EndpointQueues()
     fill(queues, 'a', 300, 2)
     fill(queues, 'b', 1, 3)
@@ -60,7 +60,7 @@ describe('what is sent next', () => {
     ])
   })
 
-  it('is at most four of a webhook, a tenth of all of an organization, and so many in all', () => {
+  it('sends at most four per webhook, a tenth of the total per organization, and the total', () => {
     const one = new EndpointQueues()
     fill(one, 'a', 1, 9)
     expect(taken(one)).toHaveLength(4)
@@ -72,7 +72,7 @@ describe('what is sent next', () => {
     expect(taken(many)).toHaveLength(maxQueues.inAll - maxQueues.ofOrg)
   })
 
-  it('is at most half of all of a partner, however many organizations it creates', () => {
+  it('sends at most half of the total per partner, however many organizations it creates', () => {
     const queues = new EndpointQueues()
     for (let org = 0; org < 20; org += 1) fill(queues, `a${org}-`, 40, 4, 'a')
     fill(queues, 'b', 1, 4)
@@ -82,7 +82,7 @@ describe('what is sent next', () => {
     expect(queues.full()).toEqual(['partner a'])
   })
 
-  it('makes room after a while for other webhooks of an organization or a partner that has its limit', () => {
+  it('releases a queue for other webhooks of an organization or partner at its limit', () => {
     const queues = new EndpointQueues()
     fill(queues, 'a', maxQueues.ofOrg - 1, 0)
     fill(queues, 'b', 1, 64)
@@ -100,7 +100,7 @@ describe('what is sent next', () => {
     expect([queues.full(), queues.yieldsToOthers(queues.get('a0')!)]).toEqual([['partner a', 'b'], false])
   })
 
-  it('is one at a time while the receiver fails', () => {
+  it('sends one at a time while the receiver fails', () => {
     const queues = new EndpointQueues()
     fill(queues, 'a', 1, 3)
     const queue = queues.get('a0')!
@@ -114,7 +114,7 @@ describe('what is sent next', () => {
     expect(taken(queues)).toHaveLength(2)
   })
 
-  it('makes room after a while, where others wait for it', () => {
+  it('makes a queue yield after a while, when others wait for room', () => {
     const queues = new EndpointQueues()
     fill(queues, 'a', 1, 64)
     const queue = queues.get('a0')!
@@ -130,8 +130,8 @@ describe('what is sent next', () => {
   })
 })
 
-describe('names', () => {
-  it('are looked up some at a time, and each once for all who ask meanwhile', () => {
+describe('name lookups', () => {
+  it('run a limited number at once, and once for all concurrent callers', () => {
     const asked: [string, () => void][] = []
     const lookup = queuedLookup({ atOnce: 2 }, (name, _, done) => {
       asked.push([name, () => done(null, [{ address: `of ${name}`, family: 4 }])])
@@ -151,7 +151,7 @@ describe('names', () => {
     expect(asked.at(-1)![0]).toBe('a')
   })
 
-  it('that took long the last time wait for each other, and keep nobody else waiting', () => {
+  it('of slow names wait for each other, and delay no other name', () => {
     const asked = new Map<string, () => void>()
     const lookup = queuedLookup({ atOnce: 4, lateAtOnce: 1, lateMs: 0 }, (name, _, done) => {
       asked.set(name, () => done(null, [{ address: '192.0.2.1', family: 4 }]))

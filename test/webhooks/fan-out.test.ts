@@ -9,11 +9,16 @@ import { addWebhook, buildWorld, type World } from '../world.ts'
 
 const many = 60
 
-/** Two organizations: one with many webhooks and much that happens, and one with little of both that comes last. */
-async function crowd(storage: Storage, { bakery, harbor }: World['orgs']) {
-  const loud: string[] = []
+/**
+ * Two organizations: one with many webhooks and events, and one with a single webhook and event, which comes
+ * last.
+ */
+async function busyAndIdle(storage: Storage, { bakery, harbor }: World['orgs']) {
+  const busyWebhooks: string[] = []
   for (let n = 0; n < many; n++) {
-    loud.push((await addWebhook({ storage } as TestService, bakery.id, `${n}`, ['device.offline'])).id)
+    busyWebhooks.push(
+      (await addWebhook({ storage } as TestService, bakery.id, `${n}`, ['device.offline'])).id,
+    )
   }
   const quiet = await addWebhook({ storage } as TestService, harbor.id, 'one', ['device.offline'])
   const event = (orgId: string) => ({
@@ -21,19 +26,19 @@ async function crowd(storage: Storage, { bakery, harbor }: World['orgs']) {
   })
   const happened = [...Array.from({ length: many }, () => event(bakery.id)), event(harbor.id)]
   await storage.write((tx) => tx.insertInto('events').values(happened).execute())
-  return { loud, quiet: quiet.id, happened }
+  return { busyWebhooks, quiet: quiet.id, happened }
 }
 
-describe('what happens', () => {
+describe('the fan-out of events', () => {
   onEveryDatabase((_, open) => {
-    it('is told to an organization at once, beside one with many webhooks and much that happens', async () => {
+    it('serves an organization in its first batch, beside one with many webhooks and events', async () => {
       const database = await open()
       const service = await startService(async () => database)
       const { orgs } = await buildWorld(service)
       await service.close()
       const storage = await openStorage(database)
       onTestFinished(() => storage.close())
-      const { loud, quiet, happened } = await crowd(storage, orgs)
+      const { busyWebhooks, quiet, happened } = await busyAndIdle(storage, orgs)
       const told = async (ids: readonly string[]) =>
         storage.read
           .selectFrom('webhook_deliveries')
@@ -45,9 +50,9 @@ describe('what happens', () => {
       const { more } = await fanOut(storage, systemClock())
       expect([more, (await told([quiet])).length]).toEqual([true, 1])
       while ((await fanOut(storage, systemClock())).more);
-      const wanted = happened.slice(0, many).map(({ id }) => id)
-      for (const id of loud) {
-        expect((await told([id])).map(({ event_id }) => event_id)).toEqual(wanted)
+      const expected = happened.slice(0, many).map(({ id }) => id)
+      for (const id of busyWebhooks) {
+        expect((await told([id])).map(({ event_id }) => event_id)).toEqual(expected)
       }
       expect(await storage.read.selectFrom('events').select('seq').execute()).toEqual([])
     })

@@ -12,7 +12,9 @@ import { organizationIn } from './webhook-stage.ts'
 
 type Certificate = ReturnType<typeof testCertificate>
 
-/** An organization with webhooks for everything, for half of the storm and for sign-ins, and what they got. */
+/**
+ * An organization with webhooks for all events, for half of them and for sign-ins, and what each received.
+ */
 export async function makeWorld(place: Place, certificate: Certificate) {
   const service = await serviceOn(place, { env: reaching(certificate) })
   const token = await systemToken(service)
@@ -29,7 +31,7 @@ export async function makeWorld(place: Place, certificate: Certificate) {
     { id: await hook(logins!.url, { events: ['user.login'] }), to: logins!, wants: isLogin },
   ]
   await service.close()
-  /** What was answered 202. */
+  /** The events that were accepted with 202. */
   const answered: Answered[] = []
   return { token, orgId, hooks, answered, watch }
 }
@@ -41,21 +43,21 @@ type Answered = { id: string; type: Type }
 const isHalf = ({ type }: Answered) => type === 'patch.installed'
 const isLogin = ({ type }: Answered) => type === 'user.login'
 
-/** The real service, as a process of its own that reaches the receivers of this machine. */
+/** The real service in its own process, which may reach the receivers on this machine. */
 export async function started(place: Place, certificate: Certificate) {
   const env = { ...told, ...reaching(certificate), LOG_LEVEL: 'error' }
   const service = new ServeProcess(place, { env })
   return { service, url: await service.listening() }
 }
 
-/** The same in this process, which has loaded everything: it goes on with what is left, and ends as it should. */
+/** The same in this process, without the time to load: it sends what is left, and closes normally. */
 export async function finish(place: Place, certificate: Certificate, world: World): Promise<void> {
   const service = await serviceOn(place, { env: reaching(certificate) })
   await untilQuiet(service.url, world)
   await service.close()
 }
 
-/** Calls `then` once so many events and deliveries more were answered. */
+/** Calls `then` once so many more events and deliveries were answered. */
 export function after(count: number, { watch }: World, then: () => void): void {
   let left = count
   watch.happened = () => {
@@ -64,7 +66,7 @@ export function after(count: number, { watch }: World, then: () => void): void {
   }
 }
 
-/** About 500 events a second, through these services in turn; who does not answer any more has not heard them. */
+/** About 500 events per second, through these services in turn; a killed one gives no reply. */
 export async function storm(urls: readonly string[], world: World, count: number): Promise<void> {
   const raiseOne = (n: number) =>
     raise(urls[n % urls.length]!, world, n % 2 === 0 ? 'patch.installed' : 'patch.failed')
@@ -77,7 +79,7 @@ export async function storm(urls: readonly string[], world: World, count: number
   await Promise.all(sent)
 }
 
-/** Who was killed does not answer, and may have heard it all the same. */
+/** A killed service does not answer, but may have stored the event. */
 export async function raise(url: string, world: World, type: Type): Promise<void> {
   const { token, orgId, answered, watch } = world
   const sent = { token, body: { orgId, type, data: { at: answered.length } } }
@@ -88,7 +90,7 @@ export async function raise(url: string, world: World, type: Type): Promise<void
   watch.happened()
 }
 
-/** Waits until everything that was answered has arrived and been put down. */
+/** Waits until every accepted event has arrived and its outcome is recorded. */
 export async function untilQuiet(url: string, { token, hooks, answered }: World): Promise<void> {
   const client = clientOf(url, token)
   for (const { id, to, wants } of hooks) {
@@ -103,7 +105,7 @@ export async function untilQuiet(url: string, { token, hooks, answered }: World)
   }
 }
 
-/** Of the service that was stopped: its rows, what was answered and what was received say the same. */
+/** After the service has stopped: its rows, the accepted events and the received deliveries agree. */
 export async function checkWhole(place: Place, { hooks, answered }: World, kills: number): Promise<void> {
   const storage = await openStorage({
     dataDir: place.dataDir,
@@ -149,7 +151,7 @@ export async function checkWhole(place: Place, { hooks, answered }: World, kills
   }
 }
 
-/** The processes that have sent deliveries on a Postgres, and what they hold. */
+/** The workers that have sent deliveries on a Postgres, and what they hold. */
 export async function workersOn(databaseUrl: string) {
   const client = new pg.Client(databaseUrl)
   await client.connect()
@@ -159,7 +161,7 @@ export async function workersOn(databaseUrl: string) {
     ids: () => column('select id from webhook_workers'),
     aliveUntil: async (id: string) =>
       (await column('select alive_until from webhook_workers where id = $1', [id]))[0],
-    /** As far as others can tell, these died 30 s ago. */
+    /** Makes these workers look dead to others. */
     async haveDied(ids: readonly string[]): Promise<void> {
       const past = '2000-01-01T00:00:00.000Z'
       await client.query('update webhook_workers set alive_until = $1 where id = any($2)', [past, ids])

@@ -12,7 +12,7 @@ import { gate } from './webhook-stage.ts'
 const kills = 2
 const perRound = 150
 
-describe.skipIf(!hasOpenssl)('of two processes on one Postgres', () => {
+describe.skipIf(!hasOpenssl)('two processes on one Postgres', () => {
   const certificate = testCertificate()
 
   const start = async () => {
@@ -23,11 +23,11 @@ describe.skipIf(!hasOpenssl)('of two processes on one Postgres', () => {
     return { database, workers, world: await makeWorld(database, certificate) }
   }
 
-  it(`one that is killed loses nothing, and the other goes on (SEED=${seed})`, async () => {
+  it(`lose nothing when one is killed, and the other continues (SEED=${seed})`, async () => {
     const random = randomFrom(seed)
     const { database, workers, world } = await start()
     const known = new Set<string>()
-    /** A process that has sent something, so that it is known which worker it is. */
+    /** A process that has sent a delivery, so that its worker id is known. */
     const introduced = async () => {
       const place = { dataDir: await temporaryFolder(), databaseUrl: database.databaseUrl }
       const one = await started(place, certificate)
@@ -60,7 +60,7 @@ describe.skipIf(!hasOpenssl)('of two processes on one Postgres', () => {
     await checkWhole(database, world, kills)
   }, 90_000)
 
-  it('what one held when it died is free 30 s after it last said that it lives, and no sooner', async () => {
+  it('release the queues of a dead one 30 s after its last heartbeat, and no sooner', async () => {
     const { database, workers, world } = await start()
     const { service, url } = await started(database, certificate)
     const { opened: asked, open: answer } = gate()

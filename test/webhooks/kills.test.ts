@@ -10,7 +10,7 @@ const perRound = 150
 describe.skipIf(!hasOpenssl)('kill -9', () => {
   const certificate = testCertificate()
   onEveryDatabase((_, open) => {
-    it(`loses no event that was answered, and no number (SEED=${seed})`, async () => {
+    it(`loses no accepted event and no sequence number (SEED=${seed})`, async () => {
       const random = randomFrom(seed)
       const database = await open()
       await database.storage.close()
@@ -20,7 +20,7 @@ describe.skipIf(!hasOpenssl)('kill -9', () => {
       const world = await makeWorld(database, certificate)
       for (let round = 1; round <= kills; round++) {
         const { service, url } = await started(database, certificate)
-        // Of 150 events there are 225 deliveries.
+        // 150 events make 225 deliveries.
         after(1 + Math.floor(random() * 2.4 * perRound), world, () => service.kill('SIGKILL'))
         await storm([url], world, perRound)
         expect(await service.ended).toEqual({ code: null, signal: 'SIGKILL' })

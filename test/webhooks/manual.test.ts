@@ -30,7 +30,7 @@ const cases: Case[] = [
   ['one signed far ahead', false, signedHeaders(body, { at: now + 400_000 }), body],
   ['no signature', false, without(good, /service-signature$/), body],
   ['no timestamp', false, without(good, /signature-timestamp/), body],
-  ['a timestamp that is none', false, { ...good, 'x-service-signature-timestamp': 'now' }, body],
+  ['an invalid timestamp', false, { ...good, 'x-service-signature-timestamp': 'now' }, body],
   [
     'one signed with this secret and the next',
     true,
@@ -48,8 +48,8 @@ const cases: Case[] = [
   ],
 ]
 
-describe('what man/svc-webhooks.7 shows', () => {
-  it('is short', () => {
+describe('the code in man/svc-webhooks.7', () => {
+  it('is at most ten lines', () => {
     for (const language of ['js', 'python']) {
       const lines = snippet(language).trimEnd().split('\n')
       expect(lines.length).toBeGreaterThan(5)
@@ -57,7 +57,7 @@ describe('what man/svc-webhooks.7 shows', () => {
     }
   })
 
-  it('verifies in Node', async () => {
+  it('verifies deliveries in Node', async () => {
     const file = join(folder, 'verify.mjs')
     writeFileSync(file, snippet('js'))
     const { isGenuine } = (await import(pathToFileURL(file).href)) as {
@@ -71,7 +71,7 @@ describe('what man/svc-webhooks.7 shows', () => {
   })
 
   const hasPython = spawnSync('python3', ['--version']).status === 0
-  it.runIf(hasPython)('verifies in Python', () => {
+  it.runIf(hasPython)('verifies deliveries in Python', () => {
     const script = `${snippet('python')}
 import json, sys
 for secret, headers, body in json.load(sys.stdin): print(is_genuine(secret, headers, body.encode()))

@@ -6,7 +6,7 @@ import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
 onEveryDatabase((kind, open) => {
-  it('what was counted of webhooks before there was a table for it is still what it was', async () => {
+  it('the migration of the counts of webhooks to their own table keeps their values', async () => {
     const service = await startService(open)
     const { bakery, garage } = (await buildWorld(service)).orgs
     const { storage } = service

@@ -25,15 +25,15 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
     const untrusted = /^the certificate was not accepted: /
     const cases: Case[] = [
       ['never answers', ...tooSlow, () => raw(certificate, () => {})],
-      ['never shakes hands', ...tooSlow, () => rawTcp(() => {})],
+      ['never completes the TLS handshake', ...tooSlow, () => rawTcp(() => {})],
       [
-        'never ends its answer',
+        'never ends its reply',
         ...tooSlow,
         () =>
           raw(certificate, (socket) => void socket.write('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc')),
       ],
       [
-        'sends one byte after another',
+        'sends one byte at a time',
         ...tooSlow,
         () =>
           raw(certificate, (socket) => {
@@ -44,7 +44,7 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
           }),
       ],
       [
-        'only says that it goes on',
+        'sends only interim responses',
         'broken',
         /interim/,
         broken,
@@ -62,21 +62,21 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
       ['hangs up', 'broken', /./, broken, () => raw(certificate, (socket) => void socket.destroy())],
       ['hangs up before TLS', 'broken', /./, broken, () => rawTcp((socket) => void socket.destroy())],
       [
-        'hangs up half way',
+        'hangs up mid-reply',
         'broken',
         /./,
         broken,
         () => saying('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc'),
       ],
       [
-        'sends chunks that are none',
+        'sends invalid chunks',
         'broken',
         /./,
         broken,
         () => saying('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzzz\r\n'),
       ],
       [
-        'sends headers without end',
+        'sends endless headers',
         'broken',
         /[Hh]eader/,
         broken,
@@ -86,7 +86,7 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
         },
       ],
       [
-        'sends one header without end',
+        'sends one endless header',
         'broken',
         /[Hh]eader/,
         broken,
@@ -100,14 +100,14 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
         () => rawTcp((socket) => void socket.end('HTTP/1.1 200 OK\r\n\r\n')),
       ],
       [
-        'has a certificate of another name',
+        'has a certificate for another name',
         'tls',
         /127\.0\.0\.2/,
         untrusted,
         () => raw(certificate, (socket) => void socket.end('HTTP/1.1 200 OK\r\n\r\n'), '127.0.0.2'),
       ],
       [
-        'has a certificate of nobody we know',
+        'has a certificate of an unknown issuer',
         'tls',
         /self-signed/,
         untrusted,
@@ -127,10 +127,10 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
         /^the receiver refused it: /,
         () => answering({ status: 400, body: 'no' }),
       ],
-      ['does not know us', '4xx', 'HTTP 401', /secret\?$/, () => answering({ status: 401 })],
-      ['breaks', '5xx', 'HTTP 500', /^the receiver failed while /, () => answering({ status: 500 })],
+      ['rejects our credentials', '4xx', 'HTTP 401', /secret\?$/, () => answering({ status: 401 })],
+      ['fails', '5xx', 'HTTP 500', /^the receiver failed while /, () => answering({ status: 500 })],
       [
-        'answers out of range',
+        'answers with a status out of range',
         '5xx',
         'HTTP 999',
         /^the receiver failed while /,
@@ -140,18 +140,18 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
 
     it.each([
       ['too slow', cases.filter(([, one]) => one === 'timeout'), '500'],
-      ['in the wrong', cases.filter(([, one]) => one !== 'timeout'), '30000'],
-    ])('and is %s gets its class and hint, and holds up nobody', async (_, all, WEBHOOK_TIMEOUT_MS) => {
-      const hand = await stage(open, certificate, { env: { WEBHOOK_TIMEOUT_MS } })
-      const well = await healthy(certificate, hand)
+      ['faulty', cases.filter(([, one]) => one !== 'timeout'), '30000'],
+    ])('and is %s gets its failure class, and delays no other', async (_, all, WEBHOOK_TIMEOUT_MS) => {
+      const fixture = await stage(open, certificate, { env: { WEBHOOK_TIMEOUT_MS } })
+      const well = await healthy(certificate, fixture)
       const hooks: string[] = []
       for (const [name, , , , open] of all) {
-        hooks.push(await hand.hook(await open(), { name }, { maxRetries: 0 }))
+        hooks.push(await fixture.hook(await open(), { name }, { maxRetries: 0 }))
       }
-      await hand.raise(2)
+      await fixture.raise(2)
       await well.beats()
       for (const [n, [does, failureClass, errorMessage, hint]] of all.entries()) {
-        for (const one of await hand.untilAll(hooks[n]!, 2, ({ status }) => status === 'failed')) {
+        for (const one of await fixture.untilAll(hooks[n]!, 2, ({ status }) => status === 'failed')) {
           expect({ does, ...one }).toMatchObject({ does, failureClass, attempt: 1, deliveredAt: null })
           expect(one.errorMessage, does).toMatch(errorMessage)
           expect(one.hint, does).toMatch(hint)
@@ -159,12 +159,12 @@ describe.skipIf(!hasOpenssl)('a receiver that misbehaves', () => {
       }
     })
 
-    it('that sends 1 GB is read for 64 KiB and left', async () => {
-      const hand = await stage(open, certificate)
+    it('by sending 1 GB is read up to 64 KiB and disconnected', async () => {
+      const fixture = await stage(open, certificate)
       const { behave, left } = endless('HTTP/1.1 200 OK\r\n\r\n', Buffer.alloc(1 << 16, 'x'))
-      const id = await hand.hook(await raw(certificate, behave))
-      await hand.raise()
-      const [one] = await hand.untilAll(id, 1, ({ attempt }) => attempt > 0)
+      const id = await fixture.hook(await raw(certificate, behave))
+      await fixture.raise()
+      const [one] = await fixture.untilAll(id, 1, ({ attempt }) => attempt > 0)
       expect(one).toMatchObject({ status: 'delivered', responseStatus: 200 })
       expect(one!.responseBody).toBe('x'.repeat(1000))
       expect(await left).toBeLessThan(16 << 20)

@@ -5,7 +5,7 @@ import { listening, type testCertificate } from '../cli/network.ts'
 import { gate } from './webhook-stage.ts'
 
 type Certificate = ReturnType<typeof testCertificate>
-/** What it does with a connection, when a request has come. */
+/** What it does with a connection once a request has come. */
 type Behaviour = (socket: Socket) => void
 
 async function opened(server: Server, address: string): Promise<string> {
@@ -20,7 +20,7 @@ async function opened(server: Server, address: string): Promise<string> {
   return `https://${address}:${(server.address() as { port: number }).port}`
 }
 
-/** Speaks TLS, and then says just what it is told to; gives its address. */
+/** A TLS server with this behavior; returns its address. */
 export const raw = (certificate: Certificate, behave: Behaviour, address = '127.0.0.1'): Promise<string> =>
   opened(
     createTls({ ...certificate.pair(), allowHalfOpen: true }, (socket) => {
@@ -29,10 +29,10 @@ export const raw = (certificate: Certificate, behave: Behaviour, address = '127.
     address,
   )
 
-/** Not even that. */
+/** A TCP server without TLS. */
 export const rawTcp = (behave: Behaviour): Promise<string> => opened(createTcp(behave), '127.0.0.1')
 
-/** Sends these bytes over and over for as long as somebody reads; `left` gives how many were sent when nobody did. */
+/** Sends these bytes over and over while the client reads; `left` is how many were sent when it hung up. */
 export function endless(begin: string, more: Buffer) {
   const { opened: over, open: end } = gate()
   let sent = 0

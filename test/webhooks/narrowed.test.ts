@@ -8,8 +8,8 @@ import { buildStage } from '../laws/fixture.ts'
 import { Line } from '../laws/wire.ts'
 
 onEveryDatabase((_, open) => {
-  describe('a member narrowed to a site or a device group', () => {
-    it('reaches nothing that is told of every device', async () => {
+  describe('a member restricted to a site or a device group', () => {
+    it('cannot use webhooks, which report on every device', async () => {
       const service = await startService(open)
       const { strangers, victim } = await buildStage(service)
       const narrowed = strangers.filter(({ name }) => name.includes('narrowed'))
@@ -28,7 +28,7 @@ onEveryDatabase((_, open) => {
       expect(await service.storage.read.selectFrom('webhooks').selectAll().execute()).toEqual(before)
     })
 
-    it('neither rotates nor deletes an enrollment key that is of no site', async () => {
+    it('can neither rotate nor delete an enrollment key of no site', async () => {
       const service = await startService(open)
       const { strangers, world } = await buildStage(service)
       const system = service.client(world.tokens.system)

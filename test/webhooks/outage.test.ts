@@ -8,7 +8,7 @@ import { testClock } from '../harness.ts'
 import { type Answer, receiver } from './receiver.ts'
 import { gate, healthy, lastDue, pass, stage } from './webhook-stage.ts'
 
-describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
+describe.skipIf(!hasOpenssl)('a receiver', () => {
   const certificate = testCertificate()
   onEveryDatabase((_, open) => {
     const start = async (answer: () => Answer = () => ({ status: 503, body: 'busy' })) => {
@@ -55,7 +55,7 @@ describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
       expect(await stats(id)).toMatchObject({ total: 6, delivered: 6, lastDeliveredAt: clock() })
     })
 
-    it('that stays down makes dead letters, which say so', async () => {
+    it('that stays down makes dead letters, which state the reason', async () => {
       const { client, hook, raise, untilAll, to } = await start()
       await to.down()
       const id = await hook(to.url, {}, { maxRetries: 1, initialDelayMs: 0 })
@@ -69,7 +69,7 @@ describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
       }
     })
 
-    it('is tried 1, 2, 4, 8 and 16 s after the attempt before, six times in all, and then no more', async () => {
+    it('that fails is tried again after 1, 2, 4, 8 and 16 s, six times in all', async () => {
       const hand = await start()
       const { clock, client, hook, raise, untilAll, pass, to } = hand
       const well = await healthy(certificate, hand)
@@ -93,12 +93,12 @@ describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
       expect(new Set(to.got.map(({ headers }) => headers['x-service-delivery-id']))).toEqual(
         new Set([dead!.id]),
       )
-      const letters = await client.call(api.webhookDeliveries.dead, { query: {} })
-      expect(letters.data.map((one) => one.id)).toEqual([dead!.id])
+      const deadLetters = await client.call(api.webhookDeliveries.dead, { query: {} })
+      expect(deadLetters.data.map((one) => one.id)).toEqual([dead!.id])
       expect((await client.call(api.webhooks.show, { params: { id } })).failureCount).toBe(6)
     })
 
-    it('is given the time it asks for with Retry-After, a day at most and never less than usual', async () => {
+    it('that sends Retry-After is given that time, at least the usual and at most a day', async () => {
       const { clock, hook, raise, untilAll, to } = await start()
       const httpDate = (seconds: number) => new Date(addSeconds(clock(), seconds)).toUTCString()
       const asked: [value: string, wait: number][] = [
@@ -121,7 +121,7 @@ describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
       }
     })
 
-    it('that asked for time is tried when that has passed', async () => {
+    it('that sent Retry-After is tried again when that time has passed', async () => {
       const { hook, raise, untilAll, pass, to } = await start()
       to.answer = () => ({ status: 503, headers: { 'retry-after': '120' } })
       const id = await hook(to.url)
@@ -132,7 +132,7 @@ describe.skipIf(!hasOpenssl)('a receiver in trouble', () => {
       await untilAll(id, 1, ({ status }) => status === 'delivered')
     })
 
-    it('that wants no more of them (410) is sent nothing until somebody sets it active, which is audited', async () => {
+    it('that answers 410 is sent nothing until a user sets the webhook active; it is audited', async () => {
       const { opened: asked, open: answer } = gate()
       const hand = await start(() => ({ status: 410, when: asked }))
       const { client, orgId, hook, raise, untilAll, to } = hand

@@ -15,7 +15,7 @@ const deliveredIn = (all: WebhookDelivery[]) => all.filter(({ status }) => statu
 describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
   const certificate = testCertificate()
   onEveryDatabase((kind, open) => {
-    /** Twenty deliveries, of which four are on the wire and wait for `answer`. */
+    /** Twenty deliveries, of which four are in flight and wait for `answer`. */
     const start = async () => {
       const { opened: asked, open: answer } = gate()
       const hand = await stage(open, certificate)
@@ -29,7 +29,7 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       return { ...hand, ...{ to, well, id, events, answer, params: { id } } }
     }
 
-    /** Where the same organization is served: by the process that sends, or by another one. */
+    /** Where the request is made: at the process that sends, or at another one. */
     const doors = kind === 'postgres' ? ['this process', 'another process'] : ['this process']
     const clientAt = async (door: string, { service, token }: Awaited<ReturnType<typeof stage>>) => {
       if (door === 'this process') return service.client(token)
@@ -85,7 +85,7 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       await until(async () => (await holders.execute()).every(({ holder }) => holder === null))
     })
 
-    it('goes on when it is set active while a test that somebody asked for is still on its way', async () => {
+    it('continues when it is set active while a test delivery is still in flight', async () => {
       const { params, id, to, well, client, answer, events, untilAll, deliveries } = await start()
       await client.call(api.webhooks.update, { params, body: { status: 'paused' } })
       answer()
@@ -101,7 +101,7 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       expect(to.ids().sort()).toEqual([...events, all.at(-1)!.eventId].sort())
     })
 
-    it('that changes its address sends what has not gone yet to the new one', async () => {
+    it('whose URL changes sends the deliveries that are not in flight to the new URL', async () => {
       const { params, id, to, client, answer, untilAll } = await start()
       const other = await receiver(certificate)
       await client.call(api.webhooks.update, { params, body: { url: other.url } })
@@ -110,7 +110,7 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       expect([to.got.length, other.got.length]).toEqual([4, 16])
     })
 
-    it('that is paused and set active again and again loses nothing and holds up nobody', async () => {
+    it('that is paused and resumed repeatedly loses nothing and delays nobody', async () => {
       const hand = await stage(open, certificate)
       const { client, hook, raise, untilAll } = hand
       const to = await receiver(certificate)
@@ -133,7 +133,7 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       expect(to.ids().sort()).toEqual(made.sort())
     })
 
-    it.runIf(kind === 'postgres')('gets what happens while somebody is about to change it', async () => {
+    it.runIf(kind === 'postgres')('still gets events while a transaction is about to change it', async () => {
       const { service, client, hook, raise } = await stage(open, certificate)
       const to = await receiver(certificate)
       const id = await hook(to.url)
@@ -153,7 +153,7 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       }
     })
 
-    it('that is paused keeps what comes, unsent, until it is replayed', async () => {
+    it('that is paused keeps new deliveries, unsent, until they are replayed', async () => {
       const { hook, raise, client, deliveries, untilAll, ...hand } = await stage(open, certificate)
       const to = await receiver(certificate)
       const well = await healthy(certificate, { hook, raise, client, deliveries, untilAll, ...hand })

@@ -11,7 +11,7 @@ import { reaching, receiver } from './receiver.ts'
 
 const otherKey = 'another-key-of-which-nothing-is-known-0123456789'
 
-/** The same database with another key, and without the one before: as an operator who has lost it goes on. */
+/** The same database with another key and without the previous one, as after the loss of a key. */
 async function withoutKey(service: TestService, env: ServiceOptions['env'] = {}): Promise<TestService> {
   const lost = { ...env, APP_ENCRYPTION_KEY: otherKey }
   const refused = await serviceOn(service, { env: lost }).catch((error: Error) => error.message)
@@ -19,7 +19,7 @@ async function withoutKey(service: TestService, env: ServiceOptions['env'] = {})
   return serviceOn(service, { env: { ...lost, ACCEPT_NEW_KEYS: id } })
 }
 
-/** From now on the database refuses to store `text` as the answer of a receiver. */
+/** From now on the database refuses to store `text` as the reply of a receiver. */
 async function refuse(db: Db, kind: Dialect, text: string): Promise<void> {
   const condition = sql.lit(text)
   if (kind === 'sqlite') {
@@ -33,7 +33,7 @@ async function refuse(db: Db, kind: Dialect, text: string): Promise<void> {
     when (new.response_body = ${condition}) execute function poison()`.execute(db)
 }
 
-describe.skipIf(!hasOpenssl)('one bad row never holds others', () => {
+describe.skipIf(!hasOpenssl)('one bad row never blocks others', () => {
   const certificate = testCertificate()
   onEveryDatabase((kind, open) => {
     async function start() {
@@ -65,7 +65,7 @@ describe.skipIf(!hasOpenssl)('one bad row never holds others', () => {
     }
 
     it.each([999, 1000, 499, 500])(
-      'an answer whose character stands at place %d is put down',
+      'a reply with a surrogate pair across position %d is stored',
       async (place) => {
         const { to, bakery } = await start()
         to.answer = () => ({
@@ -79,7 +79,7 @@ describe.skipIf(!hasOpenssl)('one bad row never holds others', () => {
       },
     )
 
-    it('an outcome that the database refuses is set aside with the reason, and the others are put down', async () => {
+    it('an outcome that the database refuses is set aside, and the others are recorded', async () => {
       const { service, to, bakery, garage } = await start()
       to.answer = ({ path }) => ({ status: 200, body: path === '/bad' ? 'poison' : 'fine' })
       await service.storage.write((tx) => refuse(tx, kind, 'poison'))
@@ -100,7 +100,7 @@ describe.skipIf(!hasOpenssl)('one bad row never holds others', () => {
         .toMatchObject(three({ status: 'failed', errorMessage }))
     })
 
-    it('a webhook that does not open is marked, can be changed and deleted, and holds up no other', async () => {
+    it('a webhook that cannot be decrypted is marked, can be changed, and delays no other', async () => {
       const { service, world, to, bakery } = await start()
       const lost = await bakery.hook('lost')
       const doomed = await bakery.hook('doomed')
@@ -146,7 +146,7 @@ describe.skipIf(!hasOpenssl)('one bad row never holds others', () => {
       expect(await metrics.text()).toMatch(/svc_unreadable_values_total\{column="webhooks\.secret"\} [1-9]/)
     })
 
-    it('a provider that does not open is marked, can be changed and deleted', async () => {
+    it('an SSO provider that cannot be decrypted is marked, and can be changed and deleted', async () => {
       const { service, world } = await start()
       const client = service.client(world.tokens.bakery)
       const made = await client.call(api.ssoProviders.create, {

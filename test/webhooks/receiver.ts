@@ -12,11 +12,11 @@ export type Answer = {
   headers?: Record<string, string>
   body?: string
   afterMs?: number
-  /** Answered when this has come about. */
+  /** Answered when this resolves. */
   when?: Promise<unknown>
 }
 
-/** A receiver of deliveries over HTTPS; ends with the test. */
+/** An HTTPS receiver of deliveries; closes when the test ends. */
 export async function receiver(
   certificate: ReturnType<typeof testCertificate>,
   answer: (got: Got, socket: Socket) => Answer | undefined = () => ({ status: 204 }),
@@ -39,13 +39,13 @@ export async function receiver(
       return got
     },
     ids: () => got.map(({ event }) => event.id),
-    /** Nothing listens there any more. */
+    /** It no longer listens. */
     async down() {
       const closed = new Promise((resolve) => server.close(resolve))
       server.closeAllConnections()
       await closed
     },
-    /** It is back at its address. */
+    /** It listens again, at its address. */
     async up() {
       await new Promise<void>((resolve) =>
         server.listen(Number(new URL(self.url).port), '127.0.0.1', resolve),
@@ -94,7 +94,7 @@ export async function receiver(
   return self
 }
 
-/** What a service is told, so that it reaches receivers of this machine. */
+/** The environment that lets a service reach receivers on this machine. */
 export const reaching = (certificate: { file: string }) => ({
   OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
   OUTBOUND_CA_FILE: certificate.file,

@@ -9,17 +9,17 @@ describe.skipIf(!hasOpenssl)('a replay', () => {
   const certificate = testCertificate()
   onEveryDatabase((_, open) => {
     const start = async (count: number) => {
-      const hand = await stage(open, certificate)
+      const fixture = await stage(open, certificate)
       const to = await receiver(certificate, () => ({ status: 500 }))
-      const id = await hand.hook(to.url, {}, { maxRetries: 0 })
+      const id = await fixture.hook(to.url, {}, { maxRetries: 0 })
       const params = { id }
-      await hand.raise(count)
-      const failed = await hand.untilAll(id, count, ({ status }) => status === 'failed')
-      const replay = (body = {}) => hand.client.call(api.webhookDeliveries.replay, { params, body })
-      return { ...hand, to, id, params, failed, replay }
+      await fixture.raise(count)
+      const failed = await fixture.untilAll(id, count, ({ status }) => status === 'failed')
+      const replay = (body = {}) => fixture.client.call(api.webhookDeliveries.replay, { params, body })
+      return { ...fixture, to, id, params, failed, replay }
     }
 
-    it('leaves what failed as it was, and sends the latest of each event, once', async () => {
+    it('leaves failed deliveries unchanged, and sends the latest of each event, once', async () => {
       const { id, failed, replay, untilAll, deliveries, to, client } = await start(3)
       expect(await replay()).toMatchObject({ deliveries: 3, nextAfter: null, through: 3 })
       const again = (await untilAll(id, 6, ({ status }) => status === 'failed')).slice(3)
@@ -40,14 +40,14 @@ describe.skipIf(!hasOpenssl)('a replay', () => {
       expect(await replay({ status: 'delivered' })).toMatchObject({ deliveries: 3 })
     })
 
-    it('that goes on takes nothing that was made since it began', async () => {
+    it('that continues takes nothing that was created since it began', async () => {
       const { id, replay, untilAll } = await start(2)
       const { through } = await replay()
       await untilAll(id, 4, ({ status }) => status === 'failed')
       expect(await replay({ after: 2, through })).toMatchObject({ deliveries: 0, nextAfter: null })
     })
 
-    it('sends none twice when several are asked for at once', async () => {
+    it('sends nothing twice when several are requested at once', async () => {
       const { id, replay, untilAll, stats } = await start(20)
       const replies = await Promise.all([1, 2, 3, 4].map(() => replay({ through: 20 })))
       expect(replies.reduce((sum, { deliveries }) => sum + deliveries, 0)).toBe(20)

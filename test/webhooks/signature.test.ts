@@ -13,7 +13,7 @@ import { eventId, secret, signedHeaders, without } from './signed.ts'
 const at = '1769860800000'
 const seconds = '1769860800'
 
-/** Computed with `openssl dgst -sha256 -hmac`, over what man/svc-webhooks.7 says is signed. */
+/** Computed with `openssl dgst -sha256 -hmac`, over the content that man/svc-webhooks.7 defines. */
 const vectors = [
   {
     secret,
@@ -32,7 +32,7 @@ const vectors = [
 ]
 
 describe('the signatures of a delivery', () => {
-  it.each(vectors)('are those that openssl makes with $secret', ({ secret, id, body, native, standard }) => {
+  it.each(vectors)('equal those of openssl with $secret', ({ secret, id, body, native, standard }) => {
     expect(nativeSignature(secret, at, body)).toBe(native)
     expect(nativeSignature(secret, at, Buffer.from(body))).toBe(native)
     expect(standardSignature(secret, id, seconds, body)).toBe(standard)
@@ -50,14 +50,14 @@ describe('the signatures of a delivery', () => {
     })
   })
 
-  it('know a secret that Standard Webhooks can read', () => {
+  it('accept only a secret that Standard Webhooks can read', () => {
     expect(isReadableSecret(newWebhookSecret(Buffer.alloc(32, 7)))).toBe(true)
     expect(isReadableSecret('correct horse')).toBe(true)
     expect(isReadableSecret('whsec_')).toBe(false)
     expect(isReadableSecret('whsec_correct horse')).toBe(false)
   })
 
-  it('are absent where a header of theirs is', () => {
+  it('are absent when one of their headers is', () => {
     const headers = signedHeaders('{}')
     const check = (part: RegExp) => checkSignatures(secret, without(headers, part), '{}')
     expect(check(/service-signature/)).toMatchObject({ native: 'absent', standard: 'valid' })
@@ -67,7 +67,7 @@ describe('the signatures of a delivery', () => {
     expect(check(/signature/)).toEqual({ native: 'absent', standard: 'absent', signedAt: undefined })
   })
 
-  it('take their time from nothing that is not signed', () => {
+  it('take their time only from signed content', () => {
     const old = signedHeaders('{}', { at: 1_000_000 })
     const fresh = { ...without(old, /^x-service/), 'x-service-signature-timestamp': String(Date.now()) }
     expect(checkSignatures(secret, fresh, '{}')).toMatchObject({ standard: 'valid', signedAt: 1_000_000 })
@@ -82,7 +82,7 @@ describe('the signatures of a delivery', () => {
     expect(checkSignatures(secret, never, '{}').signedAt).toBeUndefined()
   })
 
-  it('of either secret are valid while both sign', () => {
+  it('are valid for either secret while both sign', () => {
     const before = newWebhookSecret(Buffer.alloc(24, 1))
     const [old, now] = [signedHeaders('{}', { by: before }), signedHeaders('{}')]
     const headers = {
@@ -113,7 +113,7 @@ describe('the library of Standard Webhooks', () => {
   const libraryFor = (one: string) =>
     one.startsWith('whsec_') ? new Webhook(one) : new Webhook(Buffer.from(one), { format: 'raw' })
 
-  it('signs as we do, and accepts what we sign', () => {
+  it('makes the same signatures, and accepts ours', () => {
     const now = Math.floor(Date.now() / 1000)
     fc.assert(
       fc.property(anySecret, fc.uuid(), fc.json(), (one, id, body) => {
@@ -137,7 +137,7 @@ describe('the library of Standard Webhooks', () => {
   })
 })
 
-/** The same bytes with one of them another. */
+/** The same bytes with one of them changed. */
 const altered = (bytes: Uint8Array, at: number, by: number): Buffer => {
   const copy = Buffer.from(bytes)
   copy[at % copy.length]! ^= by
@@ -145,14 +145,14 @@ const altered = (bytes: Uint8Array, at: number, by: number): Buffer => {
 }
 const anyChange = { at: fc.nat(), by: fc.integer({ min: 1, max: 255 }) }
 
-describe('one byte that is another', () => {
+describe('one changed byte', () => {
   const digit = (text: string, at: number, by: number): string => {
     const place = at % text.length
     return text.slice(0, place) + ((Number(text[place]) + by) % 10) + text.slice(place + 1)
   }
   const invalid = { native: 'invalid', standard: 'invalid' }
 
-  it('in the body makes both invalid', () => {
+  it('in the body makes both signatures invalid', () => {
     const anyBody = fc.uint8Array({ minLength: 1, maxLength: 200 })
     fc.assert(
       fc.property(anySecret, anyBody, fc.record(anyChange), (by, body, change) => {
@@ -164,7 +164,7 @@ describe('one byte that is another', () => {
     )
   })
 
-  it('in the secret makes both invalid', () => {
+  it('in the secret makes both signatures invalid', () => {
     fc.assert(
       fc.property(anyKey, fc.string(), fc.record(anyChange), (key, body, change) => {
         const by = newWebhookSecret(Buffer.from(key))

@@ -19,18 +19,18 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
   onEveryDatabase((_, open) => {
     const start = async () => {
       const clock = testClock()
-      const hand = await stage(open, certificate, { clock })
+      const fixture = await stage(open, certificate, { clock })
       const begin = clock()
       const tidied = (seconds: number, deliveryDays = 30) =>
-        tidy(hand.service.storage, { deliveryDays }, addSeconds(begin, seconds))
+        tidy(fixture.service.storage, { deliveryDays }, addSeconds(begin, seconds))
       const to = await receiver(certificate)
-      const id = await hand.hook(to.url)
+      const id = await fixture.hook(to.url)
       const pause = () =>
-        hand.client.call(api.webhooks.update, { params: { id }, body: { status: 'paused' } })
-      return { ...hand, clock, begin, tidied, to, id, pause, params: { id } }
+        fixture.client.call(api.webhooks.update, { params: { id }, body: { status: 'paused' } })
+      return { ...fixture, clock, begin, tidied, to, id, pause, params: { id } }
     }
 
-    it('fails what a paused one has kept for 72 hours, and says why', async () => {
+    it('fails deliveries that a paused webhook has kept for 72 hours, and states why', async () => {
       const { id, pause, raise, untilAll, tidied, deliveries, client, params, to } = await start()
       await pause()
       await raise(2)
@@ -50,7 +50,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       expect(to.got[0]!.event.id).toBe(kept[0]!.eventId)
     })
 
-    it('keeps them for 72 hours also where deliveries are kept for a day after their end', async () => {
+    it('keeps them for 72 hours even where the retention of deliveries is one day', async () => {
       const { id, pause, raise, untilAll, tidied, deliveries } = await start()
       await pause()
       await raise(2)
@@ -63,7 +63,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       expect(await deliveries(id)).toEqual([])
     })
 
-    it('leaves a backlog that is due when the webhook is active again, however old', async () => {
+    it('keeps a due backlog, however old, until the webhook is active again', async () => {
       const { id, pause, raise, untilAll, tidied, to, client, params, service, clock } = await start()
       await to.down()
       await raise(3)
@@ -76,7 +76,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       await untilAll(id, 3, ({ status }) => status === 'delivered')
     })
 
-    it('removes deliveries when as many days as are told have passed since their end', async () => {
+    it('removes deliveries when their retention has passed since they ended', async () => {
       const { id, raise, untilAll, tidied, deliveries, clock, client, params, to, stats, service } =
         await start()
       await raise(2)
@@ -106,7 +106,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       })
     })
 
-    it('removes a deleted webhook with all that it had, however much that is, and nothing of others', async () => {
+    it('removes a deleted webhook with all its rows, however many, and no rows of others', async () => {
       const { id, raise, untilAll, tidied, service, orgId, client, params, clock, hook, to } = await start()
       const other = await hook(to.url, { events: ['patch.failed'] })
       await raise(1, 'patch.failed')
@@ -130,7 +130,7 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       expect(await storage.read.selectFrom('webhooks').select('id').execute()).toEqual([{ id: other }])
     })
 
-    it('removes with a deleted webhook also what is being added to its queue at that moment', async () => {
+    it('removes a delivery that is just being added to the queue of a deleted webhook', async () => {
       const { tidied, service, orgId, client, params, clock } = await start()
       const { storage } = service
       await client.call(api.webhooks.remove, { params })
@@ -143,12 +143,12 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
         await end.promise
       })
       await added.promise
-      let isTidy = false
+      let isDone = false
       const tidying = tidied(1).then(() => {
-        isTidy = true
+        isDone = true
       })
       await sleep(200)
-      expect(isTidy).toBe(false)
+      expect(isDone).toBe(false)
       end.resolve()
       await Promise.all([adding, tidying])
       for (const table of ['webhook_deliveries', 'webhook_queues', 'webhook_counts'] as const) {

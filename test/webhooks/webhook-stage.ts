@@ -17,7 +17,7 @@ type Certificate = ReturnType<typeof testCertificate>
 type Type = Exclude<EventType, 'webhook.test'>
 type Policy = z.input<typeof NewRetryPolicy>
 
-/** One organization, and what a test does with its webhooks. */
+/** One organization, and the operations of a test on its webhooks. */
 export function handOn(client: Client, orgId: string) {
   const deliveries = async (id: string): Promise<WebhookDelivery[]> =>
     (await client.call(api.webhookDeliveries.list, { params: { id }, query: { limit: 100 } })).data.reverse()
@@ -30,7 +30,7 @@ export function handOn(client: Client, orgId: string) {
       if (policy) await client.call(api.webhooks.setRetryPolicy, { params: { id }, body: policy })
       return id
     },
-    /** The ids of so many events, raised one after the other. */
+    /** Raises so many events one after the other; returns their ids. */
     async raise(count = 1, type: Type = 'patch.installed'): Promise<string[]> {
       const ids: string[] = []
       for (let n = 0; n < count; n++) {
@@ -38,12 +38,12 @@ export function handOn(client: Client, orgId: string) {
       }
       return ids
     },
-    /** The first hundred, in their order. */
+    /** The first hundred, in order. */
     deliveries,
     async stats(id: string) {
       return (await client.call(api.webhooks.show, { params: { id } })).deliveryStats
     },
-    /** Waits until a webhook has so many deliveries and this is so of each; gives them. */
+    /** Waits until a webhook has so many deliveries that all satisfy `is`; returns them. */
     async untilAll(
       id: string,
       count: number,
@@ -59,7 +59,7 @@ export function handOn(client: Client, orgId: string) {
   }
 }
 
-/** A service with one organization, which reaches receivers of this machine. */
+/** A service with one organization, which may reach receivers on this machine. */
 export async function stage(open: Open, certificate: Certificate, options: ServiceOptions = {}) {
   const env = { ...reaching(certificate), ...options.env }
   const service = await startService(open, { ...options, env })
@@ -74,13 +74,13 @@ export async function organizationIn(service: TestService, token: string) {
   return handOn(client, org.id)
 }
 
-/** Time passes, and the service notices without waiting for its next sweep. */
+/** Advances the clock, and wakes the service without waiting for its next sweep. */
 export async function pass(service: TestService, clock: TestClock, seconds: number): Promise<void> {
   clock.forward(seconds)
   await service.storage.write(async () => {})
 }
 
-/** When the last of these is tried again. */
+/** When the last of these is due again. */
 export const lastDue = (deliveries: readonly WebhookDelivery[]): Instant =>
   deliveries
     .map(({ nextAttemptAt }) => nextAttemptAt ?? '')
@@ -88,8 +88,8 @@ export const lastDue = (deliveries: readonly WebhookDelivery[]): Instant =>
     .at(-1)!
 
 /**
- * A webhook that is well. `beats` resolves when it got an event that was raised now: by then whatever else was due
- * before has been sent.
+ * A healthy webhook. `beats` resolves when it got an event raised now: whatever was due earlier has then
+ * been sent.
  */
 export async function healthy(certificate: Certificate, hand: ReturnType<typeof handOn>) {
   const to = await receiver(certificate)
@@ -104,7 +104,7 @@ export async function healthy(certificate: Certificate, hand: ReturnType<typeof 
   }
 }
 
-/** Something that is waited for until it is let go. */
+/** A promise with a function that resolves it. */
 export function gate() {
   let open = () => {}
   const opened = new Promise<void>((resolve) => {

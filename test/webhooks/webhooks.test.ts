@@ -11,7 +11,7 @@ import { addRole, addUser, buildWorld, tokenFor } from '../world.ts'
 
 const url = 'https://hooks.example.com/in'
 const secret = 'a secret of ours'
-const said = (status: number, message: string) => expect.objectContaining({ status, message })
+const errorWith = (status: number, message: string) => expect.objectContaining({ status, message })
 const faults = (...details: { path: string; message: string }[]) =>
   expect.objectContaining({ status: 400, details })
 
@@ -76,25 +76,25 @@ onEveryDatabase((_, open) => {
       expect(entries.filter(({ canonical }) => /ofours|a secret of ours/.test(canonical))).toEqual([])
     })
 
-    it('belongs to the own organization, and elsewhere to the one that is named', async () => {
+    it("belongs to the caller's organization, or for wider callers to the named one", async () => {
       const { bakery, garage, client, system, service, world } = await start()
       const body = { name: 'a', url, events: ['*' as const] }
       expect(await client.call(api.webhooks.create, { body })).toMatchObject({ orgId: bakery.id })
       await expect(system.call(api.webhooks.create, { body })).rejects.toEqual(
-        said(400, 'orgId is required for system scope'),
+        errorWith(400, 'orgId is required for system scope'),
       )
       const acme = service.client(world.tokens.acme)
       await expect(acme.call(api.webhooks.create, { body })).rejects.toEqual(
-        said(400, 'orgId is required for partner scope'),
+        errorWith(400, 'orgId is required for partner scope'),
       )
       const inGarage = await acme.call(api.webhooks.create, { body: { ...body, orgId: garage.id } })
       expect(inGarage.orgId).toBe(garage.id)
       await expect(client.call(api.webhooks.show, { params: { id: inGarage.id } })).rejects.toEqual(
-        said(404, 'Webhook not found'),
+        errorWith(404, 'Webhook not found'),
       )
     })
 
-    it('takes organizations:read to see and organizations:write to change, and no second factor', async () => {
+    it('requires organizations:read to view and organizations:write to change, and no MFA', async () => {
       const { service, bakery, create } = await start()
       const { id } = await create()
       const as = async (permission: string) => {
@@ -121,7 +121,7 @@ onEveryDatabase((_, open) => {
       expect(await writer.call(api.webhooks.remove, { params })).toEqual({ success: true })
     })
 
-    it('is listed newest first, by state and organization, page by page', async () => {
+    it('is listed newest first, by status and organization, in pages', async () => {
       const { bakery, client, create, clock, system, garage } = await start()
       for (const name of ['a', 'b', 'c']) {
         await create({ name })
@@ -144,7 +144,7 @@ onEveryDatabase((_, open) => {
       await expect(stranger).rejects.toEqual(expect.objectContaining({ status: 403 }))
     })
 
-    it('takes every event type there is, or *, each once, and no other', async () => {
+    it('takes every existing event type, or *, each once, and no other', async () => {
       const { create, client } = await start()
       const all = await create({ events: [...eventTypes, 'device.online'] })
       expect([...all.events].sort()).toEqual([...eventTypes].sort())
@@ -180,7 +180,7 @@ onEveryDatabase((_, open) => {
       ['https://0x7f.1', 'Webhook URL cannot target private, loopback, or link-local addresses'],
       ['https://[::1]', 'Webhook URL cannot target private, loopback, or link-local addresses'],
       ['https://nobody.invalid', 'Webhook URL hostname could not be resolved'],
-    ])('does not go to %s', async (bad, message) => {
+    ])('does not accept the URL %s', async (bad, message) => {
       const { create, client, service } = await start()
       const refused = expect.objectContaining({
         status: 400,
@@ -197,7 +197,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('names every header it does not take', async () => {
+    it('rejects invalid headers, and names each', async () => {
       const { create } = await start()
       const keys = ['Host', 'content-length', 'X-Service-Anything', 'Webhook-Id', 'proxy-authorization', 'TE']
       const headers = keys.map((key) => ({ key, value: 'a' }))
@@ -222,7 +222,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('keeps within its limits, and takes nothing that it only shows', async () => {
+    it('enforces its limits, and rejects fields that are read-only', async () => {
       const { create } = await start()
       expect((await create({ name: 'n'.repeat(255) })).name).toHaveLength(255)
       for (const body of [
@@ -243,7 +243,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('changes what is said, and says in the audit log what that was', async () => {
+    it('is updated, and the audit log holds the values before and after', async () => {
       const { client, create, service, clock } = await start()
       const { id } = await create({ secret })
       clock.forward(5)
@@ -270,7 +270,7 @@ onEveryDatabase((_, open) => {
       const unsigned = await client.call(api.webhooks.update, { params, body: { secret: null } })
       expect(unsigned.hasSecret).toBe(false)
       await expect(client.call(api.webhooks.update, { params, body: {} })).rejects.toEqual(
-        said(400, 'No updates provided'),
+        errorWith(400, 'No updates provided'),
       )
     })
 
@@ -278,18 +278,18 @@ onEveryDatabase((_, open) => {
       const { client, bakery } = await start()
       const { webhookId: id, deliveryId } = bakery
       expect(await client.call(api.webhooks.remove, { params: { id } })).toEqual({ success: true })
-      const missing = said(404, 'Webhook not found')
+      const missing = errorWith(404, 'Webhook not found')
       const params = { id }
       await expect(client.call(api.webhooks.show, { params })).rejects.toEqual(missing)
       await expect(client.call(api.webhooks.remove, { params })).rejects.toEqual(missing)
       await expect(client.call(api.webhookDeliveries.list, { params })).rejects.toEqual(missing)
       await expect(client.call(api.webhookDeliveries.test, { params })).rejects.toEqual(missing)
       const one = client.call(api.webhookDeliveries.show, { params: { id, deliveryId } })
-      await expect(one).rejects.toEqual(said(404, 'Webhook not found'))
+      await expect(one).rejects.toEqual(errorWith(404, 'Webhook not found'))
       expect((await client.call(api.webhookDeliveries.dead)).data).toEqual([])
     })
 
-    it('has a retry policy within bounds, of which the rest is as usual', async () => {
+    it('has a retry policy within bounds, with defaults for omitted fields', async () => {
       const { client, create } = await start()
       const { id } = await create()
       const set = (body: Record<string, number>) =>
@@ -317,7 +317,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('gets a new secret, made or given, which is shown once', async () => {
+    it('gets a new secret, generated or given, which is shown once', async () => {
       const { client, create, clock } = await start()
       const { id } = await create()
       const rotate = (body?: { secret: string }) =>
@@ -333,7 +333,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a delivery', () => {
-    it('that failed is sent again as a new one of the same event, and stays as it ended', async () => {
+    it('that failed is sent again as a new one of the same event, and keeps its outcome', async () => {
       const { client, bakery, service } = await start()
       const { webhookId: id, deliveryId } = bakery
       const params = { id, deliveryId }
@@ -341,7 +341,7 @@ onEveryDatabase((_, open) => {
         client.call(api.webhookDeliveries.show, { params: { id, deliveryId: one } })
       const { delivery: first } = await client.call(api.webhookDeliveries.test, { params: { id } })
       await expect.poll(() => show(first.id), { timeout: 10_000 }).not.toMatchObject({ status: 'pending' })
-      // What is paused sends what somebody asks for: from here on nobody is to, but one who does nothing.
+      // A paused webhook still sends a requested delivery: from here on a worker that does nothing holds it.
       await service.storage.write(async (tx) => {
         const alive_until = '2999-01-01T00:00:00.000Z'
         await tx.insertInto('webhook_workers').values({ id: 'nobody', alive_until }).execute()
@@ -367,21 +367,21 @@ onEveryDatabase((_, open) => {
       const { data: dead } = await client.call(api.webhookDeliveries.dead, { query: {} })
       expect(dead.map((one) => one.id)).not.toContain(deliveryId)
       const untried = client.call(api.webhookDeliveries.retry, { params: { id, deliveryId: delivery.id } })
-      await expect(untried).rejects.toEqual(said(400, 'Only failed deliveries can be retried'))
+      await expect(untried).rejects.toEqual(errorWith(400, 'Only failed deliveries can be retried'))
       const unknown = client.call(api.webhookDeliveries.retry, { params: { id, deliveryId: newId() } })
-      await expect(unknown).rejects.toEqual(said(404, 'Delivery not found'))
+      await expect(unknown).rejects.toEqual(errorWith(404, 'Delivery not found'))
     })
 
-    it('is of its own webhook only', async () => {
+    it('is found only under its own webhook', async () => {
       const { client, create, bakery } = await start()
       const { id } = await create()
       const params = { id, deliveryId: bakery.deliveryId }
-      const missing = said(404, 'Delivery not found')
+      const missing = errorWith(404, 'Delivery not found')
       await expect(client.call(api.webhookDeliveries.show, { params })).rejects.toEqual(missing)
       await expect(client.call(api.webhookDeliveries.retry, { params })).rejects.toEqual(missing)
     })
 
-    it('is listed newest first, by state, by page and by cursor', async () => {
+    it('is listed newest first, by status, by page and by cursor', async () => {
       const { client, bakery } = await start()
       const params = { id: bakery.webhookId }
       for (let i = 0; i < 4; i += 1) {
@@ -415,7 +415,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('that failed for good is a dead letter, in every reach its own', async () => {
+    it('that failed for good is a dead letter, visible within each scope', async () => {
       const { client, system, service, world, bakery, garage } = await start()
       const ids = async (who: typeof client, query = {}) =>
         (await who.call(api.webhookDeliveries.dead, { query })).data.map(({ id }) => id)
