@@ -4,7 +4,7 @@ import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
 
 onEveryEmptyDatabase((kind, open) => {
-  const logged = async (options?: { message?: string; deletable?: string }) => {
+  const appendOnlyLog = async (options?: { message?: string; deletable?: string }) => {
     const { storage } = await open()
     await storage.write(async (tx) => {
       const { db, counter, text, appendOnly } = schemaFor(tx as AnyDb, kind)
@@ -23,8 +23,8 @@ onEveryEmptyDatabase((kind, open) => {
     }
   }
 
-  test('an append-only table takes rows and refuses to change or lose one', async () => {
-    const { run, lines } = await logged()
+  test('an append-only table accepts rows and refuses to change or delete them', async () => {
+    const { run, lines } = await appendOnlyLog()
     for (const statement of [
       `update log set line = 'x' where id = 1`,
       `delete from log where id = 1`,
@@ -41,8 +41,8 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await lines()).toEqual(['one', 'two', 'three'])
   })
 
-  test('the message and the rows that may go can be chosen', async () => {
-    const { run, lines } = await logged({
+  test('an append-only table can have its own message and rows that may be deleted', async () => {
+    const { run, lines } = await appendOnlyLog({
       message: `nothing here is "100%" yours to change, it's kept`,
       deletable: 'exists (select 1 from kept where old.id <= kept.up_to)',
     })
@@ -53,7 +53,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await lines()).toEqual(['two'])
   })
 
-  test('a linked table refuses an entry that does not follow the one before it', async () => {
+  test('a linked table refuses an entry that does not follow the previous one', async () => {
     const { storage } = await open()
     await storage.write(async (tx) => {
       const { db, integer, text, linked } = schemaFor(tx as AnyDb, kind)
@@ -73,7 +73,7 @@ onEveryEmptyDatabase((kind, open) => {
     await add('a', 3, 'three', 'two')
   })
 
-  test('every column type hands back the same value', async () => {
+  test('every column type returns the value that was stored', async () => {
     const { storage } = await open()
     await storage.write(async (tx) => {
       const { db, counter, text, integer, bigint, real } = schemaFor(tx as AnyDb, kind)

@@ -40,11 +40,11 @@ onEveryEmptyDatabase((kind, open) => {
     }
     const partner = (orgs: 'all' | string[]): Scope => ({ kind: 'partner', partnerId: 'a', orgs })
 
-    test('system sees everything, also what belongs to nobody, but for what was deleted', async () => {
+    test('system sees everything that is not deleted, including rows of no organization', async () => {
       expect(await seen(systemScope)).toEqual(['a1', 'a2', 'b1', null])
     })
 
-    test('the history of what was deleted is seen by system and by those of the partner who had it in reach', async () => {
+    test('the history of deleted organizations is visible to system and to their partner users', async () => {
       expect(await seen(systemScope, inScopeHistory)).toEqual(['a-gone', 'a1', 'a2', 'b1', null])
       expect(await seen(partner('all'), inScopeHistory)).toEqual(['a-gone', 'a1', 'a2'])
       expect(await seen(partner(['a2', 'a-gone', 'b1']), inScopeHistory)).toEqual(['a-gone', 'a2'])
@@ -53,11 +53,11 @@ onEveryEmptyDatabase((kind, open) => {
       expect(await seen(organizationScope('b1'), inScopeHistory)).toEqual(['b1'])
     })
 
-    test('a partner sees its living organizations', async () => {
+    test('a partner sees its organizations that are not deleted', async () => {
       expect(await seen(partner('all'))).toEqual(['a1', 'a2'])
     })
 
-    test('a partner user sees the organizations granted to it, and of its partner only', async () => {
+    test('a partner user sees only granted organizations of its own partner', async () => {
       expect(await seen(partner(['a2', 'a-gone', 'b1']))).toEqual(['a2'])
     })
 
@@ -65,12 +65,12 @@ onEveryEmptyDatabase((kind, open) => {
       expect(await seen(partner([]))).toEqual([])
     })
 
-    test('an organization sees itself', async () => {
+    test('an organization sees only itself', async () => {
       expect(await seen(organizationScope('b1'))).toEqual(['b1'])
       expect(await seen(organizationScope(`b1' or 'a' = 'a`))).toEqual([])
     })
 
-    test('a member of some sites sees those sites', async () => {
+    test('a member of some sites sees only those sites', async () => {
       const sites = async (siteIds: string[]) => {
         const scope: Scope = { kind: 'organization', orgId: 'a1', siteIds, groupIds: null }
         const { rows } = await sql<{ site_id: string }>`select site_id from things
@@ -92,13 +92,13 @@ onEveryEmptyDatabase((kind, open) => {
     })
   })
 
-  describe('text', () => {
+  describe('text search', () => {
     let storage: Storage
     beforeAll(async () => {
       storage = (await open()).storage
     })
 
-    const holds = async (text: string | null, needle: string): Promise<boolean> => {
+    const isContained = async (text: string | null, needle: string): Promise<boolean> => {
       const query = sql<{ held: number }>`select 1 as held from (select cast(${text} as text) as body) as t
         where ${contains('t.body', needle)}`
       return (await query.execute(storage.read)).rows.length > 0
@@ -135,18 +135,18 @@ onEveryEmptyDatabase((kind, open) => {
       ['①②', '12', true],
       ['😀 Server', '😀 server', true],
       ['日本語', '本', true],
-    ])('%s holds %s: %s', async (text, needle, expected) => {
-      expect(await holds(text, needle)).toBe(expected)
+    ])('%s contains %s: %s', async (text, needle, expected) => {
+      expect(await isContained(text, needle)).toBe(expected)
       expect(fold(text).includes(fold(needle))).toBe(expected)
     })
 
-    test('nothing is held by null', async () => {
-      expect(await holds(null, '')).toBe(false)
-      expect(await holds(null, 'x')).toBe(false)
+    test('null contains nothing', async () => {
+      expect(await isContained(null, '')).toBe(false)
+      expect(await isContained(null, 'x')).toBe(false)
     })
 
-    test('the database folds as the process does, letter by letter', async () => {
-      // Without the Georgian capitals and their neighbours: the test server's Unicode 10 has none yet.
+    test('the database folds case as the process does, for every letter', async () => {
+      // Without the Georgian capitals and their neighbors: the Unicode 10 of the test server lacks them.
       const codes = Array.from({ length: 0x2c00 - 0x20 }, (_, i) => i + 0x20)
       const letters = codes.filter((it) => it < 0x1c89 || it > 0x1cbf).map((it) => String.fromCodePoint(it))
       await storage.write(async (tx) => {
@@ -163,7 +163,7 @@ onEveryEmptyDatabase((kind, open) => {
     })
   })
 
-  test('rows can be locked, where that means anything', async () => {
+  test('rows can be locked on Postgres, where others skip them', async () => {
     const { storage } = await open()
     await createNotes(storage)
     await storage.write((tx) => addNote(tx, 1))
@@ -180,7 +180,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(found).toEqual({ mine: [{ id: 1 }], others: [] })
   })
 
-  test('a violation of uniqueness names the columns, alike on both databases', async () => {
+  test('a uniqueness violation names the columns, alike on both databases', async () => {
     const { storage } = await open()
     await storage.write(async (tx) => {
       await sql`create table people (id text primary key, org_id text, email text, gone integer)`.execute(tx)
@@ -202,7 +202,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(isUniqueViolation(undefined)).toBeUndefined()
   })
 
-  test('a missing parent and a parent still in use are violations of a foreign key', async () => {
+  test('a missing parent and a parent still in use are foreign key violations', async () => {
     const { storage } = await open()
     await createNotes(storage)
     await storage.write(async (tx) => {

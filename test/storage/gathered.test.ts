@@ -7,12 +7,12 @@ import { addNote, createNotes, noteIds } from './notes.ts'
 const ids = (count: number) => Array.from({ length: count }, (_, i) => i + 1)
 
 onEveryEmptyDatabase((kind, open) => {
-  /** Notes that are kept together, and how many at a time. */
-  const keeping = async (most?: number) => {
+  /** Batched writes of notes, with the sizes of their batches. */
+  const batched = async (most?: number) => {
     const { storage } = await open()
     await createNotes(storage)
     const sizes: number[] = []
-    const keep = batchWrites(
+    const add = batchWrites(
       storage,
       async (tx: Db, notes: readonly number[]) => {
         sizes.push(notes.length)
@@ -24,35 +24,35 @@ onEveryEmptyDatabase((kind, open) => {
       },
       most,
     )
-    return { storage, keep, sizes }
+    return { storage, add, sizes }
   }
 
-  test('what comes in together is written together, and each hears of its own', async () => {
-    const { storage, keep, sizes } = await keeping()
-    expect(await Promise.all(ids(60).map(keep))).toEqual(ids(60).map((id) => `kept ${id}`))
+  test('concurrent writes are batched, and each caller gets its own result', async () => {
+    const { storage, add, sizes } = await batched()
+    expect(await Promise.all(ids(60).map(add))).toEqual(ids(60).map((id) => `kept ${id}`))
     expect(await noteIds(storage.read)).toEqual(ids(60))
     expect(sizes.reduce((sum, one) => sum + one, 0)).toBe(60)
     expect(sizes.length).toBeLessThan(6)
   })
 
-  test('no more than so many at a time; the rest comes next', async () => {
-    const { storage, keep, sizes } = await keeping(7)
-    await Promise.all(ids(100).map(keep))
+  test('a batch has a maximum size; the rest is the next batch', async () => {
+    const { storage, add, sizes } = await batched(7)
+    await Promise.all(ids(100).map(add))
     expect(Math.max(...sizes)).toBeLessThanOrEqual(7)
     expect(await noteIds(storage.read)).toEqual(ids(100))
   })
 
-  test('what resolved is committed', async () => {
-    const { storage, keep } = await keeping()
+  test('a resolved write is committed', async () => {
+    const { storage, add } = await batched()
     for (const id of ids(20)) {
-      await keep(id)
+      await add(id)
       expect(await noteIds(storage.read)).toContain(id)
     }
   })
 
-  test('one that cannot be written fails alone, and spoils no other', async () => {
-    const { storage, keep } = await keeping()
-    const outcomes = await Promise.allSettled([1, 2, -3, 4, 2, 5].map(keep))
+  test('a failing write fails alone, without its batch', async () => {
+    const { storage, add } = await batched()
+    const outcomes = await Promise.allSettled([1, 2, -3, 4, 2, 5].map(add))
     expect(outcomes.map(({ status }) => status)).toEqual([
       ...['fulfilled', 'fulfilled', 'rejected', 'fulfilled', 'rejected', 'fulfilled'],
     ])
@@ -60,8 +60,8 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual([1, 2, 4, 5])
   })
 
-  test('when the database cannot be used all fail at once, and later ones work again', async () => {
-    const { storage, sizes } = await keeping()
+  test('in an outage all writes fail at once, and later ones succeed', async () => {
+    const { storage, sizes } = await batched()
     let isOut = true
     const writes: number[] = []
     const flaky: Pick<Storage, 'write'> = {
@@ -72,24 +72,24 @@ onEveryEmptyDatabase((kind, open) => {
           : storage.write(work, options)
       },
     }
-    const keep = batchWrites(flaky, async (tx: Db, notes: readonly number[]) => {
+    const add = batchWrites(flaky, async (tx: Db, notes: readonly number[]) => {
       for (const id of notes) await addNote(tx, id)
       return notes
     })
-    const outcomes = await Promise.allSettled(ids(10).map(keep))
+    const outcomes = await Promise.allSettled(ids(10).map(add))
     expect(outcomes.every(({ status }) => status === 'rejected')).toBe(true)
     expect(writes.length).toBeLessThanOrEqual(2)
     isOut = false
-    await keep(11)
+    await add(11)
     expect(await noteIds(storage.read)).toEqual([11])
     expect(sizes).toEqual([])
   })
 
-  test('from within a write it waits for its own turn, and is no part of that write', async () => {
-    const { storage, keep } = await keeping()
+  test('a batched write from within a write is a separate transaction', async () => {
+    const { storage, add } = await batched()
     let inner: Promise<string> | undefined
     const outer = storage.write(async () => {
-      inner = keep(1)
+      inner = add(1)
       throw new Error('undone')
     })
     await expect(outer).rejects.toThrow('undone')
@@ -97,23 +97,20 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual([1])
   })
 
-  test.runIf(kind === 'postgres')(
-    'a deadlock is tried again with the same ones, and none of them twice',
-    async () => {
-      const { storage } = await open()
-      await createNotes(storage)
-      let attempts = 0
-      const keep = batchWrites(storage, async (tx: Db, notes: readonly number[]) => {
-        for (const id of notes) await addNote(tx, id)
-        if (attempts++ === 0) throw Object.assign(new Error('deadlock detected'), { code: '40P01' })
-        return notes
-      })
-      expect(await Promise.all([1, 2, 3].map(keep))).toEqual([1, 2, 3])
-      expect(await noteIds(storage.read)).toEqual([1, 2, 3])
-    },
-  )
+  test.runIf(kind === 'postgres')('a deadlock retries the same batch, and writes nothing twice', async () => {
+    const { storage } = await open()
+    await createNotes(storage)
+    let attempts = 0
+    const add = batchWrites(storage, async (tx: Db, notes: readonly number[]) => {
+      for (const id of notes) await addNote(tx, id)
+      if (attempts++ === 0) throw Object.assign(new Error('deadlock detected'), { code: '40P01' })
+      return notes
+    })
+    expect(await Promise.all([1, 2, 3].map(add))).toEqual([1, 2, 3])
+    expect(await noteIds(storage.read)).toEqual([1, 2, 3])
+  })
 
-  test('what is asked for in one turn is read at once, after what was committed by then', async () => {
+  test('reads of one tick are batched, and see what was committed before', async () => {
     const { storage } = await open()
     await createNotes(storage)
     const sizes: number[] = []

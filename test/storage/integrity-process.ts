@@ -2,13 +2,13 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { onTestFinished } from 'vitest'
 import { until } from '../daemon/process.ts'
 
-/** The processes that look at the database of this directory now. */
+/** The integrity-check processes of this data directory. */
 const running = (dataDir: string): number[] =>
   readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .filter((pid) => {
       const command = textOf(`/proc/${pid}/cmdline`)
-      // Of one that has ended, and that nobody has asked for yet, no command is left.
+      // The command line of a zombie process is empty.
       return command.includes('integrity-child') && command.includes(dataDir)
     })
     .map(Number)
@@ -21,7 +21,7 @@ function textOf(file: string): string {
   }
 }
 
-/** Stops the next process that looks at this database, before it has an answer. It ends with the test. */
+/** Suspends the next integrity check of this database before it has a verdict. It ends with the test. */
 export async function heldCheck(dataDir: string): Promise<{ pid: number; gone(): Promise<void> }> {
   const found = () => running(dataDir)[0]
   await until(() => {

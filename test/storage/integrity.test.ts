@@ -21,18 +21,18 @@ async function opened(place: { dataDir: string; databaseUrl?: string }): Promise
 }
 
 onEveryDatabase((kind, open) => {
-  it('an integrity check finds nothing wrong with a database that is well', async () => {
+  it('an integrity check finds a sound database sound', async () => {
     const { storage } = await open()
     expect(await storage.checkIntegrity(never)).toEqual({ verdict: 'sound' })
   })
 
-  it('an integrity check finds each table with a page that was damaged', async () => {
+  it('an integrity check finds each table with a damaged page', async () => {
     const database = await open()
     await database.storage.close()
     const tables = ['probes', 'svc_migrations']
     const storage = await opened(await damaged(kind, database, tables))
     if (kind === 'postgres') {
-      // Postgres has to read them first: for somebody, or for a backup.
+      // Postgres notices only when a client or a backup reads the pages.
       expect(await storage.checkIntegrity(never)).toEqual({ verdict: 'sound' })
       for (const table of tables)
         await expect(sql`select * from ${sql.table(table)}`.execute(storage.read)).rejects.toThrow(
@@ -49,7 +49,7 @@ onEveryDatabase((kind, open) => {
   })
 })
 
-it('without data checksums Postgres knows nothing, and nothing is claimed', async () => {
+it('without data checksums Postgres gives no verdict', async () => {
   const { databaseUrl } = await OwnPostgres.begin({ checksums: false })
   const storage = await opened({ dataDir: await temporaryFolder(), databaseUrl })
   expect(await storage.checkIntegrity(never)).toEqual({
@@ -58,18 +58,18 @@ it('without data checksums Postgres knows nothing, and nothing is claimed', asyn
   })
 })
 
-describe('on sqlite an integrity check', () => {
+describe('an integrity check on sqlite', () => {
   async function open(): Promise<TestDatabase> {
     const database = await openMigrated('sqlite')
     onTestFinished(database.close)
     return database
   }
 
-  const addLetters = (storage: Storage, count: number) =>
+  const addRows = (storage: Storage, count: number) =>
     storage.write(async (tx) => {
-      for (let n = 0; n < count; n += 1) await tx.insertInto('set_aside').values(letterOf(n)).execute()
+      for (let n = 0; n < count; n += 1) await tx.insertInto('set_aside').values(rowOf(n)).execute()
     })
-  const letterOf = (n: number) => ({
+  const rowOf = (n: number) => ({
     ...{ source: 'events', entry: `${n} `.padEnd(2000, 'x'), reason: 'x', created_at: newId() },
   })
 
@@ -77,7 +77,7 @@ describe('on sqlite an integrity check', () => {
     'reads %s',
     async (what) => {
       const { dataDir, storage } = await open()
-      await addLetters(storage, 2000)
+      await addRows(storage, 2000)
       if (what.startsWith('the pages')) await storage.write((tx) => tx.deleteFrom('set_aside').execute())
       await storage.close()
       await damageSqlite(dataDir, (database) => {
@@ -91,19 +91,19 @@ describe('on sqlite an integrity check', () => {
     },
   )
 
-  it('takes a process of the lowest priority, beside which everything goes on', async () => {
+  it('runs in a process of the lowest priority, while reads and writes continue', async () => {
     const { dataDir, storage } = await open()
     const check = storage.checkIntegrity(never)
     const held = await heldCheck(dataDir)
     expect(getPriority(held.pid)).toBe(constants.priority.PRIORITY_LOW)
-    await addLetters(storage, 20)
+    await addRows(storage, 20)
     await storage.check()
     process.kill(held.pid, 'SIGCONT')
     expect(await check).toEqual({ verdict: 'sound' })
     await held.gone()
   })
 
-  it('is ended by its signal, and when the storage closes', async () => {
+  it('is ended by its abort signal, and when the storage closes', async () => {
     const { dataDir, storage } = await open()
     const late = storage.checkIntegrity(AbortSignal.timeout(3000))
     const caught = late.catch((error: unknown) => error)
@@ -118,7 +118,7 @@ describe('on sqlite an integrity check', () => {
     await expect(storage.checkIntegrity(never)).rejects.toThrow('The storage is closed')
   })
 
-  it('that somebody kills, or that cannot open the file, says nothing of the file', async () => {
+  it('that is killed, or cannot open the file, has no verdict', async () => {
     const { dataDir, storage } = await open()
     const killed = storage.checkIntegrity(never).catch((error: unknown) => error)
     const { pid } = await heldCheck(dataDir)
@@ -133,18 +133,18 @@ describe('on sqlite an integrity check', () => {
     expect(await storage.checkIntegrity(never)).toEqual({ verdict: 'sound' })
   })
 
-  it('ends rather than have the write-ahead log grow without end', async () => {
+  it('stops before the write-ahead log grows without bound', async () => {
     const { dataDir, storage } = await open()
     const check = checkSqliteIntegrity(join(dataDir, 'svc.sqlite'), never, 2 ** 20)
     const caught = check.catch((error: unknown) => error)
     const held = await heldCheck(dataDir)
-    await addLetters(storage, 2000)
+    await addRows(storage, 2000)
     expect(await caught).toMatchObject({ message: expect.stringContaining('write-ahead log grew') })
     await held.gone()
   })
 })
 
-/** The first of them: the header of the file says so (SQLite, file format). */
+/** The first page of the free list, as the header of the file states (SQLite, file format). */
 function headOfFreePages(database: import('better-sqlite3').Database): number {
   expect(database.pragma('freelist_count', { simple: true })).toBeGreaterThan(100)
   return readFileSync(database.name).readUInt32BE(32)

@@ -31,12 +31,12 @@ const change = prepared((db, p: { heads: string }) =>
 )
 
 onEveryDatabase((_kind, open) => {
-  test('rows in one parameter: as many as there are, of any text, typed', async () => {
+  test('rows in one parameter: any number, any text, typed', async () => {
     const { storage } = await open()
-    const strange = 'é "\\\' \n 漢 𝄞'
+    const unusualText = 'é "\\\' \n 漢 𝄞'
     const rows = [
-      { chain: 'a', seq: 9_007_199_254_740_991, checksum: strange },
-      { chain: strange, seq: 2, checksum: null },
+      { chain: 'a', seq: 9_007_199_254_740_991, checksum: unusualText },
+      { chain: unusualText, seq: 2, checksum: null },
       { chain: 'before', seq: 0, checksum: '' },
     ]
     await storage.write((tx) => insertion(tx, { heads: heads.of(rows), begin: 1 }))
@@ -49,16 +49,16 @@ onEveryDatabase((_kind, open) => {
     expect(await all()).toHaveLength(12)
 
     const more = [
-      { chain: strange, seq: 40, checksum: null },
+      { chain: unusualText, seq: 40, checksum: null },
       { chain: 'nobody', seq: 1, checksum: null },
     ]
     const changed = await storage.write((tx) => change(tx, { heads: heads.of(more) }))
-    expect(changed).toEqual([{ chain: strange }])
-    expect((await all()).find(({ chain }) => chain === strange)?.seq).toBe(42)
+    expect(changed).toEqual([{ chain: unusualText }])
+    expect((await all()).find(({ chain }) => chain === unusualText)?.seq).toBe(42)
   })
 })
 
-const lowest = preparedForEach<{ from: number; apart: string; limit: number }, { chain: string }>(
+const lowestOfEach = preparedForEach<{ from: number; apart: string; limit: number }, { chain: string }>(
   { from: 'bigint', apart: 'text', limit: 'bigint' },
   (db, { from, apart, limit }) =>
     db
@@ -71,7 +71,7 @@ const lowest = preparedForEach<{ from: number; apart: string; limit: number }, {
 )
 
 onEveryDatabase((_kind, open) => {
-  test('a query for each of some rows: each finds its own', async () => {
+  test('a query for each of several rows returns the rows of each', async () => {
     const { storage } = await open()
     const rows = Array.from({ length: 9 }, (_, n) => ({ chain: `${n}`, seq: n, checksum: '' }))
     await storage.write((tx) => insertion(tx, { heads: heads.of(rows), begin: 0 }))
@@ -80,8 +80,8 @@ onEveryDatabase((_kind, open) => {
       { from: 2, apart: '3', limit: 2 },
       { from: 20, apart: '', limit: 5 },
     ]
-    const found = (await lowest(storage.read, asked)).map(({ chain }) => chain)
+    const found = (await lowestOfEach(storage.read, asked)).map(({ chain }) => chain)
     expect(found).toEqual(['7', '8', '2', '4'])
-    expect(await lowest(storage.read, [])).toEqual([])
+    expect(await lowestOfEach(storage.read, [])).toEqual([])
   })
 })

@@ -12,10 +12,10 @@ import { temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
 
 const pageSize = 4096
-/** Pages that make a log due. */
-const more = checkpointFrames + 500
+/** More pages than start a checkpoint. */
+const duePages = checkpointFrames + 500
 
-/** A storage with notes, and the threads that were started since. */
+/** A storage with notes, and the threads that it has started. */
 async function open() {
   const dataDir = await temporaryFolder()
   const threads: Worker[] = []
@@ -28,11 +28,14 @@ async function open() {
   })
   await createNotes(storage)
   const file = sqliteFile(dataDir)
-  const beside = new Database(file)
-  onTestFinished(() => void beside.close())
-  const look = beside.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
+  const secondConnection = new Database(file)
+  onTestFinished(() => void secondConnection.close())
+  const walStatus = secondConnection.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
   let last = 0
-  /** Adds notes that fill so many pages. After the first of them, and after the last, the log is looked at. */
+  /**
+   * Adds notes that fill so many pages. Pauses after the first and before the last, so that the copier
+   * polls.
+   */
   const fill = async (pages: number) => {
     const perNote = 50
     const count = Math.ceil(pages / perNote)
@@ -42,46 +45,46 @@ async function open() {
       await storage.write((tx) => addNote(tx, id, `${id} `.padEnd((perNote * pageSize) / 2, 'x')))
     }
   }
-  /** But for what came in after it had started over, and was too little to copy. */
-  const copied = () =>
+  /** Except for pages that came after the log restarted, and are too few to copy. */
+  const untilCopied = () =>
     vi.waitFor(() => {
-      const { log, checkpointed } = look.get()!
+      const { log, checkpointed } = walStatus.get()!
       expect(log - checkpointed).toBeLessThan(checkpointFrames)
     }, 20_000)
   return {
     storage,
     threads,
     fill,
-    copied,
+    untilCopied,
     logPages: () => statSync(`${file}-wal`).size / pageSize,
     last: () => last,
   }
 }
 
-test('a log that keeps growing is copied by a thread each time, and starts over', async () => {
-  const { storage, threads, fill, copied, logPages, last } = await open()
+test('a growing log is copied by one thread each time, and restarts', async () => {
+  const { storage, threads, fill, untilCopied, logPages, last } = await open()
   for (let round = 1; round <= 3; round++) {
-    await fill(more)
-    await copied()
+    await fill(duePages)
+    await untilCopied()
   }
-  expect(logPages()).toBeLessThan(3 * more)
+  expect(logPages()).toBeLessThan(3 * duePages)
   expect(threads).toHaveLength(1)
   expect(await noteIds(storage.read)).toHaveLength(last())
 })
 
-test('there is no thread where little is written', async () => {
+test('no thread starts where little is written', async () => {
   const { threads, fill } = await open()
   await fill(1000)
   expect(threads).toEqual([])
 })
 
-test('a thread that died is replaced, and the storage ends the one there is', async () => {
-  const { storage, threads, fill, copied } = await open()
-  await fill(more)
-  await copied()
+test('a dead thread is replaced, and closing the storage ends the current one', async () => {
+  const { storage, threads, fill, untilCopied } = await open()
+  await fill(duePages)
+  await untilCopied()
   await threads[0]!.terminate()
-  await fill(more)
-  await copied()
+  await fill(duePages)
+  await untilCopied()
   expect(threads).toHaveLength(2)
   const ended = once(threads[1]!, 'exit')
   await storage.close()

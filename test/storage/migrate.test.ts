@@ -12,7 +12,7 @@ import { onEveryDatabase, onEveryEmptyDatabase, temporaryFolder } from '../datab
 
 const now = () => '2026-01-02T03:04:05.678Z'
 
-/** Two migrations whose sources are in a folder that a test may change. */
+/** Two migrations with their sources in a folder that a test may change. */
 async function twoMigrations() {
   const path = await temporaryFolder()
   const folder = pathToFileURL(`${path}/`)
@@ -35,7 +35,7 @@ const ledger = async ({ read }: Storage) =>
   (await sql`select * from svc_migrations order by name`.execute(read)).rows
 
 onEveryEmptyDatabase((_kind, open) => {
-  test('migrations are applied in order, once, and written down', async () => {
+  test('migrations are applied in order, once, and recorded', async () => {
     const { storage } = await open()
     const { list, options } = await twoMigrations()
     expect(await pendingMigrations(storage, list, options)).toEqual(['0001_one', '0002_two'])
@@ -54,7 +54,7 @@ onEveryEmptyDatabase((_kind, open) => {
     ])
   })
 
-  test('a migration that changed after it was applied stops everything, by name', async () => {
+  test('a migration that changed after it was applied stops the migration and is named', async () => {
     const { storage } = await open()
     const { list, options, write } = await twoMigrations()
     await migrate(storage, list.slice(0, 1), options)
@@ -68,7 +68,7 @@ onEveryEmptyDatabase((_kind, open) => {
     ])
   })
 
-  test('a migration that fails leaves nothing behind and can be tried again', async () => {
+  test('a failed migration leaves nothing behind and can be tried again', async () => {
     const { storage } = await open()
     const { list, options } = await twoMigrations()
     const [one, two] = list as [Migration, Migration]
@@ -84,7 +84,7 @@ onEveryEmptyDatabase((_kind, open) => {
     expect(await migrate(storage, list, options)).toEqual(['0002_two'])
   })
 
-  test('what a newer version applied, and tables of others, are left alone', async () => {
+  test('migrations of a newer version, and tables of other programs, are left alone', async () => {
     const { storage } = await open()
     const { list, options } = await twoMigrations()
     await storage.write((tx) => sql`create table somebody_elses (id integer)`.execute(tx))
@@ -105,7 +105,7 @@ onEveryEmptyDatabase((_kind, open) => {
 })
 
 onEveryEmptyDatabase((kind, open) => {
-  test('a migration that hangs can be broken off', async () => {
+  test('a hung migration can be broken off', async () => {
     const { storage, dataDir, databaseUrl } = await open()
     expect(await breakMigrationLock(storage)).toBe(0)
     if (kind === 'sqlite') return
@@ -130,7 +130,7 @@ onEveryEmptyDatabase((kind, open) => {
 })
 
 onEveryDatabase((_kind, open) => {
-  test('the product’s own migrations are all applied', async () => {
+  test('all migrations of the product are applied', async () => {
     const { storage } = await open()
     expect(await pendingMigrations(storage, migrations)).toEqual([])
     expect(await migrate(storage, migrations)).toEqual([])

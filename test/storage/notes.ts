@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import type { AnyDb } from '../../src/storage/columns.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
 
-/** A little table of the tests' own, so that they say what they need. */
+/** A small table for tests of the storage. */
 export async function createNotes(storage: Storage): Promise<void> {
   await storage.write((tx) =>
     sql`create table notes (id integer primary key, body text not null unique)`.execute(tx),
@@ -18,7 +18,7 @@ export async function noteIds(db: Db): Promise<number[]> {
   return rows.map((row) => row.id)
 }
 
-/** What readiness changes, in a database without migrations. */
+/** The table that readiness writes, in a database without migrations. */
 export async function createProbes(storage: Storage): Promise<void> {
   await storage.write(async (tx) => {
     await sql`create table probes (id integer primary key, at text not null)`.execute(tx)

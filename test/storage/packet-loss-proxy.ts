@@ -3,13 +3,16 @@ import { onTestFinished } from 'vitest'
 
 export type LossyProxy = {
   databaseUrl: string
-  /** From now on nothing gets through, in either direction, and nobody is told: as a firewall that forgot its connections. */
+  /**
+   * From now on every packet is dropped, in either direction, without a reset, as by a firewall that lost
+   * its state.
+   */
   swallow(): void
-  /** New connections get through again; those of before never do. */
+  /** New connections work again; earlier ones never do. */
   recover(): void
 }
 
-/** A way to the database that can lose packets without a word. */
+/** A proxy to the database that can silently drop packets. */
 export async function lossyProxy(databaseUrl: string): Promise<LossyProxy> {
   const { hostname, port } = new URL(databaseUrl)
   let lost = false

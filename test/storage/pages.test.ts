@@ -11,7 +11,7 @@ type Notes = SelectQueryBuilder<{ notes: { id: number; body: string } }, 'notes'
 const notesIn = (db: Db): Notes => (db as AnyDb).selectFrom('notes') as never
 
 onEveryEmptyDatabase((_, open) => {
-  /** Seven notes whose bodies are in no order. */
+  /** Seven notes with unordered bodies. */
   const start = async () => {
     const { storage } = await open()
     await createNotes(storage)
@@ -20,7 +20,7 @@ onEveryEmptyDatabase((_, open) => {
   }
   const body = (row: { body: string }) => row.body
 
-  test('a page is of the rows that the list orders, and says how many there are in all', async () => {
+  test('a page has the ordered rows and the total', async () => {
     const notes = await start()
     const byBody = (q: Notes) => q.selectAll().orderBy('body')
     const pages = [1, 2, 3, 4].map((page) => readPage(notes, { page, limit: 3 }, byBody, body))
@@ -37,7 +37,7 @@ onEveryEmptyDatabase((_, open) => {
   test.each([
     ['asc', 'abcdefg'],
     ['desc', 'gfedcba'],
-  ] as const)('a long list is gone through by cursors, %s', async (direction, whole) => {
+  ] as const)('a long list is read by cursors, %s', async (direction, whole) => {
     const notes = await start()
     const order = {
       by: ['body', 'id'] as const,

@@ -5,8 +5,8 @@ import { onTestFinished } from 'vitest'
 type Backend = { socket: Socket; client: Socket | undefined }
 
 /**
- * A connection pooler in transaction mode, as PgBouncer before 1.21: a client has a session of the database from the
- * first message of a transaction to its end. Gives the URL that leads through it.
+ * A connection pooler in transaction mode, as PgBouncer before 1.21: a client has a database session from
+ * the first message of a transaction to its end. Returns the URL that leads through it.
  */
 export async function poolTransactions(databaseUrl: string, sessions: number): Promise<string> {
   const backends = await Promise.all(Array.from({ length: sessions }, () => backendOf(databaseUrl)))
@@ -21,7 +21,7 @@ export async function poolTransactions(databaseUrl: string, sessions: number): P
         client.write(welcome)
         return
       }
-      // Terminate: the session is the pooler's.
+      // Terminate: the session belongs to the pooler.
       if (bytes[0] === 0x58) return void client.end()
       backend = backend?.client === client ? backend : undefined
       if (backend) return void backend.socket.write(bytes)
@@ -59,7 +59,9 @@ async function backendOf(databaseUrl: string): Promise<Backend> {
   return { socket: stream, client: undefined }
 }
 
-/** Passes on what the database says, and tells when it is ready outside of a transaction (`Z`, `I`). */
+/**
+ * Forwards what the database sends, and calls `done` when it is ready outside of a transaction (`Z`, `I`).
+ */
 function onReady(backend: Backend, done: () => void): void {
   let rest = Buffer.alloc(0)
   backend.socket.on('data', (bytes: Buffer) => {

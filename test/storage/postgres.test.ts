@@ -35,13 +35,13 @@ const failureOf = async (databaseUrl: string): Promise<string> => {
   )
 }
 
-test('a server that is not there is named, without the password', async () => {
+test('an unreachable server is named, without the password', async () => {
   const message = await failureOf('postgres://svc:hunter2@127.0.0.1:1/things')
   expect(message).toMatch(/^Cannot use PostgreSQL at 127\.0\.0\.1:1, database things: .*ECONNREFUSED/)
   expect(message).not.toContain('hunter2')
 })
 
-test('a wrong password and a missing database are told apart, without the password', async () => {
+test('a wrong password and a missing database get different messages, without the password', async () => {
   const url = new URL(inject('postgresUrl'))
   url.password = 'hunter2'
   expect(await failureOf(url.href)).toMatch(/database postgres: password authentication failed/)
@@ -53,7 +53,7 @@ test('a wrong password and a missing database are told apart, without the passwo
 })
 
 test.each([1, 2, 3])(
-  'a pooler that shares its sessions is refused in one sentence: %d of them',
+  'a transaction pooler is refused in one sentence, with %d sessions',
   async (sessions) => {
     const { databaseUrl, close } = await openEmpty('postgres')
     onTestFinished(close)
@@ -62,7 +62,7 @@ test.each([1, 2, 3])(
   },
 )
 
-test('what may be lost with the power does not wait for the disk, on a connection that is used for both', async () => {
+test('an unsynced write does not wait for the disk, on a connection that later writes share', async () => {
   const storage = await openWithOneConnection()
   const setting = async (tx: Db, name: string) => {
     const { rows } = await sql<{ is: string }>`select current_setting(${name}) as "is"`.execute(tx)
@@ -77,7 +77,7 @@ test('what may be lost with the power does not wait for the disk, on a connectio
   expect(await storage.write(settings, { unsynced: true })).toEqual(['off', 'read committed'])
 })
 
-test('a deadlock is resolved by trying again', async () => {
+test('a deadlock is resolved by a retry', async () => {
   const storage = await open()
   await createNotes(storage)
   await storage.write(async (tx) => {
@@ -87,7 +87,7 @@ test('a deadlock is resolved by trying again', async () => {
   let tries = 0
   const meeting = Promise.withResolvers<void>()
   let waiting = 0
-  const both = (first: number, second: number) => {
+  const updateBoth = (first: number, second: number) => {
     return storage.write(async (tx) => {
       tries++
       await sql`update notes set body = body || 'x' where id = ${first}`.execute(tx)
@@ -96,7 +96,7 @@ test('a deadlock is resolved by trying again', async () => {
       await sql`update notes set body = body || 'y' where id = ${second}`.execute(tx)
     })
   }
-  await Promise.all([both(1, 2), both(2, 1)])
+  await Promise.all([updateBoth(1, 2), updateBoth(2, 1)])
   expect(tries).toBeGreaterThan(2)
   const { rows } = await sql<{ body: string }>`select body from notes order by id`.execute(storage.read)
   for (const { body } of rows)
@@ -109,7 +109,7 @@ test('a deadlock is resolved by trying again', async () => {
     ).toBe('xy')
 })
 
-test('a lost connection fails the write that used it and nothing else', async () => {
+test('a lost connection fails only the write that used it', async () => {
   const storage = await open()
   await createNotes(storage)
   const cut = storage.write(async (tx) => {
@@ -124,18 +124,18 @@ test('a lost connection fails the write that used it and nothing else', async ()
   expect(await noteIds(storage.read)).toEqual([3])
 })
 
-test('connections say whose they are', async () => {
+test('connections set their application_name', async () => {
   const storage = await open()
   const { rows } = await sql`select current_setting('application_name') as name`.execute(storage.read)
   expect(rows).toEqual([{ name: 'svc' }])
 })
 
-test('a number too large to be exact is an error, not a wrong number', async () => {
+test('an integer beyond the exact range is an error, not a wrong number', async () => {
   const storage = await open()
   await expect(sql`select 9007199254740993::int8 as n`.execute(storage.read)).rejects.toThrow('too large')
 })
 
-test('what is run again and again is planned once for each connection', async () => {
+test('a prepared query is planned once per connection', async () => {
   const storage = await open()
   await createNotes(storage)
   const run = async (db: Db) => {
@@ -160,7 +160,7 @@ function passTenSeconds(): void {
   onTestFinished(() => clock.mockRestore())
 }
 
-test('what is planned for a small table is planned anew when it has grown', async () => {
+test('a plan for a small table is renewed when the table has grown', async () => {
   const storage = await openWithOneConnection()
   await createNotes(storage)
   const addNotes = (from: number, to: number) =>
@@ -173,7 +173,7 @@ test('what is planned for a small table is planned anew when it has grown', asyn
   await sql`vacuum analyze notes`.execute(storage.read)
   const hundred = ids.of(Array.from({ length: 100 }, (_, n) => ({ id: n + 1 })))
   const planAfterUse = async () => {
-    // Postgres plans the first five times for what it is given, whatever that is.
+    // Postgres makes a custom plan for each of the first five executions.
     for (let n = 0; n < 6; n++) await notesByIds(storage.read, { ids: hundred })
     const { rows } = await sql<{ name: string }>`select name from pg_prepared_statements
       where statement like '%jsonb_array_elements%'`.execute(storage.read)
@@ -192,7 +192,7 @@ test('what is planned for a small table is planned anew when it has grown', asyn
   expect(await planAfterUse()).toBe('by index')
 })
 
-test('a plan that is old in a transaction that has failed leaves what was wrong to be said', async () => {
+test('renewing a plan in a failed transaction does not hide its error', async () => {
   const storage = await openWithOneConnection()
   await createNotes(storage)
   await noteById(storage.read, { id: 1 })
@@ -206,14 +206,15 @@ test('a plan that is old in a transaction that has failed leaves what was wrong 
   expect(await noteById(storage.read, { id: 1 })).toEqual([])
 })
 
-test('a table that gets a column under a running process disturbs nobody', async () => {
+test('a column added under a running process disturbs no query', async () => {
   const storage = await open()
   await createNotes(storage)
   await storage.write((tx) => addNote(tx, 1))
-  const everywhere = () => Promise.all(Array.from({ length: 20 }, () => noteById(storage.read, { id: 1 })))
-  await everywhere()
+  const onAllConnections = () =>
+    Promise.all(Array.from({ length: 20 }, () => noteById(storage.read, { id: 1 })))
+  await onAllConnections()
   await storage.write((tx) => sql`alter table notes add column colour text`.execute(tx))
-  for (const [note] of await everywhere()) expect(note).toEqual({ id: 1, body: 'note 1', colour: null })
+  for (const [note] of await onAllConnections()) expect(note).toEqual({ id: 1, body: 'note 1', colour: null })
 
   await storage.write((tx) => sql`alter table notes add column size integer`.execute(tx))
   const both = await Promise.all(

@@ -37,7 +37,7 @@ onEveryDatabase((_kind, open) => {
     return storage
   }
 
-  test('a prepared query takes its values by name, again and again', async () => {
+  test('a prepared query takes its values by name, repeatedly', async () => {
     const { read } = await filled()
     expect(await findHead(read, { chain: 'b' })).toEqual([{ chain: 'b', seq: 1, checksum: 'sum b' }])
     expect(await findHead(read, { chain: 'c' })).toEqual([{ chain: 'c', seq: 2, checksum: 'sum c' }])
@@ -57,7 +57,7 @@ onEveryDatabase((_kind, open) => {
     expect(builds).toBe(before)
   })
 
-  test('a prepared change says what it changed, as an ordinary one does', async () => {
+  test('a prepared change reports what it changed, as an ordinary one does', async () => {
     const storage = await filled()
     const [moved] = await storage.write((tx) => advance(tx, { chain: 'a', from: 0, to: 9 }))
     const [missed] = await storage.write((tx) => advance(tx, { chain: 'a', from: 0, to: 9 }))
@@ -83,7 +83,7 @@ onEveryDatabase((_kind, open) => {
     expect(await page(read, { limit: 2, offset: 0 })).toEqual([{ chain: 'a' }, { chain: 'b' }])
   })
 
-  test('a value that is missing is an error that names it', async () => {
+  test('a missing value is an error that names it', async () => {
     const { read } = await filled()
     await expect(findHead(read, {} as never)).rejects.toThrow('without a value for chain')
   })

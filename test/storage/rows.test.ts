@@ -11,7 +11,7 @@ it('a row becomes a value and back', () => {
   expect(rows.write(value)).toEqual(row)
 })
 
-it('rows with fewer columns, or in another order, are read as they are', () => {
+it('rows with fewer columns, or in another order, are read', () => {
   expect(rows.read({ org_id: '2' })).toEqual({ orgId: '2' })
   expect(rows.read({ is_on: 0, id: '1' })).toEqual({ isOn: false, id: '1' })
   expect(rows.read({ id: '1', is_on: 0 })).toEqual({ id: '1', isOn: false })
@@ -19,7 +19,7 @@ it('rows with fewer columns, or in another order, are read as they are', () => {
   expect(rows.read(row)).toEqual(value)
 })
 
-it('values with fewer fields, or in another order, are written as they are', () => {
+it('values with fewer fields, or in another order, are written', () => {
   expect(rows.write({ orgId: '2' })).toEqual({ org_id: '2' })
   expect(rows.write({ isOn: false, id: '1' })).toEqual({ is_on: 0, id: '1' })
   expect(rows.write({ extra: { b: null }, settings: {} })).toEqual({ extra: '{"b":null}', settings: '{}' })
@@ -27,7 +27,7 @@ it('values with fewer fields, or in another order, are written as they are', () 
   expect(rows.write({})).toEqual({})
 })
 
-it('of more kinds than are kept, each is still read and written', () => {
+it('more column sets than the cache holds are still read and written', () => {
   const many = rowsOf<Record<string, number>>()()
   for (let n = 0; n < 100; n++) {
     expect(many.read({ [`column_${n}x`]: n })).toEqual({ [`column${n}x`]: n })
@@ -35,7 +35,7 @@ it('of more kinds than are kept, each is still read and written', () => {
   }
 })
 
-it('values read from one row are no part of another', () => {
+it('values of one row are not shared with another', () => {
   const empty = { ...row, settings: '{}' }
   const [a, b] = [rows.read(empty), rows.read(empty)]
   a.settings.mine = true

@@ -36,9 +36,9 @@ async function failureOf(work: Promise<unknown>): Promise<{ error: unknown; ms: 
 
 const count = (storage: Storage) => noteIds(storage.read)
 
-test('connections that die without a word fail what waits for them, and are replaced', async () => {
+test('silently dropped connections fail what waits for them, and are replaced', async () => {
   const { proxy, storage } = await behindProxy()
-  // As many as there are connections, and more.
+  // More reads than connections.
   await Promise.all(Array.from({ length: 6 }, () => count(storage)))
   proxy.swallow()
   const waiting = Array.from({ length: 9 }, () => failureOf(count(storage)))
@@ -58,7 +58,7 @@ test('connections that die without a word fail what waits for them, and are repl
   expect(await count(storage)).toContain(3)
 })
 
-test('readiness says within seconds that nobody answers, though each connection is held', async () => {
+test('readiness reports an unreachable database within seconds, with every connection stuck', async () => {
   const { proxy, storage } = await behindProxy()
   await storage.check()
   proxy.swallow()
@@ -71,7 +71,7 @@ test('readiness says within seconds that nobody answers, though each connection 
     .toMatchObject({ error: 'succeeded' })
 })
 
-test('closing does not wait for who does not answer', async () => {
+test('closing does not wait for a silent database', async () => {
   const { proxy, storage } = await behindProxy()
   proxy.swallow()
   const waiting = failureOf(storage.write((tx) => addNote(tx, 2)))
@@ -82,14 +82,14 @@ test('closing does not wait for who does not answer', async () => {
   expect(isOutage((await waiting).error)).toBe(true)
 })
 
-test('a statement that takes too long is ended by the database, and its connection lives on', async () => {
+test('the database ends a statement that takes too long, and its connection stays usable', async () => {
   const { storage } = await behindProxy()
   const { error } = await failureOf(sql`select pg_sleep(20)`.execute(storage.read))
   expect(classifyDatabaseError(error)).toBe('too slow')
   expect(await count(storage)).toEqual([1])
 })
 
-test('who is stopped in the middle of a transaction does not hold others up for longer than a statement takes', async () => {
+test('an idle transaction blocks others no longer than the statement timeout', async () => {
   const { storage } = await behindProxy()
   const stopped = failureOf(
     storage.write(async (tx) => {
@@ -105,7 +105,7 @@ test('who is stopped in the middle of a transaction does not hold others up for 
   expect((await stopped).error).not.toBe('succeeded')
 })
 
-test('a primary that takes no more changes is told from one that does', async () => {
+test('a read-only primary is reported as such', async () => {
   const { databaseUrl, dataDir, close } = await openMigrated('postgres')
   onTestFinished(close)
   const name = new URL(databaseUrl!).pathname.slice(1)

@@ -28,30 +28,30 @@ async function open(dataDir?: string): Promise<Storage> {
   return storage
 }
 
-/** A log that is never copied and always on the disk. */
-const resting = { ready: () => undefined, sync: async () => {}, committed: () => {}, settled: () => {} }
+/** A log that never needs a copy and is always on disk. */
+const idleLog = { ready: () => undefined, sync: async () => {}, committed: () => {}, settled: () => {} }
 
-/** A writer of notes whose log does this. */
-async function writing(
+/** A group commit of notes whose log behaves like this. */
+async function groupCommit(
   log: Partial<ConstructorParameters<typeof GroupCommit>[1]> = {},
   limits: ConstructorParameters<typeof GroupCommit>[2] = {},
 ) {
   const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
   onTestFinished(() => void connection.database.close())
   connection.database.exec('create table notes (id integer primary key, body text)')
-  return { connection, queue: new GroupCommit(connection, { ...resting, ...log }, limits) }
+  return { connection, queue: new GroupCommit(connection, { ...idleLog, ...log }, limits) }
 }
 
-/** What is written at once goes together, however slow the machine is. */
+/** Concurrent writes form one batch, however slow the machine is. */
 const oneBatch = { milliseconds: 10_000 }
 
-/** Counts for about a second or two. */
+/** Counts for one or two seconds. */
 const slowQuery = sql<{ n: number }>`
   with recursive counter(n) as (select 1 union all select n + 1 from counter where n < 4000000)
   select count(*) as n from counter`
 
 describe('durability', () => {
-  test.each(['alone', 'together'])('what resolved survives kill -9, written %s', async (how) => {
+  test.each(['alone', 'together'])('a resolved write survives kill -9, written %s', async (how) => {
     const dataDir = await temporaryFolder()
     const child = fork(fileURLToPath(new URL('./writer-process.ts', import.meta.url)), [dataDir, how], {
       execArgv: [],
@@ -70,17 +70,17 @@ describe('durability', () => {
 
   test('one commit serves many writes', async () => {
     let commits = 0
-    const { queue } = await writing({ committed: () => commits++ }, { milliseconds: 1000 })
+    const { queue } = await groupCommit({ committed: () => commits++ }, { milliseconds: 1000 })
     await Promise.all(Array.from({ length: 128 }, (_, id) => queue.write((tx) => addNote(tx, id), false)))
     expect(commits).toBe(1)
   })
 
-  test('when the commit fails, the write that is at fault fails, and the others of the batch are written', async () => {
+  test('when the commit fails, only the write at fault fails', async () => {
     const connection = new SqliteConnection(openWriter(sqliteFile(await temporaryFolder())))
     onTestFinished(() => void connection.database.close())
     connection.database.exec(`create table notes (
       id integer primary key, body text, of integer references notes (id) deferrable initially deferred)`)
-    const queue = new GroupCommit(connection, resting)
+    const queue = new GroupCommit(connection, idleLog)
     const orphan = queue.write((tx) => sql`insert into notes (id, of) values (1, 99)`.execute(tx), false)
     const companion = queue.write((tx) => addNote(tx, 2), false)
     await expect(orphan).rejects.toThrow('FOREIGN KEY')
@@ -89,8 +89,8 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 3 }])
   })
 
-  test('when SQLite itself rolls the transaction back, no write of the batch claims success', async () => {
-    const { queue, connection } = await writing({}, oneBatch)
+  test('when SQLite rolls the transaction back, no write of the batch succeeds', async () => {
+    const { queue, connection } = await groupCommit({}, oneBatch)
     const [before, breaker, after] = await Promise.allSettled([
       queue.write((tx) => addNote(tx, 1), false),
       queue.write((tx) => sql`insert or rollback into notes (id) values (1)`.execute(tx), false),
@@ -100,29 +100,29 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 3 }])
   })
 
-  test('when SQLite itself rolls the transaction back, what is written next stays out as well', async () => {
-    const { queue, connection } = await writing({}, oneBatch)
-    const stubborn = async (tx: Db, id: number) => {
+  test('when SQLite rolls the transaction back, later statements of that write stay out', async () => {
+    const { queue, connection } = await groupCommit({}, oneBatch)
+    const insertAfterRollback = async (tx: Db, id: number) => {
       await sql`insert or rollback into notes (id) values (1)`.execute(tx).catch(() => undefined)
       await addNote(tx, id)
     }
     const outcomes = await Promise.allSettled([
       queue.write((tx) => addNote(tx, 1), false),
-      queue.write((tx) => stubborn(tx, 2), false),
+      queue.write((tx) => insertAfterRollback(tx, 2), false),
       queue.write((tx) => addNote(tx, 3), false),
     ])
     expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'fulfilled'])
     const atTheEnd = queue.write(async (tx) => {
       await addNote(tx, 1)
-      beforeCommit(tx, (end) => stubborn(end, 4), undefined)
+      beforeCommit(tx, (end) => insertAfterRollback(end, 4), undefined)
     }, false)
     await expect(atTheEnd).rejects.toThrow('UNIQUE')
     await queue.write((tx) => addNote(tx, 5), false)
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 3 }, { id: 5 }])
   })
 
-  test('the first of a batch that fails leaves nothing behind, and the others are committed', async () => {
-    const { queue, connection } = await writing({}, oneBatch)
+  test('a failed write of a batch leaves nothing behind, and the others are committed', async () => {
+    const { queue, connection } = await groupCommit({}, oneBatch)
     const outcomes = await Promise.allSettled([
       queue.write(async (tx) => {
         await addNote(tx, 1)
@@ -139,8 +139,8 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 4 }])
   })
 
-  test('a write runs again only when one after it failed that had changed something', async () => {
-    const { queue, connection } = await writing({}, oneBatch)
+  test('a write runs again only when a later one of its batch failed after a change', async () => {
+    const { queue, connection } = await groupCommit({}, oneBatch)
     const runs = [0, 0, 0, 0, 0, 0]
     const write = (id: number, work: (tx: Db) => Promise<unknown>) =>
       queue.write((tx) => {
@@ -167,8 +167,8 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 10 }, { id: 16 }])
   })
 
-  test('tables that a failed write has made are gone as well', async () => {
-    const { queue, connection } = await writing({}, oneBatch)
+  test('tables that a failed write created are gone as well', async () => {
+    const { queue, connection } = await groupCommit({}, oneBatch)
     const outcomes = await Promise.allSettled([
       queue.write((tx) => addNote(tx, 1), false),
       queue.write(async (tx) => {
@@ -180,26 +180,31 @@ describe('durability', () => {
     expect(connection.run(`select name from sqlite_schema where name = 'others'`, []).rows).toEqual([])
   })
 
-  test('what the writes of a batch leave is done once, for those that succeed', async () => {
-    const { queue, connection } = await writing({}, oneBatch)
-    const times: (readonly number[])[] = []
+  test('the beforeCommit work of a batch runs once, for the writes that succeed', async () => {
+    const { queue, connection } = await groupCommit({}, oneBatch)
+    const finished: (readonly number[])[] = []
     const finish = async (tx: Db, left: readonly number[]) => {
-      times.push(left)
+      finished.push(left)
       for (const id of left) await addNote(tx, id)
     }
-    const leaving = (id: number, fails = false) =>
+    const writeWithWork = (id: number, fails = false) =>
       queue.write(async (tx) => {
         expect(beforeCommit(tx, finish, id)).toBe(true)
         if (fails) throw new Error(`no ${id}`)
       }, false)
-    const outcomes = await Promise.allSettled([leaving(1, true), leaving(2), leaving(3, true), leaving(4)])
+    const outcomes = await Promise.allSettled([
+      writeWithWork(1, true),
+      writeWithWork(2),
+      writeWithWork(3, true),
+      writeWithWork(4),
+    ])
     expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'rejected', 'fulfilled'])
-    expect(times).toEqual([[2, 4]])
+    expect(finished).toEqual([[2, 4]])
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 4 }])
   })
 
-  test('a write that is over leaves nothing more to the others of its batch', async () => {
-    const { queue } = await writing({}, oneBatch)
+  test('an ended write can add no beforeCommit work to its batch', async () => {
+    const { queue } = await groupCommit({}, oneBatch)
     const left: unknown[] = []
     const finish = async (_: Db, all: readonly unknown[]) => void left.push(...all)
     let leaked: Db | undefined
@@ -214,23 +219,23 @@ describe('durability', () => {
     expect(left).toEqual([2])
   })
 
-  test('when what was left cannot be done, whoever left it fails, and the others of the batch are written', async () => {
-    const { queue, connection } = await writing({}, oneBatch)
+  test('when beforeCommit work fails, only the writes that added it fail', async () => {
+    const { queue, connection } = await groupCommit({}, oneBatch)
     const finish = async (tx: Db) => {
-      // What is left at the end is not left again.
+      // The work itself can add no more.
       expect(beforeCommit(tx, finish, 0)).toBe(false)
       throw new Error('cannot be done')
     }
-    const leaving = queue.write(async (tx) => void beforeCommit(tx, finish, 1), false)
+    const writeWithWork = queue.write(async (tx) => void beforeCommit(tx, finish, 1), false)
     const other = queue.write((tx) => addNote(tx, 2), false)
-    await expect(leaving).rejects.toThrow('cannot be done')
+    await expect(writeWithWork).rejects.toThrow('cannot be done')
     await other
     await queue.write((tx) => addNote(tx, 3), false)
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }, { id: 3 }])
   })
 
-  test('a write that waits for something else is given up, and the others go on', async () => {
-    const { queue, connection } = await writing({}, { patience: 50 })
+  test('a write that waits for something else is given up, and the others continue', async () => {
+    const { queue, connection } = await groupCommit({}, { patience: 50 })
     const stuck = queue.write(async (tx) => {
       await addNote(tx, 1)
       await new Promise(() => undefined)
@@ -241,26 +246,27 @@ describe('durability', () => {
     expect(connection.run('select id from notes', []).rows).toEqual([{ id: 2 }])
   })
 
-  test('a write resolves when the disk has it; an unsynced one does not wait for that', async () => {
+  test('a write resolves once it is on disk; an unsynced one does not wait', async () => {
     const log = {
-      sync: () => new Promise((resolve) => setTimeout(resolve, 20)).then(() => void said.push('on the disk')),
-      committed: (touched: ReadonlySet<string>) => void said.push(`committed ${[...touched]}`),
-      settled: (touched?: ReadonlySet<string>) => void said.push(`settled ${[...(touched ?? ['no'])]}`),
+      sync: () =>
+        new Promise((resolve) => setTimeout(resolve, 20)).then(() => void events.push('on the disk')),
+      committed: (touched: ReadonlySet<string>) => void events.push(`committed ${[...touched]}`),
+      settled: (touched?: ReadonlySet<string>) => void events.push(`settled ${[...(touched ?? ['no'])]}`),
     }
-    const { queue, connection } = await writing(log, oneBatch)
-    const said: string[] = []
+    const { queue, connection } = await groupCommit(log, oneBatch)
+    const events: string[] = []
     const write = (id: number, unsynced: boolean) =>
-      queue.write((tx) => addNote(tx, id), unsynced).then(() => said.push(`written ${id}`))
+      queue.write((tx) => addNote(tx, id), unsynced).then(() => events.push(`written ${id}`))
     await Promise.all([write(1, true), write(2, false), write(3, true)])
     const synced = ['on the disk', 'settled notes', 'written 2']
-    expect(said).toEqual(['committed notes', 'written 1', 'written 3', ...synced])
+    expect(events).toEqual(['committed notes', 'written 1', 'written 3', ...synced])
     await write(4, true)
-    expect(said.slice(6)).toEqual(['committed notes', 'settled no', 'written 4'])
+    expect(events.slice(6)).toEqual(['committed notes', 'settled no', 'written 4'])
     expect(connection.run('select id from notes', []).rows).toHaveLength(4)
   })
 
-  test('the event loop keeps turning while the disk takes its time', async () => {
-    const { queue } = await writing({ sync: () => sleep(300) })
+  test('the event loop is not blocked while the disk is slow', async () => {
+    const { queue } = await groupCommit({ sync: () => sleep(300) })
     const written = queue.write((tx) => addNote(tx, 1), false)
     let ticks = 0
     const timer = setInterval(() => ticks++, 5)
@@ -269,7 +275,7 @@ describe('durability', () => {
     expect(ticks).toBeGreaterThan(10)
   })
 
-  /** A disk whose answers are given by hand, oldest first. */
+  /** A disk whose syncs the test resolves, oldest first. */
   function slowDisk() {
     const asked: PromiseWithResolvers<void>[] = []
     const sync = () => {
@@ -280,9 +286,9 @@ describe('durability', () => {
     return { asked, sync }
   }
 
-  test('as many writes as the disk has are written meanwhile, and resolve when it has them', async () => {
+  test('writes during a sync are batched, and resolve after the next sync', async () => {
     const { asked, sync } = slowDisk()
-    const { queue, connection } = await writing({ sync }, oneBatch)
+    const { queue, connection } = await groupCommit({ sync }, oneBatch)
     const written: number[] = []
     const write = (id: number) => queue.write((tx) => addNote(tx, id), false).then(() => written.push(id))
     const count = () => connection.run('select id from notes', []).rows.length
@@ -307,7 +313,7 @@ describe('durability', () => {
     expect(count()).toBe(6)
   })
 
-  test('what was written while the disk refused is not claimed either', async () => {
+  test('a write during a failed sync does not succeed either', async () => {
     const file = join(await temporaryFolder(), 'svc.sqlite')
     const disk = new WalSync(file)
     await expect(disk.sync()).rejects.toThrow('The disk did not keep')
@@ -315,7 +321,7 @@ describe('durability', () => {
     await expect(disk.sync()).rejects.toThrow('The disk did not keep')
   })
 
-  test('a disk that has refused once is written to no more, and the service is not ready', async () => {
+  test('after a failed sync nothing is written, and the service is not ready', async () => {
     const dataDir = await temporaryFolder()
     const before = await open(dataDir)
     await createProbes(before)
@@ -341,7 +347,7 @@ describe('durability', () => {
 })
 
 describe('heavy reads', () => {
-  test('the event loop keeps turning while a slow query runs', async () => {
+  test('a slow query does not block the event loop', async () => {
     const storage = await open()
     await sql`select 1`.execute(storage.heavy)
     let ticks = 0
@@ -370,7 +376,7 @@ describe('heavy reads', () => {
     expect(finished).toEqual(['quick', 'slow'])
   })
 
-  test('errors come back as errors, with their code', async () => {
+  test('errors keep their code', async () => {
     const storage = await open()
     const failing = sql`select * from nowhere`.execute(storage.heavy)
     await expect(failing).rejects.toMatchObject({ code: 'SQLITE_ERROR', message: 'no such table: nowhere' })
@@ -383,7 +389,7 @@ describe('heavy reads', () => {
     expect((await sql`select 1 as x`.execute(storage.heavy)).rows).toEqual([{ x: 1 }])
   })
 
-  test('a thread that died is replaced', async () => {
+  test('a dead thread is replaced', async () => {
     const file = sqliteFile(await temporaryFolder())
     const readers = new ReaderPool(file, 1)
     onTestFinished(() => readers.close())
@@ -401,7 +407,7 @@ describe('heavy reads', () => {
     }
   })
 
-  test('close waits for a heavy read that is running', async () => {
+  test('close waits for a running heavy read', async () => {
     const storage = await open()
     await createNotes(storage)
     const reading = noteIds(storage.heavy)
@@ -411,8 +417,8 @@ describe('heavy reads', () => {
   })
 })
 
-describe('the file', () => {
-  test('nobody else may read it', async () => {
+describe('the database file', () => {
+  test('only its owner can read it', async () => {
     const dataDir = join(await temporaryFolder(), 'new', 'data')
     const storage = await open(dataDir)
     await createNotes(storage)
@@ -423,7 +429,7 @@ describe('the file', () => {
     }
   })
 
-  test('a file that others could read is closed to them', async () => {
+  test('a file that others could read becomes private', async () => {
     const dataDir = await temporaryFolder()
     await writeFile(sqliteFile(dataDir), '')
     await chmod(sqliteFile(dataDir), 0o644)
@@ -452,14 +458,14 @@ describe('the file', () => {
     await expect(openStorage({ dataDir })).rejects.toThrow(/svc\.sqlite is damaged.*SQLITE_CORRUPT/)
   })
 
-  test('a place that cannot be opened is named', async () => {
+  test('a path that cannot be opened is named', async () => {
     const dataDir = await temporaryFolder()
     await mkdir(sqliteFile(dataDir))
     await expect(openStorage({ dataDir })).rejects.toThrow('svc.sqlite')
   })
 })
 
-test('a statement in use is prepared once, one out of use is dropped', () => {
+test('a statement in use is prepared once, an unused one is dropped', () => {
   const database = new Database(':memory:')
   onTestFinished(() => void database.close())
   const statements = new StatementCache(database, 2)

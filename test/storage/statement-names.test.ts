@@ -5,7 +5,7 @@ import type { Params } from '../../src/storage/dialect.ts'
 import { openEmpty } from '../databases.ts'
 import { createNotes } from './notes.ts'
 
-test('the name of a statement is that of its text, whatever else a process has run before it', async () => {
+test('the name of a statement depends on its text alone, not on earlier statements', async () => {
   const statement = 'select * from "notes" where "id" = $1'
   const nameAfter = async (others: number) => {
     vi.resetModules()

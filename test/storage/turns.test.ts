@@ -9,8 +9,8 @@ import { currentParty, FairQueue, FairSlots, onBehalfOf, onOwnBehalf } from '../
 import { onEveryEmptyDatabase } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
 
-describe('turns', () => {
-  it('go around the groups, and within a group around its members', () => {
+describe('the fair queue', () => {
+  it('takes turns between groups, and within a group between its members', () => {
     const queue = new FairQueue<string>()
     for (const item of ['a1', 'a2', 'a3']) queue.push(['one', 'a'], item)
     queue.push(['one', 'b'], 'b1')
@@ -21,14 +21,14 @@ describe('turns', () => {
     expect(queue.size).toBe(0)
   })
 
-  it('come to the service itself before all others', () => {
+  it('serves the service itself first', () => {
     const queue = new FairQueue<string>()
     queue.push(['one'], 'a')
     queue.push(currentParty(), 'service')
     expect([queue.shift(), queue.shift()]).toEqual(['service', 'a'])
   })
 
-  it('are passed over for who waits no longer', () => {
+  it('skips a waiter that was removed', () => {
     const queue = new FairQueue<string>()
     queue.push(['one', 'a'], 'a1')
     queue.push(['two', 'b'], 'b1')
@@ -38,11 +38,11 @@ describe('turns', () => {
     expect(queue.shift()).toBe('b1')
   })
 
-  it('leave a group half of the slots, and the service all of them', async () => {
+  it('leaves one group half of the slots, and the service all of them', async () => {
     const slots = new FairSlots(6, 50)
     const take = (group: string) => onBehalfOf([group], () => slots.take())
     const first = await Promise.all([take('a'), take('a'), take('a')])
-    // Nobody's turn came: that is an outage, and no lack of patience.
+    // A timeout without a turn is an outage, not overload.
     await expect(take('a')).rejects.toThrow('timeout exceeded when trying to connect')
     const other = await take('b')
     await Promise.all([1, 2].map(() => onOwnBehalf(() => slots.take())))
@@ -51,13 +51,13 @@ describe('turns', () => {
     await expect(late).rejects.toMatchObject({ code: 'unavailable' })
     const next = take('a')
     first[0]!()
-    // Given back twice is given back once.
+    // A second release of one slot has no effect.
     first[0]!()
     ;(await next)()
   })
 })
 
-test('one tenant has at most a quarter of the requests in progress, and a device sixteen', async () => {
+test('one tenant has at most a quarter of the requests in progress, and one device sixteen', async () => {
   const limit = new ConcurrencyLimit(80, new Registry())
   const { promise, resolve } = Promise.withResolvers<void>()
   const run = (tenant: string, deviceId?: string) =>
@@ -83,14 +83,14 @@ onEveryEmptyDatabase((kind, open) => {
       }),
     )
     await onBehalfOf(['victim', 'device'], () => storage.write((tx) => addNote(tx, 5000)))
-    // On SQLite with the batch that was being written, and the one after it.
+    // On SQLite the batch being written and the next one.
     expect(done).toBeLessThan(200)
     await Promise.all(flood)
     expect(await noteIds(storage.read)).toHaveLength(301)
   })
 
   if (kind === 'postgres')
-    test('questions have been admitted already, and take no turns', async () => {
+    test('admitted read queries wait for no turn', async () => {
       const { databaseUrl, dataDir } = await open()
       const storage = await openStorage({
         databaseUrl: databaseUrl!,
@@ -111,7 +111,7 @@ onEveryEmptyDatabase((kind, open) => {
     })
 
   if (kind === 'postgres')
-    test('writes of one party that wait for a lock leave the others their connections', async () => {
+    test('writes of one party that wait for a lock leave connections to the others', async () => {
       const { storage, databaseUrl } = await open()
       await createNotes(storage)
       await storage.write((tx) => addNote(tx, 1))

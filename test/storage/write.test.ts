@@ -8,7 +8,7 @@ import { addNote, createNotes, createProbes, noteIds } from './notes.ts'
 const ids = (count: number) => Array.from({ length: count }, (_, i) => i + 1)
 
 onEveryEmptyDatabase((kind, open) => {
-  test('a write that fails leaves the other writes of its batch committed', async () => {
+  test('a failed write leaves the other writes of its batch committed', async () => {
     const { storage } = await open()
     await createNotes(storage)
     const outcomes = await Promise.allSettled(
@@ -36,7 +36,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toHaveLength(2)
   })
 
-  test('a read never sees what is not committed', async () => {
+  test('a read never sees uncommitted rows', async () => {
     const { storage } = await open()
     await createNotes(storage)
     let seen: number[] | undefined
@@ -49,7 +49,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual([1])
   })
 
-  test('what resolved is visible to plain and to heavy reads', async () => {
+  test('a resolved write is visible to plain and heavy reads', async () => {
     const { storage } = await open()
     await createNotes(storage)
     await storage.write((tx) => addNote(tx, 1))
@@ -57,7 +57,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.heavy)).toEqual([1])
   })
 
-  test('a write inside a write is refused instead of waiting for itself', async () => {
+  test('a nested write is refused, so it cannot wait for itself', async () => {
     const { storage } = await open()
     await createNotes(storage)
     const nested = storage.write(async (tx) => {
@@ -69,7 +69,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual([])
   })
 
-  test('work that a write leaves behind may write when the write has ended', async () => {
+  test('asynchronous work of an ended write may write', async () => {
     const { storage } = await open()
     await createNotes(storage)
     let later: Promise<void> | undefined
@@ -92,7 +92,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual([])
   })
 
-  test('commits wake the listeners, unsynced ones and failures do not', async () => {
+  test('commits wake the listeners; unsynced and failed writes do not', async () => {
     const { storage } = await open()
     await createNotes(storage)
     let woken = 0
@@ -107,7 +107,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual([1, 2])
   })
 
-  test('a listener is not woken by what it has no use for, where that can be told', async () => {
+  test('a listener is not woken by unrelated tables, where SQLite reports them', async () => {
     const { storage } = await open()
     await createNotes(storage)
     await storage.write((tx) => sql`create table outbox (chain text, entry text)`.execute(tx))
@@ -121,7 +121,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(woken).toEqual(kind === 'sqlite' ? { outbox: 2, events: 1 } : { outbox: 3, events: 3 })
   })
 
-  test("a listener's failure does not undo or stop anything", async () => {
+  test('a failing listener neither undoes nor stops anything', async () => {
     const { storage } = await open()
     await createNotes(storage)
     let woken = 0
@@ -137,7 +137,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await warned).toMatchObject({ message: 'deaf' })
   })
 
-  test('unsynced writes mixed with others are all there', async () => {
+  test('unsynced writes between synced ones are all stored', async () => {
     const { storage } = await open()
     await createNotes(storage)
     await Promise.all(
@@ -146,7 +146,7 @@ onEveryEmptyDatabase((kind, open) => {
     expect(await noteIds(storage.read)).toEqual(ids(300))
   })
 
-  test('close finishes what is queued and then takes nothing more', async () => {
+  test('close finishes queued writes and then refuses new ones', async () => {
     const { storage, dataDir, databaseUrl } = await open()
     await createNotes(storage)
     const queued = ids(20).map((id) => storage.write((tx) => addNote(tx, id)))
@@ -168,7 +168,7 @@ onEveryEmptyDatabase((kind, open) => {
     await expect(storage.check()).resolves.toBeUndefined()
   })
 
-  test('both databases hand back the same values', async () => {
+  test('both databases return the same values', async () => {
     const { storage } = await open()
     await createNotes(storage)
     await storage.write((tx) => addNote(tx, 7, 'x'))

@@ -2,7 +2,9 @@ import { batchWrites } from '../../src/storage/batching.ts'
 import { type Db, openStorage } from '../../src/storage/open.ts'
 import { addNote, createNotes } from './notes.ts'
 
-/** Writes for ever, from eight sides at once, and reports each id only when its write has resolved; `together`: gathered. */
+/**
+ * Writes without end in eight loops, and reports each id once its write has resolved; `together`: batched.
+ */
 const storage = await openStorage({ dataDir: process.argv[2]! })
 await createNotes(storage)
 let next = 0
