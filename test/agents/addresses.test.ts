@@ -21,8 +21,8 @@ onEveryDatabase((_, open) => {
     return { clock, service, world, bakery, beat, entriesSince: await newEntries(service) }
   }
 
-  describe('an agent that reports from another address', () => {
-    it('leaves an audit entry that says from which to which', async () => {
+  describe('an agent that reports from a new address', () => {
+    it('leaves an audit entry with the previous and the new address', async () => {
       const { beat, entriesSince, bakery, service, world } = await start()
       await beat('203.0.113.1')
       expect(await entriesSince()).toEqual([])
@@ -44,22 +44,22 @@ onEveryDatabase((_, open) => {
       expect(report.byAction).toContainEqual({ action: 'agent.source.ip.changed', count: 2 })
     })
 
-    it('leaves one for each address in 24 hours, however often it goes to and fro', async () => {
+    it('leaves one entry per address in 24 hours, however often the address alternates', async () => {
       const { beat, clock, entriesSince } = await start()
-      const told = async () => (await entriesSince()).map(({ details }) => details.newIp)
+      const newAddresses = async () => (await entriesSince()).map(({ details }) => details.newIp)
       for (const ip of ['203.0.113.2', '203.0.113.1', '203.0.113.2', '203.0.113.1']) await beat(ip)
-      // The first address was told when it was new as well: the machine had enrolled from elsewhere.
-      expect(await told()).toEqual(['203.0.113.2'])
+      // The first address was new as well: the device enrolled from another one.
+      expect(await newAddresses()).toEqual(['203.0.113.2'])
       clock.forward(86_399)
       await beat('203.0.113.2')
-      expect(await told()).toEqual([])
+      expect(await newAddresses()).toEqual([])
       clock.forward(1)
       await beat('203.0.113.1')
       await beat('203.0.113.2')
-      expect(await told()).toEqual(['203.0.113.1', '203.0.113.2'])
+      expect(await newAddresses()).toEqual(['203.0.113.1', '203.0.113.2'])
     })
 
-    it('leaves one also when two reports from there come at once', async () => {
+    it('leaves one entry when several reports from there come at once', async () => {
       const { beat, entriesSince } = await start()
       await Promise.all([1, 2, 3, 4].map(() => beat('203.0.113.9')))
       expect(await entriesSince()).toHaveLength(1)

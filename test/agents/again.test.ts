@@ -4,7 +4,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { begin, machine } from '../devices/device-stage.ts'
 
 onEveryDatabase((_, open) => {
-  const staged = async () => {
+  const start = async () => {
     const stage = await begin(open)
     const { service, bakery, client, enroll } = stage
     const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'again', maxUsage: 100 } })
@@ -26,8 +26,8 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a machine that enrolls again', () => {
-    it('goes on with its record when it proves its token, with new credentials, also at the cap', async () => {
-      const { client, first, again, beat, cap, show } = await staged()
+    it('keeps its device with new credentials when it proves its token, also at the limit', async () => {
+      const { client, first, again, beat, cap, show } = await start()
       const params = { id: first.deviceId }
       const body = {
         displayName: 'Till',
@@ -59,8 +59,8 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(data)).not.toContain(token)
     })
 
-    it('is a new one without its token, with that of another, under another name or in another place', async () => {
-      const { service, first, again, bakery, orgs, beat, client } = await staged()
+    it('is a new device with no or another token, under another hostname, or at another site', async () => {
+      const { service, first, again, bakery, orgs, beat, client } = await start()
       const elsewhere = await client.call(api.enrollmentKeys.create, {
         body: { name: 'site', siteId: bakery.siteId, maxUsage: 10 },
       })
@@ -78,8 +78,8 @@ onEveryDatabase((_, open) => {
       expect(await rows.execute()).toHaveLength(6)
     })
 
-    it('stays in maintenance, starts anew once decommissioned, and stays out of a quarantine', async () => {
-      const { service, client, first, again, cap, show } = await staged()
+    it('stays in maintenance, is a new device once decommissioned, and stays quarantined', async () => {
+      const { service, client, first, again, cap, show } = await start()
       const params = { id: first.deviceId }
       await client.call(api.devices.maintenance, { params, body: { enable: true, durationHours: 1 } })
       const made = await again({ reenrollmentToken: first.authToken })
@@ -100,7 +100,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('a heartbeat is one change of one row, with metrics and changes or without', async () => {
+  it('a heartbeat is one statement on one row, with or without metrics and changes', async () => {
     const { service, bakery } = await begin(open)
     const agent = service.client(bakery.agentToken)
     const row = () =>
@@ -115,7 +115,7 @@ onEveryDatabase((_, open) => {
         body: { status: 'ok', agentVersion: '0.1.0', ...more } as never,
       })
     const metrics = { cpuPercent: 7 }
-    // The first of each kind is built as well.
+    // The first of each kind also builds the query.
     await beat({})
     await beat({ metrics })
     const statements = watchStatements(service.storage.write)
@@ -124,7 +124,7 @@ onEveryDatabase((_, open) => {
     await beat({ metrics })
     await beat({ metrics, lastUser: 'Ada', hostname: 'ÉCLAIR', uptime: 5 })
     await beat({ lastUser: 'Ada', hostname: 'ÉCLAIR' })
-    // Webhooks hear of another name.
+    // A changed hostname is an event for webhooks.
     expect(statements.counts).toEqual([1, 1, 2, 1])
     expect(await row()).toEqual({
       ...{ last_user: 'Ada', cpu_percent: 7, status: 'online' },
@@ -143,7 +143,7 @@ function watchStatements(write: Write): { write: Write; counts: number[] } {
       let count = 0
       const counting = <T extends object>(watched: T, name: string, more: Partial<T> = {}): T =>
         new Proxy(watched, {
-          // All its queries go the same way.
+          // All its queries take the same path.
           has: (target, key) => key !== 'executeNow' && key in target,
           get: (target, key) => {
             if (key in more) return more[key as keyof T]

@@ -18,7 +18,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('an agent', () => {
-    it('reports its inventory, each part replacing what was there', async () => {
+    it('reports its inventory, and each part replaces the previous one', async () => {
       const { agent, device, params } = await begin()
       const hardware = { cpuModel: 'Example 9', cpuCores: 8, ramTotalMb: 16_384 }
       const network = [
@@ -31,7 +31,7 @@ onEveryDatabase((_, open) => {
       expect(await device()).toMatchObject({ hardware, network: [], disks })
     })
 
-    it('is never refused for telemetry that makes no sense', async () => {
+    it('is never refused for invalid telemetry', async () => {
       const { agent, device, params } = await begin()
       const body = {
         status: 'ok',
@@ -52,7 +52,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('in maintenance stays there while it reports', async () => {
+    it('in maintenance stays in maintenance while it reports', async () => {
       const { service, agent, bakery, device, params } = await begin()
       const row = service.storage.write((tx) =>
         tx.updateTable('devices').set({ status: 'maintenance' }).where('id', '=', bakery.deviceId).execute(),
@@ -62,7 +62,7 @@ onEveryDatabase((_, open) => {
       expect((await device()).status).toBe('maintenance')
     })
 
-    it('gets in with its own token only', async () => {
+    it('authenticates only with its own token', async () => {
       const { service, orgs, agent, params } = await begin()
       const body = { status: 'ok', agentVersion: '0.1.0' } as const
       const other = service.client(orgs.garage.agentToken).call(api.agents.heartbeat, { params, body })
@@ -72,22 +72,22 @@ onEveryDatabase((_, open) => {
       await agent.call(api.agents.heartbeat, { params, body })
     })
 
-    it('of a suspended organization still reports, of a churned one not, and neither enrolls', async () => {
+    it('of a suspended organization still reports, of a churned one does not', async () => {
       const { service, agent, bakery, params } = await begin()
-      const turn = (status: string) =>
+      const setStatus = (status: string) =>
         service.storage.write((tx) =>
           tx.updateTable('organizations').set({ status }).where('id', '=', bakery.id).execute(),
         )
       const beat = () =>
         agent.call(api.agents.heartbeat, { params, body: { status: 'ok', agentVersion: '0.1.0' } })
-      await turn('suspended')
+      await setStatus('suspended')
       await beat()
-      await turn('churned')
+      await setStatus('churned')
       await expect(beat()).rejects.toEqual(failing(401, 'invalid_agent_credentials'))
     })
   })
 
-  describe('enrolling', () => {
+  describe('enrollment', () => {
     const machine = {
       hostname: 'new-pc',
       osType: 'linux',
@@ -96,7 +96,7 @@ onEveryDatabase((_, open) => {
       agentVersion: '0.1.0',
     } as const
 
-    it('stops at the device limits of organization and partner, and burns no use of the key', async () => {
+    it('stops at the device limits of organization and partner, and uses nothing of the key', async () => {
       const { service, tokens, bakery, partners } = await begin()
       const client = service.client(tokens.bakery)
       const body = { name: 'limited', maxUsage: 5 }

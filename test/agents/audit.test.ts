@@ -21,8 +21,8 @@ const tooMany = expect.objectContaining({ status: 429, code: 'rate_limited' })
 onEveryDatabase((_, open) => {
   const start = async (env: Record<string, string> = {}) => {
     const clock = testClock()
-    const told = { METRICS_TOKEN: 'a token for metrics', TRUST_PROXY_HEADERS: 'true', ...env }
-    const service = await startService(open, { clock, env: told })
+    const settings = { METRICS_TOKEN: 'a token for metrics', TRUST_PROXY_HEADERS: 'true', ...env }
+    const service = await startService(open, { clock, env: settings })
     const world = await buildWorld(service)
     const { bakery, garage } = world.orgs
     const of = (org: typeof bakery) => {
@@ -61,7 +61,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('the audit log', () => {
-    it('tells of what an agent hands in too often in one entry; other devices are told of one by one', async () => {
+    it('gathers what an agent submits too often in one entry, apart from other devices', async () => {
       const { bakery, garage, entriesSince, clock, service } = await start({
         RATE_LIMIT_AGENT_AUDIT: '5/3600',
       })
@@ -76,13 +76,13 @@ onEveryDatabase((_, open) => {
       const headers = { authorization: 'Bearer a token for metrics' }
       const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text()
       expect(metrics).toContain('\nsvc_agent_audit_gathered_total 7\n')
-      // Those that were not written yet are when the service ends.
+      // The entries that wait are written when the service ends.
       const { storage } = service
       expect(Date.parse(first)).toBeLessThan(Date.parse(clock()))
       expect(await storage.read.selectFrom('device_event_logs').select('id').execute()).toHaveLength(13)
     })
 
-    it('tells of refusals of an agent as well, each kind in one', async () => {
+    it('gathers refusals of an agent as well, one entry per kind', async () => {
       const { org, world, service, entriesSince } = await start({ RATE_LIMIT_AGENT_AUDIT: '3/3600' })
       const command = await service.client(world.tokens.bakery).call(api.deviceCommands.create, {
         params: { id: org.deviceId },
@@ -107,7 +107,7 @@ onEveryDatabase((_, open) => {
       expect((await entriesSince()).map(({ result }) => result)).toEqual(['denied', 'denied', 'denied'])
     })
 
-    it('does not grow with what changes nothing: an answer that comes late, a token that is confirmed again', async () => {
+    it('has no entry for what changes nothing: a late result, a repeated confirmation', async () => {
       const { bakery, org, world, service, entriesSince } = await start()
       const { id: commandId } = await service.client(world.tokens.bakery).call(api.deviceCommands.create, {
         params: { id: org.deviceId },
@@ -129,7 +129,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('has an entry of each change of tokens and updates: there are no more than so many', async () => {
+    it('has an entry for each change of tokens and updates, which are rate-limited', async () => {
       const { bakery, org, service, entriesSince } = await start({ RATE_LIMIT_AGENT_CHANGES: '4/3600' })
       const { params } = bakery
       for (let n = 0; n < 2; n++) await bakery.agent.call(api.agentTokens.rotate, { params })
@@ -148,21 +148,21 @@ onEveryDatabase((_, open) => {
       expect(actions.filter((action) => action === 'agent.update.status')).toHaveLength(2)
     })
 
-    it('has at most a hundred addresses a day of an agent', async () => {
+    it('has at most a hundred addresses of one agent per day', async () => {
       const { bakery, entriesSince, clock } = await start()
       await bakery.beatFrom('203.0.113.1')
       await entriesSince()
       for (let n = 0; n < 130; n++) await bakery.beatFrom(`2001:db8::${n.toString(16)}`)
-      const told = await entriesSince()
-      expect(told.length).toBeGreaterThan(90)
-      expect(told.length).toBeLessThanOrEqual(100)
+      const entries = await entriesSince()
+      expect(entries.length).toBeGreaterThan(90)
+      expect(entries.length).toBeLessThanOrEqual(100)
       clock.forward(86_401)
       await bakery.beatFrom('203.0.113.9')
       expect(await entriesSince()).toHaveLength(1)
     }, 30_000)
   })
 
-  it('events tell of what an agent says this way and that way in one, as it is at last', async () => {
+  it('events about frequent changes of an agent are gathered into one with the latest state', async () => {
     const { bakery, org, service, clock } = await start({ RATE_LIMIT_AGENT_EVENTS: '3/3600' })
     const { storage } = service
     await addWebhook(service, org.id, 'updated', ['device.updated'])
@@ -176,22 +176,22 @@ onEveryDatabase((_, open) => {
         body: { status: 'ok', agentVersion: '0.1.0', hostname },
       })
     for (let n = 0; n < 10; n++) await beat(`till-${n}`)
-    const told = async () => {
+    const emitted = async () => {
       const deliveries = storage.read.selectFrom('webhook_deliveries').select('payload').orderBy('seq')
       const rows = await deliveries.where('event', '=', 'device.updated').execute()
       return rows.map(({ payload }) => (JSON.parse(payload) as { hostname: string }).hostname)
     }
-    await expect.poll(told, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2'])
-    // What the running service has is told every ten minutes: the same by hand.
+    await expect.poll(emitted, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2'])
+    // The running service emits the gathered ones every ten minutes: the same by hand.
     for (let n = 0; n < 3; n++) events.emitsNow(org.deviceId, ['hostname', 'os_version'])
     await events.tell(storage, clock())
-    await expect.poll(told, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2', 'till-9'])
+    await expect.poll(emitted, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2', 'till-9'])
     expect(events.size).toBe(0)
   })
 })
 
-describe('changes of devices that are told later', () => {
-  it('are of 100,000 devices at most: those of others are told as they come', () => {
+describe('delayed events about devices', () => {
+  it('are kept for at most 100,000 devices: those of others are emitted immediately', () => {
     const waiting = new AgentEventBuffer(
       new Limiter({ AGENT_EVENTS: { count: 0, seconds: 3600 } } as Limits),
       new Registry(),
@@ -207,13 +207,13 @@ describe('changes of devices that are told later', () => {
   })
 })
 
-describe('entries that are gathered', () => {
+describe('gathered audit entries', () => {
   const entriesOf = (metrics = new Registry()) =>
     new AgentAuditBuffer(new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits), metrics)
   const draft = (actorId: string, at: string, more: object = {}) =>
     toDraftEntry(happening(null, { actorType: 'agent', actorId, action: 'thing.happen', ...more }), at)
 
-  it('are written together: the last of each kind, with how many there were; what cannot be written stays', async () => {
+  it('are written as the last of each kind with a count; they stay when the write fails', async () => {
     const { storage } = await openMigrated('sqlite')
     const metrics = new Registry()
     const all = entriesOf(metrics)
@@ -244,7 +244,7 @@ describe('entries that are gathered', () => {
     expect(await metricValues(metrics, 'svc_agent_audit_gathered_total')).toEqual({ '': 4 })
   })
 
-  it('are of 10,000 kinds at most: what comes beyond is written as it comes', () => {
+  it('have at most 10,000 kinds: entries of other kinds are written immediately', () => {
     const all = entriesOf()
     const id = newId()
     all.isDue(draft(id, systemClock()))

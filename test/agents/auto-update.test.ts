@@ -7,7 +7,7 @@ import { listen } from '../events/listener.ts'
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
 onEveryDatabase((_, open) => {
-  const staged = async () => {
+  const start = async () => {
     const stage = await begin(open)
     const { service, client, enroll, show } = stage
     const { agentId, deviceId, authToken } = await enroll('till-1')
@@ -32,9 +32,9 @@ onEveryDatabase((_, open) => {
     return { ...stage, params, deviceId, decide, beat, answer, autoUpdate, config, command }
   }
 
-  describe('that a device updates itself', () => {
-    it('is what people decide: kept with the device, told as a command, and known to the agent when it asks', async () => {
-      const { decide, beat, answer, autoUpdate, config, deviceId } = await staged()
+  describe('the auto-update decision for a device', () => {
+    it('is stored with the device, sent as a command, and part of the configuration', async () => {
+      const { decide, beat, answer, autoUpdate, config, deviceId } = await start()
       expect(await autoUpdate()).toEqual({ desired: true, acknowledged: null })
       expect(await config()).toBe(true)
       const made = await decide(false)
@@ -50,8 +50,8 @@ onEveryDatabase((_, open) => {
       expect(await autoUpdate()).toEqual({ desired: false, acknowledged: false })
     })
 
-    it('is acknowledged by what the agent says it does, which may be something else', async () => {
-      const { decide, beat, answer, autoUpdate } = await staged()
+    it('is acknowledged with the setting that the agent reports, which may differ', async () => {
+      const { decide, beat, answer, autoUpdate } = await start()
       const plain = await decide(false)
       await beat()
       await answer(plain.id)
@@ -66,8 +66,8 @@ onEveryDatabase((_, open) => {
       expect(await autoUpdate()).toEqual({ desired: true, acknowledged: false })
     })
 
-    it('comes to what people decided also when the command is lost: heartbeats repeat it until it is so', async () => {
-      const { decide, beat, autoUpdate, service } = await staged()
+    it('is repeated in heartbeats when the command is lost, until the agent has it', async () => {
+      const { decide, beat, autoUpdate, service } = await start()
       await decide(false)
       await service.storage.write((tx) => tx.deleteFrom('agent_commands').execute())
       expect((await beat(true)).configUpdate).toEqual({ autoUpdate: false })
@@ -76,8 +76,8 @@ onEveryDatabase((_, open) => {
       expect(await autoUpdate()).toEqual({ desired: false, acknowledged: false })
     })
 
-    it('is what was decided last: an older decision on its way is called off', async () => {
-      const { decide, beat, answer, autoUpdate, command } = await staged()
+    it('is the latest one: a pending earlier one is canceled', async () => {
+      const { decide, beat, answer, autoUpdate, command } = await start()
       const [first, second] = [await decide(false), await decide(true)]
       expect((await beat()).commands).toMatchObject([{ id: second.id, payload: { enabled: true } }])
       const third = await decide(false)
@@ -91,22 +91,22 @@ onEveryDatabase((_, open) => {
       expect((await beat()).commands).toMatchObject([{ id: third.id }])
     })
 
-    it('is the same said by the command itself', async () => {
-      const { client, params, autoUpdate } = await staged()
+    it('may be made by creating the command itself', async () => {
+      const { client, params, autoUpdate } = await start()
       const body = { type: 'set_auto_update', payload: { enabled: false } } as never
       await client.call(api.deviceCommands.create, { params, body })
       expect(await autoUpdate()).toEqual({ desired: false, acknowledged: null })
     })
 
-    it('is audited with what it was before, and heard by webhooks when it is another', async () => {
-      const { decide, client, deviceId, service, bakery } = await staged()
-      const heard = await listen(service, bakery.id)
-      const told = async () =>
-        (await heard()).filter(({ data }) => 'autoUpdate' in data).map(({ type }) => type)
+    it('is audited with the previous value, and webhooks get it when it differs', async () => {
+      const { decide, client, deviceId, service, bakery } = await start()
+      const received = await listen(service, bakery.id)
+      const updateEvents = async () =>
+        (await received()).filter(({ data }) => 'autoUpdate' in data).map(({ type }) => type)
       await decide(true)
-      expect(await told()).toEqual([])
+      expect(await updateEvents()).toEqual([])
       await decide(false)
-      expect(await told()).toEqual(['device.updated'])
+      expect(await updateEvents()).toEqual(['device.updated'])
       const { data } = await client.call(api.auditLogs.list, { query: { limit: 2 } })
       expect(data[0]).toMatchObject({
         ...{ action: 'device.auto_update.set', resource: { id: deviceId, name: 'till-1' } },
@@ -114,8 +114,8 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is decided with the permission to execute and a second factor', async () => {
-      const { decide, service, tokens } = await staged()
+    it('requires the permission to execute, within the own organization', async () => {
+      const { decide, service, tokens } = await start()
       const viewer = service.client(tokens.bakeryViewer)
       await expect(decide(false, viewer)).rejects.toEqual(failing(403, 'forbidden'))
       await expect(decide(false, service.client(tokens.garage))).rejects.toEqual(failing(404, 'not_found'))

@@ -15,7 +15,7 @@ const collect = { type: 'collect', payload: { what: ['inventory'] } } as const
 const quieter = { type: 'set_log_level', payload: { level: 'info', durationMinutes: 5 } } as const
 
 onEveryDatabase((_, open) => {
-  const staged = async () => {
+  const start = async () => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock })
     const { service, client, enroll } = stage
@@ -42,7 +42,7 @@ onEveryDatabase((_, open) => {
       client.call(api.deviceCommands.create, { params, body: body as never })
     const show = (commandId: string) =>
       client.call(api.deviceCommands.show, { params: { id: deviceId, commandId } })
-    /** As it stands there, also when nobody is signed in any more. */
+    /** Its state in the database, also once the tenant is no longer active. */
     const kept = (ofDevice: string, id: string) =>
       getCommand(service.storage.read, systemScope, { deviceId: ofDevice, id })
     const nudged: string[] = []
@@ -72,8 +72,8 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a command', () => {
-    it('waits for the agent, is given out once with a heartbeat, and ends with what came of it', async () => {
-      const { agent, send, showCommand, clock, deviceId, client } = await staged()
+    it('waits for the agent, is sent once with a heartbeat, and ends with its result', async () => {
+      const { agent, send, showCommand, clock, deviceId, client } = await start()
       const made = await send()
       expect(made).toEqual({
         ...{ id: expect.any(String), deviceId, type: 'collect', status: 'pending', createdAt: clock() },
@@ -97,8 +97,8 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is fetched oldest first and ten at a time, each by one of those who ask at once', async () => {
-      const { agent, send, clock } = await staged()
+    it('is fetched oldest first in batches of ten, each by only one of concurrent requests', async () => {
+      const { agent, send, clock } = await start()
       const ids: string[] = []
       for (let n = 0; n < 23; n++) {
         ids.push((await send(n % 2 ? collect : quieter)).id)
@@ -115,8 +115,8 @@ onEveryDatabase((_, open) => {
       expect(new Set(given)).toEqual(new Set(ids.slice(10)))
     })
 
-    it('that failed or took too long says so, and one that ended is not changed by what comes late', async () => {
-      const { agent, send, showCommand } = await staged()
+    it('that failed or timed out says so, and a late result does not change one that has ended', async () => {
+      const { agent, send, showCommand } = await start()
       const [failed, slow] = [await send(), await send()]
       await agent.fetch()
       await agent.answer(failed.id, { status: 'failed', error: 'no such thing' })
@@ -130,8 +130,8 @@ onEveryDatabase((_, open) => {
       expect(await showCommand(failed.id)).toMatchObject({ status: 'failed', result: { stdout: null } })
     })
 
-    it('is answered by who was given it: not by another device, another role, or before it was given out', async () => {
-      const { agent, watchdog, send, showCommand, service, enroll } = await staged()
+    it('is answered only by the role of the device that got it, and only once it was sent', async () => {
+      const { agent, watchdog, send, showCommand, service, enroll } = await start()
       const made = await send()
       await expect(agent.answer(made.id)).rejects.toEqual(failing(404, 'not_found'))
       await agent.fetch()
@@ -145,8 +145,8 @@ onEveryDatabase((_, open) => {
       expect(await showCommand(made.id)).toMatchObject({ status: 'sent', result: null })
     })
 
-    it('of the watchdog is given to the watchdog alone', async () => {
-      const { agent, watchdog, send, showCommand } = await staged()
+    it('for the watchdog is sent to the watchdog alone', async () => {
+      const { agent, watchdog, send, showCommand } = await start()
       const made = await send({ ...collect, targetRole: 'watchdog' })
       expect((await agent.beat()).commands).toEqual([])
       expect(await agent.fetch()).toEqual([])
@@ -156,8 +156,8 @@ onEveryDatabase((_, open) => {
       expect(await showCommand(made.id)).toMatchObject({ status: 'completed', targetRole: 'watchdog' })
     })
 
-    it('keeps no secret that can be told from what it wrote, however much that is', async () => {
-      const { agent, send, showCommand, service, deviceId } = await staged()
+    it('stores no recognizable secret of its output, however large', async () => {
+      const { agent, send, showCommand, service, deviceId } = await start()
       const made = await send()
       await agent.fetch()
       const secret = 'hunter2hunter2'
@@ -175,8 +175,8 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(await rows.where('device_id', '=', deviceId).execute())).not.toContain(secret)
     })
 
-    it('may write five million characters, which come compressed or not: what is more is cut', async () => {
-      const { send, showCommand, agent, service, enrolled } = await staged()
+    it('may have five million characters of output, compressed or not; more is cut', async () => {
+      const { send, showCommand, agent, service, enrolled } = await start()
       const made = await send()
       await agent.fetch()
       const path = `/api/v1/agents/${enrolled.agentId}/commands/${made.id}/result`
@@ -197,16 +197,16 @@ onEveryDatabase((_, open) => {
       expect((await showCommand(made.id)).result?.stdout).toHaveLength(5 * mebi)
     })
 
-    it('takes what a program wrote as it is: NUL, half characters, nothing', async () => {
-      const { send, showCommand, agent } = await staged()
+    it('stores output unchanged: NUL, lone surrogates, nothing', async () => {
+      const { send, showCommand, agent } = await start()
       const made = await send()
       await agent.fetch()
       await agent.answer(made.id, { stdout: 'a\u0000b', stderr: '', result: { 'k\u0000': '\ud800' } })
       expect((await showCommand(made.id)).result).toMatchObject({ stdout: 'a\u0000b', stderr: '' })
     })
 
-    it('that is not answered is given out again, four times in all, and then given up', async () => {
-      const { agent, send, showCommand, clock, reap, nudged, deviceId } = await staged()
+    it('that gets no result is sent again, four times in all, and then fails', async () => {
+      const { agent, send, showCommand, clock, reap, nudged, deviceId } = await start()
       const made = await send()
       for (let times = 1; times <= 4; times++) {
         expect((await agent.beat()).commands).toHaveLength(1)
@@ -224,8 +224,8 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('may be answered late, while it waits to be given out again', async () => {
-      const { agent, send, showCommand, clock, reap } = await staged()
+    it('may get a late result while it waits to be sent again', async () => {
+      const { agent, send, showCommand, clock, reap } = await start()
       const made = await send()
       await agent.beat()
       clock.forward(121)
@@ -236,8 +236,8 @@ onEveryDatabase((_, open) => {
       expect((await agent.beat()).commands).toEqual([])
     })
 
-    it('that nobody fetches within a week, or whose device is decommissioned, is given up', async () => {
-      const { agent, send, kept, deviceId, clock, reap, client, enroll } = await staged()
+    it('that is not fetched within a week, or whose device is decommissioned, fails', async () => {
+      const { agent, send, kept, deviceId, clock, reap, client, enroll } = await start()
       const made = await send()
       const other = await enroll('till-2')
       const gone = await client.call(api.deviceCommands.create, {
@@ -260,8 +260,8 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is forgotten thirty days after its end, and not before', async () => {
-      const { agent, send, clock, service } = await staged()
+    it('is deleted thirty days after its end, and not before', async () => {
+      const { agent, send, clock, service } = await start()
       const [ended, waiting] = [await send(), await send()]
       await agent.fetch()
       await agent.answer(ended.id)
@@ -281,23 +281,23 @@ onEveryDatabase((_, open) => {
   })
 
   describe('sending a command', () => {
-    it('is refused for a decommissioned device, and in a tenant that is not in use', async () => {
-      const { send, client, params, service, bakery, tokens, deviceId, agent } = await staged()
+    it('is refused for a decommissioned device and in an inactive tenant', async () => {
+      const { send, client, params, service, bakery, tokens, deviceId, agent } = await start()
       const waiting = await send()
-      const turn = (status: string) =>
+      const setStatus = (status: string) =>
         service.storage.write((tx) =>
           tx.updateTable('organizations').set({ status }).where('id', '=', bakery.id).execute(),
         )
-      await turn('suspended')
+      await setStatus('suspended')
       const bySystem = service.client(tokens.system)
       const sent = bySystem.call(api.deviceCommands.create, { params, body: collect as never })
       await expect(sent).rejects.toEqual(failing(403, 'tenant_inactive'))
       const decided = bySystem.call(api.deviceCommands.setAutoUpdate, { params, body: { enabled: false } })
       await expect(decided).rejects.toEqual(failing(403, 'tenant_inactive'))
-      // It reports, and is told nothing.
+      // The device reports, and gets no command.
       expect((await agent.beat()).commands).toEqual([])
       expect(await agent.fetch()).toEqual([])
-      await turn('active')
+      await setStatus('active')
       expect((await agent.beat()).commands).toMatchObject([{ id: waiting.id }])
       await client.call(api.devices.decommission, { params: { id: deviceId } })
       await expect(send()).rejects.toMatchObject({
@@ -306,8 +306,8 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('names every fault of it, and makes none', async () => {
-      const { send, client, params } = await staged()
+    it('names every fault in the request, and creates nothing', async () => {
+      const { send, client, params } = await start()
       const faults: [Record<string, unknown>, string][] = [
         [{ type: 'format_disk', payload: {} }, 'body.type'],
         [{ type: 'collect', payload: { what: [] } }, 'body.payload.what'],
@@ -324,8 +324,8 @@ onEveryDatabase((_, open) => {
       expect((await client.call(api.deviceCommands.list, { params })).data).toEqual([])
     })
 
-    it('stops when a hundred are under way', async () => {
-      const { send, agent } = await staged()
+    it('is refused when a hundred are in progress', async () => {
+      const { send, agent } = await start()
       for (let n = 0; n < 100; n++) await send()
       await expect(send()).rejects.toEqual(failing(409, 'conflict'))
       const [first] = await agent.fetch()
@@ -333,8 +333,8 @@ onEveryDatabase((_, open) => {
       await send()
     })
 
-    it('is audited, and so is what comes of it, without what it wrote', async () => {
-      const { send, agent, client, deviceId } = await staged()
+    it('is audited, as is its result, without the output', async () => {
+      const { send, agent, client, deviceId } = await start()
       const made = await send(quieter)
       await agent.fetch()
       await agent.answer(made.id, { exitCode: 0, stdout: 'plenty of output' })
@@ -352,8 +352,8 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(data)).not.toContain('plenty')
     })
 
-    it('takes the permission and a second factor, seeing them the permission to read', async () => {
-      const { service, tokens, params } = await staged()
+    it('requires the permission to execute; viewing requires the permission to read', async () => {
+      const { service, tokens, params } = await start()
       const viewer = service.client(tokens.bakeryViewer)
       const sent = viewer.call(api.deviceCommands.create, { params, body: collect as never })
       await expect(sent).rejects.toEqual(failing(403, 'forbidden'))
@@ -361,8 +361,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('commands are listed newest first, page by page, by status and type, without what came of them', async () => {
-    const { send, agent, client, clock, params } = await staged()
+  it('commands are listed newest first, in pages, by status and type, without their results', async () => {
+    const { send, agent, client, clock, params } = await start()
     const ids: string[] = []
     for (let n = 0; n < 5; n++) {
       ids.unshift((await send(n === 2 ? quieter : collect)).id)

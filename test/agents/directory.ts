@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { SignedRelease } from './signed-release.ts'
 
-/** A release as AGENT_BINARY_DIR has it: a folder for the version, with its manifest and its files. */
+/** A release as in AGENT_BINARY_DIR: a folder per version, with its manifest and its files. */
 export async function putRelease(directory: string, release: SignedRelease): Promise<void> {
   const folder = join(directory, release.version)
   await mkdir(folder, { recursive: true })

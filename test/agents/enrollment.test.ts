@@ -7,9 +7,9 @@ import { serviceOn } from '../harness.ts'
 import { releaseKey } from './signed-release.ts'
 
 onEveryDatabase((_, open) => {
-  const staged = async (env?: Record<string, string>) => {
+  const start = async (env?: Record<string, string>) => {
     const stage = await begin(open)
-    // The machines of the world came in before it was set so.
+    // The devices of the world enrolled before the setting was made.
     if (env) await stage.service.close()
     const service = env ? await serviceOn(stage.service, { env }) : stage.service
     const client = service.client(stage.tokens.bakery)
@@ -25,9 +25,9 @@ onEveryDatabase((_, open) => {
     return { ...stage, service, client, enrolling, uses, audited }
   }
 
-  describe('enrolling', () => {
-    it('gives a token to the agent and another to its watchdog', async () => {
-      const { enrolling } = await staged()
+  describe('enrollment', () => {
+    it('returns a token for the agent and another one for its watchdog', async () => {
+      const { enrolling } = await start()
       const token = expect.stringMatching(/^svc_[0-9a-f]{64}$/)
       const enrolled = await enrolling()
       expect(enrolled).toMatchObject({
@@ -37,9 +37,9 @@ onEveryDatabase((_, open) => {
       expect(enrolled.watchdogAuthToken).not.toBe(enrolled.authToken)
     })
 
-    it('takes a secret besides the key where the service has one, in the body or a header', async () => {
+    it('requires the secret of the service besides the key, in the body or a header', async () => {
       const env = { AGENT_ENROLLMENT_SECRET: 'open sesame' }
-      const { enrolling, uses, audited, bakery } = await staged(env)
+      const { enrolling, uses, audited, bakery } = await start(env)
       const denied = (code: string) => ({
         orgId: bakery.id,
         result: 'denied',
@@ -61,8 +61,8 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(await audited(10))).not.toContain('sesam')
     })
 
-    it('tells nothing of keys to who does not know the secret', async () => {
-      const { enrolling } = await staged({ AGENT_ENROLLMENT_SECRET: 'open sesame' })
+    it('reveals nothing about keys without the secret', async () => {
+      const { enrolling } = await start({ AGENT_ENROLLMENT_SECRET: 'open sesame' })
       const guess = { enrollmentKey: 'f'.repeat(64) }
       await expect(enrolling(guess)).rejects.toMatchObject({ code: 'enrollment_secret_required' })
       await expect(enrolling({ ...guess, enrollmentSecret: 'x' })).rejects.toMatchObject({
@@ -72,13 +72,13 @@ onEveryDatabase((_, open) => {
       await expect(known).rejects.toMatchObject({ code: 'enrollment_key_not_found' })
     })
 
-    it('takes a secret for nothing where the service has none', async () => {
-      const { enrolling } = await staged()
+    it('ignores a secret where the service has none', async () => {
+      const { enrolling } = await start()
       await enrolling({ enrollmentSecret: 'whatever' })
     })
 
-    it('says of a machine with the name of another that it may be that one, and raises an alert', async () => {
-      const { enrolling, show, client, audited } = await staged()
+    it('with the hostname of a device marks a possible replacement, and raises an alert', async () => {
+      const { enrolling, show, client, audited } = await start()
       const first = await enrolling()
       expect((await show(first.deviceId)).possibleReplacementOf).toBeNull()
       const second = await enrolling()
@@ -100,8 +100,8 @@ onEveryDatabase((_, open) => {
       expect(events.data).toEqual([])
     })
 
-    it('says so of no machine that proves to be the one, is elsewhere, or is there for one that is out of use', async () => {
-      const { enrolling, show, client, bakery, service, orgs } = await staged()
+    it('marks no possible replacement with its token, elsewhere, or after a decommission', async () => {
+      const { enrolling, show, client, bakery, service, orgs } = await start()
       const first = await enrolling()
       const again = await enrolling({ reenrollmentToken: first.authToken })
       expect((await show(again.deviceId)).possibleReplacementOf).toBeNull()
@@ -119,8 +119,8 @@ onEveryDatabase((_, open) => {
       expect(await alerts.where('rule_id', '=', 'possible-replacement').execute()).toEqual([])
     })
 
-    it('leaves what people decided about updates as it was, and forgets what the agent before said', async () => {
-      const { enrolling, show, service } = await staged()
+    it('again keeps the auto-update decision, and clears what the previous agent reported', async () => {
+      const { enrolling, show, service } = await start()
       const first = await enrolling()
       const set = { auto_update: 0, auto_update_acknowledged: 0, watchdog_status: 'failover' }
       await service.storage.write((tx) =>
@@ -133,8 +133,8 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('names the reason of each refusal in the audit log', async () => {
-      const { enrolling, audited, service, bakery } = await staged()
+    it('records the reason of each refusal in the audit log', async () => {
+      const { enrolling, audited, service, bakery } = await start()
       await service.storage.write((tx) =>
         tx.updateTable('organizations').set({ max_devices: 1 }).where('id', '=', bakery.id).execute(),
       )

@@ -1,11 +1,11 @@
 import { ReleaseFailure, type ReleaseSource } from '../../src/agents/versions/ports.ts'
 import { type SignedRelease, signedRelease } from './signed-release.ts'
 
-/** Releases that every test may register, whatever else of the outside there is. */
+/** Releases that any test may register, independent of the network. */
 class FakeReleases implements ReleaseSource {
   readonly #releases = new Map<string, SignedRelease>()
 
-  /** Puts a version there, or what it is given. */
+  /** Publishes a version, or the given release. */
   publish(release: string | SignedRelease): SignedRelease {
     const made = typeof release === 'string' ? signedRelease(release) : release
     this.#releases.set(made.version, made)

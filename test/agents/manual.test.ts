@@ -18,21 +18,21 @@ const routes = entriesOf(api).filter(({ entry }) => entry.access.who === 'agent'
   entry: Endpoint & { access: { watchdog?: true } }
 }[]
 
-describe('what man/svc-agent.7 says of the protocol', () => {
-  it('has every route of agents, and who may call it', () => {
+describe('the protocol in man/svc-agent.7', () => {
+  it('lists every agent route, and who may call it', () => {
     const listed = rowsOf(section('Tokens')).filter(([route]) =>
       /^(GET|POST|PUT) \/agents\//.test(route ?? ''),
     )
-    const said = listed.map(([route, agent, watchdog]) => [route, agent, watchdog!.startsWith('yes')])
+    const documented = listed.map(([route, agent, watchdog]) => [route, agent, watchdog!.startsWith('yes')])
     const real = routes.map(({ entry: { method, path, access } }) => [
       `${method} ${path.replace(':id', 'ID').replace(':commandId', 'COMMAND')}`,
       'yes',
       access.watchdog === true,
     ])
-    expect(said.map(String).sort()).toEqual(real.map(String).sort())
+    expect(documented.map(String).sort()).toEqual(real.map(String).sort())
   })
 
-  it('has every field there is, and none that there is not', () => {
+  it('lists every field, and no other', () => {
     const fields = (title: string) => named(section(title))
     const enrolling = rowsOf(section('Enrolling')).flatMap(([names = '']) => names.split(', '))
     for (const field of Object.keys(Enrollment.shape)) expect(enrolling).toContain(field)
@@ -44,22 +44,22 @@ describe('what man/svc-agent.7 says of the protocol', () => {
     for (const type of Object.keys(durablePayloads)) expect(fields('Commands')).toContain(type)
   })
 
-  it('has every refusal of a rotation, and each of them is one', () => {
+  it('lists every refusal of a rotation, and each is a 409', () => {
     const { rotate, confirm } = api.agentTokens
     const codes = [...rotate.errors, ...confirm.errors].sort()
-    const told = rowsOf(section('Replacing')).flatMap(([first = '']) => named(first))
-    expect(told.sort()).toEqual([...new Set(codes)])
-    for (const code of told) expect(errors[code as keyof typeof errors].status).toBe(409)
+    const documentedCodes = rowsOf(section('Replacing')).flatMap(([first = '']) => named(first))
+    expect(documentedCodes.sort()).toEqual([...new Set(codes)])
+    for (const code of documentedCodes) expect(errors[code as keyof typeof errors].status).toBe(409)
   })
 
-  it('names errors that there are, with their statuses', () => {
+  it('names existing errors, with their statuses', () => {
     const known: Record<string, { status: number }> = errors
     for (const [, status = '', list = ''] of protocol.matchAll(/\b(4\d\d),? ((?:`\w+`(?:, | and )?)+)/g)) {
       for (const code of named(list)) expect([code, known[code]?.status]).toEqual([code, Number(status)])
     }
   })
 
-  it('has every frame of an agent, and every code a connection is closed with', () => {
+  it('lists every frame of an agent, and every close code', () => {
     const socket = section('The WebSocket')
     for (const option of AgentFrame.options) {
       expect(socket).toContain(`{"type":"${option.shape.type.value}"`)

@@ -15,7 +15,7 @@ import { metricValues } from '../metric-values.ts'
 const kib = 1024
 
 onEveryDatabase((_, open) => {
-  const staged = async (env: Record<string, string> = {}) => {
+  const start = async (env: Record<string, string> = {}) => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock, env: { METRICS_TOKEN: 'a token for metrics', ...env } })
     const { service, client } = stage
@@ -30,7 +30,7 @@ onEveryDatabase((_, open) => {
         await own.call(api.agentCommands.list, { params: { id: agentId } })
         return commandId
       }
-      /** The agent does a command and says so much of it. Gives its id. */
+      /** The agent runs a command with output of this size. Returns its id. */
       const run = async (size: number) => {
         const commandId = await give()
         await own.call(api.agentCommands.result, {
@@ -39,13 +39,13 @@ onEveryDatabase((_, open) => {
         })
         return commandId
       }
-      const came = async (commandId: string) =>
+      const resultOf = async (commandId: string) =>
         (await client.call(api.deviceCommands.show, { params: { ...params, commandId } })).result
       const counted = async () => {
         const found = service.storage.read.selectFrom('devices').select('command_bytes')
         return (await found.where('id', '=', deviceId).executeTakeFirstOrThrow()).command_bytes
       }
-      return { agent: { agentId, agentToken: authToken }, deviceId, give, run, came, counted }
+      return { agent: { agentId, agentToken: authToken }, deviceId, give, run, resultOf, counted }
     }
     return { ...stage, clock, enroll }
   }
@@ -54,9 +54,9 @@ onEveryDatabase((_, open) => {
     dropped: { bytes: expect.toSatisfy((said: number) => said >= bytes && said < bytes + 300) },
   })
 
-  describe('what came of the commands of a device', () => {
-    it('is all of the newest: the oldest outputs make room, and say that they did', async () => {
-      const { enroll, service } = await staged({ COMMAND_RESULT_BYTES_PER_DEVICE: `${300 * kib}` })
+  describe('the outputs of the commands of a device', () => {
+    it('make room for the newest: the oldest are dropped, and say so', async () => {
+      const { enroll, service } = await start({ COMMAND_RESULT_BYTES_PER_DEVICE: `${300 * kib}` })
       const [device, other] = [await enroll('till-1'), await enroll('till-2')]
       const elsewhere = await other.run(250 * kib)
       const ids: string[] = []
@@ -65,32 +65,34 @@ onEveryDatabase((_, open) => {
         expect(await device.counted()).toBeLessThanOrEqual(300 * kib)
       }
       const small = await device.run(10)
-      for (const id of ids.slice(0, 3)) expect(await device.came(id)).toMatchObject(dropped(100 * kib))
+      for (const id of ids.slice(0, 3)) expect(await device.resultOf(id)).toMatchObject(dropped(100 * kib))
       for (const id of [...ids.slice(3), small]) {
-        expect(await device.came(id)).toMatchObject({ stdout: expect.stringMatching(/^ä+$/) })
-        expect(await device.came(id)).not.toHaveProperty('dropped')
+        expect(await device.resultOf(id)).toMatchObject({ stdout: expect.stringMatching(/^ä+$/) })
+        expect(await device.resultOf(id)).not.toHaveProperty('dropped')
       }
-      expect(await other.came(elsewhere)).not.toHaveProperty('dropped')
+      expect(await other.resultOf(elsewhere)).not.toHaveProperty('dropped')
       const headers = { authorization: 'Bearer a token for metrics' }
       const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text()
       expect(metrics).toContain('\nsvc_command_outputs_dropped_total 3\n')
     })
 
-    it('is taken however large it is, and makes room for the next; it may come over the connection', async () => {
-      const { enroll, service } = await staged({ COMMAND_RESULT_BYTES_PER_DEVICE: `${100 * kib}` })
+    it('may exceed the quota once, and make room for the next, also over the connection', async () => {
+      const { enroll, service } = await start({ COMMAND_RESULT_BYTES_PER_DEVICE: `${100 * kib}` })
       const device = await enroll('till-1')
       const large = await device.run(500 * kib)
-      expect(await device.came(large)).not.toHaveProperty('dropped')
+      expect(await device.resultOf(large)).not.toHaveProperty('dropped')
       const next = await device.give()
       const connected = await RawAgent.connect(service.url, device.agent)
       connected.result(next, { stdout: 'x'.repeat(3000) })
-      await expect.poll(() => device.came(next), { timeout: 10_000 }).toMatchObject({ status: 'completed' })
-      expect(await device.came(large)).toMatchObject(dropped(500 * kib))
+      await expect
+        .poll(() => device.resultOf(next), { timeout: 10_000 })
+        .toMatchObject({ status: 'completed' })
+      expect(await device.resultOf(large)).toMatchObject(dropped(500 * kib))
       expect(await device.counted()).toBeLessThan(5 * kib)
     })
 
-    it('is counted as it is kept, and not at all once it is forgotten', async () => {
-      const { enroll, service, clock } = await staged()
+    it('are counted as stored, and no longer once deleted', async () => {
+      const { enroll, service, clock } = await start()
       const device = await enroll('till-1')
       for (const size of [2000, 4000]) await device.run(size)
       expect(await device.counted()).toBeGreaterThan(6000)
@@ -101,31 +103,31 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('what came of the commands of an organization', () => {
-    it('is shared: who has most loses the oldest outputs, who has little loses nothing', async () => {
-      const { enroll, service, clock } = await staged()
-      const [large, little] = [await enroll('till-1'), await enroll('till-2')]
+  describe('the outputs of the commands of an organization', () => {
+    it('share a quota: the largest device loses its oldest outputs, a small one nothing', async () => {
+      const { enroll, service, clock } = await start()
+      const [large, small] = [await enroll('till-1'), await enroll('till-2')]
       const many: string[] = []
       for (let n = 0; n < 60; n++) many.push(await large.run(10 * kib))
-      const few = await little.run(10 * kib)
+      const few = await small.run(10 * kib)
       const excesses: Excess[] = []
       const quota = new ByteQuota({ perDevice: 2 ** 40, perOrg: 100 * kib }, (one) => excesses.push(one))
       const { bytes } = await trimOutputs(service.storage, quota, clock())
       expect(bytes).toBeGreaterThan(610 * kib)
-      expect((await large.counted()) + (await little.counted())).toBeLessThanOrEqual(100 * kib)
-      expect(await little.came(few)).not.toHaveProperty('dropped')
-      expect(await large.came(many.at(-1)!)).not.toHaveProperty('dropped')
+      expect((await large.counted()) + (await small.counted())).toBeLessThanOrEqual(100 * kib)
+      expect(await small.resultOf(few)).not.toHaveProperty('dropped')
+      expect(await large.resultOf(many.at(-1)!)).not.toHaveProperty('dropped')
       const orgId = excesses[0]!.orgId
       expect(excesses).toEqual([
         { deviceId: large.deviceId, orgId, what: 'deleted', entries: expect.any(Number) },
       ])
-      const went = []
-      for (const id of many) went.push((await large.came(id))?.dropped !== undefined)
-      expect(went).toEqual(many.map((_, n) => n < excesses[0]!.entries))
+      const droppedIn = []
+      for (const id of many) droppedIn.push((await large.resultOf(id))?.dropped !== undefined)
+      expect(droppedIn).toEqual(many.map((_, n) => n < excesses[0]!.entries))
     }, 60_000)
 
-    it('is bounded by the running service', async () => {
-      const { enroll, service } = await staged({ COMMAND_RESULT_BYTES_PER_ORG: `${100 * kib}` })
+    it('are bounded by the running service', async () => {
+      const { enroll, service } = await start({ COMMAND_RESULT_BYTES_PER_ORG: `${100 * kib}` })
       const devices = [await enroll('till-1'), await enroll('till-2')]
       for (let n = 0; n < 4; n++) for (const device of devices) await device.run(40 * kib)
       const all = async () => (await devices[0]!.counted()) + (await devices[1]!.counted())
@@ -137,7 +139,7 @@ onEveryDatabase((_, open) => {
   })
 })
 
-it('a device whose outputs are let go is told of once an hour, and all of them are counted', async () => {
+it('dropped outputs of a device are logged once per hour, and all are counted', async () => {
   const lines: Record<string, unknown>[] = []
   const metrics = new Registry()
   const watch = new CommandWatch(

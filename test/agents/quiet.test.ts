@@ -12,7 +12,7 @@ import { testClock } from '../harness.ts'
 const metrics = { cpuPercent: 12.5, ramPercent: 40, ramUsedMb: 9000, diskPercent: 1, diskUsedGb: 2.25 }
 const usual = { status: 'ok', agentVersion: '0.1.0', metrics, uptime: 60 } as const
 
-/** What heartbeats are, most of which say nothing new. */
+/** Heartbeats, most of which repeat the previous state. */
 const beats = fc.record(
   {
     agentVersion: fc.constantFrom('0.1.0', '0.1.0', '0.1.0', '0.2.0'),
@@ -35,11 +35,11 @@ const beats = fc.record(
   },
   { requiredKeys: ['agentVersion', 'metrics'] },
 )
-/** What happens to a device meanwhile. */
+/** Changes of the device between them. */
 const states = fc.constantFrom('online', 'online', 'online', 'offline', 'maintenance', 'updating')
 
 onEveryDatabase((_, open) => {
-  const staged = async () => {
+  const start = async () => {
     const clock = testClock()
     const stage = await begin(open, { clock })
     const rowOf = async (id: string) => {
@@ -51,53 +51,53 @@ onEveryDatabase((_, open) => {
       const { id: _, agent_id, token_hash, watchdog_token_hash, ...rest } = row
       return rest
     }
-    const heard = await listen(stage.service, stage.bakery.id)
-    /** Of a device, since it came. */
+    const received = await listen(stage.service, stage.bakery.id)
+    /** The events of a device since it enrolled. */
     const eventsOf = async (id: string) =>
-      (await heard())
+      (await received())
         .filter(({ type, data }) => data.deviceId === id && /^device\.(?!enrolled)/.test(type))
         .map(({ type, data }) => [type, data.fields])
     return { ...stage, clock, rowOf, eventsOf }
   }
 
   describe('a heartbeat', () => {
-    it('leaves what it leaves, and hears what it hears, whether it is kept with others or by itself', async () => {
-      const { service, enroll, clock, rowOf, eventsOf } = await staged()
+    it('has the same effect and reply whether it is stored in a batch or alone', async () => {
+      const { service, enroll, clock, rowOf, eventsOf } = await start()
       const { storage } = service
-      const [together, alone] = [await enroll('till'), await enroll('till')]
+      const [batched, alone] = [await enroll('till'), await enroll('till')]
       const setTo = (status: string) =>
         storage.write((tx) =>
           tx
             .updateTable('devices')
             .set({ status })
-            .where('id', 'in', [together.deviceId, alone.deviceId])
+            .where('id', 'in', [batched.deviceId, alone.deviceId])
             .execute(),
         )
-      const byItself = async (body: typeof usual) => {
+      const beatAlone = async (body: typeof usual) => {
         const caller = await agentAuthenticator(storage)(alone.agentId, alone.authToken, { now: clock() })
-        const heard = { ip: '127.0.0.1', userAgent: null, now: clock() }
+        const source = { ip: '127.0.0.1', userAgent: null, now: clock() }
         const telling = { trustKeys: [], agentTokenDays: 30, emitsNow: () => true }
-        return storage.write((tx) => heartbeat(tx, caller, body, heard, telling), { unsynced: true })
+        return storage.write((tx) => heartbeat(tx, caller, body, source, telling), { unsynced: true })
       }
       const step = fc.tuple(beats, fc.option(states, { freq: 2 }))
       for (const [said, state] of fc.sample(step, { numRuns: 60, seed: 8 })) {
         clock.forward(60)
         if (state !== null) await setTo(state)
         const body = { status: 'ok', ...said } as unknown as typeof usual
-        const params = { id: together.agentId }
-        const reply = await service.client(together.authToken).call(api.agents.heartbeat, { params, body })
-        expect({ ...reply, manifestTrustKeys: [] }).toEqual(await byItself(body))
+        const params = { id: batched.agentId }
+        const reply = await service.client(batched.authToken).call(api.agents.heartbeat, { params, body })
+        expect({ ...reply, manifestTrustKeys: [] }).toEqual(await beatAlone(body))
         const [{ enrollment_key_id: _, possible_replacement_of: __, ...one }, other] = [
-          await rowOf(together.deviceId),
+          await rowOf(batched.deviceId),
           await rowOf(alone.deviceId),
         ]
         expect(other).toMatchObject(one)
       }
-      expect(await eventsOf(together.deviceId)).toEqual(await eventsOf(alone.deviceId))
+      expect(await eventsOf(batched.deviceId)).toEqual(await eventsOf(alone.deviceId))
     })
 
-    it('of each of many agents at once is kept, and they share a few transactions', async () => {
-      const { service, enroll, clock } = await staged()
+    it('of each of many concurrent agents is stored, in a few shared transactions', async () => {
+      const { service, enroll, clock } = await start()
       const agents: Awaited<ReturnType<typeof enroll>>[] = []
       for (let n = 0; n < 20; n++) agents.push(await enroll(`till-${n}`))
       const beat = ({ agentId, authToken }: (typeof agents)[number], uptime: number) =>
@@ -106,7 +106,7 @@ onEveryDatabase((_, open) => {
           .call(api.agents.heartbeat, { params: { id: agentId }, body: { ...usual, uptime } })
       await Promise.all(agents.map((agent) => beat(agent, 1)))
       clock.forward(60)
-      const writes = counted(service.storage)
+      const writes = writeCounter(service.storage)
       await Promise.all(agents.flatMap((agent, n) => [beat(agent, 1000 + n), beat(agent, 1000 + n)]))
       expect(writes()).toBeLessThan(40)
       const rows = await service.storage.read
@@ -129,14 +129,14 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('of a device that was taken for silent meanwhile brings it back, which webhooks hear', async () => {
-      const { service, enroll, eventsOf, show, clock } = await staged()
+    it('brings back a device that was marked offline meanwhile, with a device.online event', async () => {
+      const { service, enroll, eventsOf, show, clock } = await start()
       const { agentId, authToken, deviceId } = await enroll('till')
       const beat = () =>
         service.client(authToken).call(api.agents.heartbeat, { params: { id: agentId }, body: usual })
       await beat()
       clock.forward(60)
-      // Between the moment when it is let in and the one when it is kept.
+      // Between authentication and storage.
       beforeNextWrite(service.storage, (tx) =>
         tx.updateTable('devices').set({ status: 'offline' }).where('id', '=', deviceId).execute(),
       )
@@ -145,8 +145,8 @@ onEveryDatabase((_, open) => {
       expect((await eventsOf(deviceId)).map(([type]) => type)).toContain('device.online')
     })
 
-    it('brings a silent device back once, however many come at the same moment', async () => {
-      const { service, enroll, eventsOf } = await staged()
+    it('brings an offline device back once, however many come at the same moment', async () => {
+      const { service, enroll, eventsOf } = await start()
       const { agentId, authToken, deviceId } = await enroll('till')
       const client = service.client(authToken)
       await service.storage.write((tx) =>
@@ -154,14 +154,14 @@ onEveryDatabase((_, open) => {
       )
       const beat = () => client.call(api.agents.heartbeat, { params: { id: agentId }, body: usual })
       await Promise.all(Array.from({ length: 8 }, beat))
-      const told = (await eventsOf(deviceId)).filter(([type]) => type === 'device.online')
-      expect(told).toHaveLength(1)
+      const onlineEvents = (await eventsOf(deviceId)).filter(([type]) => type === 'device.online')
+      expect(onlineEvents).toHaveLength(1)
     })
   })
 })
 
-/** How many writes there were since. */
-function counted(storage: Storage): () => number {
+/** Counts the writes from now on. */
+function writeCounter(storage: Storage): () => number {
   const { write } = storage
   let count = 0
   storage.write = (work, options) => {
@@ -171,7 +171,7 @@ function counted(storage: Storage): () => number {
   return () => count
 }
 
-/** Every write waits for it: the first may be one of the background's. */
+/** Every write waits for it: the next one may be one of a background loop. */
 function beforeNextWrite(storage: Storage, first: Parameters<Storage['write']>[0]): void {
   const { write } = storage
   let done: Promise<unknown> | undefined

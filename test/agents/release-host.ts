@@ -7,24 +7,26 @@ type Answer = (request: IncomingMessage, reply: ServerResponse) => void
 type Asked = { path: string; accept: string | undefined; authorization: string | undefined }
 
 /**
- * A release host of this machine, which speaks as GitHub does: the API below /repos/example/svc, files below /files as
- * browsers get them. Ends with the test.
+ * A release host on this machine that speaks as GitHub does: the API below /repos/example/svc, files below
+ * /files as browsers get them. Closes when the test ends.
  */
 export async function releaseHost() {
   const releases: { release: SignedRelease; files: Map<string, Buffer>; isCandidate: boolean }[] = []
   const asked: Asked[] = []
   const self = {
     url: '',
-    /** RELEASE_API_URL of it. */
+    /** Its RELEASE_API_URL. */
     api: '',
     asked,
-    /** Answers instead, where it gives true. */
+    /** Handles a request instead, where it returns true. */
     instead: undefined as ((path: string, ...at: Parameters<Answer>) => boolean) | undefined,
-    /** Without it the API knows nothing. */
+    /** Where it is set, the API answers only requests that carry it. */
     token: undefined as string | undefined,
-    /** The latest is the last that is not a candidate, unless it is said. */
+    /** The tag of the latest release; by default that of the last one that is not a candidate. */
     latest: undefined as string | undefined,
-    /** In place of what is there under its tag. `without`: files it does not have; `swapped`: in place of its own. */
+    /**
+     * Replaces the release of the same tag. `without`: files it lacks; `swapped`: files with other content.
+     */
     publish(
       release: SignedRelease,
       { without = [] as string[], swapped = {} as Record<string, Buffer> } = {},
@@ -83,7 +85,7 @@ export async function releaseHost() {
     const rest = path.slice('/repos/example/svc/releases'.length)
     const [, assetTag, asset] = /^\/assets\/([^/]+)\/([^/]+)$/.exec(rest) ?? []
     if (assetTag && asset) {
-      // As GitHub does, which keeps files elsewhere.
+      // As GitHub does, which stores files on another host.
       if (accept !== 'application/octet-stream') return void json(200, { name: asset })
       return void reply.writeHead(302, { location: `${self.url}/files/${assetTag}/${asset}` }).end()
     }
@@ -100,7 +102,7 @@ export async function releaseHost() {
   try {
     onTestFinished(() => self.close())
   } catch {
-    // Opened from beforeAll: whoever did closes it.
+    // Opened from beforeAll: the caller closes it.
   }
   return self
 }

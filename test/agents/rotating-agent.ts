@@ -6,18 +6,18 @@ export type Fate = 'arrives' | 'answer lost' | 'request lost'
 type Enrolled = { agentId: string; authToken: string }
 
 /**
- * An agent as svc-agent(7) tells it to be: it writes new tokens down before it confirms them, keeps the old one until
- * they are confirmed, and goes back to it when the new one is refused. What a test says is lost does not reach it, be it
- * the network that loses it or a crash before it is written down.
+ * An agent as svc-agent(7) specifies: it stores new tokens before it confirms them, keeps the old one until
+ * they are confirmed, and returns to it when the new one is refused. Whatever a test declares lost does not
+ * reach it, as by a network failure or by a crash before it is stored.
  */
 export class RotatingAgent {
   readonly #service: TestService
   readonly #clock: TestClock
   readonly #agentId: string
-  /** On its disk. */
+  /** As stored on its disk. */
   #current: string
   #staged: string | undefined
-  /** Of every token there was: until when it may be let in. By what really happened. */
+  /** For every token so far: until when the service may accept it. */
   readonly #ends = new Map<string, number>()
   #counts: string
   #pending: string | undefined
@@ -55,14 +55,14 @@ export class RotatingAgent {
     this.#staged = undefined
   }
 
-  /** With the new token, or where that is refused with the old one. */
+  /** With the new token, or with the old one where that is refused. */
   async getsIn(): Promise<boolean> {
     const mine = [this.#staged, this.#current].filter((token) => token !== undefined)
     for (const token of mine) if (await this.#isLetIn(token)) return true
     return false
   }
 
-  /** The first characters of those. */
+  /** The prefixes of tokens that are accepted after their end. */
   async tokensLetInTooLong(): Promise<string[]> {
     const wrong: string[] = []
     for (const [token, end] of this.#ends) {
@@ -85,7 +85,7 @@ export class RotatingAgent {
     )
   }
 
-  /** undefined where it is refused as the protocol refuses. */
+  /** undefined where the protocol refuses it. */
   async #call(step: 'rotate' | 'confirm', token: string): Promise<{ authToken: string } | undefined> {
     const call = this.#service.client(token).call(api.agentTokens[step], { params: { id: this.#agentId } })
     return call.then(

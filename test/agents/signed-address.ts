@@ -5,13 +5,13 @@ const encoded = (text: string): string =>
   encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`)
 
 /**
- * The signature that an address has to carry for a GET, by the words of the documentation of Amazon S3 alone
- * (Authenticating Requests: Using Query Parameters, AWS Signature Version 4); only the host is among the signed headers.
+ * The signature of a URL for a GET, implemented from the documentation of Amazon S3 alone (Authenticating
+ * Requests: Using Query Parameters, AWS Signature Version 4); only the host is a signed header.
  */
 export function signatureFor(address: string | URL, secret: string): string {
   const url = new URL(address)
-  const said = [...url.searchParams].filter(([name]) => name !== 'X-Amz-Signature')
-  const query = said.map(([name, value]) => `${encoded(name)}=${encoded(value)}`).sort()
+  const parameters = [...url.searchParams].filter(([name]) => name !== 'X-Amz-Signature')
+  const query = parameters.map(([name, value]) => `${encoded(name)}=${encoded(value)}`).sort()
   const payload = url.searchParams.get('X-Amz-Content-Sha256') ?? 'UNSIGNED-PAYLOAD'
   const canonical = ['GET', url.pathname, query.join('&'), `host:${url.host}`, '', 'host', payload].join('\n')
   const time = url.searchParams.get('X-Amz-Date')!

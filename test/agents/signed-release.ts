@@ -2,7 +2,7 @@ import { createHash, createPrivateKey, createPublicKey, type KeyObject, sign } f
 import type { Manifest } from '../../src/agents/versions/manifest.ts'
 import { parseTrustKey } from '../../src/agents/versions/manifest.ts'
 
-/** Keys of a test: the same number gives the same key, so that sessions can be compared. */
+/** Keys of a test: the same number gives the same key, so that runs are comparable. */
 export function keyOf(number: number) {
   const pkcs8 = Buffer.from('302e020100300506032b657004220420', 'hex')
   const der = Buffer.concat([pkcs8, Buffer.alloc(32, number)])
@@ -11,14 +11,14 @@ export function keyOf(number: number) {
   return { privateKey, publicKey: spki, trustKey: parseTrustKey(spki) }
 }
 
-/** Whom services of tests believe, unless told. */
+/** The key that services in tests trust by default. */
 export const releaseKey = keyOf(1)
 
 export const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')
 
 const usualFiles = ['svc-agent-linux-amd64', 'svc-agent-linux-arm64', 'svc-agent-windows-amd64.exe']
 
-/** What is in a file that nobody looks into. */
+/** The content of a file that no test reads. */
 export const contentOf = (name: string, version: string): Buffer => Buffer.from(`${name} ${version}\n`)
 
 export type SignedRelease = {
@@ -29,7 +29,7 @@ export type SignedRelease = {
   signature: string
 }
 
-/** A release with its manifest, signed. `files`: their names, or what is in them. */
+/** A release with its signed manifest. `files`: their names, or their contents. */
 export function signedRelease(
   version: string,
   {
@@ -47,8 +47,8 @@ export function signedRelease(
       : Object.entries(files as Readonly<Record<string, Buffer>>),
   )
   const assets = [...contents].map(([name, bytes]) => ({ name, sha256: sha256(bytes), size: bytes.length }))
-  const said: Manifest = { schemaVersion: 1, release: `v${version}`, assets, ...more }
-  const manifest = Buffer.from(`${JSON.stringify(said, null, 2)}\n`)
+  const content: Manifest = { schemaVersion: 1, release: `v${version}`, assets, ...more }
+  const manifest = Buffer.from(`${JSON.stringify(content, null, 2)}\n`)
   const signature = sign(null, manifest, key).toString('base64')
   return { tag: `v${version}`, version, files: contents, manifest, signature }
 }

@@ -17,7 +17,7 @@ import { RotatingAgent } from './rotating-agent.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-/** The same, but that this happens once its first query was answered. */
+/** The same database, except that `between` runs once its first query was answered. */
 function interrupted(db: Db, between: () => Promise<unknown>): Db {
   let asked = 0
   const bound = <T extends object>(target: T, key: PropertyKey) => {
@@ -65,7 +65,7 @@ describe('a step of a rotation', () => {
     ['pending', 'lapsed', 'pending_rotation_expired'],
     ['previous', 'previous', 'rotation_stale_current'],
     ['current', undefined, 'rotation_unresolvable'],
-  ] as const)('to rotate with a token that was %s and is %s by now', (before, after, expected) => {
+  ] as const)('to rotate with a token that was %s and is now %s', (before, after, expected) => {
     expect(outcome(() => checkMayRotate({ before, now: after }))).toBe(expected)
   })
 
@@ -81,13 +81,13 @@ describe('a step of a rotation', () => {
     ['previous', 'previous', rotated, 'rotation_stale_current'],
     ['pending', undefined, waiting, 'rotation_conflict'],
     ['current', undefined, none, 'rotation_unresolvable'],
-  ] as const)('to confirm with a token that was %s and is %s by now', (before, after, tokens, expected) => {
+  ] as const)('to confirm with a token that was %s and is now %s', (before, after, tokens, expected) => {
     expect(outcome(() => checkMayConfirm({ before, now: after }, tokens, now))).toBe(expected)
   })
 })
 
 onEveryDatabase((_, open) => {
-  const staged = async (env: Record<string, string> = {}) => {
+  const start = async (env: Record<string, string> = {}) => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock, env: { ENROLLMENT_KEY_DEFAULT_TTL_MINUTES: '525600', ...env } })
     const { service, enroll } = stage
@@ -109,8 +109,8 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a token', () => {
-    it('is replaced in two steps, and the old one is good for five minutes more, which it is told', async () => {
-      const { as, authToken: old, watchdogAuthToken: oldWatchdog, clock, service, agentId } = await staged()
+    it('is replaced in two steps; the old one is valid for 5 minutes, with a header', async () => {
+      const { as, authToken: old, watchdogAuthToken: oldWatchdog, clock, service, agentId } = await start()
       const fresh = await as(old).rotate()
       expect(fresh).toEqual({
         authToken: expect.stringMatching(/^svc_[0-9a-f]{64}$/),
@@ -144,8 +144,8 @@ onEveryDatabase((_, open) => {
       await as(fresh.watchdogAuthToken).beat()
     })
 
-    it('that was handed out and never arrived is replaced by rotating again', async () => {
-      const { as, authToken } = await staged()
+    it('that was issued but never arrived is replaced by another rotation', async () => {
+      const { as, authToken } = await start()
       const lost = await as(authToken).rotate()
       const fresh = await as(authToken).rotate()
       await expect(as(lost.authToken).confirm()).rejects.toEqual(failing(401, 'invalid_agent_credentials'))
@@ -153,8 +153,8 @@ onEveryDatabase((_, open) => {
       await as(fresh.authToken).beat()
     })
 
-    it('is confirmed again without harm when the answer was lost, long after as well', async () => {
-      const { as, authToken, clock } = await staged()
+    it('may be confirmed again when the reply was lost, even much later', async () => {
+      const { as, authToken, clock } = await start()
       const { authToken: fresh } = await as(authToken).rotate()
       await as(fresh).confirm()
       expect(await as(fresh).confirm()).toEqual({ success: true })
@@ -162,8 +162,8 @@ onEveryDatabase((_, open) => {
       expect(await as(fresh).confirm()).toEqual({ success: true })
     })
 
-    it('is refused with what to do instead, wherever a step is taken with the wrong one', async () => {
-      const { as, authToken: old, watchdogAuthToken, clock } = await staged()
+    it('is refused with the applicable error wherever a step uses the wrong one', async () => {
+      const { as, authToken: old, watchdogAuthToken, clock } = await start()
       await expect(as(old).confirm()).rejects.toEqual(failing(409, 'pending_token_required'))
       const first = await as(old).rotate()
       await expect(as(old).confirm()).rejects.toEqual(failing(409, 'pending_token_required'))
@@ -185,8 +185,8 @@ onEveryDatabase((_, open) => {
       await as(third.authToken).confirm()
     })
 
-    it('is asked to be replaced when it is as old as the service allows, and not while that is under way', async () => {
-      const { as, authToken, watchdogAuthToken, clock } = await staged({
+    it('is to be rotated at its maximum age, but not while a rotation is in progress', async () => {
+      const { as, authToken, watchdogAuthToken, clock } = await start({
         AGENT_TOKEN_ROTATION_MAX_AGE_DAYS: '7',
       })
       clock.forward(7 * 86_400)
@@ -202,8 +202,8 @@ onEveryDatabase((_, open) => {
       expect((await as(fresh.authToken).beat()).rotateToken).toBe(true)
     })
 
-    it('is confirmed once, however many confirm it at the same moment', async () => {
-      const { as, authToken, service, deviceId } = await staged()
+    it('is confirmed once, however many requests confirm it at the same moment', async () => {
+      const { as, authToken, service, deviceId } = await start()
       const { authToken: fresh } = await as(authToken).rotate()
       const all = await Promise.all([1, 2, 3, 4].map(() => as(fresh).confirm()))
       expect(all).toEqual(Array(4).fill({ success: true }))
@@ -213,8 +213,8 @@ onEveryDatabase((_, open) => {
       expect(await rotations.execute()).toMatchObject([{ device_id: deviceId, pending_token_hash: null }])
     })
 
-    it('is let in also when it is confirmed between one look at it and the next', async () => {
-      const { as, authToken, agentId, service, clock } = await staged()
+    it('is accepted even when it is confirmed between two queries of its authentication', async () => {
+      const { as, authToken, agentId, service, clock } = await start()
       const { authToken: fresh } = await as(authToken).rotate()
       const letIn = (read: Db) => agentAuthenticator({ read })(agentId, fresh, { now: clock() })
       expect(await letIn(service.storage.read)).toMatchObject({ role: 'agent', standing: 'pending' })
@@ -222,8 +222,8 @@ onEveryDatabase((_, open) => {
       expect(await letIn(db)).toMatchObject({ role: 'agent', standing: 'current' })
     })
 
-    it('leaves an audit entry of each step, and nowhere the token itself', async () => {
-      const { as, authToken, client, deviceId } = await staged()
+    it('leaves an audit entry for each step, and appears nowhere itself', async () => {
+      const { as, authToken, client, deviceId } = await start()
       const fresh = await as(authToken).rotate()
       await as(fresh.authToken).confirm()
       const { data } = await client.call(api.auditLogs.list, { query: { limit: 10 } })
@@ -236,8 +236,8 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('that enrolling again replaced ends with everything a rotation had begun', async () => {
-      const { as, authToken, service, client } = await staged()
+    it('replaced by enrolling again ends with every pending rotation', async () => {
+      const { as, authToken, service, client } = await start()
       const pending = await as(authToken).rotate()
       const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'again' } })
       const machine = { osType: 'linux', osVersion: 'Debian 12', architecture: 'x64' } as const
@@ -259,8 +259,8 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a rotation', () => {
-    it('is forgotten once nobody can go on with it', async () => {
-      const { as, authToken, clock, service } = await staged()
+    it('is deleted once it cannot continue', async () => {
+      const { as, authToken, clock, service } = await start()
       const sweep = () => service.storage.write((tx) => sweepRotations(tx, addSeconds(clock(), -86_400)))
       const count = async () =>
         (await service.storage.read.selectFrom('agent_rotations').select('device_id').execute()).length
@@ -277,8 +277,8 @@ onEveryDatabase((_, open) => {
       expect(await as(fresh).confirm()).toEqual({ success: true })
     })
 
-    it('never locks an honest agent out, and lets no token in after its time, whatever is lost in between', async () => {
-      const { service, enroll, clock } = await staged()
+    it('never locks out a correct agent, and accepts no token after its end, whatever is lost', async () => {
+      const { service, enroll, clock } = await start()
       let machines = 0
       const fate = fc.constantFrom('arrives', 'answer lost', 'request lost')
       const step = fc.oneof(
@@ -303,8 +303,8 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a connection', () => {
-    it('begun with the old token lasts until that ends, and goes on with the new one', async () => {
-      const { as, authToken, agentId, clock, service } = await staged()
+    it('of the old token ends with that token; the agent reconnects with the new one', async () => {
+      const { as, authToken, agentId, clock, service } = await start()
       const connect = (token: string) => RawAgent.connect(service.url, { agentId, agentToken: token })
       const first = await connect(authToken)
       const { authToken: fresh } = await as(authToken).rotate()
@@ -312,7 +312,7 @@ onEveryDatabase((_, open) => {
       await new Promise((resolve) => setTimeout(resolve, 1500))
       expect(first.socket.readyState).toBe(first.socket.OPEN)
       clock.forward(301)
-      // Whatever is committed has connections looked at.
+      // Any commit triggers a check of the connections.
       await as(fresh).confirm()
       expect(await first.closed).toMatchObject({ code: 4001 })
       const path = `/api/v1/agent-ws/${agentId}/ws`
@@ -324,8 +324,8 @@ onEveryDatabase((_, open) => {
       expect(second.socket.readyState).toBe(second.socket.OPEN)
     })
 
-    it('is the agent’s alone: its watchdog would take its place', async () => {
-      const { watchdogAuthToken, agentId, service } = await staged()
+    it('is refused to a watchdog, which would replace that of the agent', async () => {
+      const { watchdogAuthToken, agentId, service } = await start()
       const authorization = `Bearer ${watchdogAuthToken}`
       const path = `/api/v1/agent-ws/${agentId}/ws`
       expect(await refusedUpgrade(service.url, path, { authorization })).toMatchObject({

@@ -9,7 +9,7 @@ import { testClock } from '../harness.ts'
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
 onEveryDatabase((_, open) => {
-  const staged = async () => {
+  const start = async () => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock })
     const { service, enroll } = stage
@@ -29,8 +29,8 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a watchdog', () => {
-    it('has a token of its own, and says of itself that it is there', async () => {
-      const { watchdog, clock, device } = await staged()
+    it('has its own token, and reports itself', async () => {
+      const { watchdog, clock, device } = await start()
       expect(await device()).toMatchObject({
         watchdogStatus: null,
         watchdogSeenAt: null,
@@ -45,8 +45,8 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('keeps nobody alive: what it says of the machine is not what its agent says', async () => {
-      const { watchdog, clock, device, watch } = await staged()
+    it('keeps no device online: what it reports about the device does not count', async () => {
+      const { watchdog, clock, device, watch } = await start()
       const before = await device()
       clock.forward(301)
       const said = { agentVersion: '9.9.9', hostname: 'other', metrics: { cpuPercent: 5 }, autoUpdate: false }
@@ -58,8 +58,8 @@ onEveryDatabase((_, open) => {
       expect(await device()).toMatchObject({ status: 'offline', watchdogStatus: 'connected' })
     })
 
-    it('speaks for an agent that is silent, until that speaks for itself', async () => {
-      const { agent, watchdog, clock, device } = await staged()
+    it('reports a silent agent, until the agent reports itself', async () => {
+      const { agent, watchdog, clock, device } = await start()
       const mainSilentSince = clock()
       clock.forward(60)
       await watchdog({ mainSilentSince })
@@ -71,9 +71,9 @@ onEveryDatabase((_, open) => {
       expect(await device()).toMatchObject({ watchdogStatus: 'connected', mainSilentSince: null })
     })
 
-    it('that falls silent itself is offline, once, which webhooks hear, and its agent is not', async () => {
-      const { agent, watchdog, clock, device, watch, service, bakery } = await staged()
-      const heard = await listen(service, bakery.id)
+    it('that falls silent is offline, once, with an event, while its agent stays online', async () => {
+      const { agent, watchdog, clock, device, watch, service, bakery } = await start()
+      const received = await listen(service, bakery.id)
       await watchdog()
       clock.forward(300)
       await agent()
@@ -83,14 +83,14 @@ onEveryDatabase((_, open) => {
       await watch()
       await watch()
       expect(await device()).toMatchObject({ watchdogStatus: 'offline', status: 'online' })
-      const told = (await heard()).filter(({ data }) => data.watchdogStatus === 'offline')
-      expect(told.map(({ type }) => type)).toEqual(['device.updated'])
+      const offlineEvents = (await received()).filter(({ data }) => data.watchdogStatus === 'offline')
+      expect(offlineEvents.map(({ type }) => type)).toEqual(['device.updated'])
       await watchdog()
       expect((await device()).watchdogStatus).toBe('connected')
     })
 
-    it('hands in logs and asks how to work, and reports neither inventory nor the logs of the machine', async () => {
-      const { service, params, watchdogAuthToken } = await staged()
+    it('submits logs and reads its configuration, but submits neither inventory nor event logs', async () => {
+      const { service, params, watchdogAuthToken } = await start()
       const client = service.client(watchdogAuthToken)
       const now = new Date().toISOString()
       const entry = { timestamp: now, level: 'warn', component: 'watchdog', message: 'restarted' } as const
@@ -112,8 +112,8 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('and agent do not speak for each other with the other’s token', async () => {
-      const { agent, watchdog, device } = await staged()
+    it('cannot act as the agent, nor the agent as the watchdog', async () => {
+      const { agent, watchdog, device } = await start()
       const refused = failing(401, 're_enrollment_required')
       await expect(agent({ role: 'watchdog' })).rejects.toEqual(refused)
       await expect(watchdog({ role: 'agent' })).rejects.toEqual(refused)
@@ -123,15 +123,15 @@ onEveryDatabase((_, open) => {
       expect((await device()).watchdogStatus).toBe('connected')
     })
 
-    it('is not let in with the token of another device’s', async () => {
-      const { service, enroll, params } = await staged()
+    it('is refused with the token of another device', async () => {
+      const { service, enroll, params } = await start()
       const other = await enroll('till-2')
       const body = { status: 'ok', agentVersion: '0.1.0' } as const
       const beat = service.client(other.watchdogAuthToken).call(api.agents.heartbeat, { params, body })
       await expect(beat).rejects.toEqual(failing(401, 'invalid_agent_credentials'))
     })
 
-    it('has a share of requests of its own, as each agent has', async () => {
+    it('has its own rate limit, as each agent has', async () => {
       const env = { RATE_LIMIT_AGENT: '3/60' }
       const { service, enroll } = await begin(open, { env })
       const [one, two] = [await enroll('till-1'), await enroll('till-2')]
@@ -149,8 +149,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('an agent says whether it updates itself, and is told when people decided otherwise', async () => {
-    const { agent, device, service, deviceId } = await staged()
+  it('an agent reports its auto-update setting, and is told when the decision differs', async () => {
+    const { agent, device, service, deviceId } = await start()
     expect((await device()).autoUpdate).toEqual({ desired: true, acknowledged: null })
     expect((await agent()).configUpdate).toBeNull()
     expect((await agent({ autoUpdate: true })).configUpdate).toBeNull()

@@ -23,7 +23,7 @@ const bound = (by: string, file: string, name: string): Bound => ({ by, test: [f
 const audit = bound(
   'AGENT_AUDIT, AGENT_CHANGES, retention',
   'test/agents/audit.test.ts',
-  'tells of what an agent hands in too often in one entry',
+  'gathers what an agent submits too often in one entry',
 )
 const inventory = bound(
   'a body of the inventory: each part replaces what was there',
@@ -33,7 +33,7 @@ const inventory = bound(
 const events = bound(
   'AGENT_EVENTS, WEBHOOK_DELIVERY_RETENTION_DAYS',
   'test/agents/audit.test.ts',
-  'events tell of what an agent says this way and that way in one',
+  'events about frequent changes of an agent are gathered into one',
 )
 const rows = bound(
   'one of each device, of bounded columns',
@@ -51,7 +51,7 @@ const bounds: Record<string, Bound> = {
   agent_commands: bound(
     'COMMAND_RESULT_BYTES_PER_DEVICE, _PER_ORG; rows are asked for by people, 30 days',
     'test/agents/outputs.test.ts',
-    'is all of the newest: the oldest outputs make room',
+    'make room for the newest: the oldest are dropped',
   ),
   agent_logs: bound('LOG_BYTES_PER_DEVICE, _PER_ORG', 'test/logs/quota.test.ts', 'are its newest'),
   agent_rotations: rows,

@@ -55,7 +55,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('files at the release host', () => {
-    it('are where machines are sent, without being kept by anybody on the way', async () => {
+    it('are downloaded by an uncached redirect', async () => {
       const host = await releaseHost()
       const release = signedRelease('1.0.0')
       host.publish(release)
@@ -72,7 +72,7 @@ onEveryDatabase((_, open) => {
       const followed = await fetch(`${service.url}${path}`)
       expect(Buffer.from(await followed.arrayBuffer()).equals(release.files.get(linux)!)).toBe(true)
       expect((await get('/api/v1/agents/download/darwin/arm64')).status).toBe(404)
-      // Nothing was fetched by the service itself but what is signed.
+      // The service itself fetched only the signed manifest.
       expect(host.asked.filter(({ path: at }) => at.startsWith('/files/')).map(({ path: at }) => at)).toEqual(
         [
           '/files/v1.0.0/release-manifest.json',
@@ -82,7 +82,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('are nowhere when the release came from a directory', async () => {
+    it('are not found when the release came from a directory', async () => {
       const directory = await temporaryFolder()
       await putRelease(directory, signedRelease('1.0.0'))
       const local = {
@@ -103,7 +103,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('files in object storage', () => {
-    it('are where machines are sent, with an address that is signed for a quarter of an hour', async () => {
+    it('are downloaded by a redirect to a URL that is signed for 15 minutes', async () => {
       const host = await releaseHost()
       const release = signedRelease('1.0.0')
       host.publish(release)
@@ -141,7 +141,7 @@ onEveryDatabase((_, open) => {
       expect(url.startsWith(`${service.url}/api/v1/agents/download/agent/linux/amd64?`)).toBe(true)
     })
 
-    it('are none that the storage does not have, or has as another', async () => {
+    it('are not found when the storage lacks them, or has another size', async () => {
       const host = await releaseHost()
       host.publish(signedRelease('2.0.0'))
       const { client, get } = await start(stored(host.env()))
@@ -151,7 +151,7 @@ onEveryDatabase((_, open) => {
       expect((await get(path.replace('amd64', 'arm64'))).status).toBe(404)
     })
 
-    it('are registered from the manifest in a directory as far as the storage has them', async () => {
+    it('are registered from the manifest in a directory, as far as the storage has them', async () => {
       const directory = await temporaryFolder()
       const release = signedRelease('3.0.0')
       await putRelease(directory, { ...release, files: new Map() })
@@ -161,7 +161,7 @@ onEveryDatabase((_, open) => {
       expect((await get()).status).toBe(302)
     })
 
-    it('cannot be had while the storage cannot be asked, which says nothing of the inside', async () => {
+    it('are a 503 while the storage is unreachable, without internals', async () => {
       const host = await releaseHost()
       host.publish(signedRelease('1.0.0'))
       const { client, get } = await start(
@@ -176,7 +176,7 @@ onEveryDatabase((_, open) => {
   })
 })
 
-it('the signature of an address is what the documentation of Amazon S3 shows', () => {
+it('the S3 signature equals the example in the documentation of Amazon S3', () => {
   const address =
     'https://examplebucket.s3.amazonaws.com/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256' +
     '&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request' +

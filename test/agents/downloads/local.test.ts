@@ -40,7 +40,7 @@ onEveryDatabase((_, open) => {
   const notFound = { status: 404 }
 
   describe('releases in a directory', () => {
-    it('are registered from there: the newest that is stable, or the one that is named', async () => {
+    it('are registered from there: the newest stable one, or the named one', async () => {
       const { directory, client, sync } = await start()
       await expect(sync()).rejects.toThrow(
         expect.objectContaining({ status: 404, message: 'There is no stable release in AGENT_BINARY_DIR' }),
@@ -64,7 +64,7 @@ onEveryDatabase((_, open) => {
       expect(await reply.text()).toBe(`${linux} 1.10.0\n`)
     })
 
-    it('count only with files that are there, and a manifest that is theirs and signed', async () => {
+    it('count only with their files present, and with a signed manifest of that release', async () => {
       const { directory, sync } = await start()
       const release = signedRelease('1.0.0')
       await putRelease(directory, release)
@@ -83,8 +83,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a file of a release', () => {
-    it('is the promoted one unless a version is named, for any name of the machine, to anybody', async () => {
+  describe('a release file', () => {
+    it('is that of the promoted or the named version, under any platform alias, for anybody', async () => {
       const { directory, sync, get } = await start()
       for (const version of ['1.0.0', '1.1.0']) {
         await putRelease(directory, signedRelease(version))
@@ -112,7 +112,7 @@ onEveryDatabase((_, open) => {
       ['/plan9/riscv', 'Invalid OS', ['params.os', 'params.arch']],
       ['/constructor/__proto__', 'Invalid OS', ['params.os', 'params.arch']],
       ['/viewer/linux/amd64', 'Invalid component', ['params.component']],
-    ])('is asked for as %s and refused: %s', async (at, error, paths) => {
+    ])('requested as %s is refused: %s', async (at, error, paths) => {
       const { service } = await start()
       const { status, body } = await send(service.url, 'GET', `${path}${at}`)
       expect([status, body]).toEqual([
@@ -126,7 +126,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('that is not there is said in words', async () => {
+    it('that is missing gets a 404 with the reason', async () => {
       const { service } = await start()
       const { status, body } = await send(service.url, 'GET', `${path}/linux/amd64`)
       expect([status, body.error, body.details]).toEqual([
@@ -136,7 +136,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('is only given out as large as it is registered, from its folder or from beside it', async () => {
+    it('is served only in its registered size, from its folder or from the directory above', async () => {
       const { directory, sync, get } = await start()
       const release = signedRelease('1.0.0')
       await putRelease(directory, release)
@@ -152,7 +152,7 @@ onEveryDatabase((_, open) => {
       expect(await get('/linux/amd64')).toMatchObject(notFound)
     })
 
-    it('is none that a link out of the directory leads to, and nothing that is no file', async () => {
+    it('is not served through a link out of the directory, and only when it is a regular file', async () => {
       const { directory, sync, get } = await start()
       const release = signedRelease('1.0.0')
       await putRelease(directory, release)
@@ -187,9 +187,9 @@ onEveryDatabase((_, open) => {
       expect(await get('/linux/amd64')).toMatchObject(notFound)
     })
 
-    it('comes in every part that is asked for as it is', async () => {
+    it('is served in every requested range', async () => {
       const { directory, sync, get } = await start()
-      // More than is read from the disk at once.
+      // More than one read from the disk.
       const bytes = randomBytes(700_001)
       await putRelease(directory, signedRelease('1.0.0', { files: { [linux]: bytes } }))
       await sync()
@@ -206,7 +206,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  // Which files are open is seen there alone.
+  // Only there open files are visible.
   describe.runIf(existsSync('/proc/self/fd'))('a large file', () => {
     const size = 512 << 20
     async function large() {
@@ -235,7 +235,7 @@ onEveryDatabase((_, open) => {
         }
       }).length
 
-    it('is not read into memory for those who take it slowly, and closed when they go', async () => {
+    it('is not read into memory for slow clients, and is closed when they leave', async () => {
       const { ask, place } = await large()
       const before = process.memoryUsage().arrayBuffers
       const sockets = Array.from({ length: 8 }, ask)
@@ -246,7 +246,7 @@ onEveryDatabase((_, open) => {
       await until(() => openFiles(place) === 0)
     })
 
-    it('does not hold up anybody else while it goes out', async () => {
+    it('delays no other request while it is sent', async () => {
       const { ask, service } = await large()
       const sockets = Array.from({ length: 4 }, ask)
       let taken = 0

@@ -9,8 +9,8 @@ const waves = [{ percent: 50 }, { percent: 100 }]
 const strict = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 0 }
 
 onEveryDatabase((kind, open) => {
-  /** A rollout whose first wave, half of the machines, was offered its version. */
-  const begun = async (count: number, bounds: Partial<typeof strict> = {}) => {
+  /** A rollout whose first wave, half of the devices, was offered its version. */
+  const startFirstWave = async (count: number, bounds: Partial<typeof strict> = {}) => {
     const stage = await withFleet(open, count)
     const { start, wavesOf, offers, system, status } = stage
     const id = await start({ waves, ...strict, ...bounds })
@@ -25,8 +25,10 @@ onEveryDatabase((kind, open) => {
   }
 
   describe('a rollout halts by itself', () => {
-    it('at once when more say that they could not than may', async () => {
-      const { id, first, second, say, status, offers, audited } = await begun(80, { maxFailurePercent: 5 })
+    it('at once when more devices report a failure than allowed', async () => {
+      const { id, first, second, say, status, offers, audited } = await startFirstWave(80, {
+        maxFailurePercent: 5,
+      })
       const failed = { targetVersion: '1.0.0', state: 'rolled_back', reason: 'exit 1' } as const
       await say(first[0]!, failed)
       await say(first[1]!, { ...failed, state: 'refused', reason: 'wrong checksum' })
@@ -52,8 +54,8 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('when devices go on reporting the version they had, or are not heard of any more', async () => {
-      const { clock, id, first, offers, round, status } = await begun(8)
+    it('when devices keep reporting the previous version, or are not seen any more', async () => {
+      const { clock, id, first, offers, round, status } = await startFirstWave(8)
       clock.forward(14 * 60)
       await offers(first.slice(0, 3))
       await round()
@@ -73,7 +75,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it('when a device comes up with another version', async () => {
-      const { clock, first, beat, round, reasonOf } = await begun(2)
+      const { clock, first, beat, round, reasonOf } = await startFirstWave(2)
       clock.forward(60)
       await beat(first[0]!, '0.9.0')
       clock.forward(15 * 60)
@@ -81,16 +83,16 @@ onEveryDatabase((kind, open) => {
       expect(await reasonOf()).toContain('Reports 0.9.0 instead of 1.0.0')
     })
 
-    it('when a device was updated and leaves the version again', async () => {
-      const { first, beat, reasonOf, placesOf, id } = await begun(2)
+    it('when an updated device leaves the version again', async () => {
+      const { first, beat, reasonOf, placesOf, id } = await startFirstWave(2)
       await beat(first[0]!, '1.0.0')
       await beat(first[0]!, before)
       expect(await reasonOf()).toContain('Reports 0.1.0 after it was updated')
       expect((await placesOf(id))[0]).toMatchObject({ state: 'failed', agentVersion: before })
     })
 
-    it('when an updated device falls silent while it soaks, but not in maintenance', async () => {
-      const { first, beat, status, id, system, live } = await begun(6)
+    it('when an updated device falls silent during its soak, but not in maintenance', async () => {
+      const { first, beat, status, id, system, live } = await startFirstWave(6)
       for (const one of first) await beat(one, '1.0.0')
       const [, resting, well] = first
       const params = { id: resting!.deviceId }
@@ -105,8 +107,8 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('also when it does so at the very end, and opens no wave meanwhile', async () => {
-      const { first, status, id, live } = await begun(4)
+    it('even when this happens at the very end, and opens no wave meanwhile', async () => {
+      const { first, status, id, live } = await startFirstWave(4)
       const [, well] = first
       await live(9, new Map(first.map((one) => [one, '1.0.0'])))
       for (let minute = 10; minute <= 14; minute++) {
@@ -121,8 +123,8 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('but not for a device that falls silent after it has soaked', async () => {
-      const { first, status, id, clock, round, live } = await begun(2)
+    it('but not when a device falls silent after its soak', async () => {
+      const { first, status, id, clock, round, live } = await startFirstWave(2)
       await live(11, new Map([[first[0]!, '1.0.0']]))
       expect(await status(id)).toMatchObject({ status: 'running', wave: 2 })
       clock.forward(3600)
@@ -130,8 +132,8 @@ onEveryDatabase((kind, open) => {
       expect(await status(id)).toMatchObject({ status: 'running', waves: [{ updated: 1 }, { waiting: 1 }] })
     })
 
-    it('when nobody of a wave is left that could show that the version works', async () => {
-      const { id, first, system, round, status, move } = await begun(2)
+    it('when no device of a wave is left that could prove the version', async () => {
+      const { id, first, system, round, status, move } = await startFirstWave(2)
       await system.call(api.devices.decommission, { params: { id: first[0]!.deviceId } })
       await round()
       await round()
@@ -143,9 +145,9 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('what people take out is no failure', () => {
-    it('be it decommissioned, or not to be updated any more', async () => {
-      const { id, first, system, service, round, status, clock, beat } = await begun(6)
+  describe('withdrawn devices are no failures', () => {
+    it('when decommissioned, or with updates turned off', async () => {
+      const { id, first, system, service, round, status, clock, beat } = await startFirstWave(6)
       const [gone, off, well] = first
       await system.call(api.devices.decommission, { params: { id: gone!.deviceId } })
       await service.storage.write((tx) =>
@@ -161,8 +163,8 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('and a device that moves to another organization goes on with it', async () => {
-      const { id, first, service, beat, world, placesOf } = await begun(2)
+    it('and a device that moves to another organization stays in the rollout', async () => {
+      const { id, first, service, beat, world, placesOf } = await startFirstWave(2)
       await service.storage.write((tx) =>
         tx
           .updateTable('devices')
@@ -175,9 +177,9 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('a rollout that is halted', () => {
-    it('goes on when it is resumed, with what failed so far accepted', async () => {
-      const { id, first, second, say, move, status, offers, live } = await begun(8)
+  describe('a halted rollout', () => {
+    it('continues when it is resumed, with the failures so far accepted', async () => {
+      const { id, first, second, say, move, status, offers, live } = await startFirstWave(8)
       await say(first[0]!, { targetVersion: '1.0.0', state: 'failed', reason: 'disk full' })
       expect(await offers(first.slice(1))).toEqual([null, null, null])
       const resumed = await move('resume', id)
@@ -190,8 +192,8 @@ onEveryDatabase((kind, open) => {
       expect((await status(id)).status).toBe('halted')
     })
 
-    it('keeps devices where it brought them, also those that arrive only now, until it is rolled back', async () => {
-      const { id, first, second, move, offers, release, status } = await begun(6)
+    it('keeps updated devices on the version, even late ones, until it is rolled back', async () => {
+      const { id, first, second, move, offers, release, status } = await startFirstWave(6)
       await release('0.5.0', { promoted: true })
       const [there, late] = first
       expect(await offers([there!], '1.0.0')).toEqual([null])
@@ -210,8 +212,8 @@ onEveryDatabase((kind, open) => {
       expect(await status(id)).toMatchObject({ status: 'rolled_back', next: null })
     })
 
-    it('is rolled back to what devices came from where nothing is promoted and there is an agent of it', async () => {
-      const { id, first, move, offers, release } = await begun(4)
+    it('is rolled back to the registered previous version where none is promoted', async () => {
+      const { id, first, move, offers, release } = await startFirstWave(4)
       await offers(first, '1.0.0')
       await move('rollBack', id)
       expect(await offers(first, '1.0.0')).toEqual([null, null])
@@ -222,8 +224,8 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('the rollout after an aborted one', () => {
-    it('does not drive back the devices that are still where that one brought them', async () => {
-      const { id, first, second, move, offers, release, start, wavesOf, status } = await begun(8)
+    it('does not move back the devices that are still on the version of that one', async () => {
+      const { id, first, second, move, offers, release, start, wavesOf, status } = await startFirstWave(8)
       await release('0.5.0', { promoted: true })
       await offers(first, '1.0.0')
       await move('abort', id)
@@ -242,8 +244,8 @@ onEveryDatabase((kind, open) => {
       expect(await offers(others)).toEqual(others.map(() => '0.5.0'))
     })
 
-    it('lets them go to what was promoted in between', async () => {
-      const { id, first, move, offers, release, start, clock, wavesOf } = await begun(8)
+    it('lets them go to a version that was promoted in between', async () => {
+      const { id, first, move, offers, release, start, clock, wavesOf } = await startFirstWave(8)
       await offers(first, '1.0.0')
       await move('abort', id)
       clock.forward(60)
@@ -255,9 +257,9 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('what people may do with a rollout', () => {
-    it('depends on how far it is', async () => {
-      const { id, move, first, offers, audited } = await begun(2)
+  describe('the transitions of a rollout', () => {
+    it('depend on its status', async () => {
+      const { id, move, first, offers, audited } = await startFirstWave(2)
       const refused = (verb: Parameters<typeof move>[0]) =>
         expect(move(verb, id)).rejects.toMatchObject({ status: 409, code: 'conflict' })
       await refused('resume')
@@ -276,9 +278,9 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('many heartbeats at once', () => {
-    it('never bring the version to a device outside of the open waves, and to nobody once it is halted', async () => {
-      const { service, clock, fleet, first, id, move, status, beat } = await begun(24)
+  describe('concurrent heartbeats', () => {
+    it('never bring the version to a device outside of the open waves, or after a halt', async () => {
+      const { service, clock, fleet, first, id, move, status, beat } = await startFirstWave(24)
       const replicas = [service, kind === 'postgres' ? await serviceOn(service, { clock }) : service]
       const offered = new Set<Machine>()
       const late: Machine[] = []
@@ -302,8 +304,8 @@ onEveryDatabase((kind, open) => {
       expect((await status(id)).status).toBe('halted')
     })
 
-    it('that fail at once halt it once', async () => {
-      const { first, say, id, status, audited } = await begun(24)
+    it('that report failures halt it once', async () => {
+      const { first, say, id, status, audited } = await startFirstWave(24)
       await Promise.all(
         first.map((one) => say(one, { targetVersion: '1.0.0', state: 'failed', reason: 'x' })),
       )
@@ -311,8 +313,8 @@ onEveryDatabase((kind, open) => {
       expect((await audited()).filter(({ action }) => action === 'agent.rollout.halt')).toHaveLength(1)
     })
 
-    it('and processes that look at once open each wave once', async () => {
-      const { service, first, offers, clock, round, status, id, audited, placesOf } = await begun(8)
+    it('and concurrent reconciliations open each wave once', async () => {
+      const { service, first, offers, clock, round, status, id, audited, placesOf } = await startFirstWave(8)
       const other = kind === 'postgres' ? await serviceOn(service, { clock }) : service
       await offers(first, '1.0.0')
       clock.forward(9 * 60)
@@ -324,7 +326,7 @@ onEveryDatabase((kind, open) => {
       expect((await audited()).map(({ action }) => action)).toEqual(['agent.rollout.start'])
     })
 
-    it('and processes that draw at once draw each device once', async () => {
+    it('and concurrent preparations draw each device once', async () => {
       const stage = await withFleet(open, 30)
       const { service, clock, system, round, placesOf, status } = stage
       const other = kind === 'postgres' ? await serviceOn(service, { clock }) : service
@@ -337,7 +339,7 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  it('what a process had drawn that died is drawn anew, once its claim is over', async () => {
+  it('a preparation of a dead process is repeated once its claim has expired', async () => {
     const stage = await withFleet(open, 4)
     const { service, clock, round, status, fleet, bakery, placesOf } = stage
     const id = await addRollout(service, 'preparing')

@@ -2,16 +2,16 @@ import { describe, expect, it } from 'vitest'
 import { blockersOf, waveProgressOf } from '../../../src/agents/rollouts/progress.ts'
 import type { RolloutRecord } from '../../../src/agents/rollouts/rules.ts'
 
-describe('what a rollout waits for', () => {
+describe('the blockers of a rollout', () => {
   const at = (minute: number) => new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString()
   const rollout = { gateMinutes: 15, soakMinutes: 10, wave: 1, waveBeganAt: at(0) } as RolloutRecord
   const none = { offeredAt: null, settledAt: null }
-  const said = (tally: Parameters<typeof waveProgressOf>[1], awaited: number, minute: number) =>
+  const blockersAt = (tally: Parameters<typeof waveProgressOf>[1], awaited: number, minute: number) =>
     blockersOf(rollout, waveProgressOf(rollout, tally, awaited), at(minute))
 
-  it('is everybody in the open waves, in the earlier ones as well, but nobody in a later one', () => {
+  it('are devices of the open waves, earlier ones included, but of no later one', () => {
     expect(
-      said(
+      blockersAt(
         [
           { wave: 0, state: 'offered', devices: 1, ...none, offeredAt: at(3) },
           { wave: 1, state: 'soaking', devices: 2, ...none, settledAt: at(4) },
@@ -28,14 +28,16 @@ describe('what a rollout waits for', () => {
     ])
   })
 
-  it('is nobody who is online and has not asked, once the gate has passed', () => {
+  it('are no online devices that have not asked, once the gate has passed', () => {
     const updated = [{ wave: 1, state: 'updated' as const, devices: 2, ...none }]
-    expect(said(updated, 3, 14)).toHaveLength(1)
-    expect(said(updated, 3, 15)).toEqual([])
+    expect(blockersAt(updated, 3, 14)).toHaveLength(1)
+    expect(blockersAt(updated, 3, 15)).toEqual([])
   })
 
-  it('is a first device of the open wave, whatever the earlier ones have shown', () => {
+  it('are a first device of the open wave, whatever the earlier waves have shown', () => {
     const earlier = [{ wave: 0, state: 'updated' as const, devices: 2, ...none }]
-    expect(said(earlier, 0, 99)).toEqual([{ at: null, because: 'a first device of the wave on the version' }])
+    expect(blockersAt(earlier, 0, 99)).toEqual([
+      { at: null, because: 'a first device of the wave on the version' },
+    ])
   })
 })

@@ -6,7 +6,7 @@ import { newId } from '../../../src/core/new-id.ts'
 import type { Instant } from '../../../src/core/time.ts'
 import type { TestService } from '../../harness.ts'
 
-/** A version with an agent for each of these kinds of machine, as it would be registered. */
+/** Registers a version with an agent for each of these platforms. */
 export async function addRelease(
   service: Pick<TestService, 'storage'>,
   version: string,
@@ -44,7 +44,7 @@ export async function addRelease(
   })
 }
 
-/** A rollout of a version that nobody knows, to no device; one that is under way takes the place of any other. */
+/** A rollout of an unknown version to no device; an active one replaces any other active one. */
 export async function addRollout(service: TestService, status: RolloutStatus = 'aborted'): Promise<string> {
   const id = newId()
   const now = new Date().toISOString()
@@ -61,7 +61,7 @@ export async function addRollout(service: TestService, status: RolloutStatus = '
   return id
 }
 
-/** A place of a device in it, in that state. */
+/** Adds a device to the rollout, in this state. */
 export async function addPlace(
   service: TestService,
   rolloutId: string,

@@ -12,12 +12,15 @@ import { addRelease } from './records.ts'
 
 export type Machine = { agentId: string; deviceId: string; authToken: string }
 
-/** What `machine` in test/devices/device-stage.ts reports when it enrolls. */
+/** The version that `machine` in test/devices/device-stage.ts reports when it enrolls. */
 export const before = '0.1.0'
 
 const offlineAfterSeconds = 300
 
-/** A service on a clock that is moved, whose world is decommissioned: its machines are those that are enrolled here. */
+/**
+ * A service on a test clock whose world is decommissioned: its only devices are those that are enrolled
+ * here.
+ */
 export async function begin(open: Open, options: Omit<ServiceOptions, 'clock'> = {}) {
   const clock = testClock()
   const service = await startService(open, { ...options, clock })
@@ -42,7 +45,7 @@ export async function begin(open: Open, options: Omit<ServiceOptions, 'clock'> =
   const round = (at = service) => reconcileRollout({ storage: at.storage, clock, offlineAfterSeconds })
   const start = async (body: Partial<NewRollout> & Pick<NewRollout, 'waves'>) => {
     const { id } = await system.call(api.agentRollouts.start, { body: { version: '1.0.0', ...body } })
-    // The service draws by itself, at once.
+    // The service prepares it by itself, at once.
     await vi.waitFor(async () => expect((await status(id)).status).not.toBe('preparing'), { timeout: 10_000 })
     return id
   }
@@ -59,26 +62,26 @@ export async function begin(open: Open, options: Omit<ServiceOptions, 'clock'> =
   }
 }
 
-/** The same with so many machines, and 1.0.0 with an agent for them. */
+/** The same with this many devices, and 1.0.0 with an agent for them. */
 export async function withFleet(open: Open, count: number, options: Omit<ServiceOptions, 'clock'> = {}) {
   const stage = await begin(open, options)
   const fleet: Machine[] = []
   for (let n = 0; n < count; n++) fleet.push(await stage.enroll(`pc-${n}`))
   await stage.release('1.0.0')
   const { beat, placesOf, clock, round } = stage
-  /** The machines of its waves, from 1. */
+  /** The devices of each wave, counted from 1. */
   const wavesOf = async (id: string) => {
     const places = await placesOf(id)
     const machineOf = (deviceId: string) => fleet.find((one) => one.deviceId === deviceId)!
     return (wave: number) => places.filter((one) => one.wave === wave).map((one) => machineOf(one.id))
   }
-  /** What each is offered that reports this version. */
+  /** The version that each device is offered when it reports this one. */
   const offers = async (some: readonly Machine[], version = before) => {
     const all: (string | null)[] = []
     for (const one of some) all.push(await beat(one, version))
     return all
   }
-  /** Time goes by, and everybody reports every minute. */
+  /** Time passes, and each of these devices reports every minute. */
   const live = async (minutes: number, reports: ReadonlyMap<Machine, string>) => {
     for (let n = 0; n < minutes; n++) {
       clock.forward(60)

@@ -9,7 +9,7 @@ onEveryDatabase((_, open) => {
   const staged = (count: number) => withFleet(open, count)
 
   describe('a rollout', () => {
-    it('comes to one wave after the other, each after the one before has soaked, and is promoted', async () => {
+    it('opens each wave after the previous one has soaked, and is then promoted', async () => {
       const { fleet, start, status, wavesOf, offers, live } = await staged(20)
       const id = await start({ waves: [{ percent: 5 }, { percent: 50 }, { percent: 100 }], ...quick })
       const wave = await wavesOf(id)
@@ -42,7 +42,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('promotes its version for machines that were not in it', async () => {
+    it('promotes its version for devices that were not in it', async () => {
       const { enroll, start, live, fleet, beat } = await staged(1)
       await start({ waves: [{ percent: 100 }], ...quick })
       const late = await enroll('late')
@@ -52,7 +52,7 @@ onEveryDatabase((_, open) => {
       expect(await beat(late)).toBe('1.0.0')
     })
 
-    it('that does not come to all promotes nothing, and its devices stay where it brought them', async () => {
+    it('that does not cover all devices promotes nothing, and its devices stay on its version', async () => {
       const { start, status, wavesOf, live, offers, fleet, release } = await staged(4)
       await release('0.5.0', { promoted: true })
       const id = await start({ waves: [{ percent: 25 }], ...quick })
@@ -67,7 +67,7 @@ onEveryDatabase((_, open) => {
       expect(await offers(others)).toEqual(['0.5.0', '0.5.0', '0.5.0'])
     })
 
-    it('goes on after its gate without those who are offline, who count when they come', async () => {
+    it('continues after the gate without offline devices, which count when they return', async () => {
       const { clock, start, status, wavesOf, beat, round, live } = await staged(10)
       const id = await start({ waves: [{ percent: 50 }, { percent: 100 }], ...quick })
       const wave = await wavesOf(id)
@@ -75,7 +75,7 @@ onEveryDatabase((_, open) => {
       const reports = new Map(rest.map((one) => [one, '1.0.0']))
       reports.set(first!, '1.0.0')
       for (const one of [first!, ...rest]) await beat(one)
-      // One of them was never heard of: it counts as online for five minutes, and is then waited for no longer.
+      // One was never seen: it counts as online for five minutes, and then no longer blocks.
       await live(11, reports)
       expect(await status(id)).toMatchObject({
         wave: 1,
@@ -96,7 +96,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('opens no wave before a device of the last one has shown that it works', async () => {
+    it('opens no wave before a device of the current one has proved the version', async () => {
       const { start, status, clock, round } = await staged(4)
       const id = await start({ waves: [{ percent: 50 }, { percent: 100 }], ...quick })
       clock.forward(3600)
@@ -107,7 +107,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is for one at a time', async () => {
+    it('is the only active one', async () => {
       const { system, release, start, move, status } = await staged(3)
       await release('1.1.0')
       const first = await start({ waves: [{ percent: 100 }] })
@@ -123,8 +123,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('what a rollout is drawn from', () => {
-    it('are devices that can take the version, and will', async () => {
+  describe('the devices of a rollout', () => {
+    it('are those that can and may run the version', async () => {
       const { enroll, release, start, placesOf, service, system, beat, world } = await staged(1)
       const machines = ['there', 'beyond', 'developer', 'off', 'unwilling', 'other', 'quarantined', 'gone']
       const made = new Map<string, Machine>()
@@ -157,7 +157,7 @@ onEveryDatabase((_, open) => {
       expect((await placesOf(id)).map(({ hostname }) => hostname)).toEqual(['pc-0'])
     })
 
-    it('is in an order of its own each time, and a filter takes what is left of what it finds', async () => {
+    it('are shuffled for each rollout, and a filter takes those it matches that are left', async () => {
       const { system, bakery, start, placesOf, fleet, move } = await staged(10)
       for (const { deviceId: id } of fleet.slice(0, 3)) {
         await system.call(api.devices.update, { params: { id }, body: { addTags: ['pilot'] } })
@@ -190,7 +190,7 @@ onEveryDatabase((_, open) => {
       expect(orders.size).toBeGreaterThan(1)
     })
 
-    it('must not be nothing', async () => {
+    it('must not be none', async () => {
       const { system, release, bakery, fleet, beat } = await staged(1)
       const start = (body: { version?: string; waves?: object[] }) =>
         system.call(api.agentRollouts.start, {
@@ -233,7 +233,7 @@ onEveryDatabase((_, open) => {
         'wave 2 must be more than 10 %: a percentage counts the waves before',
       ],
       [[{ percent: 100 }, { percent: 100 }], 'body.waves.1', 'wave 2 comes after all devices'],
-    ])('is refused as %j', async (waves, path, message) => {
+    ])('with the waves %j is refused', async (waves, path, message) => {
       const { system } = await begin(open)
       const body = { version: '1.0.0', waves } as never
       await expect(system.call(api.agentRollouts.start, { body })).rejects.toMatchObject({

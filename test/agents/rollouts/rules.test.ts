@@ -7,7 +7,7 @@ const wave = (percent: number | null): WaveRecord => ({
   filter: percent === null ? { id: 'f', name: 'F', conditions: { operator: 'AND', conditions: [] } } : null,
 })
 
-/** Percentages that grow, with filters between them. */
+/** Increasing percentages, with filters between them. */
 const waves = fc
   .tuple(
     fc.uniqueArray(fc.integer({ min: 1, max: 100 }), { minLength: 1, maxLength: 5 }),
@@ -19,8 +19,8 @@ const waves = fc
     return all.map(wave)
   })
 
-describe('the drawing of a rollout', () => {
-  it('gives each device one wave at most, and as many as the percentages say', () => {
+describe('the assignment of devices to waves', () => {
+  it('gives each device at most one wave, and each wave its percentage', () => {
     fc.assert(
       fc.property(waves, fc.nat(500), fc.integer({ min: 1, max: 9 }), (asked, total, every) => {
         const isFound = (n: number, at: number) => (at + n) % every === 0
@@ -43,11 +43,11 @@ describe('the drawing of a rollout', () => {
     )
   })
 
-  it('leaves nothing to a filter that an earlier wave has taken', () => {
+  it('leaves nothing to a filter whose devices an earlier wave has taken', () => {
     expect([...assignWaves([wave(50), wave(null), wave(100)], 4, (_, at) => at < 3)]).toEqual([0, 0, 1, 2])
   })
 
-  it('is in another order for another rollout, and in the same for the same', () => {
+  it('has another order for another rollout, and the same for the same', () => {
     const ids = Array.from({ length: 50 }, (_, n) => `device-${n}`)
     const order = (rollout: string) =>
       ids.toSorted((a, b) => (shuffleKey(rollout, a) < shuffleKey(rollout, b) ? -1 : 1))

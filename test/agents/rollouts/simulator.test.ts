@@ -6,7 +6,7 @@ import { before, begin } from './rollout-stage.ts'
 import { clientsFor, type Fate, Fleet, type Machine } from './simulator.ts'
 
 const count = 200
-/** A device that reports every five minutes is silent after eleven. */
+/** A device that reports every five minutes is offline after eleven. */
 const offlineAfterSeconds = 660
 const bounds = {
   waves: [{ percent: 10 }, { percent: 50 }, { percent: 100 }],
@@ -14,7 +14,7 @@ const bounds = {
 }
 const firstWave = 20
 
-/** The rules of a rollout are the same on both: in `npm test` Postgres gets two of the ways to fail. */
+/** The rules of a rollout are the same on both databases: in `npm test` Postgres gets two of the fates. */
 const fates = [
   ['crash', 'Not seen since it was offered the version'],
   ['dies later', 'Silent within 10 minutes of its update'],
@@ -49,15 +49,15 @@ onEveryDatabase((kind, open) => {
     await stage.service.close()
   })
 
-  /** A fleet that lives and has nothing to do with earlier rollouts, and a version that nobody knows. */
-  const staged = async () => {
+  /** A fleet that is online and in no earlier rollout, and a new version. */
+  const start = async () => {
     const { service, clock, system, release } = stage
     const { data } = await system.call(api.agentRollouts.list, { query: { limit: 100 } })
     for (const { id, status } of data) {
       const isOpen = status === 'running' || status === 'halted'
       if (isOpen) await system.call(api.agentRollouts.abort, { params: { id } })
     }
-    // What completed is promoted, and nothing older could be rolled out beside it.
+    // A completed rollout is promoted, and nothing older could be rolled out beside it.
     await service.storage.write((tx) =>
       tx.updateTable('agent_builds').set({ promoted_at: null }).where('version', '!=', before).execute(),
     )
@@ -71,10 +71,10 @@ onEveryDatabase((kind, open) => {
   }
 
   describe('a version that works', () => {
-    it('comes to every device, those that are away at first by its promotion', {
+    it('reaches every device, initially offline ones by its promotion', {
       timeout: 300_000,
     }, async () => {
-      const { fleet, wanted } = await staged()
+      const { fleet, wanted } = await start()
       for (const [n, agent] of fleet.agents.entries()) if (n % 10 === 0) agent.awayUntil = 40 * 60
       const id = await fleet.start(wanted)
       const { status, minutes } = await fleet.settle(id)
@@ -87,12 +87,12 @@ onEveryDatabase((kind, open) => {
       expect(fleet.onVersion).toBe(count)
     })
 
-    it('comes to every device although some fail, as long as they are few', {
+    it('is completed although a few devices fail', {
       timeout: 300_000,
     }, async () => {
-      const { fleet, wanted } = await staged()
+      const { fleet, wanted } = await start()
       const some: Fate[] = ['crash', 'refuses', 'silent', 'wrong version', 'rolls back', 'dies later']
-      // Of fifty, one: not enough to halt a wave, nor that of twenty unless they are all in it.
+      // One of fifty: not enough to halt a wave, nor that of twenty unless they are all in it.
       fleet.fare((n) => (n % 50 === 49 ? some[Math.floor(n / 50) % some.length]! : 'well'))
       const id = await fleet.start({ ...wanted, maxFailurePercent: 15 })
       const { status } = await fleet.settle(id)
@@ -101,11 +101,11 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('a version that does not', () => {
+  describe('a version that fails', () => {
     it.each(fatesOn[kind])(
-      'because it makes agents %s is halted within its first wave, and why is said',
+      'because it makes agents %s is halted in its first wave, with the reason',
       async (fate, why) => {
-        const { fleet, wanted } = await staged()
+        const { fleet, wanted } = await start()
         fleet.fare(() => fate)
         const id = await fleet.start(wanted)
         const outcome = await fleet.settle(id)
@@ -115,7 +115,7 @@ onEveryDatabase((kind, open) => {
           wave: 1,
           haltReason: expect.stringContaining(why),
         })
-        // It stays so, however long nobody looks.
+        // It stays halted, however long it is left alone.
         await fleet.live(60)
         const later = await fleet.settle(id)
         expect(later).toMatchObject({ outside: 0, status: { status: 'halted' } })
@@ -124,12 +124,13 @@ onEveryDatabase((kind, open) => {
       300_000,
     )
 
-    it('for some only is halted in the first wave that has too many of them', {
+    it('on some devices only is halted in the first wave that has too many of them', {
       timeout: 300_000,
     }, async () => {
-      const { fleet, wanted } = await staged()
+      const { fleet, wanted } = await start()
       const id = await fleet.start(wanted)
-      // A fourth of those that are drawn first, and of the others: of a fourth of all, too few might be drawn.
+      // A quarter of the devices of the first wave, and of the others: of a quarter of all, too few might be
+      // drawn.
       const first = new Set(await fleet.firstWave(id))
       const numbers = Map.groupBy(fleet.agents.keys(), (n) => first.has(machines[n]!.deviceId))
       const some = [...numbers.values()].flatMap((part) => part.filter((_, at) => at % 4 === 0))
@@ -139,8 +140,8 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('after a halt', () => {
-    it('the rollout goes on where it was, once the version works', { timeout: 300_000 }, async () => {
-      const { fleet, wanted, move } = await staged()
+    it('the rollout continues where it was, once the version works', { timeout: 300_000 }, async () => {
+      const { fleet, wanted, move } = await start()
       fleet.fare(() => 'refuses')
       const id = await fleet.start(wanted)
       expect((await fleet.settle(id)).status).toMatchObject({ status: 'halted', wave: 1 })
@@ -151,8 +152,8 @@ onEveryDatabase((kind, open) => {
       expect(fleet.onVersion).toBe(count)
     })
 
-    it('rolling back brings all back that live', { timeout: 300_000 }, async () => {
-      const { fleet, wanted, move, status, system } = await staged()
+    it('a rollback brings back all devices that are online', { timeout: 300_000 }, async () => {
+      const { fleet, wanted, move, status, system } = await start()
       const id = await fleet.start(wanted)
       while ((await status(id)).wave !== 3) await fleet.live()
       await fleet.live(10)

@@ -8,12 +8,12 @@ import type { Clock } from '../../../src/core/time.ts'
 import { checkLiveness } from '../../../src/devices/jobs.ts'
 import type { Storage } from '../../../src/storage/open.ts'
 
-/** What becomes of an agent that is offered the version of a rollout. */
+/** How an agent fares that is offered the version of a rollout. */
 export type Fate =
   | 'well'
-  /** It is never heard of again. */
+  /** It is never seen again. */
   | 'crash'
-  /** It goes on as if nothing had been offered. */
+  /** It ignores the offer. */
   | 'silent'
   /** It comes up with the version after the gate. */
   | 'slow'
@@ -21,12 +21,12 @@ export type Fate =
   | 'wrong version'
   | 'refuses'
   | 'rolls back'
-  /** It comes up, and dies while it soaks. */
+  /** It comes up, and stops during its soak. */
   | 'dies later'
 
 export type Machine = { agentId: string; deviceId: string; client: Client }
 
-/** Where the fleet is simulated: a service on a clock that is moved, with its background jobs run by hand. */
+/** Where the fleet is simulated: a service on a test clock, with its background jobs run by hand. */
 export type Ground = {
   storage: Storage
   clock: Clock & { forward(seconds: number): void }
@@ -34,13 +34,15 @@ export type Ground = {
   offlineAfterSeconds: number
 }
 
-/** Seconds between two heartbeats of an agent; in each part of it a part of the fleet reports. */
+/** Seconds between two heartbeats of an agent; a part of the fleet reports in each part of it. */
 const interval = 300
 const parts = 5
 
 const wrongVersion = '0.0.1'
 
-/** Typed clients over a few connections that all of them share: those of a whole fleet would take more time than it has. */
+/**
+ * Typed clients over a few shared connections: separate connections for a whole fleet would take too long.
+ */
 export function clientsFor(
   url: string,
   connections: number,
@@ -64,7 +66,7 @@ class FakeAgent {
   readonly machine: Machine
   runs: string
   isDead = false
-  /** Seconds of the simulation in which it is not there yet. */
+  /** Seconds of the simulation until which it is offline. */
   awayUntil = 0
   #update: { version: string; since: number } | undefined
   #cameUp = 0
@@ -74,7 +76,7 @@ class FakeAgent {
     this.runs = runs
   }
 
-  /** One heartbeat, and what it does about what it is told. */
+  /** One heartbeat, and the reaction to its reply. */
   async beat(fleet: Fleet, at: number): Promise<void> {
     if (this.isDead || at < this.awayUntil) return
     await this.#goOn(fleet, at)
@@ -127,7 +129,7 @@ class FakeAgent {
 
 export type Outcome = {
   status: RolloutProgress
-  /** Devices that were ever offered the version, or ran it; and those of them that the first wave does not hold. */
+  /** Devices that were ever offered the version, or ran it; and those of them outside of the first wave. */
   touched: number
   outside: number
   firstWave: number
@@ -135,7 +137,7 @@ export type Outcome = {
   requests: number
 }
 
-/** Agents that speak the protocol and nothing else. */
+/** Agents that implement only the protocol. */
 export class Fleet {
   readonly #ground: Ground
   readonly #parallel: number
@@ -154,17 +156,17 @@ export class Fleet {
     this.agents = machines.map((machine) => new FakeAgent(machine, runs))
   }
 
-  /** Whatever else it is offered works. */
+  /** Every other version works. */
   fateOf(agent: FakeAgent, version: string): Fate {
     return version === this.version ? (this.#fates.get(agent) ?? 'well') : 'well'
   }
 
-  /** From now on agents fare with the version of the rollout as this says of their numbers. */
+  /** From now on the agents fare like this with the version of the rollout, by their numbers. */
   fare(fate: (n: number) => Fate): void {
     this.#fates = new Map(this.agents.map((agent, n) => [agent, fate(n)]))
   }
 
-  /** Everything that happens in one interval, in parts of it. */
+  /** Runs the fleet for this long, interval by interval. */
   async live(minutes = interval / 60): Promise<void> {
     for (let n = 0; n < (minutes * 60 * parts) / interval; n++) {
       this.#ground.clock.forward(interval / parts)
@@ -189,14 +191,14 @@ export class Fleet {
     await reconcileRollout({ storage, clock, offlineAfterSeconds })
   }
 
-  /** Starts a rollout and draws its devices. */
+  /** Starts a rollout and waits until it is prepared. */
   async start(body: NewRollout): Promise<string> {
     this.version = body.version
     this.gateSeconds = body.gateMinutes * 60
     this.touched = new Set()
     this.requests = 0
     const { id } = await this.#ground.system.call(api.agentRollouts.start, { body })
-    // The service may be at it by itself.
+    // The service may be preparing it already.
     while ((await this.status(id)).status === 'preparing') await this.#round()
     return id
   }
@@ -205,7 +207,7 @@ export class Fleet {
     return this.#ground.system.call(api.agentRollouts.show, { params: { id } })
   }
 
-  /** Lives until the rollout is at rest, or until it seems that it never will be. */
+  /** Runs until the rollout is at rest, or until the time is over. */
   async settle(id: string, mostMinutes = 24 * 60): Promise<Outcome> {
     const began = this.#seconds
     let status = await this.status(id)
@@ -224,7 +226,7 @@ export class Fleet {
     }
   }
 
-  /** The ids of the devices that were drawn for it. */
+  /** The ids of the devices in its first wave. */
   async firstWave(id: string): Promise<string[]> {
     const ids: string[] = []
     for (let cursor: string | undefined; ; ) {
@@ -238,7 +240,7 @@ export class Fleet {
     }
   }
 
-  /** How many of those that live run the version. */
+  /** How many running agents have the version. */
   get onVersion(): number {
     return this.agents.filter(({ isDead, runs }) => !isDead && runs === this.version).length
   }

@@ -23,55 +23,50 @@ const rollout = (status: string, more: Partial<AgentTargetColumns> = {}): AgentT
 const later = { place_wave: 2 }
 const held = { place_held: 1, place_from: '1.5.0' }
 
-describe('the version a device is to run', () => {
+describe('the target version of a device', () => {
   it.each<[string, AgentTargetColumns, string, string | null]>([
-    ['what is promoted', nothing, '0.9.0', '1.0.0'],
-    ['whatever it runs where nothing is', { ...nothing, promoted_version: null }, '0.9.0', null],
-    ['what is promoted, without a place', rollout('running', { place_state: null }), '0.9.0', '1.0.0'],
-    ['whatever it runs while devices are drawn', rollout('preparing', { place_state: null }), '0.9.0', null],
-    ['that of the rollout when its wave is open', rollout('running'), '0.9.0', '2.0.0'],
-    ['that of the rollout in a wave before', rollout('running', { place_wave: 0 }), '0.9.0', '2.0.0'],
-    ['what is promoted before its wave', rollout('running', later), '0.9.0', '1.0.0'],
-    [
-      'that of the rollout once it was offered',
-      rollout('running', { place_state: 'offered' }),
-      '1.0.0',
-      '2.0.0',
-    ],
-    ['what is promoted once it failed', rollout('running', { place_state: 'failed' }), '1.0.0', '1.0.0'],
-    ['what is promoted while it is halted', rollout('halted', { place_state: 'offered' }), '1.0.0', '1.0.0'],
+    ['the promoted one', nothing, '0.9.0', '1.0.0'],
+    ['none, where nothing is promoted', { ...nothing, promoted_version: null }, '0.9.0', null],
+    ['the promoted one, in no rollout', rollout('running', { place_state: null }), '0.9.0', '1.0.0'],
+    ['none, while a rollout is prepared', rollout('preparing', { place_state: null }), '0.9.0', null],
+    ['that of the rollout, in the open wave', rollout('running'), '0.9.0', '2.0.0'],
+    ['that of the rollout, in an earlier wave', rollout('running', { place_wave: 0 }), '0.9.0', '2.0.0'],
+    ['the promoted one, before its wave', rollout('running', later), '0.9.0', '1.0.0'],
+    ['that of the rollout, once offered', rollout('running', { place_state: 'offered' }), '1.0.0', '2.0.0'],
+    ['the promoted one, after a failure', rollout('running', { place_state: 'failed' }), '1.0.0', '1.0.0'],
+    ['the promoted one, during a halt', rollout('halted', { place_state: 'offered' }), '1.0.0', '1.0.0'],
     ...['running', 'halted', 'aborted', 'completed'].map(
       (status): [string, AgentTargetColumns, string, string] => [
-        `where the rollout brought it, ${status}`,
+        `that of the rollout it was updated to, ${status}`,
         rollout(status, { place_state: 'updated' }),
         ...(['2.0.0', '2.0.0'] as const),
       ],
     ),
-    ['where it came late', rollout('halted', { place_state: 'failed' }), '2.0.0', '2.0.0'],
-    ['not where it went by itself', rollout('running', later), '2.0.0', '1.0.0'],
-    ['what is promoted, rolled back', rollout('rolled_back', { place_state: 'updated' }), '2.0.0', '1.0.0'],
+    ['that of the rollout, reached late', rollout('halted', { place_state: 'failed' }), '2.0.0', '2.0.0'],
+    ['not the one it went to by itself', rollout('running', later), '2.0.0', '1.0.0'],
+    ['the promoted one, rolled back', rollout('rolled_back', { place_state: 'updated' }), '2.0.0', '1.0.0'],
     [
-      'where it came from, rolled back to nothing',
+      'the previous one, rolled back without a promoted one',
       rollout('rolled_back', { place_state: 'updated', promoted_version: null, place_from: '0.5.0' }),
       ...(['2.0.0', '0.5.0'] as const),
     ],
-    ['where an earlier rollout brought it', rollout('running', { ...later, ...held }), '1.5.0', '1.5.0'],
-    ['that also when this one is rolled back', rollout('rolled_back', held), '1.5.0', '1.5.0'],
-    ['what is promoted once it left that', rollout('running', { ...later, ...held }), '1.4.0', '1.0.0'],
-    ['that of the rollout although it was held', rollout('running', held), '1.5.0', '2.0.0'],
+    ['that of the earlier rollout it was in', rollout('running', { ...later, ...held }), '1.5.0', '1.5.0'],
+    ['also that when this one is rolled back', rollout('rolled_back', held), '1.5.0', '1.5.0'],
+    ['the promoted one, once it left that', rollout('running', { ...later, ...held }), '1.4.0', '1.0.0'],
+    ['that of the rollout, in its wave', rollout('running', held), '1.5.0', '2.0.0'],
   ])('is %s', (_, row, reported, target) => {
     expect(targetVersionOf(row, reported)).toBe(target)
   })
 })
 
-describe('a window of the week', () => {
+describe('a weekly maintenance window', () => {
   it.each([
     ['Sun 02:00-04:00', '2026-03-01T01:59:59.999Z', false],
     ['Sun 02:00-04:00', '2026-03-01T02:00:00.000Z', true],
     ['Sun 02:00-04:00', '2026-03-01T03:59:59.999Z', true],
     ['Sun 02:00-04:00', '2026-03-01T04:00:00.000Z', false],
     ['Sun 02:00-04:00', '2026-03-02T03:00:00.000Z', false],
-    // Over midnight, and over the end of the week.
+    // Across midnight, and across the end of the week.
     ['Sat 22:00-02:00', '2026-02-28T23:00:00.000Z', true],
     ['Sat 22:00-02:00', '2026-03-01T01:59:00.000Z', true],
     ['Sat 22:00-02:00', '2026-03-01T02:00:00.000Z', false],
@@ -93,7 +88,7 @@ describe('a window of the week', () => {
     'Sun 02:00 - 04:00',
     'Sun 02:00-02:00',
     ' Sun 02:00-04:00',
-  ])('is not said as "%s"', (text) => {
+  ])('cannot be written as "%s"', (text) => {
     expect(parseWeeklyWindow(text)).toBeUndefined()
   })
 })

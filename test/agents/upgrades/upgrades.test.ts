@@ -21,7 +21,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a heartbeat', () => {
-    it('is offered the promoted version for its kind of machine, until it reports it', async () => {
+    it('is offered the promoted version for its platform, until it reports that version', async () => {
       const { pc, beat, release } = await staged()
       expect(await beat(pc)).toBeNull()
       await release('1.0.0', { promoted: true, kinds: ['linux/x64', 'windows/x64'] })
@@ -31,7 +31,7 @@ onEveryDatabase((_, open) => {
     })
 
     it.each(['1.1.0', '1.1.0-rc.1', '1.0.1-alpha', 'v1.1.0', '1.1.0+build.7', '1.0.0+build.7', 'v1.0.0'])(
-      'is offered nothing by what is promoted that is not newer than %s',
+      'gets no offer for a promoted version that is not newer than %s',
       async (reported) => {
         const { pc, beat, release } = await staged()
         await release('1.0.0', { promoted: true })
@@ -39,7 +39,7 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it('is offered what is newer by precedence, and not by the order of letters', async () => {
+    it('is offered a version that is newer by precedence, not by text order', async () => {
       const { pc, beat, release } = await staged()
       await release('1.0.0-rc.10', { promoted: true })
       expect(await beat(pc, '1.0.0-rc.11')).toBeNull()
@@ -48,7 +48,7 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc, '0.10.0')).toBe('1.0.0-rc.10')
     })
 
-    it('is led to no stepping stone that is older than what cannot be compared with its bounds', async () => {
+    it('is not led to an intermediate version older than one with a non-standard version', async () => {
       const { pc, beat, release } = await staged()
       await release('1.0.0')
       await release('3.0.0', { promoted: true, minFrom: '1.0.0' })
@@ -56,7 +56,7 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc, '2.0.0')).toBe('3.0.0')
     })
 
-    it('is never offered what there is for other machines only', async () => {
+    it('is never offered a version that exists only for other platforms', async () => {
       const { pc, beat, release, put } = await staged()
       await release('1.0.0', { promoted: true, kinds: ['windows/x64', 'linux/arm64'] })
       expect(await beat(pc)).toBeNull()
@@ -64,7 +64,7 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc)).toBe('1.0.0')
     })
 
-    it('is led by a version that must not be jumped over, and to nothing when that is missing', async () => {
+    it('is led through a required intermediate version, and gets no offer when that is missing', async () => {
       const { pc, beat, release } = await staged()
       await release('2.0.0', { promoted: true, minFrom: '1.0.0' })
       expect(await beat(pc)).toBeNull()
@@ -73,12 +73,12 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc, '1.0.0')).toBe('2.0.0')
     })
 
-    it('is offered nothing by what a developer made, in maintenance, or where people or the agent refuse', async () => {
+    it('gets no offer for a development build, in maintenance, or with auto-update off', async () => {
       const { pc, beat, release, put } = await staged()
       await release('1.0.0', { promoted: true })
       expect(await beat(pc, 'dev-abc')).toBeNull()
       expect(await beat(pc, '0.1.0', { autoUpdate: false })).toBeNull()
-      // What it said last still holds for those that say nothing of it.
+      // A heartbeat without the setting keeps the last reported one.
       expect(await beat(pc)).toBeNull()
       expect(await beat(pc, '0.1.0', { autoUpdate: true })).toBe('1.0.0')
       await put({ status: 'maintenance' })
@@ -87,14 +87,14 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc)).toBeNull()
     })
 
-    it('is offered nothing in a suspended organization', async () => {
+    it('gets no offer in a suspended organization', async () => {
       const { pc, beat, release, system, bakery } = await staged()
       await release('1.0.0', { promoted: true })
       await system.call(api.orgs.update, { params: { id: bakery.id }, body: { status: 'suspended' } })
       expect(await beat(pc)).toBeNull()
     })
 
-    it('is not offered again for an hour what failed there, unless that was promoted since', async () => {
+    it('is not offered a failed version for an hour, unless it is promoted again', async () => {
       const { pc, beat, say, release, clock, service } = await staged()
       await release('1.0.0', { promoted: true })
       for (const state of ['failed', 'refused', 'rolled_back'] as const) {
@@ -114,7 +114,7 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc)).toBe('1.0.0')
     })
 
-    it('of a watchdog is offered a version once its agent has been silent for 15 minutes', async () => {
+    it('of a watchdog is offered a version once its agent was silent for 15 minutes', async () => {
       const { pc, release, clock, service, beat } = await staged()
       await beat(pc)
       await release('1.0.0', { promoted: true })
@@ -132,7 +132,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('the settings of an organization', () => {
-    it('withhold updates: always where they are manual, else outside of its window', async () => {
+    it('withhold updates: always with the manual policy, otherwise outside of the window', async () => {
       const { pc, beat, release, clock, settings } = await staged()
       await release('1.0.0', { promoted: true })
       for (const agentUpdatePolicy of ['auto', 'staged', null]) {
@@ -141,7 +141,7 @@ onEveryDatabase((_, open) => {
       }
       await settings({ agentUpdatePolicy: 'manual' })
       expect(await beat(pc)).toBeNull()
-      // It is Sunday, 1 March 2026, at noon.
+      // The clock is at Sunday, 1 March 2026, noon.
       await settings({ agentUpdatePolicy: null, maintenanceWindow: 'Sun 13:00-15:00' })
       expect(await beat(pc)).toBeNull()
       clock.forward(3600)
@@ -152,7 +152,7 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc)).toBe('1.0.0')
     })
 
-    it('that mean nothing are refused, and change nothing', async () => {
+    it('that are invalid are refused, and change nothing', async () => {
       const { settings, bakery, system } = await staged()
       const wrong = [
         { agentUpdatePolicy: 'never' },
@@ -173,7 +173,7 @@ onEveryDatabase((_, open) => {
       expect(org.settings).toEqual({})
     })
 
-    it('that were stored before they were checked withhold updates', async () => {
+    it('that are stored but invalid withhold updates', async () => {
       const { pc, beat, release, service, bakery } = await staged()
       await release('1.0.0', { promoted: true })
       for (const defaults of [{ maintenanceWindow: 'at night' }, { agentUpdatePolicy: 'weekly' }]) {
@@ -192,7 +192,7 @@ onEveryDatabase((_, open) => {
   describe('an update', () => {
     const begun = { targetVersion: '1.0.0', state: 'updating' } as const
 
-    it('is shown while the old version goes on reporting, and ends with the new one', async () => {
+    it('is shown while the old version still reports, and ends with the new one', async () => {
       const { pc, beat, say, show, clock } = await staged()
       await say(pc, begun)
       const update = { version: '1.0.0', state: 'updating', since: clock(), reason: null }
@@ -205,7 +205,7 @@ onEveryDatabase((_, open) => {
       expect(await show(pc)).toMatchObject({ status: 'online', update: null, agentVersion: '1.0.0' })
     })
 
-    it('is told over the connection of the agent as well', async () => {
+    it('may be reported over the connection of the agent', async () => {
       const { pc, show, service } = await staged()
       const agent = await RawAgent.connect(service.url, { agentId: pc.agentId, agentToken: pc.authToken })
       agent.say({ type: 'update_status', ...begun })
@@ -218,7 +218,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('that takes more than five minutes leaves the device offline although it was seen, until it reports', async () => {
+    it('that takes over five minutes marks a reporting device offline until it reports again', async () => {
       const { pc, beat, say, show, clock, check } = await staged()
       await say(pc, begun)
       clock.forward(300)
@@ -242,7 +242,7 @@ onEveryDatabase((_, open) => {
       expect(await show(pc)).toMatchObject({ status: 'online', update: null })
     })
 
-    it('of a machine that is down is given its five minutes as well', async () => {
+    it('has five minutes also on a silent device', async () => {
       const { pc, beat, say, show, clock, check } = await staged()
       await beat(pc)
       clock.forward(200)
@@ -255,7 +255,7 @@ onEveryDatabase((_, open) => {
       expect((await show(pc)).status).toBe('offline')
     })
 
-    it('ends when it is said to have failed', async () => {
+    it('ends when the agent reports its failure', async () => {
       const { pc, say, show, clock } = await staged()
       for (const state of ['failed', 'refused', 'rolled_back'] as const) {
         await say(pc, begun)
@@ -268,7 +268,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('that ends in a version nobody asked for has failed', async () => {
+    it('that ends in an unexpected version has failed', async () => {
       const { pc, say, beat, show } = await staged()
       await say(pc, begun)
       await beat(pc, '0.9.0')
@@ -279,7 +279,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('changes nothing of maintenance', async () => {
+    it('does not end maintenance', async () => {
       const { pc, say, beat, show, put, clock, check } = await staged()
       await put({ status: 'maintenance' })
       await say(pc, begun)
@@ -292,7 +292,7 @@ onEveryDatabase((_, open) => {
       expect(await show(pc)).toMatchObject({ status: 'maintenance', update: null })
     })
 
-    it('that failed is in the audit log once, without the secrets in its reason; what works is not', async () => {
+    it('that failed is audited once, without secrets in its reason; a successful one is not', async () => {
       const { pc, say, beat, system, bakery } = await staged()
       const reason = 'Authorization: Bearer abcdefghijklmnopqrstuvwxyz0123456789'
       await say(pc, begun)

@@ -18,7 +18,7 @@ const signed = (key: KeyObject, text = JSON.stringify(manifest)) => ({
 })
 
 describe('the signed manifest of a release', () => {
-  it('is believed by a key in any of its spellings, and says by which', () => {
+  it('is verified with a key in any encoding, and the key is named', () => {
     const { publicKey, privateKey } = pair()
     const { text, signature } = signed(privateKey)
     const der = spki(publicKey)
@@ -49,12 +49,12 @@ describe('the signed manifest of a release', () => {
     ],
     ['one byte more', 'invalid_release_manifest_signature', (text: string) => ({ text: `${text} ` })],
     [
-      'a signature that is none',
+      'an invalid signature',
       'invalid_release_manifest_signature',
       (text: string) => ({ text, mark: 'AA==' }),
     ],
     ['no keys', 'no_trusted_keys', (text: string) => ({ text, keys: [] })],
-  ])('is not believed with %s', (_, reason, change) => {
+  ])('is rejected with %s', (_, reason, change) => {
     const { publicKey, privateKey } = pair()
     const good = signed(privateKey)
     const changed: { text: string; key?: KeyObject; mark?: string; keys?: [] } = change(good.text)
@@ -68,7 +68,7 @@ describe('the signed manifest of a release', () => {
   const below = JSON.stringify({ ...manifest, minimumVersion: '1.2.4' })
   const twice = JSON.stringify({ ...manifest, assets: [asset, { ...asset, name: 'svc-agent-linux-x64' }] })
   it.each(['{}', '[', '{"schemaVersion":1,"release":"v1","assets":[]}', unreachable, below, twice])(
-    'is of a known shape, unlike %s',
+    'is rejected in the form %s',
     (text) => {
       const { publicKey, privateKey } = pair()
       const { signature } = signed(privateKey, text)
@@ -79,7 +79,7 @@ describe('the signed manifest of a release', () => {
     },
   )
 
-  it('refuses keys of another kind', () => {
+  it('accepts no other kinds of keys', () => {
     const { publicKey } = generateKeyPairSync('x25519')
     expect(() => parseTrustKey(spki(publicKey).toString('base64'))).toThrow()
     expect(() => parseTrustKey('short')).toThrow()
@@ -103,11 +103,11 @@ it.each([
   'svc-agent-linux-constructor',
   'svc-agent-linux-amd64.sha256',
   'release-manifest.json',
-])('%s is no build', (name) => {
+])('%s is not a build', (name) => {
   expect(parseBuildName(name)).toBeUndefined()
 })
 
-it('versions are ordered as semantic versions, and what is none comes first', () => {
+it('versions are ordered as semantic versions, other texts come first', () => {
   const inOrder = ['dev-1', '0.9.9', '1.0.0-rc.2', '1.0.0-rc.10', '1.0.0', '1.2.0', '1.10.0']
   expect([...inOrder].reverse().sort(compareVersions)).toEqual(inOrder)
   expect(['1.2', 'v1.2.3', '1.2.3+build', '', `1.0.0-${'x'.repeat(20)}`].map(isVersion)).toEqual(

@@ -5,7 +5,7 @@ import { manifestFaults, parseTrustKey, verifyManifest } from '../../../src/agen
 import { contentOf, sha256 } from '../signed-release.ts'
 
 const page = readFileSync(new URL('../../../man/svc-agent.7.md', import.meta.url), 'utf8')
-/** A block of the page that begins like this, as it is meant. */
+/** The first indented block of the page with this start, without its indentation. */
 const block = (start: RegExp): string =>
   [...page.matchAll(/(?:^ {4}.*\n|^\n(?= {4}))+/gm)]
     .map(([text]) => text.replace(/^ {4}/gm, '').replace(/^\n+/, ''))
@@ -15,8 +15,8 @@ const manifest = block(/^\{/)
 const signature = block(/^[\w+/]{86}==\n$/)
 const [, key = '', keyId = ''] = /Signed with the key `([^`]+)`, whose id is `([^`]+)`/.exec(page) ?? []
 
-describe('the release that man/svc-agent.7 shows', () => {
-  it('is believed, and about files that are as it says', () => {
+describe('the example release in man/svc-agent.7', () => {
+  it('verifies, and its files match it', () => {
     const read = verifyManifest(manifest, signature, [parseTrustKey(key)])
     expect(read).toMatchObject({ keyId, manifest: { release: 'v1.3.0', minFrom: '1.2.0' } })
     for (const { name, sha256: checksum, size } of read.manifest.assets) {
@@ -25,18 +25,18 @@ describe('the release that man/svc-agent.7 shows', () => {
     }
   })
 
-  it('is believed by whoever knows nothing but the page', () => {
+  it('verifies with the page alone', () => {
     const raw = Buffer.from(key, 'base64')
     expect(raw).toHaveLength(32)
     expect(createHash('sha256').update(raw).digest('hex').slice(0, 16)).toBe(keyId)
     const jwk = { kty: 'OKP', crv: 'Ed25519', x: raw.toString('base64url') }
     const publicKey = createPublicKey({ key: jwk, format: 'jwk' })
-    const mark = Buffer.from(signature, 'base64')
-    expect(verify(null, Buffer.from(manifest), publicKey, mark)).toBe(true)
-    expect(verify(null, Buffer.from(manifest.trimEnd()), publicKey, mark)).toBe(false)
+    const signatureBytes = Buffer.from(signature, 'base64')
+    expect(verify(null, Buffer.from(manifest), publicKey, signatureBytes)).toBe(true)
+    expect(verify(null, Buffer.from(manifest.trimEnd()), publicKey, signatureBytes)).toBe(false)
   })
 
-  it('comes with every reason there is not to believe one', () => {
+  it('comes with every reason for a rejection', () => {
     const reasons = [...page.matchAll(/^\| .* \| `(\w+)` \|$/gm)].map(([, reason]) => reason)
     expect(reasons).toEqual(Object.keys(manifestFaults))
   })

@@ -32,8 +32,8 @@ onEveryDatabase((_, open) => {
     arch: 'amd64' | 'arm64' | 'x64',
   ) => (await client.call(api.agentVersions.latest, { query: { platform, arch } })).version
 
-  describe('what machines are offered', () => {
-    it('is what was promoted, for each kind of machine and each program', async () => {
+  describe('the offered version', () => {
+    it('is the promoted one, per platform and component', async () => {
       const { client, register, promote, service } = await start()
       await register('1.0.0', {
         files: ['svc-agent-linux-amd64', 'svc-agent-darwin-arm64', 'svc-helper-linux-amd64'],
@@ -78,7 +78,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('is promoted anew when that is said again', async () => {
+    it('is promoted again when requested again', async () => {
       const { client, register, promote } = await start()
       await register('1.0.0')
       const promotedAt = async () =>
@@ -90,7 +90,7 @@ onEveryDatabase((_, open) => {
       expect(await promotedAt()).not.toBe(before)
     })
 
-    it('is of promotions and roll-backs at once one or the other, for all machines', async () => {
+    it('is that of one of several concurrent promotions and rollbacks, for all platforms', async () => {
       const { host, service, client, register } = await start()
       for (const version of ['1.0.0', '1.1.0', '1.2.0', '1.3.0']) await register(version)
       const replica = service.databaseUrl ? await serviceOn(service, { env: host.env() }) : service
@@ -111,7 +111,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is for the service alone to say, with a second factor', async () => {
+    it('is changed only in the system scope, with MFA', async () => {
       const { service, client, register } = await start()
       const { tokens } = await buildWorld(service)
       await register('1.0.0')
@@ -139,11 +139,11 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('what a version is downloaded by', () => {
+  describe('the download of a version', () => {
     const params = { version: '1.0.0' }
     const query = { platform: 'linux', arch: 'amd64' } as const
 
-    it('is its file at the host, the exact manifest and its signature', async () => {
+    it('is the file at the host, the exact manifest and its signature', async () => {
       const { host, service, register } = await start()
       const release = await register('1.0.0')
       const bytes = release.files.get('svc-agent-linux-amd64')!
@@ -165,7 +165,7 @@ onEveryDatabase((_, open) => {
       ).rejects.toThrow(problem(404, 'not_found'))
     })
 
-    it('is not given out once its key is trusted no more, nor when what is stored was changed', async () => {
+    it('is refused once its key is no longer trusted, or when the stored data was changed', async () => {
       const { host, service, register } = await start()
       await register('1.0.0')
       await service.close()
@@ -197,8 +197,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a version that is removed', () => {
-    it('is gone with its builds, unless machines are offered it', async () => {
+  describe('a deleted version', () => {
+    it('is gone with its builds; a promoted one cannot be deleted', async () => {
       const { service, client, register, promote } = await start()
       for (const version of ['1.0.0', '1.1.0']) await register(version)
       await promote('1.0.0')
@@ -226,7 +226,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('the list', () => {
-    it('comes in pages, newest first', async () => {
+    it('has pages, newest first', async () => {
       const { client, register } = await start()
       for (const version of ['1.0.0', '1.1.0', '1.2.0'])
         await register(version, { files: ['svc-agent-linux-amd64'] })

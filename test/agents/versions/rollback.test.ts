@@ -12,7 +12,7 @@ const problem = (status: number, code: string, more: object = {}) =>
 type Where = { component?: 'agent'; platform?: 'linux' | 'windows'; arch?: 'x64' | 'arm64' }
 
 onEveryDatabase((_, open) => {
-  /** 1.1.0, 1.2.0 and 1.3.0 are registered, and 1.3.0 promoted. */
+  /** 1.1.0, 1.2.0 and 1.3.0 are registered, and 1.3.0 is promoted. */
   const staged = async (kinds = ['linux/x64', 'windows/x64']) => {
     const stage = await begin(open)
     const { service, system, enroll, release, clock } = stage
@@ -23,7 +23,7 @@ onEveryDatabase((_, open) => {
     const back = (version: string, more: Where = {}) =>
       system.call(api.agentVersions.rollback, { body: { version, ...more } })
     const promote = (version: string) => system.call(api.agentVersions.promote, { body: { version } })
-    const told = async ({ agentId: id, authToken }: Machine, agentVersion: string) => {
+    const offerTo = async ({ agentId: id, authToken }: Machine, agentVersion: string) => {
       const body = { status: 'ok' as const, agentVersion }
       const reply = await service.client(authToken).call(api.agents.heartbeat, { params: { id }, body })
       return { to: reply.upgradeTo, rollback: reply.rollback }
@@ -32,93 +32,93 @@ onEveryDatabase((_, open) => {
       (await system.call(api.agentVersions.list)).data.flatMap(({ version, rollbackFor }) =>
         rollbackFor.map((build) => `${build} ${version}`),
       )
-    return { ...stage, pc, back, promote, told, inForce }
+    return { ...stage, pc, back, promote, offerTo, inForce }
   }
   const nothing = { to: null, rollback: undefined }
   const up = (to: string) => ({ to, rollback: undefined })
   const down = (to: string) => ({ to, rollback: true })
 
-  describe('a roll-back', () => {
-    it('brings machines on a newer version back, which then stay until something is promoted', async () => {
-      const { pc, back, promote, told, inForce } = await staged()
-      expect(await told(pc, '1.3.0')).toEqual(nothing)
+  describe('a rollback', () => {
+    it('moves devices back from newer versions, and holds them until a promotion', async () => {
+      const { pc, back, promote, offerTo, inForce } = await staged()
+      expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
       expect(await back('1.2.0')).toEqual({
         promoted: ['agent:linux/x64', 'agent:windows/x64'],
         demoted: ['agent:linux/x64@1.3.0', 'agent:windows/x64@1.3.0'],
         endedRollout: null,
       })
-      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
-      expect(await told(pc, '1.4.0-rc.1')).toEqual(down('1.2.0'))
-      expect(await told(pc, '1.2.0')).toEqual(nothing)
-      expect(await told(pc, '1.1.0')).toEqual(up('1.2.0'))
+      expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))
+      expect(await offerTo(pc, '1.4.0-rc.1')).toEqual(down('1.2.0'))
+      expect(await offerTo(pc, '1.2.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.1.0')).toEqual(up('1.2.0'))
       expect(await inForce()).toEqual(['agent:linux/x64 1.2.0', 'agent:windows/x64 1.2.0'])
 
       await promote('1.3.0')
-      expect(await told(pc, '1.2.0')).toEqual(up('1.3.0'))
-      expect(await told(pc, '1.4.0-rc.1')).toEqual(nothing)
+      expect(await offerTo(pc, '1.2.0')).toEqual(up('1.3.0'))
+      expect(await offerTo(pc, '1.4.0-rc.1')).toEqual(nothing)
       expect(await inForce()).toEqual([])
     })
 
-    it('ends with a promotion of the version itself: who has a newer one by then keeps it', async () => {
-      const { pc, back, promote, told, inForce } = await staged()
+    it('ends with a promotion of that version: a device with a newer one then keeps it', async () => {
+      const { pc, back, promote, offerTo, inForce } = await staged()
       await back('1.2.0')
       await promote('1.2.0')
-      expect(await told(pc, '1.3.0')).toEqual(nothing)
-      expect(await told(pc, '1.1.0')).toEqual(up('1.2.0'))
+      expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.1.0')).toEqual(up('1.2.0'))
       expect(await inForce()).toEqual([])
     })
 
-    it('is the same when it is said again, and goes on to what is older still', async () => {
-      const { pc, back, told, inForce } = await staged()
+    it('has no further effect when repeated, and may continue to an even older version', async () => {
+      const { pc, back, offerTo, inForce } = await staged()
       await back('1.2.0')
       expect(await back('1.2.0')).toMatchObject({ demoted: [], endedRollout: null })
-      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))
       await back('1.1.0')
-      expect(await told(pc, '1.3.0')).toEqual(down('1.1.0'))
-      expect(await told(pc, '1.2.0')).toEqual(down('1.1.0'))
+      expect(await offerTo(pc, '1.3.0')).toEqual(down('1.1.0'))
+      expect(await offerTo(pc, '1.2.0')).toEqual(down('1.1.0'))
       expect(await inForce()).toEqual(['agent:linux/x64 1.1.0', 'agent:windows/x64 1.1.0'])
     })
 
-    it('is for the machines it is narrowed to', async () => {
-      const { pc, service, back, told, inForce } = await staged()
+    it('applies only to the named platforms', async () => {
+      const { pc, service, back, offerTo, inForce } = await staged()
       expect(await back('1.2.0', { platform: 'windows' })).toMatchObject({
         demoted: ['agent:windows/x64@1.3.0'],
       })
-      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
       const devices = service.storage.write((tx) =>
         tx.updateTable('devices').set({ os_type: 'windows' }).where('id', '=', pc.deviceId).execute(),
       )
       await devices
-      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))
       expect(await inForce()).toEqual(['agent:windows/x64 1.2.0'])
       await expect(back('1.2.0', { arch: 'arm64' })).rejects.toThrow(problem(404, 'not_found'))
     })
 
-    it('brings nobody up', async () => {
-      const { pc, back, told, inForce } = await staged()
+    it('moves no device up', async () => {
+      const { pc, back, offerTo, inForce } = await staged()
       await back('1.1.0', { platform: 'windows' })
-      // Windows stays at what is older.
+      // Windows stays on the older one.
       expect(await back('1.2.0')).toMatchObject({ demoted: ['agent:linux/x64@1.3.0'] })
       expect(await inForce()).toEqual(['agent:linux/x64 1.2.0', 'agent:windows/x64 1.1.0'])
       await expect(back('1.3.0')).rejects.toThrow(
         problem(409, 'conflict', { message: expect.stringContaining('svc agent promote 1.3.0') }),
       )
-      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))
     })
 
-    it('changes nothing for those that take no updates, or at which it failed within the hour', async () => {
-      const { pc, back, told, say, service, clock } = await staged()
+    it('does not affect devices without auto-update, or where it failed within the hour', async () => {
+      const { pc, back, offerTo, say, service, clock } = await staged()
       await back('1.2.0')
-      expect(await told(pc, 'dev-abc')).toEqual(nothing)
+      expect(await offerTo(pc, 'dev-abc')).toEqual(nothing)
       await say(pc, { targetVersion: '1.2.0', state: 'refused', reason: 'it is below 1.3.0' })
-      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
       clock.forward(3600)
-      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))
       await service.storage.write((tx) => tx.updateTable('devices').set({ auto_update: 0 }).execute())
-      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
     })
 
-    it('is in the audit log, with what was offered before, and who did it', async () => {
+    it('is audited, with the versions offered before and the actor', async () => {
       const { service, back } = await staged()
       const news = await newEntries(service)
       await back('1.2.0', { platform: 'linux' })
@@ -136,7 +136,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('is for the service alone to say, with a second factor', async () => {
+    it('requires the system scope, with MFA', async () => {
       const { service, world } = await staged()
       const body = { version: '1.2.0' }
       for (const token of [world.tokens.acme, world.tokens.bakery]) {
@@ -150,33 +150,33 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('of before ends with a promotion by a process that knows of no roll-backs', async () => {
-      const { pc, back, told, service, clock } = await staged()
+    it('ends with a promotion by an older release that knows no rollbacks', async () => {
+      const { pc, back, offerTo, service, clock } = await staged()
       await back('1.2.0')
       clock.forward(1)
       await service.storage.write((tx) =>
         tx.updateTable('agent_builds').set({ promoted_at: clock() }).where('version', '=', '1.2.0').execute(),
       )
-      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
     })
   })
 
   describe('a rollout of a newer version', () => {
     it.each(['running', 'halted'] as const)(
-      'that is %s ends with a roll-back, and is taken back',
+      'that is %s ends with a rollback, and is reverted',
       async (was) => {
-        const { pc, back, told, release, start, move, status, system, inForce } = await staged()
+        const { pc, back, offerTo, release, start, move, status, system, inForce } = await staged()
         await release('1.4.0')
         const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
-        expect(await told(pc, '1.3.0')).toEqual(up('1.4.0'))
+        expect(await offerTo(pc, '1.3.0')).toEqual(up('1.4.0'))
         if (was === 'halted') await move('halt', id)
         expect(await back('1.2.0')).toMatchObject({ endedRollout: id })
         expect(await status(id)).toMatchObject({
           ...{ status: 'aborted', isCurrent: false },
           haltReason: 'Rolled back to 1.2.0 by admin@example.com',
         })
-        expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
-        expect(await told(pc, '1.4.0')).toEqual(down('1.2.0'))
+        expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))
+        expect(await offerTo(pc, '1.4.0')).toEqual(down('1.2.0'))
         expect(await inForce()).toContain('agent:linux/x64 1.2.0')
         const query = { action: 'agent.rollout.abort' }
         expect((await system.call(api.auditLogs.list, { query })).data).toEqual([
@@ -185,38 +185,38 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it('that was completed holds nobody any more', async () => {
-      const { pc, back, told, release, start, move } = await staged()
+    it('that was aborted holds no device any more', async () => {
+      const { pc, back, offerTo, release, start, move } = await staged()
       await release('1.4.0')
       const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
-      await told(pc, '1.3.0')
-      await told(pc, '1.4.0')
+      await offerTo(pc, '1.3.0')
+      await offerTo(pc, '1.4.0')
       await move('abort', id)
-      expect(await told(pc, '1.4.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.4.0')).toEqual(nothing)
       expect(await back('1.3.0')).toMatchObject({ demoted: [], endedRollout: null })
-      expect(await told(pc, '1.4.0')).toEqual(down('1.3.0'))
+      expect(await offerTo(pc, '1.4.0')).toEqual(down('1.3.0'))
     })
 
-    it('can begin while a roll-back is in force, and its devices stay where it brings them', async () => {
-      const { pc, back, told, release, start, move } = await staged()
+    it('can start while a rollback is in force, and its devices stay on its version', async () => {
+      const { pc, back, offerTo, release, start, move } = await staged()
       await back('1.2.0')
       await release('1.3.1')
-      expect(await told(pc, '1.2.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.2.0')).toEqual(nothing)
       const id = await start({ version: '1.3.1', waves: [{ percent: 100 }] })
-      expect(await told(pc, '1.2.0')).toEqual(up('1.3.1'))
-      expect(await told(pc, '1.3.1')).toEqual(nothing)
+      expect(await offerTo(pc, '1.2.0')).toEqual(up('1.3.1'))
+      expect(await offerTo(pc, '1.3.1')).toEqual(nothing)
       await move('rollBack', id)
-      expect(await told(pc, '1.3.1')).toEqual(down('1.2.0'))
+      expect(await offerTo(pc, '1.3.1')).toEqual(down('1.2.0'))
     })
 
-    it('that is rolled back itself says to its devices that they go back', async () => {
-      const { pc, told, release, start, move } = await staged()
+    it('that is rolled back tells its devices that they go back', async () => {
+      const { pc, offerTo, release, start, move } = await staged()
       await release('1.4.0')
       const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
-      await told(pc, '1.3.0')
-      await told(pc, '1.4.0')
+      await offerTo(pc, '1.3.0')
+      await offerTo(pc, '1.4.0')
       await move('rollBack', id)
-      expect(await told(pc, '1.4.0')).toEqual(down('1.3.0'))
+      expect(await offerTo(pc, '1.4.0')).toEqual(down('1.3.0'))
     })
   })
 
@@ -225,8 +225,8 @@ onEveryDatabase((_, open) => {
       message: '1.2.0 is older than 1.3.0, which is offered: svc agent rollback 1.2.0 returns to it',
     })
 
-    it('is neither promoted nor brought by a rollout', async () => {
-      const { promote, system, start, release, told, pc } = await staged()
+    it('can neither be promoted nor rolled out', async () => {
+      const { promote, system, start, release, offerTo, pc } = await staged()
       await expect(promote('1.2.0')).rejects.toThrow(older)
       await expect(start({ version: '1.2.0', waves: [{ percent: 100 }] })).rejects.toThrow(older)
       await release('1.3.0-rc.9')
@@ -234,10 +234,10 @@ onEveryDatabase((_, open) => {
       expect(
         (await system.call(api.agentVersions.show, { params: { version: '1.3.0' } })).promotedFor,
       ).toEqual(['agent:linux/x64', 'agent:windows/x64'])
-      expect(await told(pc, '1.1.0')).toEqual(up('1.3.0'))
+      expect(await offerTo(pc, '1.1.0')).toEqual(up('1.3.0'))
     })
 
-    it('is promoted where what is offered is older still, and there alone', async () => {
+    it('can be promoted only where the offered one is older still', async () => {
       const { promote, back } = await staged()
       await back('1.1.0', { platform: 'windows' })
       expect(await promote('1.2.0')).toEqual({
@@ -246,8 +246,8 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('below what a signed release names as the lowest is offered by nobody', async () => {
-      const { promote, back, release, start, system, told, pc } = await staged()
+    it('below the minimum version of a signed release cannot be offered', async () => {
+      const { promote, back, release, start, system, offerTo, pc } = await staged()
       const manifest = signedRelease('1.4.0', { minimumVersion: '1.2.0' }).manifest.toString()
       await release('1.4.0', { manifest })
       const { minimumVersion } = await system.call(api.agentVersions.show, { params: { version: '1.4.0' } })
@@ -263,9 +263,9 @@ onEveryDatabase((_, open) => {
       ]) {
         await expect(attempt()).rejects.toThrow(below)
       }
-      expect(await told(pc, '1.3.0')).toEqual(nothing)
+      expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
       await back('1.2.0')
-      expect(await told(pc, '1.3.0')).toEqual(down('1.2.0'))
+      expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))
     })
   })
 })

@@ -13,8 +13,8 @@ const pem = (key: ReturnType<typeof pair>['publicKey']) =>
 const base64 = (key: ReturnType<typeof pair>['publicKey']) =>
   key.export({ format: 'der', type: 'spki' }).toString('base64')
 
-describe('the keys that releases are believed by', () => {
-  it('are read in any spelling and mixture, each once', async () => {
+describe('the trusted release keys', () => {
+  it('are read in any encoding and mixture, each once', async () => {
     const [one, two] = [pair().publicKey, pair().publicKey]
     const wanted = [one, two].map((key) => parseTrustKey(base64(key)))
     const spellings = [
@@ -36,7 +36,7 @@ describe('the keys that releases are believed by', () => {
     ['a private key', pair().privateKey.export({ format: 'pem', type: 'pkcs8' }).toString()],
     ['a key of another kind', base64(generateKeyPairSync('x25519').publicKey as never)],
     ['a PEM that is cut off', '-----BEGIN PUBLIC KEY-----\nMCow'],
-  ])('stop the start when there is %s among them, and nothing of it is shown', (_, text) => {
+  ])('stop the start when %s is among them, which is not shown', (_, text) => {
     const good = base64(pair().publicKey)
     const said = expect.objectContaining({
       name: 'SetupError',
@@ -48,18 +48,18 @@ describe('the keys that releases are believed by', () => {
   })
 })
 
-describe('where releases and their files are', () => {
+describe('the source of releases and files', () => {
   it.each([
     [{ RELEASE_API_TOKEN: 'x' }, 'RELEASE_API_TOKEN is set, but not RELEASE_API_URL'],
     [{ RELEASE_API_URL: 'ftp://x' }, 'RELEASE_API_URL must be an address'],
     [{ BINARY_SOURCE: 'elsewhere' }, 'BINARY_SOURCE must be release-host or local'],
     [{ BINARY_SOURCE: 'local' }, 'set AGENT_BINARY_DIR or AGENT_BINARY_S3_BUCKET'],
     [{ AGENT_BINARY_S3_PREFIX: 'x' }, 'AGENT_BINARY_S3_PREFIX is set, but not AGENT_BINARY_S3_BUCKET'],
-  ])('is told by %o, but not so', (env, message) => {
+  ])('cannot be set by %o', (env, message) => {
     expect(() => readReleases(env)).toThrow(message)
   })
 
-  it('is the release host unless told', () => {
+  it('is the release host by default', () => {
     expect(readReleases({})).toMatchObject({ source: 'release-host', api: undefined, storage: undefined })
     const url = 'https://api.github.com/repos/example/svc'
     expect(readReleases({ RELEASE_API_URL: `${url}/`, RELEASE_API_TOKEN: 't' }).api).toEqual({

@@ -16,16 +16,16 @@ async function start() {
 
 const slowly: Record<string, NonNullable<ReleaseHost['instead']>> = {
   'never answers': () => true,
-  'says one byte after the other': (_, __, reply) => {
+  'sends one byte at a time': (_, __, reply) => {
     const drop = setInterval(() => reply.write(' '), 20)
     reply.on('close', () => clearInterval(drop))
     return true
   },
-  'takes its time for each redirect': (path, _, reply) => {
+  'delays each redirect': (path, _, reply) => {
     setTimeout(() => reply.writeHead(302, { location: `${path}x` }).end(), patience / 4)
     return true
   },
-  'is only slow to give the manifest': (path, _, reply) => {
+  'delays only the manifest': (path, _, reply) => {
     if (!path.endsWith('.json')) return false
     reply.flushHeaders()
     return true
@@ -33,7 +33,7 @@ const slowly: Record<string, NonNullable<ReleaseHost['instead']>> = {
 }
 
 describe('a release host that', () => {
-  it.each(Object.keys(slowly))('%s is waited for no longer than for one that is quick', async (name) => {
+  it.each(Object.keys(slowly))('%s is waited for no longer than a fast one', async (name) => {
     const { host, releases } = await start()
     host.instead = slowly[name]
     const begun = performance.now()
@@ -48,7 +48,7 @@ describe('a release host that', () => {
     expect(performance.now() - begun).toBeLessThan(patience * 4)
   })
 
-  it('is quick is heard', async () => {
+  it('is fast is read', async () => {
     const { releases } = await start()
     const { tag, manifest, signature, file } = await releases.find(undefined)
     expect([tag, manifest?.toString(), signature?.trim()]).toEqual([

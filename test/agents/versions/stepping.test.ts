@@ -12,27 +12,27 @@ const line = [
   release('3.0.0', '2.0.0'),
 ]
 
-describe('the way to a version', () => {
+describe('the path to a version', () => {
   it.each([
-    ['1.5.0', '2.0.0', '2.0.0', 'directly, where it may'],
-    ['1.0.0', '3.0.0', '1.5.0', 'by the first of two stepping stones'],
-    ['1.5.0', '3.0.0', '2.0.0', 'by the second of them, and not by a release candidate'],
-    ['1.9.0', '2.1.0-rc.1', '2.1.0-rc.1', 'to a candidate as to any other'],
+    ['1.5.0', '2.0.0', '2.0.0', 'directly, where allowed'],
+    ['1.0.0', '3.0.0', '1.5.0', 'through the first of two intermediate versions'],
+    ['1.5.0', '3.0.0', '2.0.0', 'through the second, and not through a release candidate'],
+    ['1.9.0', '2.1.0-rc.1', '2.1.0-rc.1', 'to a candidate like any other'],
     ['3.0.0', '1.0.0', '1.0.0', 'back directly'],
-    ['4.0.0', '2.0.0', '2.0.0', 'back from what nobody knows'],
-    ['3.0.0', '3.0.0', undefined, 'nowhere, where it is'],
-    ['1.0.0', '9.9.9', undefined, 'not to what there is none of for the machine'],
-    ['nonsense', '3.0.0', '1.5.0', 'of what is no version as of the oldest'],
+    ['4.0.0', '2.0.0', '2.0.0', 'back from an unknown version'],
+    ['3.0.0', '3.0.0', undefined, 'nowhere, when already there'],
+    ['1.0.0', '9.9.9', undefined, 'to no version without a build for the platform'],
+    ['nonsense', '3.0.0', '1.5.0', 'from an invalid version as from the oldest'],
   ])('from %s to %s is %s: %s', (reported, target, next, _) => {
     expect(nextUpgrade(line, reported, target)).toBe(next)
   })
 
-  it('is none where a stone is missing', () => {
-    const torn = line.filter(({ version }) => version !== '1.5.0')
-    expect(nextUpgrade(torn, '1.0.0', '3.0.0')).toBeUndefined()
+  it('is none when an intermediate version is missing', () => {
+    const incomplete = line.filter(({ version }) => version !== '1.5.0')
+    expect(nextUpgrade(incomplete, '1.0.0', '3.0.0')).toBeUndefined()
   })
 
-  it('leads by a candidate to another one', () => {
+  it('leads through a candidate to another one', () => {
     const candidates = [release('2.0.0-rc.1'), release('2.0.0-rc.2', '2.0.0-rc.1')]
     expect(nextUpgrade(candidates, '1.0.0', '2.0.0-rc.2')).toBe('2.0.0-rc.1')
   })
@@ -52,7 +52,7 @@ const releases = fc
   })
   .map((all) => all.map((one) => release(one.version, one.minFrom)))
 
-/** Every version that can be reached without jumping over a required one, found by trying everything. */
+/** Every version that can be reached without skipping a required one, by exhaustive search. */
 function reachable(all: readonly ReleaseStep[], from: string, target: string): Set<string> {
   const found = new Set([from])
   for (const at of found) {
@@ -65,8 +65,8 @@ function reachable(all: readonly ReleaseStep[], from: string, target: string): S
   return found
 }
 
-describe('whatever the releases demand', () => {
-  it('no step jumps over a required version, every way ends, and where there is a way it is found', () => {
+describe('for any requirements of releases', () => {
+  it('no step skips a required version, every path ends, and an existing path is found', () => {
     fc.assert(
       fc.property(releases, version, version, (all, reported, target) => {
         let at = reported

@@ -42,8 +42,8 @@ onEveryDatabase((_, open) => {
     return { client, sync, promoted, versions }
   }
 
-  describe('a release that is synced', () => {
-    it('is registered as its signed manifest says, offered, and leaves one entry', async () => {
+  describe('a synced release', () => {
+    it('is registered from its signed manifest, promoted, and leaves one audit entry', async () => {
       const { host, service, client, sync } = await start()
       const release = signedRelease('1.2.3', { minFrom: '1.0.0' })
       host.publish(release)
@@ -76,20 +76,20 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('by its tag, with or without the v', async () => {
+    it('is found by its tag, with or without the v', async () => {
       const { host, sync } = await start()
       for (const version of ['1.0.0', '1.1.0', '1.2.0']) host.publish(signedRelease(version))
       expect(await sync({ version: 'v1.0.0' })).toMatchObject({ version: '1.0.0' })
       expect(await sync({ version: '1.1.0' })).toMatchObject({ version: '1.1.0' })
     })
 
-    it('may be tagged without a v at its host', async () => {
+    it('may have a tag without the v at its host', async () => {
       const { host, sync } = await start()
       host.publish({ ...signedRelease('1.0.0', { release: '1.0.0' }), tag: '1.0.0' })
       expect(await sync({ version: '1.0.0' })).toMatchObject({ version: '1.0.0' })
     })
 
-    it('may be a candidate when it is named, and never when it is not', async () => {
+    it('may be a candidate only when it is named', async () => {
       const { host, sync, promoted } = await start()
       host.publish(signedRelease('1.0.0'))
       host.publish(signedRelease('1.1.0-rc.1'))
@@ -101,14 +101,14 @@ onEveryDatabase((_, open) => {
       expect(await promoted()).toEqual(labels.map((label) => `${label} 1.1.0-rc.1`))
     })
 
-    it('is registered and not offered with promote=false', async () => {
+    it('is registered and not promoted with promote=false', async () => {
       const { host, sync, promoted, versions } = await start()
       host.publish(signedRelease('1.0.0'))
       await sync({ promote: 'false' })
       expect([await versions(), await promoted()]).toEqual([['1.0.0'], []])
     })
 
-    it('is registered and not offered where machines would go back to it, and it is said why', async () => {
+    it('is registered and not promoted where it would move devices back, with the reason', async () => {
       const { host, sync, promoted, versions } = await start()
       host.publish(signedRelease('1.1.0', { minimumVersion: '1.0.0' }))
       expect(await sync()).toMatchObject({ promoted: labels, withheld: null })
@@ -125,7 +125,7 @@ onEveryDatabase((_, open) => {
       expect(await promoted()).toEqual(labels.map((label) => `${label} 1.1.0`))
     })
 
-    it('again ends no roll-back from it; a version that is new does', async () => {
+    it('again does not end a rollback from it; a newer version does', async () => {
       const { host, client, sync, promoted } = await start()
       for (const version of ['1.0.0', '1.1.0']) {
         host.publish(signedRelease(version))
@@ -147,7 +147,7 @@ onEveryDatabase((_, open) => {
       expect(await promoted()).toEqual(labels.map((label) => `${label} 1.2.0`))
     })
 
-    it('leaves what other machines are offered as it is', async () => {
+    it('leaves the offers to other platforms unchanged', async () => {
       const { host, sync, promoted } = await start()
       host.publish(signedRelease('1.0.0'))
       await sync()
@@ -161,7 +161,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('has only the files that are named as builds, listed in its manifest, and there', async () => {
+    it('has only the files that are named as builds, in its manifest, and present', async () => {
       const { host, sync } = await start()
       const files = ['svc-agent-linux-amd64', 'svc-agent-linux-arm64', 'svc-viewer-linux-amd64', 'README.md']
       host.publish(signedRelease('1.0.0', { files }), {
@@ -171,7 +171,7 @@ onEveryDatabase((_, open) => {
       expect((await sync()).synced).toEqual(['agent:linux/amd64'])
     })
 
-    it('gains the builds that come later, and changes nothing else when it is synced again', async () => {
+    it('gains builds that come later, and is otherwise unchanged by another sync', async () => {
       const { host, client, sync } = await start()
       const release = signedRelease('1.0.0')
       host.publish(release, { without: ['svc-agent-linux-arm64'] })
@@ -187,7 +187,7 @@ onEveryDatabase((_, open) => {
       expect([after.files[0], after.files[2]]).toEqual(before.files)
     })
 
-    it('is told with what is offered in its place', async () => {
+    it('is audited with the version it replaces', async () => {
       const { host, service, client, sync } = await start()
       host.publish(signedRelease('1.0.0'))
       await sync()
@@ -204,7 +204,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a release that is not to be believed', () => {
+  describe('an untrustworthy release', () => {
     const wrong: [
       string,
       string,
@@ -213,7 +213,7 @@ onEveryDatabase((_, open) => {
     ][] = [
       ['signed by another key', 'invalid_release_manifest_signature', { key: keyOf(2).privateKey }],
       [
-        'with a manifest that was changed',
+        'with a changed manifest',
         'invalid_release_manifest_signature',
         {},
         {
@@ -229,9 +229,9 @@ onEveryDatabase((_, open) => {
         {},
         { without: ['release-manifest.json.sig'] },
       ],
-      ['about another version', 'release_manifest_metadata_mismatch', { release: 'v1.0.1' }],
-      ['of no known shape', 'invalid_release_manifest_json', { schemaVersion: 2 as 1 }],
-      ['that nothing may go to', 'invalid_release_manifest_json', { minFrom: '1.0.0' }],
+      ['for another version', 'release_manifest_metadata_mismatch', { release: 'v1.0.1' }],
+      ['with an unknown schema', 'invalid_release_manifest_json', { schemaVersion: 2 as 1 }],
+      ['with an impossible minFrom', 'invalid_release_manifest_json', { minFrom: '1.0.0' }],
       ['without any build', 'release_manifest_metadata_mismatch', { files: ['README.md'] }],
       [
         'with a file of another size',
@@ -247,7 +247,7 @@ onEveryDatabase((_, open) => {
       expect(await versions()).toEqual([])
     })
 
-    it('is refused when no key is known, and when only another release names its key', async () => {
+    it('is refused without trusted keys, and with a key that only another release names', async () => {
       const none = await start({ env: { RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: '' } })
       none.host.publish(signedRelease('1.0.0'))
       await expect(none.sync()).rejects.toThrow(refused('no_trusted_keys'))
@@ -259,7 +259,7 @@ onEveryDatabase((_, open) => {
       await expect(sync()).rejects.toThrow(refused('invalid_release_manifest_signature'))
     })
 
-    it('is refused when it is another one than was registered under its version', async () => {
+    it('is refused when it differs from the one registered under its version', async () => {
       const { host, service, sync, client } = await start()
       host.publish(signedRelease('1.0.0'))
       await sync()
@@ -273,7 +273,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('the release host', () => {
-    it('is told apart from the service when it fails, with what it said', async () => {
+    it('is named when it fails, with its message', async () => {
       const { host, sync } = await start()
       await expect(sync({ version: '9.9.9' })).rejects.toThrow(
         failed(/^The release host answered 404 for the release: Not Found$/),
@@ -286,7 +286,7 @@ onEveryDatabase((_, open) => {
       await expect(sync()).rejects.toThrow(failed(/could not be reached: /))
     })
 
-    it('gets the token with what it is asked, and nobody else does', async () => {
+    it('gets the token with API requests, and no other host does', async () => {
       const elsewhere: (string | undefined)[] = []
       const other = createServer((request, reply) => {
         elsewhere.push(request.headers.authorization)
@@ -322,7 +322,7 @@ onEveryDatabase((_, open) => {
       expect(host.asked.every(({ authorization }) => authorization === undefined)).toBe(true)
     })
 
-    it('does not get the service to ask inside by a redirect, nor around in circles', async () => {
+    it('cannot redirect the service to internal addresses, or endlessly', async () => {
       const { host, sync } = await start()
       host.publish(signedRelease('1.0.0'))
       const asked: string[] = []
@@ -352,7 +352,7 @@ onEveryDatabase((_, open) => {
       expect(asked).toHaveLength(6)
     })
 
-    it('does not get machines sent to what is not an address', async () => {
+    it('cannot send devices to an invalid address', async () => {
       const { host, sync, versions } = await start()
       host.publish(signedRelease('1.0.0'))
       for (const nowhere of [
@@ -383,7 +383,7 @@ onEveryDatabase((_, open) => {
       ['its answer', '/repos/example/svc/releases/latest', 5 << 20],
       ['the manifest', '/files/v1.0.0/release-manifest.json', 2 << 20],
       ['the signature', '/files/v1.0.0/release-manifest.json.sig', 5000],
-    ])('is heard no further where %s has no end', async (_, at, size) => {
+    ])('is read up to a limit: %s', async (_, at, size) => {
       const { host, sync } = await start()
       host.publish(signedRelease('1.0.0'))
       host.instead = (path, _, reply) => {
@@ -394,7 +394,7 @@ onEveryDatabase((_, open) => {
       await expect(sync()).rejects.toThrow(failed(/is too large/))
     })
 
-    it('is no place the service knows of unless it is told', async () => {
+    it('is unknown to the service unless configured', async () => {
       const service = await startService(open, { env: { OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' } })
       const { sync } = await actionsOn(service)
       await expect(sync()).rejects.toThrow(
@@ -407,19 +407,19 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('releases that are synced at once', () => {
-    it('by two replicas come out as one after the other', async () => {
+  describe('concurrent syncs', () => {
+    it('by two replicas have the result of one after the other', async () => {
       const { host, service, sync, promoted, versions } = await start()
       const replica = service.databaseUrl
         ? await serviceOn(service, { env: { ...host.env(), SVC_DATA_DIR: service.dataDir } })
         : service
       const other = await actionsOn(replica)
       for (const version of ['1.0.0', '1.1.0', '1.2.0']) host.publish(signedRelease(version))
-      const wanted = ['1.0.0', '1.1.0', '1.2.0', '1.0.0', '1.1.0', '1.2.0', '1.0.0', '1.2.0']
+      const versionsToSync = ['1.0.0', '1.1.0', '1.2.0', '1.0.0', '1.1.0', '1.2.0', '1.0.0', '1.2.0']
       const synced = await Promise.all(
-        wanted.map((version, i) => (i % 2 === 0 ? sync : other.sync)({ version })),
+        versionsToSync.map((version, i) => (i % 2 === 0 ? sync : other.sync)({ version })),
       )
-      expect(synced.map(({ version }) => version)).toEqual(wanted)
+      expect(synced.map(({ version }) => version)).toEqual(versionsToSync)
       expect((await versions()).sort()).toEqual(['1.0.0', '1.1.0', '1.2.0'])
       const offered = await promoted()
       expect(offered).toHaveLength(3)
@@ -448,7 +448,7 @@ onEveryDatabase((_, open) => {
           .execute()
       ).length
 
-    it.each(['preparing', 'running', 'halted'])('that is %s nothing else is promoted', async (status) => {
+    it.each(['preparing', 'running', 'halted'])('that is %s no other version is promoted', async (status) => {
       const { host, service, client, sync, promoted, versions } = await start()
       host.publish(signedRelease('1.0.0', { files: ['svc-agent-linux-amd64', 'svc-helper-linux-amd64'] }))
       await sync()
@@ -462,7 +462,7 @@ onEveryDatabase((_, open) => {
         busy,
       )
       expect(await promoted()).toEqual(['agent:linux/amd64 1.0.0', 'helper:linux/amd64 1.0.0'])
-      // What is offered already is no promotion, and a helper is in no rollout.
+      // What is already promoted is no promotion, and a helper is in no rollout.
       await sync({ version: '1.0.0' })
       const body = { version: '1.2.0', component: 'helper' } as const
       expect(await client.call(api.agentVersions.promote, { body })).toEqual({
@@ -473,7 +473,7 @@ onEveryDatabase((_, open) => {
     })
 
     it.each(['completed', 'aborted', 'rolled_back'])(
-      'a promotion ends what one that is %s holds',
+      'a promotion ends the hold of one that is %s',
       async (status) => {
         const { host, service, client, sync } = await start()
         host.publish(signedRelease('1.0.0'))
