@@ -28,8 +28,8 @@ const results = (received: Received[]): Record<string, unknown>[] =>
     .filter(({ path }) => path.endsWith('/result'))
     .map(({ path, body }) => ({ id: path.split('/').at(-2), ...body }))
 
-/** A service that asks for these commands in its first heartbeats. */
-const asking = (commands: object[], times = 1) =>
+/** A service that sends these commands in its first heartbeats. */
+const serviceWith = (commands: object[], times = 1) =>
   standIn((request, before) => {
     if (request.path.endsWith('/result')) return stored
     if (isBeat(request) && before.filter(isBeat).length < times) return reply({ commands })
@@ -37,18 +37,18 @@ const asking = (commands: object[], times = 1) =>
   })
 
 describe('a command', () => {
-  test('is done, and how it ended is told', async () => {
-    await using service = await asking([
+  test('is performed, and its result is reported', async () => {
+    await using service = await serviceWith([
       { id: id(1), type: 'set_auto_update', payload: { enabled: false } },
       { id: id(2), type: 'set_log_level', payload: { level: 'debug', durationMinutes: 5 } },
       { id: id(3), type: 'collect', payload: { what: ['inventory', 'metrics', 'logs', 'metrics'] } },
     ])
     await live(service.url, { pace: { once: true } })
     await vi.waitFor(() => expect(results(service.received)).toHaveLength(3))
-    const told = Object.fromEntries(results(service.received).map((one) => [String(one.id), one]))
-    expect(told[id(1)]).toMatchObject({ status: 'completed', result: { enabled: false } })
-    expect(told[id(2)]).toMatchObject({ status: 'completed' })
-    expect(told[id(3)]).toMatchObject({
+    const resultsById = Object.fromEntries(results(service.received).map((one) => [String(one.id), one]))
+    expect(resultsById[id(1)]).toMatchObject({ status: 'completed', result: { enabled: false } })
+    expect(resultsById[id(2)]).toMatchObject({ status: 'completed' })
+    expect(resultsById[id(3)]).toMatchObject({
       status: 'completed',
       result: { collected: ['inventory', 'metrics', 'logs'] },
       durationMs: expect.any(Number),
@@ -67,8 +67,8 @@ describe('a command', () => {
     ['collect', { what: [] }, 'what'],
     ['collect', { what: ['secrets'] }, 'what'],
     ['set_log_level', { level: 'loud' }, 'level'],
-  ])('%s with %j is told to have failed, and changes nothing', async (type, payload, error) => {
-    await using service = await asking([{ id: id(1), type, payload }])
+  ])('%s with %j is reported as failed, and changes nothing', async (type, payload, error) => {
+    await using service = await serviceWith([{ id: id(1), type, payload }])
     await live(service.url, { pace: { once: true } })
     await vi.waitFor(() => expect(results(service.received)).toHaveLength(1))
     expect(results(service.received)[0]).toMatchObject({
@@ -77,18 +77,23 @@ describe('a command', () => {
     })
   })
 
-  test('that is sent again is not done again; its outcome is told again', async () => {
-    await using service = await asking([{ id: id(1), type: 'collect', payload: { what: ['inventory'] } }], 3)
+  test('that is sent again is not repeated; its result is reported again', async () => {
+    await using service = await serviceWith(
+      [{ id: id(1), type: 'collect', payload: { what: ['inventory'] } }],
+      3,
+    )
     await live(service.url, { pace: { once: true } })
     await live(service.url, { pace: { once: true } })
     await vi.waitFor(() => expect(results(service.received)).toHaveLength(2))
     expect(new Set(results(service.received).map(({ startedAt }) => startedAt)).size).toBe(1)
-    // One with each start, and one that was asked for.
+    // One with each start, and a collected one.
     expect(service.count('/inventory')).toBe(3)
   })
 
-  test('in the middle of which the agent was killed is told to have failed, and not begun again', async () => {
-    await using service = await asking([{ id: id(1), type: 'collect', payload: { what: ['inventory'] } }])
+  test('during which the agent was killed is reported as failed, and not repeated', async () => {
+    await using service = await serviceWith([
+      { id: id(1), type: 'collect', payload: { what: ['inventory'] } },
+    ])
     commandHistory(join(stateDir(), 'commands.json')).begin(id(1))
     await live(service.url, { pace: { once: true } })
     await vi.waitFor(() => expect(results(service.received)).toHaveLength(1))
@@ -99,16 +104,16 @@ describe('a command', () => {
     expect(service.count('/inventory')).toBe(1)
   })
 
-  test('is answered after a restart when the service could not be told before, once it can', async () => {
-    await using deaf = await standIn((request, before) =>
+  test('whose result could not be reported is reported after a restart', async () => {
+    await using unavailable = await standIn((request, before) =>
       request.path.endsWith('/result')
         ? refusal(503, 'unavailable')
         : isBeat(request) && !before.some(isBeat)
           ? reply({ commands: [{ id: id(1), type: 'set_auto_update', payload: { enabled: true } }] })
           : agreeable(request),
     )
-    await live(deaf.url, { pace: { once: true } })
-    await vi.waitFor(() => expect(results(deaf.received)).toHaveLength(1))
+    await live(unavailable.url, { pace: { once: true } })
+    await vi.waitFor(() => expect(results(unavailable.received)).toHaveLength(1))
     await using service = await standIn((request) =>
       request.path.endsWith('/result') ? stored : agreeable(request),
     )
@@ -122,7 +127,7 @@ describe('a command', () => {
     ['not_found', 404],
     ['command_role_mismatch', 403],
     ['invalid_request', 400],
-  ])('whose outcome the service will never take (%s) is not told for ever', async (code, status) => {
+  ])('whose result the service refuses for good (%s) is reported only once', async (code, status) => {
     await using service = await standIn((request, before) =>
       request.path.endsWith('/result')
         ? refusal(status, code)
@@ -136,8 +141,8 @@ describe('a command', () => {
   })
 })
 
-describe('the answer to a heartbeat', () => {
-  test('switches updates off and on as people decided, and is acknowledged by the next', async () => {
+describe('the reply to a heartbeat', () => {
+  test('switches auto-update as decided, and the next heartbeat acknowledges it', async () => {
     const said: unknown[] = []
     await using service = await standIn((request) => {
       if (!isBeat(request)) return agreeable(request)
@@ -157,7 +162,7 @@ describe('the answer to a heartbeat', () => {
     'fine',
     { commands: 'none', configUpdate: 7, upgradeTo: 9, rotateToken: 'yes', manifestTrustKeys: [null, 3] },
     { commands: [null, { id: 7 }, { type: 'x' }] },
-  ])('that makes no sense (%j) ends nothing', async (body) => {
+  ])('that is invalid (%j) does not stop the agent', async (body) => {
     await using service = await standIn((request) =>
       isBeat(request) ? { status: 200, body } : agreeable(request),
     )
@@ -172,7 +177,7 @@ describe('the tokens of an agent', () => {
   const bearer = ({ headers }: Received): string => String(headers.authorization).replace('Bearer ', '')
   const staged = { authToken: fresh, watchdogAuthToken: `svc_${'e'.repeat(64)}` }
 
-  /** A service that replaces tokens: those that count are asked for each time. */
+  /** A service that rotates tokens; `counts` returns the accepted ones. */
   const rotating = (counts: () => string[], special?: (request: Received) => Answer | undefined) =>
     standIn((request) => {
       const answer = special?.(request)
@@ -189,7 +194,7 @@ describe('the tokens of an agent', () => {
       return isBeat(request) ? reply({ rotateToken: bearer(request) === authToken }) : agreeable(request)
     })
 
-  test('are replaced in two steps, the new ones being on the disk before they are confirmed', async () => {
+  test('are replaced in two steps; the new ones are on disk before they are confirmed', async () => {
     const onDisk: unknown[] = []
     await using service = await rotating(
       () => [authToken, fresh],
@@ -207,7 +212,7 @@ describe('the tokens of an agent', () => {
     expect(service.received.filter(isBeat).map(bearer)).toEqual([authToken, fresh])
   })
 
-  test('count after a crash between the two steps, whichever the service had in mind', async () => {
+  test('work after a crash between the two steps, whichever the service accepts', async () => {
     for (const counts of [[authToken], [fresh], [authToken, fresh]]) {
       await using first = await standIn()
       await live(first.url, { pace: { once: true } })
@@ -226,7 +231,7 @@ describe('the tokens of an agent', () => {
     }
   })
 
-  test('are asked for ever more rarely while the service cannot, and heartbeats go on', async () => {
+  test('are requested with growing pauses while the service fails, and heartbeats continue', async () => {
     await using service = await rotating(
       () => [authToken],
       ({ path }) => (path.endsWith('/rotate-token') ? refusal(503, 'unavailable') : undefined),
@@ -237,11 +242,11 @@ describe('the tokens of an agent', () => {
     expect(service.count('/rotate-token')).toBeGreaterThan(3)
   })
 
-  test('stay as they are where the new ones cannot be kept', async () => {
+  test('stay unchanged where the new ones cannot be stored', async () => {
     await using service = await rotating(() => [authToken])
     await live(service.url, { pace: { once: true }, machine: {} })
     const file = join(stateDir(), 'identity.json')
-    // What cannot be replaced: a directory is in the way of the draft.
+    // The file cannot be replaced: a directory is in the way of its draft.
     const { mkdirSync, rmSync } = await import('node:fs')
     const identity = JSON.parse(readFileSync(file, 'utf8'))
     writeFileSync(file, JSON.stringify({ ...identity, authToken, staged: undefined }), { mode: 0o600 })

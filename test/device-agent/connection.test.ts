@@ -17,7 +17,7 @@ afterEach(() => {
   }
 })
 
-/** A service that greets every agent with what it was told; its port. */
+/** A service that greets every agent with its request; returns its port. */
 async function greeting(server: Server): Promise<number> {
   servers.push(server)
   new WebSocketServer({ server }).on('connection', (socket, { url, headers }) =>
@@ -26,8 +26,8 @@ async function greeting(server: Server): Promise<number> {
   return listening(server)
 }
 
-/** What the service says first. @throws why it was not reached */
-async function heard(url: string, caFile?: string): Promise<string> {
+/** The first message of the service. @throws why it could not be reached */
+async function firstMessage(url: string, caFile?: string): Promise<string> {
   const dial = agentDialer({ url, version: '1.2.3' }, (at) => socketOptions(at, { caFile }))
   const socket = await dial('a1', 'secret')
   return new Promise<string>((resolve, reject) => {
@@ -39,46 +39,48 @@ async function heard(url: string, caFile?: string): Promise<string> {
 const greeted = '/api/v1/agent-ws/a1/ws Bearer secret'
 
 describe('the WebSocket of an agent', () => {
-  it('goes through a tunnel of the proxy, with the password of its address', async () => {
+  it('goes through a tunnel of the proxy, with the password in the proxy URL', async () => {
     proxy.target = await greeting(createServer())
     process.env.HTTP_PROXY = proxy.url
-    expect(await heard('http://svc.test')).toBe(greeted)
-    expect(await heard('http://svc.test:8080')).toBe(greeted)
+    expect(await firstMessage('http://svc.test')).toBe(greeted)
+    expect(await firstMessage('http://svc.test:8080')).toBe(greeted)
     expect(proxy.asked).toEqual(['CONNECT svc.test:80', 'CONNECT svc.test:8080'])
     proxy.password = 'ann:p@ss'
     process.env.HTTP_PROXY = proxy.url.replace('//', '//ann:p%40ss@')
-    expect(await heard('http://svc.test')).toBe(greeted)
+    expect(await firstMessage('http://svc.test')).toBe(greeted)
   })
 
-  it('says so where the proxy refuses, or is not there', async () => {
+  it('fails with the reason where the proxy refuses, or is down', async () => {
     proxy.password = 'ann:p@ss'
     process.env.HTTP_PROXY = proxy.url
-    await expect(heard('http://svc.test')).rejects.toThrow(`the proxy ${new URL(proxy.url).host} answers 407`)
+    await expect(firstMessage('http://svc.test')).rejects.toThrow(
+      `the proxy ${new URL(proxy.url).host} answers 407`,
+    )
     process.env.HTTP_PROXY = 'http://127.0.0.1:1'
-    await expect(heard('http://svc.test')).rejects.toThrow('ECONNREFUSED')
+    await expect(firstMessage('http://svc.test')).rejects.toThrow('ECONNREFUSED')
   })
 
   it('never goes through a proxy to a service on this machine', async () => {
     const port = await greeting(createServer())
     process.env.HTTP_PROXY = proxy.url
-    expect(await heard(`http://127.0.0.1:${port}`)).toBe(greeted)
+    expect(await firstMessage(`http://127.0.0.1:${port}`)).toBe(greeted)
     expect(proxy.asked).toEqual([])
   })
 
-  describe.skipIf(!hasOpenssl)('where a private authority signed for the service', () => {
+  describe.skipIf(!hasOpenssl)('with a certificate of a private authority', () => {
     const certificate = testCertificate()
 
-    it('is opened only if SVC_CA_FILE names it', async () => {
+    it('connects only if SVC_CA_FILE names it', async () => {
       const url = `https://127.0.0.1:${await greeting(createTlsServer(certificate.pair()))}`
-      await expect(heard(url)).rejects.toThrow(/self-signed|certificate/)
-      expect(await heard(url, certificate.file)).toBe(greeted)
+      await expect(firstMessage(url)).rejects.toThrow(/self-signed|certificate/)
+      expect(await firstMessage(url, certificate.file)).toBe(greeted)
     })
 
-    it('is checked through a proxy as well', async () => {
+    it('is verified through a proxy as well', async () => {
       proxy.target = await greeting(createTlsServer(certificate.pair()))
       process.env.HTTPS_PROXY = proxy.url
-      expect(await heard('https://svc.test', certificate.file)).toBe(greeted)
-      await expect(heard('https://svc.test')).rejects.toThrow(/self-signed|certificate/)
+      expect(await firstMessage('https://svc.test', certificate.file)).toBe(greeted)
+      await expect(firstMessage('https://svc.test')).rejects.toThrow(/self-signed|certificate/)
       expect(proxy.asked).toEqual(['CONNECT svc.test:443', 'CONNECT svc.test:443'])
     })
   })

@@ -35,7 +35,7 @@ const record = (n: number, more: Record<string, unknown> = {}) => ({
 })
 const lines = (...records: object[]) => records.map((one) => `${JSON.stringify(one)}\n`).join('')
 
-/** A journalctl that runs this, and writes down what it was asked. */
+/** A journalctl that runs this script, and records its arguments. */
 function journalctl(script: string): string {
   const file = join(home, 'journalctl')
   writeFileSync(file, `#!/bin/sh\necho "$*" >> "${home}/asked"\n${script}\n`)
@@ -48,11 +48,11 @@ function printing(text: string): string {
 }
 const asked = () => readFileSync(join(home, 'asked'), 'utf8').trim().split('\n')
 
-/** What the service takes, down to the last field. */
-const isTaken = (events: unknown[]) => eventLogs.submit.body.safeParse({ events }).error === undefined
+/** Whether the service accepts the events, every field included. */
+const isAccepted = (events: unknown[]) => eventLogs.submit.body.safeParse({ events }).error === undefined
 
 describe('the journal', () => {
-  test('gives its latest records first, then those after the cursor', async () => {
+  test('is read from its latest records first, then after the cursor', async () => {
     const command = printing(lines(record(1), record(2)))
     const first = await readJournal(undefined, 100, command)
     expect(first?.cursor).toBe('cursor-2')
@@ -66,7 +66,7 @@ describe('the journal', () => {
     expect(await readJournal('cursor-9', 100, printing(''))).toEqual({ events: [], cursor: 'cursor-9' })
   })
 
-  test('is read no further than asked, however much it has to say', async () => {
+  test('is read up to the limit, however much it prints', async () => {
     const command = journalctl(
       `n=0; while :; do n=$((n+1)); echo '{"__CURSOR":"c'$n'","__REALTIME_TIMESTAMP":"1772366400000000","MESSAGE":"x"}'; done`,
     )
@@ -74,7 +74,7 @@ describe('the journal', () => {
     expect([read?.events.length, read?.cursor]).toEqual([100, 'c100'])
   })
 
-  test('starts over from the latest when the cursor means nothing to it', async () => {
+  test('is read from its latest records again when it does not know the cursor', async () => {
     writeFileSync(join(home, 'printed'), lines(record(5)))
     const command = journalctl(`case "$*" in *after-cursor*) exit 1;; esac; cat "${home}/printed"`)
     expect(await readJournal('gone', 100, command)).toMatchObject({
@@ -83,7 +83,7 @@ describe('the journal', () => {
     })
   })
 
-  test('says what kind of record it is', async () => {
+  test('maps records to level, category and source', async () => {
     const kinds = [
       record(1, { PRIORITY: '2', _TRANSPORT: 'kernel', SYSLOG_FACILITY: '0', SYSLOG_IDENTIFIER: 'kernel' }),
       record(2, {
@@ -109,10 +109,10 @@ describe('the journal', () => {
       { level: 'info', category: 'system', source: 'journal' },
     ])
     expect(new Set(read?.events.map(({ eventId }) => eventId)).size).toBe(4)
-    expect(isTaken(read!.events)).toBe(true)
+    expect(isAccepted(read!.events)).toBe(true)
   })
 
-  test('may hold anything: what cannot be handed in is left out or cut', async () => {
+  test('drops or cuts what cannot be submitted', async () => {
     const odd = [
       record(1, { MESSAGE: [104, 105, 255, 0] }),
       record(2, { MESSAGE: null }),
@@ -125,10 +125,10 @@ describe('the journal', () => {
     const read = await readJournal(undefined, 100, printing(text))
     expect(read?.events).toHaveLength(2)
     expect(read?.cursor).toBe('cursor-6')
-    expect(isTaken(read!.events)).toBe(true)
+    expect(isAccepted(read!.events)).toBe(true)
   })
 
-  test('of another machine than one with journald is no journal', async () => {
+  test('is absent on a machine without journald', async () => {
     expect(await readJournal(undefined, 100, join(home, 'absent'))).toBeUndefined()
     expect(await readJournal('c', 100, join(home, 'absent'))).toBeUndefined()
     expect(await readJournal(undefined, 100, printing(''))).toBeUndefined()
@@ -143,7 +143,7 @@ describe('log files', () => {
   const read = async (most = 100) => {
     const found = await readLogFiles(folder(), positions, most, now)
     positions = found.positions
-    expect(isTaken(found.events)).toBe(true)
+    expect(isAccepted(found.events)).toBe(true)
     return found.events
   }
   const news = async (most?: number) => (await read(most)).map(({ message }) => message)
@@ -152,7 +152,7 @@ describe('log files', () => {
     mkdirSync(folder())
   })
 
-  test('are read from their end on, line by line, and only whole lines', async () => {
+  test('are read from their end on, whole lines only', async () => {
     write('app.log', 'old\n')
     expect(await news()).toEqual([])
     write('app.log', 'one\n\ntwo\nthr')
@@ -164,7 +164,7 @@ describe('log files', () => {
     expect(await news()).toEqual([])
   })
 
-  test('are read at most so many lines at a time, and all in the end', async () => {
+  test('are read up to a limit of lines at a time, and completely over several reads', async () => {
     await news()
     write('a.log', Array.from({ length: 150 }, (_, n) => `a${n}\n`).join(''))
     write('b.log', 'b0\n')
@@ -173,7 +173,7 @@ describe('log files', () => {
     expect(seen.flat()).toEqual([...Array.from({ length: 150 }, (_, n) => `a${n}`), 'b0'])
   })
 
-  test('that are rotated or emptied are read from their start', async () => {
+  test('that are rotated or truncated are read from their start', async () => {
     await news()
     write('app.log', 'one\ntwo\n')
     await news()
@@ -184,7 +184,7 @@ describe('log files', () => {
     expect(await news()).toEqual(['four'])
   })
 
-  test('that grew too much are caught up with from a mebibyte before their end', async () => {
+  test('that grew too much are read from a mebibyte before their end', async () => {
     await news()
     write('app.log', 'x'.repeat(200_000))
     write('app.log', `\n${'line\n'.repeat(400_000)}last\n`)
@@ -194,7 +194,7 @@ describe('log files', () => {
     expect(all.at(-1)).toBe('last')
   })
 
-  test('tell level, category and time as far as a line does', async () => {
+  test('have level, category and time as far as a line states them', async () => {
     await news()
     write('auth.log', '2026-02-28T23:00:00.5+01:00 sshd: Failed password\n')
     write('kern.log', 'Kernel PANIC\n')
@@ -209,13 +209,13 @@ describe('log files', () => {
     ])
   })
 
-  test('that are alike in two lines have two events', async () => {
+  test('with two equal lines give two events', async () => {
     await news()
     write('app.log', 'same\nsame\n')
     expect(new Set((await read()).map(({ eventId }) => eventId)).size).toBe(2)
   })
 
-  test('that cannot be read take nothing else with them', async () => {
+  test('that cannot be read do not affect the others', async () => {
     await news()
     mkdirSync(join(folder(), 'folder.log'))
     write('app.log', 'one\n')
@@ -225,8 +225,8 @@ describe('log files', () => {
   })
 })
 
-describe('what a machine logged', () => {
-  test('is its journal where there is one, else its files', async () => {
+describe('the host logs', () => {
+  test('are the journal where there is one, otherwise the files', async () => {
     mkdirSync(join(home, 'log'))
     writeFileSync(join(home, 'log', 'app.log'), 'one\n')
     const files = {}
@@ -243,7 +243,7 @@ describe('what a machine logged', () => {
     })
   })
 
-  test('more than a day ago is passed over when there is more than can be handed in', async () => {
+  test('over a day old are skipped when there are more than can be submitted', async () => {
     writeFileSync(join(home, 'latest'), lines(record(9)))
     const old = record(1, { __REALTIME_TIMESTAMP: `${now.getTime() - 25 * 3_600_000}000` })
     writeFileSync(join(home, 'old'), lines(old))
@@ -255,7 +255,7 @@ describe('what a machine logged', () => {
     expect(read.position).toEqual({ cursor: 'cursor-9' })
   })
 
-  test('is remembered, and a damaged memory is no memory', () => {
+  test('have a stored position, and a damaged one counts as none', () => {
     const store = logPositionStore(home)
     expect(store.load()).toEqual({})
     store.save({ cursor: 'c', files: { 'a.log': { inode: 1, offset: 2 } } })

@@ -39,7 +39,7 @@ function call(file: string, args: string[], input = '') {
   return { exit: status, out: stdout, told: stderr }
 }
 const svcAgent = (...args: string[]) => call(process.execPath, [svc, 'agent', ...args])
-/** Of what is said twice, the latter. */
+/** Later flags override earlier ones. */
 function install(...args: string[]) {
   const said = [...places, '--binary', build('1.0.0')]
   const first = said.filter((_, n) => !args.includes(said[n - (n % 2)]!))
@@ -48,7 +48,7 @@ function install(...args: string[]) {
 const everything = () => readdirSync(root, { recursive: true }).map(String).sort()
 
 describe('svc agent install', () => {
-  test('puts binary, key and unit where they belong, each of which only its user can change', () => {
+  test('installs binary, key and unit, each writable by its user only', () => {
     writeFileSync(join(root, 'key'), `${key}\n`)
     const { exit, out, told } = install(
       '--yes',
@@ -74,7 +74,7 @@ describe('svc agent install', () => {
       `ExecStart=${root}/state/bin/svc-agent run --state-dir ${root}/state --url https://svc.example.com\n`,
     )
     expect(unit).not.toContain(key)
-    // Again, it is the same.
+    // A second run changes nothing.
     const before = everything()
     expect(
       install('--yes', '--url', 'https://svc.example.com', '--enrollment-key', `@${root}/key`).exit,
@@ -94,26 +94,21 @@ describe('svc agent install', () => {
     expect((await once(agent, 'exit'))[0]).toBe(0)
     expect(service.received[0]!.body.enrollmentKey).toBe(key)
     expect(existsSync(join(root, 'state/enrollment.key'))).toBe(false)
-    // It is enrolled: neither key nor address are asked for again.
+    // It is enrolled: neither key nor URL is required again.
     expect(install('--yes').exit).toBe(0)
     expect(readFileSync(join(root, 'units/svc-agent.service'), 'utf8')).not.toContain('--url')
   })
 
   test.each([
-    ['without a word of agreement', ['--enrollment-key', '@KEY'], 2, 'Missing --yes'],
+    ['without confirmation', ['--enrollment-key', '@KEY'], 2, 'Missing --yes'],
     ['without a key', ['--yes'], 2, 'Missing --enrollment-key'],
-    ['with a key that all can see', ['--yes', '--enrollment-key', key], 2, '--enrollment-key'],
-    ['for a user of no possible name', ['--yes', '--user', 'a b'], 2, '--user'],
-    [
-      'into a place with a name that no unit could have',
-      ['--yes', '--state-dir', '/tmp/a b'],
-      2,
-      '--state-dir',
-    ],
-    ['into the root of everything', ['--yes', '--state-dir', '/'], 2, '--state-dir'],
-    ['of what is not there', ['--yes', '--binary', '/nonexistent'], 2, '--binary'],
-    ['of what cannot be run', ['--yes', '--binary', 'KEY', '--enrollment-key', '@KEY'], 1, 'failed'],
-  ])('changes nothing that matters %s', (_, args, exit, told) => {
+    ['with a key on the command line', ['--yes', '--enrollment-key', key], 2, '--enrollment-key'],
+    ['for a user with an invalid name', ['--yes', '--user', 'a b'], 2, '--user'],
+    ['into a path that no unit can contain', ['--yes', '--state-dir', '/tmp/a b'], 2, '--state-dir'],
+    ['into the root directory', ['--yes', '--state-dir', '/'], 2, '--state-dir'],
+    ['of a missing binary', ['--yes', '--binary', '/nonexistent'], 2, '--binary'],
+    ['of a binary that cannot be run', ['--yes', '--binary', 'KEY', '--enrollment-key', '@KEY'], 1, 'failed'],
+  ])('does not install %s', (_, args, exit, told) => {
     writeFileSync(join(root, 'key'), key)
     const result = install(...args.map((arg) => arg.replace('KEY', join(root, 'key'))))
     expect(result.exit).toBe(exit)
@@ -122,7 +117,7 @@ describe('svc agent install', () => {
     expect(existsSync(join(root, 'state', 'enrollment.key'))).toBe(false)
   })
 
-  test('says what it would do, or prints the unit, and does nothing', () => {
+  test('only prints its plan or the unit with --dry-run or --print', () => {
     const before = everything()
     const dry = install('--dry-run')
     expect(dry.exit).toBe(0)
@@ -141,7 +136,7 @@ describe('svc agent install', () => {
     expect(everything()).toEqual(before)
   })
 
-  test('is what the single file does by itself, with the same flags', () => {
+  test('is the same in the single-file agent, with the same flags', () => {
     writeFileSync(join(root, 'key'), key)
     const args = ['install', ...places, '--yes', '--enrollment-key', `@${root}/key`]
     expect(call(build('1.0.0'), args)).toEqual({ exit: 0, out: '', told: expect.stringContaining('Done') })
@@ -154,7 +149,7 @@ describe('svc agent install', () => {
 })
 
 describe('svc agent uninstall', () => {
-  test('removes the unit, and the rest only if asked to', () => {
+  test('removes the unit, and the rest only when requested', () => {
     writeFileSync(join(root, 'key'), key)
     install('--yes', '--enrollment-key', `@${root}/key`)
     expect(svcAgent('uninstall', ...places).exit).toBe(2)
@@ -166,7 +161,7 @@ describe('svc agent uninstall', () => {
     expect(svcAgent('uninstall', ...places, '--yes').told).toContain('Nothing to remove')
   })
 
-  test('removes no directory that is not that of an agent', () => {
+  test('removes no directory that is not the state of an agent', () => {
     const args = ['--unit-dir', join(root, 'units'), '--user', username, '--purge', '--yes']
     const { exit, told } = svcAgent('uninstall', '--state-dir', root, ...args)
     expect(exit).toBe(1)
@@ -175,10 +170,10 @@ describe('svc agent uninstall', () => {
   })
 })
 
-describe.skipIf(!hasSystemd)('the unit', () => {
+describe.skipIf(!hasSystemd)('the systemd unit', () => {
   const awkward = 'https://svc.example.com/a%20b/$HOME/"x"'
 
-  test('is understood by systemd to the letter, whatever the address is', () => {
+  test('is parsed by systemd as written, whatever the URL', () => {
     const stateDir = join(root, 'state')
     writeFileSync(join(root, 'key'), key)
     install('--yes', '--enrollment-key', `@${root}/key`)
@@ -199,7 +194,7 @@ describe.skipIf(!hasSystemd)('the unit', () => {
     expect(words).toContain('a%%20b/$$HOME/\\"x\\""')
   })
 
-  test('leaves little to whoever breaks into the agent', () => {
+  test('has a low exposure score in systemd-analyze', () => {
     const unit = join(root, 'svc-agent.service')
     writeFileSync(unit, unitText({ stateDir: '/var/lib/svc-agent', user: 'svc-agent', url: undefined }))
     const out = execFileSync('systemd-analyze', ['security', '--offline=true', unit], {

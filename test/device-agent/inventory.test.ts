@@ -8,17 +8,17 @@ import { readInventory } from '../../src/device-agent/inventory.ts'
 import { inventorySignature } from '../../src/device-agent/inventory-signature.ts'
 import { dpkgStatusFile } from '../../src/device-agent/software.ts'
 
-// dpkg-query's own placeholders, not JavaScript's.
+// Placeholders of dpkg-query, not of JavaScript.
 const dpkgFormat = ['db:Status-Status', 'Package', 'Version'].map((field) => `\${${field}}`).join(' ')
 const output = (command: string, ...args: string[]): string =>
   execFileSync(command, args, { encoding: 'utf8' }).trim()
 
-describe('the inventory of this very machine', async () => {
+describe('the inventory of this machine', async () => {
   const machine = await describeMachine()
   const inventory = await readInventory()
   const { hardware = {}, network = [], disks = [], software = [] } = inventory
 
-  test('says who the machine is', () => {
+  test('names the machine', () => {
     expect(machine.hostname).toBe(os.hostname())
     expect(machine.osType).toBe(
       { linux: 'linux', darwin: 'macos', win32: 'windows' }[process.platform as 'linux'],
@@ -27,12 +27,12 @@ describe('the inventory of this very machine', async () => {
     expect(['server', 'workstation', 'unknown']).toContain(machine.deviceRole)
   })
 
-  test.runIf(existsSync('/etc/os-release'))('names the release as the release names itself', () => {
+  test.runIf(existsSync('/etc/os-release'))('names the operating system as /etc/os-release does', () => {
     expect(machine.osVersion).toBe(output('sh', '-c', '. /etc/os-release && echo "$PRETTY_NAME"'))
     expect(machine.osBuild).toBe(os.release())
   })
 
-  test('counts the processors and the memory that are there', () => {
+  test('counts its processors and memory', () => {
     expect(hardware.cpuThreads).toBe(os.cpus().length)
     expect(hardware.cpuCores).toBeGreaterThan(0)
     expect(hardware.cpuCores).toBeLessThanOrEqual(hardware.cpuThreads!)
@@ -40,14 +40,14 @@ describe('the inventory of this very machine', async () => {
   })
 
   test('has every interface with every address', () => {
-    const there = Object.entries(os.networkInterfaces()).flatMap(([name, addresses = []]) =>
+    const expected = Object.entries(os.networkInterfaces()).flatMap(([name, addresses = []]) =>
       addresses.map(({ address, family }) => [name, address, family.toLowerCase()]),
     )
-    const told = network.map(({ interfaceName, ipAddress, ipType }) => [interfaceName, ipAddress, ipType])
-    expect(told.toSorted()).toEqual(there.toSorted())
+    const reported = network.map(({ interfaceName, ipAddress, ipType }) => [interfaceName, ipAddress, ipType])
+    expect(reported.toSorted()).toEqual(expected.toSorted())
   })
 
-  test('calls one interface primary at most, and lists it first', () => {
+  test('has at most one primary interface, and lists it first', () => {
     const primary = new Set(
       network.filter(({ isPrimary }) => isPrimary).map(({ interfaceName }) => interfaceName),
     )
@@ -55,7 +55,7 @@ describe('the inventory of this very machine', async () => {
     if (primary.size === 1) expect(network[0]?.isPrimary).toBe(true)
   })
 
-  test('has the file system of the root with plausible sizes', () => {
+  test('has the root file system with plausible sizes', () => {
     const root = disks.find(({ mountPoint }) => mountPoint === '/')
     expect(root).toBeDefined()
     expect(root!.totalGb).toBeGreaterThan(0)
@@ -63,13 +63,13 @@ describe('the inventory of this very machine', async () => {
     expect(root!.usedPercent).toBeGreaterThan(0)
   })
 
-  test.runIf(existsSync(dpkgStatusFile))('lists the packages dpkg lists', () => {
+  test.runIf(existsSync(dpkgStatusFile))('lists the packages that dpkg lists', () => {
     const lines = output('dpkg-query', '-W', '-f', `${dpkgFormat}\n`).split('\n')
     const installed = lines.filter((line) => line.startsWith('installed ')).map((line) => line.slice(10))
     expect(software.map(({ name, version }) => `${name} ${version}`).toSorted()).toEqual(installed.toSorted())
   })
 
-  test('reaches the service unchanged: nothing in it is dropped', () => {
+  test('matches the schema of the service: no field is dropped', () => {
     expect(Inventory.parse(inventory)).toEqual(inventory)
     const { osBuild: _, isHeadless: __, ...said } = machine
     const enrollment = {

@@ -23,7 +23,7 @@ const [description, inventory, metrics, activity] = await Promise.all([
   real.readMetrics(),
   real.readActivity(),
 ])
-/** This machine as it was a moment ago: asking it anew for every test would take minutes. */
+/** This machine as read once: reading it anew for every test would take minutes. */
 const snapshot: Machine = {
   describe: async () => description,
   readInventory: async () => inventory,
@@ -43,7 +43,7 @@ export type Setting = {
   updater?: Updater
 }
 
-/** Runs the agent on a clock that jumps from pause to pause, until so many seconds have gone by on it. */
+/** Runs the agent on a clock that jumps from pause to pause, until this many seconds have passed on it. */
 async function live(
   stateDir: string,
   url: string,
@@ -86,7 +86,7 @@ async function live(
   return { pauses, events, failure, names: events.map(({ event }) => event), stopped: stop.signal.aborted }
 }
 
-/** Agents of one machine: what they keep lasts for a test. */
+/** Agents of one machine, whose state lasts for one test. */
 export function livingAgents() {
   let stateDir: string
   beforeEach(() => {

@@ -38,7 +38,7 @@ async function otherAgent() {
   }
 }
 
-test('a second agent on a state directory is refused at once, naming the first', async () => {
+test('a second agent on a state directory is refused at once, with the pid of the first', async () => {
   const other = await otherAgent()
   try {
     const started = performance.now()
@@ -52,28 +52,28 @@ test('a second agent on a state directory is refused at once, naming the first',
   }
 })
 
-test('the lock of an agent that was killed ends by itself', async () => {
+test('the lock of a killed agent expires', async () => {
   const other = await otherAgent()
   await other.kill()
   const unlock = await lock()
   await unlock()
 })
 
-test('an agent that ended leaves the directory to the next one', async () => {
+test('an agent that ended releases the directory to the next one', async () => {
   const unlock = await lock()
   await unlock()
   const again = await lock()
   await again()
 })
 
-test('an agent whose lock is taken away hears of it', async () => {
+test('an agent that loses its lock is notified', async () => {
   const lost = await new Promise<Problem>((resolve, reject) => {
     lockStateDir(stateDir, resolve, never).then(() => rmdirSync(join(stateDir, 'agent.lock')), reject)
   })
   expect(lost).toMatchObject({ code: 'conflict', message: expect.stringContaining(stateDir) })
 })
 
-test('waiting for a lock ends with the signal', async () => {
+test('an abort signal ends the wait for a lock', async () => {
   const other = await otherAgent()
   await other.kill()
   const stop = new AbortController()

@@ -26,7 +26,7 @@ afterEach(async () => {
   rmSync(home, { recursive: true, force: true })
 })
 
-/** The real command in a process of its own, with no environment but this. */
+/** The real command in its own process, with only this environment. */
 function agentRun(
   args: string[],
   { env = {}, input = '' }: { env?: Record<string, string>; input?: string | null } = {},
@@ -41,7 +41,7 @@ function agentRun(
     },
   })
   children.push(child)
-  // null keeps standard input open, as somebody does who has not typed the key yet.
+  // null keeps standard input open, as a user does who has not typed the key yet.
   if (input !== null) child.stdin.end(input)
   let out = ''
   let told = ''
@@ -55,7 +55,7 @@ function agentRun(
   return {
     child,
     ended,
-    /** Resolves when the event was printed. */
+    /** Resolves once the event was printed. */
     async says(event: string): Promise<void> {
       while (!out.includes(`{"event":"${event}"`)) {
         if (child.exitCode !== null) throw new Error(`ended with ${child.exitCode}: ${told}`)
@@ -65,7 +65,7 @@ function agentRun(
   }
 }
 
-/** Without what this machine happens to have logged. */
+/** Without the host logs of this machine. */
 const eventsOf = (out: string): Record<string, unknown>[] =>
   out
     .trim()
@@ -75,7 +75,7 @@ const eventsOf = (out: string): Record<string, unknown>[] =>
     .filter(({ event }) => event !== 'eventlogs')
 
 describe('svc agent run --once', () => {
-  test('enrols, reports and prints what it did as NDJSON', async () => {
+  test('enrolls, reports and prints what it did as NDJSON', async () => {
     await using service = await standIn()
     const { exit, out, told } = await agentRun(['--once', '--json', '--url', service.url], {
       env: { SVC_ENROLLMENT_KEY: key },
@@ -90,7 +90,7 @@ describe('svc agent run --once', () => {
     expect(existsSync(join(stateDir, 'agent.lock'))).toBe(false)
   })
 
-  test('talks to a person on standard error alone', async () => {
+  test('writes its messages for people only to standard error', async () => {
     await using service = await standIn()
     const { exit, out, told } = await agentRun(['--once', '--url', service.url, '--enrollment-key', '-'], {
       input: `${key}\n`,
@@ -102,7 +102,7 @@ describe('svc agent run --once', () => {
     expect(service.received[0]?.body.enrollmentKey).toBe(key)
   })
 
-  test('goes back to the service it enrolled with, unless it is told another', async () => {
+  test('reuses the service that it enrolled with, unless another is given', async () => {
     await using first = await standIn()
     await using second = await standIn()
     const env = { SVC_ENROLLMENT_KEY: key }
@@ -130,7 +130,7 @@ describe('svc agent run --once', () => {
     expect(JSON.parse(told)).toMatchObject({ error: { code, status, requestId: 'r-1' } })
   })
 
-  test('ends with 8 when nobody listens, leaving no identity behind', async () => {
+  test('ends with 8 when nothing listens, and leaves no identity behind', async () => {
     const { exit, told } = await agentRun(['--once', '--url', 'http://127.0.0.1:1'], {
       env: { SVC_ENROLLMENT_KEY: key },
     }).ended
@@ -141,14 +141,14 @@ describe('svc agent run --once', () => {
 })
 
 describe('the enrollment key', () => {
-  test('is refused as a value on the command line, without repeating it', async () => {
+  test('is refused as a value on the command line, and not repeated', async () => {
     const { exit, out, told } = await agentRun(['--once', '--enrollment-key', key]).ended
     expect(exit).toBe(2)
     expect(told).toContain('--enrollment-key')
     expect(out + told).not.toContain(key)
   })
 
-  test('comes from a file and is in no command line and no output', async () => {
+  test('is read from a file, and appears in no command line and no output', async () => {
     writeFileSync(join(home, 'key'), `${key}\n`, { mode: 0o600 })
     await using service = await standIn()
     const run = agentRun(['--json', '--url', service.url, '--enrollment-key', `@${join(home, 'key')}`])
@@ -163,7 +163,7 @@ describe('the enrollment key', () => {
   })
 
   test.runIf(process.platform === 'linux')(
-    'is not passed on to the programs the machine is asked with',
+    'is not passed on to the programs that read the inventory',
     async () => {
       const seen = join(home, 'seen')
       writeFileSync(join(home, 'lscpu'), `#!/bin/sh\nenv > ${seen}\n`, { mode: 0o755 })
@@ -175,13 +175,13 @@ describe('the enrollment key', () => {
     },
   )
 
-  test('is asked for by name where nobody can be asked', async () => {
+  test('is required by its flag where there is no terminal to ask', async () => {
     const { exit, told } = await agentRun(['--once']).ended
     expect(exit).toBe(2)
     expect(told).toContain('Missing --enrollment-key')
   })
 
-  test('is not read again once the machine is enrolled, and still has no place on the command line', async () => {
+  test('is not read again once enrolled, and is still refused on the command line', async () => {
     await using service = await standIn()
     await agentRun(['--once', '--url', service.url], { env: { SVC_ENROLLMENT_KEY: key } }).ended
     const { exit } = await agentRun(['--once', '--enrollment-key', `@${join(home, 'gone')}`]).ended
@@ -208,7 +208,7 @@ describe.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
     await stopsAtOnce(run)
   })
 
-  test('ends an agent that waits for an answer with 0', async () => {
+  test('ends an agent that waits for a reply with 0', async () => {
     await using service = await standIn((request) =>
       request.path.endsWith('/heartbeat') ? 'hang' : agreeable(request),
     )
@@ -224,14 +224,14 @@ describe.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
     await stopsAtOnce(run)
   })
 
-  test('ends an agent that waits to try again with 0', async () => {
+  test('ends an agent that waits for a retry with 0', async () => {
     const run = agentRun(['--json', '--url', 'http://127.0.0.1:1'], { env: { SVC_ENROLLMENT_KEY: key } })
     await run.says('failed')
     await stopsAtOnce(run)
   })
 })
 
-test('a second agent on the same state directory ends with 6 and harms nothing', async () => {
+test('a second agent on the same state directory ends with 6 and does not affect the first', async () => {
   await using service = await standIn()
   const first = agentRun(['--json', '--url', service.url, '--interval', '1'], {
     env: { SVC_ENROLLMENT_KEY: key },
@@ -246,7 +246,7 @@ test('a second agent on the same state directory ends with 6 and harms nothing',
   expect((await first.ended).exit).toBe(0)
 })
 
-test('an agent that was killed comes back as the same device', async () => {
+test('a killed agent resumes as the same device', async () => {
   await using service = await standIn((request) =>
     request.path.endsWith('/heartbeat') ? beat : agreeable(request),
   )

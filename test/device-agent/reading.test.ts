@@ -14,12 +14,12 @@ describe('a part of the inventory', () => {
     expect(await bestEffort(() => new Promise(() => {}), 10)).toBeUndefined()
   })
 
-  test('is the value when there is one', async () => {
+  test('is its value otherwise', async () => {
     expect(await bestEffort(() => 7)).toBe(7)
   })
 })
 
-describe('the role', () => {
+describe('the guessed role', () => {
   const linux = {
     osType: 'linux',
     osVersion: 'Debian',
@@ -32,8 +32,8 @@ describe('the role', () => {
     ['a rack chassis is a server', { ...linux, chassis: 'Rack Mount Chassis', isHeadless: false }, 'server'],
     ['a notebook is a workstation', { ...linux, chassis: 'Notebook' }, 'workstation'],
     ['a desktop session makes a workstation', { ...linux, isHeadless: false }, 'workstation'],
-    ['a headless box could be anything', linux, 'unknown'],
-    ['a machine that does not tell could be anything', { ...linux, isHeadless: undefined }, 'unknown'],
+    ['a headless machine without hints is unknown', linux, 'unknown'],
+    ['a machine without a headless hint is unknown', { ...linux, isHeadless: undefined }, 'unknown'],
     ['a Mac is a workstation', { ...linux, osType: 'macos' }, 'workstation'],
     [
       'Windows 11 is a workstation',
@@ -50,12 +50,12 @@ describe('the role', () => {
   })
 })
 
-test('the architecture has one of the names of the product', () => {
+test('the architecture has a name of the product', () => {
   const names = ['x86_64', 'aarch64', 'i686', 'arm64', 'AMD64', 'riscv64'].map(architectureOf)
   expect(names).toEqual(['x64', 'arm64', 'x86', 'arm64', 'x64', 'riscv64'])
 })
 
-test('an operating system the product does not know is refused by name', () => {
+test('an unsupported operating system is refused by name', () => {
   expect(() => osTypeOf('aix')).toThrow('The agent does not run on aix')
 })
 
@@ -64,11 +64,11 @@ test.each([
   ["ID=alpine\nPRETTY_NAME='Alpine Linux v3.22'\n", 'Alpine Linux v3.22'],
   ['PRETTY_NAME=Minimal\n', 'Minimal'],
   ['ID=none', undefined],
-])('the release is read from %j', (text, name) => {
+])('the release name is read from %j', (text, name) => {
   expect(prettyName(text)).toBe(name)
 })
 
-test('what a vendor left blank is no serial number', () => {
+test('a placeholder of a vendor is no serial number', () => {
   const blanks = [
     '',
     '-',
@@ -84,21 +84,21 @@ test('what a vendor left blank is no serial number', () => {
 describe('the default route', () => {
   const head = 'Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n'
 
-  test('is the cheapest one that is up', () => {
+  test('is the one with the lowest metric that is up', () => {
     const table = `${head}wlan0\t00000000\t010200C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\neth0\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\neth1\t00000000\t010200C0\t0002\t0\t0\t1\t00000000\t0\t0\t0\n`
     expect(defaultRoute(table)).toBe('eth0')
   })
 
-  test('may go through a tunnel that has no gateway', () => {
+  test('may go through a tunnel without a gateway', () => {
     const table = `${head}eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\nwg0\t00000000\t00000000\t0001\t0\t0\t0\t00000000\t0\t0\t0\n`
     expect(defaultRoute(table)).toBe('wg0')
   })
 
-  test('does not exist where no row is one', () => {
+  test('is absent without a default row', () => {
     expect(defaultRoute(head)).toBeUndefined()
   })
 
-  test('of IPv6 is not the one that rejects', () => {
+  test('for IPv6 is not a reject route', () => {
     const zero = '0'.repeat(32)
     const row = (metric: string, flags: string, name: string) =>
       `${zero} 00 ${zero} 00 fd000000000000000000000000000001 ${metric} 00000002 00000000 ${flags}     ${name}\n`
@@ -109,7 +109,7 @@ describe('the default route', () => {
   })
 })
 
-test('only packages that are installed are software', () => {
+test('only installed packages are software', () => {
   const status = `Package: bash
 Status: install ok installed
 Maintainer: Matthias Klose <doko@debian.org>
@@ -131,7 +131,7 @@ Version: 2.0
   expect(parseDpkgStatus(status, () => '2026-01-31')[0]!.installDate).toBe('2026-01-31')
 })
 
-test('packages of Alpine and of rpm are listed as those of Debian', () => {
+test('packages of Alpine and rpm are listed like those of Debian', () => {
   const apk =
     'C:Q1x=\nP:musl\nV:1.2.5-r9\nm:Natanael Copa <ncopa@alpinelinux.org>\nF:lib\n\nP:zlib\nV:1.3.1-r2\n\n'
   expect(parseApk(apk)).toEqual([
@@ -146,7 +146,7 @@ test('packages of Alpine and of rpm are listed as those of Debian', () => {
   ])
 })
 
-test('a file system is as healthy as the disk that it is on', () => {
+test('a file system has the health of its disk', () => {
   const disks = [
     { device: '/dev/sda', smartStatus: 'Ok' },
     { device: '/dev/nvme0n1', smartStatus: 'Predicted Failure' },
@@ -163,7 +163,7 @@ test('a file system is as healthy as the disk that it is on', () => {
   ])
 })
 
-test('the last user is who signed in last', () => {
+test('the last user is the one with the latest sign-in', () => {
   const sessions = [
     { user: 'ann', date: '2026-05-01', time: '09:00' },
     { user: 'bob', date: '2026-05-02', time: '08:00' },

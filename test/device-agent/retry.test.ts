@@ -12,7 +12,7 @@ test('the pause doubles from one second to sixty', () => {
   expect(pauses).toEqual([1, 2, 4, 8, 16, 32, 60, 60, 60, 60])
 })
 
-test('chance shortens a pause by less than a third and never asks for more than a minute', () => {
+test('jitter shortens a pause by less than a third and never exceeds a minute', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 10_000 }),
@@ -27,7 +27,7 @@ test('chance shortens a pause by less than a third and never asks for more than 
   )
 })
 
-test('what the service asks for is waited out, up to an hour', () => {
+test('a requested Retry-After is observed, up to an hour', () => {
   for (const random of [() => 0, () => 0.999]) {
     expect(backoffMs(1, limited(90), random)).toBeGreaterThanOrEqual(90_000)
     expect(backoffMs(1, limited(90), random)).toBeLessThan(99_001)

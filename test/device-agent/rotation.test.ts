@@ -18,7 +18,7 @@ const { live, stateDir } = livingAgents()
 const day = 86_400_000
 
 onEveryDatabase((_, open) => {
-  test('an agent changes its tokens when its service finds them old, and goes on with the new ones', async () => {
+  test('an agent rotates its tokens at the request of the service, and uses the new ones', async () => {
     let now = new Date()
     const service = await startService(open, { clock: () => now.toISOString() })
     const { tokens, orgs } = await buildWorld(service)
@@ -45,7 +45,7 @@ onEveryDatabase((_, open) => {
 })
 
 describe('the connection of an agent', () => {
-  test('is made anew with a new token, at once and without a failure', async () => {
+  test('reconnects with a new token at once, without a failure', async () => {
     const server = createServer()
     const seen: string[] = []
     new WebSocketServer({ server }).on('connection', (socket, { headers }) => {

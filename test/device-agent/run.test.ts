@@ -8,7 +8,7 @@ import { type Answer, agentId, agreeable, authToken, beat, deviceId, refusal, st
 const { live, stateDir } = livingAgents()
 
 describe('the first run', () => {
-  test('enrols with what the machine is, then sends heartbeat and inventory with the token it got', async () => {
+  test('enrolls with a description of the machine, then sends heartbeat and inventory', async () => {
     await using service = await standIn()
     const { names } = await live(service.url)
     expect(names).toEqual(['enrolled', 'heartbeat', 'inventory'])
@@ -28,7 +28,7 @@ describe('the first run', () => {
     expect(Object.keys(inventory!.body)).toContain('network')
   })
 
-  test('never shows the key or the token: not in events, not in the state but for the token', async () => {
+  test('never reveals the key or the token in events, nor the key in the state', async () => {
     await using service = await standIn()
     const { events } = await live(service.url)
     expect(JSON.stringify(events)).not.toContain('the-key')
@@ -52,7 +52,7 @@ describe('the first run', () => {
     expect(identityStore(stateDir()).load()).toBeUndefined()
   })
 
-  test('asks a service that does not answer the same thing again, under one idempotency key', async () => {
+  test('repeats an unanswered enrollment unchanged, under one idempotency key', async () => {
     let asked = 0
     const key = async () => `key-${++asked}`
     await using service = await standIn((request, before) => (before.length < 3 ? 'cut' : agreeable(request)))
@@ -67,7 +67,7 @@ describe('the first run', () => {
   })
 })
 
-test('a second run uses the identity of the first: no key is asked for, nothing is enrolled', async () => {
+test('a second run uses the identity of the first, without a key or an enrollment', async () => {
   await using service = await standIn()
   await live(service.url)
   const key = () => Promise.reject(new Error('asked for a key'))
@@ -78,7 +78,7 @@ test('a second run uses the identity of the first: no key is asked for, nothing 
 })
 
 describe('heartbeats', () => {
-  test('come at the interval the service gives, within a tenth', async () => {
+  test('are sent at the interval of the service, within a tenth', async () => {
     await using service = await standIn()
     for (const [random, seconds] of [
       [0, 54],
@@ -91,13 +91,13 @@ describe('heartbeats', () => {
     }
   })
 
-  test('come at the interval of the command line when there is one', async () => {
+  test('are sent at the interval of the command line, if given', async () => {
     await using service = await standIn()
     const { pauses } = await live(service.url, { seconds: 20, pace: { intervalSeconds: 5 } })
     expect(pauses).toEqual([5, 5, 5, 5, 5])
   })
 
-  test('follow a new interval from the service, also after a restart', async () => {
+  test('follow a new interval of the service, also after a restart', async () => {
     const slower = {
       ...(beat as object),
       body: { ...(beat as { body: object }).body, configUpdate: { heartbeatIntervalSeconds: 300 } },
@@ -111,7 +111,7 @@ describe('heartbeats', () => {
   })
 
   test.each([0, -5, 'soon', null, 1e12])(
-    'ignore an interval that makes no sense: %j',
+    'ignore an invalid interval: %j',
     async (heartbeatIntervalSeconds) => {
       const odd = {
         status: 200,
@@ -124,7 +124,7 @@ describe('heartbeats', () => {
     },
   )
 
-  test('survive ten failures in a row with growing pauses and then go on as before', async () => {
+  test('survive ten failures in a row with growing pauses and then continue as before', async () => {
     const failures: Answer[] = [
       'cut',
       refusal(500, 'internal'),
@@ -147,7 +147,7 @@ describe('heartbeats', () => {
     expect(events[2]).toMatchObject({ code: 'internal', failures: 2, retryInSeconds: 2 })
   })
 
-  test('wait as long as the service asks for', async () => {
+  test('wait for as long as the service requests', async () => {
     await using service = await standIn((request, before) =>
       request.path.endsWith('/heartbeat') && before.length === 1
         ? refusal(429, 'rate_limited', { 'retry-after': '37' })
@@ -159,7 +159,7 @@ describe('heartbeats', () => {
   })
 
   test.each(['tenant_inactive', 'forbidden'])(
-    'go on while the tenant is %s: it may come back',
+    'continue while the tenant is refused with %s, which may end',
     async (code) => {
       await using service = await standIn((request, before) =>
         request.path.endsWith('/heartbeat') && before.length < 5 ? refusal(403, code) : agreeable(request),
@@ -172,7 +172,7 @@ describe('heartbeats', () => {
   test.each([
     [401, 'invalid_agent_credentials', 'no longer accepts this machine'],
     [403, 'device_decommissioned', 'restore the device'],
-  ])('end on %i %s, saying what to do', async (status, code, advice) => {
+  ])('end on %i %s, with the remedy', async (status, code, advice) => {
     await using service = await standIn((request, before) =>
       request.path.endsWith('/heartbeat') && before.length > 4 ? refusal(status, code) : agreeable(request),
     )
@@ -190,7 +190,7 @@ describe('heartbeats', () => {
 })
 
 describe('the inventory', () => {
-  test('goes out again every six hours and not in between', async () => {
+  test('is sent every six hours and not in between', async () => {
     await using service = await standIn()
     await live(service.url, {
       seconds: 13 * 3600,
@@ -199,7 +199,7 @@ describe('the inventory', () => {
     expect(service.count('/inventory')).toBe(3)
   })
 
-  test('goes out with the next heartbeat when the machine changed, but not more than once in five minutes', async () => {
+  test('is sent with the next heartbeat after a change, but at most once in five minutes', async () => {
     await using service = await standIn()
     let version = 0
     await live(service.url, {
@@ -211,7 +211,7 @@ describe('the inventory', () => {
     expect(service.count('/inventory')).toBe(6)
   })
 
-  test('that the service refuses is tried ever more rarely and never stops the heartbeats', async () => {
+  test('that the service refuses is retried with growing pauses, and heartbeats continue', async () => {
     await using service = await standIn((request) =>
       request.path.endsWith('/inventory') ? refusal(500, 'internal') : agreeable(request),
     )
@@ -227,7 +227,7 @@ describe('the inventory', () => {
     )
   })
 
-  test('that finds the agent unwelcome ends it', async () => {
+  test('that is refused with a credential error ends the agent', async () => {
     await using service = await standIn((request) =>
       request.path.endsWith('/inventory') ? refusal(401, 'invalid_agent_credentials') : agreeable(request),
     )
@@ -237,8 +237,8 @@ describe('the inventory', () => {
   })
 })
 
-describe('once', () => {
-  test('enrols, sends one inventory and one heartbeat, and is done', async () => {
+describe('with --once the agent', () => {
+  test('enrolls, sends one inventory and one heartbeat, and ends', async () => {
     await using service = await standIn()
     const { names, pauses, failure } = await live(service.url, { pace: { once: true } })
     expect({ names, pauses, failure }).toEqual({

@@ -22,7 +22,7 @@ const event = (n: number): NewEventLog => ({
   message: `message ${n}`,
 })
 
-/** A machine that logs so much each time it is asked; its cursor counts. */
+/** A machine with this many new log entries per read; its cursor counts them. */
 function logging(count = 1) {
   const asked: LogPosition[] = []
   return {
@@ -36,8 +36,8 @@ function logging(count = 1) {
   }
 }
 
-describe('what the machine logged', () => {
-  test('is handed in soon after the start and every 15 minutes, at most 100 entries at a time', async () => {
+describe('host logs', () => {
+  test('are submitted soon after the start and every 15 minutes, at most 100 entries at a time', async () => {
     await using service = await standIn()
     const { asked, ...machine } = logging(250)
     const { events } = await live(service.url, { seconds: 3590, machine })
@@ -52,7 +52,7 @@ describe('what the machine logged', () => {
     expect(order.slice(0, 4)).toEqual(['enroll', 'heartbeat', 'inventory', 'eventlogs'])
   })
 
-  test('goes on where it ended, also after a restart', async () => {
+  test('continue from the stored position, also after a restart', async () => {
     await using service = await standIn()
     await live(service.url, { machine: logging(3) })
     expect(logPositionStore(stateDir()).load()).toEqual({ cursor: '3' })
@@ -61,13 +61,13 @@ describe('what the machine logged', () => {
     expect(asked).toEqual([{ cursor: '3' }])
   })
 
-  test('is no request when there is nothing', async () => {
+  test('cause no request when there are none', async () => {
     await using service = await standIn()
     await live(service.url, { seconds: 3600 })
     expect(service.count('logs')).toBe(0)
   })
 
-  test('that the service does not take for a while is offered again, ever more rarely, and no heartbeat waits', async () => {
+  test('that the service refuses for now are retried ever later, and heartbeats continue', async () => {
     await using service = await standIn((request) =>
       request.path.endsWith('/eventlogs') ? refusal(503, 'unavailable') : agreeable(request),
     )
@@ -80,12 +80,12 @@ describe('what the machine logged', () => {
     expect(events).toContainEqual(expect.objectContaining({ event: 'failed', step: 'eventlogs' }))
   })
 
-  test('that there is no room for is offered again when the service says so, and the agent says why', async () => {
+  test('over the quota are retried at Retry-After, and the agent reports the reason', async () => {
     const isFull = ({ path }: { path: string }, before: { path: string }[]) =>
       /logs$/.test(path) && before.filter((one) => one.path === path).length < 2
     await using service = await standIn((request, before) => {
       if (isFull(request, before)) return refusal(429, 'log_quota_exceeded', { 'retry-after': '30' })
-      // Something to say of itself.
+      // Causes a diagnostic of the agent itself.
       const beats = before.filter(({ path }) => path.endsWith('/heartbeat')).length
       return request.path.endsWith('/heartbeat') && beats < 1
         ? refusal(503, 'unavailable')
@@ -106,7 +106,7 @@ describe('what the machine logged', () => {
       )
   })
 
-  test.each([400, 413])('that the service will never take (%i) is not offered for ever', async (status) => {
+  test.each([400, 413])('that the service refuses for good (%i) are skipped', async (status) => {
     await using service = await standIn((request) =>
       request.path.endsWith('/eventlogs') ? refusal(status, 'invalid_request') : agreeable(request),
     )
@@ -116,7 +116,7 @@ describe('what the machine logged', () => {
     expect(names).not.toContain('failed')
   })
 
-  test('that cannot be read ends nothing', async () => {
+  test('that cannot be read do not stop the agent', async () => {
     await using service = await standIn()
     const machine = { readHostLogs: () => Promise.reject(new Error('no')) }
     const { stopped } = await live(service.url, { seconds: 600, machine })
@@ -124,7 +124,7 @@ describe('what the machine logged', () => {
     expect(service.count('/heartbeat')).toBe(11)
   })
 
-  test('ends the agent when it is unwelcome', async () => {
+  test('that are refused with a decommission end the agent', async () => {
     await using service = await standIn((request) =>
       request.path.endsWith('/eventlogs') ? refusal(403, 'device_decommissioned') : agreeable(request),
     )
@@ -133,14 +133,14 @@ describe('what the machine logged', () => {
     })
   })
 
-  test('is handed in once with --once', async () => {
+  test('are submitted once with --once', async () => {
     await using service = await standIn()
     const { names } = await live(service.url, { pace: { once: true }, machine: logging(2) })
     expect(names).toEqual(['enrolled', 'inventory', 'heartbeat', 'eventlogs'])
   })
 })
 
-describe('what went wrong for the agent', () => {
+describe('diagnostics of the agent', () => {
   const failing = (times: number) => (request: { path: string }, before: { path: string }[]) => {
     const beats = before.filter(({ path }) => path.endsWith('/heartbeat')).length
     return request.path.endsWith('/heartbeat') && beats < times
@@ -148,7 +148,7 @@ describe('what went wrong for the agent', () => {
       : agreeable(request)
   }
 
-  test('is handed in with the next heartbeat that arrives, once', async () => {
+  test('are submitted with the next successful heartbeat, once', async () => {
     await using service = await standIn(failing(3))
     const { events } = await live(service.url, { seconds: 600 })
     const sent = service.received.filter(({ path }) => path.endsWith('/logs'))
@@ -165,7 +165,7 @@ describe('what went wrong for the agent', () => {
     expect(events).toContainEqual(expect.objectContaining({ event: 'diagnostics', sent: 3 }))
   })
 
-  test('is kept on the disk and arrives in its order, 500 at a time, and is never about itself', async () => {
+  test('are kept on disk and submitted in order, 500 at a time, none about submission', async () => {
     await using service = await standIn((request, before) =>
       request.path.endsWith('/logs') && before.filter(({ path }) => path.endsWith('/logs')).length < 3
         ? refusal(503, 'unavailable')
@@ -183,12 +183,12 @@ describe('what went wrong for the agent', () => {
     const keys = service.received
       .filter(({ path }) => path.endsWith('/logs'))
       .map(({ headers }) => headers['idempotency-key'])
-    // What was refused was said again under the same key.
+    // What was refused was repeated under the same key.
     expect(new Set(keys).size).toBe(2)
   })
 })
 
-test('the service takes what the agent hands in', async () => {
+test('the service accepts what the agent submits', async () => {
   const service = await startService(() => openMigrated('sqlite'))
   const { tokens, orgs } = await buildWorld(service)
   const client = service.client(tokens.bakery)
@@ -203,7 +203,7 @@ test('the service takes what the agent hands in', async () => {
   expect(data.map(({ message }) => message).sort()).toEqual(['message 0', 'message 1', 'message 2'])
 })
 
-test('what the agent says again is under the same key, whatever it said elsewhere meanwhile', async () => {
+test('a repeated submission has the same key, whatever was submitted in between', async () => {
   await using service = await standIn((request) =>
     request.path.endsWith('/logs') ? refusal(503, 'unavailable') : agreeable(request),
   )

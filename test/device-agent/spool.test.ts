@@ -42,8 +42,8 @@ const failed = (version: string): SpoolRecord => ({
   outcome: { targetVersion: version, state: 'failed', reason: 'no' },
 })
 
-/** Short names of what is there, batch by batch, each done with. */
-function told(spool: Spool): string[][] {
+/** The names of all records, batch by batch, each marked as done. */
+function drain(spool: Spool): string[][] {
   const batches: string[][] = []
   for (let batch = spool.next(); batch; batch = spool.next()) {
     batches.push(batch.records.map(nameOf))
@@ -57,33 +57,33 @@ function nameOf(record: SpoolRecord): string {
 }
 
 describe('the spool', () => {
-  test('gives back in its order what was put in, diagnostics together and the rest one by one', () => {
+  test('returns records in order, diagnostics in batches and the rest one by one', () => {
     const spool = openSpool(directory)
     for (const record of [log(1), log(2), result('a'), failed('2.0.0'), log(3)]) spool.append(record)
-    expect(told(spool)).toEqual([['1', '2'], ['a'], ['2.0.0'], ['3']])
+    expect(drain(spool)).toEqual([['1', '2'], ['a'], ['2.0.0'], ['3']])
     expect(spool.next()).toBeUndefined()
   })
 
-  test('gives back again what was not done with, also to the process after', () => {
+  test('returns records again that were not done, also in the next process', () => {
     const spool = openSpool(directory)
     spool.append(log(1))
     expect(spool.next()!.records).toHaveLength(1)
     expect(spool.next()!.records).toHaveLength(1)
     spool.append(result('a'))
-    expect(told(openSpool(directory))).toEqual([['1'], ['a']])
-    expect(told(openSpool(directory))).toEqual([])
+    expect(drain(openSpool(directory))).toEqual([['1'], ['a']])
+    expect(drain(openSpool(directory))).toEqual([])
   })
 
-  test('goes on in the middle of a segment after a restart', () => {
+  test('resumes in the middle of a segment after a restart', () => {
     const spool = openSpool(directory)
     for (let n = 0; n < 1200; n += 1) spool.append(log(n))
     spool.next()!.done()
-    const batches = told(openSpool(directory))
+    const batches = drain(openSpool(directory))
     expect(batches.map(({ length }) => length)).toEqual([500, 200])
     expect(batches[0]![0]).toBe('500')
   })
 
-  test('leaves out what was torn, and nothing besides', () => {
+  test('skips torn records only', () => {
     const spool = openSpool(directory)
     spool.append(log(1))
     spool.append(log(2))
@@ -102,22 +102,22 @@ describe('the spool', () => {
       ),
       '{"kind"',
     )
-    expect(told(openSpool(directory)).flat()).toEqual(['1', '3'])
+    expect(drain(openSpool(directory)).flat()).toEqual(['1', '3'])
   })
 
-  test('leaves out lines that another version wrote', () => {
+  test('skips records of another version', () => {
     const spool = openSpool(directory)
     spool.append({ kind: 'dream' } as never)
     spool.append(log(1))
-    expect(told(spool)).toEqual([['1']])
+    expect(drain(spool)).toEqual([['1']])
   })
 
-  test('holds at most what it may, drops the oldest and counts it', () => {
+  test('has a maximum size, drops the oldest and counts them', () => {
     const spool = openSpool(directory, { maxBytes: 50_000, segmentBytes: 5000 })
     for (let n = 0; n < 200; n += 1) spool.append(log(n, 900))
     const size = readdirSync(directory).reduce((sum, name) => sum + statSync(join(directory, name)).size, 0)
     expect(size).toBeLessThanOrEqual(50_000)
-    const kept = told(spool).flat().map(Number)
+    const kept = drain(spool).flat().map(Number)
     expect(kept.at(-1)).toBe(199)
     expect(kept).toEqual(Array.from({ length: kept.length }, (_, n) => 200 - kept.length + n))
     expect(kept.length).toBeGreaterThan(30)
@@ -125,7 +125,7 @@ describe('the spool', () => {
     expect(spool.takeLost()).toBe(0)
   })
 
-  test('is shared by several processes: nobody overwrites or swallows what another wrote', () => {
+  test('is shared by several processes: none overwrites or loses records of another', () => {
     const reader = openSpool(directory)
     const writers = [openSpool(directory), openSpool(directory), openSpool(directory)]
     const seen: string[] = []
@@ -133,16 +133,16 @@ describe('the spool', () => {
       const writer = writers[n % 3]!
       writer.append(log(n), { durable: true })
       writer.close()
-      if (n % 7 === 0) seen.push(...told(reader).flat())
+      if (n % 7 === 0) seen.push(...drain(reader).flat())
       if (n % 5 === 0) reader.append(log(1000 + n))
     }
-    seen.push(...told(reader).flat())
+    seen.push(...drain(reader).flat())
     const own = Array.from({ length: 18 }, (_, n) => String(1000 + n * 5))
     expect(new Set(seen)).toEqual(new Set([...Array.from({ length: 90 }, (_, n) => String(n)), ...own]))
     expect(seen).toHaveLength(108)
   })
 
-  test('keeps everything that was put in before a process was killed', async () => {
+  test('keeps every record that was appended before a kill', async () => {
     const module = new URL('../../src/device-agent/spool/spool.ts', import.meta.url).href
     const code = `
       const { openSpool } = await import(process.argv[1])
@@ -158,10 +158,10 @@ describe('the spool', () => {
     await once(child, 'close')
     const put = out.split('\n').length - 1
     expect(put).toBeGreaterThan(100)
-    expect(told(openSpool(directory)).flat().length).toBeGreaterThanOrEqual(put)
+    expect(drain(openSpool(directory)).flat().length).toBeGreaterThanOrEqual(put)
   })
 
-  test('keeps in memory what cannot be written, and writes it when it can', () => {
+  test('keeps in memory what cannot be written, and writes it later', () => {
     execFileSync('sh', ['-c', `touch "${directory}"`])
     const spool = openSpool(directory)
     for (let n = 0; n < 600; n += 1) spool.append(log(n))
@@ -171,11 +171,11 @@ describe('the spool', () => {
     spool.append(log(600))
     spool.close()
     expect(readFileSync(join(directory, '0000000001.ndjson'), 'utf8').split('\n')).toHaveLength(502)
-    const names = told(openSpool(directory)).flat()
+    const names = drain(openSpool(directory)).flat()
     expect([names[0], names.at(-1)]).toEqual(['100', '600'])
   })
 
-  test('does not tear a record where a file may not grow further', () => {
+  test('does not tear a record where the file size is limited', () => {
     const module = new URL('../../src/device-agent/spool/spool.ts', import.meta.url).href
     const code = `
       process.on('SIGXFSZ', () => {})

@@ -9,7 +9,7 @@ export type Received = {
   headers: IncomingHttpHeaders
   body: Record<string, unknown>
 }
-/** `hang` never answers, `cut` closes the connection; bytes are sent as they are, and may end too early. */
+/** `hang` never answers, `cut` closes the connection; bytes are sent unchanged, and may end too early. */
 export type Answer =
   | { status: number; body: unknown; headers?: Record<string, string> }
   | { status: number; bytes: Buffer; headers?: Record<string, string>; cutAfter?: number }
@@ -22,7 +22,7 @@ export const watchdogAuthToken = `svc_${'c'.repeat(64)}`
 export const deviceId = '0198c0de-0000-7000-8000-000000000001'
 const orgId = '0198c0de-0000-7000-8000-000000000002'
 
-/** What an agent that enrolled there keeps of itself. */
+/** The stored identity of an agent that enrolled there. */
 export const identityAt = (url: string): Identity => ({
   ...{ url, agentId, deviceId, orgId, siteId: null, authToken },
   heartbeatIntervalSeconds: 60,
@@ -50,7 +50,7 @@ export const refusal = (status: number, code: string, headers: Record<string, st
   headers,
 })
 
-/** What a service that has no complaints says. */
+/** The replies of a service that accepts everything. */
 export function agreeable({ path }: Pick<Received, 'path'>): Answer {
   if (path.endsWith('/enroll')) return enrolled
   if (path.endsWith('/eventlogs')) return { status: 200, body: { success: true, count: 1 } }
@@ -58,7 +58,7 @@ export function agreeable({ path }: Pick<Received, 'path'>): Answer {
   return path.endsWith('/inventory') ? stored : beat
 }
 
-/** A service on the loopback that remembers what it was asked. */
+/** A service on the loopback that records its requests. */
 export async function standIn(answer: (request: Received, before: Received[]) => Answer = agreeable) {
   const received: Received[] = []
   const server = createServer(async (request, reply) => {

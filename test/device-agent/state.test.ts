@@ -14,7 +14,7 @@ afterEach(() => rmSync(root, { recursive: true, force: true }))
 const identity = identityAt('http://127.0.0.1:3000')
 const modeOf = (path: string): number => statSync(path).mode & 0o777
 
-test('the identity comes back as it was saved, from a file only its owner can read', () => {
+test('the identity is loaded as it was saved, from a file only its owner can read', () => {
   const dir = join(root, 'deep', 'state')
   prepareStateDir(dir)
   const store = identityStore(dir)
@@ -25,7 +25,7 @@ test('the identity comes back as it was saved, from a file only its owner can re
   expect(modeOf(dir)).toBe(0o700)
 })
 
-test('saving again replaces the file and leaves nothing beside it, even after a crash half-way', () => {
+test('saving again replaces the file and leaves no draft, even after a crash during a save', () => {
   const store = identityStore(root)
   writeFileSync(`${store.file}.new`, '{"half":', { mode: 0o644 })
   store.save(identity)
@@ -35,7 +35,7 @@ test('saving again replaces the file and leaves nothing beside it, even after a 
   expect(readdirSync(root)).toEqual(['identity.json'])
 })
 
-test.each([0o604, 0o640, 0o660, 0o644])('a file with mode %o is refused with the way to mend it', (mode) => {
+test.each([0o604, 0o640, 0o660, 0o644])('a file with mode %o is refused with the remedy', (mode) => {
   const store = identityStore(root)
   store.save(identity)
   chmodSync(store.file, mode)
@@ -45,7 +45,7 @@ test.each([0o604, 0o640, 0o660, 0o644])('a file with mode %o is refused with the
 })
 
 test.each(['', '{', '{}', JSON.stringify({ ...identity, authToken: '' })])(
-  '%j is not taken for an identity',
+  '%j is not accepted as an identity',
   (text) => {
     const store = identityStore(root)
     writeFileSync(store.file, text, { mode: 0o600 })
@@ -53,12 +53,12 @@ test.each(['', '{', '{}', JSON.stringify({ ...identity, authToken: '' })])(
   },
 )
 
-test('a state directory that cannot be made is an error that names it', () => {
+test('a state directory that cannot be created is an error that names it', () => {
   writeFileSync(join(root, 'file'), '')
   expect(() => prepareStateDir(join(root, 'file', 'state'))).toThrow(join(root, 'file', 'state'))
 })
 
-test('a state directory others can write to is refused with the way to mend it', () => {
+test('a state directory that others can write to is refused with the remedy', () => {
   const dir = join(root, 'shared')
   prepareStateDir(dir)
   for (const mode of [0o777, 0o720, 0o702]) {
@@ -69,7 +69,7 @@ test('a state directory others can write to is refused with the way to mend it',
   prepareStateDir(dir)
 })
 
-test('root keeps its state with the system, a person with their own', () => {
+test('the default state directory is that of the system for root, otherwise that of the user', () => {
   expect(stateDirFrom({}, 0)).toBe('/var/lib/svc-agent')
   expect(stateDirFrom({ SVC_AGENT_STATE_DIR: '/srv/agent' }, 0)).toBe('/srv/agent')
   expect(stateDirFrom({ XDG_STATE_HOME: '/home/ann/state' }, 1000)).toBe('/home/ann/state/svc-agent')

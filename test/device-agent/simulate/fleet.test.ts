@@ -9,7 +9,7 @@ import { startFleet, type Wanted } from './fleets.ts'
 const soon = (check: () => Promise<unknown>) => vi.waitFor(check, { timeout: 15_000, interval: 50 })
 
 onEveryDatabase((_, open) => {
-  const staged = async (options: Parameters<typeof begin>[1] = {}) => {
+  const startStage = async (options: Parameters<typeof begin>[1] = {}) => {
     const stage = await begin(open, options)
     const body = { name: 'simulation', maxUsage: 500 }
     const { key } = await stage.client.call(api.enrollmentKeys.create, { body })
@@ -22,8 +22,8 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a simulated fleet', () => {
-    it('enrolls with plausible machines, reports, and hands in logs', async () => {
-      const { fleet, devices, client } = await staged()
+    it('enrolls plausible machines, reports, and submits logs', async () => {
+      const { fleet, devices, client } = await startStage()
       const { end, enrolled, events } = await fleet({
         ...{ count: 12, platform: 'linux/x64,windows/arm64', logsPerMinute: 1200, eventsPerMinute: 1200 },
       })
@@ -45,7 +45,7 @@ onEveryDatabase((_, open) => {
         const logs = await client.call(api.diagnosticLogs.list, { params: { id: all[0]!.id } })
         expect(logs.data.length).toBeGreaterThan(0)
       })
-      // The last of them may not have reported yet, and none of them twice.
+      // The last one may not have reported yet; none reports twice before all have once.
       await soon(async () => {
         const last = events.at(-1) as { event: string; heartbeats?: number }
         expect(last).toMatchObject({ event: 'progress', online: 12 })
@@ -60,7 +60,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('answers live queries and commands over its connections', async () => {
-      const { fleet, devices, client } = await staged()
+      const { fleet, devices, client } = await startStage()
       const { end, enrolled } = await fleet({ count: 3, websockets: 3 })
       await enrolled
       const [device] = await devices()
@@ -95,8 +95,8 @@ onEveryDatabase((_, open) => {
       expect(summary.connections).toMatchObject({ open: 3, lost: 0 })
     })
 
-    it('follows the version that is promoted, and says so', async () => {
-      const { fleet, devices, service } = await staged()
+    it('follows a promoted version, and reports it', async () => {
+      const { fleet, devices, service } = await startStage()
       const { end, enrolled } = await fleet({ count: 5 })
       await enrolled
       await addRelease(service, '1.1.0', { promoted: true })
@@ -115,8 +115,8 @@ onEveryDatabase((_, open) => {
       ['refuse', { agentVersion: '0.1.0', update: { version: '1.1.0', state: 'refused' } }],
       ['wrong', { agentVersion: '1.1.0-wrong', update: { version: '1.1.0', state: 'failed' } }],
       ['silent', { agentVersion: '0.1.0', status: 'updating', update: { state: 'updating' } }],
-    ])('that is to %s fails in that way', async (mode, expected) => {
-      const { fleet, devices, service } = await staged()
+    ])('with the failure mode %s fails in that way', async (mode, expected) => {
+      const { fleet, devices, service } = await startStage()
       const { end, enrolled } = await fleet({ count: 2, failures: `${mode}=100%` })
       await enrolled
       await addRelease(service, '1.1.0', { promoted: true })
@@ -129,8 +129,8 @@ onEveryDatabase((_, open) => {
       expect(summary.online).toBe(mode === 'silent' ? 0 : 2)
     })
 
-    it('that is slow is away for long, and then there', async () => {
-      const { fleet, devices, service } = await staged()
+    it('with slow updates is updating for long, and then on the version', async () => {
+      const { fleet, devices, service } = await startStage()
       const { end, enrolled } = await fleet({ count: 2, failures: 'slow=100%', updateMs: 50 })
       await enrolled
       await addRelease(service, '1.1.0', { promoted: true })
@@ -144,8 +144,8 @@ onEveryDatabase((_, open) => {
       expect(await end()).toMatchObject({ updates: { begun: 2, done: 2 } })
     })
 
-    it('comes back as it was, without enrolling', async () => {
-      const { fleet, devices } = await staged()
+    it('resumes from its saved state without enrolling', async () => {
+      const { fleet, devices } = await startStage()
       const first = await fleet({ count: 4 })
       await first.enrolled
       await first.end()
@@ -159,9 +159,9 @@ onEveryDatabase((_, open) => {
       expect(after).toEqual(expect.arrayContaining(before))
     })
 
-    it('replaces its tokens when they are old', async () => {
+    it('rotates its tokens when they are old', async () => {
       const clock = testClock(new Date().toISOString())
-      const { fleet } = await staged({ clock })
+      const { fleet } = await startStage({ clock })
       const { kept, enrolled, end } = await fleet({ count: 2 })
       await enrolled
       const before = kept.at(-1)!.map(({ token }) => token)
@@ -173,22 +173,22 @@ onEveryDatabase((_, open) => {
       expect(summary).toMatchObject({ refused: 0, online: 2 })
     })
 
-    it('waits while the service lets no more of them in from one address', async () => {
-      const { fleet } = await staged({ env: { RATE_LIMIT_ENROLL_IP: '5/2' } })
+    it('waits while enrollment is rate-limited for its address', async () => {
+      const { fleet } = await startStage({ env: { RATE_LIMIT_ENROLL_IP: '5/2' } })
       const { enrolled, events, end } = await fleet({ count: 12 })
       await enrolled
       expect(events.find(({ event }) => event === 'waiting')).toMatchObject({ seconds: expect.any(Number) })
       expect(await end()).toMatchObject({ enrolled: 12 })
     })
 
-    it('ends at once when its key is refused, and says why', async () => {
-      const { service } = await staged()
+    it('ends at once when its key is refused, with the reason', async () => {
+      const { service } = await startStage()
       const { ended } = await startFleet(service.url, 'f'.repeat(64))
       await expect(ended).rejects.toMatchObject({ status: 401, code: 'enrollment_key_not_found' })
     })
 
-    it('keeps those that are enrolled when the key is used up', async () => {
-      const { service, client } = await staged()
+    it('keeps the enrolled agents when the key is used up', async () => {
+      const { service, client } = await startStage()
       const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'small', maxUsage: 3 } })
       const { ended, kept } = await startFleet(service.url, key, { count: 5 })
       await expect(ended).rejects.toMatchObject({ code: 'enrollment_key_exhausted' })

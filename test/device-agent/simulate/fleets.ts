@@ -22,7 +22,7 @@ export async function startFleet(url: string, key: string, wanted: Wanted = {}) 
   const stop = new AbortController()
   const events: SimulationEvent[] = []
   const kept: SimulatedAgent[][] = []
-  const told = Promise.withResolvers<void>()
+  const enrolledAll = Promise.withResolvers<void>()
   const ended = simulate({
     ...{ url, plan, known, concurrency: 8, signal: stop.signal, progressMs: 100 },
     wire: await openHttpPool({ url, version: plan.version, caFile: undefined, connections: 16 }),
@@ -30,12 +30,12 @@ export async function startFleet(url: string, key: string, wanted: Wanted = {}) 
     enrollmentKey: async () => key,
     report: (event) => {
       events.push(event)
-      if (event.event === 'enrolled') told.resolve()
+      if (event.event === 'enrolled') enrolledAll.resolve()
     },
     save: (agents) => void kept.push(agents),
   })
-  const enrolled = Promise.race([told.promise, ended.then(() => {})])
-  // Who is interested in a failure awaits `ended`.
+  const enrolled = Promise.race([enrolledAll.promise, ended.then(() => {})])
+  // A test that expects a failure awaits `ended`.
   for (const one of [enrolled, ended]) one.catch(() => {})
   onTestFinished(async () => {
     stop.abort()
@@ -43,7 +43,7 @@ export async function startFleet(url: string, key: string, wanted: Wanted = {}) 
   })
   return {
     events,
-    /** What it was told to keep, latest last. */
+    /** The states it saved, latest last. */
     kept,
     ended,
     enrolled,

@@ -23,8 +23,8 @@ const answer = (status: number, more: Partial<Reply> = {}): Reply => ({
 type Answer = { after?: number; reply?: Reply }
 type Says = (n: number, beat: number) => Answer
 
-/** Agents that beat every ten seconds, and a service that answers as it is told; no time goes by by itself. */
-function beating(
+/** Agents with a heartbeat every ten seconds, and a service with the given replies, on a fake clock. */
+function startFleet(
   count: number,
   { concurrency = 8, says = () => ({}) }: { concurrency?: number; says?: Says } = {},
 ) {
@@ -59,11 +59,11 @@ function beating(
       close() {},
     },
   }
-  const heard: SimulatedAgent[] = []
-  const pulse = new HeartbeatScheduler(fleet, { concurrency, onReply: (agent) => void heard.push(agent) })
+  const replied: SimulatedAgent[] = []
+  const pulse = new HeartbeatScheduler(fleet, { concurrency, onReply: (agent) => void replied.push(agent) })
   pulse.begin()
   return {
-    ...{ fleet, sent, heard, stop, counts: fleet.tally.counts },
+    ...{ fleet, sent, replied, stop, counts: fleet.tally.counts },
     says: (how: Says) => {
       answering = how
     },
@@ -73,8 +73,8 @@ function beating(
 }
 
 describe('heartbeats', () => {
-  it('come evenly over the interval, each agent once in it and in its place', async () => {
-    const { go, sent, counts } = beating(100)
+  it('are spread evenly over the interval, one per agent in a fixed order', async () => {
+    const { go, sent, counts } = startFleet(100)
     await go(29.99)
     expect(sent).toHaveLength(300)
     for (const [turn, { n, at }] of sent.entries()) {
@@ -86,21 +86,21 @@ describe('heartbeats', () => {
   })
 
   it('wait for a connection when all are busy, and then count as late', async () => {
-    const { go, sent, counts } = beating(10, { concurrency: 1, says: () => ({ after: 1500 }) })
+    const { go, sent, counts } = startFleet(10, { concurrency: 1, says: () => ({ after: 1500 }) })
     await go(20)
     expect(sent.length).toBeLessThan(15)
     expect(counts.late).toBeGreaterThan(3)
     expect(counts.missed).toBe(0)
   })
 
-  it('that are not answered before the next is due are missed', async () => {
-    const { go, counts } = beating(2, { says: () => ({ after: 25_000 }) })
+  it('that are not answered before the next is due count as missed', async () => {
+    const { go, counts } = startFleet(2, { says: () => ({ after: 25_000 }) })
     await go(30)
     expect(counts.missed).toBeGreaterThanOrEqual(4)
   })
 
-  it('that fail are tried again, ever more rarely, and counted once they are answered', async () => {
-    const { go, says, times, counts } = beating(1, { says: () => ({ reply: answer(503) }) })
+  it('that fail are retried with growing pauses, and counted once they succeed', async () => {
+    const { go, says, times, counts } = startFleet(1, { says: () => ({ reply: answer(503) }) })
     await go(4)
     expect(times(1).length).toBe(3)
     expect(counts).toMatchObject({ heartbeats: 0, failures: 3, missed: 0 })
@@ -109,8 +109,8 @@ describe('heartbeats', () => {
     expect(counts).toMatchObject({ heartbeats: 1, failures: 3, late: 1, missed: 0 })
   })
 
-  it('wait as long as the service asks for', async () => {
-    const { go, times } = beating(1, {
+  it('wait for as long as the service requests', async () => {
+    const { go, times } = startFleet(1, {
       says: () => ({ reply: answer(429, { retryAfterMs: 7000 }) }),
     })
     await go(6.9)
@@ -123,9 +123,9 @@ describe('heartbeats', () => {
     [401, '401 invalid_agent_credentials'],
     [403, '403 device_decommissioned'],
     [404, '404 not_found'],
-  ])('end with %i: the service does not want the agent any more', async (status, reason) => {
+  ])('end with %i: the service refuses the agent for good', async (status, reason) => {
     const refused = { reply: answer(status, { reason }) }
-    const { go, times, counts, fleet } = beating(2, { says: (n) => (n === 1 ? refused : {}) })
+    const { go, times, counts, fleet } = startFleet(2, { says: (n) => (n === 1 ? refused : {}) })
     await go(60)
     expect(times(1)).toHaveLength(1)
     expect(times(2).length).toBeGreaterThan(4)
@@ -133,16 +133,16 @@ describe('heartbeats', () => {
     expect(fleet.agents[0]!.state).toBe('gone')
   })
 
-  it('of one in quarantine are refused, each in its turn, until they are not', async () => {
+  it('of a quarantined agent are refused, each at its interval, until it is released', async () => {
     const refused = { reply: answer(403, { reason: '403 device_quarantined' }) }
-    const { go, times, counts } = beating(1, { says: (_, beat) => (beat < 4 ? refused : {}) })
+    const { go, times, counts } = startFleet(1, { says: (_, beat) => (beat < 4 ? refused : {}) })
     await go(41)
     expect(times(1)).toEqual([0, 10_000, 20_000, 30_000, 40_000])
     expect(counts).toMatchObject({ refused: 3, missed: 0, heartbeats: 2 })
   })
 
-  it('are not sent by agents that are away, and are not missed by them', async () => {
-    const { go, times, counts, fleet } = beating(2)
+  it('are not sent by agents that are away, and not missed', async () => {
+    const { go, times, counts, fleet } = startFleet(2)
     await go(1)
     fleet.agents[0]!.state = 'away'
     await go(60)
@@ -150,8 +150,8 @@ describe('heartbeats', () => {
     expect(counts.missed).toBe(0)
   })
 
-  it('out of turn go at once, and not twice', async () => {
-    const { go, times, fleet } = beating(2)
+  it('out of turn are sent at once, and not twice', async () => {
+    const { go, times, fleet } = startFleet(2)
     await go(3)
     fleet.beatNow(fleet.agents[0]!)
     fleet.beatNow(fleet.agents[0]!)
@@ -160,7 +160,7 @@ describe('heartbeats', () => {
   })
 
   it('end with the simulation', async () => {
-    const { go, sent, stop } = beating(5)
+    const { go, sent, stop } = startFleet(5)
     await go(1)
     const before = sent.length
     stop.abort()

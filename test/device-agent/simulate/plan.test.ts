@@ -14,13 +14,13 @@ const numbers = Array.from({ length: 20_000 }, (_, n) => n + 1)
 const plan = { seed: 7, platforms: parsePlatforms('linux/x64=70%,windows/arm64=30%') }
 
 describe('a fleet', () => {
-  it('is the same for the same seed, and another for another one', () => {
+  it('is the same for the same seed, and different for another seed', () => {
     const hosts = (seed: number) => numbers.slice(0, 50).map((n) => machineOf({ ...plan, seed }, n))
     expect(hosts(7)).toEqual(hosts(7))
     expect(hosts(8)).not.toEqual(hosts(7))
   })
 
-  it('has the machines it was asked for, each with a name of its own', () => {
+  it('has the requested platforms, and a unique hostname per machine', () => {
     const machines = numbers.map((n) => machineOf(plan, n))
     const windows = machines.filter(({ osType }) => osType === 'windows')
     expect(windows.length / machines.length).toBeCloseTo(0.3, 1)
@@ -29,7 +29,7 @@ describe('a fleet', () => {
     expect(machines[0]!.hostname).toBe('sim-00001')
   })
 
-  it('says nothing the service would drop', () => {
+  it('reports nothing that the service would drop', () => {
     for (const n of [1, 2, 300, 65_537, 100_000]) {
       const inventory = inventoryOf(plan, n)
       expect(Inventory.parse(inventory)).toEqual(inventory)
@@ -40,7 +40,7 @@ describe('a fleet', () => {
     }
   })
 
-  it('meets each failure as often as it was asked to, and nobody two', () => {
+  it('has each failure mode in its requested share, at most one per agent', () => {
     const failures = parseFailures('crash=1%,silent=2%,slow=0.5%,wrong=3%,refuse=10%')
     const fates = numbers.map((n) => failureModeOf({ seed: 3, failures }, n))
     for (const mode of failureModes) {
@@ -51,7 +51,7 @@ describe('a fleet', () => {
   })
 })
 
-it('chances are spread evenly', () => {
+it('the random numbers are uniformly distributed', () => {
   const all = numbers.map((n) => seededRandom(1, n, 'any'))
   expect(Math.min(...all)).toBeGreaterThanOrEqual(0)
   expect(Math.max(...all)).toBeLessThan(1)
@@ -79,7 +79,7 @@ describe('an update', () => {
     ['crash', ['say updating', 'wait 1000', 'say rolled_back', 'report 1.0.0']],
     ['silent', ['say updating', 'vanish']],
     ['refuse', ['say refused']],
-  ] as const)('that is to be %s', (fate, expected) => {
+  ] as const)('in the failure mode %s', (fate, expected) => {
     const steps = updateSteps(fate, about, 0.5).map((step) => {
       if (step.do === 'say') return `say ${step.state}`
       if (step.do === 'wait') return `wait ${step.ms}`
@@ -88,23 +88,26 @@ describe('an update', () => {
     expect(steps).toEqual(expected)
   })
 
-  it('to a candidate that goes wrong still reports a version there can be', () => {
+  it('to a wrong candidate still reports a valid version', () => {
     const steps = updateSteps('wrong', { ...about, to: '1.1.0-rc.1' }, 0)
     expect(steps.at(-1)).toEqual({ do: 'report', version: '1.1.0-rc.1.wrong' })
   })
 })
 
-describe('what was typed', () => {
+describe('flags', () => {
   it.each([
     ['500ms', 500],
     ['20s', 20_000],
     ['1.5m', 90_000],
     ['2h', 7_200_000],
-  ])('%s is a time', (text, ms) => expect(parseDuration(text, '--interval')).toBe(ms))
+  ])('%s is a duration', (text, ms) => expect(parseDuration(text, '--interval')).toBe(ms))
 
-  it.each(['', '0s', '60', 'soon', '-1s', '1d', '200h'])('%j is no time, and says which flag', (text) => {
-    expect(() => parseDuration(text, '--interval')).toThrow('--interval takes a time')
-  })
+  it.each(['', '0s', '60', 'soon', '-1s', '1d', '200h'])(
+    '%j is no duration: the error names the flag',
+    (text) => {
+      expect(() => parseDuration(text, '--interval')).toThrow('--interval takes a time')
+    },
+  )
 
   it.each([
     ['crash', 'such as crash=1%'],
@@ -112,9 +115,9 @@ describe('what was typed', () => {
     ['crash=101%', 'such as crash=1%'],
     ['explode=1%', 'Unknown failure "explode"'],
     ['crash=60%,slow=60%', 'more than the whole fleet'],
-  ])('%s is no part of a fleet', (text, words) => expect(() => parseFailures(text)).toThrow(words))
+  ])('%s is no failure rate', (text, words) => expect(() => parseFailures(text)).toThrow(words))
 
-  it.each(['linux', 'beos/x64', 'linux/sparc', 'linux/x64=0%', ''])('%j is no machine', (text) => {
+  it.each(['linux', 'beos/x64', 'linux/sparc', 'linux/x64=0%', ''])('%j is no platform', (text) => {
     expect(() => parsePlatforms(text)).toThrow('--platform')
   })
 })

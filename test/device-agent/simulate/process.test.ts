@@ -13,7 +13,7 @@ beforeEach(() => {
 })
 afterEach(() => home.remove())
 
-/** A service that knows any number of agents apart. */
+/** A service that enrolls any number of agents. */
 function manyAgents(more: (path: string, n: number) => Answer | undefined = () => undefined) {
   let enrolled = 0
   return standIn((request, before) => {
@@ -36,7 +36,7 @@ const lines = (out: string) =>
     .map((line) => JSON.parse(line) as Record<string, unknown> & { event: string })
 
 describe('svc agent simulate', () => {
-  it('ends after its time with a summary on standard output', async () => {
+  it('ends after --for with a summary on standard output', async () => {
     await using service = await manyAgents()
     const { code, stdout, stderr } = await simulate(
       service.url,
@@ -59,9 +59,9 @@ describe('svc agent simulate', () => {
       env,
     })
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    const told = lines(stdout)
-    expect(told[0]).toEqual({ event: 'enrolled', agents: 2, seconds: expect.any(Number) })
-    expect(told.at(-1)).toMatchObject({
+    const printed = lines(stdout)
+    expect(printed[0]).toEqual({ event: 'enrolled', agents: 2, seconds: expect.any(Number) })
+    expect(printed.at(-1)).toMatchObject({
       ...{
         event: 'summary',
         agents: 2,
@@ -104,7 +104,7 @@ describe('svc agent simulate', () => {
     expect(Number(lines(stdout).at(-1)!.missed)).toBeGreaterThan(1)
   })
 
-  it('comes back with --state, without enrolling and without a key', async () => {
+  it('resumes with --state, without enrolling and without a key', async () => {
     await using service = await manyAgents()
     const file = join(home.path, 'fleet.json')
     const flags = ['--interval', '400ms', '--for', '500ms', '--state', file, '--json']
@@ -112,7 +112,7 @@ describe('svc agent simulate', () => {
     expect(first.code).toBe(0)
     expect(statSync(file).mode & 0o777).toBe(0o600)
     expect(readFileSync(file, 'utf8')).not.toContain(key)
-    // Where it is enrolled is kept as well.
+    // The URL of the enrollment is stored as well.
     const again = await home.run(['agent', 'simulate', '--count', '3', ...flags])
     expect(again.code).toBe(0)
     expect(lines(again.stdout).at(-1)).toMatchObject({ enrolled: 3, online: 3 })
@@ -123,13 +123,13 @@ describe('svc agent simulate', () => {
   })
 
   it.each<[string, string[], string]>([
-    ['another machine', ['--url', 'http://192.0.2.7:3000'], '--allow-remote'],
+    ['a remote service', ['--url', 'http://192.0.2.7:3000'], '--allow-remote'],
     ['a key on the command line', ['--enrollment-key', key], 'takes no value on the command line'],
-    ['an interval that is none', ['--interval', 'often'], '--interval takes a time'],
-    ['a failure that is none', ['--failures', 'explode=1%'], 'Unknown failure "explode"'],
-    ['a machine that is none', ['--platform', 'beos/x64'], '--platform takes machines'],
+    ['an invalid interval', ['--interval', 'often'], '--interval takes a time'],
+    ['an unknown failure mode', ['--failures', 'explode=1%'], 'Unknown failure "explode"'],
+    ['an unknown platform', ['--platform', 'beos/x64'], '--platform takes machines'],
     ['more connections than agents', ['--websockets', '5'], '--websockets cannot be more than --count'],
-    ['more agents than there may be', ['--count', '100001'], '--count'],
+    ['too many agents', ['--count', '100001'], '--count'],
     ['no key', [], 'Missing --enrollment-key'],
   ])('refuses %s, and changes nothing', async (_, args, words) => {
     await using service = await manyAgents()
@@ -140,7 +140,7 @@ describe('svc agent simulate', () => {
     expect(service.received.filter(({ path }) => path !== '/api/v1/health')).toEqual([])
   })
 
-  it('says when nobody answers, and when the key is refused', async () => {
+  it('reports that nothing listens, or that the key is refused', async () => {
     const env = { SVC_ENROLLMENT_KEY: key }
     const nobody = await home.run(['agent', 'simulate', '--url', 'http://127.0.0.1:9', '--count', '1'], {
       env,
@@ -153,7 +153,7 @@ describe('svc agent simulate', () => {
     expect(refused).toMatchObject({ code: 4, stderr: expect.stringContaining('enrollment_key_exhausted') })
   })
 
-  it('takes no state that others can read, that is another fleet, or that is no fleet', async () => {
+  it('refuses a state file that others can read, or of another fleet', async () => {
     await using service = await manyAgents()
     const fleet = { url: 'http://127.0.0.1:1', seed: 1, platform: 'linux/x64', agents: [] }
     const file = home.write('fleet.json', JSON.stringify(fleet))

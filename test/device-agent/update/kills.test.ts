@@ -9,7 +9,7 @@ vi.setConfig({ testTimeout: 240_000 })
 const build = builds()
 const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** What is in place is one of the two, whole, and can be started. */
+/** The installed binary is one of these, complete and startable. */
 function isWhole(agent: Machine, files: string[]): boolean {
   const present = agent.installed()
   return files.some((file) => readFileSync(file).equals(present))
@@ -43,9 +43,9 @@ async function killedAt(ms: number, what: 'watchdog' | 'everything'): Promise<vo
 }
 
 test.each(['watchdog', 'everything'] as const)(
-  'an update comes through whenever in the middle of it the %s is killed',
+  'an update succeeds whenever during it the %s is killed',
   async (what) => {
-    // With five at a time an update takes about four seconds: these instants fall into each of its steps.
+    // With five at a time an update takes about four seconds: these kills hit each of its steps.
     const count = depth(4, 8)
     const random = randomFrom(seed)
     const instants = Array.from({ length: count }, (_, n) => Math.floor(((n + random()) * 4800) / count))
@@ -60,7 +60,7 @@ test.each(['watchdog', 'everything'] as const)(
   },
 )
 
-test('a trial that takes the machine with it is begun twice, and never again', async () => {
+test('a trial that kills the whole agent is started twice, and not again', async () => {
   const files = [build('1.0.0')]
   const deadly = `if (process.env.SVC_AGENT_PART === 'trial') process.kill(process.ppid, 'SIGKILL')`
   await using host = await releaseHost({
@@ -75,7 +75,7 @@ test('a trial that takes the machine with it is begun twice, and never again', a
 })
 
 test.each(['update.json', 'spool', 'commands.json', 'trust.json', 'alive.json'])(
-  'what is left of %s after a disk lost its mind does not keep the agent from starting',
+  'a corrupted %s does not prevent the agent from starting',
   async (name) => {
     const files = [build('1.0.0')]
     await using host = await releaseHost({ files: {} })

@@ -17,12 +17,12 @@ import { afterAll } from 'vitest'
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const builder = join(root, 'build-agent.js')
 
-/** The agent as a one-file script, for each version that a file of tests needs. Built when it is asked for. */
+/** The agent as a one-file script, for each version that a test file needs. Built on demand. */
 export function builds() {
   const folder = mkdtempSync(join(tmpdir(), 'svc-agent-builds-'))
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
   return (version: string, { executable = false } = {}): string => {
-    // Of a script what comes after a dot would be its kind.
+    // The extension of a script would be its type.
     const out = join(folder, `${version}${executable ? '-executable' : ''}`, 'svc-agent')
     if (!existsSync(out)) {
       const args = [builder, '--out', out, '--version', version, ...(executable ? [] : ['--script'])]
@@ -32,7 +32,7 @@ export function builds() {
   }
 }
 
-/** The script with something that happens before anything else. */
+/** The script with code that runs before anything else. */
 export const beginningWith = (script: string, code: string): Buffer =>
   Buffer.from(readFileSync(script, 'utf8').replace('\n', `\n${code}\n`))
 
@@ -40,18 +40,18 @@ export type Setting = {
   settings?: object
   env?: Record<string, string>
   args?: string[]
-  /** Started again when it ends, as systemd does. */
+  /** Restarted when it ends, as by systemd. */
   supervised?: boolean
   uid?: number
-  /** Words of a shell before the program, such as `ulimit -f 100;`. */
+  /** Shell code before the program, such as `ulimit -f 100;`. */
   shell?: string
-  /** Instead of a home of its own, where everything is already. */
+  /** Instead of a home of its own, an existing installation. */
   at?: { file: string; stateDir: string }
-  /** Before it is started. */
+  /** Runs before the start. */
   prepare?: (where: { file: string; stateDir: string }) => void
 }
 
-/** A machine with an agent installed on it; everything of it ends with the block it is used in. */
+/** A machine with an installed agent; everything of it ends with the block it is used in. */
 export function machine(binary: string | Buffer, url: string, setting: Setting = {}) {
   const home = setting.at ? dirname(setting.at.file) : mkdtempSync(join(tmpdir(), 'svc-agent-'))
   const { stateDir, file } = setting.at ?? {
@@ -71,7 +71,7 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
   setting.prepare?.({ file, stateDir })
 
   let child: ChildProcess | undefined
-  /** With what it said to the last byte, which may arrive after its end. */
+  /** Resolves once all output is complete, which may arrive after its end. */
   let closed: Promise<number | null> = Promise.resolve(null)
   let stopped = false
   let out = ''
@@ -127,7 +127,7 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
     start,
     pid: () => child?.pid,
     starts: () => starts,
-    /** What it says on standard output and standard error. */
+    /** Its standard output and standard error. */
     output: () => out + told,
     events: () =>
       out
@@ -143,9 +143,11 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
     },
     alive: () => JSON.parse(readFileSync(join(stateDir, 'alive.json'), 'utf8')),
     installed: () => readFileSync(file),
-    /** The watchdog alone, at once. */
+    /** Kills only the watchdog. */
     kill: () => child?.kill('SIGKILL'),
-    /** All processes of it, at once: what a power cut does. One that is being started may have no command line yet. */
+    /**
+     * Kills all its processes, as a power cut does. One that is being started may have no command line yet.
+     */
     killAll(): void {
       const all = new Set(processesUnder(home))
       if (child?.pid !== undefined && child.exitCode === null && child.signalCode === null) all.add(child.pid)
@@ -153,11 +155,11 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
         try {
           process.kill(pid, 'SIGKILL')
         } catch {
-          // It is gone.
+          // It has ended.
         }
       }
     },
-    /** Its exit code, when it comes to its end by itself. */
+    /** Its exit code, once it ends by itself. */
     ended: () => closed,
     async terminate(): Promise<number | null> {
       stopped = true
@@ -181,7 +183,7 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
 }
 export type Machine = ReturnType<typeof machine>
 
-/** Processes whose command line names something there: the agent's, its watchdog's and what is on trial. */
+/** Processes whose command line names this folder: of the agent, its watchdog and a trial. */
 export function processesUnder(folder: string): number[] {
   const table = execFileSync('ps', ['-eo', 'pid=,args='], { encoding: 'utf8' })
   return table.split('\n').flatMap((line) => {

@@ -11,7 +11,7 @@ import {
   watchdogAuthToken,
 } from '../stand-in.ts'
 
-/** Whoever builds releases: signs manifests with a key of its own. */
+/** A publisher of releases, who signs manifests with its own key. */
 export function publisher() {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519')
   const trustKey = parseTrustKey(publicKey.export({ type: 'spki', format: 'pem' }).toString())
@@ -33,7 +33,7 @@ export type Info = {
   signingKeyId: string
 }
 
-/** What the service says of a version whose file has this content. */
+/** The download info of the service for a version whose file has this content. */
 export function infoOf(
   by: Publisher,
   version: string,
@@ -52,7 +52,7 @@ export function infoOf(
   return { version, url, checksum, size, manifest: text, manifestSignature, signingKeyId: by.trustKey.keyId }
 }
 
-/** A part of the file, where one is asked for. */
+/** The file, or the requested range of it. */
 export function fileAnswer(content: Buffer, { headers }: Pick<Received, 'headers'>): Answer {
   const [, from] = /^bytes=(\d+)-$/.exec(headers.range ?? '') ?? []
   if (from === undefined) return { status: 200, bytes: content }
@@ -62,18 +62,18 @@ export function fileAnswer(content: Buffer, { headers }: Pick<Received, 'headers
 }
 
 export type Hosting = {
-  /** The files by their version. */
+  /** The files, by version. */
   files: Record<string, string | Buffer>
   by?: Publisher
-  /** What the agents are to become; agents of that version are offered nothing. */
+  /** The offered version; agents of that version get no offer. */
   target?: string | undefined
-  /** Whether it says that this is a roll-back. */
+  /** Whether the offer is marked as a rollback. */
   rollback?: boolean
   info?: (version: string, content: Buffer) => Info
   answer?: (request: Received, before: Received[]) => Answer | undefined
 }
 
-/** A service that offers a version, and has its file. `target` may be changed while it runs. */
+/** A service that offers a version, and serves its file. `target` may be changed while it runs. */
 export async function releaseHost(hosting: Hosting) {
   const by = hosting.by ?? publisher()
   const contentOf = (version: string): Buffer => {
@@ -121,7 +121,7 @@ export async function releaseHost(hosting: Hosting) {
     url: service.url,
     received: service.received,
     count: service.count,
-    /** The versions that heartbeats came from, in the order they first did so. */
+    /** The versions that sent heartbeats, in the order of their first one. */
     versions: (): string[] => [
       ...new Set(
         service.received.flatMap(({ path, body }) =>
@@ -133,7 +133,7 @@ export async function releaseHost(hosting: Hosting) {
       service.received
         .findLast(({ path, body }) => path.endsWith('/heartbeat') && body.role === 'agent')
         ?.body.agentVersion?.toString(),
-    /** What was said of updates: state and version. */
+    /** The reported update statuses. */
     statuses: () =>
       service.received.flatMap(({ path, body }) =>
         path.endsWith('/update-status')

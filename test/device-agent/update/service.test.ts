@@ -14,8 +14,8 @@ const build = builds()
 const patience = { timeout: 90_000, interval: 200 }
 const until = (check: () => Promise<void> | void) => vi.waitFor(check, patience)
 
-/** An agent of version 1 is enrolled with a service, whose release host brings 2, and then what is no good. */
-async function lifeOf(
+/** An agent of version 1 enrolls with a service whose release host offers 2, and then a broken version. */
+async function updateAndRollBack(
   open: Parameters<typeof startService>[0],
   [first, second]: [string, string],
 ): Promise<void> {
@@ -68,12 +68,12 @@ async function lifeOf(
 }
 
 onEveryDatabase((_, open) => {
-  test('an agent is brought to another version by its service, and stays when the next is no good', () =>
-    lifeOf(open, [build('1.0.0'), build('2.0.0')]))
+  test('an agent is updated by its service, and keeps its version when the next one is broken', () =>
+    updateAndRollBack(open, [build('1.0.0'), build('2.0.0')]))
 })
 
-test('the same with two single executables', () =>
-  lifeOf(
+test('an agent that is a single executable is updated in the same way', () =>
+  updateAndRollBack(
     () => openMigrated('sqlite'),
     [build('1.0.0', { executable: true }), build('2.0.0', { executable: true })],
   ))

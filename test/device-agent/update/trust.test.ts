@@ -29,8 +29,8 @@ const content = Buffer.from('#!/bin/sh\n')
 const announcing = (by: Publisher, next: Publisher) =>
   infoOf(by, '2.0.0', content, { manifest: { nextKeys: [{ publicKeyB64: next.trustKey.publicKeyB64 }] } })
 
-describe('the keys that the service names', () => {
-  test('are pinned the first time that there are any, and never exchanged by it', () => {
+describe('the trusted keys of the service', () => {
+  test('are pinned when there are any for the first time, and never replaced by the service', () => {
     const [first, second] = [publisher(), publisher()]
     expect(ids()).toEqual([])
     trust().pin([])
@@ -42,7 +42,7 @@ describe('the keys that the service names', () => {
     expect(ids()).toEqual([first.trustKey.keyId])
   })
 
-  test('count for nothing where an operator named others', () => {
+  test('are ignored where an operator configured others', () => {
     const [named, own] = [publisher(), publisher()]
     trust().pin([named.trustKey])
     expect(ids([own.trustKey.publicKeyB64])).toEqual([own.trustKey.keyId])
@@ -51,7 +51,7 @@ describe('the keys that the service names', () => {
 })
 
 describe('a manifest', () => {
-  test('announces keys that sign later ones, and these others', () => {
+  test('announces keys that sign later ones, which may announce others', () => {
     const [first, second, third] = [publisher(), publisher(), publisher()]
     trust().pin([first.trustKey])
     expect(() => verifyCandidate(announcing(second, third), wanted())).toThrow('not by a trusted key')
@@ -60,14 +60,14 @@ describe('a manifest', () => {
     expect(ids()).toEqual([first, second, third].map(({ trustKey }) => trustKey.keyId))
   })
 
-  test('that a key had signed which does not count any more vouches for nobody', () => {
+  test('signed with a key that no longer counts announces nothing', () => {
     const [named, next, own] = [publisher(), publisher(), publisher()]
     trust().pin([named.trustKey])
     verifyCandidate(announcing(named, next), wanted())
     expect(ids([own.trustKey.publicKeyB64])).toEqual([own.trustKey.keyId])
   })
 
-  test('that is refused for what it is about announces nothing', () => {
+  test('that is refused for its content announces nothing', () => {
     const [by, next] = [publisher(), publisher()]
     trust().pin([by.trustKey])
     const info = { ...announcing(by, next), size: 1 }
@@ -75,11 +75,11 @@ describe('a manifest', () => {
     expect(ids()).toEqual([by.trustKey.keyId])
   })
 
-  test('is not believed as long as no key is known', () => {
+  test('is rejected as long as no key is known', () => {
     expect(() => verifyCandidate(infoOf(publisher(), '2.0.0', content), wanted())).toThrow('no_trusted_keys')
   })
 
-  test('may go back, and not over a version that is needed between', () => {
+  test('may be older, and must not skip a required version', () => {
     const by = publisher()
     trust().pin([by.trustKey])
     const info = (minFrom: string) => infoOf(by, '2.0.0', content, { manifest: { minFrom } })
@@ -92,17 +92,17 @@ describe('a manifest', () => {
   })
 })
 
-describe('the lowest version that a signed release allows', () => {
+describe('the minimum version of a signed release', () => {
   const offered = (by: Publisher, version: string, manifest: object = {}, present = '1.5.0') =>
     verifyCandidate(infoOf(by, version, content, { manifest }), { ...wanted(), version, present })
 
-  test('is kept over restarts, and holds against whatever is offered after it', () => {
+  test('persists across restarts, and applies to every later offer', () => {
     const by = publisher()
     trust().pin([by.trustKey])
     offered(by, '1.9.0', {}, '2.0.0')
     offered(by, '2.0.0', { minimumVersion: '2.0.0-rc.2' })
     const refusal = 'it is below 2.0.0-rc.2, the lowest version that a signed release allows'
-    // Also as what comes after the version that is there: a trial that failed has left the floor.
+    // Also as an upgrade of the present version: a failed trial leaves the minimum in place.
     for (const version of ['1.9.0', '2.0.0-rc.1']) {
       expect(() => offered(by, version)).toThrow(
         expect.objectContaining({ kind: 'refused', message: refusal }),
@@ -115,7 +115,7 @@ describe('the lowest version that a signed release allows', () => {
     }
   })
 
-  test('rises with releases that say more, and never sinks', () => {
+  test('rises with later releases, and never falls', () => {
     const by = publisher()
     trust().pin([by.trustKey])
     offered(by, '2.0.0', { minimumVersion: '1.8.0' })
@@ -127,7 +127,7 @@ describe('the lowest version that a signed release allows', () => {
     expect(() => offered(by, '2.2.0')).toThrow('it is below 2.3.0')
   })
 
-  test('is nothing that a key says which is not trusted, or a release that is refused', () => {
+  test('is not set by an untrusted key, or by a refused release', () => {
     const [by, other] = [publisher(), publisher()]
     trust().pin([by.trustKey])
     expect(() => offered(other, '9.0.0', { minimumVersion: '9.0.0' })).toThrow('not by a trusted key')
@@ -137,8 +137,8 @@ describe('the lowest version that a signed release allows', () => {
   })
 })
 
-describe('what people decided', () => {
-  test('is to update unless they said otherwise, and outlives a restart', () => {
+describe('the update settings', () => {
+  test('default to auto-update, and outlive a restart', () => {
     expect(settingsStore(stateDir).load()).toMatchObject({
       autoUpdate: true,
       trialSeconds: 180,
@@ -153,21 +153,21 @@ describe('what people decided', () => {
     })
   })
 
-  test('that cannot be read is to change nothing and to trust nobody', () => {
+  test('that cannot be read turn updates off and trust no key', () => {
     writeFileSync(join(stateDir, 'config.json'), '{"autoUpdate":tru')
     const settings = settingsStore(stateDir)
     expect(settings.load()).toMatchObject({ autoUpdate: false, trustKeys: [] })
     expect(() => settings.setAutoUpdate(true)).toThrow('config.json is not readable')
   })
 
-  test('counts until the agent ends where it cannot be written', () => {
+  test('that cannot be written apply until the agent ends', () => {
     const settings = settingsStore('/proc/nowhere')
     expect(() => settings.setAutoUpdate(false)).toThrow()
     expect(settings.load().autoUpdate).toBe(false)
   })
 })
 
-test('a version that failed is left alone for an hour, whatever the clock says meanwhile', () => {
+test('a failed version is not tried for an hour, even if the clock goes backwards', () => {
   const journal = openUpdateJournal(stateDir)
   const at = (minutes: number): Date => new Date(Date.UTC(2026, 0, 31, 12) + minutes * 60_000)
   journal.fail('2.0.0', 'no', at(0))

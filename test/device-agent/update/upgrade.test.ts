@@ -7,30 +7,30 @@ import { isSoak } from '../../depth.ts'
 import { beginningWith, builds, type Machine, machine, processesUnder } from './machine.ts'
 import { fileAnswer, infoOf, publisher, type ReleaseHost, releaseHost } from './releases.ts'
 
-// Most of the time they wait.
+// Most of the time the tests wait.
 vi.setConfig({ testTimeout: 180_000, maxConcurrency: 4 })
 const build = builds()
 const patience = { timeout: 90_000, interval: 100 }
 const until = (check: () => void) => vi.waitFor(check, patience)
 const isRoot = process.getuid?.() === 0
-/** `npm test` upgrades once in every way that differs, the soak in all. */
+/** `npm test` covers each kind of update once, the soak all of them. */
 const inDepth = test.runIf(isSoak)
 
-/** One-file programs that are no good, with what is said of each. */
+/** Broken one-file programs, with the reason that is reported for each. */
 const broken: [what: string, content: string | Buffer, reason: RegExp][] = [
   ['ends at once', '#!/bin/sh\nexit 3\n', /^exit code 3 before its first heartbeat$/],
   ['is ended by a signal', '#!/bin/sh\nkill -SEGV $$\n', /^SIGSEGV before its first heartbeat$/],
   ['hangs', '#!/bin/sh\nexec sleep 1000\n', /^no heartbeat within 2 s$/],
   [
-    'hangs, with children, and will not be ended',
+    'hangs, with children, and ignores signals',
     `#!/bin/sh\ntrap '' TERM\nsh -c 'trap "" TERM; while :; do sleep 1; done' "$0" &\nwhile :; do sleep 1; done\n`,
     /^no heartbeat within 2 s$/,
   ],
   ['has no interpreter', '#!/nonexistent/interpreter\n', /^it cannot be started: ENOENT$/],
 ]
 
-/** Its agent reports with the version it had before, from the file that was there before. */
-async function goesOn(agent: Machine, host: ReleaseHost, version = '1.0.0'): Promise<void> {
+/** The agent reports with this version, from its original file. */
+async function keepsRunning(agent: Machine, host: ReleaseHost, version = '1.0.0'): Promise<void> {
   const before = host.count('/heartbeat')
   await until(() => expect(host.count('/heartbeat')).toBeGreaterThan(before + 1))
   expect(host.lastVersion()).toBe(version)
@@ -38,7 +38,7 @@ async function goesOn(agent: Machine, host: ReleaseHost, version = '1.0.0'): Pro
 }
 
 describe.concurrent('an agent that is offered another version', () => {
-  test('becomes it and says so, as the same process; back again it goes where that is a roll-back', async () => {
+  test('updates in the same process and reports it; an older one is accepted as a rollback', async () => {
     await using host = await releaseHost({
       files: { '1.0.0': build('1.0.0'), '2.0.0': build('2.0.0') },
       target: '2.0.0',
@@ -46,7 +46,7 @@ describe.concurrent('an agent that is offered another version', () => {
     await using agent = machine(build('1.0.0'), host.url)
     const pid = agent.pid()
     await until(() => expect(agent.states()).toContain('installed'))
-    await goesOn(agent, host, '2.0.0')
+    await keepsRunning(agent, host, '2.0.0')
     expect(host.statuses()).toEqual([{ targetVersion: '2.0.0', state: 'updating' }])
     expect(agent.alive()).toMatchObject({ version: '2.0.0', heartbeats: expect.any(Number) })
     const { pending, backup } = agent.journal()
@@ -57,13 +57,13 @@ describe.concurrent('an agent that is offered another version', () => {
     host.hosting.target = '1.0.0'
     host.hosting.rollback = true
     await until(() => expect(agent.states().filter((state) => state === 'installed')).toHaveLength(2))
-    await goesOn(agent, host, '1.0.0')
+    await keepsRunning(agent, host, '1.0.0')
     expect([agent.starts(), agent.pid()]).toEqual([1, pid])
     expect(await agent.terminate()).toBe(0)
     expect(processesUnder(agent.home)).toEqual([])
   })
 
-  inDepth('does not go back to an older one that is not marked as a roll-back, and says why', async () => {
+  inDepth('refuses an older one that is not marked as a rollback, with the reason', async () => {
     await using host = await releaseHost({
       files: { '1.0.0': build('1.0.0'), '2.0.0': build('2.0.0') },
       target: '1.0.0',
@@ -72,14 +72,14 @@ describe.concurrent('an agent that is offered another version', () => {
     await until(() => expect(host.statuses().at(-1)?.state).toBe('refused'))
     const reason = 'it is older than 2.0.0, and was not offered as a roll-back'
     expect(host.statuses()).toEqual([{ targetVersion: '1.0.0', state: 'refused', reason }])
-    await goesOn(agent, host, '2.0.0')
+    await keepsRunning(agent, host, '2.0.0')
     expect(agent.events().filter(({ event }) => event === 'update')).toEqual([
       { event: 'update', state: 'refused', version: '1.0.0', reason },
     ])
     expect(host.count('/download')).toBe(0)
   })
 
-  test('is brought back by no mark to what is below its floor, and says why', async () => {
+  test('refuses a rollback below its minimum version, with the reason', async () => {
     const by = publisher()
     const floor = { minimumVersion: '1.5.0' }
     await using host = await releaseHost({
@@ -95,14 +95,14 @@ describe.concurrent('an agent that is offered another version', () => {
     const reason = 'it is below 1.5.0, the lowest version that a signed release allows'
     expect(host.statuses().at(-1)).toEqual({ targetVersion: '1.0.0', state: 'refused', reason })
     expect(agent.events().at(-1)).not.toMatchObject({ state: 'downloading' })
-    await goesOn(agent, host, '2.0.0')
+    await keepsRunning(agent, host, '2.0.0')
     host.hosting.target = '1.5.0'
     await until(() => expect(agent.states().filter((state) => state === 'installed')).toHaveLength(2))
-    await goesOn(agent, host, '1.5.0')
+    await keepsRunning(agent, host, '1.5.0')
   })
 
   test.each(isSoak ? broken : broken.filter(([what]) => /children|interpreter/.test(what)))(
-    'that %s stays what it was',
+    'that %s keeps its version',
     async (_, content, reason) => {
       await using host = await releaseHost({ files: { '2.0.0': Buffer.from(content) }, target: '2.0.0' })
       await using agent = machine(build('1.0.0'), host.url, { settings: { trialSeconds: 2 } })
@@ -112,21 +112,21 @@ describe.concurrent('an agent that is offered another version', () => {
         state: 'rolled_back',
         reason: expect.stringMatching(reason),
       })
-      await goesOn(agent, host)
+      await keepsRunning(agent, host)
       expect(agent.states().filter((state) => state === 'trying')).toHaveLength(1)
       expect(processesUnder(agent.file.replace(/svc-agent$/, 'next-'))).toEqual([])
       expect(existsSync(join(dirname(agent.file), 'next-svc-agent'))).toBe(false)
     },
   )
 
-  inDepth('that says it is yet another stays what it was', async () => {
+  test('that reports yet another version keeps its version', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.1') }, target: '2.0.0' })
     await using agent = machine(build('1.0.0'), host.url)
     await until(() => expect(host.statuses().at(-1)).toMatchObject({ reason: 'it reports version 2.0.1' }))
-    await goesOn(agent, host)
+    await keepsRunning(agent, host)
   })
 
-  test('that ends again and again once it is in place gives way to the one before, and is not gone to again', async () => {
+  test('that keeps crashing once installed restores the previous one, and does not retry', async () => {
     const crashing = beginningWith(
       build('2.0.0'),
       `if (process.env.SVC_AGENT_PART === 'agent') setTimeout(() => process.exit(9), 300)`,
@@ -138,22 +138,22 @@ describe.concurrent('an agent that is offered another version', () => {
       targetVersion: '2.0.0',
       reason: 'it ended three times (exit code 9)',
     })
-    await goesOn(agent, host)
+    await keepsRunning(agent, host)
     expect(agent.journal()).toMatchObject({ backup: { spent: true }, failed: { '2.0.0': {} } })
     expect(agent.events().filter(({ event }) => event === 'restart').length).toBe(2)
     expect(agent.starts()).toBe(1)
   })
 
-  inDepth('by clocks that go mad becomes it all the same, and nothing is started twice for it', async () => {
-    const mad = `
+  inDepth('updates even with wildly wrong clocks, and restarts nothing', async () => {
+    const wrongClock = `
       const Right = Date; let turn = 0;
       const now = () => Right.now() + [0, 4e11, -4e11, 1e9][turn++ % 4];
       globalThis.Date = class extends Right { constructor(...args) { super(...(args.length ? args : [now()])) } static now() { return now() } };`
     await using host = await releaseHost({
-      files: { '2.0.0': beginningWith(build('2.0.0'), mad) },
+      files: { '2.0.0': beginningWith(build('2.0.0'), wrongClock) },
       target: '2.0.0',
     })
-    await using agent = machine(beginningWith(build('1.0.0'), mad), host.url, {
+    await using agent = machine(beginningWith(build('1.0.0'), wrongClock), host.url, {
       settings: { silenceSeconds: 20 },
     })
     await until(() => expect(agent.states()).toContain('installed'))
@@ -163,15 +163,12 @@ describe.concurrent('an agent that is offered another version', () => {
   })
 })
 
-describe.concurrent('what is offered is not believed', () => {
+describe.concurrent('an untrustworthy offer is refused', () => {
   const stranger = publisher()
   const by = publisher()
   const other = { assets: [{ name: 'svc-agent-plan9-mips', sha256: 'a'.repeat(64), size: 1 }] }
-  const offers: [
-    what: string,
-    reason: RegExp,
-    info: ((version: string, content: Buffer) => ReturnType<typeof infoOf>) | undefined,
-  ][] = [
+  type Describe = (version: string, content: Buffer) => ReturnType<typeof infoOf>
+  const offers: [what: string, reason: RegExp, info: Describe | undefined][] = [
     [
       'signed by a stranger',
       /invalid_release_manifest_signature/,
@@ -190,7 +187,7 @@ describe.concurrent('what is offered is not believed', () => {
       /the manifest describes v?1\.9\.0/,
       (_: string, c: Buffer) => ({ ...infoOf(by, '1.9.0', c), version: '2.0.0' }),
     ],
-    ['for other machines', /no agent for/, (v: string, c: Buffer) => infoOf(by, v, c, { manifest: other })],
+    ['for other platforms', /no agent for/, (v: string, c: Buffer) => infoOf(by, v, c, { manifest: other })],
     [
       'with another checksum than was signed',
       /the file differs from the manifest/,
@@ -202,50 +199,49 @@ describe.concurrent('what is offered is not believed', () => {
       (v: string, c: Buffer) => infoOf(by, v, Buffer.from(c).fill('x', 0, 9)),
     ],
     [
-      'too far ahead',
+      'that skips a required version',
       /needs 1\.5\.0 first/,
       (v: string, c: Buffer) => infoOf(by, v, c, { manifest: { minFrom: '1.5.0' } }),
     ],
     [
-      'without TLS, from elsewhere',
+      'without TLS, from another host',
       /without TLS/,
       (v: string, c: Buffer) => infoOf(by, v, c, { url: 'http://192.0.2.1/file' }),
     ],
     ['for another processor', /not a program for/, undefined],
   ]
-  test.each(isSoak ? offers : offers.filter(([what]) => /stranger|another file/.test(what)))(
-    '%s',
-    async (_, reason, info) => {
-      const foreign = Buffer.from(execFileSync('head', ['-c', '4096', process.execPath]))
-      foreign.writeUInt16LE(0x16, 18)
-      const content = info ? build('2.0.0') : foreign
-      await using host = await releaseHost({
-        files: { '2.0.0': content },
-        target: '2.0.0',
-        by,
-        ...(info && { info }),
-      })
-      await using agent = machine(build('1.0.0'), host.url)
-      await until(() => expect(host.statuses().at(-1)?.state).toBe('refused'))
-      expect(host.statuses().at(-1)!.reason).toMatch(reason)
-      await goesOn(agent, host)
-      expect(agent.states().filter((state) => state === 'refused')).toHaveLength(1)
-      expect(agent.states()).not.toContain('trying')
-    },
-  )
+  test.each(
+    isSoak ? offers : offers.filter(([what]) => /stranger|unknown key|another file|other file/.test(what)),
+  )('%s', async (_, reason, info) => {
+    const foreign = Buffer.from(execFileSync('head', ['-c', '4096', process.execPath]))
+    foreign.writeUInt16LE(0x16, 18)
+    const content = info ? build('2.0.0') : foreign
+    await using host = await releaseHost({
+      files: { '2.0.0': content },
+      target: '2.0.0',
+      by,
+      ...(info && { info }),
+    })
+    await using agent = machine(build('1.0.0'), host.url)
+    await until(() => expect(host.statuses().at(-1)?.state).toBe('refused'))
+    expect(host.statuses().at(-1)!.reason).toMatch(reason)
+    await keepsRunning(agent, host)
+    expect(agent.states().filter((state) => state === 'refused')).toHaveLength(1)
+    expect(agent.states()).not.toContain('trying')
+  })
 
-  inDepth('signed with a key that an operator did not name, whatever the service names', async () => {
+  test('signed with a key that the operator did not configure, whatever the service names', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0', by })
     await using agent = machine(build('1.0.0'), host.url, {
       args: ['--trust-key', stranger.trustKey.publicKeyB64],
     })
     await until(() => expect(host.statuses().at(-1)?.state).toBe('refused'))
-    await goesOn(agent, host)
+    await keepsRunning(agent, host)
   })
 })
 
 describe.concurrent('a download', () => {
-  test('that breaks goes on where it ended', async () => {
+  test('that breaks off resumes where it ended', async () => {
     const content = readFileSync(build('2.0.0'))
     const half = Math.floor(content.length / 2)
     let asked = 0
@@ -267,18 +263,18 @@ describe.concurrent('a download', () => {
     expect(Number(/^bytes=(\d+)-$/.exec(ranges[1]!)![1])).toBeGreaterThan(0)
   })
 
-  inDepth('of more than there is room for fails, leaves nothing behind, and the agent goes on', async () => {
+  inDepth('over the file size limit fails, leaves nothing behind, and the agent continues', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
     // Blocks of 512 bytes.
     await using agent = machine(build('1.0.0'), host.url, { shell: 'ulimit -f 800;' })
     await until(() => expect(host.statuses().at(-1)?.state).toBe('failed'))
     expect(host.statuses().at(-1)!.reason).toMatch(/EFBIG/)
-    await goesOn(agent, host)
+    await keepsRunning(agent, host)
     expect(execFileSync('ls', [dirname(agent.file)], { encoding: 'utf8' })).toBe('svc-agent\n')
   })
 
   test.skipIf(!isRoot)(
-    'onto a full disk fails, and the agent goes on; with room again it becomes the version',
+    'onto a full disk fails, and the agent continues; it succeeds once there is space',
     async () => {
       await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') } })
       await using agent = machine(build('1.0.0'), host.url)
@@ -295,7 +291,7 @@ describe.concurrent('a download', () => {
           at: { file: `${agent.home}/full/svc-agent`, stateDir: `${agent.home}/full/state` },
         })
         await until(() => expect(host.statuses().at(-1)?.reason).toMatch(/not enough space/))
-        await goesOn(small, host)
+        await keepsRunning(small, host)
         execFileSync('mount', ['-o', 'remount,size=100m', `${agent.home}/full`])
         writeFileSync(join(small.stateDir, 'update.json'), '{}')
         await until(() => expect(small.states()).toContain('installed'))
@@ -306,29 +302,26 @@ describe.concurrent('a download', () => {
   )
 })
 
-inDepth.concurrent(
-  'an agent that ends over every offer is offered it five times, and goes on without it',
-  async () => {
-    // Its second half never comes: the process is ended with the first.
-    const dying = `
+inDepth.concurrent('an agent that crashes on every offer gives up after five, and continues', async () => {
+  // The process ends when the download begins.
+  const dying = `
     const open = process.getBuiltinModule('fs').promises.open;
     process.getBuiltinModule('fs').promises.open = (path, ...rest) => String(path).endsWith('.part') ? process.exit(9) : open(path, ...rest);
     process.getBuiltinModule('module').syncBuiltinESMExports();
     const later = setTimeout; globalThis.setTimeout = (run, ms, ...rest) => later(run, Math.min(ms ?? 0, 1000), ...rest);`
-    await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
-    await using agent = machine(beginningWith(build('1.0.0'), dying), host.url)
-    await until(() => expect(host.statuses().at(-1)?.state).toBe('failed'))
-    expect(host.statuses().map(({ state }) => state)).toEqual([...Array(5).fill('updating'), 'failed'])
-    expect(host.statuses().at(-1)!.reason).toBe('it failed 5 times')
-    const restarts = agent.events().filter(({ event }) => event === 'restart').length
-    const before = host.count('/heartbeat')
-    await until(() => expect(host.count('/heartbeat')).toBeGreaterThan(before + 2))
-    expect(agent.events().filter(({ event }) => event === 'restart').length).toBe(restarts)
-  },
-)
+  await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
+  await using agent = machine(beginningWith(build('1.0.0'), dying), host.url)
+  await until(() => expect(host.statuses().at(-1)?.state).toBe('failed'))
+  expect(host.statuses().map(({ state }) => state)).toEqual([...Array(5).fill('updating'), 'failed'])
+  expect(host.statuses().at(-1)!.reason).toBe('it failed 5 times')
+  const restarts = agent.events().filter(({ event }) => event === 'restart').length
+  const before = host.count('/heartbeat')
+  await until(() => expect(host.count('/heartbeat')).toBeGreaterThan(before + 2))
+  expect(agent.events().filter(({ event }) => event === 'restart').length).toBe(restarts)
+})
 
 describe.concurrent('an agent that takes no updates', () => {
-  test('says so, and why: its directory cannot be written to', async () => {
+  test('reports it, with the reason: its directory cannot be written to', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
     // Root may write anywhere.
     const uid = isRoot ? 65_534 : undefined
@@ -354,7 +347,7 @@ describe.concurrent('an agent that takes no updates', () => {
     chmodSync(dirname(agent.file), 0o755)
   })
 
-  inDepth('was told so by a person, also after a restart', async () => {
+  inDepth('was configured by a command, which lasts across a restart', async () => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: '2.0.0' })
     host.hosting.answer = ({ path, body }) =>
       path.endsWith('/heartbeat') && body.autoUpdate === true
@@ -389,7 +382,7 @@ describe.concurrent('an agent that takes no updates', () => {
 })
 
 inDepth.concurrent(
-  'a binary that cannot be put in place now is put there at a later heartbeat, without another trial',
+  'a binary that cannot be installed now is installed later, without another trial',
   async ({ skip }) => {
     await using host = await releaseHost({ files: { '2.0.0': build('2.0.0') }, target: undefined })
     await using agent = machine(build('1.0.0'), host.url)

@@ -3,7 +3,7 @@ import { type Crash, isCrashLooping, restartDelay } from '../../../src/device-ag
 
 const crash = (at: number, lived = 1, hung = false): Crash => ({ at: at * 1000, lived: lived * 1000, hung })
 
-test('the pause before a restart doubles from a second to a minute, and begins anew after a minute of life', () => {
+test('the pause before a restart doubles from 1 to 60 s, and resets after a minute of life', () => {
   const crashes: Crash[] = []
   const pauses = Array.from(
     { length: 8 },

@@ -17,7 +17,7 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }))
 
-/** Lets so many minutes go by; `each` is called with every one of them. */
+/** Advances the clock by this many minutes; `each` is called every minute. */
 async function live(
   url: string,
   minutes: number,
@@ -56,7 +56,7 @@ async function live(
 const alive = (heartbeats: number) => ({ said: 'alive', version: '1.2.0', heartbeats, interval: 60 }) as const
 
 describe('the heartbeats of a watchdog', () => {
-  test('come every five minutes with its own token, and say that all is well', async () => {
+  test('are sent every five minutes with its own token, and report the version of the agent', async () => {
     await using service = await standIn()
     await live(service.url, 16, (pulse, minute) => pulse.heard(alive(minute)))
     expect(service.received.map(({ path, headers, body }) => [path, headers.authorization, body])).toEqual(
@@ -74,7 +74,7 @@ describe('the heartbeats of a watchdog', () => {
     )
   })
 
-  test('come every minute once the agent was silent for five, and say since when', async () => {
+  test('are sent every minute once the agent was silent for five, with the time since when', async () => {
     await using service = await standIn()
     await live(service.url, 12, (pulse, minute) => pulse.heard(alive(Math.min(minute, 3))))
     const silent = service.received.filter(({ body }) => body.mainSilentSince !== null)
@@ -85,7 +85,7 @@ describe('the heartbeats of a watchdog', () => {
     expect(Date.now() - since[0]!).toBeGreaterThan(5.9 * 60_000)
   })
 
-  test('do not take an agent for silent whose heartbeats are rarer than that', async () => {
+  test('do not report an agent as silent whose heartbeat interval is longer', async () => {
     await using service = await standIn()
     await live(service.url, 60, (pulse, minute) =>
       pulse.heard({ ...alive(Math.floor(minute / 20)), interval: 1200 }),
@@ -93,7 +93,7 @@ describe('the heartbeats of a watchdog', () => {
     expect(new Set(service.received.map(({ body }) => body.mainSilentSince))).toEqual(new Set([null]))
   })
 
-  test('bring what is to be done where the agent cannot: updates, and whether there are to be any', async () => {
+  test('carry out commands and updates while the agent cannot', async () => {
     const id = '0198c0de-0000-7000-8000-000000000101'
     const commands = [{ id, type: 'set_auto_update', payload: { enabled: false } }]
     await using service = await standIn((request) =>
@@ -108,12 +108,12 @@ describe('the heartbeats of a watchdog', () => {
     expect(upgrades).toContainEqual({ version: '2.0.0', isRollback: true })
     expect(settingsStore(stateDir).load().autoUpdate).toBe(false)
     await vi.waitFor(() => expect(service.count(`/commands/${id}/result`)).toBeGreaterThan(0))
-    const told = service.received.find(({ path }) => path.endsWith('/result'))!
-    expect(told.headers.authorization).toBe(`Bearer ${watchdogAuthToken}`)
-    expect(told.body).toMatchObject({ status: 'completed', result: { enabled: false } })
+    const resultSent = service.received.find(({ path }) => path.endsWith('/result'))!
+    expect(resultSent.headers.authorization).toBe(`Bearer ${watchdogAuthToken}`)
+    expect(resultSent.body).toMatchObject({ status: 'completed', result: { enabled: false } })
   })
 
-  test('are none where there is no token for them, and none is the worse for a service that fails', async () => {
+  test('are not sent without a token, and survive a failing service', async () => {
     await using service = await standIn()
     await live(service.url, 30, () => {}, false)
     expect(service.received).toEqual([])

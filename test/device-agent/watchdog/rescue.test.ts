@@ -27,7 +27,7 @@ function put(path: string, text: string): void {
   chmodSync(path, 0o755)
 }
 
-/** A watchdog of version 2.0.0 whose agent ends at once, as far as it comes. */
+/** A watchdog of version 2.0.0 whose agent always ends at once. */
 function watchdog(signal: AbortSignal) {
   const events: AgentEvent[] = []
   const report = (event: AgentEvent): void => void events.push(event)
@@ -66,9 +66,9 @@ function watchdog(signal: AbortSignal) {
 const begin = (journal: Partial<Journal>) => openUpdateJournal(stateDir).change(journal)
 const never = new AbortController().signal
 
-describe('what an earlier process was in the middle of', () => {
+describe('an interrupted update', () => {
   const pending = { version: '3.0.0', from: '2.0.0', sha256: sha256('new'), tries: 1 }
-  const ended = async () => {
+  const runBriefly = async () => {
     const stop = new AbortController()
     const one = watchdog(stop.signal)
     const running = one.run()
@@ -78,35 +78,35 @@ describe('what an earlier process was in the middle of', () => {
     return one
   }
 
-  test('of its first trial is begun anew when it is offered again', async () => {
+  test('in its first trial is staged again', async () => {
     put(file, 'old')
     put(stagedFile(file), 'new')
     begin({ pending: { ...pending, state: 'trying', pid: 1 } })
-    const { journal, spool } = await ended()
+    const { journal, spool } = await runBriefly()
     expect(journal.load().pending).toEqual({ ...pending, state: 'staged' })
     expect(spool.next()).toBeUndefined()
   })
 
-  test('of its second trial is given up, and told', async () => {
+  test('in its second trial is given up, and reported', async () => {
     put(file, 'old')
     begin({ pending: { ...pending, state: 'trying', tries: 2 } })
-    const { journal, spool } = await ended()
+    const { journal, spool } = await runBriefly()
     expect(journal.load()).toMatchObject({ failed: { '3.0.0': { reason: 'its trial was cut short' } } })
     expect(journal.load().pending).toBeUndefined()
     expect(spool.next()!.records).toMatchObject([{ kind: 'update', outcome: { state: 'rolled_back' } }])
   })
 
-  test('of putting it in place is done where this is it, and tried anew where it is not', async () => {
+  test('during its installation is done if this is the version, and staged again otherwise', async () => {
     put(file, 'new')
     begin({ pending: { ...pending, version: '2.0.0', from: '1.0.0', state: 'installing' } })
-    const first = await ended()
+    const first = await runBriefly()
     expect(first.journal.load().pending).toBeUndefined()
     expect(first.events).toContainEqual({ event: 'update', state: 'installed', version: '2.0.0' })
     begin({ pending: { ...pending, state: 'installing' } })
-    expect((await ended()).journal.load().pending).toMatchObject({ state: 'staged', version: '3.0.0' })
+    expect((await runBriefly()).journal.load().pending).toMatchObject({ state: 'staged', version: '3.0.0' })
   })
 
-  test('of putting the backup back is finished, whether it was there already or not', async () => {
+  test('during a restore is completed, whether or not the backup was already in place', async () => {
     const restoring = {
       ...pending,
       state: 'restoring',
@@ -120,7 +120,7 @@ describe('what an earlier process was in the middle of', () => {
     begin({ pending: { ...restoring, reason: 'it broke' }, backup })
     expect(await watchdog(never).run()).toBe('become')
     expect(readFileSync(file, 'utf8')).toBe('good')
-    const { journal, spool } = await ended()
+    const { journal, spool } = await runBriefly()
     expect(journal.load()).toMatchObject({
       backup: { spent: true },
       failed: { '2.0.0': { reason: 'it broke' } },
@@ -132,7 +132,7 @@ describe('what an earlier process was in the middle of', () => {
 })
 
 describe('an agent that cannot be started', () => {
-  test('gives way to the backup after three times, and only to one that is whole and was not put back before', async () => {
+  test('is replaced by the backup after three crashes, if that is intact and unused', async () => {
     for (const [content, spent] of [
       ['tampered', false],
       ['good', true],
@@ -156,7 +156,7 @@ describe('an agent that cannot be started', () => {
     expect(events.map(({ event }) => event)).toEqual(['restart', 'restart'])
   })
 
-  test('does not keep its watchdog from trying another version that it got itself', async () => {
+  test('does not prevent its watchdog from trying another version', async () => {
     const content = '#!/bin/sh\nexit 3\n'
     put(file, 'bad')
     put(stagedFile(file), content)

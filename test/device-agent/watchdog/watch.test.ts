@@ -9,12 +9,12 @@ const build = builds()
 const patience = { timeout: 45_000, interval: 50 }
 const until = (check: () => void) => vi.waitFor(check, patience)
 
-/** The agent proper of a watchdog. */
+/** The pid of the agent of a watchdog. */
 const agentOf = ({ stateDir }: { stateDir: string }): number =>
   Number(readFileSync(join(stateDir, 'main.pid'), 'utf8'))
 
 describe.concurrent('a watchdog', () => {
-  test('starts an agent again that was killed, and the service hears of it', async () => {
+  test('restarts a killed agent, and the service is told', async () => {
     await using service = await standIn()
     await using one = machine(build('1.0.0'), service.url)
     await until(() => expect(service.count('/heartbeat')).toBeGreaterThan(0))
@@ -40,7 +40,7 @@ describe.concurrent('a watchdog', () => {
     )
   })
 
-  test('kills an agent that hangs, and starts it again', async () => {
+  test('kills a hung agent, and restarts it', async () => {
     await using service = await standIn()
     await using one = machine(build('1.0.0'), service.url, { settings: { silenceSeconds: 3 } })
     await until(() => expect(service.count('/heartbeat')).toBeGreaterThan(0))
@@ -54,7 +54,7 @@ describe.concurrent('a watchdog', () => {
     expect(processesUnder(one.home)).not.toContain(first)
   })
 
-  test('leaves an agent alone that has to wait long for its service', async () => {
+  test('does not restart an agent that waits for its service', async () => {
     await using service = await standIn((request) =>
       request.path.endsWith('/heartbeat') ? 'hang' : agreeable(request),
     )
@@ -64,7 +64,7 @@ describe.concurrent('a watchdog', () => {
     expect(one.events().filter(({ event }) => event === 'restart')).toEqual([])
   })
 
-  test('that was frozen itself, as a machine that slept, kills nobody when it wakes', async () => {
+  test('that was frozen itself, as on a suspended machine, restarts nothing when it wakes', async () => {
     await using service = await standIn()
     await using one = machine(build('1.0.0'), service.url, { settings: { silenceSeconds: 3 } })
     await until(() => expect(service.count('/heartbeat')).toBeGreaterThan(0))
@@ -76,7 +76,7 @@ describe.concurrent('a watchdog', () => {
     expect(one.events().filter(({ event }) => event === 'restart')).toEqual([])
   })
 
-  test('that is killed takes its agent with it, and another takes over', async () => {
+  test('that is killed takes its agent with it, and its successor starts anew', async () => {
     await using service = await standIn()
     await using one = machine(build('1.0.0'), service.url, { supervised: true })
     await until(() => expect(service.count('/heartbeat')).toBeGreaterThan(0))
@@ -102,7 +102,7 @@ describe.concurrent('a watchdog', () => {
   test.each([
     ['invalid_agent_credentials', 401, 4],
     ['device_decommissioned', 403, 5],
-  ])('ends with the exit code of its agent that is told %s', async (code, status, exit) => {
+  ])('ends with the exit code of its agent that is refused with %s', async (code, status, exit) => {
     await using service = await standIn((request) =>
       request.path.endsWith('/heartbeat') ? refusal(status, code) : agreeable(request),
     )
@@ -113,7 +113,7 @@ describe.concurrent('a watchdog', () => {
     expect(one.output()).toContain(code)
   })
 
-  test('waits longer and longer with an agent that cannot be mended, and never gives up', async () => {
+  test('restarts a broken agent with growing pauses, and never gives up', async () => {
     await using service = await standIn()
     const broken = beginningWith(
       build('1.0.0'),
@@ -126,7 +126,7 @@ describe.concurrent('a watchdog', () => {
     expect(processesUnder(one.home)).toContain(one.pid())
   })
 
-  test('leaves a record of who is alive', async () => {
+  test('keeps a record of the running agent', async () => {
     await using service = await standIn()
     await using one = machine(build('1.0.0'), service.url)
     await until(() => expect(one.alive().heartbeats).toBeGreaterThan(1))
