@@ -15,8 +15,8 @@ import { start } from '../trust/trust-stage.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 
 onEveryDatabase((kind, open) => {
-  describe('what a signed-in person may do', () => {
-    it('follows the database at once, also when another process changed it', async () => {
+  describe('the permissions of a signed-in user', () => {
+    it('follow the database at once, even when another process changes it', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const { dataDir, databaseUrl } = service
@@ -36,33 +36,33 @@ onEveryDatabase((kind, open) => {
       await other.close()
     })
 
-    it('is known anew after every commit that may decide about it, and after all of other processes', async () => {
+    it('are reloaded after each commit that may affect them, or that another process makes', async () => {
       const { storage, dataDir, databaseUrl } = await open()
       if (kind === 'postgres') return expect(storage.version()).toBeUndefined()
       const other = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
-      const note = (tx: Db) => tx.insertInto('outbox').values({ chain: 'x', entry: '{}' }).execute()
-      const force = (tx: Db) => tx.updateTable('roles').set({ force_mfa: 1 }).execute()
-      const raw = (tx: Db) => sql`with none as (select 1) delete from roles where false`.execute(tx)
+      const writeOutboxRow = (tx: Db) => tx.insertInto('outbox').values({ chain: 'x', entry: '{}' }).execute()
+      const forceMfa = (tx: Db) => tx.updateTable('roles').set({ force_mfa: 1 }).execute()
+      const rawDelete = (tx: Db) => sql`with none as (select 1) delete from roles where false`.execute(tx)
       const seen = [storage.version()]
       for (const [writer, work, unsynced] of [
-        [storage, force],
-        [other, note],
-        [storage, raw],
-        [storage, force, true],
-        [other, note],
+        [storage, forceMfa],
+        [other, writeOutboxRow],
+        [storage, rawDelete],
+        [storage, forceMfa, true],
+        [other, writeOutboxRow],
       ] as const) {
         await writer.write<unknown>(work, { unsynced: unsynced ?? false })
         seen.push(storage.version())
-        await storage.write(note)
+        await storage.write(writeOutboxRow)
         expect(storage.version()).toBe(seen.at(-1))
       }
-      await storage.write((tx) => note(tx).then(() => force(tx)))
+      await storage.write((tx) => writeOutboxRow(tx).then(() => forceMfa(tx)))
       seen.push(storage.version())
       await other.close()
       expect(new Set(seen).size).toBe(7)
     })
 
-    it('is read from no table whose commits leave it as it was', async () => {
+    it('depend on no table whose commits keep the storage version', async () => {
       const { service, world, bakery, client, create, exchange, tokenOf, clock } = await start(open)
       const { orgs, tokens } = world
       const site = orgs.bakery.siteId
@@ -76,24 +76,24 @@ onEveryDatabase((kind, open) => {
       const { accessToken } = await exchange(await tokenOf())
 
       const { dataDir, databaseUrl } = service
-      const alone = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
-      onTestFinished(() => alone.close())
-      const asked = vi.spyOn(alone.read.getExecutor(), 'executeQuery')
+      const ownStorage = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
+      onTestFinished(() => ownStorage.close())
+      const queries = vi.spyOn(ownStorage.read.getExecutor(), 'executeQuery')
       const people = createAccessTokens(testSecrets.JWT_SECRET)
       for (const token of [...Object.values(tokens), ...narrowed]) {
         const claims = await people.verify(token, new Date())
-        expect(await findCaller(alone.read, claims!)).toMatchObject({ kind: 'user' })
+        expect(await findCaller(ownStorage.read, claims!)).toMatchObject({ kind: 'user' })
       }
-      expect(await findPresentedKey(alone.read, apiKeyHash(key.key))).toMatchObject({
+      expect(await findPresentedKey(ownStorage.read, apiKeyHash(key.key))).toMatchObject({
         caller: { orgId: bakery.id },
       })
       const run = await workloadTokens(testSecrets.JWT_SECRET).verify(accessToken, new Date(clock()))
-      expect(await findWorkload(alone.read, run!)).toMatchObject({ kind: 'workload' })
+      expect(await findWorkload(ownStorage.read, run!)).toMatchObject({ kind: 'workload' })
 
-      const named = new Set(
-        asked.mock.calls.flatMap(([{ sql: text }]) => text.match(/(?<=")\w+(?=")/g) ?? []),
+      const tablesRead = new Set(
+        queries.mock.calls.flatMap(([{ sql: text }]) => text.match(/(?<=")\w+(?=")/g) ?? []),
       )
-      expect([...named]).toEqual(
+      expect([...tablesRead]).toEqual(
         expect.arrayContaining([
           'users',
           'sessions',
@@ -103,7 +103,7 @@ onEveryDatabase((kind, open) => {
           'partners',
         ]),
       )
-      expect(tablesWithoutVersion.filter((table) => named.has(table))).toEqual([])
+      expect(tablesWithoutVersion.filter((table) => tablesRead.has(table))).toEqual([])
     })
   })
 })

@@ -31,7 +31,7 @@ onEveryDatabase((_, open) => {
   const refresh = (refreshToken: string | undefined) =>
     as().call(api.auth.refresh, { body: { refreshToken: refreshToken! } })
 
-  /** Makes a call while a change is under way that it does not see yet, and gives what came of it. */
+  /** Makes a call while an uncommitted change is in progress, and returns the outcome of the call. */
   async function during<T>(change: (tx: Db) => Promise<void>, call: () => Promise<T>) {
     const begun = Promise.withResolvers<void>()
     const end = Promise.withResolvers<void>()
@@ -45,7 +45,7 @@ onEveryDatabase((_, open) => {
       (value) => ({ value }),
       (problem: Problem) => ({ status: problem.status }),
     )
-    // Long enough for the call to be decided, and to wait for its transaction.
+    // Long enough for the call to reach its decision and wait for its transaction.
     await new Promise((resolve) => setTimeout(resolve, 1500))
     end.resolve()
     await changing
@@ -56,18 +56,18 @@ onEveryDatabase((_, open) => {
   const changePassword = async (tx: Db) =>
     setPassword(tx, id, await hashPassword('another nine herons over the weir'), clock())
 
-  describe('what ends every session', () => {
-    it('ends a sign-in with the password of before that is under way', async () => {
+  describe('a change that ends all sessions', () => {
+    it('ends a concurrent sign-in with the old password', async () => {
       expect(await during(changePassword, login)).toEqual({ status: 401 })
     })
 
-    it('ends a session that goes on in another membership at this moment', async () => {
+    it('ends a session that switches memberships at the same time', async () => {
       const { accessToken } = (await login()).tokens as Tokens
-      const onward = () => as(accessToken).call(api.auth.switch, { body: {} })
-      expect(await during(signOutEverywhere, onward)).toEqual({ status: 401 })
+      const switchMembership = () => as(accessToken).call(api.auth.switch, { body: {} })
+      expect(await during(signOutEverywhere, switchMembership)).toEqual({ status: 401 })
     })
 
-    it('ends a sign-in that waits for its second step, or is about to', async () => {
+    it('ends a sign-in that waits for its second factor, or is about to', async () => {
       const enrol = (tx: Db) =>
         tx.updateTable('users').set({ mfa_method: 'totp' }).where('id', '=', id).execute()
       await service.storage.write(enrol)
@@ -80,12 +80,12 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('nobody stays longer than a sign-in lasts by going on in another membership', async () => {
+  it('switching memberships does not extend a session beyond the lifetime of its sign-in', async () => {
     let { accessToken, refreshToken } = (await login()).tokens as Tokens
     for (let day = 0; day < 30; day += 6) {
       const again = (await refresh(refreshToken)).tokens as Tokens
-      const onward = await as(again.accessToken).call(api.auth.switch, { body: {} })
-      ;({ accessToken, refreshToken } = onward.tokens as Tokens)
+      const switched = await as(again.accessToken).call(api.auth.switch, { body: {} })
+      ;({ accessToken, refreshToken } = switched.tokens as Tokens)
       clock.forward(6 * 24 * 3600)
     }
     await expect(refresh(refreshToken)).rejects.toMatchObject({ status: 401 })

@@ -13,7 +13,7 @@ import { depth, seed } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, tokenFor, type World } from '../world.ts'
 
-/** A random tree: each role may inherit from one that comes before it. */
+/** A random tree: each role may inherit from an earlier one. */
 type Node = { parent: number | null; permissions: string[]; forceMfa: boolean }
 type Person = {
   role: number
@@ -47,7 +47,7 @@ const anyCase: fc.Arbitrary<Case> = fc.record({
   people: fc.array(person, { minLength: people, maxLength: people }),
 })
 
-/** Codes by which a request is refused for who makes it, before anything is looked at. */
+/** Codes of refusals that depend on the caller only, before the request itself is examined. */
 const refusals = new Set([
   ...['unauthenticated', 'invalid_token', 'invalid_agent_credentials', 'account_inactive', 'tenant_inactive'],
   ...['mfa_enrollment_required', 'scope_not_allowed', 'forbidden', 'partner_access_limited', 'mfa_required'],
@@ -83,12 +83,12 @@ onEveryDatabase((kind, open) => {
   const ask = async (method: string, path: string, token: string) => {
     const headers = { authorization: `Bearer ${token}` }
     const reply = await line.request({ method: method as 'GET', path: `/api/v1${path}`, headers })
-    // A browser that is sent on gets no body.
+    // A redirect has no body.
     const body = JSON.parse((await reply.body.text()) || '{}') as Record<string, unknown>
     return { status: reply.statusCode, body }
   }
 
-  /** The trees of both scopes and their holders, as the database has them. */
+  /** Writes the role trees of both scopes and their holders to the database. */
   async function enact({ nodes, people }: Case) {
     const now = new Date().toISOString()
     const made: { id: string; token: () => Promise<string>; person: Person }[] = []
@@ -148,14 +148,14 @@ onEveryDatabase((kind, open) => {
     return Promise.all(made.map(async (one) => ({ ...one, token: await one.token() })))
   }
 
-  it('what explain says of a request is what happens to it, for every route, role tree and person', {
+  it('explain predicts the outcome of each request, for all routes, role trees and people', {
     timeout: 180_000,
   }, async () => {
     console.log(`fast-check seed ${seed} (SEED=${seed} runs the same cases)`)
     const seen = { people: 0, cases: 0, routes: new Map<string, number>(), codes: new Map<string, number>() }
 
     const check = async (id: string, token: string, claim: boolean) => {
-      // Routes that ask for the same get the same verdict, so it is asked for once.
+      // Routes with equal access rules get equal verdicts, so each verdict is requested once.
       const verdicts = new Map<string, ReturnType<typeof ask>>()
       const explain = (method: string, path: string, by: string, userId: string) => {
         const query = new URLSearchParams({ method, path, userId, mfa: String(claim) })
@@ -163,7 +163,7 @@ onEveryDatabase((kind, open) => {
       }
       const turn = seen.people++
       const one = entries[turn % entries.length]!.entry
-      // Each person tries a third of the routes, the next one another third.
+      // Each person tries a third of the routes, the next person another third.
       const tried = entries.filter(({ entry }, index) => entry === one || (index + turn) % 3 === 0)
       const own = await explain(one.method, one.path, token, id)
       await Promise.all(
@@ -173,8 +173,8 @@ onEveryDatabase((kind, open) => {
           const key = JSON.stringify(access)
           const verdict = verdicts.get(key) ?? explain(method, path, world.tokens.system, id)
           verdicts.set(key, verdict)
-          // A parameter that no route has: whoever is let in changes nothing. Where providers send browsers back to
-          // any may come along.
+          // No route has this parameter, so an allowed request changes nothing. Callbacks of providers accept
+          // any parameter.
           const asked = await ask(method, `${path}?aFieldOfNobody=1`, token)
           const { allowed, status, code, reason } = (await verdict).body
           const refused = refusals.has(String(asked.body.code))
@@ -205,13 +205,13 @@ onEveryDatabase((kind, open) => {
     expect(seen.cases).toBeGreaterThanOrEqual(trees[kind] * people)
     expect(seen.routes.size).toBe(entries.length)
     expect(Math.min(...seen.routes.values())).toBeGreaterThanOrEqual(trees[kind] * 2)
-    // All that can be said was said, or the cases are too tame.
+    // Every code occurred; otherwise the generated cases are too simple.
     expect([...seen.codes.keys()].sort()).toEqual(
       ['allowed', ...refusals].filter((code) => !/^(unauthenticated|invalid_token)$/.test(code)).sort(),
     )
   })
 
-  it('explain knows every route by its path, filled in or not, as the service does', async () => {
+  it('explain finds every route by its path, with or without filled-in parameters', async () => {
     for (const { name, entry } of entries) {
       const filled = entry.path.replace(/:\w+/g, newId())
       for (const path of [entry.path, filled, `/api/v1${filled}/?page=1`]) {

@@ -31,7 +31,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('an authenticator app', () => {
-    it('is enrolled with the recovery codes that the set-up showed', async () => {
+    it('is enrolled with the recovery codes shown by the setup', async () => {
       const { service, clock, accessToken } = await withPerson()
       const client = service.client(accessToken)
       const setup = await client.call(api.auth.setupMfa)
@@ -41,7 +41,7 @@ onEveryDatabase((_, open) => {
       expect(enabled.recoveryCodes).toHaveLength(10)
     })
 
-    it('can be confirmed at /auth/mfa/verify as well', async () => {
+    it('can also be confirmed at /auth/mfa/verify', async () => {
       const { service, clock, email, call } = await withPerson()
       const { body } = (await call('/auth/mfa/setup')) as unknown as { body: { secret: string } }
       const confirmed = await call('/auth/mfa/verify', { code: codeAt(body.secret, clock) })
@@ -54,7 +54,7 @@ onEveryDatabase((_, open) => {
       expect((await received(service, email, 'factors-changed')).text).toContain('authenticator')
     })
 
-    it('is not confirmed by a stranger: without session and tempToken a code is nothing', async () => {
+    it('cannot be confirmed without a session or tempToken', async () => {
       const { service } = await withPerson()
       expect(await post(service, '/auth/mfa/verify', undefined, { code: '123456' })).toMatchObject({
         status: 401,
@@ -62,7 +62,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is asked for again by a session that has not proved it', async () => {
+    it('upgrades a session that has not proved it, and the old session ends', async () => {
       const { service, clock, who, accessToken } = await withPerson()
       const { secret } = await enrolFactor(service.client(accessToken), clock)
       clock.forward(60)
@@ -72,7 +72,7 @@ onEveryDatabase((_, open) => {
         code: codeAt(secret, clock),
       })
       const first = step.body.tokens!.accessToken
-      // A session without the claim, as single sign-on gives it.
+      // A session without the MFA claim, as single sign-on creates it.
       await service.storage.write((tx) => tx.updateTable('sessions').set({ mfa: 0 }).execute())
       clock.forward(60)
       const again = await post(service, '/auth/mfa/verify', first, { code: codeAt(secret, clock) })
@@ -85,7 +85,7 @@ onEveryDatabase((_, open) => {
     it.each([
       ['a code', (secret: string, clock: () => string) => codeAt(secret, clock)],
       ['a recovery code', (_: string, __: () => string, recovery: string) => recovery],
-    ])('is removed with %s, which clears everything about it', async (_, proof) => {
+    ])('is removed with %s, together with all its data', async (_, proof) => {
       const { service, clock, email, who, accessToken } = await withPerson()
       const enrolled = await enrolFactor(service.client(accessToken), clock)
       clock.forward(60)
@@ -119,7 +119,7 @@ onEveryDatabase((_, open) => {
       [{ security: { requireMfa: true } }],
       [{ security: { allowedMfaMethods: { sms: false } } }],
       [{ security: { allowedMethods: { totp: true, sms: false } } }],
-    ])('stays where the organization says %o', async (settings) => {
+    ])('cannot be removed when the organization has the settings %o', async (settings) => {
       const { service, clock, accessToken } = await withPerson(settings)
       const { tokens, recoveryCodes } = await enrolFactor(service.client(accessToken), clock)
       const answer = await post(service, '/auth/mfa/disable', tokens.accessToken, { code: recoveryCodes[0] })
@@ -156,7 +156,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a password that comes along', () => {
+  describe('a password sent with a request', () => {
     it.each([
       ['/auth/mfa/setup', {}],
       ['/auth/mfa/enable', { code: '123456' }],
@@ -172,7 +172,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('without ENABLE_2FA there are no such routes', async () => {
+  it('the MFA routes do not exist without ENABLE_2FA', async () => {
     const { call } = await withPerson({}, { ENABLE_2FA: 'false' })
     for (const [path, body] of [
       ['/auth/mfa/setup', undefined],

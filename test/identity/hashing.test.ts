@@ -5,7 +5,7 @@ import { hashPassword } from '../../src/identity/password-hash.ts'
 import { ServeProcess } from '../daemon/process.ts'
 import { temporaryFolder } from '../databases.ts'
 
-it('goes on after hashes that cannot be read, and however many are asked for at once', async () => {
+it('password verification survives malformed hashes and any number of concurrent calls', async () => {
   const hashed = await hashPassword('the right one')
   expect(hashed).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   const broken = Array.from({ length: 9 }, () => verifyPassword('no hash', 'x').catch(() => 'broken'))
@@ -17,8 +17,8 @@ it('goes on after hashes that cannot be read, and however many are asked for at 
   expect(await verifyPassword(null, 'the right one')).toBe(false)
 })
 
-// What has to be on the disk before an answer would wait behind everyone who signs in.
-it.skipIf(process.platform !== 'linux')('leaves threads for the disk', async () => {
+// Otherwise, writes that must be on disk before a response would wait behind all sign-ins.
+it.skipIf(process.platform !== 'linux')('password hashing leaves threads free for disk I/O', async () => {
   const service = new ServeProcess({ dataDir: await temporaryFolder() })
   await service.listening()
   const tasks = `/proc/${service.pid}/task`

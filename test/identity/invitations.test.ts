@@ -45,10 +45,10 @@ onEveryDatabase((_, open) => {
       body: { email: 'ada@example.com', password, ...(orgId !== undefined && { orgId }) },
     })
 
-  const letters = () => lettersOf(service)
+  const mails = () => lettersOf(service)
 
   describe('an invitation', () => {
-    it('makes an account that waits for its password, and a mail with the link', async () => {
+    it('creates an account without a password and mails its link', async () => {
       const invited = await invite()
       expect(invited).toMatchObject({
         email: 'ada@example.com',
@@ -58,8 +58,8 @@ onEveryDatabase((_, open) => {
         inviteEmailSent: false,
       })
       expect(invited.inviteUrl).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/accept-invite\?token=[\w-]{43}$/)
-      const [letter] = await letters()
-      expect(letter).toMatchObject({
+      const [mail] = await mails()
+      expect(mail).toMatchObject({
         to: 'ada@example.com',
         kind: 'invitation',
         subject: 'bakery-admin invites you to bakery',
@@ -73,7 +73,7 @@ onEveryDatabase((_, open) => {
       expect(data.map(({ name }) => name)).toEqual(['Ada'])
     })
 
-    it('says where it goes, and becomes an account that is signed in', async () => {
+    it('shows its tenant, and becomes a signed-in account when accepted', async () => {
       const token = tokenOf(await invite())
       expect(await preview(token)).toMatchObject({ email: 'ada@example.com', name: 'Ada', orgName: 'bakery' })
       const signedIn = await accept(token)
@@ -90,7 +90,7 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(data)).not.toContain(token)
     })
 
-    it('demands a factor of a partner administrator at once', async () => {
+    it('makes a partner administrator enroll a second factor at once', async () => {
       const body = { roleId: roleOf('Partner Admin', 'partner'), orgAccess: 'all' }
       const { tokens, ...signedIn } = await accept(tokenOf(await invite(world.tokens.acme, body)))
       expect(signedIn).toMatchObject({ mfaEnrollmentRequired: true, enrollUrl: '/auth/mfa/setup' })
@@ -98,7 +98,7 @@ onEveryDatabase((_, open) => {
       await expect(list).rejects.toEqual(failing(428, 'mfa_enrollment_required'))
     })
 
-    it('is accepted once, also when many try at the same time', async () => {
+    it('is accepted only once, even by concurrent requests', async () => {
       const token = tokenOf(await invite())
       const tries = Array.from({ length: 6 }, (_, n) => accept(token, `${password} ${n}`))
       const results = await Promise.allSettled(tries)
@@ -115,7 +115,7 @@ onEveryDatabase((_, open) => {
       await expect(preview(token)).rejects.toEqual(failing(410, 'invite_accepted'))
     })
 
-    it('runs out after seven days, and is nothing a guess could find', async () => {
+    it('expires after seven days, and cannot be found by guessing', async () => {
       const token = tokenOf(await invite())
       clock.forward(7 * 24 * 3600 - 1)
       await preview(token)
@@ -128,7 +128,7 @@ onEveryDatabase((_, open) => {
       await expect(accept(token)).rejects.toMatchObject({ message: 'Invalid or expired invite token' })
     })
 
-    it('takes no weak password, and still works afterwards', async () => {
+    it('refuses a weak password, and still works afterwards', async () => {
       const token = tokenOf(await invite())
       for (const weak of ['short', 'x'.repeat(129), 'ada@example.com']) {
         await expect(accept(token, weak)).rejects.toMatchObject({
@@ -139,14 +139,14 @@ onEveryDatabase((_, open) => {
       expect((await accept(token)).tokens).not.toBeNull()
     })
 
-    it('sent again ends the link before; only for those who are invited', async () => {
+    it('is invalidated by sending it again, which works for invited users only', async () => {
       const first = await invite()
       const again = (userId: string) =>
         as(world.tokens.bakery).call(api.users.resendInvite, { body: { userId } })
       const second = await again(first.id)
       expect(second).toMatchObject({ success: true, inviteEmailSent: false })
       await expect(preview(tokenOf(first))).rejects.toEqual(failing(404, 'invite_not_found'))
-      expect(await letters()).toHaveLength(2)
+      expect(await mails()).toHaveLength(2)
       await accept(tokenOf(second))
       await expect(again(first.id)).rejects.toMatchObject({
         status: 400,
@@ -156,7 +156,7 @@ onEveryDatabase((_, open) => {
       await expect(foreign).rejects.toEqual(failing(404, 'not_found'))
     })
 
-    it('dies with the membership, and waits while the account is disabled', async () => {
+    it('ends with the membership, and is suspended while the account is disabled', async () => {
       const { id, ...sent } = await invite()
       const bakery = as(world.tokens.bakery)
       await bakery.call(api.users.change, { params: { id }, body: { status: 'disabled' } })
@@ -165,7 +165,7 @@ onEveryDatabase((_, open) => {
       await preview(tokenOf(sent))
       await bakery.call(api.users.remove, { params: { id } })
       await expect(preview(tokenOf(sent))).rejects.toEqual(failing(404, 'invite_not_found'))
-      // The address can be invited anew.
+      // The address can be invited again.
       expect(await invite()).toMatchObject({ id, status: 'invited' })
     })
 
@@ -176,25 +176,25 @@ onEveryDatabase((_, open) => {
       await system.call(api.users.change, { params: { id }, body: { status: 'invited' } })
       const resend = system.call(api.users.resendInvite, { body: { userId: id } })
       await expect(resend).rejects.toEqual(failing(409, 'conflict'))
-      // Even a link that is still about.
+      // Not even with an old link.
       await service.storage.write((tx) => tx.updateTable('invitations').set({ accepted_at: null }).execute())
       await expect(accept(tokenOf(sent), 'another password entirely')).rejects.toMatchObject({ status: 400 })
     })
 
-    it('to an account adds a membership and says: sign in', async () => {
+    it('to an existing account adds a membership and mails a sign-in link', async () => {
       await accept(tokenOf(await invite()))
       const added = await invite(world.tokens.harbor)
       expect(added).toMatchObject({ status: 'invited', name: 'Ada', inviteEmailSent: false })
       expect(added.inviteUrl).toBeUndefined()
-      const letter = (await letters()).at(-1)!
-      expect(letter.kind).toBe('membership')
-      expect(letter.links).toEqual([`${service.url}/login`, `${service.url}/forgot-password`])
+      const mail = (await mails()).at(-1)!
+      expect(mail.kind).toBe('membership')
+      expect(mail.links).toEqual([`${service.url}/login`, `${service.url}/forgot-password`])
       await expect(login(world.orgs.harbor.id)).rejects.toEqual(failing(401, 'invalid_credentials'))
       const own = as((await login()).tokens!.accessToken)
       const waits = { orgId: world.orgs.harbor.id, partnerId: null, name: 'harbor', roleName: 'Org Viewer' }
       expect((await own.call(api.users.myInvitations)).data).toMatchObject([waits])
       const body = { orgId: world.orgs.harbor.id }
-      // The link that set the password was shown to the inviter: it says nothing of whose the address is.
+      // The inviter has seen the link that set the password, so using it does not prove the address.
       const acceptMine = () => own.call(api.users.acceptMine, { body })
       await expect(acceptMine()).rejects.toEqual(failing(403, 'email_unproved'))
       await service.storage.write((tx) => markEmailProved(tx, added.id, clock()))
@@ -205,7 +205,7 @@ onEveryDatabase((_, open) => {
       expect(me.orgId).toBe(world.orgs.harbor.id)
     })
 
-    it('of two tenants to one new account shows neither the way into the other', async () => {
+    it('of two tenants to one new account gives neither inviter a link into the other', async () => {
       const first = await invite(world.tokens.bakery)
       const second = await invite(world.tokens.harbor)
       expect(second.id).toBe(first.id)
@@ -214,12 +214,12 @@ onEveryDatabase((_, open) => {
         body: { userId: first.id },
       })
       expect(resent.inviteUrl).toBeUndefined()
-      const mailed = (await letters()).at(-1)!.links[0]
+      const mailed = (await mails()).at(-1)!.links[0]
       await accept(tokenOf({ inviteUrl: mailed }))
       await expect(preview(tokenOf(first))).rejects.toEqual(failing(404, 'invite_not_found'))
     })
 
-    it('twice into one tenant is refused, also at the same time and in other letter case', async () => {
+    it('into the same tenant twice is refused, even concurrently or in different letter case', async () => {
       await invite()
       const again = invite(world.tokens.bakery, { email: 'ADA@Example.com' })
       await expect(again).rejects.toMatchObject({
@@ -243,7 +243,7 @@ onEveryDatabase((_, open) => {
       expect(invited.inviteUrl).toBeUndefined()
     })
 
-    it('points at the public address of the service', async () => {
+    it('links to the public URL of the service', async () => {
       await begin({ env: { PUBLIC_URL: 'https://svc.example.com' } })
       expect((await invite()).inviteUrl).toMatch(/^https:\/\/svc\.example\.com\/accept-invite\?token=/)
     })
@@ -251,7 +251,7 @@ onEveryDatabase((_, open) => {
     it('changes nothing when it fails', async () => {
       const siteIds = [world.orgs.garage.siteId]
       await expect(invite(world.tokens.bakery, { siteIds })).rejects.toMatchObject({ status: 400 })
-      expect(await letters()).toEqual([])
+      expect(await mails()).toEqual([])
       const users = service.storage.read
         .selectFrom('users')
         .selectAll()
@@ -260,8 +260,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('whom one may invite where', () => {
-    it('a partner invites into itself or an organization of its own', async () => {
+  describe('the target of an invitation', () => {
+    it('is the partner itself or one of its organizations, for a partner', async () => {
       const technician = roleOf('Partner Technician', 'partner')
       const { id } = await invite(world.tokens.acme, { roleId: technician })
       const shown = await as(world.tokens.acme).call(api.users.show, { params: { id } })
@@ -277,7 +277,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('the system names the tenant', async () => {
+    it('is named explicitly, for a system administrator', async () => {
       await expect(invite(world.tokens.system)).rejects.toMatchObject({
         code: 'tenant_required',
         message: 'Partner or organization context required',
@@ -290,7 +290,7 @@ onEveryDatabase((_, open) => {
       expect(data.map(({ name }) => name)).toContain('Ada')
     })
 
-    it('an organization invites into itself only, without partner fields', async () => {
+    it('is the organization itself, without partner fields, for an organization', async () => {
       const elsewhere = invite(world.tokens.bakery, { orgId: world.orgs.garage.id })
       await expect(elsewhere).rejects.toEqual(failing(403, 'org_access_denied'))
       await expect(invite(world.tokens.bakery, { orgAccess: 'all' })).rejects.toMatchObject({
@@ -304,7 +304,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('selected organizations are named, and of the partner', async () => {
+    it('has organizations exactly if orgAccess is selected, all of them of the partner', async () => {
       const roleId = roleOf('Partner Viewer', 'partner')
       const { bakery, garage, harbor } = world.orgs
       const tries: [object, string][] = [
@@ -328,7 +328,7 @@ onEveryDatabase((_, open) => {
       expect(seen.data.map(({ name }) => name)).toEqual(['bakery', 'garage'])
     })
 
-    it('sites and device groups are of the organization', async () => {
+    it('has only sites and device groups of the organization', async () => {
       const { bakery, garage } = world.orgs
       const sites = invite(world.tokens.bakery, { siteIds: [bakery.siteId, garage.siteId] })
       await expect(sites).rejects.toMatchObject({ status: 400, details: [{ path: 'body.siteIds.1' }] })
@@ -339,7 +339,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('a member of some sites or groups gives no more than that', async () => {
+    it('is within the sites and groups of an inviter who is restricted to some', async () => {
       const { bakery } = world.orgs
       const annex = await as(world.tokens.bakery).call(api.sites.create, {
         body: { orgId: bakery.id, name: 'Annex' },
@@ -357,7 +357,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('how often one may try', () => {
+  describe('the rate of previews and acceptances', () => {
     it('is limited by client address', async () => {
       await begin({ env: { RATE_LIMIT_INVITE_PREVIEW: '2/600', RATE_LIMIT_INVITE_ACCEPT: '1/3600' } })
       for (const tries of [preview, preview, accept]) {

@@ -19,7 +19,7 @@ onEveryDatabase((_, open) => {
   const limited = { status: 429, body: { code: 'rate_limited', retryAfter: expect.any(Number) } }
 
   describe('invitations', () => {
-    it('to one address are five in an hour from one tenant, however often they are sent again', async () => {
+    it('to one address are limited to five an hour per tenant, including those sent again', async () => {
       await begin({ RATE_LIMIT_INVITE_ADDRESS: '5/3600' })
       const first = await invite('ada@example.com')
       const { id: userId } = first.body as { id?: string }
@@ -37,7 +37,7 @@ onEveryDatabase((_, open) => {
       expect((await invite('ada@example.com', world.tokens.harbor)).status, 'another tenant').toBe(201)
     })
 
-    it.each(['INVITER', 'TENANT'])('are bounded by RATE_LIMIT_INVITE_%s', async (name) => {
+    it.each(['INVITER', 'TENANT'])('are limited by RATE_LIMIT_INVITE_%s', async (name) => {
       await begin({ [`RATE_LIMIT_INVITE_${name}`]: '3/3600' })
       for (const n of [1, 2, 3]) expect((await invite(`person${n}@example.com`)).status).toBe(201)
       expect(await invite('person4@example.com')).toMatchObject(limited)
@@ -45,27 +45,27 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('letters', () => {
+  describe('mails', () => {
     beforeEach(() => begin({ RATE_LIMIT_LETTER: '2/3600', RATE_LIMIT_NOTICE: '2/3600' }))
 
-    it('that anybody can have sent are bounded by address, alike for all', async () => {
+    it('that anyone can request are limited per address, whether or not it has an account', async () => {
       for (const email of ['nobody@example.com', 'admin@example.com']) {
         const forgot = () => post(service, '/auth/forgot-password', undefined, { email })
         expect([(await forgot()).status, (await forgot()).status]).toEqual([200, 200])
         expect(await forgot()).toMatchObject(limited)
-        // Of another kind: they do not use up the way back in.
+        // Another kind of mail: it does not use up the limit of password resets.
         const body = { email, name: 'A', password: 'seven purple elephants on a roof' }
         expect((await post(service, '/auth/register', undefined, body)).status).toBe(200)
       }
     })
 
-    it('about how somebody signs in are bounded by who causes them', async () => {
+    it('about the sign-in settings of a user are limited per user who causes them', async () => {
       const orgId = world.orgs.bakery.id
       const email = await addPerson(service, 'grace', { orgId }, 'Org Viewer')
       const { accessToken } = (await signIn(service, { email, password })) as { accessToken: string }
       const { id } = (await service.client(accessToken).call(api.users.me)) as { id: string }
       const reset = (token: string) => post(service, `/users/${id}/mfa/reset`, token)
-      // Who does not reach them uses up nothing of who does.
+      // A caller who cannot reach the user uses up no one else's limit.
       for (const _ of [1, 2]) expect((await reset(world.tokens.harbor)).status).toBe(404)
       for (const _ of [1, 2]) expect((await reset(world.tokens.bakery)).status).toBe(200)
       expect(await reset(world.tokens.bakery)).toMatchObject(limited)

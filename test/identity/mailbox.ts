@@ -2,7 +2,7 @@ import { type OutboxMessage, readOutboxMessages } from '../../daemon/integration
 import { until } from '../daemon/process.ts'
 import type { TestService } from '../harness.ts'
 
-/** The newest message of a kind to somebody, once it is there. */
+/** Waits for the newest message of a kind to an address. */
 export async function received(service: TestService, to: string, kind: string): Promise<OutboxMessage> {
   let found: OutboxMessage | undefined
   await until(async () => {

@@ -10,7 +10,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addOrgUser, buildWorld, roleOf, type World } from '../world.ts'
 
-/** What the stores of people answer by themselves, whatever a handler has checked before it asks them. */
+/** The user stores enforce the scope themselves, independently of the checks of a handler. */
 onEveryDatabase((_kind, open) => {
   let service: TestService
   let world: World
@@ -39,8 +39,8 @@ onEveryDatabase((_kind, open) => {
     ofAcme = { kind: 'partner', partnerId: world.partners.acme, orgs: 'all' }
   })
 
-  describe('a person of several tenants', () => {
-    it('is seen with the memberships within the scope alone', async () => {
+  describe('a user of several tenants', () => {
+    it('is shown with the memberships of the scope only', async () => {
       const held = async (scope: Scope) =>
         (await listMembershipRecords(service.storage.read, scope, [wanda])).map(({ tenant }) => tenant)
       const bakery = { kind: 'organization', orgId: world.orgs.bakery.id }
@@ -49,14 +49,14 @@ onEveryDatabase((_kind, open) => {
       expect(await held(systemScope)).toHaveLength(3)
     })
 
-    it('is not within either of them', async () => {
+    it('is not wholly within the scope of either tenant', async () => {
       const within = (scope: Scope) => isWhollyInScope(service.storage.read, scope, { id: wanda })
       expect(await within(ofBakery)).toBe(false)
       expect(await within(ofAcme)).toBe(false)
       expect(await within(systemScope)).toBe(true)
     })
 
-    it('is listed and shown by each administrator as a user of theirs only', async () => {
+    it('is listed and shown to each administrator as a user of their own tenant only', async () => {
       const seenBy = (token: string) => {
         const client = service.client(token)
         return Promise.all([
@@ -72,7 +72,7 @@ onEveryDatabase((_kind, open) => {
     })
   })
 
-  it('members of a tenant out of sight are none', async () => {
+  it('a tenant outside the scope has no visible members', async () => {
     const members = async (scope: Scope, orgId: string) =>
       (await membersOf(service.storage.read, scope, { kind: 'organization', orgId }).selectAll().execute())
         .length

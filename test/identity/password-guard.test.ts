@@ -11,7 +11,7 @@ import {
   liveMarks,
 } from '../../src/identity/password-guard/rules.ts'
 
-const figures: GuardLimits = {
+const limits: GuardLimits = {
   network: { count: 5, seconds: 900 },
   account: { count: 50, seconds: 3600 },
 }
@@ -24,92 +24,92 @@ const times = <T>(count: number, make: (n: number) => T): T[] =>
   Array.from({ length: count }, (_, n) => make(n))
 
 describe('the password guard of an account', () => {
-  it('is shut to a place after five wrong passwords in fifteen minutes, until fifteen after the last', () => {
+  it('blocks a network for 15 minutes after the last of 5 wrong passwords in 15 minutes', () => {
     const marks = times(5, (n) => wrong('a', n * 200))
-    expect(decideAttempt(marks.slice(0, 4), stranger('a'), figures, at(700))).toEqual({ place: 'a' })
+    expect(decideAttempt(marks.slice(0, 4), stranger('a'), limits, at(700))).toEqual({ place: 'a' })
     const until = at(800 + 900)
-    expect(decideAttempt(marks, stranger('a'), figures, at(1699))).toEqual({
+    expect(decideAttempt(marks, stranger('a'), limits, at(1699))).toEqual({
       reason: 'network_stopped',
       until,
     })
-    expect(decideAttempt(marks, stranger('a'), figures, at(1700))).toEqual({ place: 'a' })
-    expect(decideAttempt(marks, stranger('b'), figures, at(800))).toEqual({ place: 'b' })
+    expect(decideAttempt(marks, stranger('a'), limits, at(1700))).toEqual({ place: 'a' })
+    expect(decideAttempt(marks, stranger('b'), limits, at(800))).toEqual({ place: 'b' })
     const slow = times(5, (n) => wrong('a', n * 225))
-    expect(decideAttempt(slow, stranger('a'), figures, at(900)), 'five in more than that').toEqual({
+    expect(decideAttempt(slow, stranger('a'), limits, at(900)), 'five in more than that').toEqual({
       place: 'a',
     })
   })
 
-  it('asks strangers for a proof after fifty in an hour, until the first of them is an hour old', () => {
+  it('asks strangers for a proof after 50 wrong passwords in an hour, until the first is an hour old', () => {
     const marks = times(50, (n) => wrong(`n${n}`, n))
-    expect(decideAttempt(marks, stranger('x'), figures, at(3599))).toEqual({
+    expect(decideAttempt(marks, stranger('x'), limits, at(3599))).toEqual({
       reason: 'proof_required',
       until: at(3600),
     })
-    expect(decideAttempt(marks, stranger('x'), figures, at(3600))).toEqual({ place: 'x' })
-    expect(decideAttempt(marks, known('x'), figures, at(100))).toEqual({ place: knownClients })
+    expect(decideAttempt(marks, stranger('x'), limits, at(3600))).toEqual({ place: 'x' })
+    expect(decideAttempt(marks, known('x'), limits, at(100))).toEqual({ place: knownClients })
     const proved: AttemptMark = { kind: 'proved', place: 'x', at: at(50) }
-    expect(decideAttempt([...marks, proved], stranger('x'), figures, at(100))).toEqual({
+    expect(decideAttempt([...marks, proved], stranger('x'), limits, at(100))).toEqual({
       place: knownClients,
     })
-    expect(decideAttempt([...marks, proved], stranger('y'), figures, at(100))).toMatchObject({
+    expect(decideAttempt([...marks, proved], stranger('y'), limits, at(100))).toMatchObject({
       reason: 'proof_required',
     })
   })
 
-  it('is not shut to strangers by what known clients get wrong, and the other way round', () => {
+  it('counts the wrong passwords of known clients and of strangers separately', () => {
     const thief = times(200, () => wrong(knownClients, 1))
-    expect(decideAttempt(thief, known('home'), figures, at(2))).toEqual({ place: 'home' })
-    expect(decideAttempt(thief, stranger('home'), figures, at(2))).toEqual({ place: 'home' })
+    expect(decideAttempt(thief, known('home'), limits, at(2))).toEqual({ place: 'home' })
+    expect(decideAttempt(thief, stranger('home'), limits, at(2))).toEqual({ place: 'home' })
     const neighbors = times(5, () => wrong('home', 1))
-    expect(decideAttempt(neighbors, known('home'), figures, at(2))).toEqual({ place: knownClients })
+    expect(decideAttempt(neighbors, known('home'), limits, at(2))).toEqual({ place: knownClients })
   })
 
-  it('is never shut to a system administrator at the machine', () => {
+  it('never blocks a system administrator on the local machine', () => {
     const all = [...times(60, (n) => wrong(`n${n}`, 1)), ...times(60, () => wrong('this machine', 1))]
     const local = { ...stranger('127.0.0.0/24'), breaksGlass: true }
-    expect(decideAttempt(all, local, figures, at(2))).toEqual({ place: 'this machine' })
+    expect(decideAttempt(all, local, limits, at(2))).toEqual({ place: 'this machine' })
     expect(
       decideAttempt(
         times(60, () => wrong('this machine', 1)),
         stranger('x'),
-        figures,
+        limits,
         at(2),
       ),
     ).toEqual({ place: 'x' })
   })
 
-  it('never guards when both figures are off', () => {
+  it('never blocks when both limits are off', () => {
     const marks = times(500, () => wrong('a', 1))
     const off = { network: undefined, account: undefined }
     expect(decideAttempt(marks, stranger('a'), off, at(2))).toEqual({ place: 'a' })
     expect(addFailure(marks, 'a', off, at(2)).notice).toBeUndefined()
   })
 
-  it('forgets the wrong ones of a place with its right one, and tells of a kind of trouble once in an hour', () => {
+  it('clears the failures of a network on success, and sends each kind of notice once an hour', () => {
     const both = [wrong('a', 1), wrong('b', 2)]
     expect(clearFailures(both, 'a')).toEqual([wrong('b', 2)])
     let marks: AttemptMark[] = []
-    const told: (string | undefined)[] = []
+    const notices: (string | undefined)[] = []
     for (const n of times(60, (n) => n)) {
-      const next = addFailure(marks, `n${Math.floor(n / 5)}`, figures, at(n))
+      const next = addFailure(marks, `n${Math.floor(n / 5)}`, limits, at(n))
       marks = next.marks
-      told.push(next.notice)
+      notices.push(next.notice)
     }
-    expect(told.flatMap((tell, n) => (tell ? [[n, tell]] : []))).toEqual([
+    expect(notices.flatMap((tell, n) => (tell ? [[n, tell]] : []))).toEqual([
       [4, 'network'],
       [49, 'account'],
     ])
   })
 
-  it('keeps no more than can matter', () => {
+  it('keeps only the failures that still matter', () => {
     const many = times(10_000, (n) => wrong(`n${n}`, 0))
-    expect(liveMarks(many, figures, at(1))).toHaveLength(155)
-    expect(liveMarks(many, figures, at(3600))).toEqual([])
+    expect(liveMarks(many, limits, at(1))).toHaveLength(155)
+    expect(liveMarks(many, limits, at(3600))).toEqual([])
   })
 })
 
-describe('a network', () => {
+describe('a network address', () => {
   it.each([
     ['203.0.113.7', '203.0.113.0/24'],
     ['::ffff:203.0.113.7', '203.0.113.0/24'],
@@ -119,7 +119,7 @@ describe('a network', () => {
     ['', ''],
   ])('of %s is %s', (address, network) => expect(networkOfAddress(address)).toBe(network))
 
-  it('is that of the machine itself for its own addresses alone', () => {
+  it('is loopback for addresses of the machine itself only', () => {
     for (const address of ['127.0.0.1', '127.9.9.9', '::1', '::ffff:127.0.0.1', '::ffff:7f00:1'])
       expect(isLoopback(address), address).toBe(true)
     for (const address of ['', 'localhost', '10.0.0.1', '::2', '0.0.0.0'])

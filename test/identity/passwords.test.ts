@@ -21,8 +21,8 @@ onEveryDatabase((_, open) => {
     return { service, email, who: { email, password } }
   }
 
-  describe('a forgotten password', () => {
-    it('is replaced by a link in a mail; every session ends, on every replica', async () => {
+  describe('a password reset', () => {
+    it('works by a mailed link, and ends all sessions on all replicas', async () => {
       const { service, email, who } = await withPerson()
       const second = await serviceOn(service)
       const before = await signIn(service, who)
@@ -47,7 +47,7 @@ onEveryDatabase((_, open) => {
       expect(await audited(service, 'user.password.reset.requested')).toHaveLength(1)
     })
 
-    it('has a link that works once, also when it is used twice at once', async () => {
+    it('accepts its link once, even when it is used concurrently', async () => {
       const { service, email } = await withPerson()
       await forgot(service, email)
       const token = tokenIn(await received(service, email, 'password-reset'))
@@ -59,7 +59,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('has a link that works for an hour, and only the newest', async () => {
+    it('accepts only the newest link, for one hour', async () => {
       const clock = testClock()
       const { service, email } = await withPerson({ clock })
       await forgot(service, email)
@@ -73,7 +73,7 @@ onEveryDatabase((_, open) => {
       expect((await reset(service, second)).status).toBe(400)
     })
 
-    it('answers alike for nobody, for the disabled and for those without a password, and sends nothing', async () => {
+    it('gives the same answer for unknown and disabled accounts, and mails them nothing', async () => {
       const { service, email } = await withPerson()
       const answers = [await forgot(service, 'nobody@example.com'), await forgot(service, email)]
       await received(service, email, 'password-reset')
@@ -92,7 +92,7 @@ onEveryDatabase((_, open) => {
       expect((await readOutboxMessages(service.dataDir)).map(({ to }) => to)).toEqual([email])
     })
 
-    it('can be asked for three times an hour from one address', async () => {
+    it('can be requested three times an hour for one address', async () => {
       const { service, email } = await withPerson({ env: { RATE_LIMIT_FORGOT: '3/3600' } })
       const statuses = []
       for (let n = 0; n < 4; n += 1) statuses.push((await forgot(service, email)).status)
@@ -100,8 +100,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a change of password', () => {
-    it('asks for the current one, ends every session and frees nobody else', async () => {
+  describe('a password change', () => {
+    it('demands the current password, ends all sessions of the user, and affects nobody else', async () => {
       const { service, email, who } = await withPerson()
       const { accessToken } = await signIn(service, who)
       const other = await signIn(service, who)
@@ -121,7 +121,7 @@ onEveryDatabase((_, open) => {
       expect((await login(service)).status).toBe(200)
     })
 
-    it('is refused to those who have none, naming the field', async () => {
+    it('is refused for an account without a password, and names the field', async () => {
       const { service, email, who } = await withPerson()
       const { accessToken } = await signIn(service, who)
       await service.storage.write((tx) =>
@@ -152,7 +152,7 @@ onEveryDatabase((_, open) => {
       ['Password1!', 'Password is too easy to guess.'],
       ['grace@example.com', 'Password is too easy to guess.'],
       ['qwertzuiop', 'Password is too easy to guess.'],
-    ])('refuses %s and says what to change', async (weak, message) => {
+    ])('refuses %s and explains why', async (weak, message) => {
       const { service, who } = await withPerson()
       const { accessToken } = await signIn(service, who)
       const body = { currentPassword: password, newPassword: weak }
@@ -165,7 +165,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('an account that is stopped tells its owner, with a way back in', async () => {
+  it('a blocked account notifies its owner with a password reset link that works', async () => {
     const { service, email } = await withPerson({ env: { RATE_LIMIT_WRONG_PASSWORDS_NETWORK: '5/900' } })
     for (let n = 0; n < 5; n += 1) await login(service, { email, password: `guess ${n}` })
     expect((await received(service, email, 'sign-in-stopped')).links[0]).toMatch(/\/forgot-password$/)

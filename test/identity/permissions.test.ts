@@ -22,8 +22,8 @@ onEveryDatabase((_, open) => {
     return { service, ...world, by, idOf, canI }
   }
 
-  describe('the catalogue', () => {
-    it('lists what routes ask for, in words, and no wildcard', async () => {
+  describe('the permission catalog', () => {
+    it('lists the permissions of all routes with descriptions, and no wildcards', async () => {
       const { by } = await begin()
       const { permissions, resourceLabels, actionLabels } = await by('bakeryViewer').call(
         api.permissions.catalog,
@@ -46,7 +46,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('can-i', () => {
-    it('says which role lets one, and by which permission', async () => {
+    it('names the role and the permission that grant access', async () => {
       const { canI } = await begin()
       expect(await canI('bakeryViewer', 'read', 'devices')).toMatchObject({
         allowed: true,
@@ -71,7 +71,7 @@ onEveryDatabase((_, open) => {
       expect(await canI('system', '*', '*')).toMatchObject({ allowed: true, grantedBy: null })
     })
 
-    it('names a role further up the chain, and the one that inherits from it', async () => {
+    it('names the ancestor role that grants access, and the role that inherits from it', async () => {
       const { by, canI } = await begin()
       const { id } = await by('bakery').call(api.roles.create, {
         body: { name: 'Night', parentRoleId: builtIn('Org Viewer') },
@@ -84,7 +84,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('knows no pair that is not in the catalogue', async () => {
+    it('refuses a permission that is not in the catalog', async () => {
       const { canI } = await begin()
       await expect(canI('bakery', 'read', 'remote')).rejects.toMatchObject({
         status: 400,
@@ -93,8 +93,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a question about others', () => {
-    it('is for those who may look at users, and is answered within their reach alone', async () => {
+  describe('can-i for another user', () => {
+    it('needs permission to read users, and is limited to the scope of the caller', async () => {
       const { canI, idOf, orgs } = await begin()
       const viewer = await idOf('bakery-viewer')
       const asked = (token: Parameters<typeof canI>[0], more: object) =>
@@ -114,7 +114,7 @@ onEveryDatabase((_, open) => {
       await expect(asked('acme', { orgId: orgs.garage.id })).rejects.toMatchObject({ status: 404 })
     })
 
-    it('tells what they could do with another role', async () => {
+    it('evaluates a hypothetical role', async () => {
       const { canI, idOf } = await begin()
       const userId = await idOf('bakery-viewer')
       const roleId = builtIn('Org Technician')
@@ -128,7 +128,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('about oneself needs nothing', async () => {
+    it('needs no permission when the other user is the caller', async () => {
       const { canI, idOf } = await begin()
       const userId = await idOf('bakery-viewer')
       expect((await canI('bakeryViewer', 'read', 'devices', { userId })).allowed).toBe(true)
@@ -136,7 +136,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('explain', () => {
-    it('tells who, scope, factor and enrolment apart, with what to do', async () => {
+    it('distinguishes identity, scope, second factor and enrollment, with a hint for each', async () => {
       const { service, by, idOf, orgs } = await begin()
       const explain = (method: 'GET' | 'POST', path: string, more: object = {}) =>
         by('system').call(api.permissions.explain, { query: { method, path, ...more } })
@@ -174,7 +174,7 @@ onEveryDatabase((_, open) => {
       expect((await explain('GET', '/auth/me', admin)).allowed).toBe(true)
     })
 
-    it('follows ENABLE_2FA', async () => {
+    it('respects ENABLE_2FA', async () => {
       const service = await startService(open, { env: { ENABLE_2FA: 'false' } })
       const { partners, tokens } = await buildWorld(service)
       const id = (await findUserByEmail(service.storage.read, 'acme-admin@example.com'))!.id

@@ -31,7 +31,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a phone number', () => {
-    it('is proved by the code that was sent to it; only its end is ever shown', async () => {
+    it('is verified by the code sent to it, and only its last digits are ever shown', async () => {
       const { service, accessToken, prove } = await withPerson()
       expect(await prove()).toMatchObject({ status: 200, body: { message: 'Phone number verified' } })
       const { user } = await service.client(accessToken).call(api.auth.me)
@@ -39,7 +39,7 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(user)).not.toContain(phoneNumber)
     })
 
-    it('is not proved by a wrong code, nor by the code of another number', async () => {
+    it('is not verified by a wrong code, nor by the code of another number', async () => {
       const { call, code } = await withPerson()
       await call('/auth/phone/verify', { phoneNumber })
       const right = await code()
@@ -54,7 +54,7 @@ onEveryDatabase((_, open) => {
         })
     })
 
-    it('gets three codes an hour', async () => {
+    it('is sent at most three codes an hour', async () => {
       const { call } = await withPerson({}, { env: { RATE_LIMIT_PHONE: '3/3600' } })
       const statuses = []
       for (let n = 0; n < 4; n += 1) statuses.push((await call('/auth/phone/verify', { phoneNumber })).status)
@@ -66,7 +66,7 @@ onEveryDatabase((_, open) => {
       expect((await call('/auth/phone/verify', { phoneNumber: bad })).status).toBe(400)
     })
 
-    it('is not changed by a session that has not proved the factor there is', async () => {
+    it('cannot be changed by a session that has not proved the enrolled factor', async () => {
       const { service, clock, accessToken } = await withPerson()
       await enrolFactor(service.client(accessToken), clock)
       await service.storage.write((tx) =>
@@ -80,7 +80,7 @@ onEveryDatabase((_, open) => {
     it.each([
       ['sms_not_configured', 501],
       ['sms_unavailable', 502],
-    ] as const)('says so when the service for codes answers %s', async (problem, status) => {
+    ] as const)('reports that the SMS service answers %s', async (problem, status) => {
       const fail = async () => {
         throw new Problem(problem)
       }
@@ -93,8 +93,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('SMS as second factor', () => {
-    it('signs in with a code that was sent for it, or with a recovery code', async () => {
+  describe('SMS as a second factor', () => {
+    it('accepts a code sent for the sign-in, or a recovery code', async () => {
       const { service, who, clock, call, prove, code } = await withPerson()
       expect(await call('/auth/mfa/sms/enable')).toMatchObject({
         status: 400,
@@ -127,7 +127,7 @@ onEveryDatabase((_, open) => {
       expect(recovered.status).toBe(200)
     })
 
-    it('is refused where the organization does not allow it', async () => {
+    it('is refused when the organization does not allow it', async () => {
       const { prove, call } = await withPerson({ security: { allowedMfaMethods: { sms: false } } })
       await prove()
       expect(await call('/auth/mfa/sms/enable')).toMatchObject({
@@ -136,7 +136,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('does not stand beside an app', async () => {
+    it('cannot be enabled beside an authenticator app', async () => {
       const { service, clock, accessToken, prove } = await withPerson()
       await prove()
       const { tokens } = await enrolFactor(service.client(accessToken), clock)
@@ -146,7 +146,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('sends three codes for one sign-in, five in a quarter of an hour to one phone', async () => {
+    it('sends at most three codes per sign-in and five per phone in 15 minutes', async () => {
       const env = { RATE_LIMIT_SMS: '3/300', RATE_LIMIT_SMS_PHONE: '5/900' }
       const { service, who, call, prove } = await withPerson({}, { env })
       await prove()
@@ -162,7 +162,7 @@ onEveryDatabase((_, open) => {
       expect(await send('made-up', 1)).toEqual([401])
     })
 
-    it('does not satisfy a role with Force MFA, which takes an app', async () => {
+    it('does not satisfy a role with Force MFA, which demands an authenticator app', async () => {
       const { service, partnerId } = await withPerson()
       const email = await addPerson(service, 'boss', { partnerId }, 'Partner Admin')
       const { accessToken } = await signIn(service, { email, password })

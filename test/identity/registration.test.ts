@@ -19,15 +19,15 @@ const generic = {
   },
 }
 
-/** A mail server that takes everything. */
-const postOffice = () => {
+/** A mail server that accepts every mail and keeps it. */
+const mailServer = () => {
   const letters: MailMessage[] = []
   return { letters, mailer: { real: true, send: async (letter: MailMessage) => void letters.push(letter) } }
 }
 
 onEveryDatabase((_, open) => {
-  describe('registering a partner', () => {
-    it('makes partner, organization, site and administrator at once; the partner waits for approval', async () => {
+  describe('the registration of a partner', () => {
+    it('creates partner, organization, site and administrator, and the partner awaits approval', async () => {
       const service = await startService(open)
       const answer = await post(service, '/auth/register-partner', undefined, company)
       expect(answer).toMatchObject(generic)
@@ -60,7 +60,7 @@ onEveryDatabase((_, open) => {
       await expect(mine.call(api.orgs.list)).rejects.toMatchObject({ status: 428 })
     })
 
-    it('gives companies of one name slugs of their own', async () => {
+    it('gives companies of the same name different slugs', async () => {
       const service = await startService(open)
       for (const email of ['a@example.com', 'b@example.com', 'c@example.com'])
         await post(service, '/auth/register-partner', undefined, { ...company, email })
@@ -74,16 +74,16 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('registering an account', () => {
-    it('makes one that nobody has to know, and that can be invited', async () => {
+  describe('the registration of an account', () => {
+    it('creates an account that belongs to no tenant until it is invited', async () => {
       const service = await startService(open)
       expect(await post(service, '/auth/register', undefined, ada)).toMatchObject(generic)
       expect((await received(service, ada.email, 'welcome')).text).toContain('ready')
-      // It belongs nowhere yet.
+      // It belongs to no tenant yet.
       expect((await login(service, { email: ada.email, password })).status).toBe(401)
     })
 
-    it('answers alike for an address that has an account, and only tells its owner', async () => {
+    it('gives the same answer for a taken address, and notifies only its owner', async () => {
       const service = await startService(open)
       const taken = { ...ada, email: adminEmail.toUpperCase() }
       expect(await post(service, '/auth/register', undefined, taken)).toMatchObject(generic)
@@ -98,8 +98,8 @@ onEveryDatabase((_, open) => {
       expect(users).toEqual([{ email: adminEmail }])
     })
 
-    it('waits for a proof of the address where mail goes out', async () => {
-      const { letters, mailer } = postOffice()
+    it('waits until the address is verified, when mail is sent', async () => {
+      const { letters, mailer } = mailServer()
       const service = await startService(open, { outside: { mailer } })
       expect(await post(service, '/auth/register-partner', undefined, company)).toMatchObject(generic)
       const client = service.client(await systemToken(service))
@@ -117,7 +117,7 @@ onEveryDatabase((_, open) => {
       expect(await verify()).toMatchObject({ body: { code: 'invalid_verification_link' } })
     })
 
-    it('is not there unless it was switched on', async () => {
+    it('does not exist when it is disabled', async () => {
       const service = await startService(open, { env: { ENABLE_REGISTRATION: 'false' } })
       for (const [path, body] of [
         ['/auth/register', ada],
@@ -126,7 +126,7 @@ onEveryDatabase((_, open) => {
         expect((await post(service, path, undefined, body)).status).toBe(404)
     })
 
-    it('has its limits: five an hour from one address, three of partners', async () => {
+    it('is limited to five an hour per address, and three for partners', async () => {
       const env = { RATE_LIMIT_REGISTER: '5/3600', RATE_LIMIT_REGISTER_PARTNER: '3/3600' }
       const service = await startService(open, { env })
       const times = async (path: string, n: number) => {
@@ -142,7 +142,7 @@ onEveryDatabase((_, open) => {
   })
 })
 
-describe('the slug of a company', () => {
+describe('a company slug', () => {
   it.each([
     ['Acme, Inc.', 'acme-inc'],
     ['  Ünïcode -- Straße  ', 'unicode-stra-e'],
@@ -150,7 +150,7 @@ describe('the slug of a company', () => {
     ['x'.repeat(200), 'x'.repeat(80)],
   ])('of %s is %s', (name, slug) => expect(slugOf(name)).toBe(slug))
 
-  it('is the first that is free', () => {
+  it('is the first one that is free', () => {
     expect(freeSlug('acme', new Set(['acme-2']))).toBe('acme')
     expect(freeSlug('acme', new Set(['acme', 'acme-2']))).toBe('acme-3')
   })

@@ -11,7 +11,7 @@ onEveryDatabase((_, open) => {
   let service: TestService
   let world: World
   let annex: string
-  /** Devices of the bakery by hostname: bakery-pc and till at its site, oven in the annex, van nowhere. */
+  /** Devices of the bakery by hostname: bakery-pc and till at its site, oven in the annex, van at no site. */
   let ids: Record<string, string>
   let counter: string
 
@@ -47,7 +47,7 @@ onEveryDatabase((_, open) => {
   const idOf = async (name: string) =>
     (await findUserByEmail(service.storage.read, `${name}@example.com`))!.id
 
-  /** What a member sees: in the list, its total, a search, and one by one. */
+  /** The devices that a member sees, checked in the list, its total, a search and one by one. */
   const seenBy = async (token: string) => {
     const client = service.client(token)
     const { data, pagination } = await client.call(api.devices.list)
@@ -96,14 +96,14 @@ onEveryDatabase((_, open) => {
         ...(sites && { siteIds: idsOf(sites) }),
         ...(groups && { groupIds: idsOf(groups) }),
       })
-      // More than once: what is prepared for one scope must not serve another.
+      // More than once: a statement prepared for one scope must not serve another.
       expect(await seenBy(world.tokens.bakery)).toEqual(['bakery-pc', 'oven', 'till', 'van'])
       expect(await seenBy(token)).toEqual(seen)
       expect(await seenBy(world.tokens.bakery)).toEqual(['bakery-pc', 'oven', 'till', 'van'])
       expect(await seenBy(token)).toEqual(seen)
     })
 
-    it('gets another reach at the next request', async () => {
+    it('has changed restrictions from the next request on', async () => {
       const token = await member('moving', {})
       const params = { id: await idOf('moving') }
       const { bakery } = world.orgs
@@ -130,7 +130,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('who is narrowed touches nobody who sees more, and nothing beyond', async () => {
+    it('with restrictions cannot change members with fewer, or grant more than their own', async () => {
       const token = await member('narrow', { groupIds: [counter] })
       await member('peer', { groupIds: [counter] })
       await member('wide', {})
@@ -146,7 +146,7 @@ onEveryDatabase((_, open) => {
       await narrow.call(api.users.remove, { params: peer })
     })
 
-    it('of a partner reaches the organizations selected for them at the next request', async () => {
+    it('of a partner reaches the selected organizations from the next request on', async () => {
       const acme = service.client(world.tokens.acme)
       const params = { id: await idOf('acme-none') }
       const { bakery, garage, harbor } = world.orgs

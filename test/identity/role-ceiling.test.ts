@@ -6,8 +6,8 @@ import { addOrgUser } from '../world.ts'
 import { begin, builtIn, create, failing, join, joinAsPartner, named, pairs, update } from './role-helpers.ts'
 
 onEveryDatabase((_, open) => {
-  describe('nobody', () => {
-    it('grants what they do not hold: directly, by a parent, by a clone or by a change', async () => {
+  describe('role administration', () => {
+    it('lets nobody grant what they do not hold: directly, by a parent, a clone or a change', async () => {
       const { service, admin, orgs, partners } = await begin(open)
       const hr = await create(admin, 'HR', ['users:read', 'users:write', 'devices:read'])
       const client = service.client((await join(service, 'hr', orgs.bakery.id, hr.id)).token)
@@ -29,7 +29,7 @@ onEveryDatabase((_, open) => {
       const more = { permissions: pairs('devices:read', 'devices:write') }
       await expect(update(client, id, more)).rejects.toEqual(lacking('devices:write'))
 
-      // A role that holds more is not theirs to change, by itself, by a parent or for those who inherit from it.
+      // Nobody changes a role that grants more than they hold, itself, by a parent or by a child.
       const beyond = (...names: string[]) =>
         failing(403, `This role grants permissions that you do not hold: ${names.join(', ')}`)
       const high = await create(admin, 'High', ['sites:write', 'devices:read'], { forceMfa: true })
@@ -57,7 +57,7 @@ onEveryDatabase((_, open) => {
       await expect(create(chief, 'x')).rejects.toEqual(failing(403, 'Permission denied'))
     })
 
-    it('changes what their own role grants, or one it inherits from, up or down', async () => {
+    it('lets nobody change the permissions of their own role or of one it inherits from', async () => {
       const { service, admin, orgs } = await begin(open)
       const top = await create(admin, 'Top', ['users:read', 'devices:read'])
       const mine = await create(admin, 'HR', ['users:write'], { parentRoleId: top.id })
@@ -73,7 +73,7 @@ onEveryDatabase((_, open) => {
       expect(await update(client, mine.id, { name: 'People' })).toMatchObject({ name: 'People' })
     })
 
-    it('takes the last administrator of a tenant away, by whichever role of the chain', async () => {
+    it('refuses to remove the last administrator of a tenant, by any role of the chain', async () => {
       const { service, system, acme, partners, orgs } = await begin(open)
       const { storage } = service
       const none = (table: 'partner_memberships' | 'organization_memberships') =>
@@ -104,7 +104,7 @@ onEveryDatabase((_, open) => {
       await update(system, boss.id, { permissions: pairs('devices:read') })
     })
 
-    it('takes both of two administrators away at once', async () => {
+    it('refuses one of two concurrent changes that together remove both administrators', async () => {
       const { service, system, orgs } = await begin(open)
       const orgId = orgs.garage.id
       await service.storage.write((tx) =>
@@ -121,7 +121,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  /** An administrator who cannot sign in counts for nothing. */
+  /** An administrator who cannot sign in does not count as one. */
   async function joinAndDisable(service: TestService, orgId: string) {
     await addOrgUser(service, 'gone', orgId)
     await service.storage.write((tx) =>

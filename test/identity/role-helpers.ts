@@ -17,13 +17,13 @@ export const failing = (status: number, error: string | RegExp, more: object = {
 export const builtIn = (name: string, scope = 'organization') =>
   builtInRoles.find((one) => one.name === name && one.scope === scope)!.id
 
-/** `devices:read` as the wire has it. */
+/** `devices:read` in the format of the API. */
 export const pairs = (...names: string[]) =>
   names.map((name) => ({ resource: name.split(':')[0]!, action: name.split(':')[1]! }))
 export const named = (list: { resource: string; action: string }[]) =>
   list.map(({ resource, action }) => `${resource}:${action}`)
 
-/** Someone with a factor and a role in an organization. */
+/** Adds a user with a second factor and a role in an organization. */
 export async function join(service: TestService, name: string, orgId: string, roleId: string) {
   const userId = await addUser(service, name)
   const now = new Date().toISOString()
@@ -31,7 +31,7 @@ export async function join(service: TestService, name: string, orgId: string, ro
   return { userId, token: await tokenFor(service, userId, { kind: 'organization', orgId }) }
 }
 
-/** The same in a partner, with all its organizations. */
+/** The same for a partner, with access to all its organizations. */
 export async function joinAsPartner(service: TestService, name: string, partnerId: string, roleId: string) {
   const userId = await addUser(service, name)
   const now = new Date().toISOString()
@@ -39,7 +39,7 @@ export async function joinAsPartner(service: TestService, name: string, partnerI
   return { userId, token: await tokenFor(service, userId, { kind: 'partner', partnerId }) }
 }
 
-/** The world, and its administrators: of everything, of acme and of the bakery. */
+/** The world with clients for the administrators of the system, of acme and of the bakery. */
 export async function begin(open: Open) {
   const service = await startService(open)
   const world = await buildWorld(service)

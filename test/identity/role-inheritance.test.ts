@@ -5,8 +5,8 @@ import { onEveryDatabase } from '../databases.ts'
 import { begin, builtIn, create, failing, join, update } from './role-helpers.ts'
 
 onEveryDatabase((_, open) => {
-  describe('inheritance', () => {
-    it('counts on requests, at once, and shows where each permission comes from', async () => {
+  describe('role inheritance', () => {
+    it('takes effect on the next request, and shows the source of each permission', async () => {
       const { service, admin, orgs } = await begin(open)
       const top = await create(admin, 'Top', ['devices:read', 'sites:read'])
       const middle = await create(admin, 'Middle', ['alerts:read', 'devices:read'], { parentRoleId: top.id })
@@ -41,7 +41,7 @@ onEveryDatabase((_, open) => {
       expect((await client.call(api.devices.list)).data).toHaveLength(1)
     })
 
-    it('of a Force MFA flag shuts out holders without a factor on their next request', async () => {
+    it('of Force MFA locks out holders without a factor on their next request', async () => {
       const { service, admin, orgs } = await begin(open)
       const top = await create(admin, 'Top', ['devices:read'])
       const low = await create(admin, 'Low', [], { parentRoleId: top.id })
@@ -58,7 +58,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('never goes round in a circle', async () => {
+    it('cannot be circular', async () => {
       const { admin } = await begin(open)
       const top = await create(admin, 'Top')
       const low = await create(admin, 'Low', [], { parentRoleId: top.id })
@@ -70,7 +70,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('does not go round in a circle either when two changes come at once', async () => {
+    it('cannot become circular by concurrent changes', async () => {
       const { admin } = await begin(open)
       for (let round = 0; round < 5; round += 1) {
         const made = await Promise.all(['a', 'b', 'c'].map((name) => create(admin, `${name}${round}`)))
@@ -83,7 +83,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('stays within the scope and the tenant, and within 20 levels', async () => {
+    it('stays within scope and tenant, and within 20 levels', async () => {
       const { admin, acme, orgs } = await begin(open)
       const attempt = (client: Client, parentRoleId: string, more: object = {}) =>
         create(client, 'x', [], { parentRoleId, ...more })

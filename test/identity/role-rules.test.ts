@@ -23,7 +23,7 @@ const link = (id: string, granted: string[] = [], more: Partial<RoleNode> = {}):
   ...more,
 })
 
-describe('a pair', () => {
+describe('a resource and an action', () => {
   it.each([
     ['devices', 'view', 'devices:read'],
     ['devices', 'create', 'devices:write'],
@@ -37,7 +37,7 @@ describe('a pair', () => {
     ['devices', '*', undefined],
     ['devices', 'constructor', undefined],
     ['billing', 'view', undefined],
-  ])('%s %s stands for %s', (resource, action, permission) => {
+  ])('%s %s form the permission %s', (resource, action, permission) => {
     expect(permissionOf({ resource, action })).toBe(permission)
   })
 })
@@ -55,8 +55,8 @@ describe('a full administrator', () => {
   })
 })
 
-describe('a copy', () => {
-  it('says what it was cloned from, in text that can be stored', () => {
+describe('the description of a clone', () => {
+  it('names the source, cut to a length that can be stored', () => {
     expect(cloneDescription({ name: 'A', description: null })).toBe('Cloned from A')
     for (const name of ['A', 'AB']) {
       const long = cloneDescription({ name, description: '🐝'.repeat(500) })
@@ -65,11 +65,11 @@ describe('a copy', () => {
   })
 })
 
-describe('a chain', () => {
+describe('a role chain', () => {
   const top = link('top', ['devices:read', '*:write'])
   const chain: RoleChain = [link('low', ['sites:read', 'devices:read'], { parentRoleId: 'top' }), top]
 
-  it('names the nearest role for what several grant', () => {
+  it('names the nearest role when several grant a permission', () => {
     expect(
       toEffectivePermissions(chain).permissions.map(
         (one) => `${one.resource}:${one.action} ${one.sourceRoleId}`,
@@ -83,13 +83,13 @@ describe('a chain', () => {
     expect(findGrantSource(chain, 'alerts:read')).toBeUndefined()
   })
 
-  it('refuses to come back to where it began', () => {
+  it('refuses to become circular', () => {
     expect(() => buildChain(top, chain, [])).toThrow('would create circular inheritance')
     expect(() => buildChain(top, [top], [])).toThrow('would create circular inheritance')
     expect(buildChain(top, undefined, [])).toEqual([top])
   })
 
-  it('counts what hangs below a role before it goes under another one', () => {
+  it('includes the depth below a role when the role gets another parent', () => {
     const tall = (n: number): RoleChain =>
       Array.from({ length: n }, (_, i) => link(`t${i}`)) as unknown as RoleChain
     const below = Array.from({ length: 5 }, (_, i) => ({
@@ -101,20 +101,20 @@ describe('a chain', () => {
   })
 })
 
-describe('a change', () => {
+describe('a role change', () => {
   it.each<[Partial<RoleNode>, boolean]>([
     [{ name: 'other' }, false],
     [{ permissions: ['b', 'a'] }, false],
     [{ permissions: ['a'] }, true],
     [{ forceMfa: true }, true],
     [{ parentRoleId: 'x' }, true],
-  ])('%j is a change of power: %s', (change, is) => {
+  ])('%j changes access: %s', (change, is) => {
     const role = link('r', ['a', 'b'])
     expect(changesAccess(role, { ...role, ...change })).toBe(is)
   })
 })
 
-describe('a verdict', () => {
+describe('an access decision', () => {
   const admin: Subject & { kind: 'user' } = {
     kind: 'user',
     scope: { kind: 'partner', partnerId: 'p', orgs: 'all' },
@@ -144,7 +144,7 @@ describe('a verdict', () => {
   const some = { kind: 'partner', partnerId: 'p', orgs: ['o'] } as const
 
   it.each<[string, string, string]>([
-    ['someone who may', of(admin), 'allowed'],
+    ['a user with the permission', of(admin), 'allowed'],
     ['nobody', of({ kind: 'nobody' }), 'unauthenticated'],
     ['an agent', of({ kind: 'agent' }), 'invalid_token'],
     ['an agent, at its own routes', of({ kind: 'agent' }, { who: 'agent' } as never), 'allowed'],
@@ -156,38 +156,42 @@ describe('a verdict', () => {
       'account_inactive',
     ],
     [
-      'someone who has to enrol, before their permission',
+      'a user who must enroll a factor, before the permission check',
       of({ ...withoutFactor, permissions: new Set() }),
       'mfa_enrollment_required',
     ],
-    ['the same on the way to enrolment', of(withoutFactor, userAccess({ whileEnrolling: true })), 'allowed'],
-    ['the wrong scope', of(admin, userAccess({ scopes: ['system'] })), 'scope_not_allowed'],
-    ['a permission that lacks', of({ ...admin, permissions: new Set(['users:write']) }), 'forbidden'],
-    ['a wildcard', of({ ...admin, permissions: new Set(['*:read']) }), 'allowed'],
-    ['a part of a partner', of({ ...admin, scope: some }), 'partner_access_limited'],
     [
-      'a part of a partner that lacks the permission',
+      'the same user at a route of the enrollment',
+      of(withoutFactor, userAccess({ whileEnrolling: true })),
+      'allowed',
+    ],
+    ['the wrong scope', of(admin, userAccess({ scopes: ['system'] })), 'scope_not_allowed'],
+    ['a missing permission', of({ ...admin, permissions: new Set(['users:write']) }), 'forbidden'],
+    ['a wildcard', of({ ...admin, permissions: new Set(['*:read']) }), 'allowed'],
+    ['partial access to a partner', of({ ...admin, scope: some }), 'partner_access_limited'],
+    [
+      'partial access to a partner without the permission',
       of({ ...admin, scope: some, permissions: new Set() }),
       'forbidden',
     ],
     ['a session without a factor', of({ ...admin, mfa: false }), 'mfa_required'],
-    ['a key, where keys are not taken', of(key()), 'unauthenticated'],
+    ['a key, where keys are not accepted', of(key()), 'unauthenticated'],
     ['a key without the scope', of(key('devices:read'), takesKeys), 'api_key_scope'],
     ['a key with the scope', of(key('users:read'), takesKeys), 'allowed'],
     ['a key with the wildcard', of(key('*:*'), takesKeys), 'allowed'],
-    ['a key, where nothing is asked', of(key(), userAccess({ key: true })), 'allowed'],
+    ['a key, where no permission is needed', of(key(), userAccess({ key: true })), 'allowed'],
     [
       'a key, beyond its organization',
       of(key(), userAccess({ key: true, scopes: ['system'] })),
       'scope_not_allowed',
     ],
-    ['a workload that names the permission', of(workload('users:read'), takesKeys), 'allowed'],
-    ['a workload that does not', of(workload('devices:read'), takesKeys), 'forbidden'],
-    ['a workload, where it is meant', of(workload('users:read'), takesWorkloads), 'allowed'],
-    ['a key, where workloads are meant', of(key('users:read'), takesWorkloads), 'unauthenticated'],
-    ['a workload, where keys are not taken', of(workload('users:read')), 'forbidden'],
+    ['a workload with the permission', of(workload('users:read'), takesKeys), 'allowed'],
+    ['a workload without the permission', of(workload('devices:read'), takesKeys), 'forbidden'],
+    ['a workload, where workloads are accepted', of(workload('users:read'), takesWorkloads), 'allowed'],
+    ['a key, where only workloads are accepted', of(key('users:read'), takesWorkloads), 'unauthenticated'],
+    ['a workload, where keys are not accepted', of(workload('users:read')), 'forbidden'],
     [
-      'a workload, where nothing is asked',
+      'a workload, where no permission is needed',
       of(workload('users:read'), userAccess({ key: true })),
       'forbidden',
     ],

@@ -26,25 +26,25 @@ type Step = { actor: number; place: Place; role: number; user: number } & (
 )
 type Case = { staff: string[][]; nodes: Node[]; holders: number[]; steps: Step[] }
 
-/** Who acts: two of an organization, one of the partner, and whoever runs the service. */
+/** The actors: two of an organization, one of the partner, and a system administrator. */
 const actors: readonly (Place | 'system')[] = ['home', 'home', 'partner', 'system']
 const staff = 3
 const nodes = 9
 
 const pool = ['devices:read', 'devices:write', 'scripts:read', 'sites:write', 'audit:read', 'users:read']
-const kept = [...pool, ...pool, ...pool, 'devices:*', '*:read', '*:*']
-const said = [...pool, ...pool, ...pool, '*:*']
+const existing = [...pool, ...pool, ...pool, 'devices:*', '*:read', '*:*']
+const grantable = [...pool, ...pool, ...pool, '*:*']
 const some = (from: string[]) => fc.uniqueArray(fc.constantFrom(...from), { maxLength: 2 })
 const parent = fc.option(fc.nat(20), { freq: 2 })
 const forceMfa = fc.constantFrom(false, false, false, true)
 
 const fields = {
-  permissions: some(said),
+  permissions: some(grantable),
   parent,
   forceMfa: fc.boolean(),
   name: fc.constantFrom('one', 'two'),
 }
-/** Often of one field alone: what a change of another field is checked for would hide what this one is not. */
+/** Often a single field: the check of one field could hide a missing check of another. */
 const change: fc.Arbitrary<Change> = fc.oneof(
   ...Object.entries(fields).map(([name, value]) => fc.record({ [name]: value } as typeof fields)),
   fc.record(fields, { requiredKeys: [] }),
@@ -64,7 +64,7 @@ const step: fc.Arbitrary<Step> = fc
       'assign',
       'invite',
     ),
-    node: fc.record({ parent, permissions: some(said), forceMfa }),
+    node: fc.record({ parent, permissions: some(grantable), forceMfa }),
     change,
   })
   .map((one) => one as Step)
@@ -78,7 +78,7 @@ const anyCase: fc.Arbitrary<Case> = fc.record({
     fc.record({
       place: fc.constantFrom('home', 'home', 'partner', 'next'),
       parent,
-      permissions: some(kept),
+      permissions: some(existing),
       forceMfa,
     }),
     { minLength: nodes, maxLength: nodes },
@@ -87,7 +87,7 @@ const anyCase: fc.Arbitrary<Case> = fc.record({
   steps: fc.array(step, { minLength: 16, maxLength: 24 }),
 })
 
-/** What the permissions let one do, one by one; everything is more than all that there is today. */
+/** The permissions without wildcards; `*:*` also stays, as it is more than all permissions of today. */
 function expanded(permissions: Iterable<string>): Set<string> {
   const all = new Set<string>()
   for (const one of permissions) {
@@ -104,7 +104,7 @@ function expanded(permissions: Iterable<string>): Set<string> {
 type Known = { name: string; parent: string | null; own: string[]; forceMfa: boolean; home: string }
 type State = { roles: Map<string, Known>; held: Map<string, string> }
 
-/** The role and those above it, as whoever reads the tables would follow them. */
+/** The role and its ancestors, read from the tables. */
 function above(state: State, id: string): Known[] {
   const found: Known[] = []
   for (let at: string | null = id; at !== null; at = found.at(-1)!.parent) found.push(state.roles.get(at)!)
@@ -115,14 +115,14 @@ const guarded = (state: State, id: string) => above(state, id).some((one) => one
 
 const builtIn = (scope: string) => `built-in ${scope}`
 
-/** All of what a role is and does to its holders, in one text. */
+/** All properties of a role and its effects on holders, in one string. */
 const faceOf = (state: State, id: string) =>
   JSON.stringify([state.roles.get(id), [...powerOf(state, id)].sort(), guarded(state, id)])
 
 const runs = depth(10, 25)
 
 onEveryDatabase((kind, open) => {
-  // The rules are the same on both, so each tries cases of its own.
+  // The rules do not depend on the database, so each tries different cases.
   const seed = kind === 'sqlite' ? firstSeed : firstSeed + 1
   let service: TestService
   let system: string
@@ -132,7 +132,7 @@ onEveryDatabase((kind, open) => {
     return () => service.close()
   })
 
-  /** Tenants of its own for each case, with trees of roles, those who act and those who hold a role. */
+  /** Creates new tenants for a case, with role trees, actors and holders. */
   async function enact({ staff: powers, nodes, holders }: Case) {
     const client = service.client(system)
     const slug = newId()
@@ -180,7 +180,7 @@ onEveryDatabase((kind, open) => {
       for (const { place, parent, permissions, forceMfa } of nodes) {
         await add(place, parent, permissions, forceMfa)
       }
-      // Their roles stand in the trees as well: what they inherit may be theirs to change, and is not.
+      // The roles of the actors are in the trees too: an actor might change what they inherit, and must not.
       const manages = ['users:read', 'users:write', 'users:delete', 'users:invite']
       for (const [i, granted] of powers.entries()) {
         const place = actors[i] as Place
@@ -238,7 +238,7 @@ onEveryDatabase((kind, open) => {
     return { roles, held: new Map(members.map((one) => [one.user_id, one.role_id])) }
   }
 
-  it('no sequence of changes gives more than those who made them hold, or touches a role that grants more', {
+  it('no sequence of changes grants more than its authors hold, or changes a role that grants more', {
     timeout: 60_000,
   }, async () => {
     console.log(`fast-check seed ${seed} (SEED=${firstSeed} runs the same cases)`)
@@ -308,24 +308,24 @@ onEveryDatabase((kind, open) => {
         const after = await read(ids)
         const name = `${step.act} ${refusal ? refusal.status : 'done'}`
         counts.set(name, (counts.get(name) ?? 0) + 1)
-        const told = JSON.stringify({ step, refusal: refusal?.message, roleId })
+        const context = JSON.stringify({ step, refusal: refusal?.message, roleId })
         if (refusal) {
-          expect(refusal.status, told).toBeLessThan(500)
-          expect([...after.held], told).toEqual([...before.held])
-          expect([...after.roles], told).toEqual([...before.roles])
+          expect(refusal.status, context).toBeLessThan(500)
+          expect([...after.held], context).toEqual([...before.held])
+          expect([...after.roles], context).toEqual([...before.roles])
           const { lacking } = (refusal.details ?? {}) as { lacking?: string[] }
-          // Nobody is refused for what they hold.
+          // Nobody is refused for a permission that they hold.
           const mistaken = (lacking ?? []).filter((one) => !one.includes('*') && held.has(one))
-          expect(mistaken, told).toEqual([])
+          expect(mistaken, context).toEqual([])
         }
         for (const id of new Set([...before.roles.keys(), ...after.roles.keys()])) {
           const [was, is] = [before.roles.has(id), after.roles.has(id)]
           if (was && is && faceOf(before, id) === faceOf(after, id)) continue
-          // What it granted and what it grants now, by itself and by all above it, was theirs to give and take.
-          if (was) expect(beyond(powerOf(before, id)), `${told} of ${id}`).toEqual([])
-          if (is) expect(beyond(powerOf(after, id)), `${told} of ${id}`).toEqual([])
+          // The actor holds all that the role and its ancestors granted before and grant now.
+          if (was) expect(beyond(powerOf(before, id)), `${context} of ${id}`).toEqual([])
+          if (is) expect(beyond(powerOf(after, id)), `${context} of ${id}`).toEqual([])
           const { home } = (before.roles.get(id) ?? after.roles.get(id))!
-          expect(reach, told).toContain(home)
+          expect(reach, context).toContain(home)
         }
         for (const [user, role] of after.held) {
           const earlier = before.held.get(user)
@@ -334,21 +334,21 @@ onEveryDatabase((kind, open) => {
           const gained = [...has].filter((one) => !had.has(one))
           expect(
             gained.filter((one) => !held.has(one)),
-            told,
+            context,
           ).toEqual([])
           const lost = [...had].filter((one) => !has.has(one))
           expect(
             lost.filter((one) => !held.has(one)),
-            told,
+            context,
           ).toEqual([])
-          if (user === mine) expect([gained, lost], told).toEqual([[], []])
+          if (user === mine) expect([gained, lost], context).toEqual([[], []])
         }
         before = after
       }
     })
     await fc.assert(property, { seed, numRuns: runs, interruptAfterTimeLimit: 15_000, endOnFailure: true })
 
-    // All that can be done was done, and refused for whoever may not, or the cases are too tame.
+    // Every action was both done and refused; otherwise the generated cases are too simple.
     for (const act of ['create', 'update', 'remove', 'clone', 'assign', 'invite']) {
       expect(counts.get(`${act} done`), act).toBeGreaterThan(0)
       expect(counts.get(`${act} 403`), act).toBeGreaterThan(0)

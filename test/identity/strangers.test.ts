@@ -10,7 +10,7 @@ import { codeIn, start } from '../sso/sign-in/sign-in-stage.ts'
 import { roleOf } from '../world.ts'
 import { lettersOf, unsent } from './mail.ts'
 
-/* What a tenant, its provider or its members can do to somebody whom it only invited, or whom its provider asserts. */
+/* What a tenant, its identity provider or its members can do to a user it only invited or asserts. */
 
 const password = 'nine quiet herons over the weir'
 const email = 'ada@example.com'
@@ -34,7 +34,7 @@ onEveryDatabase((_, open) => {
     as(token).call(api.users.invite, { body: { email, name: 'Ada', roleId: viewer, ...more } })
   const forbidden = expect.objectContaining({ status: 403, code: 'forbidden' })
 
-  /** An account of its holder's own, which belongs to some organizations or to none. */
+  /** An account with a password and a proved address, which belongs to the given organizations. */
   async function account(...orgIds: string[]): Promise<string> {
     const id = newId()
     const passwordHash = await hashPassword(password)
@@ -47,22 +47,22 @@ onEveryDatabase((_, open) => {
     return id
   }
 
-  /** What bakery's provider gets by asserting an address. */
+  /** The access token that the provider of bakery obtains by asserting an address. */
   async function bySso(who: object = ofSso): Promise<string> {
     const { location } = await stage.signIn({ ...who })
     const code = codeIn(location)
     return (await as().call(api.ssoSignIn.exchange, { body: { code } })).accessToken
   }
 
-  const letterFor = async (kind: string) => {
+  const waitForMail = async (kind: string) => {
     await expect
       .poll(async () => (await lettersOf(stage.service)).at(-1)?.kind, { timeout: 10_000 })
       .toBe(kind)
     return (await lettersOf(stage.service)).at(-1)!
   }
 
-  describe('an organization that invited somebody', () => {
-    it('hears nothing of what they do before they accept', async () => {
+  describe('an organization that invited a user', () => {
+    it('learns nothing of what the user does before accepting', async () => {
       await account()
       await invite(stage.world.tokens.harbor)
       const before = await stage.service.storage.read.selectFrom('events').select('id').execute()
@@ -71,8 +71,8 @@ onEveryDatabase((_, open) => {
       await expect(me.call(api.devices.list)).rejects.toMatchObject({ code: 'invitation_pending' })
       await me.call(api.users.changeMe, { body: { name: 'Countess' } })
       await me.call(api.auth.setupMfa)
-      const onward = as(tokenOf(await me.call(api.auth.switch, { body: {} })))
-      await onward.call(api.auth.logout)
+      const switched = as(tokenOf(await me.call(api.auth.switch, { body: {} })))
+      await switched.call(api.auth.logout)
       await write((tx) => tx.updateTable('users').set({ mfa_method: 'totp' }).execute())
       const { tempToken } = await login()
       const code = as().call(api.auth.verifyMfa, { body: { tempToken: tempToken!, code: 'AAAA-BBBB' } })
@@ -85,7 +85,7 @@ onEveryDatabase((_, open) => {
       expect(after).toEqual(before)
     })
 
-    it('does not hear where somebody goes on, nor from where they come', async () => {
+    it('does not learn which tenant a user switches to or comes from', async () => {
       const { garage } = stage.world.orgs
       const userId = await account(garage.id)
       const partnerId = stage.world.partners.globex
@@ -98,7 +98,7 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(data.filter(({ user }) => user.email === email))).not.toContain(partnerId)
     })
 
-    it('learns no name and no factor of theirs by asking what they may do', async () => {
+    it('learns no name and no factor of the user from explain', async () => {
       const id = await account(stage.world.orgs.garage.id)
       await invite(stage.world.tokens.harbor, { name: 'Typed' })
       const query = { userId: id, method: 'GET' as const, path: '/devices' }
@@ -111,7 +111,7 @@ onEveryDatabase((_, open) => {
       expect(mine).toMatchObject({ allowed: true, subject: { userName: 'Ada Lovelace', mfa: false } })
     })
 
-    it('sends its letter to the address, in whatever letters somebody else typed it first', async () => {
+    it('sends its mail to the proved address, however another tenant typed it first', async () => {
       const { email: spelled } = await invite(stage.world.tokens.harbor, {
         email: '\u24d0da@ex\uff41mple.com',
       })
@@ -121,10 +121,10 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a provider that asserts somebody with a password of their own', () => {
+  describe('an identity provider that asserts a user who has a password', () => {
     beforeEach(() => stage.provider())
 
-    it('does not become the keeper of an account that belongs to nobody else', async () => {
+    it('does not control an account that belongs to no other tenant', async () => {
       const id = await account()
       await write((tx) =>
         tx
@@ -147,17 +147,17 @@ onEveryDatabase((_, open) => {
       expect(seen).toMatchObject({ name: 'Ada', phoneNumber: null, mfaEnabled: null })
       const reset = as(stage.world.tokens.bakery).call(api.users.resetMfa, { params: { id } })
       await expect(reset).rejects.toEqual(forbidden)
-      // Nor does it lift what stands between others and the password.
+      // Nor does it reset the failed sign-ins that guard the password.
       expect(await ada()).toMatchObject({ failedLogins: 4, lastLoginAt: null })
     })
 
-    it('does not keep its holder from proving the address for another tenant', async () => {
+    it('does not keep the user from proving the address for another tenant', async () => {
       await as().call(api.auth.register, { body: { email, password, name: 'Ada' } })
       await invite(stage.world.tokens.bakery)
       await bySso()
       await invite(stage.world.tokens.harbor)
       await as().call(api.auth.forgotPassword, { body: { email } })
-      const { links } = await letterFor('password-reset')
+      const { links } = await waitForMail('password-reset')
       const token = new URL(links[0]!).searchParams.get('token')!
       await as().call(api.auth.resetPassword, { body: { token, password: `${password} again` } })
       const { id: orgId } = stage.world.orgs.harbor
@@ -165,17 +165,17 @@ onEveryDatabase((_, open) => {
       await me.call(api.users.acceptMine, { body: { orgId } })
     })
 
-    it('does not take the way to a password from somebody whom another tenant let in', async () => {
+    it('does not block the password reset of a user whom another tenant activated', async () => {
       const { id } = await invite(stage.world.tokens.harbor)
       const change = { params: { id }, body: { status: 'active' as const } }
       await as(stage.world.tokens.harbor).call(api.users.change, change)
       await invite(stage.world.tokens.bakery)
       await bySso()
       await as().call(api.auth.forgotPassword, { body: { email } })
-      await letterFor('password-reset')
+      await waitForMail('password-reset')
     })
 
-    it('says nothing of which factors they may have', async () => {
+    it('does not restrict the second factors of the user', async () => {
       await account(stage.world.orgs.harbor.id)
       await invite(stage.world.tokens.bakery)
       await bySso()
@@ -190,7 +190,7 @@ onEveryDatabase((_, open) => {
       expect((await me.call(api.auth.enableSms)).success).toBe(true)
     })
 
-    it('uses up nothing of what they may try', async () => {
+    it('does not consume the rate limits of the user', async () => {
       await begin({ RATE_LIMIT_MFA: '2/300', RATE_LIMIT_BEARER: '150/60' })
       await stage.provider()
       const { harbor } = stage.world.orgs
@@ -210,7 +210,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('what was set up in an account before its address was proved', () => {
-    it('is gone for whoever proves it: a number, and an authenticator that is about to be added', async () => {
+    it('is removed by the proof: a phone number and a pending authenticator setup', async () => {
       await stage.provider()
       await invite(stage.world.tokens.bakery)
       const sso = as(await bySso())
@@ -219,7 +219,7 @@ onEveryDatabase((_, open) => {
       const set = { phone_number: '+15550001111', phone_verified: 1 }
       await write((tx) => tx.updateTable('users').set(set).where('id', '=', id).execute())
       await invite(stage.world.tokens.harbor)
-      const { links } = await letterFor('invitation')
+      const { links } = await waitForMail('invitation')
       const token = new URL(links[0]!).searchParams.get('token')!
       const mine = await as().call(api.auth.acceptInvite, { body: { token, password } })
       expect(mine.user).toMatchObject({ mfaEnabled: false })
@@ -230,7 +230,7 @@ onEveryDatabase((_, open) => {
       expect(await stage.service.storage.read.selectFrom('mfa_setups').selectAll().execute()).toEqual([])
     })
 
-    it('and a provider ends no set-up that it began while it was all there was', async () => {
+    it('cannot be completed by the provider once another tenant has the user as a member', async () => {
       await stage.provider()
       await invite(stage.world.tokens.bakery)
       const sso = as(await bySso())

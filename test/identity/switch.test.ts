@@ -23,8 +23,8 @@ onEveryDatabase((_, open) => {
     return { service, partnerId, orgId, who: { email, password } }
   }
 
-  describe('someone with several memberships', () => {
-    it('sees them, and goes on in another; the session before ends', async () => {
+  describe('a user with several memberships', () => {
+    it('sees all of them, and switches between them, which ends the previous session', async () => {
       const { service, partnerId, orgId, who } = await withTwoMemberships()
       const { accessToken } = await signIn(service, who)
       const first = service.client(accessToken)
@@ -42,19 +42,19 @@ onEveryDatabase((_, open) => {
       expect(await service.client(back.tokens!.accessToken).call(api.auth.me)).toMatchObject({
         scope: 'partner',
       })
-      // The organization that somebody comes from does not read where they go on.
+      // The organization that a user leaves is not told where they go.
       const entries = (await audited(service, 'auth.switch')).map((one) => one.orgId)
       expect(entries).toHaveLength(2)
       expect(new Set(entries)).toEqual(new Set([orgId, null]))
     })
 
-    it('chooses one at the sign-in', async () => {
+    it('selects one when signing in', async () => {
       const { service, orgId, who } = await withTwoMemberships()
       const { tokens } = await service.client().call(api.auth.login, { body: { ...who, orgId } })
       expect(await service.client(tokens!.accessToken).call(api.auth.me)).toMatchObject({ orgId })
     })
 
-    it('finds none where they do not belong', async () => {
+    it('cannot select a tenant they do not belong to', async () => {
       const { service, who } = await withTwoMemberships()
       const { accessToken } = await signIn(service, who)
       const elsewhere = '01990000-0000-7000-8000-000000000001'

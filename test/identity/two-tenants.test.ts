@@ -48,7 +48,7 @@ onEveryDatabase((_, open) => {
     as(token).call(api.users.acceptMine, { body })
   const tokenOf = (reply: { tokens: { accessToken: string } | null }) => reply.tokens!.accessToken
 
-  /** An account of bakery with a password, whose address is proved. */
+  /** An account of bakery with a password and a proved address. */
   async function member(orgId = world.orgs.bakery.id): Promise<string> {
     const id = newId()
     const passwordHash = await hashPassword(password)
@@ -59,7 +59,7 @@ onEveryDatabase((_, open) => {
     return id
   }
 
-  /** A session of single sign-on, as the exchange of a code gives it. */
+  /** A session of single sign-on, as the exchange of a code creates it. */
   async function bySso(userId: string, orgId: string, mfa = false): Promise<string> {
     const vouches = JSON.stringify(['*:*'])
     const providerId = await addProvider(service, orgId, { status: 'active' })
@@ -76,14 +76,14 @@ onEveryDatabase((_, open) => {
     return createAccessTokens(testSecrets.JWT_SECRET).sign(claims, new Date(clock()))
   }
 
-  describe('a link of an invitation', () => {
+  describe('an invitation link', () => {
     it('opens no membership of a tenant that invites the same address later', async () => {
       const first = await invite(world.tokens.bakery)
       const second = await invite(world.tokens.harbor, { roleId: admin })
       expect(second).toMatchObject({ status: 'invited', name: 'Ada' })
       expect(second.inviteUrl).toBeUndefined()
       await expect(accept(linkOf(first.inviteUrl))).rejects.toMatchObject({ status: 400 })
-      // The mailbox has the link of the second, which opens that one alone.
+      // The mailed link of the second invitation opens only that one.
       const token = tokenOf(await accept(linkOf((await lettersOf(service)).at(-1)!.links[0])))
       expect(await as(token).call(api.users.me)).toMatchObject({ orgId: world.orgs.harbor.id })
       await expect(login({ orgId: world.orgs.bakery.id })).rejects.toEqual(
@@ -93,7 +93,7 @@ onEveryDatabase((_, open) => {
       await login({ orgId: world.orgs.bakery.id })
     })
 
-    it('that its inviter saw, or a registration that nobody proved, gives nothing of another tenant', async () => {
+    it('seen by its inviter, like an unproved registration, opens nothing of another tenant', async () => {
       await accept(linkOf((await invite(world.tokens.bakery)).inviteUrl))
       await invite(world.tokens.harbor, { roleId: admin })
       const { id: orgId } = world.orgs.harbor
@@ -118,7 +118,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('an invitation', () => {
-    it('gives nothing and shows nothing before its holder accepts it', async () => {
+    it('grants and discloses nothing before its holder accepts it', async () => {
       const id = await member()
       const before = await as(world.tokens.bakery).call(api.users.show, { params: { id } })
       const invited = await invite(world.tokens.harbor, { name: 'Typed' })
@@ -134,7 +134,7 @@ onEveryDatabase((_, open) => {
       expect((await search('Typed')).data).toMatchObject([{ id, name: 'Typed' }])
       const holders = await as(world.tokens.harbor).call(api.roles.holders, { params: { id: viewer } })
       expect(JSON.stringify(holders)).not.toContain('Lovelace')
-      // The tenant that was there first sees and may do what it could before.
+      // The first tenant still sees and may do what it could before.
       expect(await as(world.tokens.bakery).call(api.users.show, { params: { id } })).toEqual(before)
       await expect(login({ orgId: world.orgs.harbor.id })).rejects.toMatchObject({ status: 401 })
       const token = tokenOf(await login())
@@ -145,7 +145,7 @@ onEveryDatabase((_, open) => {
       expect(now).toMatchObject({ email, lastLoginAt: null, mfaEnabled: null })
     })
 
-    it('is listed, looked for and sorted by what its tenant typed alone', async () => {
+    it('is listed, searched and sorted only by what its tenant typed', async () => {
       const { harbor, bakery } = world.orgs
       const partner = as(world.tokens.globex)
       const at = async (real: string, typed: string) => {
@@ -186,7 +186,7 @@ onEveryDatabase((_, open) => {
           expect(data).toHaveLength({ active: 2, invited: 2, disabled: 0 }[status])
         }
       }
-      // Where somebody was first, and a provider elsewhere alone says more, they are who they are.
+      // The first tenant sees the real name until the holder accepts another tenant, not just its provider.
       const first = as(world.tokens.bakery)
       expect(named(await rank(first))).toEqual(['Aaron Real', 'Carl Real', 'bert@example.com'])
       expect(await rank(first, { q: 'bert real' })).toEqual([])
@@ -194,7 +194,7 @@ onEveryDatabase((_, open) => {
       expect(named(await rank(as(world.tokens.system), { q: 'bert real' }))).toEqual(['Bert Real'])
     })
 
-    it('is accepted by nobody but its holder, and what is answered is true', async () => {
+    it('is accepted only by its holder, and its status is reported truthfully', async () => {
       const id = await member()
       await invite(world.tokens.harbor)
       const change = (status: 'active' | 'disabled' | 'invited') =>
@@ -213,7 +213,7 @@ onEveryDatabase((_, open) => {
       await login({ orgId: world.orgs.harbor.id })
     })
 
-    it('of somebody who never signed in can be made active by who invited them, and leaves a way to a password', async () => {
+    it('of a new user can be activated by the inviter, and the user can still set a password', async () => {
       const { id } = await invite(world.tokens.bakery)
       const params = { id }
       const change = as(world.tokens.bakery).call(api.users.change, { params, body: { status: 'active' } })
@@ -228,7 +228,7 @@ onEveryDatabase((_, open) => {
       expect((await ada()).emailProvedAt).not.toBeNull()
     })
 
-    it('asks for the second factor of who has one', async () => {
+    it('demands the second factor of a user who has one', async () => {
       const id = await member()
       await invite(world.tokens.harbor)
       const token = tokenOf(await login())
@@ -241,8 +241,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a reset of the password of an account that nobody proved', () => {
-    it('takes away what whoever registered it set up', async () => {
+  describe('a password reset of an account whose address is not proved', () => {
+    it('removes the factors that whoever registered it set up', async () => {
       await as().call(api.auth.register, { body: { email, password, name: 'Mallory' } })
       const { id } = await ada()
       await service.storage.write((tx) =>
@@ -260,7 +260,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a session of single sign-on', () => {
-    it('sees and changes its organization, and nothing of the account beside it', async () => {
+    it('sees and changes its organization, and nothing else of the account', async () => {
       const id = await member()
       await invite(world.tokens.harbor)
       const orgId = world.orgs.harbor.id
@@ -298,14 +298,14 @@ onEveryDatabase((_, open) => {
       expect(await as(own).call(api.users.me)).toMatchObject({ name: 'Ada Lovelace' })
     })
 
-    it('of a person without a password changes the factor only where it is all they belong to', async () => {
+    it('of a user without a password changes the factor only if it is their only tenant', async () => {
       const id = await member()
       await service.storage.write((tx) =>
         tx.updateTable('users').set({ password_hash: null }).where('id', '=', id).execute(),
       )
       const token = await bySso(id, world.orgs.bakery.id)
       await as(token).call(api.auth.setupMfa)
-      // What another tenant offers takes nothing away.
+      // An open invitation of another tenant takes nothing away.
       await invite(world.tokens.harbor)
       await as(token).call(api.auth.setupMfa)
       const tenant = { kind: 'organization', orgId: world.orgs.harbor.id } as const
@@ -335,7 +335,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('with limits', () => {
+  describe('with rate limits', () => {
     beforeEach(async () => {
       const env = {
         RATE_LIMIT_MFA: '5/300',
@@ -358,7 +358,7 @@ onEveryDatabase((_, open) => {
       return all
     }
 
-    it('whoever runs an identity provider uses up no codes, passwords or requests of the person elsewhere', async () => {
+    it('an identity provider consumes no codes, passwords or requests of the user elsewhere', async () => {
       const id = await member()
       const own = as(tokenOf(await login()))
       const factor = await enrolFactor(own, clock)
@@ -385,12 +385,12 @@ onEveryDatabase((_, open) => {
       await as(token).call(api.auth.changePassword, { body: { currentPassword: password, ...rest } })
     })
 
-    it('wrong passwords are forgotten by who administers all of the account, and by nobody who only invited it', async () => {
+    it('only an administrator of the whole account can clear wrong passwords, no mere inviter', async () => {
       const id = await member()
       const params = { params: { id } }
       const unlock = (token: string) => failed(as(token).call(api.users.unlock, params))
-      const siege = () => times(5, () => login({}, 'a wrong password'))
-      await siege()
+      const exhaustAttempts = () => times(5, () => login({}, 'a wrong password'))
+      await exhaustAttempts()
       expect(await failed(login())).toBe('invalid_credentials')
       expect(await unlock(world.tokens.bakeryViewer)).toBe('forbidden')
       expect(await unlock(world.tokens.harbor)).toBe('not_found')
@@ -407,10 +407,10 @@ onEveryDatabase((_, open) => {
       const [entry] = await audited(service, 'user.unlock')
       expect(entry).toMatchObject({ result: 'success', resource: { id } })
 
-      // Where it belongs to two tenants, whoever runs the service does it.
+      // If the account belongs to two tenants, only a system administrator can.
       const tenant = { kind: 'organization', orgId: world.orgs.harbor.id } as const
       await service.storage.write((tx) => acceptMembership(tx, id, tenant, 'holder', clock()))
-      await siege()
+      await exhaustAttempts()
       expect(await unlock(world.tokens.harbor)).toBe('forbidden')
       expect(await unlock(world.tokens.system)).toBe('ok')
       expect(await failed(login())).toBe('ok')
@@ -418,7 +418,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('an access token alone', () => {
-    it('changes no way of signing in ten minutes after the last proof', async () => {
+    it('changes no sign-in settings ten minutes after the last proof', async () => {
       await member()
       const session = (await login()).tokens as { accessToken: string; refreshToken: string }
       clock.forward(601)
@@ -432,7 +432,7 @@ onEveryDatabase((_, open) => {
         code: 'wrong_password',
       })
       await me.call(api.auth.setupMfa, { body: { currentPassword: password } })
-      // Going on in another membership is no proof either.
+      // Switching memberships is no proof either.
       const switched = tokenOf(await me.call(api.auth.switch, { body: {} }))
       await expect(as(switched).call(api.auth.setupMfa)).rejects.toEqual(again)
       await as(tokenOf(await login())).call(api.auth.setupMfa)

@@ -18,7 +18,7 @@ import { lettersOf, unsent } from './mail.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-/** All of them are under way already, so that none fails unseen. */
+/** Takes promises that have already started, so that no rejection goes unhandled. */
 async function expectRefused(tries: Promise<unknown>[], why: object): Promise<void> {
   const reasons = (await Promise.allSettled(tries)).map((one) =>
     one.status === 'rejected' ? one.reason : one,
@@ -45,8 +45,8 @@ onEveryDatabase((kind, open) => {
   })
   const alive = (token: string) => as(token).call(api.users.me)
 
-  describe('my own profile', () => {
-    it('shows who I am, and takes a name and a picture', async () => {
+  describe('the profile of a user', () => {
+    it('is shown to them, and they can change its name and picture', async () => {
       const me = as(world.tokens.bakeryViewer)
       expect(await me.call(api.users.me)).toMatchObject({
         name: 'bakery-viewer',
@@ -64,7 +64,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('takes no other kind of address, and not nothing', async () => {
+    it('accepts only http addresses of pictures, and no empty change', async () => {
       const me = as(world.tokens.bakeryViewer)
       const change = (body: object) => me.call(api.users.changeMe, { body })
       for (const avatarUrl of ['javascript:alert(1)', 'data:image/png;base64,aa', 'nowhere', '']) {
@@ -78,7 +78,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('the list of users', () => {
-    it('is of the own organization, by name, with role and reach', async () => {
+    it('contains the own organization, sorted by name, with roles and restrictions', async () => {
       const { data, pagination } = await as(world.tokens.bakery).call(api.users.list)
       expect(data.map(({ name }) => name)).toEqual(['bakery-admin', 'bakery-auditor', 'bakery-viewer'])
       expect(pagination).toEqual({ page: 1, limit: 50, total: 3 })
@@ -97,7 +97,7 @@ onEveryDatabase((kind, open) => {
       expect(JSON.stringify(data)).not.toMatch(/hash|secret|phoneNumber/i)
     })
 
-    it('of a partner is its own people, or those of an organization it reaches', async () => {
+    it('of a partner contains its own people, or those of an organization it reaches', async () => {
       const acme = as(world.tokens.acme)
       const { data } = await acme.call(api.users.list)
       expect(data.map(({ name, orgAccess }) => [name, orgAccess])).toEqual([
@@ -115,7 +115,7 @@ onEveryDatabase((kind, open) => {
       await expect(other).rejects.toEqual(failing(403, 'partner_mismatch'))
     })
 
-    it('of the system is everybody, or one tenant', async () => {
+    it('of the system contains everybody, or one tenant', async () => {
       const system = as(world.tokens.system)
       expect((await system.call(api.users.list)).pagination.total).toBe(10)
       const { acme } = world.partners
@@ -124,7 +124,7 @@ onEveryDatabase((kind, open) => {
       expect(names(await system.call(api.users.list, { query }))).toEqual(['harbor-admin'])
     })
 
-    it('can be searched by name and e-mail, filtered by status and paged', async () => {
+    it('can be searched by name and email, filtered by status and paged', async () => {
       const bakery = as(world.tokens.bakery)
       const find = async (query: object) => names(await bakery.call(api.users.list, { query }))
       expect(await find({ q: 'VIEW' })).toEqual(['bakery-viewer'])
@@ -138,7 +138,7 @@ onEveryDatabase((kind, open) => {
       expect(await find({ status: 'invited' })).toEqual([])
     })
 
-    it('offers the roles of the scope', async () => {
+    it('comes with the roles of the scope', async () => {
       const { data } = await as(world.tokens.bakery).call(api.users.roles)
       expect(data.map(({ name }) => name)).toEqual([
         ...['Auditor', 'Org Admin', 'Org Technician', 'Org Viewer', 'bakery role'],
@@ -149,7 +149,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('a user', () => {
-    it('is shown with every membership in reach, and to nobody else', async () => {
+    it('is shown with all memberships in the scope of the caller, and to nobody else', async () => {
       const id = await idOf('bakery-viewer')
       const shown = await as(world.tokens.acme).call(api.users.show, { params: { id } })
       expect(shown).toMatchObject({ name: 'bakery-viewer', roleName: 'Org Viewer', phoneNumber: null })
@@ -160,7 +160,7 @@ onEveryDatabase((kind, open) => {
       }
     })
 
-    it('is administered by partner users with all organizations only', async () => {
+    it('of a partner is administered only by partner users with access to all organizations', async () => {
       const params = { id: await idOf('bakery-viewer') }
       for (const token of [world.tokens.acmeBakery, world.tokens.acmeNone]) {
         const tries = [
@@ -178,7 +178,7 @@ onEveryDatabase((kind, open) => {
       }
     })
 
-    it('gets another name and status from an administrator; disabled ones are out at the next request', async () => {
+    it('is renamed and disabled by an administrator; disabling ends all sessions at once', async () => {
       const bakery = as(world.tokens.bakery)
       const params = { id: await idOf('bakery-viewer') }
       await alive(world.tokens.bakeryViewer)
@@ -208,7 +208,7 @@ onEveryDatabase((kind, open) => {
       }
     })
 
-    it('leaves who changed what in the audit log of the organization', async () => {
+    it('appears in the audit log of the organization with who changed what', async () => {
       const bakery = as(world.tokens.bakery)
       const params = { id: await idOf('bakery-viewer') }
       await bakery.call(api.users.change, { params, body: { name: 'Viv', status: 'disabled' } })
@@ -244,10 +244,10 @@ onEveryDatabase((kind, open) => {
       const fresh = await tokenFor(service, id, { kind: 'organization', orgId: bakery.id })
       await expect(alive(fresh)).rejects.toEqual(failing(403, 'account_inactive'))
       expect(names(await admin.call(api.users.list, { query: { status: 'disabled' } }))).toEqual([
-        // Of an account of others as well there is only what whoever invited typed.
+        // Of an account that other tenants share, only what the inviter typed is shown.
         'bakery-viewer@example.com',
       ])
-      // The name and the account itself are not this tenant's to change.
+      // This tenant cannot change the name or the account itself.
       await expect(change({ name: 'Mine' })).rejects.toEqual(failing(403, 'forbidden'))
       const reset = admin.call(api.users.resetMfa, { params: { id } })
       await expect(reset).rejects.toEqual(failing(403, 'forbidden'))
@@ -262,7 +262,7 @@ onEveryDatabase((kind, open) => {
       expect(garage.id).not.toBe(bakery.id)
     })
 
-    it('cannot sign in to a tenant where the membership is disabled', async () => {
+    it('cannot sign in to a tenant in which the membership is disabled', async () => {
       const id = await idOf('bakery-viewer')
       const { hashPassword } = await import('../../src/identity/password-hash.ts')
       const passwordHash = await hashPassword(adminPassword)
@@ -277,7 +277,7 @@ onEveryDatabase((kind, open) => {
       await expect(login).rejects.toEqual(failing(401, 'invalid_credentials'))
     })
 
-    it('loses the membership and its sessions when removed; the account and the rest live on', async () => {
+    it('loses membership and sessions when removed, and keeps account and other memberships', async () => {
       const id = await idOf('bakery-viewer')
       const acme = as(world.tokens.acme)
       const body = {
@@ -303,7 +303,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('gets another role at once, within the scope', async () => {
+    it('gets another role of the same scope at once', async () => {
       const params = { id: await idOf('bakery-viewer') }
       const bakery = as(world.tokens.bakery)
       const list = () => as(world.tokens.bakeryViewer).call(api.users.list)
@@ -320,7 +320,7 @@ onEveryDatabase((kind, open) => {
       }
     })
 
-    it('is signed out by an administrator, and loses the factors on request', async () => {
+    it('is signed out by an administrator, who can also reset the factors', async () => {
       const params = { id: await idOf('bakery-viewer') }
       const bakery = as(world.tokens.bakery)
       await bakery.call(api.users.signOut, { params })
@@ -339,7 +339,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('an administrator', () => {
-    it('changes neither their own role, reach nor status, and does not remove themself', async () => {
+    it('cannot change their own role, access or status, or remove themself', async () => {
       const params = { id: await idOf('acme-admin') }
       const acme = as(world.tokens.acme)
       const tries = [
@@ -373,7 +373,7 @@ onEveryDatabase((kind, open) => {
       expect(await findUserByEmail(service.storage.read, 'new@example.com')).toBeUndefined()
     })
 
-    it('does not touch someone who holds more', async () => {
+    it('cannot change someone who holds more', async () => {
       const { id: orgId } = world.orgs.bakery
       const people = ['users:read', 'users:write', 'users:delete', 'users:invite']
       const clerk = await addRole(service, orgId, 'Clerk', people)
@@ -405,7 +405,7 @@ onEveryDatabase((kind, open) => {
       const account = () =>
         service.storage.read.selectFrom('users').selectAll().where('id', '=', id).executeTakeFirst()
       const before = await account()
-      // An invitation that waits is the tenant's, like any other: whom it is to is not told.
+      // The tenant can change an open invitation like any other; it does not learn whom it is for.
       expect(await acme.call(api.users.change, { params: { id }, body: { name: 'x' } })).toMatchObject({
         name: 'x',
       })
@@ -420,7 +420,7 @@ onEveryDatabase((kind, open) => {
       expect(await account()).toEqual(before)
     })
 
-    it('who is the last one cannot be removed, demoted, narrowed or disabled', async () => {
+    it('who is the last one cannot be removed, demoted, restricted or disabled', async () => {
       const params = { id: await idOf('bakery-admin') }
       const acme = as(world.tokens.acme)
       const refused = failing(409, 'last_administrator')
@@ -433,7 +433,7 @@ onEveryDatabase((kind, open) => {
         acme.call(api.users.change, { params, body: { status: 'invited' } }),
       ]
       await expectRefused(tries, { status: 409, code: 'last_administrator' })
-      // Someone invited or disabled does not count.
+      // Someone who is only invited does not count.
       const body = { email: 'next@example.com', name: 'Next', roleId: bakeryRoles().admin }
       const next = await as(world.tokens.bakery).call(api.users.invite, { body })
       await expect(acme.call(api.users.remove, { params })).rejects.toEqual(refused)
@@ -443,7 +443,7 @@ onEveryDatabase((kind, open) => {
       expect(await acme.call(api.users.remove, { params })).toEqual({ success: true })
     })
 
-    it('of the partner counts with every organization only', async () => {
+    it('of a partner counts as one only with access to all organizations', async () => {
       await addPartnerUser(service, 'half', world.partners.globex, [world.orgs.harbor.id])
       const params = { id: await idOf('globex-admin') }
       const demote = () =>
@@ -457,7 +457,7 @@ onEveryDatabase((kind, open) => {
       expect(await demote()).toEqual({ success: true })
     })
 
-    it('of the service stays, too', async () => {
+    it('of the system cannot disable themself', async () => {
       const second = await systemToken(service)
       const id = await idOf('admin')
       expect(second).toBeDefined()
@@ -465,7 +465,7 @@ onEveryDatabase((kind, open) => {
       await expect(own).rejects.toEqual(failing(403, 'forbidden'))
     })
 
-    it('stays when two remove each other at the same time', async () => {
+    it('is always left when two remove each other at the same time', async () => {
       const { id: orgId } = world.orgs.bakery
       for (let round = 0; round < 5; round += 1) {
         const [a, b] = [`left-${round}`, `right-${round}`]
