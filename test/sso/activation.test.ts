@@ -15,7 +15,7 @@ const noEndpoint = expect.stringContaining(`${missing}: set it, or the issuer ag
 
 onEveryDatabase((_, open) => {
   describe('an active provider', () => {
-    it('is complete: each field that is not is named', async () => {
+    it('is complete, and each missing field is named', async () => {
       const { create, setStatus, change, client } = await start(open)
       const { data } = await client.call(api.ssoProviders.create, { body: { name: 'a', type: 'oidc' } })
       expect((await setStatus(data.id, 'testing')).status).toBe('testing')
@@ -46,7 +46,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('stays complete', async () => {
+    it('cannot be made incomplete', async () => {
       const { create, setStatus, change } = await start(open)
       const { id } = await create()
       await setStatus(id, 'active')
@@ -59,7 +59,7 @@ onEveryDatabase((_, open) => {
       expect(await change(id, { clientSecret: null })).toMatchObject({ hasClientSecret: false })
     })
 
-    it('of SAML has a certificate that is still good, as PEM or as metadata have it', async () => {
+    it('of SAML has a valid certificate, given as PEM or as in metadata', async () => {
       const { create, setStatus, change } = await start(open)
       const fields = { type: 'saml', entityId: 'urn:idp', ssoUrl: 'https://idp.example.com/sso' } as const
       const bare = certificate.replaceAll(/-----[A-Z ]+-----|\s/g, '')
@@ -76,7 +76,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('leaves in the audit log which state it had', async () => {
+    it('has its change of status in the audit log', async () => {
       const { create, setStatus, service } = await start(open)
       const { id } = await create()
       const news = await newEntries(service)
@@ -91,8 +91,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('whether an organization has single sign-on', () => {
-    it('is told to everybody: the oldest active provider is the one', async () => {
+  describe('the public check for single sign-on', () => {
+    it('returns the oldest active provider of the organization', async () => {
       const { bakery, service, clock, setStatus, create, system } = await start(open)
       const check = (orgId = bakery.id) => service.client().call(api.sso.check, { params: { orgId } })
       expect(await check()).toEqual({ ssoEnabled: false })
@@ -108,14 +108,14 @@ onEveryDatabase((_, open) => {
         enforceSSO: true,
         loginUrl,
       })
-      // That of the organization's own administrator ended: passwords are not taken any more.
+      // The session of the organization's administrator ended, as passwords are no longer accepted.
       const testing = { params: { id: first }, body: { status: 'testing' } } as const
       await expect(setStatus(first, 'testing')).rejects.toMatchObject({ status: 401 })
       await system.call(api.ssoProviders.setStatus, testing)
       expect(await check()).toMatchObject({ provider: { id }, enforceSSO: false, loginUrl })
     })
 
-    it('does not tell which organizations there are', async () => {
+    it('does not reveal which organizations exist', async () => {
       const { garage, harbor, service, system } = await start(open).then((s) => ({ ...s, ...s.world.orgs }))
       const line = async (orgId: string) => {
         const reply = await fetch(`${service.url}/api/v1/sso/check/${orgId}`)
@@ -136,13 +136,13 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('the only way in', () => {
+  describe('enforced single sign-on', () => {
     const refusal = fault(
       'body.enforceSSO',
       expect.stringContaining('has to sign in with this provider first'),
     )
 
-    it('is one that an administrator of the organization came in by within a day', async () => {
+    it('requires that an administrator of the organization used the provider within a day', async () => {
       const { create, change, service, clock, bakery, garage } = await start(open)
       const { id } = await create()
       const { id: other } = await create()
@@ -169,7 +169,7 @@ onEveryDatabase((_, open) => {
       clock.forward(2 * day)
     })
 
-    it('can be forced, which the audit log keeps, and left again', async () => {
+    it('can be forced, which the audit log records, and ended again', async () => {
       const { create, change, service } = await start(open)
       await expect(create({ enforceSSO: true })).rejects.toEqual(refusal)
       const news = await newEntries(service)
@@ -183,7 +183,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('is not proven by who came in from another issuer', async () => {
+    it('is not justified by a sign-in with another issuer', async () => {
       const { create, change, service, clock } = await start(open)
       const { id, createdBy: userId } = await create()
       await signedIn(service, { providerId: id, userId, at: clock() })
@@ -194,8 +194,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('the role of those it makes accounts for', () => {
-    it('is one of the organization, or built in for organizations', async () => {
+  describe('the default role of a provider', () => {
+    it('is a role of the organization, or a built-in one for organizations', async () => {
       const { create, change, bakery, garage, world, service } = await start(open)
       const viewer = roleOf('Org Viewer', 'organization')
       expect(await create({ defaultRoleId: viewer })).toMatchObject({ defaultRoleId: viewer })
@@ -208,7 +208,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('holds nothing that whoever configures the provider does not', async () => {
+    it('holds only permissions that whoever configures the provider holds', async () => {
       const { create, bakery, service, setStatus } = await start(open)
       const writers = await addRole(service, bakery.id, 'writers', ['organizations:write'])
       const lesser = service.client(await addOrgUser(service, 'lesser', bakery.id, { role: writers }))
@@ -227,7 +227,7 @@ onEveryDatabase((_, open) => {
       expect(await setStatus(id, 'testing')).toMatchObject({ defaultRoleId: writers })
     })
 
-    it('is none any more once it was deleted', async () => {
+    it('is cleared when the role is deleted', async () => {
       const { create, client, bakery, show } = await start(open)
       const { id } = await create({ defaultRoleId: bakery.roleId })
       await client.call(api.roles.remove, { params: { id: bakery.roleId } })

@@ -21,7 +21,7 @@ const accounts = {
   stranger: { email: 'sam@elsewhere.example', name: 'Sam' },
 }
 
-/** Pictures for tabs are asked for everywhere, and missing nearly everywhere. */
+/** Browsers request a favicon from every site, and most have none. */
 const isComplaint = (line: ConsoleMessage): boolean =>
   line.type() === 'error' && !line.text().startsWith('Failed to load resource')
 
@@ -31,7 +31,7 @@ onEveryDatabase((kind, open) => {
   describe.skipIf(!hasChromium || !hasOpenssl)('single sign-on in a real browser', () => {
     const certificate = testCertificate()
     const home = new Home()
-    /** Of pages: of a policy that does not fit them, above all. */
+    /** Console errors of pages, in particular violations of the content security policy. */
     const complaints: string[] = []
     let service: TestService
     let world: World
@@ -72,7 +72,7 @@ onEveryDatabase((kind, open) => {
 
     afterEach(() => expect(complaints.splice(0)).toEqual([]))
 
-    /** Somebody's browser, with what the provider asked it typed in. */
+    /** Opens a URL in a browser, and fills in the login form if the provider shows it. */
     async function at(url: string, login: string, by?: BrowserContext): Promise<Page> {
       const context = by ?? (await chromium.newContext({ ignoreHTTPSErrors: true }))
       const page = await context.newPage()
@@ -92,14 +92,14 @@ onEveryDatabase((kind, open) => {
     const said = async (page: Page) =>
       ((await page.locator('main').textContent()) ?? '').replaceAll(/\s+/g, ' ').trim()
 
-    it('knows an account again, tells who is signed in, and signs out', async () => {
+    it('recognizes an account, shows who is signed in, and signs out', async () => {
       await addMember(service, orgId, accounts.dora.email)
       const page = await begin('dora')
       await heading(page, 'You are signed in')
       expect(await said(page)).toContain(
         `As ${accounts.dora.email}, ${accounts.dora.email}; organization ${world.orgs.bakery.name}.`,
       )
-      // The code is in no history, and nothing is kept where a script could find it.
+      // The code is not in the history, and nothing is stored where a script could read it.
       expect(page.url()).toBe(`${service.url}/login`)
       expect(await page.evaluate('[localStorage.length, sessionStorage.length, document.cookie]')).toEqual([
         0,
@@ -108,7 +108,7 @@ onEveryDatabase((kind, open) => {
       ])
       const cookies = await page.context().cookies(`${service.url}/api/v1/auth/`)
       expect(cookies.find(({ name }) => name === 'service_refresh_token')).toMatchObject({ httpOnly: true })
-      // By the cookie it is still known after a reload.
+      // The cookie keeps the session after a reload.
       await page.reload()
       await heading(page, 'You are signed in')
       await page.getByRole('button', { name: 'Sign out' }).click()
@@ -118,7 +118,7 @@ onEveryDatabase((kind, open) => {
       )
       await page.reload()
       await heading(page, 'Sign in')
-      // The provider still knows them: they are here again without a word, by what it calls them.
+      // The provider still has its session: the user is signed in without a prompt, by the subject.
       await service.storage.write((tx) =>
         tx
           .updateTable('users')
@@ -132,7 +132,7 @@ onEveryDatabase((kind, open) => {
       await page.context().close()
     })
 
-    onSqlite('refuses whom nobody invited, and another domain, and says what to do', async () => {
+    onSqlite('refuses an uninvited user and another domain, and explains what to do', async () => {
       const page = await begin('newcomer')
       await heading(page, 'You are not signed in')
       expect(await said(page)).toMatch(
@@ -152,7 +152,7 @@ onEveryDatabase((kind, open) => {
       await denied.context().close()
     })
 
-    onSqlite('makes an account where it may, and sets what the provider says as text', async () => {
+    onSqlite('creates an account when allowed, and shows the claims of the provider as text', async () => {
       await change({ autoProvision: true, defaultRoleId: roleOf('Org Viewer', 'organization') })
       const page = await begin('newcomer')
       await heading(page, 'You are signed in')
@@ -160,7 +160,7 @@ onEveryDatabase((kind, open) => {
       await page.context().close()
     })
 
-    onSqlite('is the only way in where it is enforced', async () => {
+    onSqlite('is the only way to sign in when enforced', async () => {
       const email = 'pat@bakery.example.com'
       const id = await addMember(service, orgId, email)
       const hash = await hashPassword(password)
@@ -177,7 +177,7 @@ onEveryDatabase((kind, open) => {
       await change({ enforceSSO: false })
     })
 
-    /** Runs svc with a browser that only writes down where it is sent; `then` goes there. */
+    /** Runs svc with a fake browser that only records the address; `then` opens it. */
     async function svc(
       args: string[],
       then: (address: string) => Promise<void>,
@@ -212,7 +212,7 @@ onEveryDatabase((kind, open) => {
       })
       const whoami = await home.run(['whoami', '--jq', '.user.email'])
       expect(whoami.stdout).toBe('nina@bakery.example.com\n')
-      // By its name from now on, also for those who are signed out.
+      // From now on also by the name of the organization, even when signed out.
       await home.run(['logout'])
       const failed = await svc(['login', '--sso', world.orgs.bakery.name, '--json'], async (address) => {
         const page = await at(address, 'stranger')
@@ -232,7 +232,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    onSqlite('svc sso test --login tells every step, and lets nobody in', async () => {
+    onSqlite('svc sso test --login shows each step, and creates no session', async () => {
       const env = { SVC_TOKEN: world.tokens.system }
       const trial = (login: string) =>
         svc(

@@ -1,4 +1,4 @@
-/** Of idp.example.com: good until 2126, and until 2025. */
+/** Certificates of idp.example.com: one valid until 2126, one that expired in 2025. */
 export const certificate = `-----BEGIN CERTIFICATE-----
 MIIBijCCATGgAwIBAgIUFviqChtNlSOWJb/24zej43j7rdowCgYIKoZIzj0EAwIw
 GjEYMBYGA1UEAwwPaWRwLmV4YW1wbGUuY29tMCAXDTI2MTEyMjA3MjIzN1oYDzIx

@@ -6,7 +6,7 @@ import { listening, type testCertificate } from '../cli/network.ts'
 
 export type Account = { email: string; name: string; email_verified?: boolean }
 
-/** Somebody else's provider, certified for OpenID Connect, over HTTPS on this machine; the caller closes it. */
+/** A third-party provider, certified for OpenID Connect, over HTTPS on this machine; the caller closes it. */
 export async function certifiedProvider(
   certificate: ReturnType<typeof testCertificate>,
   {
@@ -41,7 +41,7 @@ export async function certifiedProvider(
       const account = accounts[sub]
       return account && { accountId: sub, claims: () => ({ sub, email_verified: true, ...account }) }
     },
-    // It is the organization's own: nobody is asked whether we may know who they are.
+    // The provider is the organization's own, so it shows no consent screen.
     async loadExistingGrant({ oidc }) {
       const grant = new oidc.provider.Grant({
         accountId: oidc.session!.accountId!,
@@ -67,7 +67,7 @@ export async function certifiedProvider(
   }
 }
 
-/** Its own page: whoever says who they are is believed. */
+/** The login page of the provider, which accepts any name without a password. */
 async function signIn(provider: Provider, request: IncomingMessage, reply: ServerResponse): Promise<void> {
   if (request.method === 'GET') {
     const form = '<form method="post"><input name="login" aria-label="Login"><button>Sign in</button></form>'

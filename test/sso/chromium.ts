@@ -6,7 +6,7 @@ const path = process.env.CHROMIUM ?? '/usr/bin/chromium'
 export const hasChromium = existsSync(path)
 if (!hasChromium) console.warn(`skipped: pages in a real browser need chromium at ${path}`)
 
-/** A real browser with a folder of its own, which is gone with it. It asks nobody but whom its pages name. */
+/** A real browser with a temporary profile. It sends requests only for its pages. */
 export const startChromium = (): Promise<Browser> =>
   chromium.launch({
     executablePath: path,

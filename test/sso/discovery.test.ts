@@ -11,7 +11,7 @@ import { endpointsOf, noEndpoints } from './provider-stage.ts'
 
 const tooLarge = (1 << 20) + 1
 
-describe.skipIf(!hasOpenssl)('discovery', () => {
+describe.skipIf(!hasOpenssl)('OIDC discovery', () => {
   const certificate = testCertificate()
 
   onEveryDatabase((_, open) => {
@@ -28,7 +28,7 @@ describe.skipIf(!hasOpenssl)('discovery', () => {
       return { service, idp, client, create, test }
     }
 
-    it('fills the endpoints, and what is said by hand wins', async () => {
+    it('fills in the endpoints, and explicit ones take precedence', async () => {
       const { idp, client, create } = await start()
       const { data, warning } = await create(idp.url)
       expect(data).toMatchObject({ issuer: idp.url, status: 'inactive', ...endpointsOf(idp.url) })
@@ -47,7 +47,7 @@ describe.skipIf(!hasOpenssl)('discovery', () => {
       expect(again.data).toMatchObject(endpointsOf(idp.url))
     })
 
-    it('is asked below the path of the issuer', async () => {
+    it('requests the document below the path of the issuer', async () => {
       const { idp, create, test } = await start()
       const issuer = `${idp.url}/tenants/a/`
       idp.document.issuer = issuer
@@ -57,7 +57,7 @@ describe.skipIf(!hasOpenssl)('discovery', () => {
       expect(await test(data.id)).toMatchObject({ success: true })
     })
 
-    it('is tested without changing anything', async () => {
+    it('can be tested without changing the provider', async () => {
       const { idp, service, create, test, client } = await start()
       const { data } = await create(idp.url)
       idp.document.token_endpoint = `${idp.url}/token2`
@@ -97,14 +97,9 @@ describe.skipIf(!hasOpenssl)('discovery', () => {
       idp.answer = () => answer
     }
     it.each<[string, (idp: Idp) => void, reason: string | RegExp, hint: string | RegExp]>([
-      ['is not there', answers({ status: 404 }), '404', /is the issuer right, with its path\?$/],
-      [
-        'leads elsewhere',
-        answers({ status: 302, headers: { location: '/b' } }),
-        '302',
-        /is the issuer right/,
-      ],
-      ['is no JSON', answers({ body: '<html>' }), 'the document is not JSON', /has to be an OpenID Connect/],
+      ['is missing', answers({ status: 404 }), '404', /is the issuer right, with its path\?$/],
+      ['redirects', answers({ status: 302, headers: { location: '/b' } }), '302', /is the issuer right/],
+      ['is not JSON', answers({ body: '<html>' }), 'the document is not JSON', /has to be an OpenID Connect/],
       ['is a list', answers({ body: '[]' }), 'the document is not JSON', /has to be an OpenID Connect/],
       [
         'is too large',
@@ -137,36 +132,33 @@ describe.skipIf(!hasOpenssl)('discovery', () => {
         'its authorization_endpoint must be at most 500 characters',
         /set the endpoints by hand$/,
       ],
-    ])(
-      'of a document that %s is a warning for the maker and a failed test',
-      async (_, spoil, reason, hint) => {
-        const { idp, service, create, test, client } = await start()
-        spoil(idp)
-        const { data, warning } = await create(idp.url)
-        expect(data).toMatchObject({ issuer: idp.url, status: 'inactive', ...noEndpoints })
-        expect(warning).toMatch(`OIDC discovery failed for issuer "${idp.url}": ${reason}. `)
-        const news = await newEntries(service)
-        await expect(test(data.id)).rejects.toMatchObject({
-          status: 400,
-          code: 'oidc_discovery_failed',
-          message: `OIDC discovery failed: ${reason}`,
-          details: { hint: expect.stringMatching(hint) },
-        })
-        expect(await news()).toEqual([])
-        const params = { id: data.id }
-        const set = await client.call(api.ssoProviders.update, { params, body: endpointsOf(idp.url) })
-        expect(set.data).toMatchObject(endpointsOf(idp.url))
-        await client.call(api.ssoProviders.setStatus, { params, body: { status: 'active' } })
-      },
-    )
+    ])('of a document that %s warns at creation and fails the test', async (_, spoil, reason, hint) => {
+      const { idp, service, create, test, client } = await start()
+      spoil(idp)
+      const { data, warning } = await create(idp.url)
+      expect(data).toMatchObject({ issuer: idp.url, status: 'inactive', ...noEndpoints })
+      expect(warning).toMatch(`OIDC discovery failed for issuer "${idp.url}": ${reason}. `)
+      const news = await newEntries(service)
+      await expect(test(data.id)).rejects.toMatchObject({
+        status: 400,
+        code: 'oidc_discovery_failed',
+        message: `OIDC discovery failed: ${reason}`,
+        details: { hint: expect.stringMatching(hint) },
+      })
+      expect(await news()).toEqual([])
+      const params = { id: data.id }
+      const set = await client.call(api.ssoProviders.update, { params, body: endpointsOf(idp.url) })
+      expect(set.data).toMatchObject(endpointsOf(idp.url))
+      await client.call(api.ssoProviders.setStatus, { params, body: { status: 'active' } })
+    })
 
-    it('reads a document of up to 1 MiB', async () => {
+    it('accepts a document of up to 1 MiB', async () => {
       const { idp, create } = await start()
       idp.document.padding = 'x'.repeat(1_000_000)
       expect((await create(idp.url)).warning).toBeUndefined()
     })
 
-    it('goes without what only some providers have, but people cannot sign in like that', async () => {
+    it('accepts a document without optional fields, but such a provider cannot be activated', async () => {
       const { idp, create, client } = await start()
       delete idp.document.userinfo_endpoint
       const { data, warning } = await create(idp.url)
@@ -177,7 +169,7 @@ describe.skipIf(!hasOpenssl)('discovery', () => {
       })
     })
 
-    it('does not go to addresses that are not public', async () => {
+    it('does not connect to addresses that are not public', async () => {
       const { idp, create, test } = await start({
         OUTBOUND_ALLOW_CIDRS: '10.0.0.0/8',
         OUTBOUND_CA_FILE: certificate.file,
@@ -195,7 +187,7 @@ describe.skipIf(!hasOpenssl)('discovery', () => {
       })
     })
 
-    it('says what mends a certificate that is not trusted, and a server that is not there', async () => {
+    it('explains how to fix an untrusted certificate or an unreachable server', async () => {
       const { idp, create, test } = await start({ OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' })
       const hintOf = async (issuer: string) => {
         const failure = test((await create(issuer)).data.id)

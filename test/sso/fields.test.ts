@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { domainFault, normalizeDomains, normalizeScopes, urlFault } from '../../src/sso/fields/contract.ts'
 
-describe('domains', () => {
+describe('allowed domains', () => {
   it.each([
     ['', ''],
     [' , ,', ''],
@@ -11,7 +11,7 @@ describe('domains', () => {
     ['localhost', 'localhost'],
     ['BÜCHER.example,xn--bcher-kva.example', 'xn--bcher-kva.example'],
     ['1password.example', '1password.example'],
-  ])('%j are kept as %j', (said, kept) => {
+  ])('%j are stored as %j', (said, kept) => {
     expect([normalizeDomains(said), domainFault(normalizeDomains(said))]).toEqual([kept, undefined])
     expect(normalizeDomains(normalizeDomains(said))).toBe(kept)
   })
@@ -30,14 +30,14 @@ describe('domains', () => {
       '%61.example',
     ],
     `${'a'.repeat(254)}.example`,
-  ])('do not hold %j', (wrong) => {
+  ])('cannot contain %j', (wrong) => {
     expect(domainFault(normalizeDomains(`example.com,${wrong}`))).toMatch(
       / is not a domain, such as example.com$/,
     )
   })
 })
 
-describe('an address', () => {
+describe('a URL of a provider', () => {
   it.each([
     ['https://idp.example.com', false],
     ['https://idp.example.com:8443/a/b/', true],
@@ -57,11 +57,11 @@ describe('an address', () => {
     ['https://a:b@idp.example.com', 'must not hold a user name or password'],
     ['https://idp.example.com/#', 'must not have a fragment'],
     ['https://idp.example.com/?', 'must not have a query: it is an issuer'],
-  ])('is not %j', (url, fault) => {
+  ])('cannot be %j', (url, fault) => {
     expect(urlFault(url, true)).toBe(fault)
   })
 })
 
-it('scopes are each there once', () => {
+it('scopes are stored without duplicates', () => {
   expect(normalizeScopes('  openid\temail openid\nprofile ')).toBe('openid email profile')
 })

@@ -12,7 +12,7 @@ import { addMember } from './sign-in/sign-in-stage.ts'
 
 const accounts = { dora: { email: 'dora@bakery.example.com', name: 'Dora Bakes' } }
 
-/** A dashboard: one page, whatever the path, whose scripts are those of the test. */
+/** A dashboard that serves one page at every path; the test evaluates scripts in it. */
 const frontEnd = (): Server =>
   createServer((_, reply) => {
     reply.setHeader('content-type', 'text/html')
@@ -28,7 +28,7 @@ async function freePort(): Promise<number> {
   return port
 }
 
-/** What the script of a front-end does with a code; each step as its status, or how the browser refused it. */
+/** The script of a front-end; it returns the status of each step, or the error of the browser. */
 const script = (url: string, code: string | null) => `(async () => {
   const ask = async (method, path, { body, headers = {} } = {}) => {
     try {
@@ -94,7 +94,7 @@ onEveryDatabase((_, open) => {
       await Promise.all([close(ours), close(theirs)])
     })
 
-    /** Signs in and stops where the front-end has its code. */
+    /** Signs in, and returns the page when the front-end has received its code. */
     async function arrive() {
       const context = await chromium.newContext({ ignoreHTTPSErrors: true })
       const page = await context.newPage()
@@ -107,7 +107,7 @@ onEveryDatabase((_, open) => {
       return { page, context, origin: url.origin, code: url.hash.slice('#ssoCode='.length) }
     }
 
-    it('exchanges its code, renews the session by the cookie, and calls the API', async () => {
+    it('exchanges its code, refreshes the session with the cookie, and calls the API', async () => {
       const { page, context, origin, code } = await arrive()
       expect(origin).toBe(app)
       const told: Told = await page.evaluate(script(service.url, code))
@@ -118,7 +118,7 @@ onEveryDatabase((_, open) => {
       await context.close()
     })
 
-    it('is refused all of it where its origin is not allowed, also with a session that is there', async () => {
+    it('is refused all of it if its origin is not allowed, even with an existing session', async () => {
       const { page, context, code } = await arrive()
       const first: Told = await page.evaluate(script(service.url, code))
       expect(first.statuses).toEqual([200, 200, 200])
@@ -126,7 +126,7 @@ onEveryDatabase((_, open) => {
       const told: Told = await page.evaluate(script(service.url, code))
       expect(told).toMatchObject({ statuses: ['TypeError', 'TypeError', 'TypeError'] })
       expect(told.told).toBeUndefined()
-      // The session of the one that may is as it was.
+      // The session of the allowed origin is unaffected.
       await page.goto(`${app}/`)
       const again: Told = await page.evaluate(script(service.url, null))
       expect(again.statuses[0]).toBe(400)

@@ -5,8 +5,8 @@ import { newEntries } from '../laws/audited.ts'
 import { addMember, codeIn, errorIn, person, start } from './sign-in/sign-in-stage.ts'
 
 onEveryDatabase((_kind, open) => {
-  /** Dora, known at the provider. */
-  async function stage() {
+  /** A service with a provider, at which the member Dora can sign in. */
+  async function setUp() {
     const on = await start(open)
     const { id } = await on.provider()
     const userId = await addMember(on.service, on.bakery.id, person.email)
@@ -20,9 +20,9 @@ onEveryDatabase((_kind, open) => {
     return { ...on, id, userId, enter, list, unlink }
   }
 
-  describe('who the subjects of a provider are', () => {
-    it('is listed, latest sign-in first, without tokens and what else is said of them', async () => {
-      const { service, clock, bakery, userId, enter, list } = await stage()
+  describe('the identities of a provider', () => {
+    it('are listed, latest sign-in first, without tokens and profiles', async () => {
+      const { service, clock, bakery, userId, enter, list } = await setUp()
       const other = await addMember(service, bakery.id, 'eve@bakery.example.com')
       const began = clock()
       await enter()
@@ -40,8 +40,8 @@ onEveryDatabase((_kind, open) => {
       expect([second.data[0]?.userId, second.pagination.total]).toEqual([other, 2])
     })
 
-    it('is forgotten with the sessions that came of it, so that another subject may come in', async () => {
-      const { service, id, bakery, client, userId, enter, signIn, list, unlink } = await stage()
+    it('are unlinked together with their sessions, so that another subject can be linked', async () => {
+      const { service, id, bakery, client, userId, enter, signIn, list, unlink } = await setUp()
       const { accessToken } = await enter()
       const eve = { sub: 'subject-2', email: 'eve@bakery.example.com' }
       await addMember(service, bakery.id, eve.email)
@@ -75,8 +75,8 @@ onEveryDatabase((_kind, open) => {
     })
   })
 
-  describe('what has to be registered at a provider', () => {
-    it('is told with it, by the address of the service', async () => {
+  describe('the addresses to register at a provider', () => {
+    it('are shown with the provider, derived from the public URL', async () => {
       const { client, provider } = await start(open, { SAML_SP_ENTITY_ID: 'urn:svc' })
       const oidc = await provider()
       const at = 'https://svc.example.com/api/v1/sso'

@@ -5,7 +5,7 @@ import { documentOf } from './provider-stage.ts'
 
 type Answer = { status?: number; headers?: Record<string, string>; body?: string }
 
-/** An OpenID Connect issuer over HTTPS that publishes `document`, or answers otherwise; ends with the test. */
+/** An OpenID Connect issuer over HTTPS that serves `document` or another answer; it ends with the test. */
 export async function issuerOf(certificate: ReturnType<typeof testCertificate>) {
   const self = {
     url: '',

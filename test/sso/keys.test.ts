@@ -19,7 +19,7 @@ const signed = async (pair: number, header: object = { kid: `${pair}` }): Promis
     .setProtectedHeader({ alg: 'ES256', ...header })
     .sign((await pairs[pair]!).privateKey)
 
-/** The keys of an issuer that publishes what it is told. */
+/** A key cache in front of an issuer that serves the given document. */
 function issuer(first: unknown) {
   const clock = testClock()
   const self = { said: first, status: 200, isWhole: true, fails: false, asked: [] as string[] }
@@ -44,7 +44,7 @@ const by = (pair: number) => ({ by: pair })
 const fault = (name: string) => expect.objectContaining({ name: 'TokenFailure', fault: name })
 
 describe('the published keys of an issuer', () => {
-  it('are believed for ten minutes', async () => {
+  it('are cached for ten minutes', async () => {
     const { clock, read, asked } = issuer({ keys: [await publicOf(0)] })
     const token = await signed(0)
     expect(await read(token)).toEqual(by(0))
@@ -56,7 +56,7 @@ describe('the published keys of an issuer', () => {
     expect(asked).toHaveLength(2)
   })
 
-  it('are read again for a key that is not among them, at most each 30 seconds', async () => {
+  it('are fetched again for an unknown key, at most every 30 seconds', async () => {
     const of = issuer({ keys: [await publicOf(0)] })
     expect(await of.read(await signed(0))).toEqual(by(0))
     of.said = { keys: [await publicOf(0), await publicOf(1)] }
@@ -69,7 +69,7 @@ describe('the published keys of an issuer', () => {
     expect(of.asked).toHaveLength(2)
   })
 
-  it('are read again when one was changed in place', async () => {
+  it('are fetched again when a signature fails because a key was replaced in place', async () => {
     const of = issuer({ keys: [await publicOf(0, {})] })
     expect(await of.read(await signed(0, {}))).toEqual(by(0))
     of.said = { keys: [await publicOf(1, {})] }
@@ -80,7 +80,7 @@ describe('the published keys of an issuer', () => {
     expect(of.asked).toHaveLength(2)
   })
 
-  it('without names are each tried', async () => {
+  it('are all tried when they have no key IDs', async () => {
     const { read } = issuer({ keys: [await publicOf(0, {}), await publicOf(1, {})] })
     expect(await read(await signed(1, {}))).toEqual(by(1))
     const { privateKey } = await generateKeyPair('ES256')
@@ -88,7 +88,7 @@ describe('the published keys of an issuer', () => {
     expect(await read(stranger)).toEqual(fault('signature_invalid'))
   })
 
-  it('are asked for once, however many wait; of each issuer its own', async () => {
+  it('are fetched once for concurrent callers, and separately per issuer', async () => {
     const { read, asked } = issuer({ keys: [await publicOf(0)] })
     const token = await signed(0)
     const all = await Promise.all(Array.from({ length: 20 }, () => read(token)))
@@ -98,7 +98,7 @@ describe('the published keys of an issuer', () => {
     expect(asked).toEqual([url, `${url}/other`])
   })
 
-  it('are told as unavailable to all who wait, and asked for again by the next', async () => {
+  it('that fail to load are unavailable to all waiting callers, and fetched again next time', async () => {
     const of = issuer({ keys: [await publicOf(0)] })
     of.fails = true
     const token = await signed(0)
@@ -109,14 +109,14 @@ describe('the published keys of an issuer', () => {
     expect(of.asked).toHaveLength(2)
   })
 
-  it('that are known stay, for what is signed with them, when they cannot be read again', async () => {
+  it('stay in use for ten minutes when they cannot be fetched again', async () => {
     const of = issuer({ keys: [await publicOf(0)] })
     expect(await of.read(await signed(0))).toEqual(by(0))
     of.clock.forward(60)
     of.fails = true
     expect(await of.read(await signed(1))).toEqual(fault('keys_unavailable'))
     expect(await of.read(await signed(0))).toEqual(by(0))
-    // Old ones are nobody's word any more.
+    // Expired keys are not used any more.
     of.clock.forward(540)
     expect(await of.read(await signed(0))).toEqual(fault('keys_unavailable'))
   })
@@ -128,14 +128,14 @@ describe('the published keys of an issuer', () => {
     ['keys that are none', { keys: ['a'] }, {}, 'it is no set of keys'],
     ['a refusal', { keys: [] }, { status: 404 }, 'answered 404'],
     ['more than 1 MiB', { keys: [] }, { isWhole: false }, 'answered 200'],
-  ])('are not %s', async (_what, said, more, message) => {
+  ])('cannot be %s', async (_what, said, more, message) => {
     const of = Object.assign(issuer(said), more)
     expect(await of.read(await signed(0))).toMatchObject({
       ...{ fault: 'keys_unavailable', message: expect.stringContaining(message) },
     })
   })
 
-  it('sign nothing when there are none, and never by a secret that is published', async () => {
+  it('do not verify a token if there are none, or if the token uses a published symmetric key', async () => {
     expect(await issuer({ keys: [] }).read(await signed(0))).toEqual(fault('key_unknown'))
     const secret = new Uint8Array(32)
     const oct = { kty: 'oct', k: Buffer.from(secret).toString('base64url'), kid: 'a', alg: 'HS256' }
@@ -143,7 +143,7 @@ describe('the published keys of an issuer', () => {
     expect(await issuer({ keys: [oct] }).read(token)).toEqual(fault('algorithm_refused'))
   })
 
-  it('are for what is a JSON object, in UTF-8', async () => {
+  it('verify only a payload that is a JSON object in UTF-8', async () => {
     const { CompactSign } = await import('jose')
     const { read } = issuer({ keys: [await publicOf(0)] })
     for (const bytes of [
@@ -160,7 +160,7 @@ describe('the published keys of an issuer', () => {
     }
   })
 
-  it('of the oldest issuer are let go when there are many', async () => {
+  it('of the oldest issuer are evicted when there are more than 500', async () => {
     const { read, asked } = issuer({ keys: [await publicOf(0)] })
     const token = await signed(0)
     for (let n = 0; n <= 500; n++) await read(token, `${url}/${n}`)

@@ -7,7 +7,7 @@ import { userIdOf } from '../laws/fixture.ts'
 import { addOrgUser, addProvider, addRole, buildWorld, roleOf } from '../world.ts'
 
 onEveryDatabase((kind, open) => {
-  it('a provider from before is bound to what all hold who could have configured it', async () => {
+  it('an existing provider vouches for what all members hold who could have configured it', async () => {
     const service = await startService(open)
     const { bakery, garage, harbor } = (await buildWorld(service)).orgs
     const { storage } = service

@@ -27,7 +27,7 @@ export const endpointsOf = (of: string) => ({
 
 export const noEndpoints = { authorizationUrl: null, tokenUrl: null, userInfoUrl: null, jwksUrl: null }
 
-/** The outside as far as it publishes documents; hosts that begin with inner or missing are what their name says. */
+/** A fake network of issuers; hosts named inner… resolve internally, hosts named missing… do not resolve. */
 function issuers(published: Record<string, unknown> = { [issuer]: documentOf(issuer) }) {
   const asked: string[] = []
   const outbound: Outbound = {
@@ -49,7 +49,7 @@ function issuers(published: Record<string, unknown> = { [issuer]: documentOf(iss
 
 export const oidc = { name: 'Okta', type: 'oidc', issuer, clientId: 'svc', clientSecret: 'hush' } as const
 
-/** A service with the world, in which the bakery's administrator makes providers. */
+/** A service with the world, in which the administrator of the bakery creates providers. */
 export async function start(open: Open) {
   const clock = testClock()
   const outside = issuers()
@@ -72,7 +72,7 @@ export async function start(open: Open) {
   }
 }
 
-/** What a sign-in with a provider leaves. */
+/** Stores the identity and the session that a sign-in with a provider leaves. */
 export async function signedIn(
   service: TestService,
   { providerId, userId, at }: { providerId: string; userId: string; at: Instant },
@@ -96,7 +96,7 @@ export async function signedIn(
   })
 }
 
-/** How many sign-ins under way and known subjects a provider has. */
+/** The number of pending sign-ins and of identities of a provider. */
 export async function knownBy({ storage: { read } }: TestService, providerId: string): Promise<number[]> {
   const sessions = read.selectFrom('sso_sessions').select('state_hash').where('provider_id', '=', providerId)
   const identities = read.selectFrom('sso_identities').select('id').where('provider_id', '=', providerId)

@@ -20,8 +20,8 @@ import {
 const said = (status: number, message: unknown) => expect.objectContaining({ status, message })
 
 onEveryDatabase((_, open) => {
-  describe('a provider', () => {
-    it('is created inactive, with every field, and never shows its secret', async () => {
+  describe('an identity provider', () => {
+    it('is created inactive, with all fields, and never shows its secret', async () => {
       const { service, bakery, client, create, clock, show } = await start(open)
       const news = await newEntries(service)
       const made = await create({ clientSecret: 'hush-hush' })
@@ -77,7 +77,7 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(entry)).not.toContain('hush-hush')
     })
 
-    it('belongs to the own organization, and elsewhere to the one that is named', async () => {
+    it('belongs to the organization of the caller, or to the one named', async () => {
       const { bakery, garage, client, system, service, world } = await start(open)
       await expect(system.call(api.ssoProviders.create, { body: oidc })).rejects.toEqual(
         said(400, 'orgId is required for system scope'),
@@ -113,7 +113,7 @@ onEveryDatabase((_, open) => {
       expect((await client.call(api.ssoProviders.list)).data.map(({ orgId }) => orgId)).toEqual([bakery.id])
     })
 
-    it('takes organizations:read to see, organizations:write and a second factor to change', async () => {
+    it('needs organizations:read to view, organizations:write and a second factor to change', async () => {
       const { service, bakery, create } = await start(open)
       const { id } = await create()
       const as = async (permission: string, mfa: boolean) => {
@@ -153,7 +153,7 @@ onEveryDatabase((_, open) => {
       await expect(service.client().call(api.sso.presets)).rejects.toMatchObject({ status: 401 })
     })
 
-    it('is not decided by those who see a part of the organization only', async () => {
+    it('cannot be changed by members restricted to a part of the organization', async () => {
       const { service, bakery, create } = await start(open)
       const { id } = await create()
       const token = await addOrgUser(service, 'narrowed', bakery.id, { siteIds: [bakery.siteId] })
@@ -170,7 +170,7 @@ onEveryDatabase((_, open) => {
       await expect(narrowed.call(api.ssoProviders.remove, { params })).rejects.toEqual(denied)
     })
 
-    it('changes, and the audit log keeps which fields did, and of a secret only that', async () => {
+    it('is changed, and the audit log records the changed fields, but never a secret', async () => {
       const { service, create, change, clock, show } = await start(open)
       const made = await create()
       clock.forward(5)
@@ -207,7 +207,7 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(entry)).not.toMatch(/hush|another/)
     })
 
-    it.each(['', null])('loses what is cleared by %j', async (nothing) => {
+    it.each(['', null])('loses the fields that are set to %j', async (nothing) => {
       const { create, change, bakery } = await start(open)
       const { id } = await create({ allowedDomains: 'example.com', defaultRoleId: bakery.roleId })
       const fields = ['issuer', 'clientId', 'clientSecret', 'allowedDomains', 'defaultRoleId'] as const
@@ -226,7 +226,7 @@ onEveryDatabase((_, open) => {
       expect(created).toMatchObject({ issuer: null, hasClientSecret: false, certificate: null })
     })
 
-    it('needs a change, a type, and stays in its organization', async () => {
+    it('needs a type and at least one change, and stays in its organization', async () => {
       const { create, change, client, bakery, garage, service, world } = await start(open)
       const { id } = await create()
       for (const body of [{}, { force: true }, { orgId: bakery.id }]) {
@@ -272,7 +272,7 @@ onEveryDatabase((_, open) => {
       ],
       ['preset', 'keycloak', expect.stringMatching(/^must be one of azure-ad, okta, /)],
       ['defaultRoleId', 'admin', 'must be a UUID'],
-    ])('is not made, nor changed, with a %s such as %s', async (field, value, message) => {
+    ])('cannot be created or changed with a %s such as %s', async (field, value, message) => {
       const { create, change, service } = await start(open)
       const { id } = await create()
       const news = await newEntries(service)
@@ -281,7 +281,7 @@ onEveryDatabase((_, open) => {
       expect(await news()).toEqual([])
     })
 
-    it('maps the claims of e-mail and name at least, and no others than are known', async () => {
+    it('maps at least the claims for email and name, and only known ones', async () => {
       const { create } = await start(open)
       const faults: [unknown, object[]][] = [
         [{ email: 'email' }, [{ path: 'body.attributeMapping.name', message: 'is required' }]],
@@ -298,7 +298,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('goes for good, with the sign-ins under way and who its subjects are', async () => {
+    it('is deleted for good, with its pending sign-ins and identities', async () => {
       const { create, service, client, clock, show } = await start(open)
       const { id, createdBy: userId } = await create()
       const { id: other } = await create()
@@ -320,8 +320,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('another issuer', () => {
-    it('brings its own endpoints, and knows none of the subjects of the one before', async () => {
+  describe('a change of the issuer', () => {
+    it('fills in the new endpoints, and removes the identities of the old issuer', async () => {
       const { create, change, published, service, clock } = await start(open)
       const other = 'https://other.example.com'
       const { id, createdBy: userId } = await create()
@@ -335,7 +335,7 @@ onEveryDatabase((_, open) => {
       expect(await news()).toMatchObject([{ details: { forgotten: 1 } }])
     })
 
-    it('never keeps the endpoints of the one before, also when it says none', async () => {
+    it('never keeps the endpoints of the old issuer, even if the new one has none', async () => {
       const { create, change, client } = await start(open)
       const { id } = await create()
       const silent = 'https://silent.example.com'
@@ -348,7 +348,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a preset', () => {
-    it('fills what is not said', async () => {
+    it('fills in what is not given', async () => {
       const { create, asked } = await start(open)
       const okta = await create({ type: undefined, preset: 'okta', allowedDomains: 'example.com' })
       expect(okta).toMatchObject({
@@ -372,7 +372,7 @@ onEveryDatabase((_, open) => {
       expect(saml.attributeMapping.groups).toBe('http://schemas.xmlsoap.org/claims/Group')
     })
 
-    it('is for its own type alone', async () => {
+    it('fits only its own type', async () => {
       const { create, change } = await start(open)
       const { id } = await create({ preset: 'okta' })
       await expect(create({ preset: 'okta-saml' })).rejects.toEqual(
@@ -383,7 +383,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('that is named again leaves what was changed since', async () => {
+    it('that is set again keeps later changes', async () => {
       const { create, change } = await start(open)
       const { id } = await create({ preset: 'okta' })
       await change(id, { scopes: 'openid' })
@@ -395,7 +395,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is one of nine, each with its mapping and, for SAML, where the certificate is', async () => {
+    it('is one of nine, each with its mapping and, for SAML, how to find the certificate', async () => {
       const { client } = await start(open)
       const { data } = await client.call(api.sso.presets)
       expect(data.map(({ id, type }) => `${id} ${type}`)).toEqual([

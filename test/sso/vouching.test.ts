@@ -14,8 +14,8 @@ import { addMember, browser, codeIn, errorIn, person, start } from './sign-in/si
 const admin = { ...person, sub: 'subject-2', email: 'boss@bakery.example.com' }
 
 onEveryDatabase((_, open) => {
-  /** The bakery, with somebody in it who may change organizations and nothing else. */
-  async function stage() {
+  /** The bakery, with a member who may only read and write organizations. */
+  async function setUp() {
     const on = await start(open)
     const { service, bakery } = on
     await addMember(service, bakery.id, admin.email)
@@ -37,7 +37,7 @@ onEveryDatabase((_, open) => {
 
   describe('an identity provider', () => {
     it('does not make whoever configures it an administrator', async () => {
-      const { service, bakery, signIn, lessers } = await stage()
+      const { service, bakery, signIn, lessers } = await setUp()
       const { data, warning } = await lessers()
       expect(data).toMatchObject({ vouches: ['organizations:read', 'organizations:write'] })
       expect(warning).toMatch(/^\d members hold permissions that whoever configured it did not/)
@@ -54,8 +54,8 @@ onEveryDatabase((_, open) => {
       expect(await service.storage.read.selectFrom('sso_identities').selectAll().execute()).toEqual([])
     })
 
-    it('lets in those who may do no more', async () => {
-      const { service, bakery, signIn, lessers, exchanged, writers } = await stage()
+    it('accepts users who hold no more than whoever configured it', async () => {
+      const { service, bakery, signIn, lessers, exchanged, writers } = await setUp()
       await lessers()
       await addOrgUser(service, 'peer', bakery.id, { role: writers })
       const { location } = await signIn({ ...person, email: 'peer@example.com' })
@@ -63,8 +63,8 @@ onEveryDatabase((_, open) => {
       expect(me.user.email).toBe('peer@example.com')
     })
 
-    it('vouches for more once somebody who holds it activates it, which its administrators are told', async () => {
-      const { client, lessers, signIn, setStatus } = await stage()
+    it('vouches for more once activated by someone who holds more, and warns until then', async () => {
+      const { client, lessers, signIn, setStatus } = await setUp()
       const { id } = (await lessers()).data
       const params = { id }
       const before = await client.call(api.ssoProviders.show, { params })
@@ -72,7 +72,7 @@ onEveryDatabase((_, open) => {
       expect(before.warning).toContain('they cannot sign in with it')
       const trial = await client.call(api.ssoProviders.test, { params })
       expect(trial.warning).toBe(before.warning)
-      // A name says nothing of who it speaks for.
+      // A change of the name is not a change of the identity settings.
       await client.call(api.ssoProviders.update, { params, body: { name: 'Ours' } })
       expect(errorIn((await signIn(admin)).location)).toBe('beyond_provider')
       const { warning } = await setStatus(id, 'active')
@@ -81,8 +81,8 @@ onEveryDatabase((_, open) => {
       expect(codeIn((await signIn(admin)).location)).not.toBe('')
     })
 
-    it('is bound anew by whoever changes who it speaks for', async () => {
-      const { lesser, provider, signIn, service, exchanged } = await stage()
+    it('vouches only for the permissions of whoever last changes its identity settings', async () => {
+      const { lesser, provider, signIn, service, exchanged } = await setUp()
       const { id } = await provider()
       const params = { id }
       const session = service.client(await exchanged((await signIn(admin)).location))
@@ -95,16 +95,16 @@ onEveryDatabase((_, open) => {
     })
 
     it.each(['oidc', 'saml'] as const)(
-      'is bound anew by a change of any field there is (%s)',
+      'is bound to the last author by a change of any field (%s)',
       async (type) => {
-        const { client, lesser, provider, writers } = await stage()
+        const { client, lesser, provider, writers } = await setUp()
         const outcomeOf = async (field: string, schema: z.ZodType) => {
           const { id } = await provider({ ...whole, type })
           const params = { id }
           const { data: before } = await client.call(api.ssoProviders.show, { params })
           for (const value of valuesOf(schema, writers)) {
             if (value === before[field as keyof typeof before]) continue
-            // Another issuer does not keep the endpoints of this one unless they are said.
+            // A new issuer does not keep the old endpoints unless they are given.
             const body = { ...endpoints, [field]: value }
             try {
               const { data } = await lesser.call(api.ssoProviders.update, { params, body })
@@ -125,8 +125,8 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it('ends the session of a member who is raised beyond it', async () => {
-      const { service, bakery, client, signIn, lessers, exchanged, writers } = await stage()
+    it('ends the session of a member whose role outgrows it', async () => {
+      const { service, bakery, client, signIn, lessers, exchanged, writers } = await setUp()
       await lessers()
       await addOrgUser(service, 'peer', bakery.id, { role: writers })
       const { location } = await signIn({ ...person, email: 'peer@example.com' })
@@ -143,8 +143,8 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('makes no account with a role beyond it, also when the role grew', async () => {
-      const { service, bakery, client, lesser, signIn, lessers, setStatus } = await stage()
+    it('creates no account with a role beyond it, even if the role grew later', async () => {
+      const { service, bakery, client, lesser, signIn, lessers, setStatus } = await setUp()
       const small = await addRole(service, bakery.id, 'small', ['organizations:read'])
       const { id } = (await lessers({ autoProvision: true, defaultRoleId: small })).data
       const permissions = [{ resource: 'users', action: 'write' }]
@@ -157,8 +157,8 @@ onEveryDatabase((_, open) => {
       expect(codeIn((await signIn()).location)).not.toBe('')
     })
 
-    it('says so in a trial', async () => {
-      const { service, idp, lesser, lessers } = await stage()
+    it('shows this in a trial', async () => {
+      const { service, idp, lesser, lessers } = await setUp()
       const { id } = (await lessers()).data
       const params = { id }
       const { id: testId, loginUrl } = await lesser.call(api.ssoTrials.begin, { params, body: {} })
@@ -173,12 +173,12 @@ onEveryDatabase((_, open) => {
   })
 })
 
-/** What cannot change, and what is no setting. Enforcing it ends the session of whoever does, and speaks for nobody. */
+/** Fields that cannot change or bind nobody. Enforcing also ends the session of the author. */
 const apart = ['orgId', 'force', 'enforceSSO']
 const bindings = expect.toBeOneOf(['vouches for organizations:read,organizations:write', 'refused'])
 
 const endpoints = endpointsOf(oidc.issuer)
-/** All that either type needs. */
+/** The fields that both types need. */
 const whole = {
   ...endpoints,
   entityId: 'https://idp.example.com/saml',
@@ -187,7 +187,7 @@ const whole = {
 }
 const otherCertificate = selfSigned(rsaKeys()).toString()
 
-/** What a field takes as far as its schema goes: choices, or one of the texts and objects that the fields take. */
+/** Values that the schema of a field accepts: its choices, or one of the candidates below. */
 function valuesOf(schema: z.ZodType, roleId: string): unknown[] {
   const { enum: own, anyOf = [] } = schema.toJSONSchema({ io: 'input', unrepresentable: 'any' })
   const choices = [own, ...anyOf.map((one) => one.enum)].flatMap((some) => some ?? [])

@@ -11,7 +11,7 @@ import { addMember, browser, codeIn } from '../sign-in/sign-in-stage.ts'
 const account = { email: 'dora@bakery.example.com', name: 'Dora Bakes', email_verified: true }
 
 onEveryDatabase((_, open) => {
-  describe.skipIf(!hasOpenssl)('a certified provider that signs what it tells of people', () => {
+  describe.skipIf(!hasOpenssl)('a certified provider with signed user info', () => {
     const certificate = testCertificate()
     let service: TestService
     let idp: Awaited<ReturnType<typeof certifiedProvider>>
@@ -21,7 +21,7 @@ onEveryDatabase((_, open) => {
     })
     afterAll(() => idp.close())
 
-    it('is believed', async () => {
+    it('is accepted', async () => {
       const { tokens, orgs } = await buildWorld(service)
       const redirectUri = `${service.url}/api/v1/sso/callback`
       idp = await certifiedProvider(certificate, {
@@ -52,7 +52,7 @@ onEveryDatabase((_, open) => {
   })
 })
 
-/** Somebody's browser at the provider: where it is sent next. */
+/** A browser with a cookie jar at the provider; it returns the next redirect. */
 function jarred(): (url: string, form?: string) => Promise<string> {
   const jar = new Map<string, string>()
   return (url, form) =>

@@ -128,7 +128,7 @@ const refused: Refused[] = [
 ]
 
 describe('an ID token', () => {
-  it.each(algorithms)('of %s counts, with its access token', async (alg) => {
+  it.each(algorithms)('signed with %s is accepted together with its access token', async (alg) => {
     const digest = alg === 'EdDSA' ? 'sha512' : `sha${alg.slice(2)}`
     const token = await signed({ at_hash: half('', digest) }, alg)
     expect(await read(token)).toMatchObject({ sub: 'dora' })
@@ -144,7 +144,7 @@ describe('an ID token', () => {
     ['from less than a minute ahead', { iat: at + 60, nbf: at + 60 }],
     ['without the instant it was issued at', { iat: undefined }],
     ['without a hash of the access token', { at_hash: undefined }],
-  ])('%s counts', async (_what, claims) => {
+  ])('%s is accepted', async (_what, claims) => {
     expect(await read(await signed(claims))).toMatchObject({ sub: 'dora' })
   })
 
@@ -155,13 +155,13 @@ describe('an ID token', () => {
     })
   })
 
-  it('is looked at by its signature first: what it says is nobody’s until then', async () => {
+  it('has its signature verified first, before any claim is trusted', async () => {
     const { privateKey } = await generateKeyPair('ES256')
     const token = new SignJWT({ iss: 'x', aud: 'y' }).setProtectedHeader({ alg: 'ES256', kid: 'ES256' })
     await expect(read(await token.sign(privateKey))).rejects.toMatchObject({ code: 'sso_signature_invalid' })
   })
 
-  it('tells no more of itself than a line', async () => {
+  it('is quoted in errors with at most one line', async () => {
     const token = await signed({ aud: 'x'.repeat(10_000) })
     const failure = await read(token).catch((error: { detail: string }) => error)
     expect((failure as { detail: string }).detail.length).toBeLessThan(600)

@@ -17,7 +17,7 @@ const vouched = (
   mapping = defaultMapping,
 ) => identityFromAssertion(assertion(attributes, change), mapping)
 
-describe('who is vouched for', () => {
+describe('the identity in an assertion', () => {
   it.each<[string, Record<string, string[]>]>([
     [
       'the claims of Microsoft',
@@ -28,7 +28,7 @@ describe('who is vouched for', () => {
       },
     ],
     [
-      'those of ADFS',
+      'the claims of ADFS',
       {
         [`${claims}/emailaddress`]: ['jo@b.example'],
         [`${claims}/givenname`]: ['Jo'],
@@ -55,14 +55,14 @@ describe('who is vouched for', () => {
       { email: ['jo@b.example'], displayName: ['Jo Baker'], groups: ['a', 'b'] },
     ],
     [
-      'addresses of its own',
+      "the provider's own URIs",
       {
         'https://idp.example.com/claims/email': ['jo@b.example'],
         'https://idp.example.com/claims/displayname/': ['Jo Baker'],
         'https://idp.example.com/groups': ['a', 'b'],
       },
     ],
-  ])('is known from %s', (_, attributes) => {
+  ])('is read from %s', (_, attributes) => {
     expect(vouched(attributes)).toEqual({
       ...{
         subject: 'jo',
@@ -77,7 +77,7 @@ describe('who is vouched for', () => {
   })
 
   it.each(['azure-ad-saml', 'okta-saml', 'onelogin-saml', 'adfs-saml', 'google-saml'])(
-    'is known by %s',
+    'is read with the preset %s',
     (preset) => {
       const mapping = findPreset(preset)!.attributeMapping
       const attributes = {
@@ -95,7 +95,7 @@ describe('who is vouched for', () => {
     },
   )
 
-  it('is first what the mapping says, and what is known only where that is silent', () => {
+  it('follows the mapping first, and common attribute names only where that gives nothing', () => {
     const mapping = { email: 'mail', name: 'cn', firstName: 'given', groups: 'memberOf' }
     const all = { email: ['other@b.example'], name: ['Other'], groups: ['other'], firstName: ['Other'] }
     expect(
@@ -120,17 +120,17 @@ describe('who is vouched for', () => {
     ['jo', undefined],
     ['a jo@b.example', undefined],
     ['https://idp.example.com!sp!jo@', undefined],
-  ])('by the NameID %s has the e-mail address %s when nothing else says one', (nameId, email) => {
+  ])('with the NameID %s has the email address %s when no attribute gives one', (nameId, email) => {
     expect(vouched({}, { nameId })).toMatchObject({ subject: nameId, email, name: undefined, groups: [] })
     expect(vouched({ email: ['x@b.example'] }, { nameId }).email).toBe('x@b.example')
   })
 
-  it('has half a name when only half is said', () => {
+  it('has only a first or last name if only one is given', () => {
     expect(vouched({ firstName: ['Jo'] }).name).toBe('Jo')
     expect(vouched({ lastName: ['Baker'] }).name).toBe('Baker')
   })
 
-  it('has an address that is not verified when the provider says so', () => {
+  it('has an unverified address if the provider says so', () => {
     expect(vouched({ 'http://schemas.auth0.com/email_verified': ['false'] }).emailVerified).toBe(false)
     expect(vouched({ email_verified: ['0'] }).emailVerified).toBe(false)
     expect(vouched({ email_verified: ['true', 'False '] }).emailVerified).toBe(false)
@@ -154,11 +154,11 @@ describe('who is vouched for', () => {
       true,
     ],
     [{ groups: ['https://refeds.org/profile/mfa'] }, password, false],
-  ])('by %o and %s has shown a second factor: %s', (attributes, authnContext, mfa) => {
+  ])('with %o and %s has a second factor: %s', (attributes, authnContext, mfa) => {
     expect(vouched(attributes as Record<string, string[]>, { authnContext }).mfa).toBe(mfa)
   })
 
-  it('is nobody when the name is made for one sign-in', () => {
+  it('is refused when the NameID is transient', () => {
     const nameIdFormat = 'urn:oasis:names:tc:SAML:2.0:nameid-format:transient'
     expect(() => vouched({ email: ['jo@b.example'] }, { nameIdFormat })).toThrow(
       expect.objectContaining({

@@ -12,7 +12,7 @@ export type KeyPair = { privateKey: KeyObject; publicKey: KeyObject }
 export const rsaKeys = (modulusLength = 2048): KeyPair => generateKeyPairSync('rsa', { modulusLength })
 export const ecKeys = (namedCurve = 'P-256'): KeyPair => generateKeyPairSync('ec', { namedCurve })
 
-/** A certificate that a key signs for itself (RFC 5280, 4.1), good for as long as is said. */
+/** A self-signed certificate (RFC 5280, 4.1), valid for the given time. */
 export function selfSigned(
   { privateKey, publicKey }: KeyPair,
   { from, to }: { from: Date; to: Date } = { from: new Date('2020-01-01'), to: new Date('2120-01-01') },

@@ -26,14 +26,14 @@ const assertionForm = /<saml:Assertion .*<\/saml:Assertion>/s
 const partOf = (xml: string, form: RegExp): string => form.exec(xml)![0]
 const withoutSignature = (xml: string): string => xml.replace(signatureForm, '')
 
-/** What says that an administrator signs in, under IDs of its own. */
+/** The same for an administrator, under other IDs. */
 const evil = (xml: string): string =>
   xml
     .replaceAll(jo, admin)
     .replaceAll(' ID="_assertion1"', ' ID="_evil1"')
     .replaceAll(' ID="_response1"', ' ID="_evil2"')
 
-/** What a naive reader finds: that the first signature is right, whatever it covers, and names. */
+/** A naive reader: it verifies only the first signature, whatever that covers, and collects all names. */
 function naively(xml: string) {
   const all = [...descendantsOf(parseXml(xml))]
   const [signature] = all.filter(
@@ -254,25 +254,25 @@ describe('a forged response', () => {
       'is over',
     ],
     [
-      'with a signature that is none',
+      'with a signature in another namespace',
       () => assertion.replace(namespaces.signature, 'urn:a'),
       'saml_unsigned',
       undefined,
     ],
     [
-      'that another key signed',
+      'signed with another key',
       signedBy({ keys: otherKeys }),
       'saml_signature_invalid',
       'known is the certificate with SHA-256',
     ],
     [
-      'that brings its own key',
+      'with its own certificate in the signature',
       signedBy({ keys: otherKeys, shows: other }),
       'saml_signature_invalid',
       `it says that it was made with ${other.fingerprint256}`,
     ],
     [
-      'that another kind of key signed',
+      'signed with another kind of key',
       signedBy({ keys: ellipticKeys, method: rsaSha256.replace('rsa', 'ecdsa') }),
       'saml_signature_invalid',
       'the certificate is of another kind (rsa)',
@@ -317,13 +317,13 @@ describe('a forged response', () => {
       'known is',
     ],
     [
-      'with no signature in its signature',
+      'with an empty signature value',
       () => assertion.replace(/(<ds:SignatureValue>).*(<\/ds:SignatureValue>)/, '$1$2'),
       'saml_signature_invalid',
       changed,
     ],
     [
-      'with an attribute more',
+      'with an added attribute',
       () => assertion.replace('ID="_assertion1"', 'a="" $&'),
       'saml_signature_invalid',
       changed,
@@ -404,13 +404,13 @@ describe('a forged response', () => {
       'the transforms are not',
     ],
     [
-      'transformed the other way round',
+      'transformed in reverse order',
       () => assertion.replace(/(<ds:Transform [^>]*>)(<ds:Transform [^>]*>)/, '$2$1'),
       'saml_algorithm_refused',
       'the transforms are not',
     ],
     [
-      'with an ID that is none',
+      'with an ID that is invalid',
       () => signedAssertion(responseXml({ assertionId: "1' or '1" })),
       'saml_malformed',
       'is no ID',
@@ -420,14 +420,14 @@ describe('a forged response', () => {
     await expectRefused(refused)
   })
 
-  /** Everything is right but the signature of it. */
+  /** Everything is right except the signature value. */
   function forgedDigest(): string {
     const forged = signedAssertion(responseXml({ nameId: admin }), { keys: otherKeys })
     const value = partOf(assertion, /<ds:SignatureValue>.*<\/ds:SignatureValue>/)
     return forged.replace(/<ds:SignatureValue>.*<\/ds:SignatureValue>/, () => value)
   }
 
-  it('is not signed by a certificate that stands in it, whatever it was signed with', async () => {
+  it('is not verified with the certificate it contains', async () => {
     const how = { keys: otherKeys, shows: other }
     const wanted = { ...expected, certificate: other.toString() }
     const xml = signedAssertion(undefined, how)

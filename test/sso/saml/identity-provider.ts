@@ -5,7 +5,7 @@ import type { ExpectedResponse } from '../../../src/sso/saml/expected.ts'
 import { bearer, enveloped, exclusiveC14n, nameIdFormats, namespaces } from '../../../src/sso/saml/names.ts'
 import { ecKeys, type KeyPair, rsaKeys, selfSigned } from './certificate.ts'
 
-/** Made once: an RSA key takes its time. */
+/** Generated once, as generating an RSA key is slow. */
 export const keys = rsaKeys()
 export const certificate = selfSigned(keys)
 export const otherKeys = rsaKeys()
@@ -22,9 +22,9 @@ export const expected: ExpectedResponse = {
   now,
 }
 
-/** Mail address of the one who signs in, whatever is done to the response. */
+/** Email address of the user who signs in. */
 export const jo = 'jo@bakery.example.com'
-/** Who an attacker would like to be. */
+/** The user an attacker wants to impersonate. */
 export const admin = 'admin@bakery.example.com'
 
 /** An attribute or an element that is left out. */
@@ -96,7 +96,7 @@ const listed = (attributes: Record<string, string | Left>): string =>
     .map(([name, value]) => (value === null ? '' : ` ${name}="${value}"`))
     .join('')
 
-/** An assertion as any provider writes it, not signed. */
+/** A typical assertion, unsigned. */
 export function assertionXml(change: Partial<Said> = {}): string {
   const said = { ...usual, ...change }
   const attributes = Object.entries(said.attributes).map(([name, values]) => {
@@ -128,7 +128,7 @@ export function assertionXml(change: Partial<Said> = {}): string {
   ].join('')
 }
 
-/** A response around an assertion, not signed. */
+/** A response around an assertion, unsigned. */
 export function responseXml(change: Partial<Said> = {}, assertion = assertionXml(change)): string {
   const said = { ...usual, ...change }
   const issuer =
@@ -150,7 +150,7 @@ export const sha256 = 'http://www.w3.org/2001/04/xmlenc#sha256'
 
 type Signing = {
   keys: KeyPair
-  /** In KeyInfo; whoever checks has to look past it. */
+  /** The certificate in KeyInfo, which a verifier must ignore. */
   shows: X509Certificate
   method: string
   digest: string
@@ -158,7 +158,7 @@ type Signing = {
   c14n: string
   /** PrefixList of exclusive C14N. */
   prefixes: string[]
-  /** What is signed, as XPath, and what the signature is put behind. */
+  /** The XPath of the signed element, and of the element before the signature. */
   over: string
   behind: string
   isEmptyUri: boolean
@@ -169,7 +169,7 @@ const local = (name: string) => `*[local-name(.)='${name}']`
 const onAssertion = { over: `//${local('Assertion')}`, behind: `//${local('Assertion')}/${local('Issuer')}` }
 const onResponse = { over: `/${local('Response')}`, behind: `/${local('Response')}/*[1]` }
 
-/** The XML, signed by a provider that can do wrong what is to be found. */
+/** Signs the XML, optionally with the faults that the service has to detect. */
 export function signed(xml: string, change: Partial<Signing> = {}): string {
   const how = {
     ...{ keys, shows: certificate, method: rsaSha256, digest: sha256, c14n: exclusiveC14n, prefixes: [] },
@@ -199,10 +199,10 @@ export const signedAssertion = (xml = responseXml(), change: Partial<Signing> = 
 export const signedResponse = (xml = responseXml(), change: Partial<Signing> = {}): string =>
   signed(xml, { ...onResponse, ...change })
 
-/** As the form field holds it. */
+/** The response as the value of the form field. */
 export const posted = (xml: string): string => Buffer.from(xml).toString('base64')
 
-/** RSA, ECDSA, and HMAC with the certificate for a secret: everybody has that. */
+/** RSA, ECDSA, and HMAC with the public certificate as the secret. */
 function signingWith(method: string) {
   const hashName = /sha\d+$/.exec(method)![0]
   return class {
@@ -226,7 +226,7 @@ function digesting(name: string) {
   }
 }
 
-/** A transform that is named, and does nothing. */
+/** A transform that changes nothing. */
 function unchanged(name: string) {
   return class {
     getAlgorithmName = () => name

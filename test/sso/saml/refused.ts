@@ -4,7 +4,7 @@ import type { ExpectedResponse } from '../../../src/sso/saml/expected.ts'
 import { verifyResponse } from '../../../src/sso/saml/response.ts'
 import { expected, posted } from './identity-provider.ts'
 
-/** A response, what is expected where that is not the usual, and why it has to be refused. */
+/** A response, the reason why it is refused, and what deviates from the usual expectations. */
 export type Refused = [
   what: string,
   xml: () => string,

@@ -26,8 +26,8 @@ const own = createSelfSigned(pair, {
   ...{ name: 'svc', serial: randomBytes(15), from: new Date('2026-11-22T12:00:00Z') },
 })
 
-describe('a request to sign in', () => {
-  it('is signed over what is sent, with the key of the certificate in the metadata', () => {
+describe('an authentication request', () => {
+  it('is signed over its query string, with the key of the certificate in the metadata', () => {
     const url = authnRequestUrl({
       ...request,
       ssoUrl: 'https://idp.example.com/sso?idpid=1',
@@ -49,7 +49,7 @@ describe('a request to sign in', () => {
     ]).toEqual(['CN=svc', '2026-11-22T12:00:00.000Z', 9999])
   })
 
-  it('goes by HTTP-Redirect', () => {
+  it('uses the HTTP-Redirect binding', () => {
     const url = authnRequestUrl(request)
     const { root, searchParams } = read(url)
     expect(url).toMatch(/^https:\/\/idp\.example\.com\/sso\?SAMLRequest=[^&+ ]+&RelayState=a%26b%3Dc\+d$/)
@@ -74,7 +74,7 @@ describe('a request to sign in', () => {
     ])
   })
 
-  it('may ask for another sign-in, and for a format of the name', () => {
+  it('can demand a new authentication and a NameID format', () => {
     const nameIdFormat = 'urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress'
     const { root } = read(authnRequestUrl({ ...request, forceAuthn: true, nameIdFormat }))
     expect(root.attributes.get('ForceAuthn')).toBe('true')
@@ -94,14 +94,14 @@ describe('a request to sign in', () => {
     expect(read(url).root.attributes.get('Destination')).toBe(ssoUrl)
   })
 
-  it('is XML whatever is in it', () => {
+  it('is well-formed XML for any values', () => {
     const [entityId, acsUrl] = [`<a & "b" 'c'>\n]]>`, 'https://svc.example.com/?a=1&b="2"']
     const { root } = read(authnRequestUrl({ ...request, entityId, acsUrl }))
     expect(root.children[0]!.text).toBe(entityId)
     expect(root.attributes.get('AssertionConsumerServiceURL')).toBe(acsUrl)
   })
 
-  it('has an ID of its own, which may be a name of XML', () => {
+  it('has a unique ID that is a valid XML name', () => {
     const ids = Array.from({ length: 100 }, newRequestId)
     expect(new Set(ids).size).toBe(100)
     for (const id of ids) expect(id).toMatch(/^_[0-9a-f]{32}$/)
@@ -109,7 +109,7 @@ describe('a request to sign in', () => {
 })
 
 describe('the metadata of the service', () => {
-  it('say where assertions go, and that they have to be signed', () => {
+  it('give the ACS address, and demand signed assertions', () => {
     const about = { entityId: 'https://svc.example.com/?a&b', acsUrl: request.acsUrl, certificate: own }
     const xml = serviceMetadata({ ...about, signed: false })
     expect(serviceMetadata({ ...about, signed: true })).toContain('AuthnRequestsSigned="true"')

@@ -18,7 +18,7 @@ import { expectRefused, type Refused } from './refused.ts'
 
 const { now, acsUrl, entityId, issuer } = expected
 
-/** A response in which something else is said, its assertion signed. */
+/** A response with the given changes and a signed assertion. */
 const saying = (change: Partial<Said>) => () => signedAssertion(responseXml(change))
 const at = (seconds: number) => addSeconds(now, seconds)
 
@@ -34,52 +34,55 @@ const said = {
 
 describe('a response', () => {
   it.each<[string, () => string]>([
-    ['its assertion signed', () => signedAssertion()],
-    ['itself signed', () => signedResponse()],
-    ['both signed', () => signedResponse(signedAssertion())],
+    ['a signed assertion', () => signedAssertion()],
+    ['a signature of the response', () => signedResponse()],
+    ['both signatures', () => signedResponse(signedAssertion())],
     [
-      'neither destination nor issuer, which only a signed one needs',
+      'neither destination nor issuer, which only a signed response needs',
       saying({ destination: null, responseIssuer: null }),
     ],
     [
-      'the prefixes of types canonicalized too',
+      'the prefixes of types in the canonicalization',
       () => signedAssertion(undefined, { prefixes: ['xs', 'xsi'] }),
     ],
     ['an XML declaration', () => `<?xml version="1.0" encoding="UTF-8"?>\n${signedAssertion()}\n`],
     ['a byte order mark', () => `\uFEFF${signedAssertion()}`],
     ['a comment in the name', () => signedAssertion().replace(jo, jo.replace('@', '@<!-- x -->'))],
     ['CDATA for the name', () => signedAssertion().replace(jo, `<![CDATA[${jo}]]>`)],
-    ['a reference for a character', () => signedAssertion().replace(jo, jo.replace('@', '&#x40;'))],
-    ['its parts in other quotes', () => signedAssertion().replaceAll(/ (\w+)="([^"<]*)"/g, " $1 = '$2'")],
+    ['a character reference', () => signedAssertion().replace(jo, jo.replace('@', '&#x40;'))],
+    [
+      'single quotes around its attributes',
+      () => signedAssertion().replaceAll(/ (\w+)="([^"<]*)"/g, " $1 = '$2'"),
+    ],
     ['one of two audiences', saying({ audience: restrictedTo('https://other.example.com', entityId) })],
     [
       'two restrictions that both name us',
       saying({ audience: restrictedTo(entityId) + restrictedTo('b', entityId) }),
     ],
-    ['the condition to be used once', saying({ audience: `${restrictedTo(entityId)}<saml:OneTimeUse/>` })],
+    ['the condition OneTimeUse', saying({ audience: `${restrictedTo(entityId)}<saml:OneTimeUse/>` })],
     [
       'times without fractions',
       saying({ notBefore: '2026-11-22T12:00:00Z', notOnOrAfter: '2026-11-22T13:06:00+01:00' }),
     ],
-    ['a clock that is a minute ahead', saying({ notBefore: at(60), confirmedNotBefore: at(60) })],
+    ['times of a clock that is a minute fast', saying({ notBefore: at(60), confirmedNotBefore: at(60) })],
     ['no times in its conditions', saying({ notBefore: null, notOnOrAfter: null })],
-    ['a session that lasts', saying({ sessionNotOnOrAfter: at(1) })],
-  ])('with %s is believed', async (_, xml) => {
+    ['a session that has not ended', saying({ sessionNotOnOrAfter: at(1) })],
+  ])('with %s is accepted', async (_, xml) => {
     expect(await verifyResponse(posted(xml()), expected)).toEqual(said)
   })
 
-  it('from a clock that is a minute behind is believed', async () => {
+  it('from a clock that is a minute slow is accepted', async () => {
     const change = { notOnOrAfter: at(-59), confirmedNotOnOrAfter: at(-59), sessionNotOnOrAfter: at(-59) }
     const assertion = await verifyResponse(posted(saying(change)()), expected)
     expect(assertion.notOnOrAfter).toBe(at(1))
   })
 
-  it('is remembered for as long as it could be sent again', async () => {
+  it('is remembered until it cannot be replayed any more', async () => {
     const assertion = await verifyResponse(posted(saying({ notOnOrAfter: at(30) })()), expected)
     expect(assertion.notOnOrAfter).toBe(at(90))
   })
 
-  it('may come with line breaks in its base64', async () => {
+  it('may contain line breaks in its base64', async () => {
     const encoded = posted(signedAssertion()).replaceAll(/.{76}/g, '$&\r\n')
     expect(await verifyResponse(encoded, expected)).toEqual(said)
   })
@@ -109,7 +112,7 @@ describe('a response', () => {
     expect(await verifyResponse(posted(signedAssertion(undefined, how)), wanted)).toEqual(said)
   })
 
-  it('says what the provider knows of somebody, however it spreads it', async () => {
+  it('has the attributes of all its statements', async () => {
     const value = (text: string) => `<saml:AttributeValue>${text}</saml:AttributeValue>`
     const attribute = (name: string, ...values: string[]) =>
       `<saml:Attribute Name="${name}">${values.map(value).join('')}</saml:Attribute>`
@@ -128,7 +131,7 @@ describe('a response', () => {
     ])
   })
 
-  it('may confirm the subject in several ways, if one of them holds', async () => {
+  it('may confirm the subject in several ways, if one of them is valid', async () => {
     const other = `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData NotOnOrAfter="${at(9)}" Recipient="https://other.example.com"/></saml:SubjectConfirmation>`
     const held = `<saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:holder-of-key"/>`
     for (const [before, after] of [
@@ -143,7 +146,7 @@ describe('a response', () => {
   })
 })
 
-describe('what is said by a response', () => {
+describe('the content of a response', () => {
   const wrong = 'https://other.example.com'
   const confirmed = { confirmedInResponseTo: null, inResponseTo: null }
   const parties: Refused[] = [
@@ -155,7 +158,7 @@ describe('what is said by a response', () => {
     ],
     ['is of no issuer', saying({ issuer: '' }), 'saml_issuer_mismatch', 'it says "", not'],
     [
-      'is of an issuer with a slash more',
+      'is of an issuer with an additional slash',
       saying({ issuer: `${issuer}/` }),
       'saml_issuer_mismatch',
       expected.issuer,
@@ -168,13 +171,13 @@ describe('what is said by a response', () => {
       /\\n/,
     ],
     [
-      'comes from another issuer',
+      'is sent by another issuer',
       saying({ responseIssuer: wrong }),
       'saml_issuer_mismatch',
       `it says "${wrong}"`,
     ],
     [
-      'comes from another issuer, signed',
+      'is sent by another issuer, signed',
       () => signedResponse(responseXml({ responseIssuer: wrong })),
       'saml_issuer_mismatch',
       wrong,
@@ -191,16 +194,21 @@ describe('what is said by a response', () => {
       'saml_audience_mismatch',
       `it is for "${wrong}", not "${entityId}"`,
     ],
-    ['is for anybody', saying({ audience: '' }), 'saml_audience_mismatch', 'it is for nobody'],
-    ['is for nobody', saying({ audience: restrictedTo() }), 'saml_audience_mismatch', 'it is for nobody'],
+    ['has no audience restriction', saying({ audience: '' }), 'saml_audience_mismatch', 'it is for nobody'],
     [
-      'is for us and only another service',
+      'has an empty audience restriction',
+      saying({ audience: restrictedTo() }),
+      'saml_audience_mismatch',
+      'it is for nobody',
+    ],
+    [
+      'is restricted to this service and also to another',
       saying({ audience: restrictedTo(entityId) + restrictedTo(wrong) }),
       'saml_audience_mismatch',
       wrong,
     ],
     [
-      'is for a service that begins like us',
+      'is for a service whose name begins with ours',
       saying({ audience: restrictedTo(`${entityId}<!-- -->.evil.example.com`) }),
       'saml_audience_mismatch',
       '.evil.example.com"',
@@ -237,22 +245,22 @@ describe('what is said by a response', () => {
       'the assertion is in reply to "_b"',
     ],
     [
-      'answers none',
+      'answers no sign-in',
       saying({ confirmedInResponseTo: null }),
       'saml_request_mismatch',
       'the assertion is in reply to nothing',
     ],
     [
-      'comes in answer to another sign-in',
+      'has the InResponseTo of another sign-in',
       saying({ inResponseTo: '_b' }),
       'saml_request_mismatch',
       'the response is to "_b"',
     ],
-    ['comes unasked', saying(confirmed), 'saml_request_mismatch', 'the response is to nothing'],
+    ['is unsolicited', saying(confirmed), 'saml_request_mismatch', 'the response is to nothing'],
   ]
   const times: Refused[] = [
     [
-      'is over',
+      'has expired',
       saying({ notOnOrAfter: at(-60) }),
       'saml_expired',
       `Conditions: until ${at(-60)}; here it is ${now}`,
@@ -263,34 +271,44 @@ describe('what is said by a response', () => {
       'saml_expired',
       'SubjectConfirmationData: until',
     ],
-    ['is confirmed for ever', saying({ confirmedNotOnOrAfter: null }), 'saml_expired', 'until when'],
     [
-      'is of a session that is over',
+      'has a confirmation without an end',
+      saying({ confirmedNotOnOrAfter: null }),
+      'saml_expired',
+      'until when',
+    ],
+    [
+      'is of a session that has ended',
       saying({ sessionNotOnOrAfter: at(-60) }),
       'saml_expired',
       'the session at the provider',
     ],
     [
-      'is for later',
+      'is not valid yet',
       saying({ notBefore: at(61) }),
       'saml_not_yet_valid',
       `Conditions: from ${at(61)}; here it is ${now}`,
     ],
     [
-      'is confirmed for later',
+      'has a confirmation that is not valid yet',
       saying({ confirmedNotBefore: at(61) }),
       'saml_not_yet_valid',
       'SubjectConfirmationData: from',
     ],
     [
-      'has no time for a time',
+      'has a word in place of a time',
       saying({ notOnOrAfter: 'tomorrow' }),
       'saml_malformed',
       'NotOnOrAfter is "tomorrow", which is no time',
     ],
-    ['has a time of nowhere', saying({ notOnOrAfter: '2126-11-22T12:00:00' }), 'saml_malformed', 'no time'],
     [
-      'has a time that never comes',
+      'has a time without a zone',
+      saying({ notOnOrAfter: '2126-11-22T12:00:00' }),
+      'saml_malformed',
+      'no time',
+    ],
+    [
+      'has a time with an impossible month',
       saying({ notBefore: '2026-13-01T00:00:00Z' }),
       'saml_malformed',
       'no time',
@@ -312,7 +330,7 @@ describe('what is said by a response', () => {
       expired,
     ],
     [
-      'is signed by a certificate of tomorrow',
+      'is signed by a certificate that is not valid yet',
       byOther,
       'saml_not_yet_valid',
       'the certificate, before',
@@ -320,27 +338,32 @@ describe('what is said by a response', () => {
     ],
   ]
   const subjects: Refused[] = [
-    ['names nobody', saying({ nameId: ' ' }), 'saml_no_subject', 'its NameID is " "'],
-    ['names somebody at length', saying({ nameId: 'x'.repeat(257) }), 'saml_no_subject', 'x'.repeat(257)],
+    ['has a blank NameID', saying({ nameId: ' ' }), 'saml_no_subject', 'its NameID is " "'],
     [
-      'names nobody at all',
+      'has a NameID that is too long',
+      saying({ nameId: 'x'.repeat(257) }),
+      'saml_no_subject',
+      'x'.repeat(257),
+    ],
+    [
+      'has no NameID',
       () => signedAssertion(responseXml().replace(/<saml:NameID.*<\/saml:NameID>/, '')),
       'saml_no_subject',
       'its NameID is ""',
     ],
     [
-      'names two',
+      'has two NameIDs',
       () => signedAssertion(responseXml().replace(/<saml:NameID.*<\/saml:NameID>/, '$&$&')),
       'saml_no_subject',
       jo,
     ],
     [
-      'names an element',
+      'has an element in the NameID',
       saying({ nameId: `<b xmlns="urn:b">${jo}</b>` }),
       'saml_malformed',
       'NameID holds more than text',
     ],
-    ['tells of no sign-in', saying({ statements: '' }), 'saml_no_subject', 'it has no AuthnStatement'],
+    ['has no AuthnStatement', saying({ statements: '' }), 'saml_no_subject', 'it has no AuthnStatement'],
   ]
   const parts: Refused[] = [
     [
@@ -356,7 +379,7 @@ describe('what is said by a response', () => {
       'Assertion has 2 Subject',
     ],
     [
-      'has a condition of its own',
+      'has an unknown condition',
       saying({ audience: `${restrictedTo(entityId)}<a xmlns="urn:a"/>` }),
       'saml_malformed',
       'the condition a is not known',
@@ -386,7 +409,12 @@ describe('what is said by a response', () => {
       'saml_status',
       /^Requester: Not assigned$/,
     ],
-    ['is a refusal of its own', refusal('<samlp:StatusCode Value="urn:no"/>'), 'saml_status', /^urn:no$/],
+    [
+      'is a refusal with a custom status',
+      refusal('<samlp:StatusCode Value="urn:no"/>'),
+      'saml_status',
+      /^urn:no$/,
+    ],
     [
       'is a refusal in spite of an assertion',
       saying({ status: code('Responder', code('Success')) }),
@@ -418,15 +446,15 @@ describe('what is said by a response', () => {
       'saml_encrypted',
       'EncryptedAttribute',
     ],
-    ['is nothing', () => bare, 'saml_malformed', 'it holds no assertion'],
+    ['has no assertion', () => bare, 'saml_malformed', 'it holds no assertion'],
     [
-      'is no response',
+      'is another message',
       () => bare.replaceAll('samlp:Response', 'samlp:LogoutResponse'),
       'saml_malformed',
       'it is a "LogoutResponse"',
     ],
     [
-      'is a response of something else',
+      'is in another namespace',
       () => signedAssertion().replace(namespaces.protocol, 'urn:b'),
       'saml_malformed',
       'it is a "Response"',
@@ -445,25 +473,30 @@ describe('what is said by a response', () => {
     },
   )
 
-  it('names the whole of somebody, comments or not', async () => {
+  it('with a comment in the NameID gives the whole name', async () => {
     const xml = saying({ nameId: `admin@x.com<!---->.evil.com` })()
     expect(await verifyResponse(posted(xml), expected)).toMatchObject({ nameId: 'admin@x.com.evil.com' })
     expect(xml).toContain('<!---->')
   })
 })
 
-describe('what is no response', () => {
+describe('a malformed response', () => {
   const laughs = `<!DOCTYPE a [<!ENTITY a "haha">${'bcdefghi'.replaceAll(/./g, (name, index) => `<!ENTITY ${name} "${`&${'abcdefghi'[index]};`.repeat(10)}">`)}]>`
   const external = '<!DOCTYPE a [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
   const named = (entity: string) => signedAssertion().replace(jo, entity)
   const cases: Refused[] = [
     [
-      'that laughs a billion times',
+      'with exponential entity expansion (billion laughs)',
       () => laughs + named('&i;'),
       'saml_malformed',
       'it is no XML at "<!DOCTYPE',
     ],
-    ['that reads a file', () => external + named('&a;'), 'saml_malformed', 'it is no XML at "<!DOCTYPE'],
+    [
+      'with an external entity',
+      () => external + named('&a;'),
+      'saml_malformed',
+      'it is no XML at "<!DOCTYPE',
+    ],
     [
       'with a document type elsewhere',
       () => signedAssertion() + external,
@@ -477,22 +510,32 @@ describe('what is no response', () => {
       'saml_malformed',
       'entity',
     ],
-    ['with half an entity', () => named('a&b'), 'saml_malformed', 'entity'],
+    ['with a bare ampersand', () => named('a&b'), 'saml_malformed', 'entity'],
     // Canonicalization takes it for text: to the signature it would be the name.
-    ['with an instruction for a name', () => named(`<?a ${jo}?>`), 'saml_malformed', 'it is no XML at "<?a'],
+    [
+      'with a processing instruction as the name',
+      () => named(`<?a ${jo}?>`),
+      'saml_malformed',
+      'it is no XML at "<?a',
+    ],
     [
       'with a style sheet',
       () => `<?xml version="1.0"?><?xml-stylesheet href="a"?>${named(jo)}`,
       'saml_malformed',
       'no XML',
     ],
-    ['in two', () => signedAssertion().repeat(2), 'saml_malformed', 'it has 2 elements at the top'],
+    [
+      'with two documents',
+      () => signedAssertion().repeat(2),
+      'saml_malformed',
+      'it has 2 elements at the top',
+    ],
     ['with text behind it', () => `${signedAssertion()}a`, 'saml_malformed', 'text outside'],
     ['that is text', () => 'a', 'saml_malformed', 'text outside'],
     ['that is a comment', () => '<!-- a -->', 'saml_malformed', 'it has 0 elements at the top'],
-    ['with tags that do not fit', () => '<a><b></a></b>', 'saml_malformed', '</a> ends what has not begun'],
+    ['with mismatched tags', () => '<a><b></a></b>', 'saml_malformed', '</a> ends what has not begun'],
     [
-      'with an end without a beginning',
+      'with an end tag without a start tag',
       () => '<a></b></a>',
       'saml_malformed',
       '</b> ends what has not begun',
@@ -502,7 +545,7 @@ describe('what is no response', () => {
     ['with an attribute without quotes', () => '<a b=1/>', 'saml_malformed', 'it is no XML'],
     ['with an attribute without a value', () => '<a b/>', 'saml_malformed', 'it is no XML'],
     ['with a tag in an attribute', () => '<a b="<"/>', 'saml_malformed', 'it is no XML'],
-    ['with a zero', () => '<a>\0</a>', 'saml_malformed', 'a character that XML does not allow'],
+    ['with a NUL character', () => '<a>\0</a>', 'saml_malformed', 'a character that XML does not allow'],
     ['that is too deep', () => '<a>'.repeat(65) + '</a>'.repeat(65), 'saml_malformed', 'too deep'],
     ['with too many elements', () => `<a>${'<b/>'.repeat(5000)}</a>`, 'saml_malformed', 'too many parts'],
     [
@@ -536,7 +579,7 @@ describe('what is no response', () => {
     })
   })
 
-  it('that breaks off somewhere is refused', async () => {
+  it('that is truncated is refused', async () => {
     const xml = signedAssertion()
     for (let length = 1; length < xml.length; length += 97) {
       await expectRefused(['', () => xml.slice(0, length), 'saml_malformed', /./])

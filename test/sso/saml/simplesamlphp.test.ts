@@ -27,7 +27,7 @@ describe.skipIf(!hasSimplesamlphp)('SimpleSAMLphp', () => {
   })
   afterAll(() => idp.stop())
 
-  /** The request goes there and the response comes back, as a browser carries them. */
+  /** Sends a request to the provider and returns its response, like a browser. */
   async function trip(settings: Partial<Settings> = {}, altered = (url: string) => url) {
     idp.set({ ...service, ...settings })
     const now = new Date().toISOString()
@@ -40,7 +40,7 @@ describe.skipIf(!hasSimplesamlphp)('SimpleSAMLphp', () => {
   }
 
   it.each(['assertion', 'response', 'both'] as const)(
-    'reads our metadata, and signs somebody in with what is signed: %s',
+    'reads our metadata, and signs a user in; signed: %s',
     async (signs) => {
       const { verified } = await trip({
         signs,
@@ -71,7 +71,7 @@ describe.skipIf(!hasSimplesamlphp)('SimpleSAMLphp', () => {
     await expect(verified()).rejects.toMatchObject({ code: 'saml_algorithm_refused' })
   })
 
-  it('is refused where anything else is expected than it says', async () => {
+  it('is refused when its response does not match the expectations', async () => {
     const { verified } = await trip()
     const another = { certificate: selfSigned(otherKeys).toString() }
     await expect(verified(another)).rejects.toMatchObject({
@@ -94,7 +94,7 @@ describe.skipIf(!hasSimplesamlphp)('SimpleSAMLphp', () => {
     await expect(verified()).rejects.toMatchObject({ code: 'saml_encrypted', detail: 'EncryptedAssertion' })
   })
 
-  it('says why it lets nobody in', async () => {
+  it('has its reason for a refusal reported', async () => {
     const passive = (url: string) => {
       const asked = new URL(url)
       const xml = inflateRawSync(Buffer.from(asked.searchParams.get('SAMLRequest')!, 'base64')).toString()
@@ -109,7 +109,7 @@ describe.skipIf(!hasSimplesamlphp)('SimpleSAMLphp', () => {
     })
   })
 
-  it('names nobody for good when it names them anew each time', async () => {
+  it('is refused when it sends transient NameIDs', async () => {
     const { verified } = await trip({ nameIdFormat: 'urn:oasis:names:tc:SAML:2.0:nameid-format:transient' })
     const assertion = await verified()
     expect(() => identityFromAssertion(assertion, mapping)).toThrow(

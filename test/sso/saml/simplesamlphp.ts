@@ -10,7 +10,7 @@ import { nameIdFormats } from '../../../src/sso/saml/names.ts'
 import { listening } from '../../cli/network.ts'
 import { type KeyPair, rsaKeys, selfSigned } from './certificate.ts'
 
-/* An identity provider that others wrote: SimpleSAMLphp, as Debian packages it. */
+/* A third-party identity provider: SimpleSAMLphp, as packaged by Debian. */
 
 const program = '/usr/share/simplesamlphp/www'
 const needed = 'exit(extension_loaded("dom") && extension_loaded("mbstring") ? 0 : 1);'
@@ -23,7 +23,7 @@ if (!hasSimplesamlphp) {
   )
 }
 
-/** Whom it knows. */
+/** The one user of the provider. */
 export const person = {
   password: 'a loaf of rye',
   mail: 'jo@bakery.example.com',
@@ -31,17 +31,17 @@ export const person = {
   groups: ['bakers', 'early birds & <others>'],
 }
 
-/** How it is set: what it knows of us, and how it answers. */
+/** The settings of the provider: what it knows of this service, and how it answers. */
 export type Settings = {
   entityId: string
   acsUrl: string
-  /** Ours, which it reads instead of being told the two above. */
+  /** Metadata of this service, which replace the two settings above. */
   metadata?: string
   signs?: 'assertion' | 'response' | 'both'
-  /** Of the signature. */
+  /** The algorithm of the signature. */
   algorithm?: string
   nameIdFormat?: string
-  /** Whose certificate it encrypts assertions for. */
+  /** The certificate for which it encrypts assertions. */
   encryptsFor?: X509Certificate
 }
 
@@ -52,13 +52,13 @@ export type OtherProvider = {
   ssoUrl: string
   /** PEM */
   certificate: string
-  /** What the browser of the person posts to us after it was sent to `url`. */
+  /** Signs the user in at `url`, and returns what the browser posts to this service. */
   signIn(url: string): Promise<Posted>
   set(settings: Settings): void
   stop(): Promise<void>
 }
 
-/** Where it believes to be; it is asked at a port of this machine. */
+/** Its configured public address; requests actually go to a port of this machine. */
 const base = 'https://simplesamlphp.test/'
 const entityId = `${base}metadata`
 
@@ -99,7 +99,7 @@ export async function startIdentityProvider(
 
 const folders = ['config', 'metadata', 'cert', 'log', 'data', 'tmp', 'sessions']
 
-/** PHP reads the value as JSON: nothing has to be written as PHP. */
+/** PHP reads the value as JSON, so that no value has to be written as PHP. */
 function write(path: string, value: unknown, php: string): void {
   const json = Buffer.from(JSON.stringify(value)).toString('base64')
   writeFileSync(path, `<?php\n$said = json_decode(base64_decode('${json}'), true);\n${php}\n`)
@@ -128,7 +128,7 @@ function writeConfig(folder: string): void {
   write(join(folder, 'config', 'authsources.php'), people, php)
 }
 
-/** Read again at every request. */
+/** The metadata are read again at every request. */
 function writeMetadata(folder: string, settings: Settings): void {
   const { acsUrl: AssertionConsumerService, metadata, algorithm, signs = 'both', encryptsFor } = settings
   const NameIDFormat = settings.nameIdFormat ?? nameIdFormats.email
@@ -141,19 +141,19 @@ function writeMetadata(folder: string, settings: Settings): void {
   const hosted = join(folder, 'metadata', 'saml20-idp-hosted.php')
   write(hosted, { [entityId]: itself }, '$metadata = $said;')
   const certData = encryptsFor?.raw.toString('base64')
-  const told = {
+  const partner = {
     ...{ AssertionConsumerService, NameIDFormat },
     ...(certData && { 'assertion.encryption': true, certData }),
   }
   const ours = join(folder, 'metadata', 'saml20-sp-remote.php')
-  if (metadata === undefined) write(ours, { [settings.entityId]: told }, '$metadata = $said;')
+  if (metadata === undefined) write(ours, { [settings.entityId]: partner }, '$metadata = $said;')
   else write(ours, metadata, parsing)
 }
 
 const parsing = `$parser = SimpleSAML\\Metadata\\SAMLParser::parseString($said);
 $metadata[$parser->getEntityId()] = $parser->getMetadata20SP();`
 
-/** A browser: it goes where it is sent, keeps cookies, and fills in the form. */
+/** A browser that follows redirects, keeps cookies, and fills in the login form. */
 async function signedIn(start: string, origin: string): Promise<Posted> {
   const cookies = new Map<string, string>()
   let url = start
@@ -189,7 +189,7 @@ async function signedIn(start: string, origin: string): Promise<Posted> {
   throw new Error('it sends the browser round in circles')
 }
 
-/** The form of a page, and what is filled in already. */
+/** The form of a page with its prefilled values. */
 function formIn(page: string): { action: string; fields: URLSearchParams } {
   const of = (tag: string, name: string) => {
     const value = new RegExp(`\\s${name}="([^"]*)"`, 's').exec(tag)?.[1] ?? ''

@@ -7,7 +7,7 @@ import { admin, expected, jo, posted, signedAssertion, signedResponse } from './
 
 const numRuns = 25
 
-/** However it was changed: it is refused, or says what was signed. */
+/** A changed response is refused, or gives exactly what was signed. */
 async function expectUnmoved(xml: string | Buffer, original: Assertion): Promise<void> {
   const encoded = Buffer.from(xml).toString('base64')
   const got = await verifyResponse(encoded, expected).catch((failure: unknown) => failure)
@@ -15,13 +15,13 @@ async function expectUnmoved(xml: string | Buffer, original: Assertion): Promise
 }
 
 describe.each([
-  ['its assertion signed', signedAssertion()],
-  ['itself signed', signedResponse()],
+  ['a signed assertion', signedAssertion()],
+  ['a signature of the response', signedResponse()],
 ])('a response with %s', (_, xml) => {
   const bytes = Buffer.from(xml)
   const original = () => verifyResponse(posted(xml), expected)
 
-  it('says nothing else with any byte changed', async () => {
+  it('never gives other data after any byte is changed', async () => {
     const wanted = await original()
     const change = fc.tuple(fc.nat(bytes.length - 1), fc.constantFrom(...Buffer.from(' "<>&/=!?-:aA0\0é')))
     await fc.assert(
@@ -34,17 +34,17 @@ describe.each([
     )
   })
 
-  /** Where a tag begins, and where the document could be cut. */
+  /** The positions at which a tag begins or ends. */
   const cuts = [...xml.matchAll(/<|(?<=>)/g)].map(({ index }) => index)
   const cut = fc.nat(cuts.length - 1).map((at) => cuts[at]!)
-  /** Parts that stand for themselves: elements, with all that is in them. */
+  /** Complete elements with their contents. */
   const elements = [
     ...new Set([...xml.matchAll(/<((?:saml|samlp|ds):\w+)[ >]/g)].map(([, name]) => name!)),
   ].flatMap((name) => [...xml.matchAll(new RegExp(`<${name}[ >].*?</${name}>`, 'gs'))].map(([part]) => part))
   const anything = fc.constantFrom(...elements)
   const forged = anything.map((part) => part.replaceAll(jo, admin).replaceAll(/ ID="(\w+)"/g, ' ID="$1x"'))
 
-  it('says nothing else with any part of it moved, taken out or put in again', async () => {
+  it('never gives other data after any part is moved, removed or inserted', async () => {
     const wanted = await original()
     const change = fc.record({ part: fc.oneof(anything, forged), from: fc.boolean(), at: cut })
     await fc.assert(
@@ -60,7 +60,7 @@ describe.each([
     )
   })
 
-  it('says nothing else with comments and instructions strewn into it', async () => {
+  it('never gives other data after comments and instructions are inserted', async () => {
     const wanted = await original()
     const odd = fc.constantFrom(
       '<!---->',

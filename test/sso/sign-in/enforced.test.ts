@@ -30,8 +30,8 @@ const login = (service: TestService, email: string, to: { orgId?: string; partne
 const refused = { status: 401, code: 'invalid_credentials' }
 
 onEveryDatabase((_kind, open) => {
-  /** The bakery, with a provider, and Dora, who has a password too. */
-  async function stage() {
+  /** The bakery with a provider, and the member Dora, who also has a password. */
+  async function setUp() {
     const on = await start(open)
     const { id } = await on.provider()
     const dora = await addWithPassword(on.service, on.bakery.id, person.email)
@@ -47,9 +47,9 @@ onEveryDatabase((_kind, open) => {
     return { ...on, id, dora, change, enforce, setStatus, bySso }
   }
 
-  describe('single sign-on as the only way in', () => {
-    it('begins when an administrator came in by it within a day, or by force', async () => {
-      const { service, clock, bakery, change, bySso } = await stage()
+  describe('enforced single sign-on', () => {
+    it('starts when an administrator signed in with the provider within a day, or by force', async () => {
+      const { service, clock, bakery, change, bySso } = await setUp()
       const viewer = { ...person, sub: 'subject-2', email: 'vic@bakery.example.com' }
       const userId = await addMember(service, bakery.id, viewer.email)
       const role_id = roleOf('Org Viewer', 'organization')
@@ -73,8 +73,8 @@ onEveryDatabase((_kind, open) => {
       expect((await change({ enforceSSO: true, force: true })).data.enforceSSO).toBe(true)
     })
 
-    it('takes no password of a member, and tells nobody but the audit log why', async () => {
-      const { service, bakery, dora, enforce, bySso } = await stage()
+    it('refuses the password of a member, and gives the reason only in the audit log', async () => {
+      const { service, bakery, dora, enforce, bySso } = await setUp()
       expect((await login(service, person.email)).tokens).not.toBeNull()
       await enforce()
       const news = await newEntries(service)
@@ -88,8 +88,8 @@ onEveryDatabase((_kind, open) => {
       })
     })
 
-    it('leaves other memberships open to a password, but not the way from there', async () => {
-      const { service, world, bakery, garage, dora, enforce } = await stage()
+    it('leaves other memberships open to a password, but not a switch from there', async () => {
+      const { service, world, bakery, garage, dora, enforce } = await setUp()
       const { acme } = world.partners
       const roleId = roleOf('Partner Viewer', 'partner')
       await service.storage.write((tx) =>
@@ -113,8 +113,8 @@ onEveryDatabase((_kind, open) => {
       expect((await login(service, person.email, { partnerId: acme })).tokens).not.toBeNull()
     })
 
-    it('sends no link to a new password, and takes none', async () => {
-      const { service, clock, garage, dora, enforce, bySso } = await stage()
+    it('sends no password reset link, and accepts none', async () => {
+      const { service, clock, garage, dora, enforce, bySso } = await setUp()
       const other = 'gus@garage.example.com'
       await addWithPassword(service, garage.id, other)
       const token = newToken()
@@ -145,7 +145,7 @@ onEveryDatabase((_kind, open) => {
     })
 
     it('ends sessions that began with a password at once, and no others', async () => {
-      const { service, world, enforce, bySso } = await stage()
+      const { service, world, enforce, bySso } = await setUp()
       const { tokens } = await login(service, person.email)
       const mine = await bySso()
       const me = (token: string | undefined) => service.client(token).call(api.auth.me)
@@ -160,8 +160,8 @@ onEveryDatabase((_kind, open) => {
       expect(await me(world.tokens.acme)).toMatchObject({ scope: 'partner' })
     })
 
-    it('lets no session go on that began at the same moment', async () => {
-      const { service, enforce, dora } = await stage()
+    it('ends a password session that began at the same moment', async () => {
+      const { service, enforce, dora } = await setUp()
       const { tokens } = await login(service, person.email)
       await enforce()
       await service.storage.write((tx) =>
@@ -171,8 +171,8 @@ onEveryDatabase((_kind, open) => {
       await expect(service.client().call(api.auth.refresh, { body })).rejects.toMatchObject({ status: 401 })
     })
 
-    it('opens the organization to nobody who accepts an invitation with a password', async () => {
-      const { service, system, bakery, enforce } = await stage()
+    it('gives no session to a user who accepts an invitation with a password', async () => {
+      const { service, system, bakery, enforce } = await setUp()
       await enforce()
       const roleId = roleOf('Org Viewer', 'organization')
       const email = 'new@bakery.example.com'
@@ -185,8 +185,8 @@ onEveryDatabase((_kind, open) => {
       await expect(login(service, email)).rejects.toMatchObject(refused)
     })
 
-    it('leaves the administrator of the service a way in, which the audit log shows', async () => {
-      const { service, clock, bakery, enforce } = await stage()
+    it('still lets a system administrator sign in with a password, which the audit log records', async () => {
+      const { service, clock, bakery, enforce } = await setUp()
       const userId = await userIdOf(service, 'admin')
       const joins = { orgId: bakery.id, userId, roleId: roleOf('Org Admin', 'organization'), siteIds: null }
       await service.storage.write((tx) => joinOrganization(tx, joins, clock()))
@@ -199,8 +199,8 @@ onEveryDatabase((_kind, open) => {
       ])
     })
 
-    it('ends with its provider', async () => {
-      const { service, id, system, enforce, setStatus } = await stage()
+    it('ends when its provider is deactivated or deleted', async () => {
+      const { service, id, system, enforce, setStatus } = await setUp()
       await enforce()
       await setStatus('inactive')
       expect((await login(service, person.email)).tokens).not.toBeNull()
@@ -210,8 +210,8 @@ onEveryDatabase((_kind, open) => {
       expect((await login(service, person.email)).tokens).not.toBeNull()
     })
 
-    it('is what the oldest active provider says; when that goes, what the next says', async () => {
-      const { service, clock, system, bakery, enforce, change } = await stage()
+    it('follows the oldest active provider, and after its removal the next one', async () => {
+      const { service, clock, system, bakery, enforce, change } = await setUp()
       const older = { status: 'active', createdAt: addSeconds(clock(), -60) } as const
       const before = await addProvider(service, bakery.id, { ...older, name: 'older' })
       await enforce()

@@ -16,24 +16,24 @@ type Grant = { nonce: string; challenge: string; redirectUri: string; person: Cl
 const pair = generateKeyPair('RS256', { extractable: true })
 const other = generateKeyPair('RS256', { extractable: true })
 
-/** A provider of OpenID Connect that does as it is told; what goes out of the service reaches it and nothing else. */
+/** A configurable OpenID Connect provider; it receives all outbound requests of the service. */
 export function identityProvider(clock: Clock) {
   const grants = new Map<string, Grant>()
   const self = {
     clientId: 'svc',
     clientSecret: 'hush',
     kid: 'first',
-    /** What ends up in the ID token, besides or instead of what belongs there. */
+    /** Claims that are added to the ID token or replace its usual ones. */
     idClaims: {} as Claims,
     userInfo: undefined as Claims | undefined,
-    /** The user info comes as this token. */
+    /** If set, the user info is sent as this signed token. */
     userInfoToken: undefined as ((claims: Claims) => Promise<string>) | undefined,
     idToken: undefined as ((claims: Claims) => Promise<string | undefined>) | undefined,
-    /** Instead of its own reply, by the path. */
+    /** Replacements of its replies, by path. */
     replies: {} as Record<string, { status?: number; body?: unknown; fails?: FailureKind }>,
     asked: [] as string[],
     secrets: [] as string[],
-    /** The person signs in: where their browser is sent. */
+    /** Signs a user in, and returns the redirect of the browser. */
     async authorize(location: string, person: Claims, more: Record<string, string> = {}): Promise<string> {
       const { searchParams: query } = new URL(location)
       const code = newId()
@@ -110,7 +110,7 @@ export function identityProvider(clock: Clock) {
     ]
   }
 
-  /** With the key that it publishes, or with another one under its name. */
+  /** Signs with the published key, or with another one under the same name. */
   async function signed(claims: Claims, by: 'its' | 'another' = 'its', kid = self.kid): Promise<string> {
     const { privateKey } = await (by === 'its' ? pair : other)
     return new SignJWT(claims).setProtectedHeader({ alg: 'RS256', kid }).sign(privateKey)

@@ -25,24 +25,24 @@ import { addMember, type Browser, browser, codeIn, errorIn, person, start } from
 type Change = BodyOf<typeof api.ssoProviders.update>
 type Answers = IdentityProvider['replies'][string]
 
-/** What is set wrong, and what an administrator reads of it. */
+/** A misconfiguration, and what an administrator is shown. */
 type Wrong = {
   what: string
-  /** Of the provider here. */
+  /** Settings of the provider in the service. */
   set?: Change
   code: FailureCode
-  /** What was received, as the log and the trial tell it. */
+  /** What was received, as shown in the log and the trial. */
   detail: string
-  /** A word of the hint: what has to be mended. */
+  /** A part of the hint, which names what to fix. */
   mend: string
 }
 
 type Case = Wrong & {
-  /** Of the provider there. */
+  /** Replies of the identity provider. */
   replies?: Record<string, Answers>
   does?: (idp: IdentityProvider, seconds: number) => void
   who?: Record<string, unknown>
-  /** What the browser comes back with. */
+  /** Parameters of the callback. */
   answer?: Record<string, string>
 }
 
@@ -83,7 +83,7 @@ const cases: Case[] = [
     ...{ code: 'sso_client_rejected', detail: '401 invalid_client', mend: client.id },
   },
   {
-    what: 'a client that may not do this',
+    what: 'a client without the permission for this flow',
     answer: { error: 'unauthorized_client', code: '' },
     ...{ code: 'sso_client_rejected', detail: 'unauthorized_client', mend: client.id },
   },
@@ -149,7 +149,7 @@ const cases: Case[] = [
     ...{ code: 'sso_keys_unavailable', detail: `${issuer}/keys: it failed: timeout`, mend: 'svc sso test' },
   },
   {
-    what: 'keys at an address of something else',
+    what: 'a wrong address of the keys',
     does: token((said, idp) => idp.signed(said, 'its', 'rotated')),
     replies: { '/keys': { status: 404, body: 'nothing here' } },
     ...{ code: 'sso_keys_unavailable', detail: `${issuer}/keys answered 404`, mend: 'address of the keys' },
@@ -177,7 +177,7 @@ const cases: Case[] = [
     ...{ code: 'sso_algorithm_refused', detail: 'its algorithm is "none"', mend: 'none and HS256' },
   },
   {
-    what: 'something else in the place of the token',
+    what: 'an ID token that is no JWT',
     does: token(async () => 'opaque'),
     ...{ code: 'sso_token_malformed', detail: 'Invalid Compact JWS', mend: 'token address' },
   },
@@ -212,7 +212,7 @@ const cases: Case[] = [
     ...{ code: 'sso_userinfo_failed', detail: 'it answered 401', mend: 'scopes' },
   },
   {
-    what: 'nobody who signed in',
+    what: 'no subject',
     does: (idp) => {
       idp.idToken = async () => undefined
     },
@@ -225,7 +225,7 @@ const cases: Case[] = [
     ...{ code: 'sso_token_failed', detail: 'its reply has no access_token', mend: 'token address' },
   },
   {
-    what: 'a token endpoint that breaks',
+    what: 'a token endpoint that fails',
     replies: { '/token': { status: 500, body: 'oops' } },
     ...{ code: 'sso_token_failed', detail: 'it answered 500', mend: 'token address' },
   },
@@ -240,7 +240,7 @@ const cases: Case[] = [
     ...{ code: 'sso_tls_failed', detail: 'idp.example.com: it failed: tls', mend: 'OUTBOUND_CA_FILE' },
   },
   {
-    what: 'a token endpoint whose name nobody knows',
+    what: 'a token endpoint whose name does not resolve',
     replies: failing('/token', 'dns'),
     ...{ code: 'sso_dns_failed', detail: 'idp.example.com: it failed: dns', mend: 'spelled' },
   },
@@ -260,7 +260,7 @@ const cases: Case[] = [
     ...{ code: 'sso_scope_refused', detail: 'invalid_scope: unknown scope groups', mend: '--scopes' },
   },
   {
-    what: 'somebody who is not assigned to the application',
+    what: 'a user who is not assigned to the application',
     answer: { error: 'access_denied', error_description: 'AADSTS50105', code: '' },
     ...{ code: 'sso_denied', detail: 'access_denied: AADSTS50105', mend: 'assign' },
   },
@@ -275,39 +275,39 @@ const cases: Case[] = [
     ...{ code: 'invalid_callback', detail: 'the answer has no code', mend: 'Begin again' },
   },
   {
-    what: 'a domain that may not sign in',
+    what: 'a domain that is not allowed',
     set: { allowedDomains: 'other.example.com' },
     ...{ code: 'domain_not_allowed', detail: 'is none of other.example.com', mend: 'allow the domain' },
   },
   {
-    what: 'nobody who makes accounts',
+    what: 'an unknown user without provisioning',
     who: { ...person, sub: 'new', email: 'new@bakery.example.com' },
     ...{ code: 'user_not_found', detail: 'new@bakery.example.com', mend: 'invite' },
   },
   {
-    what: 'accounts without a role',
+    what: 'provisioning without a default role',
     set: { autoProvision: true },
     who: { ...person, sub: 'new', email: 'new@bakery.example.com' },
     ...{ code: 'default_role_required', detail: 'new@bakery.example.com', mend: '--default-role' },
   },
   {
-    what: 'somebody of another organization',
+    what: 'a user of another organization',
     who: { ...person, sub: 'gus', email: 'gus@garage.example.com' },
     ...{ code: 'no_org_access', detail: 'gus@garage.example.com', mend: 'invite' },
   },
   {
-    what: 'somebody of another organization, who is invited',
+    what: 'a user of another organization, with provisioning',
     set: { autoProvision: true, defaultRoleId: roleOf('Org Viewer', 'organization') },
     who: { ...person, sub: 'gus', email: 'gus@garage.example.com' },
     ...{ code: 'invitation_pending', detail: 'gus@garage.example.com', mend: 'svc invite accept' },
   },
   {
-    what: 'somebody who is disabled',
+    what: 'a disabled user',
     who: { ...person, sub: 'off', email: 'off@bakery.example.com' },
     ...{ code: 'account_inactive', detail: 'off@bakery.example.com', mend: 'svc users enable' },
   },
   {
-    what: 'somebody whose account is linked with another subject',
+    what: 'a user whose account is linked with another subject',
     who: { ...person, sub: 'subject-9', email: 'linked@bakery.example.com' },
     ...{ code: 'sso_link_required', detail: 'linked@bakery.example.com', mend: 'svc sso unlink PROVIDER' },
   },
@@ -386,7 +386,7 @@ const samlCases: SamlCase[] = [
     ...{ code: 'saml_status', detail: 'Responder: not assigned', mend: 'its log' },
   },
   {
-    what: 'a name that is another one at each sign-in',
+    what: 'a transient NameID',
     said: { nameIdFormat: 'urn:oasis:names:tc:SAML:2.0:nameid-format:transient' },
     ...{ code: 'saml_no_subject', detail: 'transient', mend: 'NameID' },
   },
@@ -404,8 +404,8 @@ const samlCases: SamlCase[] = [
 
 type Stage = Awaited<ReturnType<typeof start>>
 
-/** A service whose log is read, with a provider. */
-async function stage(open: Open, env: Record<string, string>, more: Parameters<Stage['provider']>[0]) {
+/** A service with a provider, whose log is captured. */
+async function setUp(open: Open, env: Record<string, string>, more: Parameters<Stage['provider']>[0]) {
   const lines: Record<string, unknown>[] = []
   const into = { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) }
   const begun = await start(open, { LOG_LEVEL: 'warn', ...env }, { log: logInto(into, 'warn') })
@@ -414,9 +414,9 @@ async function stage(open: Open, env: Record<string, string>, more: Parameters<S
   return { ...begun, id, lines, refusals }
 }
 
-/** Goes the way of a browser twice, to sign in and in a trial, and looks at what each place says of the fault. */
+/** Signs in and runs a trial like a browser, and checks what each place reports about the fault. */
 async function expectTold(
-  { service, client, clock, bakery, id, lines, refusals }: Awaited<ReturnType<typeof stage>>,
+  { service, client, clock, bakery, id, lines, refusals }: Awaited<ReturnType<typeof setUp>>,
   { code, detail, mend }: Wrong,
   end: (by: Browser, location: string) => Promise<{ status: number; location: string }>,
 ): Promise<void> {
@@ -425,7 +425,7 @@ async function expectTold(
   expect(hint).toContain(mend)
   const by = browser()
   const way = async (url: string) => end(by, (await by.open(url)).location)
-  // Keys that are known are read again.
+  // The cached keys have expired, so they are fetched again.
   clock.forward(601)
   const { status, location } = await way(`${service.url}/api/v1/sso/login/${bakery.id}`)
   const query = Object.fromEntries(new URL(location, service.url).searchParams)
@@ -446,15 +446,15 @@ async function expectTold(
 }
 
 onEveryDatabase((kind, open) => {
-  describe('a provider of OpenID Connect that is set wrong', () => {
-    let on: Awaited<ReturnType<typeof stage>>
+  describe('a misconfigured OpenID Connect provider', () => {
+    let on: Awaited<ReturnType<typeof setUp>>
     const usual = {
       ...{ clientId: 'svc', clientSecret: 'hush', autoProvision: false, allowedDomains: null },
       attributeMapping: { email: 'email', name: 'name' },
     }
 
     beforeAll(async () => {
-      on = await stage(open, {}, {})
+      on = await setUp(open, {}, {})
       const { service, bakery, garage, signIn } = on
       await addMember(service, bakery.id, person.email)
       await addMember(service, bakery.id, 'off@bakery.example.com', 'disabled')
@@ -464,7 +464,7 @@ onEveryDatabase((kind, open) => {
     })
     afterAll(() => on.service.close())
 
-    it.each(cases)('$what: the browser, the log and a trial tell what mends it', async (wrong) => {
+    it.each(cases)('$what: the browser, the log and a trial explain the fix', async (wrong) => {
       const { service, idp, clock, id, change } = on
       const { set = {}, replies = {}, who = person, answer, does } = wrong
       Object.assign(idp, { replies, idClaims: {}, idToken: undefined })
@@ -477,21 +477,21 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('a provider of SAML that is set wrong', () => {
-    let on: Awaited<ReturnType<typeof stage>>
+  describe('a misconfigured SAML provider', () => {
+    let on: Awaited<ReturnType<typeof setUp>>
     beforeAll(async () => {
-      on = await stage(open, samlEnv, saml)
+      on = await setUp(open, samlEnv, saml)
       await addMember(on.service, on.bakery.id, jo)
     })
     afterAll(() => on.service.close())
 
-    it.each(samlCases)('$what: the browser, the log and a trial tell what mends it', async (wrong) => {
+    it.each(samlCases)('$what: the browser, the log and a trial explain the fix', async (wrong) => {
       const { service, clock, id, change } = on
       await change(id, { entityId: saml.entityId, ...wrong.set })
       await expectTold(on, wrong, (by, location) => post(by, service, responseTo(location, clock(), wrong)))
     })
 
-    it('a certificate that has expired: the same', async () => {
+    it('an expired certificate: the browser, the log and a trial explain the fix', async () => {
       const { service, clock, id, change } = on
       const short = selfSigned(keys, { from: new Date('2026-01-01'), to: new Date('2026-03-02') })
       await change(id, { certificate: short.toString() })
@@ -503,8 +503,8 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('what is set wrong around a provider', () => {
-    it('is refused when it is said, where that can be known', async () => {
+  describe('a misconfiguration around a provider', () => {
+    it('is refused when it is entered, if it can be detected then', async () => {
       const { client, idp, provider } = await start(open)
       const create = (more: object) =>
         client.call(api.ssoProviders.create, {
@@ -522,13 +522,13 @@ onEveryDatabase((kind, open) => {
           { path: 'provider.tokenUrl', message: expect.stringContaining('issuer again') },
         ]),
       })
-      // A space that came along when it was copied is nobody's client id.
+      // A space that was copied along is not part of a client id.
       expect((await create({ clientId: ' svc ' })).data.clientId).toBe('svc')
       expect(idp.asked).not.toContain('/token')
       await provider()
     })
 
-    it.runIf(kind === 'postgres')('is told when the address of the service has changed', async () => {
+    it.runIf(kind === 'postgres')('is reported when the address of the service has changed', async () => {
       const { provider, replica, signIn } = await start(open)
       await provider()
       const moved = await replica({ PUBLIC_URL: 'https://new.example.com' })
@@ -536,7 +536,7 @@ onEveryDatabase((kind, open) => {
       expect(errorIn(location)).toBe('sso_redirect_rejected')
     })
 
-    it('is told when the provider was switched off, changed or deleted under way', async () => {
+    it('is reported when the provider is disabled, changed or deleted during a sign-in', async () => {
       const { service, idp, clock, bakery, client, provider, change, setStatus } = await start(open)
       const { id } = await provider()
       await addMember(service, bakery.id, person.email)
@@ -558,7 +558,7 @@ onEveryDatabase((kind, open) => {
       expect(await under(remove)).toEqual(told('provider_not_found'))
     })
 
-    it('is told when the role for new people was deleted', async () => {
+    it('is reported when the default role was deleted', async () => {
       const { service, bakery, client, provider, signIn } = await start(open)
       const roleId = await addRole(service, bakery.id, 'Newcomer', ['devices:read'])
       await provider({ autoProvision: true, defaultRoleId: roleId })
@@ -568,8 +568,8 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('a trial of a provider that is set right', () => {
-    it('shows what was received, and lets nobody in', async () => {
+  describe('a trial of a correctly configured provider', () => {
+    it('shows what was received, and creates no session', async () => {
       const { service, idp, client, world, provider, setStatus } = await start(open)
       const { id } = await provider({
         autoProvision: true,
@@ -601,7 +601,7 @@ onEveryDatabase((kind, open) => {
         .select('id')
         .where('email_key', '=', person.email)
       expect(await users.execute()).toEqual([])
-      // Once: what its browser brings along is worth nothing any more.
+      // Only once: the callback of the browser is then worthless.
       expect((await by.open(trial.loginUrl.replace('https://svc.example.com', service.url))).status).toBe(404)
       const params = { id, testId: trial.id }
       const stranger = service.client(world.tokens.garage).call(api.ssoTrials.show, { params })
@@ -611,7 +611,7 @@ onEveryDatabase((kind, open) => {
 })
 
 describe('the misconfigurations of a provider', () => {
-  it('are told apart', () => {
+  it('can be told apart', () => {
     const all = [...cases, ...samlCases]
     expect(new Set(all.map(({ code }) => code)).size).toBeGreaterThan(40)
     expect(new Set(all.map(({ code, detail }) => `${code} ${detail}`)).size).toBe(all.length)

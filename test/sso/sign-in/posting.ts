@@ -12,7 +12,7 @@ import {
 } from '../saml/identity-provider.ts'
 import type { Browser } from './sign-in-stage.ts'
 
-/** What a provider of SAML is known by here, and what the service calls itself there. */
+/** The settings of a SAML provider in the service, and the name of the service there. */
 export const saml = {
   ...{ name: 'AD FS', type: 'saml' as const, issuer: null, clientId: null, clientSecret: null },
   ...{ entityId: expected.issuer, ssoUrl: 'https://idp.example.com/sso?idpid=1' },
@@ -20,14 +20,14 @@ export const saml = {
 }
 export const samlEnv = { SAML_SP_ENTITY_ID: expected.entityId }
 
-/** What a browser is sent to a provider with. */
+/** The request and the relay state in a redirect to the provider. */
 export function requestIn(location: string) {
   const { searchParams } = new URL(location)
   const xml = inflateRawSync(Buffer.from(searchParams.get('SAMLRequest') ?? '', 'base64')).toString()
   return { request: parseXml(xml), relayState: searchParams.get('RelayState') ?? '' }
 }
 
-/** What the provider lets the browser post: the usual response to that request, signed, with what is said of it. */
+/** The form that the browser posts: the usual signed response to that request, with the given changes. */
 export function responseTo(
   location: string,
   now: Instant,
@@ -47,6 +47,6 @@ export function responseTo(
   return { SAMLResponse: posted(sign(xml)), RelayState: relayState }
 }
 
-/** The form that a page of the provider makes the browser send. */
+/** Posts the form of the provider from the browser. */
 export const post = (by: Browser, service: TestService, form: Record<string, string>) =>
   by.open(`${service.url}/api/v1/sso/saml/acs`, { method: 'POST', body: new URLSearchParams(form) })

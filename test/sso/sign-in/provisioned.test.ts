@@ -17,8 +17,8 @@ const gus = { sub: 'gus', email: 'Gus@Garage.example.com', name: 'Told by the pr
 const viewer = roleOf('Org Viewer', 'organization')
 
 onEveryDatabase((_, open) => {
-  /** The bakery makes accounts; Gus, who has one, belongs to the garage. */
-  async function stage(more: object = { autoProvision: true, defaultRoleId: viewer }) {
+  /** The bakery with provisioning; Gus has an account and belongs to the garage. */
+  async function setUp(more: object = { autoProvision: true, defaultRoleId: viewer }) {
     const on = await start(open)
     const { service, clock, garage, bakery } = on
     const id = newId()
@@ -46,8 +46,8 @@ onEveryDatabase((_, open) => {
   }
 
   describe('an address that has an account elsewhere', () => {
-    it('is invited once by the provider, and let in when its holder has accepted', async () => {
-      const { service, client, bakery, garage, signIn, id, login, memberships, world } = await stage()
+    it('is invited once by the provider, and signed in after its holder accepts', async () => {
+      const { service, client, bakery, garage, signIn, id, login, memberships, world } = await setUp()
       const garageAdmin = service.client(world.tokens.garage)
       const seen = () => garageAdmin.call(api.users.show, { params: { id } })
       const before = await seen()
@@ -71,7 +71,7 @@ onEveryDatabase((_, open) => {
           details: { method: 'sso', roleName: 'Org Viewer' },
         },
       ])
-      // Again and again nothing more is made, sent or accepted: it is the provider who says so, both times.
+      // Further sign-ins create, send and accept nothing more, as only the provider asserts them.
       for (const _ of [1, 2]) expect(errorIn((await signIn(gus)).location)).toBe('invitation_pending')
       const more = await news()
       expect(more.map(({ action, result }) => [action, result])).toEqual([
@@ -82,7 +82,7 @@ onEveryDatabase((_, open) => {
       expect(await service.storage.read.selectFrom('sso_identities').selectAll().execute()).toEqual([])
       expect(await letters()).toBe(mails)
 
-      // The bakery knows what its provider said; the garage what it knew before.
+      // The bakery sees what its provider asserted, the garage what it saw before.
       const shown = await client.call(api.users.show, { params: { id } })
       expect(shown).toMatchObject({ name: gus.name, email: gus.email, status: 'invited', mfaEnabled: null })
       expect(JSON.stringify([shown, more])).not.toMatch(/Secret|gus@garage/)
@@ -100,8 +100,8 @@ onEveryDatabase((_, open) => {
       expect((await service.client(accessToken).call(api.auth.me)).user.id).toBe(id)
     })
 
-    it('is not invited without provisioning, outside the domains, or by an address that is not verified', async () => {
-      const { provider: _, signIn, memberships, change, client } = await stage({ autoProvision: false })
+    it('is not invited without provisioning, outside the domains, or while unverified', async () => {
+      const { provider: _, signIn, memberships, change, client } = await setUp({ autoProvision: false })
       const providers = (await client.call(api.ssoProviders.list)).data
       const { id } = providers.find((one) => one.status === 'active')!
       const reason = async (who: object = gus) => errorIn((await signIn(who as typeof gus)).location)
@@ -117,12 +117,12 @@ onEveryDatabase((_, open) => {
     })
 
     it.each([
-      ['of the service', { is_system: 1 }],
+      ['of a system administrator', { is_system: 1 }],
       ['that is disabled', { status: 'disabled' }],
-      ['that nobody has used yet', { status: 'invited', password_hash: null }],
+      ['that was never used', { status: 'invited', password_hash: null }],
       ['that was never proved', { email_proved_at: null }],
-    ])('%s gets the same answers, and is left as it was', async (_what, set) => {
-      const { service, client, signIn, id, memberships, setAccount, world } = await stage()
+    ])('%s gets the same answers, and its account is left unchanged', async (_what, set) => {
+      const { service, client, signIn, id, memberships, setAccount, world } = await setUp()
       await setAccount(set)
       const row = () =>
         service.storage.read.selectFrom('users').selectAll().where('id', '=', id).executeTakeFirst()
@@ -161,8 +161,8 @@ onEveryDatabase((_, open) => {
       expect(await row()).toEqual(account)
     })
 
-    it('keeps the links that others sent', async () => {
-      const { service, client, signIn, world, garage } = await stage()
+    it('keeps the invitation links of other tenants', async () => {
+      const { service, client, signIn, world, garage } = await setUp()
       const garageAdmin = service.client(world.tokens.garage)
       const invited = { email: 'new@garage.example.com', name: 'New' }
       const sent = await garageAdmin.call(api.users.invite, { body: { ...invited, roleId: viewer } })
@@ -179,7 +179,7 @@ onEveryDatabase((_, open) => {
       const { tokens } = await service.client().call(api.auth.acceptInvite, { body: { token, password } })
       const me = service.client(tokens!.accessToken)
       expect(await me.call(api.users.me)).toMatchObject({ orgId: garage.id })
-      // Whoever saw the link need not read the mail of the address.
+      // A user who saw the link does not necessarily own the mailbox.
       const [waits] = (await me.call(api.users.myInvitations)).data
       await expect(me.call(api.users.acceptMine, { body: { orgId: waits!.orgId! } })).rejects.toMatchObject({
         code: 'email_unproved',

@@ -11,7 +11,7 @@ import { post, requestIn, responseTo, saml, samlEnv } from './posting.ts'
 import { addMember, browser, codeIn, errorIn, start } from './sign-in-stage.ts'
 
 onEveryDatabase((kind, open) => {
-  async function stage(more: object = {}, env: Record<string, string> = {}) {
+  async function setUp(more: object = {}, env: Record<string, string> = {}) {
     const on = await start(open, { ...samlEnv, ...env })
     const { service, bakery, clock } = on
     const { id } = await on.provider({ ...saml, ...more })
@@ -33,9 +33,9 @@ onEveryDatabase((kind, open) => {
     return { ...on, id, begin, enter, exchange }
   }
 
-  describe('a sign-in at a provider of SAML', () => {
-    it('goes by a request in the address, a form that a page posts, and a code, to a session', async () => {
-      const { service, bakery, begin, exchange, clock, id: providerId } = await stage()
+  describe('a SAML sign-in', () => {
+    it('leads by a redirect request, a posted form and a code to a session', async () => {
+      const { service, bakery, begin, exchange, clock, id: providerId } = await setUp()
       const userId = await addMember(service, bakery.id, jo)
       const news = await newEntries(service)
       const { by, status, location, form } = await begin(browser(), '?redirect=/devices')
@@ -70,8 +70,8 @@ onEveryDatabase((kind, open) => {
       expect(JSON.parse(link?.profile ?? '')).toMatchObject({ nameId: jo, groups: ['bakers', 'early birds'] })
     })
 
-    it('knows people by their NameID, also under another address', async () => {
-      const { service, bakery, enter, exchange } = await stage()
+    it('identifies users by NameID, even under another address', async () => {
+      const { service, bakery, enter, exchange } = await setUp()
       const userId = await addMember(service, bakery.id, jo)
       const persistent = { nameId: 'a7f3', nameIdFormat: null }
       expect(errorIn((await enter(persistent)).location)).toBeNull()
@@ -83,9 +83,9 @@ onEveryDatabase((kind, open) => {
       expect((await service.client(accessToken).call(api.auth.me)).user.id).toBe(userId)
     })
 
-    it('makes an account when it may', async () => {
+    it('creates an account when allowed', async () => {
       const role = roleOf('Org Viewer', 'organization')
-      const { service, enter, exchange } = await stage({ autoProvision: true, defaultRoleId: role })
+      const { service, enter, exchange } = await setUp({ autoProvision: true, defaultRoleId: role })
       const attributes = { email: [jo], firstName: ['Jo'], lastName: ['Baker'] }
       const { accessToken } = await exchange((await enter({ attributes })).location)
       expect(await service.client(accessToken).call(api.auth.me)).toMatchObject({
@@ -93,16 +93,16 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('takes the word of the provider for a second factor', async () => {
-      const { service, bakery, enter, exchange } = await stage()
+    it('accepts the second factor of the provider', async () => {
+      const { service, bakery, enter, exchange } = await setUp()
       await addMember(service, bakery.id, jo)
       const { location } = await enter({ authnContext: 'https://refeds.org/profile/mfa' })
       const { accessToken } = await exchange(location)
       expect(await service.client(accessToken).call(api.auth.me)).toMatchObject({ mfaVerified: true })
     })
 
-    it('keeps a cookie that also comes along with a form of another site', async () => {
-      const { service, bakery } = await stage()
+    it('sets a cookie that is also sent with a cross-site form', async () => {
+      const { service, bakery } = await setUp()
       const reply = await fetch(`${service.url}/api/v1/sso/login/${bakery.id}`, { redirect: 'manual' })
       const [cookie] = reply.headers.getSetCookie()
       expect(cookie).toMatch(/^service_sso_[0-9a-f]{16}=/)
@@ -110,15 +110,15 @@ onEveryDatabase((kind, open) => {
         expect(cookie).toContain(part)
     })
 
-    it('without HTTPS keeps the strictest cookie that a redirect comes back with', async () => {
-      const { service, bakery } = await stage({}, { PUBLIC_URL: 'http://svc.example.com' })
+    it('without HTTPS sets the strictest cookie that still comes back with a redirect', async () => {
+      const { service, bakery } = await setUp({}, { PUBLIC_URL: 'http://svc.example.com' })
       const reply = await fetch(`${service.url}/api/v1/sso/login/${bakery.id}`, { redirect: 'manual' })
       expect(reply.headers.getSetCookie()[0]).toMatch(/SameSite=Lax/)
       expect(reply.headers.getSetCookie()[0]).not.toMatch(/Secure/)
     })
 
-    it('is worth nothing in another browser, without a beginning, twice, or as JSON', async () => {
-      const { service, bakery, begin } = await stage()
+    it('is refused in another browser, without a start, a second time, or as JSON', async () => {
+      const { service, bakery, begin } = await setUp()
       await addMember(service, bakery.id, jo)
       const send = async (form: Record<string, string>, by = browser()) =>
         errorIn((await post(by, service, form)).location)
@@ -140,8 +140,8 @@ onEveryDatabase((kind, open) => {
       expect(RelayState).toMatch(/^[0-9a-f]{64}$/)
     })
 
-    it('that begins at the provider is refused', async () => {
-      const { service, bakery, begin } = await stage()
+    it('that starts at the provider is refused', async () => {
+      const { service, bakery, begin } = await setUp()
       await addMember(service, bakery.id, jo)
       const { by, form } = await begin()
       const { SAMLResponse } = form({ inResponseTo: null, confirmedInResponseTo: null })
@@ -158,8 +158,8 @@ onEveryDatabase((kind, open) => {
       ])
     })
 
-    it('is used once, also where its sign-in comes back: at another process too', async () => {
-      const { service, bakery, begin, replica } = await stage()
+    it('cannot be replayed, even with its session restored or on another replica', async () => {
+      const { service, bakery, begin, replica } = await setUp()
       await addMember(service, bakery.id, jo)
       const { by, form } = await begin()
       const [jar, used] = [[...by.jar], form()]
@@ -175,15 +175,15 @@ onEveryDatabase((kind, open) => {
       if (kind === 'postgres') expect(await again(await replica())).toBe('saml_replayed')
     })
 
-    it('is not ended by the answer of the other protocol', async () => {
-      const { service, begin } = await stage()
+    it('is not completed by an OpenID Connect callback', async () => {
+      const { service, begin } = await setUp()
       const { by, form } = await begin()
       const { RelayState } = form()
       const callback = `${service.url}/api/v1/sso/callback?code=a&state=${RelayState}`
       expect(errorIn((await by.open(callback)).location)).toBe('invalid_callback')
     })
 
-    it('does not end one of OpenID Connect', async () => {
+    it('does not complete an OpenID Connect sign-in', async () => {
       const { service, bakery, provider, idp } = await start(open, samlEnv)
       await provider()
       const by = browser()
@@ -195,9 +195,9 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('what a provider of SAML is asked', () => {
-    it('is signed, for a name and for another sign-in, where that is set', async () => {
-      const { service, bakery, begin, client, id } = await stage()
+  describe('a SAML request', () => {
+    it('is signed, and demands a NameID format and a new authentication, if so configured', async () => {
+      const { service, bakery, begin, client, id } = await setUp()
       await addMember(service, bakery.id, jo)
       const plain = await begin()
       expect(new URL(plain.location).searchParams.has('Signature')).toBe(false)
@@ -219,8 +219,8 @@ onEveryDatabase((kind, open) => {
       expect(verify('sha256', Buffer.from(signed), publicKey, signature)).toBe(true)
     })
 
-    it('is answered by a sign-in of now where that was asked for', async () => {
-      const { service, bakery, begin, clock } = await stage({ forceAuthn: true })
+    it('that demands a new authentication is not answered by an old one', async () => {
+      const { service, bakery, begin, clock } = await setUp({ forceAuthn: true })
       await addMember(service, bakery.id, jo)
       const answered = async (seconds: number) => {
         const { by, location } = await begin()
@@ -233,14 +233,14 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('what a provider of SAML has to know of this service', () => {
+  describe('the SAML metadata of the service', () => {
     const read = async (env: Record<string, string>) => {
       const { service } = await start(open, env)
       const reply = await fetch(`${service.url}/api/v1/sso/saml/metadata`)
       return { type: reply.headers.get('content-type'), document: parseXml(await reply.text()) }
     }
 
-    it('is in its metadata', async () => {
+    it('give its entity ID, ACS address and NameID format', async () => {
       const { type, document } = await read({})
       expect(type).toMatch(/^application\/samlmetadata\+xml/)
       expect([document.name, document.attributes.get('entityID')]).toEqual([
@@ -257,10 +257,10 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('is the same everywhere and always, whether signed requests alone are to be taken or not', async () => {
-      const { service, replica, client, id } = await stage()
+    it('are the same on all replicas, with or without AuthnRequestsSigned', async () => {
+      const { service, replica, client, id } = await setUp()
       const bare = await (await fetch(`${service.url}/api/v1/sso/saml/metadata?signed=true`)).text()
-      // Nobody signs anything yet.
+      // No provider demands signed requests yet.
       expect(bare).not.toContain('KeyDescriptor')
       expect(bare).toContain('AuthnRequestsSigned="false"')
       const sign = () =>
@@ -282,7 +282,7 @@ onEveryDatabase((kind, open) => {
       expect(signed).toContain(row!.certificate)
     })
 
-    it('names the entity id that was set', async () => {
+    it('give the configured entity ID', async () => {
       const { document } = await read({ SAML_SP_ENTITY_ID: 'urn:svc:"a"&<b>' })
       expect(document.attributes.get('entityID')).toBe('urn:svc:"a"&<b>')
     })

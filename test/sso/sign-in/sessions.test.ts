@@ -8,8 +8,8 @@ import { addUser, roleOf, tokenFor } from '../../world.ts'
 import { addMember, codeIn, person, start } from './sign-in-stage.ts'
 
 onEveryDatabase((_kind, open) => {
-  /** Dora, who has a password unless it is said, and comes in by the provider. */
-  async function stage({ hasPassword = true } = {}) {
+  /** The member Dora, who signs in with the provider, by default has a password too. */
+  async function setUp({ hasPassword = true } = {}) {
     const on = await start(open)
     const { service, bakery, clock } = on
     const { id: providerId } = await on.provider()
@@ -22,7 +22,7 @@ onEveryDatabase((_kind, open) => {
       const { location } = await on.signIn({ ...person, ...who })
       return service.client().call(api.ssoSignIn.exchange, { body: { code: codeIn(location) } })
     }
-    /** The session of a token, as it is kept. */
+    /** The stored session of a token. */
     const kept = async (token: string | undefined) => {
       const { sid } = JSON.parse(Buffer.from(token!.split('.')[1]!, 'base64url').toString()) as {
         sid: string
@@ -30,7 +30,7 @@ onEveryDatabase((_kind, open) => {
       const row = service.storage.read.selectFrom('sessions').selectAll().where('id', '=', sid)
       return row.executeTakeFirstOrThrow()
     }
-    /** As somebody who came in with the password. */
+    /** A client with a password session. */
     const byPassword = async () => {
       const context = { kind: 'organization', orgId: bakery.id } as const
       return service.client(await tokenFor(service, userId, context, { mfa: true, now: new Date(clock()) }))
@@ -43,9 +43,9 @@ onEveryDatabase((_kind, open) => {
     return { ...on, providerId, userId, enter, kept, byPassword, enrol }
   }
 
-  describe('a session that came of single sign-on', () => {
-    it('leaves factors alone that guard a password, whatever the provider says of a second one', async () => {
-      const { service, enter, enrol, byPassword } = await stage()
+  describe('a session of single sign-on', () => {
+    it('cannot change the factors of an account with a password, even with a second factor', async () => {
+      const { service, enter, enrol, byPassword } = await setUp()
       const forbidden = { status: 403, code: 'forbidden' }
       const by = async () => service.client((await enter({ amr: ['pwd', 'mfa'] })).accessToken)
       const phone = { phoneNumber: '+4915100000001' }
@@ -63,8 +63,8 @@ onEveryDatabase((_kind, open) => {
       await expect(disable).rejects.toMatchObject(forbidden)
     })
 
-    it('sets up a factor where there is no password, and stays what it was', async () => {
-      const { service, clock, providerId, bakery, enter, enrol, kept } = await stage({ hasPassword: false })
+    it('enrolls a factor in an account without a password, and keeps its provider and expiry', async () => {
+      const { service, clock, providerId, bakery, enter, enrol, kept } = await setUp({ hasPassword: false })
       const began = clock()
       const { accessToken } = await enter()
       clock.forward(600)
@@ -77,16 +77,16 @@ onEveryDatabase((_kind, open) => {
       })
     })
 
-    it('sets one up where the password opens nothing any more', async () => {
-      const { service, system, providerId, enter, enrol } = await stage()
+    it('enrolls a factor where single sign-on is enforced, as the password opens nothing', async () => {
+      const { service, system, providerId, enter, enrol } = await setUp()
       const body = { enforceSSO: true, force: true }
       await system.call(api.ssoProviders.update, { params: { id: providerId }, body })
       const { accessToken } = await enter()
       expect(await enrol(service.client(accessToken))).toMatchObject({ success: true })
     })
 
-    it('steps up with a code of an authenticator: for as long as it had, and in its place', async () => {
-      const { service, clock, providerId, enter, enrol, byPassword, kept } = await stage()
+    it('is replaced by one with the same expiry after a step-up with an authenticator code', async () => {
+      const { service, clock, providerId, enter, enrol, byPassword, kept } = await setUp()
       const { secret } = await enrol(await byPassword())
       clock.forward(60)
       const began = clock()
@@ -108,8 +108,8 @@ onEveryDatabase((_kind, open) => {
       await expect(refresh(renewed.refreshToken!)).rejects.toMatchObject({ status: 401 })
     })
 
-    it('ends with its provider, and takes the codes along that wait to be exchanged', async () => {
-      const { service, client, providerId, enter, signIn, change } = await stage()
+    it('ends with its provider, together with the codes that wait for an exchange', async () => {
+      const { service, client, providerId, enter, signIn, change } = await setUp()
       const waiting = codeIn((await signIn()).location)
       await change(providerId, {
         issuer: 'https://other.example.com',
@@ -129,22 +129,22 @@ onEveryDatabase((_kind, open) => {
       await expect(refresh).rejects.toMatchObject({ status: 401 })
     })
 
-    it('says of a second factor what the ID token says, and no more', async () => {
-      const { service, idp, enter } = await stage()
+    it('has a second factor only if the ID token says so', async () => {
+      const { service, idp, enter } = await setUp()
       const verified = async (who: object) =>
         (await service.client((await enter(who)).accessToken).call(api.auth.me)).mfaVerified
       expect(await verified({ amr: 'mfa' })).toBe(true)
       expect(await verified({ amr: ['otp', 'pwd'] })).toBe(false)
       expect(await verified({ amr: [['mfa']] })).toBe(false)
-      // User info is what the person is, not how they came in.
+      // User info describes the user, not the authentication.
       idp.userInfo = { ...person, amr: ['mfa'] }
       expect(await verified({})).toBe(false)
     })
   })
 
-  describe('a person of a partner', () => {
-    it('comes in by the provider of an organization only where they are a member of it', async () => {
-      const { service, world, signIn } = await stage()
+  describe('a user of a partner', () => {
+    it('can use the provider of an organization only as a member of that organization', async () => {
+      const { service, world, signIn } = await setUp()
       const { acme } = world.partners
       const userId = await addUser(service, 'pat')
       const roleId = roleOf('Partner Admin', 'partner')

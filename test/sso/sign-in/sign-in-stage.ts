@@ -10,7 +10,7 @@ import { buildWorld, roleOf } from '../../world.ts'
 import { oidc } from '../provider-stage.ts'
 import { identityProvider } from './identity-provider.ts'
 
-/** A browser: it keeps cookies, and stops at every redirect. */
+/** A browser that keeps cookies and does not follow redirects. */
 export function browser() {
   const jar = new Map<string, string>()
   return {
@@ -34,7 +34,7 @@ export type Browser = ReturnType<typeof browser>
 
 export const person = { sub: 'subject-1', email: 'dora@bakery.example.com', name: 'Dora Bakes' }
 
-/** A service with the world, whose bakery signs in at a provider. */
+/** A service with the world, whose bakery signs in with a provider. */
 export async function start(open: Open, env: Record<string, string> = {}, outside: ServeOverrides = {}) {
   const clock = testClock()
   const idp = identityProvider(clock)
@@ -59,7 +59,7 @@ export async function start(open: Open, env: Record<string, string> = {}, outsid
     client.call(api.ssoProviders.setStatus, { params: { id }, body: { status } })
   const change = (id: string, body: BodyOf<typeof api.ssoProviders.update>) =>
     client.call(api.ssoProviders.update, { params: { id }, body })
-  /** The way of a browser through the service, from its beginning to where it is sent with a code or a reason. */
+  /** Signs in like a browser, up to the final redirect with a code or an error. */
   const signIn = async (
     who: Record<string, unknown> = person,
     on: {

@@ -9,8 +9,8 @@ import { addRole, roleOf } from '../../world.ts'
 import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './sign-in-stage.ts'
 
 onEveryDatabase((kind, open) => {
-  describe('a sign-in at an identity provider', () => {
-    it('begins with all that protects it', async () => {
+  describe('a sign-in with an identity provider', () => {
+    it('starts with state, nonce, PKCE and a cookie', async () => {
       const { service, bakery, provider } = await start(open)
       await provider({ scopes: 'openid email' })
       const by = browser()
@@ -32,7 +32,7 @@ onEveryDatabase((kind, open) => {
       expect(by.jar.size).toBe(1)
     })
 
-    it('lets somebody in who belongs to the organization, and makes a link', async () => {
+    it('signs in a member of the organization, and links the identity', async () => {
       const { service, bakery, provider, signIn } = await start(open, {
         DASHBOARD_URL: 'https://app.example.com',
       })
@@ -68,7 +68,7 @@ onEveryDatabase((kind, open) => {
         { action: 'sso.login', orgId: bakery.id, actorId: userId, details: { providerId, made: 'link' } },
         { action: 'user.login', orgId: bakery.id, actorId: userId, details: { method: 'sso', mfa: false } },
       ])
-      // Known by what the provider calls them from now on, also under another address.
+      // From now on identified by the subject, even under another address.
       const again = await signIn({ ...person, email: 'dora@elsewhere.example.com' })
       expect(codeIn(again.location)).not.toBe('')
       expect(await service.storage.read.selectFrom('sso_identities').selectAll().execute()).toMatchObject([
@@ -76,7 +76,7 @@ onEveryDatabase((kind, open) => {
       ])
     })
 
-    it('makes an account when it may, with the role for new people and without a password', async () => {
+    it('creates an account when allowed, with the default role and without a password', async () => {
       const { service, provider, change, signIn } = await start(open)
       const { id } = await provider()
       expect(errorIn((await signIn()).location)).toBe('user_not_found')
@@ -102,7 +102,7 @@ onEveryDatabase((kind, open) => {
       expect(codeIn((await signIn()).location)).not.toBe('')
     })
 
-    it('refuses whom it must not let in, each with a reason of its own', async () => {
+    it('refuses users with a specific reason each', async () => {
       const { service, system, bakery, garage, provider, change, signIn } = await start(open)
       const { id } = await provider()
       const reason = async (who: Record<string, unknown>) => errorIn((await signIn(who)).location)
@@ -128,7 +128,7 @@ onEveryDatabase((kind, open) => {
       expect([status, JSON.parse(text).error]).toEqual([404, 'No active SSO provider for this organization'])
     })
 
-    it('activates whoever was invited', async () => {
+    it('activates an invited user', async () => {
       const { service, bakery, provider, signIn } = await start(open)
       await provider()
       const userId = await addMember(service, bakery.id, person.email, 'invited')
@@ -137,7 +137,7 @@ onEveryDatabase((kind, open) => {
       expect(await user.executeTakeFirst()).toEqual({ status: 'active' })
     })
 
-    it('is worth nothing in another browser, twice, too late, or after a change', async () => {
+    it('is refused in another browser, a second time, too late, or after a provider change', async () => {
       const { service, idp, bakery, clock, provider, change, setStatus } = await start(open)
       const { id } = await provider()
       await addMember(service, bakery.id, person.email)
@@ -164,7 +164,7 @@ onEveryDatabase((kind, open) => {
       expect(await end(`${service.url}/api/v1/sso/callback?code=a&state=b`)).toBe('session_expired')
     })
 
-    it('gives a code that is good once, for two minutes, and for whoever began', async () => {
+    it('gives a code that works once, for two minutes, and only with the verifier', async () => {
       const { service, bakery, clock, provider, signIn } = await start(open)
       await provider()
       await addMember(service, bakery.id, person.email)
@@ -194,7 +194,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('that ends at the page of the service is worth nothing in another browser', async () => {
+    it('that ends at the built-in page has a code that no other browser can use', async () => {
       const { service, bakery, provider, signIn } = await start(open, { DASHBOARD_URL: '' })
       await provider()
       await addMember(service, bakery.id, person.email)
@@ -209,11 +209,11 @@ onEveryDatabase((kind, open) => {
       expect(await exchange(browser())).toMatchObject({ status: 400 })
       expect(await exchange(by)).toMatchObject({ status: 200 })
       const elsewhere = await signIn(person, { query: '?redirect=/devices' })
-      // The path of an application that is not there would answer with an error, and the code in the address.
+      // A path of a missing application would answer with an error, with the code in the address.
       expect(elsewhere.location).toMatch(/^\/login#ssoCode=/)
     })
 
-    it('goes on to no other site', async () => {
+    it('redirects to no other site', async () => {
       const { service, bakery, provider, signIn } = await start(open, {
         DASHBOARD_URL: 'https://app.example.com',
       })
@@ -237,7 +237,7 @@ onEveryDatabase((kind, open) => {
       }
     })
 
-    it('takes the word of the provider for a second factor', async () => {
+    it('accepts the second factor of the provider', async () => {
       const { service, bakery, provider, signIn } = await start(open)
       await provider()
       await addMember(service, bakery.id, person.email)
@@ -247,7 +247,7 @@ onEveryDatabase((kind, open) => {
     })
 
     it.runIf(kind === 'postgres')(
-      'may begin at one replica, come back to another, and end at the first',
+      'can start at one replica, return to another, and end at the first',
       async () => {
         const { service, bakery, provider, signIn, replica } = await start(open)
         await provider()
@@ -264,7 +264,7 @@ onEveryDatabase((kind, open) => {
       },
     )
 
-    it('makes one account of two first sign-ins at the same moment', async () => {
+    it('creates one account for concurrent first sign-ins', async () => {
       const { service, provider, signIn } = await start(open)
       await provider({ autoProvision: true, defaultRoleId: roleOf('Org Viewer', 'organization') })
       const ways = await Promise.all(Array.from({ length: 6 }, () => signIn()))
@@ -277,7 +277,7 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('a session that came of single sign-on', () => {
+  describe('a session of single sign-on', () => {
     const signedIn = async (env = {}) => {
       const all = await start(open, env)
       const { id: providerId } = await all.provider()
@@ -289,7 +289,7 @@ onEveryDatabase((kind, open) => {
       return { ...all, providerId, userId, session }
     }
 
-    it('stays in its organization: whoever runs the provider is nobody elsewhere', async () => {
+    it('is limited to its organization', async () => {
       const { service, garage, userId, session } = await signedIn()
       const roleId = await addRole(service, garage.id, 'r', ['devices:read'])
       const joins = { orgId: garage.id, userId, roleId, siteIds: null }
@@ -307,7 +307,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('lasts a day at most, and no longer than its provider', async () => {
+    it('lasts a day at most, and ends with its provider', async () => {
       const { service, client, clock, providerId, session, setStatus } = await signedIn()
       const { refreshToken } = await session()
       const refresh = (token: string) =>

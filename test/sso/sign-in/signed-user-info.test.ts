@@ -8,19 +8,19 @@ import { addMember, codeIn, errorIn, person, start } from './sign-in-stage.ts'
 type Claims = Record<string, unknown>
 
 onEveryDatabase((_, open) => {
-  describe('user info that comes as a token', () => {
-    const stage = async () => {
+  describe('signed user info', () => {
+    const setUp = async () => {
       const on = await start(open)
       await on.provider()
       await addMember(on.service, on.bakery.id, person.email)
-      // The ID token says who it is and nothing more, so that the address has to come from here.
+      // The ID token has only the subject, so the address has to come from the user info.
       on.idp.idClaims = { email: undefined, name: undefined }
       const right = { iss: issuer, aud: 'svc' }
       return { ...on, right }
     }
 
-    it('is read when it is of the issuer and for us', async () => {
-      const { idp, right, signIn } = await stage()
+    it('is accepted from the issuer, for this client', async () => {
+      const { idp, right, signIn } = await setUp()
       idp.userInfoToken = (claims) => idp.signed({ ...claims, ...right })
       expect(codeIn((await signIn()).location)).not.toBe('')
       idp.userInfoToken = (claims) => idp.signed({ ...claims, ...right, aud: ['other', 'svc'] })
@@ -28,11 +28,11 @@ onEveryDatabase((_, open) => {
     })
 
     it.each<
-      [string, (idp: Awaited<ReturnType<typeof stage>>['idp'], claims: Claims) => Promise<string>, string]
+      [string, (idp: Awaited<ReturnType<typeof setUp>>['idp'], claims: Claims) => Promise<string>, string]
     >([
       ['signed by another key', (idp, claims) => idp.signed(claims, 'another'), 'sso_userinfo_failed'],
       [
-        'signed by a key nobody published',
+        'signed by an unpublished key',
         (idp, claims) => idp.signed(claims, 'its', 'other'),
         'sso_userinfo_failed',
       ],
@@ -42,21 +42,29 @@ onEveryDatabase((_, open) => {
         (idp, claims) => idp.signed({ ...claims, iss: 'https://a.example' }),
         'sso_userinfo_failed',
       ],
-      ['of nobody', (idp, claims) => idp.signed({ ...claims, iss: undefined }), 'sso_userinfo_failed'],
+      [
+        'without an issuer',
+        (idp, claims) => idp.signed({ ...claims, iss: undefined }),
+        'sso_userinfo_failed',
+      ],
       [
         'for another client',
         (idp, claims) => idp.signed({ ...claims, aud: ['other'] }),
         'sso_userinfo_failed',
       ],
-      ['for nobody', (idp, claims) => idp.signed({ ...claims, aud: undefined }), 'sso_userinfo_failed'],
+      [
+        'without an audience',
+        (idp, claims) => idp.signed({ ...claims, aud: undefined }),
+        'sso_userinfo_failed',
+      ],
       [
         'about another person',
         (idp, claims) => idp.signed({ ...claims, sub: 'subject-9' }),
         'sso_subject_mismatch',
       ],
       ['no token', async () => 'e30', 'sso_userinfo_failed'],
-    ])('is not believed: %s', async (_, make, code) => {
-      const { idp, right, signIn, service } = await stage()
+    ])('is refused: %s', async (_, make, code) => {
+      const { idp, right, signIn, service } = await setUp()
       idp.userInfoToken = (claims) => make(idp, { ...claims, ...right })
       const news = await newEntries(service)
       expect(errorIn((await signIn()).location)).toBe(code)

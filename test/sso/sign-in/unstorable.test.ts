@@ -9,12 +9,12 @@ import { jo } from '../saml/identity-provider.ts'
 import { post, responseTo, saml, samlEnv } from './posting.ts'
 import { addMember, browser, codeIn, errorIn, person, start } from './sign-in-stage.ts'
 
-/** What a database refuses, or gives back as something else. */
+/** Text that a database refuses, or returns altered. */
 const odd = { 'a NUL': 'a\u0000b', 'half a surrogate pair': 'a\ud800', 'the other half': '\udc00a' }
 
 onEveryDatabase((_, open) => {
-  describe('what a database does not take, said by an identity provider', () => {
-    it('in a claim is a failure that names the field, and leaves nothing', async () => {
+  describe('text that a database cannot store, sent by an identity provider', () => {
+    it('in a claim fails the sign-in, names the field, and leaves nothing behind', async () => {
       const { service, bakery, provider, idp, signIn } = await start(open)
       const mapping = { email: 'email', name: 'name', groups: 'groups' }
       await provider({ attributeMapping: mapping, autoProvision: false })
@@ -45,12 +45,12 @@ onEveryDatabase((_, open) => {
       const left = await service.storage.read.selectFrom('sso_exchanges').selectAll().execute()
       expect(left).toHaveLength(length)
       expect(await service.storage.read.selectFrom('sso_identities').selectAll().execute()).toEqual([])
-      // Elsewhere among the claims it is kept as JSON, in which every character has a name.
+      // Other claims are stored as JSON, in which every character can be escaped.
       idp.idClaims = { nickname: odd['a NUL'], 'a\u0000': odd['half a surrogate pair'] }
       expect(codeIn((await signIn()).location)).not.toBe('')
     })
 
-    it('in what a browser brings back is refused by its name, and a cookie is none', async () => {
+    it('in a callback parameter is refused by name, and in a cookie is ignored', async () => {
       const { service, provider } = await start(open)
       await provider()
       for (const field of ['state', 'code', 'error', 'error_description', 'iss']) {
@@ -69,7 +69,7 @@ onEveryDatabase((_, open) => {
         redirect: 'manual',
       })
       expect([posted.status, await posted.text()]).toEqual([400, expect.stringContaining('body.RelayState')])
-      // The browser says by it which provider its sign-in was at.
+      // The cookie names the provider of the sign-in.
       const state = 'f'.repeat(64)
       for (const value of ['x.%00', 'x.a%00b']) {
         const cookie = `${cookieName(tokenHash(state))}=${value}`
@@ -81,7 +81,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is referred to in no document that is read', () => {
+    it('is rejected as a character reference in any XML document that is read', () => {
       for (const reference of [
         '&#0;',
         '&#x0;',
@@ -103,7 +103,7 @@ onEveryDatabase((_, open) => {
       expect(parseXml('<a b="&#x1F950;">&#9;&#xe9;</a>')).toMatchObject({ text: '\té' })
     })
 
-    it('in an assertion is a failure with a name, and leaves nothing', async () => {
+    it('in an assertion fails the sign-in with a named error, and leaves nothing behind', async () => {
       const on = await start(open, samlEnv)
       const { service, bakery, clock } = on
       await on.provider({ ...saml })
