@@ -13,7 +13,7 @@ import { addPerson, type ScenarioTools, scenarioOf, scenarioTools } from '../law
 import { Line } from '../laws/wire.ts'
 import { addOrg, buildWorld } from '../world.ts'
 
-/** The documented lists, written out: the code's own could leave one out. */
+/** The documented lists, written out, as the lists of the code could omit an event. */
 const security = [
   ...['user.login', 'user.login.failed', 'user.permission.change'],
   ...['policy.update', 'policy.create', 'policy.evaluate', 'automation.policy.evaluate'],
@@ -29,7 +29,7 @@ const opens = (resource: string) =>
   every.some(({ entry: { access } }) => access.who === 'user' && access.permission?.startsWith(resource))
 const under = (path: string) => every.some(({ entry }) => entry.path.startsWith(path))
 
-/** What the product cannot do, with what tells that it has learned to: then it is performed below. */
+/** Events that the product cannot produce yet; `learned` detects that it can, and then an act is needed. */
 const impossible: Readonly<Record<string, { because: string; learned(): boolean }>> = {
   'policy.create': { because: 'there are no policies', learned: () => under('/policies') },
   'policy.update': { because: 'there are no policies', learned: () => under('/policies') },
@@ -47,17 +47,17 @@ const impossible: Readonly<Record<string, { because: string; learned(): boolean 
   },
 }
 
-/** What leaves a report's event by another documented name, or beside the entry of a call. */
+/** Calls that log an event under another documented name, or beside their own entry. */
 const performed: Readonly<Record<string, readonly string[]>> = {
   'user.permission.change': ['users.assignRole', 'users.changeAccess'],
   'data.access': ['auditLogs.list', 'auditReports.compliance'],
   'data.export': ['auditExports.create'],
 }
 
-/** What is made for it is made first, and may leave entries of its own. */
+/** An action; `prepare` creates what it needs first, which may leave other entries. */
 type Act = { name: string; prepare(hand: ScenarioTools, line: Line): Promise<() => Promise<unknown>> }
 
-const played = (name: string): Act => ({
+const callOf = (name: string): Act => ({
   name,
   async prepare(hand, line) {
     const { entry } = every.find((one) => one.name === name)!
@@ -107,25 +107,25 @@ const actions = [...new Set([...Object.values(documentedActions), ...security, .
 
 const table = actions.flatMap((action) => {
   const names = [...new Set([...(performed[action] ?? []), ...namesOf(action)])]
-  const all = [...names.map(played), ...(acts[action] ? [acts[action]] : [])]
+  const all = [...names.map(callOf), ...(acts[action] ? [acts[action]] : [])]
   return all.map((act) => [action, act.name, act] as const)
 })
 
-/** What is documented to be said of it besides. */
-const said: Readonly<Record<string, unknown>> = {
+/** The documented details of an action. */
+const documentedDetails: Readonly<Record<string, unknown>> = {
   'filter.update': { changedFields: expect.arrayContaining(['name']) },
   'organization.create': { after: { partnerId: expect.any(String), status: 'active', type: 'customer' } },
   'sso.provider.create': { after: { type: 'oidc', status: expect.any(String) } },
   'sso.provider.update': { changedFields: expect.arrayContaining(['name']) },
 }
 
-describe('the reports', () => {
-  it('are about the documented events', () => {
+describe('the audit reports', () => {
+  it('cover exactly the documented events', () => {
     expect([...securityEvents].sort()).toEqual([...security].sort())
     expect([...complianceEvents].sort()).toEqual([...compliance].sort())
   })
 
-  it('are about events that are performed here, but for what the product cannot do', () => {
+  it('cover events that are performed in this test, except those the product cannot do', () => {
     const shown = new Set(table.map(([action]) => action))
     expect(actions.filter((action) => !shown.has(action))).toEqual(
       actions.filter((action) => action in impossible),
@@ -153,27 +153,29 @@ onEveryDatabase((_, open) => {
     await service.close()
   })
 
-  const asked = () => service.client(hand.world.tokens.system)
+  const systemClient = () => service.client(hand.world.tokens.system)
   const counts = async () => {
     const of = (rows: { action: string; count: number }[]) =>
       Object.fromEntries(rows.map(({ action, count }) => [action, count]))
-    const stats = await asked().call(api.auditReports.stats, {})
+    const stats = await systemClient().call(api.auditReports.stats, {})
     return {
-      security: of((await asked().call(api.auditReports.security, {})).byAction),
-      compliance: of((await asked().call(api.auditReports.compliance, {})).byAction),
+      security: of((await systemClient().call(api.auditReports.security, {})).byAction),
+      compliance: of((await systemClient().call(api.auditReports.compliance, {})).byAction),
       categories: Object.fromEntries(stats.byCategory.map(({ category, count }) => [category, count])),
     }
   }
-  /** What is listed under the name, and what the newest of these looks like. */
+  /** The number of entries of an action, and the newest of them. */
   const listed = async (action: string): Promise<{ total: number; newest: AuditEntry | undefined }> => {
-    const { data, pagination } = await asked().call(api.auditLogs.list, { query: { action, limit: 1 } })
+    const { data, pagination } = await systemClient().call(api.auditLogs.list, {
+      query: { action, limit: 1 },
+    })
     return { total: pagination.total, newest: data[0] }
   }
 
-  describe('performed through the API', () => {
+  describe('an action through the API', () => {
     it.each(table)('%s by %s is in the log and counted', async (action, _name, act) => {
       const perform = await act.prepare(hand, line)
-      // A look at the log is in it as well, once in a while: not between the two looks of this one.
+      // Reading the log is logged too, once in a while; reading now keeps it out of the counts below.
       await listed(action)
       await counts()
       const before = { ...(await listed(action)), ...(await counts()) }
@@ -182,7 +184,8 @@ onEveryDatabase((_, open) => {
 
       expect(after.total).toBe(before.total + 1)
       expect(after.newest!.id).not.toBe(before.newest?.id)
-      if (action in said) expect(after.newest!.details).toMatchObject(said[action] as object)
+      if (action in documentedDetails)
+        expect(after.newest!.details).toMatchObject(documentedDetails[action] as object)
       for (const [events, report] of [
         [security, 'security'],
         [compliance, 'compliance'],
@@ -194,7 +197,7 @@ onEveryDatabase((_, open) => {
       expect(after.categories[category]).toBe((before.categories[category] ?? 0) + 1)
     })
 
-    it('a machine that comes in again is no device that is made', async () => {
+    it('the re-enrollment of a machine is not logged as a created device', async () => {
       const org = await addOrg(service, hand.world.tokens.system, hand.world.partners.acme, 'again')
       const client = service.client(hand.world.tokens.system)
       const { key } = await client.call(api.enrollmentKeys.create, {
@@ -211,7 +214,7 @@ onEveryDatabase((_, open) => {
       const before = [await news('device.create'), await news('agent.enroll')]
       const { authToken } = await service.client().call(api.agents.enroll, { body })
       await service.client().call(api.agents.enroll, { body: { ...body, reenrollmentToken: authToken } })
-      // Whoever asks for the enrollments finds those that made a device as well.
+      // A filter for enrollments also finds those that created a device.
       expect([await news('device.create'), await news('agent.enroll')]).toEqual([
         before[0]! + 1,
         before[1]! + 2,

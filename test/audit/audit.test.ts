@@ -28,7 +28,7 @@ onEveryDatabase((kind, open) => {
   }
 
   describe('the audit log', () => {
-    it('shows what one just did, by whom and from where', async () => {
+    it('shows a change with its actor and origin', async () => {
       const { client, orgs } = await begin()
       await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
       const { data } = await client.call(api.auditLogs.list, { query: { limit: 1 } })
@@ -44,7 +44,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('keeps every field within what it may hold, and the original of an id that is none', async () => {
+    it('truncates each field to its limit, and keeps the original of an invalid ID', async () => {
       const { service, client, orgs } = await begin()
       const raw = { ...happening(orgs.bakery.id), actorId: 'robot-7', resourceId: 'row 12' }
       const long = {
@@ -75,7 +75,7 @@ onEveryDatabase((kind, open) => {
       expect(await client.call(api.auditLogs.show, { params: { id: data[0]!.id } })).toEqual(data[0])
     })
 
-    it('filters by user, action, resource and time, without regard to letter case', async () => {
+    it('can be filtered by user, action, resource and time, ignoring letter case', async () => {
       const { client, orgs } = await begin()
       await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Größe' } })
       const count = async (query: Record<string, string>) =>
@@ -94,7 +94,7 @@ onEveryDatabase((kind, open) => {
       expect(uncounted.data).toHaveLength(2)
     })
 
-    it('answers in the flat shape too, and one by one', async () => {
+    it('can also be read in the flat format, and entry by entry', async () => {
       const { client } = await begin()
       const { entries } = await client.call(api.auditLogs.flat)
       expect(entries[0]).toMatchObject({
@@ -106,7 +106,7 @@ onEveryDatabase((kind, open) => {
       expect(await client.call(api.auditLogs.show, { params: { id: data[0]!.id } })).toEqual(data[0])
     })
 
-    it('has a chain for each organization and one for the system, each sound', async () => {
+    it('has an intact chain for each organization and one for the system', async () => {
       const { service, tokens, orgs } = await begin()
       const system = service.client(tokens.system)
       const { data } = await system.call(api.auditLogs.heads)
@@ -121,7 +121,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('shows a changed row, in what readers see as in what filters see', async () => {
+    it('reveals a changed row, both in the columns of filters and in the text of readers', async () => {
       const { service, client, orgs } = await begin()
       expect(await verify(client)).toMatchObject({ verdict: 'sound' })
       const undo = await tamper(service.storage, kind, { action: 'site.remove' }, orgs.bakery.id, 2)
@@ -138,7 +138,7 @@ onEveryDatabase((kind, open) => {
       expect(await verify(client)).toMatchObject({ verdict: 'tampered', fault: { kind: 'altered', seq: 3 } })
     })
 
-    it('of which someone changed the end keeps nobody from their work, and goes on when that is put right', async () => {
+    it('does not block work when the end of a chain is altered, and recovers with it', async () => {
       const { service, client, orgs, tokens } = await begin()
       const { storage } = service
       await sealPending(storage)
@@ -148,7 +148,7 @@ onEveryDatabase((kind, open) => {
       expect(await sealPending(storage)).toMatchObject([
         { message: expect.stringContaining('does not follow the one before it') },
       ])
-      // Others go on, and what is sealed can be read.
+      // Other chains continue, and sealed entries can be read.
       const harbor = service.client(tokens.harbor)
       await harbor.call(api.sites.create, { body: { orgId: orgs.harbor.id, name: 'Quay' } })
       const newest = await harbor.call(api.auditLogs.list, { query: { limit: 1 } })
@@ -166,7 +166,7 @@ onEveryDatabase((kind, open) => {
 
 type Storage = Awaited<ReturnType<typeof startService>>['storage']
 
-/** What someone with the database in their hands could do: put the triggers aside and change a row. */
+/** Changes a row like an attacker with access to the database, who disables the triggers. */
 async function tamper(
   storage: Storage,
   kind: 'sqlite' | 'postgres',

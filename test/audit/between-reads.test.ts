@@ -6,7 +6,7 @@ import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { happen, partsOn } from './chains.ts'
 
-/** Does something after so many answers of the database, before whoever asked goes on. */
+/** Runs `work` after the given number of query results, before the caller receives the next one. */
 function after(storage: Storage, answers: number, work: () => Promise<void>): Storage {
   let left = answers
   const plugin: KyselyPlugin = {
@@ -21,7 +21,7 @@ function after(storage: Storage, answers: number, work: () => Promise<void>): St
 
 onEveryDatabase((_, open) => {
   it.each([0, 5])(
-    'what is recorded between two reads of a checkpoint is no fault: a chain of %d entries',
+    'entries recorded between two reads of a checkpoint are no fault: a chain of %d entries',
     async (before) => {
       const { storage, dataDir } = await open()
       let isReached = true

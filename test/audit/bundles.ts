@@ -12,7 +12,7 @@ import { Frontier, leafHash } from '../../src/audit/checkpoints/merkle-tree.ts'
 import type { Verdict } from '../../src/audit/verifier/verdict.ts'
 import { ChainVerifier, type VerifierOptions } from '../../src/audit/verifier/verifier.ts'
 
-/** Chain files made without a service, whole or spoiled. */
+/** Chain files created without a service, intact or damaged. */
 
 export const orgId = '01920000-0000-7000-8000-000000000001'
 export const otherOrg = '01920000-0000-7000-8000-000000000002'
@@ -24,7 +24,7 @@ export type Sealed = { text: string; checksum: string }
 
 type Change = Partial<Omit<ChainEntry, 'seq' | 'prevChecksum'>>
 
-/** Entries of a chain from its first; `change` makes one of them another. */
+/** The first entries of a chain; `change` alters some of them. */
 export function sealed(
   count: number,
   change: (seq: number) => Change = () => ({}),
@@ -45,7 +45,7 @@ export function sealed(
       resourceType: 'site',
       resourceId: null,
       resourceName: 'Größe "1"',
-      // As like the entry's own fields as a caller can make them.
+      // As similar to the fields of the entry as a caller can make them.
       details: { prevChecksum: genesisChecksum, text: '"prevChecksum":"x","seq":1,"timestamp":"' },
       ipAddress: '127.0.0.1',
       userAgent: null,
@@ -61,9 +61,9 @@ export function sealed(
 
 export type Bundle = {
   org?: string | null
-  /** Who signs; nobody when null. */
+  /** The seed of the signing key; unsigned when null. */
   by?: Buffer | null
-  /** Entries that retention has removed, and who signed for that. */
+  /** The number of entries removed by retention, and the seed that signed the anchor. */
   pruned?: number
   anchoredBy?: Buffer
   successions?: string[]
@@ -118,6 +118,6 @@ export function verified(
   return verifier.end()
 }
 
-/** `sound`, or what is wrong. */
+/** `sound`, or the kind of the fault. */
 export const kindOf = (verdict: Verdict): string =>
   verdict.verdict === 'sound' ? 'sound' : verdict.fault.kind

@@ -28,7 +28,7 @@ function entry(seq: number, prevChecksum: string, more: Partial<ChainEntry> = {}
     resourceType: 'site',
     resourceId: null,
     resourceName: 'Größe "1"',
-    // As like the entry's own fields as a caller can make them.
+    // As similar to the fields of the entry as a caller can make them.
     details: { prevChecksum: genesisChecksum, text: '"prevChecksum":"x","seq":1,"timestamp":"' },
     ipAddress: '127.0.0.1',
     userAgent: null,
@@ -54,7 +54,7 @@ function chain(
   return [...lines, trailerLine({ seq: length, checksum: link })]
 }
 
-it('is made of entries as RFC 8785 writes them', () => {
+it('canonical entries follow RFC 8785', () => {
   const texts = fc.string({ unit: 'grapheme' })
   const anything = {
     details: fc.dictionary(texts, fc.jsonValue({ stringUnit: 'grapheme' })),
@@ -85,14 +85,14 @@ const faultOf = (lines: string[]) => {
     : { verdict: verdict.verdict, kind: verdict.fault.kind, seq: verdict.fault.seq }
 }
 
-/** The same entry with other words, and a checksum that fits them. */
+/** The same entry with a changed text and a matching checksum. */
 const forged = (line: string, from: string, to: string) => {
   const text = line.slice('{"checksum":"'.length + 64 + '","entry":'.length, -2).replace(from, to)
   return entryLine(checksumOf(text), text)
 }
 
 describe('a chain', () => {
-  it('that nobody touched is sound, in whatever pieces it arrives', () => {
+  it('that is unchanged is sound, in chunks of any size', () => {
     const lines = chain(20)
     for (const size of [1, 7, 64, 1000, 1 << 20]) {
       expect(verify(lines, size)).toMatchObject({ verdict: 'sound', orgId, entries: 20, head: { seq: 20 } })
@@ -103,7 +103,7 @@ describe('a chain', () => {
     expect(verify(chain(0))).toMatchObject({ verdict: 'sound', entries: 0 })
   })
 
-  it('shows any single byte that changed', () => {
+  it('reveals any single changed byte', () => {
     const bytes = Buffer.from(chain(3).join(''))
     const header = Buffer.byteLength(headerLine(orgId))
     for (let at = header; at < bytes.length; at += 1) {
@@ -137,7 +137,7 @@ describe('a chain', () => {
     })
   })
 
-  it('names the first of very many, wherever it is', () => {
+  it('names the first faulty entry at any position of a long chain', () => {
     const lines = chain(200)
     expect(faultOf(lines)).toBe('sound')
     for (let seq = 1; seq <= 200; seq++) {
@@ -150,9 +150,9 @@ describe('a chain', () => {
     }
   })
 
-  it('is linked by what its entries say themselves, not by what their details say', () => {
+  it('is linked by the fields of its entries, not by similar text in their details', () => {
     const other = checksumOf('something else')
-    /** The details name `right` as an entry would, the entry itself another one; from the `from`th on. */
+    /** From entry `from` on, the details contain the link `right`, and the entry itself the link `own`. */
     const twofold = (from: number, right: (link: string) => string, own: (link: string) => string) =>
       chain(100, (seq, link) => {
         const tail = { resourceId: null, result: 'success', seq, timestamp: '', userAgent: null }
@@ -166,11 +166,11 @@ describe('a chain', () => {
       expect(faultOf(twofold(from, itself, not))).not.toBe('sound')
   })
 
-  it('is read alike whatever is before a line, also where a line is of no form it should have', () => {
+  it('is read the same after any preceding line, even if a line is malformed', () => {
     const other = checksumOf('something else')
     const tail = (seq: number, link: string) =>
       `{"orgId":"${orgId}","prevChecksum":"${link}","result":"success","seq":${seq},"timestamp":""}`
-    /** The 100th of 200 has fields of an entry in the place of its last one. */
+    /** The 100th of 200 entries has fields of an entry in place of its last field. */
     const odd = (fields: (link: string) => string) => {
       const texts: string[] = []
       let link = genesisChecksum
@@ -190,7 +190,7 @@ describe('a chain', () => {
     expect(faultOf(odd(() => '{"timestamp":"","timestamp":""}'))).not.toBe('sound')
   })
 
-  it('finds what it looks for wherever that is', () => {
+  it('is parsed correctly with field names inside other values at any offset', () => {
     const near = ['"prevChecksum":', '"timestamp":', 'prevChecksum', '"pr', '":"', ',"timestamp":"']
     const lines = chain(200, (seq) => ({
       userAgent: near[seq % near.length]! + 'C'.repeat(seq % 31),
@@ -199,7 +199,7 @@ describe('a chain', () => {
     expect(faultOf(lines)).toBe('sound')
   })
 
-  it('counts on, whatever the length of its numbers and of what is behind them', () => {
+  it('counts entries correctly for numbers of any length, with any text behind them', () => {
     const agents = [null, 'svc', 'Mozilla/5.0 (CCCC)'.repeat(20), '"prevChecksum":"']
     const lines = chain(1100, (seq) => ({
       userAgent: agents[seq % 4]!,
@@ -214,18 +214,18 @@ describe('a chain', () => {
     }
   })
 
-  it('shows entries that are cut off at its end', () => {
+  it('reveals entries cut off at its end', () => {
     expect(faultOf(chain(9).toSpliced(8, 2))).toMatchObject({ kind: 'truncated', seq: 8 })
   })
 
-  it('shows entries of another organization', () => {
+  it('reveals entries of another organization', () => {
     const text = canonicalText(entry(1, genesisChecksum, { orgId: null }))
     const checksum = checksumOf(text)
     const lines = [headerLine(orgId), entryLine(checksum, text), trailerLine({ seq: 1, checksum })]
     expect(faultOf(lines)).toMatchObject({ kind: 'foreign', seq: 1 })
   })
 
-  it('proves nothing when the file is empty, cut, or something else', () => {
+  it('is unverifiable when the file is empty, truncated or not a chain', () => {
     expect(verify([]).verdict).toBe('unverifiable')
     expect(verify(['hello\n']).verdict).toBe('unverifiable')
     const lines = chain(5)
@@ -236,7 +236,7 @@ describe('a chain', () => {
     expect(verify([text.slice(0, -1)]).verdict).toBe('sound')
   })
 
-  it('names entry, action and time of the fault', () => {
+  it('names entry, action and time of a fault', () => {
     const lines = chain(3)
     expect(verify(lines.with(2, lines[2]!.replace('site.create', 'site.delete')))).toMatchObject({
       fault: { entry: { id: entry(2, '').id, action: 'site.delete', timestamp: '2026-03-01T12:00:02.000Z' } },

@@ -29,7 +29,7 @@ export type TestParts = CheckpointDependencies & {
   onVerdict(verdict: StoredVerdict): void
 }
 
-/** What signs and verifies on a database, without a service. */
+/** The parts that sign and verify the chains of a database, without a service. */
 export function partsOn({ storage, dataDir }: Pick<TestDatabase, 'storage' | 'dataDir'>): TestParts {
   const refused: HistoryChange[] = []
   const verdicts: StoredVerdict[] = []
@@ -46,7 +46,7 @@ export function partsOn({ storage, dataDir }: Pick<TestDatabase, 'storage' | 'da
   }
 }
 
-/** So many more entries in a chain, sealed. */
+/** Adds the given number of entries to a chain and seals them. */
 export async function happen(storage: Storage, orgId: string | null, count: number): Promise<void> {
   await storage.write(async (tx) => {
     for (let n = 0; n < count; n += 1) {
@@ -59,7 +59,7 @@ export async function happen(storage: Storage, orgId: string | null, count: numb
   await sealPending(storage)
 }
 
-/** As whoever holds the database may: nothing refuses what they change. */
+/** Works on the database without its triggers, like an attacker who controls it. */
 export async function unguarded(
   storage: Storage,
   work: (db: Storage['read']) => Promise<unknown>,
@@ -74,7 +74,7 @@ export async function unguarded(
   })
 }
 
-/** The chain ends with an earlier entry. */
+/** Truncates a chain after an entry. */
 export const cutTo = (storage: Storage, chain: string, seq: number): Promise<void> =>
   unguarded(storage, async (tx) => {
     await tx.deleteFrom('audit_logs').where('chain', '=', chain).where('seq', '>', seq).execute()
@@ -87,7 +87,7 @@ export const cutTo = (storage: Storage, chain: string, seq: number): Promise<voi
     await tx.updateTable('audit_heads').set({ seq, checksum }).where('chain', '=', chain).execute()
   })
 
-/** An entry with other words, and every one after it linked anew. */
+/** Changes an entry, and relinks all entries after it. */
 export const rechained = (storage: Storage, chain: string, seq: number): Promise<void> =>
   unguarded(storage, async (tx) => {
     const rows = tx.selectFrom('audit_logs').selectAll().where('chain', '=', chain).where('seq', '>=', seq)
@@ -108,7 +108,7 @@ export const rechained = (storage: Storage, chain: string, seq: number): Promise
     await tx.updateTable('audit_heads').set({ checksum: link! }).where('chain', '=', chain).execute()
   })
 
-/** Nothing in the database says any more what was signed of a chain. */
+/** Deletes all checkpoints and tiles of a chain from the database. */
 export const forgetSigned = (storage: Storage, chain: string): Promise<unknown> =>
   storage.write(async (tx) => {
     await tx.deleteFrom('audit_checkpoints').where('chain', '=', chain).execute()

@@ -30,42 +30,42 @@ const checkpoint: Checkpoint = {
 const seed = Buffer.alloc(32, 1)
 const publicKey = signingKeyOf(seed, orgId).publicKey
 
-describe('a note', () => {
+describe('a signed note', () => {
   // The example of the signed-note specification.
   const note =
     'This is an example message.\n\n' +
     '— example.com/foo QqeLKJwgw8chGKeSN6tUXxXWELGmTPE5xLXlc0Jr/p87PYhpRQO0QOqAXPeBblJLYVBRgQQ9s4dzxmg0BuKXHsFU+gM=\n'
 
-  it('is read in its parts', () => {
+  it('is parsed into text and signatures', () => {
     const parsed = parseNote(note)
     expect(parsed?.text).toBe('This is an example message.\n')
     expect(parsed?.signatures).toMatchObject([{ name: 'example.com/foo' }])
   })
 
-  it('is none when anything about it is wrong', () => {
+  it('is refused when anything about it is malformed', () => {
     for (const bad of ['', 'x', 'x\n', 'x\n\n', note.slice(0, -1), note.replace('— ', '- '), `${note}x\n`])
       expect(parseNote(bad)).toBeUndefined()
   })
 })
 
-describe('signatures', () => {
+describe('the signatures of a note', () => {
   const note = signCheckpoint(checkpoint, seed)
   const key = signingKeyOf(seed, orgId)
 
-  it('of others stand beside without harm, whatever their kind', () => {
+  it('may include those of other signers, of any type', () => {
     const witness = `— witness.example.com/w1 ${Buffer.alloc(76, 3).toString('base64')}\n`
     expect(isSignedBy(parseNote(note + witness)!, key)).toBe(true)
   })
 
-  it('that are false in the name of a known key reject the note', () => {
+  it('include no false one in the name of a known key', () => {
     const forged = note.split('\n').at(-2)!.split(' ')
     const bytes = Buffer.from(forged[2]!, 'base64').fill(1, 4)
     expect(isSignedBy(parseNote(`${note}— ${forged[1]} ${bytes.toString('base64')}\n`)!, key)).toBe(false)
   })
 })
 
-describe('a key', () => {
-  it('is told as a line and read back', () => {
+describe('a verifier key', () => {
+  it('is written as one line and parsed back', () => {
     const key = signingKeyOf(seed, orgId)
     const text = verifierText(key)
     expect(text).toMatch(new RegExp(`^svc/audit/${orgId}\\+[0-9a-f]{8}\\+A[A-Za-z0-9+/]{43}$`))
@@ -76,7 +76,7 @@ describe('a key', () => {
 })
 
 describe('a checkpoint', () => {
-  it('says size, root, head and time, and is signed for its chain alone', () => {
+  it('contains size, root, head and time, and is signed for its own chain only', () => {
     const note = signCheckpoint(checkpoint, seed)
     expect(note.split('\n').slice(0, 6)).toEqual([
       `svc/audit/${orgId}`,
@@ -91,7 +91,7 @@ describe('a checkpoint', () => {
     expect(openCheckpoint(moved, [publicKey])).toMatchObject({ state: 'foreign' })
   })
 
-  it('is foreign to any other key, and no other text is signed', () => {
+  it('is foreign to any other key, and its signature covers no other text', () => {
     const note = signCheckpoint(checkpoint, seed)
     const other = signingKeyOf(Buffer.alloc(32, 2), orgId).publicKey
     expect(openCheckpoint(note, [other])).toEqual({
@@ -104,7 +104,7 @@ describe('a checkpoint', () => {
     expect(isSignedBy(parseNote(note)!, signingKeyOf(seed, null))).toBe(false)
   })
 
-  it('cannot be taken for an anchor', () => {
+  it('cannot be mistaken for an anchor', () => {
     const anchor = { ...checkpoint, kind: 'anchor' as const }
     expect(checkpointText(anchor)).toBe(`${checkpointText(checkpoint)}pruned\n`)
     expect(openCheckpoint(signCheckpoint(anchor, seed), [publicKey])).toMatchObject({ checkpoint: anchor })
@@ -120,7 +120,7 @@ describe('a succession of keys', () => {
     signSuccession(keys[3]!, keys[3]!, time),
   ]
 
-  it('lets whoever trusts one of the keys trust all of them, and no other', () => {
+  it('extends the trust in one of its keys to all of them, and to no others', () => {
     for (const trusted of [first, second, third]) {
       const all = trustedKeys([trusted!], notes)
       expect(all).toHaveLength(3)

@@ -14,13 +14,13 @@ import { partsOn, unguarded } from './chains.ts'
 
 type Damage = (tx: Db, chain: string) => Promise<unknown>
 
-/** The third entry of a chain, which somebody with the database changes. */
+/** Changes the third entry of a chain in the database. */
 const entry =
   (changed: object): Damage =>
   (tx, chain) =>
     tx.updateTable('audit_logs').set(changed).where('chain', '=', chain).where('seq', '=', 3).execute()
 
-/** A text that is no entry, with the checksum of that text. */
+/** Replaces the text of the entry, with a matching checksum. */
 const text = (canonical: string): Damage => entry({ canonical, checksum: checksumOf(canonical) })
 
 const anchor =
@@ -66,50 +66,50 @@ const tile =
   (tx, chain) =>
     tx.updateTable('audit_tiles').set({ hashes }).where('chain', '=', chain).execute()
 
-/** `found`: what the watch says of the chain. What is made again from the entries is sound. */
+/** `found` is the verdict on the chain. Data that are rebuilt from the entries leave it sound. */
 const damages: [what: string, damage: Damage, found: 'tampered' | 'sound'][] = [
   ['a canonical text of null', entry({ canonical: 'null' }), 'tampered'],
   ['null with its checksum', text('null'), 'tampered'],
-  ['no JSON', entry({ canonical: '{"action":' }), 'tampered'],
-  ['no JSON with its checksum', text('{"action":'), 'tampered'],
+  ['invalid JSON', entry({ canonical: '{"action":' }), 'tampered'],
+  ['invalid JSON with its checksum', text('{"action":'), 'tampered'],
   ['a list with its checksum', text('[1]'), 'tampered'],
   ['a number with its checksum', text('7'), 'tampered'],
   ['an empty text', text(''), 'tampered'],
   ['lines in the text', text('{\n"seq":3\n}\n'), 'tampered'],
   ['details that are null', text('{"seq":3,"details":null,"orgId":null}'), 'tampered'],
   ['half a surrogate in details', text('{"seq":3,"details":{"a":"\\ud800"}}'), 'tampered'],
-  ['a checksum that is none', entry({ checksum: 'none' }), 'tampered'],
+  ['an invalid checksum', entry({ checksum: 'none' }), 'tampered'],
   ['a checksum of two lines', entry({ checksum: '"\n"' }), 'tampered'],
-  ['a time that is none', entry({ timestamp: 'yesterday' }), 'tampered'],
-  ['a time to come', entry({ timestamp: '2999-01-01T00:00:00.000Z' }), 'tampered'],
-  ['an anchor of too few roots', anchor({ seq: 3 }), 'tampered'],
-  ['an anchor that is no JSON', anchor({ tree: 'none' }), 'tampered'],
+  ['an invalid time', entry({ timestamp: 'yesterday' }), 'tampered'],
+  ['a future time', entry({ timestamp: '2999-01-01T00:00:00.000Z' }), 'tampered'],
+  ['an anchor with too few roots', anchor({ seq: 3 }), 'tampered'],
+  ['an anchor with invalid JSON', anchor({ tree: 'none' }), 'tampered'],
   ['an anchor of null', anchor({ tree: 'null' }), 'tampered'],
   ['an anchor of numbers', anchor({ tree: '[1]' }), 'tampered'],
   ['an anchor behind the end', anchor({ seq: 2 ** 20, tree: '["AAAA"]' }), 'tampered'],
-  ['a checkpoint that is none', checkpoint({ note: 'none' }), 'tampered'],
-  ['a checkpoint of no text', checkpoint({ note: '' }), 'tampered'],
-  ['a head of before', head({ seq: 2 }), 'tampered'],
+  ['an invalid checkpoint', checkpoint({ note: 'none' }), 'tampered'],
+  ['an empty checkpoint', checkpoint({ note: '' }), 'tampered'],
+  ['an earlier head', head({ seq: 2 }), 'tampered'],
   ['a head behind the end', head({ seq: 1000 }), 'tampered'],
   ['a head below the beginning', head({ seq: -5 }), 'tampered'],
   ['a head with another checksum', head({ checksum: 'x' }), 'tampered'],
   ['no head', (tx, chain) => tx.deleteFrom('audit_heads').where('chain', '=', chain).execute(), 'tampered'],
   ['a tile of half a hash', tile('AAAA'), 'sound'],
-  ['a tile that is no base64', tile('!'), 'sound'],
-  ['a verdict nobody knows', verdict({ verdict: 'fine' }), 'sound'],
-  ['a fault that is no JSON', verdict({ verdict: 'tampered', fault: '{' }), 'sound'],
-  ['a verdict at no time', verdict({ checked_at: 'never' }), 'tampered'],
+  ['a tile with invalid base64', tile('!'), 'sound'],
+  ['an unknown verdict', verdict({ verdict: 'fine' }), 'sound'],
+  ['a fault with invalid JSON', verdict({ verdict: 'tampered', fault: '{' }), 'sound'],
+  ['a verdict with an invalid time', verdict({ checked_at: 'never' }), 'tampered'],
   ['a verdict of the year 2999', verdict({ checked_at: '2999-01-01T00:00:00.000Z' }), 'tampered'],
 ]
 
 const changedHistory = { status: 409, code: 'audit_history_changed' }
 
 onEveryDatabase((name, open) => {
-  describe('a database that somebody changed', () => {
-    // Only one of the two keeps a text where there are numbers.
+  describe('a damaged database', () => {
+    // Only SQLite stores text in a column of numbers.
     const texts: typeof damages =
-      name === 'sqlite' ? [['a head at no number', head({ seq: 'x' }), 'tampered']] : []
-    it.each([...damages, ...texts])('%s is a verdict, and no reader fails', async (_name, damage, found) => {
+      name === 'sqlite' ? [['a head that is not a number', head({ seq: 'x' }), 'tampered']] : []
+    it.each([...damages, ...texts])('%s gives a verdict, no reader fails', async (_name, damage, found) => {
       const service = await startService(open)
       const { tokens, orgs } = await buildWorld(service)
       const client: Client = service.client(tokens.acme)
@@ -176,13 +176,13 @@ onEveryDatabase((name, open) => {
         .execute()
       const [own, other] = [chain, orgs.harbor.id].map((id) => verdicts.find((one) => one.chain === id))
       expect([own?.verdict, other?.verdict]).toEqual([found, 'sound'])
-      // A time at which nobody has verified is no verdict.
+      // A verdict with a future time does not count.
       expect(own?.checked_at.localeCompare(new Date(Date.now() + 60_000).toISOString())).toBe(-1)
     })
   })
 })
 
-/** Whether the row of an entry is another than it was. */
+/** Whether the row of an entry has changed. */
 const damagedEntry = (
   stored: { canonical: string; checksum: string; timestamp: string },
   was: { checksum: string; timestamp: string },

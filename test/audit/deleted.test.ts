@@ -7,8 +7,8 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld, systemToken } from '../world.ts'
 
-/** What of an audit log can be asked for by its organization, and what is said beside that. */
-const asked: Record<string, Record<string, unknown>> = {
+/** The queries of endpoints of the audit log that need more than the organization. */
+const queries: Record<string, Record<string, unknown>> = {
   'auditLogs.search': { q: 'e' },
   'auditCheckpoints.proof': { since: 1 },
 }
@@ -50,13 +50,13 @@ onEveryDatabase((_, open) => {
 
     const call = (client: Client, name: string, entry: Endpoint, orgId: string): Promise<unknown> => {
       const input = {
-        query: { ...asked[name], orgId },
+        query: { ...queries[name], orgId },
         ...(bodies[name] !== undefined && { body: bodies[name] }),
       }
       return entry.streams ? drained(client, entry, input) : client.request(entry, input)
     }
 
-    it('is read, exported, verified and held by those who had it in reach, and by nobody else', async () => {
+    it('can be read, exported, verified and held by those who had access, and by nobody else', async () => {
       const { bakery, readers, others } = await begin()
       expect(ofOneOrg.length).toBeGreaterThan(14)
       const refused: unknown[] = []
@@ -71,27 +71,27 @@ onEveryDatabase((_, open) => {
             () => 200,
             (failure: { status: number; code: string }) => failure.status,
           )
-          // Some are for partners alone.
+          // Some endpoints are for partners only.
           if (answer !== status && answer !== 403) refused.push([name, who, answer])
         }
       }
       expect(refused).toEqual([])
     })
 
-    it('is told with the time of the deletion, and is sound', async () => {
+    it('is listed with the time of the deletion, and is sound', async () => {
       const { bakery, garage, harbor, readers, others } = await begin().then(({ orgs, ...rest }) => ({
         ...orgs,
         ...rest,
       }))
       for (const client of Object.values(readers)) {
         const { data } = await client.call(api.auditLogs.heads)
-        const told = data.find(({ orgId }) => orgId === bakery.id)
-        expect(told).toMatchObject({
+        const head = data.find(({ orgId }) => orgId === bakery.id)
+        expect(head).toMatchObject({
           name: 'bakery',
           slug: expect.any(String),
           deletedAt: expect.any(String),
         })
-        expect(data.filter(({ deletedAt }) => deletedAt !== null)).toEqual([told])
+        expect(data.filter(({ deletedAt }) => deletedAt !== null)).toEqual([head])
         const verifier = new ChainVerifier()
         for await (const piece of client.stream(api.auditLogs.chain, { query: { orgId: bakery.id } })) {
           verifier.push(piece)
@@ -106,7 +106,7 @@ onEveryDatabase((_, open) => {
           id: first!.id,
         })
         expect(await client.call(api.auditCheckpoints.proof, { query: { id: first!.id } })).toBeTruthy()
-        // Also among all that they see.
+        // It is also included in the list of all entries.
         const { data: all } = await client.call(api.auditLogs.search, { query: { q: 'organization.delete' } })
         expect(all.map(({ orgId }) => orgId)).toContain(bakery.id)
         for (const [, other] of others.slice(0, 3)) {
@@ -123,7 +123,7 @@ onEveryDatabase((_, open) => {
       expect(await chainsOf(others[2]![1])).toEqual([garage.id])
     })
 
-    it('is read in system scope alone once its partner is deleted too', async () => {
+    it('can be read only in system scope after its partner is deleted too', async () => {
       const { service, bakery, partners, readers, tokens } = await begin()
       const system = readers['the system administrator']!
       await system.call(api.partners.remove, { params: { id: partners.acme } })

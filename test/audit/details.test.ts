@@ -18,12 +18,12 @@ const draftOf = (details: Record<string, unknown>) => {
 }
 
 describe('the details of an entry', () => {
-  it('are what they are up to 64 KiB', () => {
+  it('are stored unchanged up to 64 KiB', () => {
     const details = { after: { deviceIds: Array.from({ length: 1000 }, () => newId()) } }
     expect(draftOf(details).details).toEqual(details)
   })
 
-  it('beyond that have the size, hash and beginning of long values, and all short ones', () => {
+  it('beyond that keep short values, and the size, hash and beginning of long ones', () => {
     const conditions = ['x'.repeat(500_000)]
     const { details } = draftOf({ before: { name: 'old', conditions }, after: { name: 'new', conditions } })
     expect(details).toMatchObject({
@@ -33,7 +33,7 @@ describe('the details of an entry', () => {
     expect(JSON.stringify(details).length).toBeLessThan(5000)
   })
 
-  it('are bounded however many values they have', () => {
+  it('are bounded for any number of values', () => {
     const after = Object.fromEntries(Array.from({ length: 5000 }, (_, n) => [`setting${n}`, 'x'.repeat(100)]))
     const { details } = draftOf({ after, ...Object.fromEntries([['note', 'y']]) })
     expect(details).toMatchObject({ after: { shortened: { bytes: expect.any(Number) } }, note: 'y' })
@@ -41,7 +41,7 @@ describe('the details of an entry', () => {
 })
 
 describe('pending entries', () => {
-  it('are sealed in transactions of a bounded size, all of them', async () => {
+  it('are all sealed, in transactions of bounded size', async () => {
     const { storage, close } = await openMigrated('postgres')
     const large = () => draftOf({ after: { list: Array.from({ length: 60 }, () => 'x'.repeat(1000)) } })
     const fill = () =>

@@ -14,8 +14,8 @@ type Headers = Record<string, string | undefined>
 async function download(client: Client, query: Record<string, string> = {}) {
   const chunks: Buffer[] = []
   let headers: Headers = {}
-  const stream = client.stream(api.auditExports.download, { query }, (told) => {
-    headers = told
+  const stream = client.stream(api.auditExports.download, { query }, (received) => {
+    headers = received
   })
   for await (const chunk of stream) chunks.push(chunk)
   return { headers, text: Buffer.concat(chunks).toString() }
@@ -23,7 +23,7 @@ async function download(client: Client, query: Record<string, string> = {}) {
 
 const rowsIn = (text: string) => parse(text, { columns: true }) as Record<string, string>[]
 
-describe('a cell', () => {
+describe('a CSV cell', () => {
   it.each([
     ['=1+1', "'=1+1"],
     ['+1', "'+1"],
@@ -38,7 +38,7 @@ describe('a cell', () => {
     ['a,b', '"a,b"'],
     [null, ''],
     [{ a: 1 }, '"{""a"":1}"'],
-  ])('%j is written %s', (value, written) => {
+  ])('%j is written as %s', (value, written) => {
     expect(csvCell(value)).toBe(written)
   })
 })
@@ -51,7 +51,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('an export', () => {
-    it('is what the list shows under the same filters, in every format', async () => {
+    it('contains what the list shows with the same filters, in every format', async () => {
       const { client } = await begin()
       const query = { action: 'create', user: 'admin' }
       const { data } = await client.call(api.auditLogs.list, { query })
@@ -78,13 +78,13 @@ onEveryDatabase((_, open) => {
       const json = await client.call(api.auditExports.create, { body: { filters: query } })
       expect(json).toMatchObject({ total: ids.length, truncated: false, nextCursor: null })
       expect(json.data.map(({ id }) => id)).toEqual(ids)
-      // No entry is damaged.
+      // None of these entries is damaged.
       const filled = exportColumns.filter((column) => column !== 'damage')
       expect(Object.keys(json.data[0]!).sort()).toEqual(filled.sort())
       expect(rows.map(({ damage }) => damage)).toEqual(ids.map(() => ''))
     })
 
-    it('has the columns asked for, a range of time, and no details where none are wanted', async () => {
+    it('has the selected columns and time range, and omits details on request', async () => {
       const { service, client, orgs } = await begin()
       await recorded(service, [
         [happening(orgs.bakery.id, { resourceName: '=cmd()' }), '2030-01-01T00:00:00.000Z'],
@@ -100,8 +100,8 @@ onEveryDatabase((_, open) => {
       await expect(download(client, { columns: 'action,password' })).rejects.toMatchObject({ status: 400 })
     })
 
-    // Postgres takes its time over so many rows that have to follow one another.
-    it('holds 10,000 entries, says that there are more, and goes on where it ended', {
+    // Inserting this many linked rows takes long on Postgres.
+    it('is limited to 10,000 entries, reports that there are more, and continues from a cursor', {
       timeout: 120_000,
     }, async () => {
       const { service, client, orgs } = await begin()
@@ -122,7 +122,7 @@ onEveryDatabase((_, open) => {
       expect(rest.headers['x-next-cursor']).toBeUndefined()
     })
 
-    it('is for those who may export, and of their own organizations', async () => {
+    it('needs the permission to export, and is limited to the organizations of the caller', async () => {
       const { service, client, tokens, orgs } = await begin()
       const role = await addRole(service, orgs.bakery.id, 'Reader', ['audit:read'])
       const reader = service.client(await addOrgUser(service, 'reader', orgs.bakery.id, { role }))
@@ -138,7 +138,7 @@ onEveryDatabase((_, open) => {
         .client(tokens.system)
         .call(api.auditExports.create, { query: { orgId: orgs.garage.id } })
       const { pagination } = await service.client(tokens.garage).call(api.auditLogs.list)
-      // The export left an entry since.
+      // The export itself has added an entry.
       expect(of.total).toBe(pagination.total - 1)
     })
   })

@@ -14,8 +14,8 @@ const start = (storage: Storage, given: SigningSeeds, day: number) =>
 const publicKey = (letter: string) => createSigner({} as Storage, seeds(letter)).publicKeys[0]!
 
 onEveryDatabase((_, open) => {
-  describe('the keys that sign', () => {
-    it('follow each other, so that the newest vouches for what the oldest signed', async () => {
+  describe('the signing keys', () => {
+    it('succeed one another, so that the newest vouches for what the oldest signed', async () => {
       const { storage } = await open()
       expect(await start(storage, seeds('a'), 1)).toEqual([])
       expect(await start(storage, seeds('b', 'a'), 2)).toEqual([])
@@ -25,7 +25,7 @@ onEveryDatabase((_, open) => {
       expect(await signer.successions()).toHaveLength(2)
     })
 
-    it('are recorded once, by however many processes that start at once', async () => {
+    it('are recorded once, even by processes that start at the same time', async () => {
       const { storage } = await open()
       await start(storage, seeds('a'), 1)
       await Promise.all([1, 2, 3].map(() => start(storage, seeds('b', 'a'), 2)))
@@ -35,14 +35,14 @@ onEveryDatabase((_, open) => {
       expect(await signer.trusted()).toEqual([publicKey('b'), publicKey('a')])
     })
 
-    it('of the past are told when nothing leads to them', async () => {
+    it('of the past are reported when no succession leads to them', async () => {
       const { storage } = await open()
       await start(storage, seeds('a'), 1)
       expect(await start(storage, seeds('b'), 2)).toEqual([publicKey('a').toString('base64')])
       expect(await createSigner(storage, seeds('b')).trusted()).toEqual([publicKey('b')])
     })
 
-    it('that were only assumed count when they have signed here', async () => {
+    it('that are only assumed as previous count only if they have signed here', async () => {
       const { storage } = await open()
       const assumed = { ...seeds('b', 'a'), isPreviousAssumed: true }
       await start(storage, assumed, 1)
@@ -53,7 +53,7 @@ onEveryDatabase((_, open) => {
       expect(await createSigner(other, assumed).trusted()).toEqual([publicKey('b'), publicKey('a')])
     })
 
-    it('are known before they sign, and never said to come before the one they follow', async () => {
+    it('can be announced before they sign, and never precede the key they follow', async () => {
       const { storage } = await open()
       await start(storage, seeds('a'), 1)
       await start(storage, seeds('a', 'b'), 2)
@@ -61,13 +61,13 @@ onEveryDatabase((_, open) => {
       await start(storage, seeds('b', 'a'), 3)
       const after = await createSigner(storage, seeds('b', 'a')).successions()
       expect(after.map((note) => openSuccession(note)!.to)).toEqual([publicKey('b')])
-      // Others have still to be changed, and may start again meanwhile.
+      // Other processes may still restart with the old configuration.
       expect(await start(storage, seeds('a', 'b'), 4)).toEqual([])
       expect(await createSigner(storage, seeds('a', 'b')).successions()).toEqual(after)
       expect(await createSigner(storage, seeds('a')).trusted()).toEqual([publicKey('a'), publicKey('b')])
     })
 
-    it('and that sign elsewhere make no chain unsound for a process that does not have them yet', async () => {
+    it('in use elsewhere do not make a chain unsound for a process that does not have them yet', async () => {
       const parts = partsOn(await open())
       await start(parts.storage, seeds('a'), 1)
       const org = newId()
@@ -85,7 +85,7 @@ onEveryDatabase((_, open) => {
       expect(parts.refused).toEqual([])
     })
 
-    it('are not made by a row of the database alone', async () => {
+    it('cannot be forged by a row in the database', async () => {
       const { storage } = await open()
       await start(storage, seeds('a'), 1)
       const forged = { public_key: publicKey('x').toString('base64'), succession: null, created_at: at(2) }
@@ -93,7 +93,7 @@ onEveryDatabase((_, open) => {
       expect(await createSigner(storage, seeds('a')).trusted()).toEqual([publicKey('a')])
     })
 
-    it('change without a break in what is signed', async () => {
+    it('can change without a break in the signed history', async () => {
       const parts = partsOn(await open())
       const org = newId()
       await happen(parts.storage, org, 4)

@@ -21,18 +21,18 @@ onEveryDatabase((_, open) => {
     const list = (token: string, query: Record<string, unknown>) =>
       service.client(token).call(api.auditLogs.list, { query: query as never })
     const { head } = await list(world.tokens.bakery, { after: '0', limit: '1' })
-    // Older than what was there before: the order is that of the chain.
+    // Older than the existing entries, as the order is that of the chain.
     const at = '2020-01-01T00:00:00.000Z'
     await recorded(
       service,
       actions.map((action) => [happening(bakery.id, { action }), at]),
     )
-    // The look itself left one.
+    // Reading the list has added an entry.
     return { service, world, bakery, list, start: head! + 1, mine: world.tokens.bakery }
   }
 
-  describe('an audit log read on from a place', () => {
-    it('gives what is behind it in the order of the chain, and says how long the chain is', async () => {
+  describe('an audit log that is read from a position', () => {
+    it('gives the entries after it in chain order, together with the head of the chain', async () => {
       const { list, mine, start: from, bakery } = await start()
       const page = await list(mine, { after: String(from), limit: '3' })
       expect(page.data.map(({ action }) => action)).toEqual(['one.a', 'two.a', 'one.b'])
@@ -44,12 +44,12 @@ onEveryDatabase((_, open) => {
       expect(rest.pagination.nextCursor).toBeNull()
       const narrowed = await list(mine, { after: String(from), action: 'two.', orgId: bakery.id })
       expect(narrowed.data.map(({ seq }) => seq)).toEqual([from + 2, from + 4])
-      // The narrowed look was another one, and left an entry.
+      // The filtered request was a different one, and added an entry.
       expect(await list(mine, { after: '9999' })).toMatchObject({ data: [], head: from + 6 })
       expect(await list(mine, {})).not.toHaveProperty('head')
     })
 
-    it('is one chain: the one named, else the own, and the one of the system in its scope', async () => {
+    it('is one chain: the named one, the own one, or that of the system in system scope', async () => {
       const { service, list, world } = await start()
       const { system, acme, garage } = world.tokens
       await recorded(service, [[happening(null, { action: 'of.system' }), '2020-01-01T00:00:00.000Z']])
@@ -64,7 +64,7 @@ onEveryDatabase((_, open) => {
       await expect(list(garage, { after: '0', cursor: 'x' })).rejects.toEqual(naming('query.cursor'))
     })
 
-    it('by someone who follows it leaves one entry, not one for each time they ask', async () => {
+    it('logs one read access for a reader who follows it, not one per request', async () => {
       const { service, list, mine } = await start()
       const entriesSince = await newEntries(service)
       for (const after of ['0', '1', '2', '3']) await list(mine, { after, action: 'one.' })

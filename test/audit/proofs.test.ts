@@ -21,7 +21,7 @@ async function keysOf(client: Client, query: { orgId?: string } = {}): Promise<B
   return [current, ...former].map(({ publicKey }) => bytes(publicKey))
 }
 
-/** The checkpoint of a note, signed by one of the keys. */
+/** The checkpoint in a note that is signed by one of the keys. */
 function opened(note: string, keys: Buffer[]) {
   const it = openCheckpoint(note, keys)
   if (it.state !== 'signed') throw new Error(`the note is ${it.state}`)
@@ -38,7 +38,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('GET /audit-logs/checkpoint', () => {
-    it('signs the chain as it stands, for those who may read it', async () => {
+    it('signs the current chain, for users who may read it', async () => {
       const { client, orgs, keys } = await begin()
       const one = await client.call(checkpoint)
       const { head, root, orgId, time } = opened(one.checkpoint, keys)
@@ -53,7 +53,7 @@ onEveryDatabase((_, open) => {
       expect(data[0]).toMatchObject({ seq: one.seq, checksum: one.checksum })
     })
 
-    it('is of the chain that is asked for; a partner has to say which', async () => {
+    it('returns the requested chain, which a partner has to name', async () => {
       const { service, tokens, orgs } = await begin()
       const system = service.client(tokens.system)
       expect(await system.call(checkpoint)).toMatchObject({ orgId: null })
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('answers 409 for a history that is not what was signed', async () => {
+    it('answers 409 when the history differs from what was signed', async () => {
       const { service, client, orgs } = await begin()
       const { seq } = await client.call(checkpoint)
       await cutTo(service.storage, orgs.bakery.id, seq - 2)
@@ -92,7 +92,7 @@ onEveryDatabase((_, open) => {
       )
     }
 
-    it('proves of each entry that it is in the chain', async () => {
+    it('proves that each entry is in the chain', async () => {
       const { client, keys } = await begin()
       const { data } = await client.call(api.auditLogs.list, { query: { limit: 100 } })
       for (const { id, seq } of data) {
@@ -104,7 +104,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('proves of a chain that it only grew', async () => {
+    it('proves that a chain has only grown', async () => {
       const { client, keys } = await begin()
       const older = opened((await client.call(checkpoint)).checkpoint, keys)
       for (const name of ['Annex', 'Cellar', 'Attic']) {
@@ -117,7 +117,7 @@ onEveryDatabase((_, open) => {
       expect(isConsistent(treeHeadOf(older), treeHeadOf(newer), grown.path.map(bytes))).toBe(true)
     })
 
-    it('answers 409 where a part of the tree is gone that only a proof is made of', async () => {
+    it('answers 409 when a part of the tree is missing that only a proof needs', async () => {
       const { service, client, orgs } = await begin()
       await happen(service.storage, orgs.bakery.id, 300)
       const { data } = await client.call(api.auditLogs.list, { query: { limit: 1 } })
@@ -139,7 +139,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('refuses what is neither or both, what is too far, and entries of others', async () => {
+    it('refuses neither or both parameters, sizes out of range, and entries of others', async () => {
       const { service, tokens, orgs, client } = await begin()
       const { data } = await client.call(api.auditLogs.list)
       const id = data[0]!.id
@@ -157,7 +157,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('GET /audit-logs/key', () => {
-    it('gives verifier lines in the name of the chain', async () => {
+    it('returns verifier lines in the name of the chain', async () => {
       const { service, tokens, orgs, client } = await begin()
       const { current, former, successions } = await client.call(key)
       expect(parseVerifier(current.verifier)).toEqual({
@@ -170,7 +170,7 @@ onEveryDatabase((_, open) => {
       expect(system.current.publicKey).toBe(current.publicKey)
     })
 
-    it('leads from the key of a service that was started anew to the one before', async () => {
+    it('links the new key of a restarted service to the previous one', async () => {
       const { database, service, tokens, client, keys } = await begin()
       const { checkpoint: note } = await client.call(checkpoint)
       await service.close()
@@ -202,7 +202,7 @@ onEveryDatabase((_, open) => {
       expect(lines).toHaveLength(head.seq + 2)
     })
 
-    it('of a history that was changed still comes, with what was signed before', async () => {
+    it('of a changed history is still returned, with the last signed checkpoint', async () => {
       const { service, client, orgs, keys } = await begin()
       const { seq, checkpoint: signed } = await client.call(checkpoint)
       await cutTo(service.storage, orgs.bakery.id, seq - 2)
@@ -212,7 +212,7 @@ onEveryDatabase((_, open) => {
       expect(opened(note, keys).head.seq).toBe(seq)
     })
 
-    it('names the keys that changed', async () => {
+    it('lists the successions of keys', async () => {
       const { database, service, tokens } = await begin()
       await service.close()
       const next = await serviceOn(database, { env: { AUDIT_SIGNING_KEY: seedOf('n').toString('base64') } })
@@ -222,7 +222,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('GET /metrics', () => {
-    it('says what was found, to whoever has the token', async () => {
+    it('reports the verification results to callers with the token', async () => {
       const service = await startService(open, { env: { METRICS_TOKEN: 'a token for metrics' } })
       const at = `${service.url}/metrics`
       const headers = { authorization: 'Bearer a token for metrics' }
@@ -241,13 +241,13 @@ onEveryDatabase((_, open) => {
       expect(text).toMatch(/^process_resident_memory_bytes \d+$/m)
     })
 
-    it('is not there without a token', async () => {
+    it('does not exist when no token is configured', async () => {
       const service = await startService(open)
       expect((await fetch(`${service.url}/metrics`)).status).toBe(404)
     })
   })
 
-  it('the last checkpoint of each chain is kept in the data directory', async () => {
+  it('the last checkpoint of each chain is stored in the data directory', async () => {
     const { database, client, orgs } = await begin()
     await client.call(checkpoint)
     expect(await readdir(join(database.dataDir, 'checkpoints'))).toEqual([orgs.bakery.id])

@@ -16,21 +16,24 @@ const at = '2026-03-01T12:00:00.000Z'
 
 const orgScope = (orgId: string): Scope => ({ kind: 'organization', orgId, siteIds: null, groupIds: null })
 
-/** Happenings that nobody has sealed yet, on either database. */
-async function pile(tx: Db, chain: string, count: number): Promise<void> {
+/** Adds pending entries that are not sealed yet. */
+async function addPending(tx: Db, chain: string, count: number): Promise<void> {
   const entry = () => JSON.stringify(toDraftEntry(happening(chain === 'system' ? null : chain), at))
   const values = Array.from({ length: count }, () => ({ chain, entry: entry() }))
   await tx.insertInto('outbox').values(values).execute()
 }
 
-/** Counts transactions, and has somebody else write to these chains in each of them. */
-function beside(storage: Storage, chains: readonly string[]): { storage: Storage; count: () => number } {
+/** Counts transactions, and writes to the given chains in each of them like another process. */
+function withOtherWriters(
+  storage: Storage,
+  chains: readonly string[],
+): { storage: Storage; count: () => number } {
   let count = 0
   const write: Storage['write'] = (work, options) =>
     storage.write(async (tx) => {
       count += 1
       if (count > 100) throw new Error('it goes on as long as others write')
-      for (const chain of chains) await pile(tx, chain, 1)
+      for (const chain of chains) await addPending(tx, chain, 1)
       return work(tx)
     }, options)
   return { storage: { ...storage, write }, count: () => count }
@@ -40,67 +43,67 @@ const pendingOf = async ({ read }: Storage, chain: string): Promise<number> =>
   (await read.selectFrom('outbox').select('id').where('chain', '=', chain).execute()).length
 
 onEveryDatabase((_, open) => {
-  const [quiet, busy] = [newId(), newId()]
+  const [idleChain, busyChain] = [newId(), newId()]
   const others = Array.from({ length: 30 }, newId)
 
   async function crowded() {
     const database = await open()
     await database.storage.write(async (tx) => {
-      for (const chain of others) await pile(tx, chain, 50)
-      await pile(tx, busy, 450)
-      await pile(tx, quiet, 3)
+      for (const chain of others) await addPending(tx, chain, 50)
+      await addPending(tx, busyChain, 450)
+      await addPending(tx, idleChain, 3)
     })
     return database
   }
 
-  it('who asks for one chain waits for that one alone, up to what was there', async () => {
+  it('a reader of one chain waits for that chain only, up to the entries pending at the start', async () => {
     const { storage } = await crowded()
-    const world = beside(storage, [busy, ...others])
-    await sealPendingFor(world.storage, orgScope(quiet))
+    const world = withOtherWriters(storage, [busyChain, ...others])
+    await sealPendingFor(world.storage, orgScope(idleChain))
     expect(world.count()).toBe(1)
-    expect(await pendingOf(storage, quiet)).toBe(0)
+    expect(await pendingOf(storage, idleChain)).toBe(0)
     expect(await pendingOf(storage, others[0]!)).toBe(51)
-    await sealPendingFor(world.storage, systemScope, busy)
-    // Batches of 200, and none for what came while they were sealed.
+    await sealPendingFor(world.storage, systemScope, busyChain)
+    // Batches of 200, and none for entries that were added meanwhile.
     expect(world.count()).toBe(4)
-    expect(await pendingOf(storage, busy)).toBeGreaterThan(0)
+    expect(await pendingOf(storage, busyChain)).toBeGreaterThan(0)
     expect(await pendingOf(storage, others[0]!)).toBe(54)
     await sealPendingFor(world.storage, orgScope(newId()))
     expect(world.count()).toBe(4)
   })
 
-  it('who sees all of them waits for what was there', async () => {
+  it('a reader of all chains waits for the entries pending at the start', async () => {
     const { storage } = await crowded()
-    const world = beside(storage, [busy, ...others])
+    const world = withOtherWriters(storage, [busyChain, ...others])
     await sealPendingFor(world.storage, systemScope)
     expect(world.count()).toBe(others.length + 3 + 1)
-    expect(await pendingOf(storage, quiet)).toBe(0)
+    expect(await pendingOf(storage, idleChain)).toBe(0)
   })
 
-  it('a checkpoint of a quiet chain is taken beside others that write all the time', async () => {
+  it('a checkpoint of an idle chain is taken while others are written all the time', async () => {
     const database = await crowded()
-    const world = beside(database.storage, [busy, ...others])
-    const { checkpoint } = await takeCheckpoint(partsOn({ ...database, storage: world.storage }), quiet)
+    const world = withOtherWriters(database.storage, [busyChain, ...others])
+    const { checkpoint } = await takeCheckpoint(partsOn({ ...database, storage: world.storage }), idleChain)
     expect(checkpoint.head.seq).toBe(3)
     expect(world.count()).toBeLessThan(6)
     expect(await pendingOf(database.storage, others[0]!)).toBeGreaterThan(49)
   })
 
-  it('a chain that grows all the time keeps the sealer from no other', async () => {
+  it('a chain that grows all the time does not keep the sealer from other chains', async () => {
     const { storage } = await crowded()
-    const noisy = beside(storage, [])
+    const noisy = withOtherWriters(storage, [])
     const write: Storage['write'] = (work, options) =>
       noisy.storage.write(async (tx) => {
-        await pile(tx, busy, 250)
+        await addPending(tx, busyChain, 250)
         return work(tx)
       }, options)
     await sealPending({ ...noisy.storage, write })
     expect(noisy.count()).toBeGreaterThan(100)
-    for (const chain of [quiet, ...others]) expect(await pendingOf(storage, chain)).toBe(0)
+    for (const chain of [idleChain, ...others]) expect(await pendingOf(storage, chain)).toBe(0)
   })
 })
 
-it('on Postgres whoever holds the end of one chain holds up no reader of another', async () => {
+it('on Postgres a lock on the end of one chain blocks no reader of another', async () => {
   const service = await startService(() => openMigrated('postgres'))
   const { tokens, orgs } = await buildWorld(service)
   const held = orgs.garage.id

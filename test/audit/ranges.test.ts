@@ -36,8 +36,8 @@ const good = bundle(entries, { pruned: 7 })
 const pin = { seq: 33, checksum: entries[32]!.checksum, root: null, time: '', key: null }
 const trust: VerifierOptions = { keys: [key], tree: true, pinOf: () => pin }
 
-/** What one does to lines or bytes; nothing at all among it. */
-const spoiling = fc.oneof(
+/** Random damage to lines or bytes, including none. */
+const damaging = fc.oneof(
   fc.constant((lines: string[]) => bytesOf(lines)),
   fc.nat().map((at) => (lines: string[]) => bytesOf(lines.toSpliced(1 + (at % (lines.length - 1)), 1))),
   fc.tuple(fc.nat(), fc.nat()).map(([from, to]) => (lines: string[]) => {
@@ -60,9 +60,9 @@ const spoiling = fc.oneof(
 )
 
 describe('a file that is verified in threads', () => {
-  it('has the verdict it has without, in whatever ranges', async () => {
+  it('has the same verdict as without threads, for ranges of any size', async () => {
     await fc.assert(
-      fc.asyncProperty(spoiling, fc.integer({ min: 40, max: 9000 }), async (spoil, range) => {
+      fc.asyncProperty(damaging, fc.integer({ min: 40, max: 9000 }), async (spoil, range) => {
         const bytes = spoil(good)
         expect(await inThreads(bytes, trust, range)).toEqual(verified(bytes, trust))
       }),
@@ -70,14 +70,14 @@ describe('a file that is verified in threads', () => {
     )
   }, 120_000)
 
-  it('is sound when it is, with more threads than ranges, and empty', async () => {
+  it('is sound with more threads than ranges, and when the chain is empty', async () => {
     const expected = { verdict: 'sound', entries: 53, head: { seq: 60 }, pin: 'kept' }
     expect(await inThreads(bytesOf(good), trust, 1 << 20, 4)).toMatchObject(expected)
     expect(await inThreads(Buffer.alloc(0), trust, 1 << 20)).toEqual(verified([], trust))
     expect(await inThreads(bytesOf(bundle([])), {}, 10)).toEqual(verified(bundle([])))
   })
 
-  it('is read with lines that are longer than what is read at a time', async () => {
+  it('may have lines longer than the read buffer', async () => {
     const long = 'x'.repeat(1_500_000)
     const lines = bundle(sealed(3, (seq) => (seq === 2 ? { errorMessage: long } : {})))
     expect(await inThreads(bytesOf(lines), trust, 900_000)).toEqual(verified(lines, trust))
@@ -85,7 +85,7 @@ describe('a file that is verified in threads', () => {
 })
 
 describe('a forest', () => {
-  it('that was grown in parts has the root of the whole', () => {
+  it('that was grown in parts has the root of the whole tree', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 70 }), fc.array(fc.nat({ max: 70 })), (size, cuts) => {
         const leaves = Array.from({ length: size }, (_, at) => leafHash(`leaf ${at}`))

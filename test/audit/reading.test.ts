@@ -39,7 +39,7 @@ onEveryDatabase((_, open) => {
     return { service, ...world, client: service.client(world.tokens.bakery) }
   }
 
-  describe('entries of others', () => {
+  describe('entries of other tenants', () => {
     it('are not in the total of a list', async () => {
       const { service, tokens } = await begin()
       const acme = service.client(tokens.acme)
@@ -49,7 +49,7 @@ onEveryDatabase((_, open) => {
       expect(pagination.total).toBeLessThanOrEqual(all.length + 1)
     })
 
-    it('are not found by their ids', async () => {
+    it('are not found by their IDs', async () => {
       const { service, tokens, orgs } = await begin()
       const harbor = await byNumber(service.client(tokens.harbor), { limit: 100 })
       const ids = harbor.map(({ id }) => id)
@@ -61,7 +61,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a list of audit entries', () => {
-    it('is the same by cursor as by number, whole, filtered or of several chains', async () => {
+    it('is the same by cursor as by page, complete, filtered or of several chains', async () => {
       const { service, tokens, orgs, client } = await begin()
       const system = service.client(tokens.system)
       const acme = service.client(tokens.acme)
@@ -74,7 +74,7 @@ onEveryDatabase((_, open) => {
         [acme, { limit: 6 }],
       ]
       for (const [who, query] of lists) {
-        // The first look leaves an entry of its own.
+        // The first request adds an entry of its own.
         await who.call(api.auditLogs.list, { query: query as never })
         const pages = await byNumber(who, query)
         expect(pages.length).toBeGreaterThan(5)
@@ -85,7 +85,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('goes on by cursor where it was, whatever is added, and counts only at its beginning', async () => {
+    it('continues by cursor despite new entries, and counts only on its first page', async () => {
       const { service, orgs, client } = await begin()
       const query = { limit: 3 }
       const first = await client.call(api.auditLogs.list, { query })
@@ -115,7 +115,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('shows before and after, and the session, in the flat shape', async () => {
+    it('has before, after and session in the flat format', async () => {
       const { service, orgs, client } = await begin()
       const details = { before: { name: 'a' }, after: { name: 'b' }, sessionId: 's1' }
       const about = { resourceType: 'site', resourceName: 'Annex', details }
@@ -133,7 +133,7 @@ onEveryDatabase((_, open) => {
       expect(JSON.parse(entries[0]!.details)).toEqual(details)
     })
 
-    it('is searched in actions, addresses, resources and details, and nowhere else', async () => {
+    it('is searched by action, address, resource and details, and nothing else', async () => {
       const { service, orgs, client } = await begin()
       const told = { details: { note: 'say "cheese" \\ now' }, userAgent: 'hidden-agent' }
       await recorded(service, [[happening(orgs.bakery.id, told), '2030-01-01T00:00:00.000Z']])
@@ -149,7 +149,7 @@ onEveryDatabase((_, open) => {
       expect(await total('%')).toBe(0)
     })
 
-    it('of a partner holds what its users may see, and nothing of others', async () => {
+    it('of a partner contains what its users may see, and nothing of others', async () => {
       const { service, tokens, orgs } = await begin()
       const seen = async (token: string) =>
         new Set((await byCursor(service.client(token), { limit: 100 })).map(({ orgId }) => orgId))
@@ -166,7 +166,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('counts a long chain without counting, and finds its last page at once', async () => {
+    it('has the total of a long chain without counting, and reaches its last page directly', async () => {
       const { service, orgs, client } = await begin()
       await piled(service, orgs.bakery.id, 2000)
       const query = { limit: 100, page: 21 }
@@ -176,23 +176,23 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a look at the audit log', () => {
-    const looks = async (client: Client, action = 'data.access') =>
+  describe('reading the audit log', () => {
+    const readEntries = async (client: Client, action = 'data.access') =>
       (await client.call(api.auditLogs.list, { query: { action, excludeActions: 'x' } })).data
 
-    it('leaves one entry, however often it is repeated or goes on, until some minutes have passed', async () => {
+    it('adds one entry per reader and query, until some minutes have passed', async () => {
       const clock = testClock(new Date().toISOString())
       const { client, service, tokens } = await begin({ clock })
-      const before = (await looks(client)).length
+      const before = (await readEntries(client)).length
       for (const page of [1, 2, 3]) await client.call(api.auditLogs.list, { query: { page, limit: 2 } })
-      expect(await looks(client)).toHaveLength(before + 2)
+      expect(await readEntries(client)).toHaveLength(before + 2)
       await client.call(api.auditLogs.list, { query: { user: 'someone' } })
       await service.client(tokens.bakeryAuditor).call(api.auditLogs.list)
-      expect(await looks(client)).toHaveLength(before + 4)
+      expect(await readEntries(client)).toHaveLength(before + 4)
       clock.forward(11 * 60)
       const again = service.client(tokens.bakeryAuditor)
       await again.call(api.auditLogs.list)
-      const [last] = await looks(again)
+      const [last] = await readEntries(again)
       expect(last).toMatchObject({
         action: 'data.access',
         category: 'compliance',
@@ -203,25 +203,25 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is told where it was: in the organization that was looked at', async () => {
+    it('is logged in the organization that was read', async () => {
       const { service, tokens, orgs, client } = await begin()
       const system = service.client(tokens.system)
       await system.call(api.auditLogs.list, { query: { orgId: orgs.bakery.id, user: 'who' } })
       await system.call(api.auditReports.security, { query: { orgId: orgs.bakery.id } })
-      expect((await looks(client)).map(({ details }) => details)).toMatchObject([
+      expect((await readEntries(client)).map(({ details }) => details)).toMatchObject([
         { path: '/audit-logs/reports/security-events' },
         { path: '/audit-logs/logs', query: { orgId: orgs.bakery.id, user: 'who' } },
       ])
     })
 
-    it('that is an export leaves an entry each time', async () => {
+    it('by an export is logged each time', async () => {
       const { client } = await begin()
       await client.call(api.auditExports.create, { body: { filters: { action: 'site' } } })
       for (const _ of [1, 2]) {
         const stream = client.stream(api.auditExports.download, { query: { format: 'ndjson' } })
         for await (const chunk of stream) expect(chunk.length).toBeGreaterThan(0)
       }
-      const told = await looks(client, 'data.export')
+      const told = await readEntries(client, 'data.export')
       expect(told.map(({ details }) => details)).toMatchObject([
         { format: 'ndjson' },
         { format: 'ndjson' },

@@ -15,7 +15,7 @@ import { openStorage } from '../../src/storage/open.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
 import { happen, partsOn } from './chains.ts'
 
-it('two replicas that sign while others write make one tree, and no checkpoint contradicts another', async () => {
+it('two replicas that sign under concurrent writes build one tree with consistent checkpoints', async () => {
   const database = await openMigrated('postgres')
   const { databaseUrl } = database
   const folder = await temporaryFolder()

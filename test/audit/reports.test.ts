@@ -42,8 +42,8 @@ const actions = [
   ]),
 ]
 
-/** The same every time, and not the same for every number. */
-const scattered = (n: number, of: number) => ((n * 7919) >>> 3) % of
+/** A deterministic pseudo-random number. */
+const pseudoRandom = (n: number, of: number) => ((n * 7919) >>> 3) % of
 
 const tally = <T>(items: T[], of: (item: T) => string) => {
   const counts = new Map<string, number>()
@@ -53,18 +53,20 @@ const tally = <T>(items: T[], of: (item: T) => string) => {
 
 onEveryDatabase((_, open) => {
   describe('reports', () => {
-    it('are what counting every entry gives, of a time and of an organization', async () => {
+    it('equal a count over all entries, by time and by organization', async () => {
       const service = await startService(open)
       const { tokens, orgs } = await buildWorld(service)
-      const people = await service.storage.read.selectFrom('users').select(['id', 'email']).execute()
+      const accounts = await service.storage.read.selectFrom('users').select(['id', 'email']).execute()
       const all = Array.from({ length: 400 }, (_, n) => {
-        const person = people[scattered(n, people.length + 1)]
-        const actor = person
-          ? { actorType: 'user' as const, actorId: person.id, actorEmail: person.email }
+        const account = accounts[pseudoRandom(n, accounts.length + 1)]
+        const actor = account
+          ? { actorType: 'user' as const, actorId: account.id, actorEmail: account.email }
           : {}
-        const org = [orgs.bakery, orgs.garage, orgs.harbor][scattered(n, 3)]!
-        const action = actions[scattered(n * 3, actions.length)]!
-        const at = new Date(Date.parse('2030-01-01T00:00:00Z') + scattered(n, 97) * 3_600_000).toISOString()
+        const org = [orgs.bakery, orgs.garage, orgs.harbor][pseudoRandom(n, 3)]!
+        const action = actions[pseudoRandom(n * 3, actions.length)]!
+        const at = new Date(
+          Date.parse('2030-01-01T00:00:00Z') + pseudoRandom(n, 97) * 3_600_000,
+        ).toISOString()
         return [happening(org.id, { ...actor, action }), at] as [ReturnType<typeof happening>, string]
       })
       await recorded(service, all)
@@ -94,7 +96,7 @@ onEveryDatabase((_, open) => {
           entries.filter(({ action }) => set.flatMap(expandAction).includes(action))
         const eventOf = (set: readonly string[], action: string) =>
           set.find((one) => expandAction(one).includes(action))!
-        const known = new Set(people.map(({ id }) => id))
+        const known = new Set(accounts.map(({ id }) => id))
         const persons = entries.filter(({ user }) => known.has(user.id))
         const counted = (rows: { action: string; count: number }[]) =>
           Object.fromEntries(rows.map(({ action, count }) => [action, count]).sort())

@@ -11,7 +11,7 @@ const year = 365 * 86_400
 
 onEveryDatabase((_, open) => {
   const begin = async (archive?: ReturnType<typeof memoryArchive>) => {
-    // So long ago that the tokens of today are still good a year later.
+    // Long enough ago that tokens of today are still valid a year later.
     const clock = testClock(new Date(Date.now() - 500 * 86_400_000).toISOString())
     const service = await startService(open, { clock, outside: { archive } })
     const world = await buildWorld(service)
@@ -23,8 +23,8 @@ onEveryDatabase((_, open) => {
   const entriesOf = async (client: Client, orgId: string) =>
     (await client.call(api.auditLogs.list, { query: { orgId, limit: 100 } })).data
 
-  describe('the policy of an audit log', () => {
-    it('is there without being said, and changes field by field, audited', async () => {
+  describe('the retention policy of an audit log', () => {
+    it('has defaults, and changes field by field with an audit entry', async () => {
       const { client, query, orgId } = await begin()
       expect(await client.call(show, { query })).toEqual({
         orgId,
@@ -49,7 +49,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('keeps within its bounds, and archives nowhere that is not configured', async () => {
+    it('is refused out of bounds, or with an archive that is not configured', async () => {
       const { client, query } = await begin()
       for (const retentionDays of [0, 3651, 1.5]) {
         const refused = client.call(change, { query, body: { retentionDays } })
@@ -63,7 +63,7 @@ onEveryDatabase((_, open) => {
       expect(await client.call(show, { query })).toMatchObject({ archiveToS3: false })
     })
 
-    it('is changed by the partner and the system with a second factor, not by the organization itself', async () => {
+    it('is changed by partner or system with a second factor, not by the organization', async () => {
       const { service, query, tokens, orgs } = await begin()
       const body = { retentionDays: 1 }
       const status = (token: string, at: object = query) =>
@@ -89,8 +89,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('deleting now', () => {
-    it('shows what is due, deletes it, says so in the log, and the rest still verifies', async () => {
+  describe('a manual retention run', () => {
+    it('shows what is due, deletes it with an audit entry, and the rest still verifies', async () => {
       const { client, query, clock, orgId } = await begin()
       const { length } = await entriesOf(client, orgId)
       clock.forward(year + 86_400)
@@ -107,7 +107,7 @@ onEveryDatabase((_, open) => {
       expect(left.every(({ seq }) => seq > done.pruned)).toBe(true)
     })
 
-    it('archives first when the policy says so, and keeps everything when that fails', async () => {
+    it('archives first if the policy says so, and deletes nothing when that fails', async () => {
       const archive = memoryArchive()
       const { client, query, clock, orgId } = await begin(archive)
       await client.call(change, { query, body: { archiveToS3: true } })
@@ -125,7 +125,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a legal hold', () => {
-    it('has a reason and a name, keeps everything, and is audited both ways', async () => {
+    it('has a reason and an author, prevents all deletion, and is audited both ways', async () => {
       const { client, query, clock, orgId } = await begin()
       await expect(client.call(hold, { query, body: { held: true } })).rejects.toMatchObject({ status: 400 })
       const held = await client.call(hold, { query, body: { held: true, reason: 'Case 7' } })

@@ -14,7 +14,7 @@ import { happening } from './rows.ts'
 
 export const day = 86_400
 
-/** What removes entries, on a database alone. */
+/** The parts of retention on a database, without a service. */
 export function retentionOn({ storage, dataDir }: TestDatabase, archive?: Archive) {
   const clock = testClock()
   const warnings: unknown[] = []
@@ -29,9 +29,9 @@ export function retentionOn({ storage, dataDir }: TestDatabase, archive?: Archiv
     }),
     localCopies: localCopiesIn(join(dataDir, 'checkpoints')),
     onRefusal: () => {},
-    log: { warn: (...told: unknown[]) => void warnings.push(told) } as never,
+    log: { warn: (...warning: unknown[]) => void warnings.push(warning) } as never,
   }
-  /** Entries of these ages in days, in this order. */
+  /** Adds entries of the given ages in days, in this order. */
   const aged = async (orgId: string | null, ages: readonly number[]) => {
     await storage.write(async (tx) => {
       for (const [n, age] of ages.entries()) {
@@ -51,7 +51,7 @@ export function retentionOn({ storage, dataDir }: TestDatabase, archive?: Archiv
   return { parts, clock, warnings, aged, seqs, storage, orgId: newId() }
 }
 
-/** Archived objects in memory, for tests of everything but the network. */
+/** An archive in memory. */
 export function memoryArchive(): Archive & { objects: Map<string, Buffer>; fails: Error | undefined } {
   const objects = new Map<string, Buffer>()
   return {

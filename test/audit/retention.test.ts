@@ -80,13 +80,13 @@ const holdOf = (world: World, reason: string | null) =>
   })
 
 describe('retention of audit chains', () => {
-  it('waits longer after each failure, a day at most', () => {
+  it('waits longer after each failure, at most a day', () => {
     const now = '2026-03-01T00:00:00.000Z'
     const minutes = [0, 1, 2, 8, 50].map((n) => (Date.parse(retryAt(n, now)) - Date.parse(now)) / 60_000)
     expect(minutes).toEqual([10, 20, 40, 1440, 1440])
   })
 
-  it('names objects so that they list in the order of the chain', () => {
+  it('names archive objects so that they sort in chain order', () => {
     expect([archiveKey('x', 9, 10), archiveKey('x', 100, 2000)].toSorted()).toEqual([
       'x/000000000009-000000000010.ndjson.gz',
       'x/000000000100-000000002000.ndjson.gz',
@@ -98,7 +98,7 @@ onEveryDatabase((kind, open) => {
   const begin = async (archive?: ReturnType<typeof memoryArchive>) => retentionOn(await open(), archive)
 
   describe('pruning', () => {
-    it('keeps 365 days of every chain that nobody said anything of', async () => {
+    it('keeps 365 days of each chain by default', async () => {
       const world = await begin()
       for (const orgId of [world.orgId, null]) {
         expect(await getPolicy(world.storage.read, systemScope, chainOf(orgId))).toEqual(defaultPolicy)
@@ -110,7 +110,7 @@ onEveryDatabase((kind, open) => {
       expect(lastCleanupAt).toBe(world.clock())
     })
 
-    it('deletes what is older than the cutoff, and not what is exactly as old', async () => {
+    it('deletes entries older than the cutoff, and not those exactly as old', async () => {
       const world = await begin()
       const ms = 1 / day / 1000
       await world.aged(world.orgId, [365 + ms, 365, 365 - ms])
@@ -118,7 +118,7 @@ onEveryDatabase((kind, open) => {
       expect(await world.seqs(world.orgId)).toEqual([2, 3])
     })
 
-    it('deletes a prefix only: what is old behind a younger entry stays', async () => {
+    it('deletes only a prefix: old entries behind a younger one stay', async () => {
       const world = await begin()
       await world.aged(world.orgId, [500, 500, 3, 500, 500])
       expect(await pruneChain(world.parts, world.orgId, whole)).toEqual({ state: 'done', pruned: 2 })
@@ -137,7 +137,7 @@ onEveryDatabase((kind, open) => {
       expect((await findAnchor(world.storage.read, organizationScope(other), world.orgId)).signed).toBeNull()
     })
 
-    it('signs an anchor that stands for what is gone, and the chain verifies behind it', async () => {
+    it('signs an anchor for the deleted entries, and the rest of the chain verifies', async () => {
       const world = await begin()
       const { parts, orgId } = world
       await world.aged(orgId, [...Array(130).fill(500), ...Array(20).fill(1)])
@@ -156,7 +156,7 @@ onEveryDatabase((kind, open) => {
       expect(prunedCount).toBe(130)
     })
 
-    it('leaves a chain that the service itself finds sound, behind an anchor that it signed', async () => {
+    it('leaves a chain that the service finds sound, behind an anchor it trusts', async () => {
       const world = await begin()
       const { parts, orgId, storage } = world
       const judging = { ...parts, memory: new VerificationState(), onVerdict: () => {} }
@@ -174,7 +174,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('may leave a chain without entries, which goes on where it was', async () => {
+    it('may leave an empty chain, which continues from its head', async () => {
       const world = await begin()
       const { orgId, parts, storage } = world
       await world.aged(orgId, [500, 500, 500])
@@ -196,7 +196,7 @@ onEveryDatabase((kind, open) => {
       expect((await findAnchor(storage.read, systemScope, orgId)).prunedCount).toBe(5)
     })
 
-    it('leaves lists whole: pages, cursors and totals are those of what is there', async () => {
+    it('leaves lists consistent: pages, cursors and totals match the remaining entries', async () => {
       const world = await begin()
       const { orgId, parts, storage } = world
       await world.aged(orgId, [500, 500, 500, 5, 4, 3, 2, 1])
@@ -219,11 +219,11 @@ onEveryDatabase((kind, open) => {
       }
     })
 
-    it('goes on where it was stopped, batch by batch, and the chain verifies in between', async () => {
+    it('resumes after an interruption, batch by batch, and the chain verifies in between', async () => {
       const world = await begin()
       const { orgId, parts } = world
       await world.aged(orgId, [...Array(350).fill(500), 1])
-      // Stopped after its first batch, as by a crash: the lease stays.
+      // Stopped after the first batch, like a crash: the lease remains.
       const stopped = { ...parts, signer: { ...parts.signer, sign: failingAfter(2, parts.signer.sign) } }
       expect(await pruneChain(stopped, orgId, whole)).toEqual({ state: 'failed', pruned: 100 })
       expect(verdictOf(await fileOf(world, orgId))).toMatchObject({ verdict: 'sound', entries: 251 })
@@ -234,7 +234,7 @@ onEveryDatabase((kind, open) => {
       expect((await getPolicy(world.storage.read, systemScope, orgId)).lastError).toBeNull()
     })
 
-    it('is one at a time, until whoever had the chain is gone for a minute', async () => {
+    it('runs once per chain, until the lease of a dead process expires after a minute', async () => {
       const world = await begin()
       const { orgId, parts, storage, clock } = world
       await world.aged(orgId, [500, 1])
@@ -246,7 +246,7 @@ onEveryDatabase((kind, open) => {
       expect(await world.seqs(orgId)).toEqual([2])
     })
 
-    it('waits for whoever reads the chain, so that no reader sees a gap', async () => {
+    it('waits for readers of the chain, so that no reader sees a gap', async () => {
       const world = await begin()
       const { orgId, parts, clock } = world
       await world.aged(orgId, [500, 500, 1])
@@ -256,7 +256,7 @@ onEveryDatabase((kind, open) => {
       for await (const piece of reading) pieces.push(piece)
       expect(verdictOf(pieces)).toMatchObject({ verdict: 'sound', entries: 3 })
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 2 })
-      // One that went away without a word holds nothing up for long.
+      // A reader that disappeared does not block for long.
       await world.aged(orgId, [500])
       const left = chainFile(parts, systemScope, orgId, await signedChainEnd(parts, orgId))
       await left.next()
@@ -264,7 +264,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toMatchObject({ state: 'done', pruned: 2 })
     })
 
-    it('keeps what was changed after it was signed, and says so', async () => {
+    it('keeps entries that were changed after signing, and reports them', async () => {
       const world = await begin()
       const { orgId, parts, storage, warnings } = world
       await world.aged(orgId, [500, 500, 500, 1])
@@ -277,7 +277,7 @@ onEveryDatabase((kind, open) => {
       expect(warnings).toHaveLength(1)
     })
 
-    /** As someone would who has the database in their hands. */
+    /** Runs a statement without the triggers, like an attacker who controls the database. */
     const unguarded = async ({ storage }: World, statement: string) => {
       await storage.write(async (tx) => {
         if (kind === 'sqlite') await sql.raw('drop trigger audit_logs_no_update').execute(tx)
@@ -288,7 +288,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('the database itself', () => {
-    it('deletes no entry beyond the anchor, changes none, and lets no anchor go back', async () => {
+    it('refuses deletions beyond the anchor, changes of entries, and anchors that move back', async () => {
       const world = await begin()
       const { orgId, parts, storage } = world
       await world.aged(orgId, [500, 500, 3, 2])
@@ -314,7 +314,7 @@ onEveryDatabase((kind, open) => {
       expect(await world.seqs(orgId)).toEqual([3, 4])
     })
 
-    it('deletes nothing of a chain that is held, whatever its anchor says', async () => {
+    it('refuses deletions from a chain on hold, whatever its anchor says', async () => {
       const world = await begin()
       const { orgId, storage } = world
       await world.aged(orgId, [500])
@@ -327,7 +327,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('a legal hold', () => {
-    it('keeps everything until it is released', async () => {
+    it('prevents all deletion until it is released', async () => {
       const world = await begin()
       const { orgId, parts, storage, clock } = world
       await world.aged(orgId, [500, 1])
@@ -338,7 +338,7 @@ onEveryDatabase((kind, open) => {
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 1 })
     })
 
-    it('stops a run that is under way before its next batch', async () => {
+    it('stops a running pruning before its next batch', async () => {
       const world = await begin()
       const { orgId, parts } = world
       await world.aged(orgId, Array(150).fill(500))
@@ -348,7 +348,7 @@ onEveryDatabase((kind, open) => {
         return parts.signer.sign(checkpoint)
       }
       const running = pruneChain({ ...parts, signer: { ...parts.signer, sign } }, orgId, whole)
-      // The checkpoint and the first anchor are signed: its deletion may be under way.
+      // The checkpoint and the first anchor are signed, so the first deletion may be in progress.
       await expect.poll(() => signed, { interval: 1 }).toBeGreaterThanOrEqual(2)
       await holdOf(world, 'at once')
       const left = (await world.seqs(orgId)).length
@@ -359,7 +359,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('an archive', () => {
-    it('has everything before it is deleted, as files that verify on their own', async () => {
+    it('has all entries before they are deleted, as files that verify on their own', async () => {
       const archive = memoryArchive()
       const world = await begin(archive)
       const { orgId, parts, storage, clock } = world
@@ -388,7 +388,7 @@ onEveryDatabase((kind, open) => {
       expect(await countArchives(storage.read, systemScope, orgId)).toEqual({ objects: 2, upTo: 150 })
     })
 
-    it('that fails keeps everything; the reason is told and it is tried again', async () => {
+    it('that fails prevents deletion, records the reason, and is retried', async () => {
       const archive = memoryArchive()
       const world = await begin(archive)
       const { orgId, parts, storage, clock, warnings } = world
@@ -414,7 +414,7 @@ onEveryDatabase((kind, open) => {
       expect((await getPolicy(storage.read, systemScope, orgId)).lastError).toBeNull()
     })
 
-    it('that nobody configured keeps everything', async () => {
+    it('that is not configured prevents deletion', async () => {
       const world = await begin()
       await world.aged(world.orgId, [500])
       await policyOf(world, { archiveToS3: true })
@@ -423,13 +423,13 @@ onEveryDatabase((kind, open) => {
       expect(lastError?.message).toContain('AUDIT_ARCHIVE_S3_BUCKET')
     })
 
-    it('gets the same object again after a crash between sending and recording it', async () => {
+    it('receives the same object again after a crash between upload and recording', async () => {
       const archive = memoryArchive()
       const world = await begin(archive)
       const { orgId, parts, storage, clock } = world
       await world.aged(orgId, [500, 500, 364.9, 1])
       await policyOf(world, { archiveToS3: true })
-      // The object arrives, and nobody hears of it.
+      // The object is stored, but the confirmation is lost.
       const deaf = {
         put: async (object: Parameters<typeof archive.put>[0]) => {
           await archive.put(object)
@@ -444,8 +444,8 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  describe('the daily round', () => {
-    it('looks at every chain once a day, and tells each what it deleted', async () => {
+  describe('the daily retention run', () => {
+    it('prunes each chain once a day, with an audit entry in each', async () => {
       const world = await begin()
       const { orgId, parts, storage, clock } = world
       await world.aged(orgId, [500, 1])
@@ -453,12 +453,12 @@ onEveryDatabase((kind, open) => {
       await pruneDue(parts)
       await sealPending(storage)
       const rows = await storage.read.selectFrom('audit_logs').select(['chain', 'canonical', 'seq']).execute()
-      const told = rows.filter(({ seq }) => seq === 3)
-      expect([rows.length, told.map(({ chain }) => chain).toSorted()]).toEqual([
+      const runEntries = rows.filter(({ seq }) => seq === 3)
+      expect([rows.length, runEntries.map(({ chain }) => chain).toSorted()]).toEqual([
         4,
         [orgId, 'system'].toSorted(),
       ])
-      expect(JSON.parse(told[0]!.canonical)).toMatchObject({
+      expect(JSON.parse(runEntries[0]!.canonical)).toMatchObject({
         action: 'audit.retention.run',
         actorType: 'system',
         details: { pruned: 1 },
@@ -472,7 +472,7 @@ onEveryDatabase((kind, open) => {
   })
 })
 
-/** A signer that stops working, as a process that dies would. */
+/** A signer that fails after some calls, like a process that dies. */
 function failingAfter(times: number, sign: (checkpoint: never) => string) {
   let count = 0
   return (checkpoint: unknown): string => {

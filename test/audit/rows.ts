@@ -19,14 +19,14 @@ export const happening = (orgId: string | null, more: Partial<AuditEvent> = {}):
   ...more,
 })
 
-/** Happenings as the service records them, each with its time. */
+/** Records events like the service, each with its time. */
 export async function recorded({ storage }: TestService, all: [AuditEvent, string][]): Promise<void> {
   await storage.write(async (tx) => {
     for (const [one, at] of all) await recordAudit(tx, toDraftEntry(one, at))
   })
 }
 
-/** So many entries behind those of a chain, each with an actor. */
+/** Appends the given number of sealed entries to a chain, each with an actor. */
 export async function piled({ storage }: TestService, chain: string, count: number): Promise<void> {
   await sealPending(storage)
   const head = storage.read.selectFrom('audit_heads').select(['seq', 'checksum']).where('chain', '=', chain)

@@ -43,7 +43,7 @@ function inPython(args: string[]): Promise<Found> {
   })
 }
 
-/** One process for many files: each with its own exit code. */
+/** Verifies many files in one process, each with its own exit code. */
 const each = `
 import runpy, sys
 script, keys, *files = sys.argv[1:]
@@ -164,12 +164,12 @@ const files: [name: string, lines: string[], expected: string][] = [
   ['nothing', [], 'unreadable'],
 ]
 
-describe.skipIf(noPython)('a verifier written from the manual alone', () => {
-  it('has no more than 200 lines', () => {
+describe.skipIf(noPython)('a second verifier, written from the manual', () => {
+  it('has at most 200 lines', () => {
     expect(readFileSync(script, 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(200)
   })
 
-  it('finds the same as the first', () => {
+  it('has the same verdicts as the first', () => {
     const second = allInPython(files.map(([name, lines]) => write(`${name}.ndjson`, lines.join(''))))
     for (const [at, [name, lines, expected]] of files.entries()) {
       const verdict = verified(lines, { keys: [key.publicKey], tree: true })
@@ -178,7 +178,7 @@ describe.skipIf(noPython)('a verifier written from the manual alone', () => {
     }
   })
 
-  it('ends as the command does', async () => {
+  it('has the same exit codes as the command', async () => {
     for (const name of ['whole', 'pruned', 'altered', 'wrong key', 'unsigned', 'cut']) {
       const [, lines = bundle(entries, { by: otherSeed })] = files.find(([one]) => one === name) ?? []
       const file = write('ending.ndjson', lines.join(''))

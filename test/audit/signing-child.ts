@@ -6,13 +6,13 @@ import { toDraftEntry } from '../../src/audit/rules.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { happening } from './rows.ts'
 
-/* Writes entries and signs them, for as long as it lives. */
+/* Writes entries and signs them until it is killed. */
 
 export type Life = {
   dataDir: string
   databaseUrl: string | undefined
   orgId: string
-  /** Kills itself there, once it has signed something and the database has that. */
+  /** Kills itself at this point, after a checkpoint is in the database. */
   ends?: 'before the file' | 'after the file'
 }
 

@@ -15,8 +15,8 @@ import type { Life } from './signing-child.ts'
 
 const child = fileURLToPath(new URL('./signing-child.ts', import.meta.url))
 
-/** Lives until it is killed; how many entries it said that it signed. */
-async function lived(
+/** Runs the child until it is killed, and returns the number of entries it reported as signed. */
+async function runUntilKilled(
   { dataDir, databaseUrl }: TestDatabase,
   orgId: string,
   after: number,
@@ -26,9 +26,9 @@ async function lived(
   const signing = spawn(process.execPath, [child, JSON.stringify(life)], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  let said = ''
+  let output = ''
   signing.stdout.on('data', (chunk) => {
-    said += chunk
+    output += chunk
   })
   const ended = once(signing, 'close')
   if (ends === undefined) {
@@ -38,21 +38,21 @@ async function lived(
   }
   const [, signal] = await ended
   expect(signal).toBe('SIGKILL')
-  return Number(said.trim().split('\n').at(-1))
+  return Number(output.trim().split('\n').at(-1))
 }
 
 onEveryDatabase((_, open) => {
-  it('kill -9 between a checkpoint in the database and its file leaves a chain that is signed on', async () => {
+  it('a kill -9 between a checkpoint in the database and its file does not stop signing', async () => {
     const database = await open()
     // What signs beside it has the clock of the machine.
     const parts = { ...partsOn(database), clock: systemClock }
     const org = newId()
     const stored = async () => (await findLastCheckpoint(database.storage.read, org))?.note
-    await lived(database, org, 0, 'after the file')
+    await runUntilKilled(database, org, 0, 'after the file')
     const first = await parts.localCopies.read(org)
     expect(first).toBe(await stored())
 
-    await lived(database, org, 0, 'before the file')
+    await runUntilKilled(database, org, 0, 'before the file')
     expect(await parts.localCopies.read(org), 'the one before it').toBe(first)
     expect(await stored()).not.toBe(first)
 
@@ -63,7 +63,7 @@ onEveryDatabase((_, open) => {
     expect(parts.refused).toEqual([])
   })
 
-  it(`kill -9 at any moment of signing neither loses a checkpoint nor contradicts one (SEED=${seed})`, async () => {
+  it(`a kill -9 at any moment of signing loses and contradicts no checkpoint (SEED=${seed})`, async () => {
     const database = await open()
     // What signs beside it has the clock of the machine.
     const parts = { ...partsOn(database), clock: systemClock }
@@ -71,9 +71,9 @@ onEveryDatabase((_, open) => {
     let state = seed
     for (let round = 0; round < depth(2, 4); round += 1) {
       state = (Math.imul(state, 1664525) + 1013904223) >>> 0
-      const said = await lived(database, org, state % 120)
+      const output = await runUntilKilled(database, org, state % 120)
       const { checkpoint } = await takeCheckpoint(parts, org)
-      expect(checkpoint.head.seq).toBeGreaterThanOrEqual(said)
+      expect(checkpoint.head.seq).toBeGreaterThanOrEqual(output)
       const note = (await findLastCheckpoint(database.storage.read, org))!.note
       expect(await parts.localCopies.read(org)).toBe(note)
       expect((await verifyStoredChain(parts, org)).verdict).toBe('sound')

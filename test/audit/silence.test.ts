@@ -25,7 +25,7 @@ import { buildWorld } from '../world.ts'
 import { cutTo, forgetSigned, happen, partsOn, type TestParts, unguarded } from './chains.ts'
 import { happening } from './rows.ts'
 
-/** What somebody does who holds the database, and nothing else. */
+/** What an attacker does who controls the database only. */
 type Silencing = (tx: Db, chain: string, parts: TestParts) => Promise<unknown>
 
 const never = '2999-01-01T00:00:00.000Z'
@@ -69,13 +69,13 @@ const signedAt =
     return tx.updateTable('audit_checkpoints').set({ note }).where('chain', '=', chain).execute()
   }
 
-/** An entry that the service seals, as it seals its own. */
+/** An entry that the service seals like its own. */
 const entryAt =
   (time: string): Silencing =>
   (tx, chain) =>
     recordAudit(tx, toDraftEntry(happening(chain), time))
 
-/** An entry that is whole in itself, at a place where the chain has not begun, or begins no more. */
+/** A consistent entry at a position before the first entry of the chain. */
 const putBefore =
   (place: number): Silencing =>
   async (tx, chain) => {
@@ -91,25 +91,25 @@ const silencings: [what: string, silencing: Silencing, kind: string][] = [
   ['rows and head removed', gone('audit_logs', 'audit_heads'), 'truncated'],
   ['rows, head and verdict removed', gone('audit_logs', 'audit_heads', 'audit_verdicts'), 'truncated'],
   [
-    'all there is of it removed',
+    'everything about it removed',
     gone('audit_logs', 'audit_heads', 'audit_checkpoints', 'audit_tiles', 'audit_verdicts'),
     'truncated',
   ],
   [
-    'its head put before its first entry',
+    'its head moved before its first entry',
     (tx, chain) => tx.updateTable('audit_heads').set({ seq: 0 }).where('chain', '=', chain).execute(),
     'truncated',
   ],
   [
-    'its head put back',
+    'its head moved back',
     (tx, chain) => tx.updateTable('audit_heads').set({ seq: 7 }).where('chain', '=', chain).execute(),
     'truncated',
   ],
   ['a verdict dated 2999', verdict({ checked_at: never }), 'postdated'],
-  ['a verdict at no time', verdict({ checked_at: 'never' }), 'postdated'],
+  ['a verdict with an invalid time', verdict({ checked_at: 'never' }), 'postdated'],
   ['a verdict dated tomorrow', verdict({ checked_at: '2026-03-03T12:00:00.000Z' }), 'postdated'],
   ['a checkpoint dated 2999', signedAt(never, 'inside'), 'postdated'],
-  ['a kept checkpoint dated 2999', signedAt(never, 'outside'), 'postdated'],
+  ['a local checkpoint dated 2999', signedAt(never, 'outside'), 'postdated'],
   [
     'a checkpoint made in 2999',
     (tx, chain) =>
@@ -127,8 +127,8 @@ const silencings: [what: string, silencing: Silencing, kind: string][] = [
     'postdated',
   ],
   ['an entry of 2999', entryAt(never), 'postdated'],
-  ['an entry put before its first', putBefore(0), 'inserted'],
-  ['an entry put far before its first', putBefore(-5), 'inserted'],
+  ['an entry inserted before its first', putBefore(0), 'inserted'],
+  ['an entry inserted far before its first', putBefore(-5), 'inserted'],
 ]
 
 onEveryDatabase((_, open) => {
@@ -144,7 +144,7 @@ onEveryDatabase((_, open) => {
     parts.verdicts.length = 0
     return { parts, storage: parts.storage, chain, other }
   }
-  /** What the watch says of each chain that it looks at within an hour. */
+  /** The verdicts on all chains that are due within an hour. */
   const watched = async (parts: TestParts) => {
     parts.verdicts.length = 0
     for (let turn = 0; turn < 2; turn += 1) await verifyDue(parts)
@@ -153,7 +153,7 @@ onEveryDatabase((_, open) => {
   const storedOf = async ({ storage }: TestParts, chain: string) =>
     storage.read.selectFrom('audit_verdicts').selectAll().where('chain', '=', chain).executeTakeFirst()
 
-  describe('somebody with the database alone does not silence the verification', () => {
+  describe('an attacker with the database alone cannot silence the verification', () => {
     it.each(silencings)('by %s', async (_name, silencing, kind) => {
       const { parts, storage, chain, other } = await begin()
       await unguarded(storage, (tx) => silencing(tx, chain, parts))
@@ -164,7 +164,7 @@ onEveryDatabase((_, open) => {
       expect(await storedOf(parts, chain)).toMatchObject({ verdict: 'tampered' })
     })
 
-    it('nor by a clock that differs a little, which is no fault', async () => {
+    it('and small differences between clocks are no fault', async () => {
       const { parts, storage, chain } = await begin()
       const ahead = addSeconds(parts.clock(), 86_400 + 240)
       await unguarded(storage, async (tx) => {
@@ -179,7 +179,7 @@ onEveryDatabase((_, open) => {
       expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
     })
 
-    it('by saying again and again that it was just found sound', async () => {
+    it('by repeatedly storing a fresh sound verdict', async () => {
       const { parts, storage, chain } = await begin()
       await cutTo(storage, chain, 12)
       await forgetSigned(storage, chain)
@@ -192,7 +192,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('by putting an earlier verdict of the service itself back', async () => {
+    it('by restoring an earlier verdict of the service itself', async () => {
       const { parts, storage, chain } = await begin()
       const sound = (await storedOf(parts, chain))!
       parts.clock.forward(86_400 + 1)
@@ -202,7 +202,7 @@ onEveryDatabase((_, open) => {
       expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'tampered' })
     })
 
-    it('by letting no process claim it, or write what it found', async () => {
+    it('by preventing processes from claiming it or storing their verdict', async () => {
       const { parts, storage, chain } = await begin()
       await cutTo(storage, chain, 12)
       parts.clock.forward(86_400 + 1)
@@ -213,7 +213,7 @@ onEveryDatabase((_, open) => {
           read: storage.read,
           write: async (work: (tx: Db) => Promise<unknown>, options?: object) => {
             const result = await storage.write(work as never, options as never)
-            // As a trigger would have it that lets nothing change.
+            // Like a trigger that suppresses changes.
             return typeof result === 'boolean' ? false : result
           },
         },
@@ -221,7 +221,7 @@ onEveryDatabase((_, open) => {
       await verifyDue(takenAway)
       expect(parts.verdicts).toEqual([])
       parts.clock.forward(3600)
-      // Each time another verdict stands there than the one that was read.
+      // Each time the stored verdict differs from the one that was read.
       await storage.write((tx) => tx.updateTable('audit_verdicts').set({ seal: null }).execute())
       await verifyDue(takenAway)
       expect(parts.verdicts.find((one) => one.chain === chain)).toMatchObject({ verdict: 'tampered' })
@@ -229,9 +229,9 @@ onEveryDatabase((_, open) => {
     })
 
     it.each([
-      ['taking verdicts on others away', 'verdicts'],
-      ['putting other chains there', 'chains'],
-    ])('by %s, so that it is never the turn of a chain', async (_name, what) => {
+      ['deleting the verdicts on other chains', 'verdicts'],
+      ['adding other chains', 'chains'],
+    ])('by %s, so that a chain never gets its turn', async (_name, what) => {
       const { parts, storage, chain } = await begin()
       const others = [newId(), newId(), newId()]
       for (const one of others) await happen(storage, one, 1)
@@ -252,7 +252,7 @@ onEveryDatabase((_, open) => {
       expect(parts.memory.faults.get(chain)).toMatchObject({ verdict: 'tampered' })
     })
 
-    it('by having the process that is to verify it end, which says nothing of it', async () => {
+    it('by killing the process that is about to verify, which leaves no verdict', async () => {
       const { parts, storage, chain } = await begin()
       await cutTo(storage, chain, 12)
       parts.clock.forward(86_400 + 1)
@@ -272,8 +272,8 @@ onEveryDatabase((_, open) => {
       expect(found.get(chain)).toMatchObject({ verdict: 'tampered' })
     })
 
-    describe('by what the service deletes by itself:', () => {
-      /** A chain of which entries are old enough to go, and what is said of it. */
+    describe('by means of retention:', () => {
+      /** A chain with entries old enough to be pruned, and functions that change it. */
       async function old() {
         const { parts, storage, chain } = await begin()
         const say = (action: string, details: object = {}, result: 'success' | 'failure' = 'success') =>
@@ -302,7 +302,7 @@ onEveryDatabase((_, open) => {
       const policy = { ...emptyRetentionRow, retention_days: 365, archive_to_s3: 0, failures: 0 }
       const year = 400 * 86_400
 
-      it('taking its hold away', async () => {
+      it('removing a hold', async () => {
         const { parts, storage, chain, say, prune } = await old()
         await say(retentionActions.hold)
         await say(retentionActions.release, {}, 'failure')
@@ -311,7 +311,7 @@ onEveryDatabase((_, open) => {
         const found = await watched(parts)
         expect(found.get(chain)).toMatchObject({ verdict: 'tampered', fault: { kind: 'rewritten' } })
         expect(found.get(chain)!.fault!.message).toContain('hold')
-        // Nor with the columns beside the texts.
+        // Changed columns beside the texts do not help either.
         const rename = (from: string, to: string) =>
           unguarded(storage, (tx) =>
             tx.updateTable('audit_logs').set({ action: to }).where('action', '=', from).execute(),
@@ -325,15 +325,15 @@ onEveryDatabase((_, open) => {
       })
 
       it.each([
-        ['of which nothing was said', undefined, { retention_days: 1 }, {}],
+        ['that is the default', undefined, { retention_days: 1 }, {}],
         [
-          'that was changed once',
+          'that was changed before',
           { retentionDays: 900, archiveToS3: false },
           { retention_days: 30 },
           { retention_days: 900 },
         ],
         [
-          'that is archived first',
+          'that archives first',
           { retentionDays: 365, archiveToS3: true },
           { archive_to_s3: 0 },
           { archive_to_s3: 1 },
@@ -356,13 +356,13 @@ onEveryDatabase((_, open) => {
         expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
       })
 
-      it('shortening the policy after what changed it was deleted', async () => {
+      it('shortening the policy after the entry that changed it was deleted', async () => {
         const { parts, chain, say, set, prune } = await old()
         await say(retentionActions.change, { after: { retentionDays: 300, archiveToS3: false } })
         await set({ retention_days: 300 })
         parts.clock.forward(year)
         expect(await prune()).toMatchObject({ state: 'done', pruned: 21 })
-        // As the service records it.
+        // The entry that the service records.
         await say(retentionActions.run, { pruned: 21, retentionDays: 300, archiveToS3: false })
         for (let day = 0; day < 3; day += 1) await say('device.update')
         expect((await watched(parts)).get(chain)).toMatchObject({ verdict: 'sound' })
@@ -373,7 +373,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('by putting an entry in the place of one that retention removed', async () => {
+    it('by inserting an entry in place of one that retention removed', async () => {
       const { parts, storage, chain } = await begin()
       parts.clock.forward(400 * 86_400)
       const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
@@ -411,13 +411,13 @@ onEveryDatabase((_, open) => {
       expect(found.get(chain)).toMatchObject({ verdict: 'sound' })
     })
 
-    it('and a checkpoint of a time to come is signed anew', async () => {
+    it('and a checkpoint with a future time is signed again', async () => {
       const { parts, storage, chain } = await begin()
       await storage.write((tx) => signedAt(never, 'inside')(tx, chain, parts))
       expect((await takeCheckpoint(parts, chain)).checkpoint.time).toBe(parts.clock())
     })
 
-    it('nor does it keep retention from a chain', async () => {
+    it('or keep retention from a chain', async () => {
       const { parts, storage, chain } = await begin()
       const stuck = retention({ lease: 'x', leased_until: never, retry_at: never, last_cleanup_at: never })
       await storage.write((tx) => stuck(tx, chain, parts))
@@ -436,8 +436,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('who asks for the chains', () => {
-    it('is shown one whose head, rows or organization were removed, and what is missing', async () => {
+  describe('the list of chains', () => {
+    it('shows a chain whose head, rows or organization were removed, and what is missing', async () => {
       const service = await startService(open)
       const { tokens, orgs } = await buildWorld(service)
       const { bakery, garage } = orgs
@@ -446,7 +446,7 @@ onEveryDatabase((_, open) => {
       for (const { id } of [bakery, garage]) {
         await system.call(api.auditCheckpoints.checkpoint, { query: { orgId: id } })
       }
-      // Never an organization of this database: as if it had been removed as well.
+      // Not an organization of this database, as if it had been removed too.
       const lost = newId()
       const note = await localCopiesIn(`${service.dataDir}/checkpoints`).read(bakery.id)
       await localCopiesIn(`${service.dataDir}/checkpoints`).write(lost, note!.replaceAll(bakery.id, lost))
@@ -476,8 +476,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('kept checkpoints', () => {
-    it('are listed by their chains; a draft that was left there goes, and one that is being written stays', async () => {
+  describe('local checkpoints', () => {
+    it('are listed by chain; an abandoned draft is removed, and a current one stays', async () => {
       const { parts, chain, other } = await begin()
       const folder = join(parts.localCopies.fileOf(chain), '..')
       const [old, young] = [`${chain}.${newId()}`, `${chain}.${newId()}`]

@@ -21,7 +21,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a checkpoint', () => {
-    it('is signed by the service, over every entry there is', async () => {
+    it('is signed by the service, over all entries', async () => {
       const { parts, storage, first } = await begin(300)
       const rows = storage.read.selectFrom('audit_logs').select(['canonical', 'checksum'])
       const entries = await rows.where('chain', '=', org).orderBy('seq').execute()
@@ -42,19 +42,19 @@ onEveryDatabase((_, open) => {
       expect((await stat(parts.localCopies.fileOf(org))).mode & 0o777).toBe(0o600)
     })
 
-    it('of a chain without entries says so', async () => {
+    it('of an empty chain has size 0', async () => {
       const parts = partsOn(await open())
       const { checkpoint } = await takeCheckpoint(parts, newId())
       expect(checkpoint).toMatchObject({ head: { seq: 0, checksum: '0'.repeat(64) } })
     })
 
-    it('seals what is pending first', async () => {
+    it('seals pending entries first', async () => {
       const { parts, storage } = await begin()
       await storage.write((tx) => happenLater(tx))
       expect((await takeCheckpoint(parts, org)).checkpoint.head.seq).toBe(11)
     })
 
-    it('of a chain that rests is given again for an hour, then made anew', async () => {
+    it('of an idle chain is reused for an hour, then signed again', async () => {
       const { parts, storage, first } = await begin()
       parts.clock.forward(3599)
       expect((await takeCheckpoint(parts, org)).note).toBe(first.note)
@@ -73,7 +73,7 @@ onEveryDatabase((_, open) => {
       expect(await listCheckpoints(storage.read, org, 10)).toMatchObject([{ note: first.note }])
     })
 
-    it('goes on from the older one outside after a crash before it was written there', async () => {
+    it('continues from an older local copy after a crash before that was written', async () => {
       const { parts, storage, first } = await begin()
       await happen(storage, org, 5)
       const second = await takeCheckpoint(parts, org)
@@ -83,7 +83,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('nothing is signed of a chain', () => {
+  describe('no checkpoint is signed of a chain', () => {
     const refusal = async (parts: ReturnType<typeof partsOn>) => {
       const before = await parts.localCopies.read(org)
       const error = await takeCheckpoint(parts, org).catch((caught) => caught)
@@ -99,7 +99,7 @@ onEveryDatabase((_, open) => {
       expect(await refusal(parts)).toMatchObject({ chain: org, kind: 'truncated', signed: 10, found: 7 })
     })
 
-    it('whose newest entries are gone, with all that was signed of them in the database', async () => {
+    it('whose newest entries are gone, with all checkpoints of them in the database', async () => {
       const { parts, storage } = await begin()
       await cutTo(storage, org, 7)
       await forgetSigned(storage, org)
@@ -114,21 +114,21 @@ onEveryDatabase((_, open) => {
       expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', signed: 10, found: 16 })
     })
 
-    it('of which a signed entry was changed and the rest linked anew', async () => {
+    it('with a changed signed entry and the rest relinked', async () => {
       const { parts, storage } = await begin()
       await happen(storage, org, 5)
       await rechained(storage, org, 4)
       expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', signed: 10, found: 15 })
     })
 
-    it('of which a signed entry was changed, the rest linked anew and the tree made anew', async () => {
+    it('with a changed signed entry, the rest relinked and the tree rebuilt', async () => {
       const { parts, storage } = await begin()
       await rechained(storage, org, 4)
       await forgetSigned(storage, org)
       expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', signed: 10, found: 10 })
     })
 
-    it('of which an entry was changed before it was signed', async () => {
+    it('with an entry that was changed before it was signed', async () => {
       const { parts, storage } = await begin()
       await happen(storage, org, 5)
       await unguarded(storage, (tx) =>
@@ -144,7 +144,7 @@ onEveryDatabase((_, open) => {
       expect(change.why).toContain('Entry 13')
     })
 
-    it('of which an entry is missing before it was signed', async () => {
+    it('with an entry that is missing before it was signed', async () => {
       const { parts, storage } = await begin()
       await happen(storage, org, 5)
       await unguarded(storage, (tx) =>
@@ -153,7 +153,7 @@ onEveryDatabase((_, open) => {
       expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', why: 'Entry 12 is missing' })
     })
 
-    it('whose tree was changed', async () => {
+    it('with a changed tree', async () => {
       const { parts, storage } = await begin()
       await storage.write((tx) =>
         tx
@@ -164,13 +164,13 @@ onEveryDatabase((_, open) => {
       expect(await refusal(parts)).toMatchObject({ kind: 'rewritten', signed: 10, found: 10 })
     })
 
-    it('whose last checkpoint is none any more', async () => {
+    it('with an unreadable local checkpoint', async () => {
       const { parts } = await begin()
       await writeFile(parts.localCopies.fileOf(org), 'nothing of the kind')
       expect(await refusal(parts)).toMatchObject({ kind: 'rewritten' })
     })
 
-    it('and the next chain gets its checkpoint all the same', async () => {
+    it('and the next chain still gets its checkpoint', async () => {
       const { parts, storage } = await begin()
       await cutTo(storage, org, 7)
       await forgetSigned(storage, org)

@@ -29,7 +29,7 @@ const entries = sealed(size)
 const good = bundle(entries)
 const edited = (seq: number) => sealed(size, (at) => (at === seq ? { action: 'site.delete' } : {}))
 
-/** What was seen when the chain had so many entries. */
+/** The pin of the chain when it had `count` entries. */
 function pinAt(count: number, keys?: Buffer[]): Pin {
   const verdict = verified(bundle(entries.slice(0, count)), { keys })
   return toPin(verdict as SoundVerdict, time)
@@ -44,13 +44,13 @@ const levels: [name: string, trust: VerifierOptions][] = [
   ['`--key --pin`', { keys: [key], pinOf: () => signedPin }],
 ]
 
-/** The lines with another checkpoint in the last. */
+/** The lines with another checkpoint in the last line. */
 function checkpointed(lines: string[], note: string | undefined): string[] {
   const { head } = JSON.parse(lines.at(-1)!)
   return lines.with(-1, `${JSON.stringify({ head, checkpoint: note })}\n`)
 }
 
-/** An entry with other words and a checksum that fits them. */
+/** An entry with a changed text and a matching checksum. */
 function reworded({ text }: Sealed): string {
   const other = text.replace('site.create', 'site.delete')
   return entryLine(checksumOf(other), other)
@@ -66,7 +66,7 @@ const goodNote = noteOver(entries, seed)
 const others = sealed(size, () => ({}), otherOrg)
 const cut = bytesOf(good).subarray(0, -40)
 
-/** What an attacker does, and what each level finds; `sound` is what cannot be seen there. */
+/** What an attacker does, and what each level detects; `sound` means not detectable there. */
 const attacks: [what: string, file: string[] | Buffer, found: [string, string, string, string]][] = [
   [
     'a byte of an entry changed',
@@ -157,12 +157,12 @@ const attacks: [what: string, file: string[] | Buffer, found: [string, string, s
 
 const page = readFileSync(new URL('../../man/svc-audit.7.md', import.meta.url), 'utf8')
 
-describe('what is done to a chain', () => {
-  it.each(attacks)('%s: is found and named where it can be', (_, file, found) => {
+describe('tampering with a chain', () => {
+  it.each(attacks)('%s: is detected and named where it can be', (_, file, found) => {
     expect(levels.map(([, trust]) => kindOf(verified(file, trust)))).toEqual(found)
   })
 
-  it('is told in the manual as it is found', () => {
+  it('is documented in the manual as it is detected', () => {
     const head = ['What was done', ...levels.map(([name]) => name)]
     const rows = attacks.map(([what, , found]) => [
       what,
@@ -172,7 +172,7 @@ describe('what is done to a chain', () => {
     expect(page).toContain(`\n${table.join('\n')}\n\n`)
   })
 
-  it('is never found in a chain that nobody touched', () => {
+  it('is not reported for an unchanged chain', () => {
     for (const [, trust] of levels) {
       expect(kindOf(verified(good, trust))).toBe('sound')
       expect(kindOf(verified(bundle(entries, { pruned: 60 }), { ...trust, tree: true }))).toBe('sound')
@@ -195,7 +195,7 @@ describe('any chain', () => {
     { requiredKeys: [] },
   )
 
-  it('that nobody touched is sound, in whatever pieces it arrives', () => {
+  it('that is unchanged is sound, in chunks of any size', () => {
     fc.assert(
       fc.property(
         fc.array(change, { maxLength: 12 }),
@@ -224,7 +224,7 @@ describe('a single byte', () => {
   it.each([
     ['a signed chain', bytes, { keys: [key] }],
     ['a chain alone', bytesOf(bundle(sealed(4), { by: null })), {}],
-  ])('of %s that changed is found, wherever it stands', (_, whole, trust) => {
+  ])('of %s that changed is detected at any position', (_, whole, trust) => {
     expect(kindOf(verified(whole, trust))).toBe('sound')
     for (let at = 0; at < whole.length; at += 1) {
       const changed = Buffer.from(whole)
@@ -233,7 +233,7 @@ describe('a single byte', () => {
     }
   })
 
-  it('that is missing at the end makes nothing of the file', () => {
+  it('that is missing at the end makes the file unverifiable', () => {
     for (let end = 0; end < bytes.length - 1; end += end < 100 ? 1 : 7) {
       expect(verified(bytes.subarray(0, end), { keys: [key] }).verdict, `${end} bytes`).toBe('unverifiable')
     }
@@ -246,45 +246,45 @@ describe('keys', () => {
   const later = Buffer.alloc(32, 3)
   const lines = bundle(entries, { by: later, successions: [signSuccession(seed, later, time)] })
 
-  it('that were succeeded are trusted on, and no others', () => {
+  it('that were succeeded extend their trust, and no others do', () => {
     expect(kindOf(verified(lines, { keys: [key] }))).toBe('sound')
     expect(kindOf(verified(lines, { keys: [signingKeyOf(otherSeed, orgId).publicKey] }))).toBe('wrong_key')
     expect(kindOf(verified(bundle(entries, { by: later }), { keys: [key] }))).toBe('wrong_key')
   })
 
-  it('are remembered by a pin, so that another key is noticed without --key', () => {
+  it('are remembered by a pin, which reveals another key without --key', () => {
     const pinned = { pinOf: () => signedPin }
     expect(kindOf(verified(good, pinned))).toBe('sound')
     expect(kindOf(verified(lines, pinned))).toBe('sound')
     expect(kindOf(verified(bundle(entries, { by: otherSeed }), pinned))).toBe('wrong_key')
-    // A person who takes another key for good is told that the pin knows a different one.
+    // If a user trusts another key, the verdict still says that the pin has a different one.
     const other = { keys: [signingKeyOf(otherSeed, orgId).publicKey], ...pinned }
     expect(kindOf(verified(bundle(entries, { by: otherSeed }), other))).toBe('wrong_key')
   })
 })
 
-describe('a pin of what retention has removed', () => {
+describe('a pin of entries that retention has removed', () => {
   const later = bundle(entries, { pruned: 180 })
 
   it('is vouched for by the signed anchor', () => {
     expect(verified(later, { keys: [key], pinOf: () => signedPin })).toMatchObject({ pin: 'vouched' })
   })
 
-  it('shows nothing while nobody has checked the signature', () => {
+  it('is unverifiable as long as no signature is checked', () => {
     const verdict = verified(later, { pinOf: () => pin })
     expect(verdict).toMatchObject({ verdict: 'unverifiable', fault: { kind: 'unanchored', seq: 150 } })
   })
 })
 
 describe('the tree', () => {
-  it('is that of the checkpoint, also when the beginning was removed', () => {
+  it('matches the checkpoint, even after the beginning was removed', () => {
     const root = noteOver(entries, seed).split('\n')[2]
     for (const pruned of [0, 1, 64, 100, size]) {
       expect(verified(bundle(entries, { pruned }), { tree: true })).toMatchObject({ verdict: 'sound', root })
     }
   })
 
-  it('that is signed with the right head and another root is a fork', () => {
+  it('with the signed head and another root is a fork', () => {
     const text = noteOver(entries, seed)
     const wrong = noteOver(edited(30), seed).replace(/head .*/, /head .*/.exec(text)![0])
     expect(kindOf(verified(checkpointed(good, wrong), { tree: true }))).toBe('forked')

@@ -35,7 +35,7 @@ const grow = (storage: Storage, chain: string, from: number, to: number) =>
 onEveryDatabase((kind, open) => {
   const runs = kind === 'sqlite' ? 30 : 6
 
-  it('give the roots and proofs of a plain tree, however the chain grew', async () => {
+  it('tiles give the roots and proofs of a plain tree, however the chain grew', async () => {
     const { storage } = await open()
     let chains = 0
     const steps = fc.array(fc.oneof(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 200, max: 700 })), {
@@ -66,7 +66,7 @@ onEveryDatabase((kind, open) => {
     await fc.assert(fc.asyncProperty(steps, part, part, check), { numRuns: runs })
   })
 
-  it('reach a third level, whose trees go on from there', async () => {
+  it('tiles reach a third level, and the tree continues from there', async () => {
     const { storage } = await open()
     const sizes = [65_535, 65_536, 65_537, 70_000]
     let size = 0
@@ -78,7 +78,7 @@ onEveryDatabase((kind, open) => {
     expect((await frontierAt(storage.read, 'large', 300)).root()).toEqual(rootOf(300))
   }, 30_000)
 
-  it('say that a node is missing rather than make one up', async () => {
+  it('a missing tile is reported instead of replaced', async () => {
     const { storage } = await open()
     await grow(storage, 'short', 0, 300)
     await expect(frontierAt(storage.read, 'short', 301)).rejects.toThrow(MissingTileError)

@@ -39,22 +39,22 @@ const roots = [
 
 const leaf = (index: number): Buffer => leafHash(`entry ${index}`)
 
-/** The definition itself, from all leaves. */
-function plain(from: number, to: number): Buffer {
+/** The root by definition, computed from all leaves. */
+function rootByDefinition(from: number, to: number): Buffer {
   if (to === from) return emptyRoot
   if (to - from === 1) return leaf(from)
   let half = 1
   while (half * 2 < to - from) half *= 2
-  return nodeHash(plain(from, from + half), plain(from + half, to))
+  return nodeHash(rootByDefinition(from, from + half), rootByDefinition(from + half, to))
 }
 
-const read: ReadNode = (level, index) => plain(index * 2 ** level, (index + 1) * 2 ** level)
-const told = (spans: Span[]) => Promise.all(spans.map((span) => spanHash(read, span)))
-const treeOf = (size: number) => ({ size, root: plain(0, size) })
+const read: ReadNode = (level, index) => rootByDefinition(index * 2 ** level, (index + 1) * 2 ** level)
+const hashesOf = (spans: Span[]) => Promise.all(spans.map((span) => spanHash(read, span)))
+const treeOf = (size: number) => ({ size, root: rootByDefinition(0, size) })
 const sizes = fc.integer({ min: 0, max: 70 })
 
 describe('the tree', () => {
-  it('has the known roots, and that of nothing', () => {
+  it('has the known roots, including that of the empty tree', () => {
     const tree = new Frontier()
     expect(tree.root().toString('hex')).toBe(
       'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
@@ -65,30 +65,30 @@ describe('the tree', () => {
     }
   })
 
-  it('is the same however it is put together', async () => {
+  it('is the same in all representations', async () => {
     await fc.assert(
       fc.asyncProperty(sizes, async (size) => {
         const tree = new Frontier()
         for (let index = 0; index < size; index++) tree.push(leaf(index))
-        expect(tree.root()).toEqual(plain(0, size))
-        expect(await spanHash(read, [0, size])).toEqual(plain(0, size))
-        expect(tree.roots).toEqual(await told(perfectSpans(size)))
+        expect(tree.root()).toEqual(rootByDefinition(0, size))
+        expect(await spanHash(read, [0, size])).toEqual(rootByDefinition(0, size))
+        expect(tree.roots).toEqual(await hashesOf(perfectSpans(size)))
         expect(new Frontier(size, tree.roots).root()).toEqual(tree.root())
       }),
     )
   })
 
-  it('is none of a wrong number of roots', () => {
+  it('cannot be built from a wrong number of roots', () => {
     expect(() => new Frontier(3, [leaf(0)])).toThrow('no tree of 3')
   })
 })
 
 describe('proofs', () => {
-  it('of inclusion hold for their leaf and place alone', async () => {
+  it('of inclusion hold for their own leaf and position only', async () => {
     await fc.assert(
       fc.asyncProperty(sizes, fc.nat(69), fc.nat(69), async (size, index, other) => {
         fc.pre(index < size)
-        const path = await told(inclusionSpans(index, size))
+        const path = await hashesOf(inclusionSpans(index, size))
         const { root } = treeOf(size)
         expect(isIncluded(leaf(index), index, size, path, root)).toBe(true)
         if (other !== index) {
@@ -101,11 +101,11 @@ describe('proofs', () => {
     )
   })
 
-  it('of growth hold for what grew, and for nothing else', async () => {
+  it('of consistency hold for the grown tree only', async () => {
     await fc.assert(
       fc.asyncProperty(sizes, sizes, fc.nat(69), async (a, b, changed) => {
         const [size, grown] = a < b ? [a, b] : [b, a]
-        const path = await told(consistencySpans(size, grown))
+        const path = await hashesOf(consistencySpans(size, grown))
         expect(isConsistent(treeOf(size), treeOf(grown), path)).toBe(true)
         if (grown > size) expect(isConsistent(treeOf(grown), treeOf(size), path)).toBe(false)
         if (size > 0) {
@@ -121,7 +121,7 @@ describe('proofs', () => {
     )
   })
 
-  it('are of logarithmic length where sizes pass 32 bits', () => {
+  it('have logarithmic length for sizes beyond 32 bits', () => {
     const size = 2 ** 40 + 12345
     expect(inclusionSpans(2 ** 39 + 7, size)).toHaveLength(41)
     expect(consistencySpans(2 ** 33 + 1, size).length).toBeLessThan(60)

@@ -24,15 +24,15 @@ onEveryDatabase((_, open) => {
       await tx.updateTable('audit_tiles').set(changed).where('level', '=', 0).where('idx', '=', idx).execute()
     })
 
-  describe('verifying a stored chain', () => {
-    it('finds one sound that nobody touched, also what nothing is signed of yet', async () => {
+  describe('the verification of a stored chain', () => {
+    it('finds an unchanged chain sound, including entries that are not signed yet', async () => {
       const { parts, storage } = await begin(600)
       await happen(storage, org, 9)
       expect(await verifyStoredChain(parts, org)).toEqual({ chain: org, verdict: 'sound', entries: 609 })
       expect(await countVerdicts(storage.read)).toEqual([{ verdict: 'sound', count: 1, last: parts.clock() }])
     })
 
-    it('names an entry that was changed although it is signed', async () => {
+    it('names a signed entry that was changed', async () => {
       const { parts, storage } = await begin(20)
       await unguarded(storage, (tx) =>
         tx.updateTable('audit_logs').set({ action: 'no.thing' }).where('seq', '=', 4).execute(),
@@ -44,7 +44,7 @@ onEveryDatabase((_, open) => {
       expect(await countVerdicts(storage.read)).toMatchObject([{ verdict: 'tampered', count: 1 }])
     })
 
-    it('notices a chain that is sound in itself but another than was signed', async () => {
+    it('detects a consistent chain that differs from what was signed', async () => {
       const { parts, storage } = await begin(20)
       await rechained(storage, org, 15)
       await forgetSigned(storage, org)
@@ -55,7 +55,7 @@ onEveryDatabase((_, open) => {
       expect(parts.refused).toHaveLength(1)
     })
 
-    it('notices entries that are gone from its end', async () => {
+    it('detects entries missing at its end', async () => {
       const { parts, storage } = await begin(20)
       await cutTo(storage, org, 15)
       await forgetSigned(storage, org)
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('notices a leaf of the tree that is another, in tiles that no root is made from any more', async () => {
+    it('detects a changed leaf in tiles that no root is computed from any more', async () => {
       const { parts, storage } = await begin(600)
       await setLeaf(storage, 0, 17)
       expect(await takeCheckpoint(parts, org)).toMatchObject({ checkpoint: { head: { seq: 600 } } })
@@ -77,7 +77,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('the daily verification', () => {
-    it('takes each chain once a day, and one that is not sound every hour', async () => {
+    it('checks each chain once a day, and a faulty one every hour', async () => {
       const { parts, storage } = await begin(5)
       await happen(storage, null, 2)
       const turns = async () => {
@@ -96,12 +96,12 @@ onEveryDatabase((_, open) => {
       expect(await turns()).toEqual([org])
     })
 
-    it('says of a chain that it cannot be verified, and verifies the others', async () => {
+    it('reports a chain that cannot be verified, and verifies the others', async () => {
       const { parts, storage } = await begin(5)
       const orgs = [org, newId(), newId()].sort()
       for (const orgId of orgs) await happen(storage, orgId, 2)
       const broken = orgs[1]!
-      // Such as by the rights of its file.
+      // For example because of file permissions.
       const read = async (chain: string) => {
         if (chain === broken) throw new Error('permission denied')
         return parts.localCopies.read(chain)
@@ -118,7 +118,7 @@ onEveryDatabase((_, open) => {
       expect(stored).toContainEqual(expect.objectContaining({ verdict: 'unverifiable', count: 1 }))
     })
 
-    it('is done by one of two processes', async () => {
+    it('is done by only one of two processes', async () => {
       const { parts, storage } = await begin(5)
       const other = partsOn({ storage, dataDir: 'unused' })
       const both = { ...other, localCopies: parts.localCopies }

@@ -9,7 +9,7 @@ import { buildWorld } from '../world.ts'
 const writers = 64
 const changes = 4
 
-/** Each writer makes one change after the other, at whichever service is next; all of them at once. */
+/** All writers at once make their changes one after the other, at alternating services. */
 async function writeAtOnce(urls: readonly string[], token: string, orgId: string): Promise<void> {
   const clients = urls.map((url) => clientOf(url, token))
   const write = async (writer: number) => {
@@ -21,7 +21,7 @@ async function writeAtOnce(urls: readonly string[], token: string, orgId: string
   await Promise.all(Array.from({ length: writers }, (_, writer) => write(writer)))
 }
 
-/** One chain with nothing lost, nothing twice, no gap and no fork, and each writer's entries in their order. */
+/** One chain without losses, duplicates, gaps or forks, with the entries of each writer in order. */
 async function expectOneChain(url: string, token: string, orgId: string): Promise<void> {
   const { verdict, entries } = await readChain(clientOf(url, token), orgId)
   expect(verdict).toMatchObject({ verdict: 'sound', entries: entries.length })
@@ -36,7 +36,7 @@ async function expectOneChain(url: string, token: string, orgId: string): Promis
   }
 }
 
-it('64 writers at two services on one Postgres leave one chain, each writer in its own order', async () => {
+it('64 writers at two services on one Postgres produce one chain, in the order of each writer', async () => {
   const database = await openMigrated('postgres')
   onTestFinished(database.close)
   const first = await serviceOn(database)
@@ -51,7 +51,7 @@ it('64 writers at two services on one Postgres leave one chain, each writer in i
   expect(ended.map(({ code }) => code)).toEqual([0, 0])
 }, 120_000)
 
-it('64 writers at one service on SQLite leave one chain, each writer in its own order', async () => {
+it('64 writers at one service on SQLite produce one chain, in the order of each writer', async () => {
   const service = await serviceOn(await openMigrated('sqlite'))
   const { orgs, tokens } = await buildWorld(service)
   await writeAtOnce([service.url], tokens.bakery, orgs.bakery.id)
