@@ -68,7 +68,7 @@ afterAll(async () => {
 const svc = (...args: string[]) => home.run(['agent', ...args])
 
 describe('svc agent', () => {
-  it('syncs the latest release, or the one that is named, and says what for', async () => {
+  it('syncs the latest or a named release, and lists its builds', async () => {
     const { code, stdout } = await svc('sync-release')
     expect([code, stdout]).toEqual([0, '1.2.3 is registered for agent:linux/amd64, helper:linux/amd64\n'])
     await svc('sync-release', 'v1.3.0-rc.1', '--no-promote', '-q')
@@ -86,7 +86,7 @@ describe('svc agent', () => {
     [404, 'not_found', 3, { hint: 'it has to be there' }, 'it has to be there'],
     [409, 'rollout_in_progress', 6, {}, '--no-promote'],
     [501, 'releases_not_configured', 8, undefined, null],
-  ])('says what mends a %i %s, and ends with %i', async (status, name, exit, details, hint) => {
+  ])('gives a hint for a %i %s, and exits with %i', async (status, name, exit, details, hint) => {
     service.answers['POST /agent-versions/sync-release'] = problem(status, name, 'No', { details })
     const result = await svc('sync-release', '--json')
     expect([result.code, failureOf(result).hint]).toEqual([
@@ -95,7 +95,7 @@ describe('svc agent', () => {
     ])
   })
 
-  it('lists versions as a table, as ids and as they come', async () => {
+  it('lists versions as a table, as IDs and in detail', async () => {
     const { stdout } = await svc('versions')
     expect(stdout).toBe(
       'VERSION  CHANNEL  PROMOTED FOR       ROLLBACK FOR       MIN FROM  BUILDS             CREATED AT\n' +
@@ -108,7 +108,7 @@ describe('svc agent', () => {
     expect(service.calls('DELETE /agent-versions/1.2.3')).toHaveLength(1)
   })
 
-  it('says why a version that is registered is not offered', async () => {
+  it('explains why a registered version is not offered', async () => {
     const withheld = 'Machines were rolled back to 1.2.2'
     const body = { version: '1.2.3', synced: ['agent:linux/amd64'], promoted: [], withheld }
     service.answers['POST /agent-versions/sync-release'] = { body }
@@ -117,7 +117,7 @@ describe('svc agent', () => {
     )
   })
 
-  it('rolls back once that is confirmed, and says from what, and what ended with it', async () => {
+  it('rolls back after confirmation, and names the replaced version and the ended rollout', async () => {
     expect((await svc('rollback', '1.2.3')).code).toBe(2)
     expect(service.calls('POST /agent-versions/rollback')).toEqual([])
     const { code, stdout } = await svc('rollback', 'v1.2.3', '--platform', 'linux', '--yes')
@@ -131,7 +131,7 @@ describe('svc agent', () => {
     })
   })
 
-  it('promotes, and says what was offered before', async () => {
+  it('promotes, and names the version offered before', async () => {
     const { stdout } = await svc('promote', '1.2.3', '--component', 'agent')
     expect(stdout).toBe('Offered to machines: agent:linux/amd64\nInstead of agent:linux/amd64@1.2.2\n')
     expect(service.calls('POST /agent-versions/promote')[0]?.body).toEqual({
@@ -157,7 +157,7 @@ describe('svc agent sign-release', () => {
     }
   })
 
-  it('makes a key, signs with it, and prints what the service has to be told', async () => {
+  it('creates a key, signs with it, and prints the setting for the service', async () => {
     const { code, stdout } = await sign('--version', 'v1.2.3', '--new-key', key)
     const [, publicKey = ''] = /^RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS=(\S+)\n$/.exec(stdout) ?? []
     expect([code, home.mode('release.key')]).toEqual([0, '600'])
@@ -183,7 +183,7 @@ describe('svc agent sign-release', () => {
     expect([read('release-manifest.json'), read('release-manifest.json.sig')]).toEqual([text, signature])
   })
 
-  it.runIf(hasOpenssl)('signs so that openssl believes it, with a key that openssl made', async () => {
+  it.runIf(hasOpenssl)('signs so that openssl verifies it, with a key created by openssl', async () => {
     const at = (name: string) => join(home.path, name)
     execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', key])
     chmodSync(key, 0o600)
@@ -214,7 +214,7 @@ describe('svc agent sign-release', () => {
     })
   })
 
-  it('names the key of releases to come, signed by the one that is known', async () => {
+  it('announces the key of future releases, signed with the current key', async () => {
     const next = join(home.path, 'next.key')
     const { stdout: first } = await sign('--version', '1.0.0', '--new-key', key)
     const { stdout } = await sign('--version', '1.1.0', '--key-file', key, '--new-key', next)
@@ -223,17 +223,17 @@ describe('svc agent sign-release', () => {
     const text = read('release-manifest.json')
     const { manifest } = verifyManifest(text, read('release-manifest.json.sig'), [parseTrustKey(keys[0]!)])
     expect(manifest.nextKeys).toEqual([{ publicKeyB64: keys[1] }])
-    // The key is there now: it is named again, and not made anew.
+    // The key exists now, so it is reused instead of created again.
     await sign('--version', '1.2.0', '--key-file', key, '--new-key', next)
     expect(JSON.parse(read('release-manifest.json')).nextKeys).toEqual(manifest.nextKeys)
   })
 
   it.each([
     ['no key', [], /^Missing --key-file$/],
-    ['no key there', ['--key-file', '/nowhere'], /^Cannot read --key-file from \/nowhere: ENOENT$/],
-    ['a version that is none', ['--version', '1.2'], /^--version takes a version/],
-    ['a lowest version above its own', ['--minimum-version', '1.2.4'], /comes after --version 1\.2\.3/],
-    ['a version that nobody may come from', ['--min-from', '1.2.3'], /does not come before/],
+    ['a missing key file', ['--key-file', '/nowhere'], /^Cannot read --key-file from \/nowhere: ENOENT$/],
+    ['an invalid version', ['--version', '1.2'], /^--version takes a version/],
+    ['a minimum version above its own', ['--minimum-version', '1.2.4'], /comes after --version 1\.2\.3/],
+    ['a --min-from that is not lower', ['--min-from', '1.2.3'], /does not come before/],
   ])('does nothing with %s', async (_, args, message) => {
     const version = args.includes('--version') ? [] : ['--version', '1.2.3']
     const result = await sign(...version, ...args, '--json')
@@ -241,7 +241,7 @@ describe('svc agent sign-release', () => {
     expect(() => read('release-manifest.json')).toThrow('ENOENT')
   })
 
-  it('does nothing with a key that others can read, that is none, or of another kind', async () => {
+  it('does nothing with a key that is readable by others, invalid, or of another kind', async () => {
     const none = home.write('none.key', 'not a key, but secret-looking: abc123')
     const wide = home.write('wide.key', 'x')
     chmodSync(wide, 0o644)
@@ -255,7 +255,7 @@ describe('svc agent sign-release', () => {
     }
   })
 
-  it('does nothing without files of an agent, or with two for one machine', async () => {
+  it('does nothing without agent files, or with two files for one platform', async () => {
     await sign('--version', '1.2.3', '--new-key', key)
     rmSync(join(folder, 'release-manifest.json'))
     writeFileSync(join(folder, 'svc-agent-linux-x64'), 'the same machine')

@@ -15,7 +15,7 @@ import { bundle, sealed } from '../audit/bundles.ts'
 import { FakeService, organization, problem, uuid } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
 
-/** A chain as the service streams it, with the lines a test wants to spoil. */
+/** The lines of a chain as the service streams it. */
 function chain(orgId: string | null, length: number): string[] {
   let prevChecksum = genesisChecksum
   const entries = Array.from({ length }, (_, i) => {
@@ -79,20 +79,20 @@ const serve = (lines: string[]) => {
 const verify = (...args: string[]) => home.run(['audit', 'verify', '--json', ...args])
 const verifyLines = (lines: string[]) => verify(home.write('chain.ndjson', lines.join('')))
 
-describe('a file', () => {
-  it('that is sound is exit 0, with no service at all', async () => {
+describe('svc audit verify FILE', () => {
+  it('exits with 0 for a sound file, without any service', async () => {
     const file = home.write('chain.ndjson', sound.join(''))
     const { code, stdout } = await home.run(['audit', 'verify', file, '--url', 'http://127.0.0.1:1'])
     expect(code).toBe(0)
     expect(stdout).toMatch(/^Sound: .*chain\.ndjson, 5 entries, up to [0-9a-f]{12}\n$/)
   })
 
-  it('is read from standard input as well', async () => {
+  it('also reads standard input', async () => {
     const { code } = await home.run(['audit', 'verify', '-'], { input: sound.join('') })
     expect(code).toBe(0)
   })
 
-  it('that was altered is exit 1 and names the entry', async () => {
+  it('exits with 1 for an altered file, and names the entry', async () => {
     const result = await verifyLines(altered)
     expect(result.code).toBe(1)
     expect(JSON.parse(result.stdout)).toMatchObject({
@@ -105,27 +105,27 @@ describe('a file', () => {
   })
 
   it.each<[string, string[], number, string]>([
-    ['with an entry taken out', sound.toSpliced(2, 1), 1, 'tampered'],
-    ['with two entries swapped', [0, 1, 3, 2, 4, 5, 6].map((i) => sound[i]!), 1, 'tampered'],
-    ['with its last entry taken out', sound.toSpliced(5, 1), 1, 'tampered'],
-    ['that was cut off', sound.slice(0, 4), 9, 'unverifiable'],
-    ['that is empty', [], 9, 'unverifiable'],
-    ['that is something else', ['{"a":1}\n'], 9, 'unverifiable'],
+    ['reports a removed entry', sound.toSpliced(2, 1), 1, 'tampered'],
+    ['reports two swapped entries', [0, 1, 3, 2, 4, 5, 6].map((i) => sound[i]!), 1, 'tampered'],
+    ['reports a removed last entry', sound.toSpliced(5, 1), 1, 'tampered'],
+    ['cannot verify a truncated file', sound.slice(0, 4), 9, 'unverifiable'],
+    ['cannot verify an empty file', [], 9, 'unverifiable'],
+    ['cannot verify another file', ['{"a":1}\n'], 9, 'unverifiable'],
   ])('%s', async (_, lines, code, verdict) => {
     const result = await verifyLines(lines)
     expect(result.code).toBe(code)
     expect(JSON.parse(result.stdout)).toMatchObject({ verdict })
   })
 
-  it('that cannot be read is exit 9', async () => {
+  it('exits with 9 for a file that cannot be read', async () => {
     const result = await verify('/no/such/file')
     expect(result.code).toBe(9)
     expect(JSON.parse(result.stdout)).toMatchObject({ verdict: 'unverifiable' })
   })
 })
 
-describe('the service', () => {
-  it('is asked for every chain that can be read', async () => {
+describe('svc audit verify', () => {
+  it('verifies every readable chain of the service', async () => {
     const { code, stdout } = await verify()
     expect(code).toBe(0)
     expect(JSON.parse(stdout)).toMatchObject({
@@ -138,24 +138,24 @@ describe('the service', () => {
     })
   })
 
-  it('is asked for one chain with --org', async () => {
+  it('verifies one chain with --org', async () => {
     const { chains } = JSON.parse((await verify('--org', 'blue-bakery')).stdout)
     expect(chains).toMatchObject([{ name: 'Blue Bakery', entries: 5 }])
   })
 
-  it('one chain that was tampered with is exit 1, whatever the others are', async () => {
+  it('exits with 1 for one tampered chain, whatever the others are', async () => {
     serve(altered)
     expect((await verify()).code).toBe(1)
   })
 
-  it('that answers with another chain proves nothing', async () => {
+  it('is unverifiable when the service sends another chain', async () => {
     serve(chain(uuid(99), 5))
     const { code, stdout } = await verify('--org', org)
     expect(code).toBe(9)
     expect(stdout).toContain('another chain')
   })
 
-  it('gives no verdict on a chain that cannot be read, and its verdict on each other', async () => {
+  it('gives no verdict on an unreadable chain, and its verdict on each other', async () => {
     const other = uuid(11)
     const heads = [
       {
@@ -174,12 +174,12 @@ describe('the service', () => {
         path.includes(org) ? { body: lines.join('') } : problem(404, 'not_found', 'Organization not found')
     }
     answer(sound)
-    const told = await home.run(['audit', 'verify'])
-    expect(told.code).toBe(9)
-    expect(told.stdout).toContain(
+    const result = await home.run(['audit', 'verify'])
+    expect(result.code).toBe(9)
+    expect(result.stdout).toContain(
       'Cannot tell: Gone Garage (deleted 2026-02-01T00:00:00.000Z): it cannot be read',
     )
-    expect(told.stdout).toContain('Sound: Blue Bakery, 5 entries')
+    expect(result.stdout).toContain('Sound: Blue Bakery, 5 entries')
     const { code, stdout } = await verify()
     expect(code).toBe(9)
     expect(JSON.parse(stdout)).toMatchObject({
@@ -193,7 +193,7 @@ describe('the service', () => {
     expect((await verify()).code).toBe(1)
   })
 
-  it('finds a deleted organization by its id, slug and name', async () => {
+  it('finds a deleted organization by ID, slug and name', async () => {
     const gone = (n: number, slug: string, name: string) => ({
       orgId: uuid(n),
       name,
@@ -223,7 +223,7 @@ describe('the service', () => {
     for (const word of [uuid(20), 'garage', 'Old Garage', 'old garage']) {
       expect(await found(word)).toMatchObject({ orgId: uuid(20), name: 'Old Garage' })
     }
-    // A slug that was used again is that of the one that lives.
+    // A reused slug refers to the existing organization.
     expect(await found('blue-bakery')).toMatchObject({ orgId: org })
     const twice = await verify('--org', 'Twice')
     expect(failureOf(twice)).toMatchObject({ code: 'ambiguous' })
@@ -233,7 +233,7 @@ describe('the service', () => {
     for (const id of [org, uuid(23)]) expect(both.stderr).toContain(id)
     const none = await verify('--org', 'Nobody')
     expect(failureOf(none)).toMatchObject({ code: 'not_found' })
-    // The lists find it too.
+    // The list commands find it too.
     service.answers['GET /audit-logs/logs'] = {
       body: { data: [], pagination: { page: 1, limit: 50, total: 0 } },
     }
@@ -241,13 +241,13 @@ describe('the service', () => {
     expect(service.calls('GET /audit-logs/logs').at(-1)!.path).toContain(uuid(20))
   })
 
-  it('that cannot be reached is exit 8', async () => {
+  it('exits with 8 when the service cannot be reached', async () => {
     const result = await verify('--url', 'http://127.0.0.1:1', '--token', `@${home.write('token', 't')}`)
     expect(result.code).toBe(8)
     expect(failureOf(result).code).toBe('unreachable')
   })
 
-  it('that hangs up in the middle is exit 8, not a verdict', async () => {
+  it('exits with 8 instead of a verdict when the connection breaks', async () => {
     service.answers['GET /audit-logs/chain'] = {
       headers: { 'content-length': '100000' },
       body: sound.slice(0, 2).join(''),
@@ -271,7 +271,7 @@ describe('trust', () => {
     return { code, ...JSON.parse(stdout).chains[0] }
   }
 
-  it('in a key shows who signed; without one the signature is said not to be checked', async () => {
+  it('in a key is checked by its signature; without a key the output says it is unchecked', async () => {
     const file = home.write('signed.ndjson', lines(5).join(''))
     const key = home.write('keys', `# the service\n${publicKey}\n`)
     const { stdout } = await home.run(['audit', 'verify', file, '--key', key])
@@ -286,7 +286,7 @@ describe('trust', () => {
     })
   })
 
-  it('in no key, because the file holds none, is exit 9', async () => {
+  it('in an empty key file exits with 9', async () => {
     const file = home.write('signed.ndjson', lines(5).join(''))
     for (const text of ['', '# none\n', 'hello\n']) {
       const result = await home.run(['audit', 'verify', file, '--key', home.write('none', text), '--json'])
@@ -295,7 +295,7 @@ describe('trust', () => {
     }
   })
 
-  it('begins with the first look and is kept in a pin, which moves with sound verdicts alone', async () => {
+  it('in a pin begins with the first verification, and the pin moves with sound verdicts only', async () => {
     const file = (count: number, by?: Buffer) => home.write('pinned.ndjson', lines(count, by).join(''))
     const key = home.write('keys', `${publicKey}\n`)
     const first = await home.run(['audit', 'verify', file(5), '--key', key, '--pin', 'pins.json'])
@@ -319,7 +319,7 @@ describe('trust', () => {
     expect((await home.run(['audit', 'verify', file(9), '--pin', 'pins.json'])).code).toBe(9)
   })
 
-  it('is the same in a gzipped file, and in threads', async () => {
+  it('is checked the same in gzipped files, and in threads', async () => {
     const zipped = home.write('chain.ndjson.gz', '')
     writeFileSync(zipped, gzipSync(lines(5).join('')))
     expect(await json(zipped)).toMatchObject({ code: 0, entries: 5 })
@@ -331,8 +331,8 @@ describe('trust', () => {
   })
 })
 
-describe('an export', () => {
-  it('is what verify reads, in a new private file', async () => {
+describe('svc audit export', () => {
+  it('writes what verify reads, to a new private file', async () => {
     const { code, stdout, stderr } = await home.run([
       'audit',
       'export',
@@ -349,17 +349,17 @@ describe('an export', () => {
     expect((await home.run(['audit', 'export', '--out-file', 'export.ndjson'])).code).toBe(2)
   })
 
-  it('goes to standard output byte for byte', async () => {
+  it('writes to standard output byte for byte', async () => {
     const { stdout } = await home.run(['audit', 'export', '--org', org])
     expect(stdout).toBe(sound.join(''))
   })
 
-  it('is asked for by its name as well, and not with a format', async () => {
+  it('also accepts --bundle, which excludes --format', async () => {
     expect((await home.run(['audit', 'export', '--org', org, '--bundle'])).stdout).toBe(sound.join(''))
     expect((await home.run(['audit', 'export', '--org', org, '--bundle', '--format', 'csv'])).code).toBe(2)
   })
 
-  it('that breaks off leaves nothing, under its name or another', async () => {
+  it('leaves no file when the connection breaks', async () => {
     service.answers['GET /audit-logs/chain'] = {
       headers: { 'content-length': '100000' },
       body: sound.slice(0, 2).join(''),
@@ -369,7 +369,7 @@ describe('an export', () => {
     expect(readdirSync(home.path).filter((name) => name.startsWith('half'))).toEqual([])
   })
 
-  it('that fails leaves no file', async () => {
+  it('leaves no file when it fails', async () => {
     service.answers['GET /audit-logs/chain'] = problem(403, 'forbidden', 'Permission denied')
     const { code } = await home.run(['audit', 'export', '--org', org, '--out-file', 'refused.ndjson'])
     expect(code).toBe(5)
@@ -377,13 +377,13 @@ describe('an export', () => {
   })
 })
 
-describe('an export to read', () => {
-  const told = 'action\r\nuser.login\r\n'
+describe('svc audit export --format', () => {
+  const csvText = 'action\r\nuser.login\r\n'
 
-  it('asks for what was filtered, in a new private file, and says how to go on', async () => {
+  it('requests what was filtered, to a new private file, and prints how to continue', async () => {
     service.answers['GET /audit-logs/export'] = {
       headers: { 'content-type': 'text/csv', 'x-total-count': '10000', 'x-next-cursor': 'abc' },
-      body: told,
+      body: csvText,
     }
     const args = ['audit', 'export', '--org', 'blue-bakery', '--format', 'csv', '--action', 'user.login']
     const more = ['--columns', 'action', '--no-include-details', '--out-file', 'logins.csv']
@@ -391,7 +391,7 @@ describe('an export to read', () => {
     expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
     expect(stderr).toContain('10 000 entries written to logins.csv')
     expect(stderr).toContain('--cursor abc')
-    expect(home.read('logins.csv')).toBe(told)
+    expect(home.read('logins.csv')).toBe(csvText)
     expect(home.mode('logins.csv')).toBe('600')
     const [sent] = service.calls('GET /audit-logs/export')
     expect(Object.fromEntries(new URL(sent!.path, 'http://x').searchParams)).toEqual({
@@ -405,13 +405,13 @@ describe('an export to read', () => {
     expect(service.calls('GET /audit-logs/export')).toHaveLength(1)
   })
 
-  it('takes filters only with a format: a chain is whole', async () => {
+  it('is required for filters, as a chain is always exported whole', async () => {
     expect((await home.run(['audit', 'export', '--org', org, '--action', 'user.login'])).code).toBe(2)
   })
 })
 
-describe('a report', () => {
-  it('is asked for by its name, of a time', async () => {
+describe('svc audit report', () => {
+  it('requests a report by name, for a time range', async () => {
     service.answers['GET /audit-logs/reports/security-events'] = { body: { totalEvents: 2, byAction: [] } }
     const from = '2026-01-01T00:00:00Z'
     const args = [
@@ -434,7 +434,7 @@ describe('a report', () => {
   })
 })
 
-it('audit entries are searched by words', async () => {
+it('svc audit search searches audit entries by words', async () => {
   service.answers['GET /audit-logs/search'] = {
     body: { data: [], query: 'Front desk', pagination: { page: 1, limit: 50, total: 0, totalPages: 0 } },
   }

@@ -31,7 +31,7 @@ beforeEach(() => {
 afterAll(() => service.stop())
 
 describe('a request', () => {
-  it('has its parameters encoded in the path and its query serialized', async () => {
+  it('has encoded path parameters and a serialized query', async () => {
     service.answers['GET /orgs/sites'] = page([])
     await client.call(sites.list, { query: { orgId: uuid(1), page: 2 } })
     expect(service.seen[0]).toMatchObject({ method: 'GET', path: `/orgs/sites?orgId=${uuid(1)}&page=2` })
@@ -47,7 +47,7 @@ describe('a request', () => {
     expect(() => pathOf({ path: '/a/:id' }, { params: { id } })).toThrow(RangeError)
   })
 
-  it('that changes something carries an Idempotency-Key of its own where one is honored, others carry none', async () => {
+  it('that changes something has its own Idempotency-Key where one is honored', async () => {
     service.answers['POST /orgs/organizations'] = { status: 201, body: organization(1, 'a', 'A') }
     service.answers['GET /orgs/'] = { body: { data: [] } }
     service.answers[`POST /enrollment-keys/${uuid(1)}/rotate`] = { body: {} }
@@ -63,8 +63,8 @@ describe('a request', () => {
   })
 })
 
-describe('a refusal', () => {
-  it('becomes an ApiError with everything the service said', async () => {
+describe('an error response', () => {
+  it('becomes an ApiError with all details of the service', async () => {
     const details = [{ path: 'body.name', message: 'must not be empty' }]
     service.answers['GET /orgs/'] = problem(403, 'mfa_required', 'MFA required', {
       details,
@@ -83,7 +83,7 @@ describe('a refusal', () => {
     })
   })
 
-  it('of something in between keeps the status', async () => {
+  it('from an intermediary keeps its status', async () => {
     service.answers['GET /orgs/'] = {
       status: 418,
       headers: { 'content-type': 'text/html' },
@@ -96,7 +96,7 @@ describe('a refusal', () => {
   })
 })
 
-describe('trying again', () => {
+describe('a retry', () => {
   const scripted = (...outcomes: (TransportResponse | Error)[]) => {
     const sent: TransportRequest[] = []
     const transport: Transport = async (request) => {
@@ -121,7 +121,7 @@ describe('trying again', () => {
     ['no connection', down],
     ['502', reply(502)],
     ['503', reply(503)],
-    ['429 that says when', reply(429, {}, { 'retry-after': '0' })],
+    ['429 with Retry-After', reply(429, {}, { 'retry-after': '0' })],
   ])('happens after %s', async (_, failure) => {
     const { sent, client } = scripted(failure, reply(200))
     await client.call(orgs.list)
@@ -135,7 +135,7 @@ describe('trying again', () => {
     expect(sent).toHaveLength(3)
   })
 
-  it('of one whose first is still worked on waits for its reply', async () => {
+  it('of a creation still in progress waits for its response', async () => {
     const body = { error: 'Still worked on', code: 'idempotency_in_progress', requestId: '1' }
     const { sent, client } = scripted(down, reply(409, body, { 'retry-after': '0' }), reply(201, {}))
     await client.call(orgs.create, name)
@@ -147,15 +147,15 @@ describe('trying again', () => {
     ['409', reply(409, { error: 'No', code: 'conflict', requestId: '1' })],
     ['500', reply(500)],
     ['400', reply(400)],
-    ['429 without a time', reply(429)],
-    ['429 that says an hour', reply(429, {}, { 'retry-after': '3600' })],
+    ['429 without Retry-After', reply(429)],
+    ['429 with a Retry-After of an hour', reply(429, {}, { 'retry-after': '3600' })],
   ])('does not happen after %s', async (_, failure) => {
     const { sent, client } = scripted(failure)
     await expect(client.call(orgs.list)).rejects.toBeInstanceOf(ApiError)
     expect(sent).toHaveLength(1)
   })
 
-  it('does not happen to what might be done twice', async () => {
+  it('does not happen for a request that might be executed twice', async () => {
     const { sent, client } = scripted(down)
     await expect(client.call(enrollmentKeys.remove, { params: { id: uuid(1) } })).rejects.toBe(down)
     await expect(client.call(auth.resetPassword, { body: { token: 'once', password: 'x' } })).rejects.toBe(
@@ -164,7 +164,7 @@ describe('trying again', () => {
     expect(sent).toHaveLength(2)
   })
 
-  it('ends', async () => {
+  it('is limited to two', async () => {
     const { sent, client } = scripted(down)
     await expect(client.call(orgs.list)).rejects.toBe(down)
     expect(sent).toHaveLength(3)
@@ -194,14 +194,14 @@ describe('trying again', () => {
   })
 })
 
-describe('waiting', () => {
-  it('ends with TimeoutError when the time is over, retries included', async () => {
+describe('a timeout', () => {
+  it('ends a request with TimeoutError, including its retries', async () => {
     service.answers['GET /orgs/'] = () => new Promise(() => {})
-    const hasty = createClient({ url: service.url, timeout: 150 })
-    await expect(hasty.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
+    const impatient = createClient({ url: service.url, timeout: 150 })
+    await expect(impatient.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
   })
 
-  it('ends with it as well when the answer stops in the middle, for a stream after its last chunk', async () => {
+  it('also ends a response that stalls, and a stream after its last chunk', async () => {
     const { createServer } = await import('node:http')
     const stalling = createServer((_, reply) => void reply.writeHead(200).write('{"a":1}\n')).listen(
       0,
@@ -209,11 +209,11 @@ describe('waiting', () => {
     )
     await new Promise((resolve) => stalling.once('listening', resolve))
     const { port } = stalling.address() as { port: number }
-    const hasty = createClient({ url: `http://127.0.0.1:${port}`, timeout: 200 })
-    await expect(hasty.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
+    const impatient = createClient({ url: `http://127.0.0.1:${port}`, timeout: 200 })
+    await expect(impatient.call(orgs.list)).rejects.toBeInstanceOf(TimeoutError)
     const chunks: Buffer[] = []
     const reading = (async () => {
-      for await (const chunk of hasty.stream(auditLogs.chain)) chunks.push(chunk)
+      for await (const chunk of impatient.stream(auditLogs.chain)) chunks.push(chunk)
     })()
     await expect(reading).rejects.toBeInstanceOf(TimeoutError)
     expect(Buffer.concat(chunks).toString()).toBe('{"a":1}\n')
@@ -221,21 +221,21 @@ describe('waiting', () => {
     stalling.close()
   })
 
-  it('ends when the caller says so', async () => {
+  it('of the caller aborts a request', async () => {
     service.answers['GET /orgs/'] = () => new Promise(() => {})
     const stopped = createClient({ url: service.url, signal: AbortSignal.timeout(100) })
     await expect(stopped.call(orgs.list)).rejects.toMatchObject({ name: 'TimeoutError', code: 23 })
   })
 })
 
-it('a stream comes as it is, chunk by chunk', async () => {
+it('a stream is passed through chunk by chunk', async () => {
   service.answers['GET /audit-logs/chain'] = { body: '{"a":1}\n{"b":2}\n' }
   const chunks: Buffer[] = []
   for await (const chunk of client.stream(auditLogs.chain)) chunks.push(chunk)
   expect(Buffer.concat(chunks).toString()).toBe('{"a":1}\n{"b":2}\n')
 })
 
-it('no service at all is a NetworkError that names it', async () => {
+it('an unreachable service gives a NetworkError with its address', async () => {
   const gone = await new FakeService().start()
   const { url } = gone
   await gone.stop()

@@ -31,9 +31,9 @@ describe('every command', () => {
     },
   )
 
-  it('has one way to say how the answer looks', () => {
+  it('has the same output flags', () => {
     const outputs = ['json', 'output', 'columns', 'csv', 'quiet', 'no-header']
-    // Programs that run until they are told to end say what happens meanwhile.
+    // Long-running programs have their own output.
     const special = ['serve', 'help', 'agent run', 'agent simulate']
     for (const one of commands.filter(({ id }) => !special.includes(id) && !id.startsWith('db'))) {
       expect(one.flags.map(({ name }) => name)).toEqual(expect.arrayContaining(outputs))
@@ -41,7 +41,7 @@ describe('every command', () => {
   })
 })
 
-it('every group of commands says what it is for, and no other is named', () => {
+it('every command group has a description, and every description a group', () => {
   const above = commands.flatMap(({ id }) => {
     const words = id.split(' ')
     return words.slice(1).map((_, at) => words.slice(0, at + 1).join(':'))
@@ -59,7 +59,7 @@ const derived = new Set(
   ),
 )
 
-it('every endpoint a person can call has a command', () => {
+it('every endpoint for people has a command', () => {
   const byHand: Record<string, string> = {
     'auth.login': 'login',
     'auth.verifyMfa': 'login',
@@ -100,9 +100,9 @@ it('every endpoint a person can call has a command', () => {
     'auditReports.security': 'audit report',
     'auditReports.compliance': 'audit report',
   }
-  // Asked by agents, without their token as well.
+  // Called by agents, partly without their token.
   const ofAgents = /^(service|agents|agentDownloads)\.|^agentVersions\.(latest|info)$/
-  // Opened in a browser: pages of the service, and where identity providers send people.
+  // Opened in a browser: pages of the service, and redirect targets of identity providers.
   const ofBrowsers =
     /^auth\.(register|registerPartner|verifyEmail)$|^ssoSignIn\.(login|callback|acs|metadata)$/
   const callable = entriesOf(api).filter(
@@ -114,8 +114,8 @@ it('every endpoint a person can call has a command', () => {
   expect(Object.keys(byHand).filter((name) => !known.has(name) || derived.has(name))).toEqual([])
 })
 
-describe('flags come from the contract', () => {
-  it('choices, kinds and what is required', () => {
+describe('the flags from the contract', () => {
+  it('include choices, types and required fields', () => {
     const flags = Object.fromEntries(command('orgs create').flags.map((flag) => [flag.name, flag]))
     expect(flags.type?.options).toEqual(['customer', 'internal'])
     expect(flags['max-devices']?.description).toContain('Most devices the organization may enroll')
@@ -123,7 +123,7 @@ describe('flags come from the contract', () => {
     expect(Object.keys(flags)).toEqual(expect.arrayContaining(['partner', 'dry-run', 'if-not-exists']))
   })
 
-  it('changes can be tried without effect, deletions have to be confirmed', () => {
+  it('include --dry-run for changes, and --yes for deletions', () => {
     const has = (id: string, name: string) => command(id).flags.some((flag) => flag.name === name)
     for (const { id } of commands.filter(({ id }) => / (create|delete|rotate)$/.test(id))) {
       expect([id, has(id, 'dry-run')]).toEqual([id, true])
@@ -152,7 +152,7 @@ describe('help', () => {
     expect((await home.run(['help', name])).stdout).toBe(helpPages[name])
   })
 
-  it('publishes every exit code', () => {
+  it('lists every exit code', () => {
     const published = [...helpPages['exit-codes']!.matchAll(/^ {2}(\d+) /gm)].map(([, code]) => Number(code))
     const used = new Set<number>([
       ...Object.values(exitCodes),
@@ -161,7 +161,7 @@ describe('help', () => {
     expect(new Set(published)).toEqual(used)
   })
 
-  it('of a topic without a list shows its commands', async () => {
+  it('for a group without a list command shows its commands', async () => {
     const { stdout, code } = await home.run(['mfa'])
     expect(code).toBe(0)
     expect(stdout).toContain('mfa setup')

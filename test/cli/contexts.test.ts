@@ -20,7 +20,7 @@ const explain = async (key: string, args: string[] = [], env = {}) =>
   }
 
 describe('contexts', () => {
-  it('are added, listed, used and removed', async () => {
+  it('can be added, listed, used and removed', async () => {
     await add('prod', '--url', 'https://svc.example.com/', '--org', 'acme')
     await add('lab', '--url', 'http://127.0.0.1:3000')
     const list = async () => JSON.parse((await home.run(['context', '--json'])).stdout).data
@@ -35,7 +35,7 @@ describe('contexts', () => {
     expect((await home.run(['context', 'ls', '-q'])).stdout).toBe('lab\n')
   })
 
-  it('that move to another address forget who was signed in at the old one', async () => {
+  it('that get another URL lose the identity of the old one', async () => {
     home.signIn('https://old.example.com', {}, { identity: { email: 'a@b.c', scope: 'system' } })
     await add('test', '--url', 'https://new.example.com')
     expect(home.json<{ contexts: { test: object } }>('config/config.json').contexts.test).toEqual({
@@ -43,7 +43,7 @@ describe('contexts', () => {
     })
   })
 
-  it('are removed with their session', async () => {
+  it('are removed together with their session', async () => {
     home.signIn('https://svc.example.com')
     await home.run(['context', 'rm', 'test'])
     expect(() => home.read('config/sessions/test.json')).toThrow('ENOENT')
@@ -53,14 +53,14 @@ describe('contexts', () => {
     expect((await home.run(['context', 'add', '--url', 'https://x.test', '--', name])).code).toBe(2)
   })
 
-  it('survive ten processes that add one each', async () => {
+  it('survive ten concurrent processes that each add one', async () => {
     const names = Array.from({ length: 10 }, (_, i) => `c${i}`)
     await Promise.all(names.map((name) => add(name, '--url', 'https://svc.example.com')))
     const { contexts } = home.json<{ contexts: object }>('config/config.json')
     expect(Object.keys(contexts).sort()).toEqual(names)
   })
 
-  it('a file that cannot be understood is said to be so', async () => {
+  it('in an invalid file are reported as an error', async () => {
     await add('prod', '--url', 'https://svc.example.com')
     home.write('config/config.json', '{ nonsense')
     const result = await home.run(['context', '--json'])
@@ -69,8 +69,8 @@ describe('contexts', () => {
   })
 })
 
-describe('a setting comes from', () => {
-  it('the flag, else the environment, else the context, else the default', async () => {
+describe('a setting', () => {
+  it('comes from the flag, else the environment, else the context, else the default', async () => {
     const url = (args: string[] = [], env = {}) => explain('url', args, env)
     expect(await url()).toMatchObject({ value: 'http://127.0.0.1:3000', from: 'default' })
     await add('prod', '--url', 'https://prod.example.com', '--org', 'acme')
@@ -93,7 +93,7 @@ describe('a setting comes from', () => {
     })
   })
 
-  it('the context that --context or SVC_CONTEXT names', async () => {
+  it('comes from the context named by --context or SVC_CONTEXT', async () => {
     await add('prod', '--url', 'https://prod.example.com', '--org', 'acme')
     await add('lab', '--url', 'https://lab.example.com', '--org', 'bakery')
     expect(await explain('org')).toMatchObject({ value: 'acme', from: 'context' })
@@ -109,24 +109,24 @@ describe('a setting comes from', () => {
     )
   })
 
-  it('a context, but its organization and session only at its own address', async () => {
+  it('comes from a context, but organization and session only at the URL of that context', async () => {
     await add('prod', '--url', 'https://prod.example.com', '--org', 'acme')
     expect(await explain('org', ['--url', 'https://else.example.com'])).toMatchObject({ value: null })
   })
 
-  it('CI as well as SVC_NO_INPUT', async () => {
+  it('no-input comes from CI or SVC_NO_INPUT', async () => {
     expect(await explain('no-input')).toMatchObject({ value: false })
     expect(await explain('no-input', [], { CI: 'true' })).toMatchObject({ value: true, source: 'CI' })
     expect(await explain('no-input', [], { CI: 'false' })).toMatchObject({ value: false })
   })
 
-  it('never shows a token', async () => {
+  it('for a token is never shown', async () => {
     const { stdout } = await home.run(['config', 'explain'], { env: { SVC_TOKEN: 'very-secret' } })
     expect(stdout).not.toContain('very-secret')
     expect(stdout).toContain('********')
   })
 
-  it('XDG_CONFIG_HOME without SVC_CONFIG_DIR', async () => {
+  it('comes from XDG_CONFIG_HOME without SVC_CONFIG_DIR', async () => {
     const env = { SVC_CONFIG_DIR: undefined, XDG_CONFIG_HOME: home.path }
     await home.run(['context', 'add', 'x', '--url', 'https://x.test'], { env })
     expect(home.json('svc/config.json')).toMatchObject({ current: 'x' })

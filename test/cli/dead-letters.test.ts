@@ -22,7 +22,7 @@ afterAll(async () => {
 const svc = (...args: string[]) =>
   home.run(['dead-letters', ...args], { env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.system } })
 
-it('lists, shows, retries and deletes what could not be written', async () => {
+it('svc dead-letters lists, shows, retries and deletes entries that could not be written', async () => {
   const { storage } = service
   const cure = await failWrites(storage, 'insert', 'audit_logs', `new.action = 'site.create'`)
   const headers = { authorization: `Bearer ${world.tokens.system}`, 'content-type': 'application/json' }

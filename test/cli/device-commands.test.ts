@@ -36,7 +36,7 @@ const answer = (commandId: string, body: Record<string, unknown>) =>
   })
 
 describe('svc devices command', () => {
-  it('says what an agent is to do by flags of the type, or as JSON', async () => {
+  it('takes the payload as flags of the type, or as JSON', async () => {
     const sent = await svc('devices', 'command', 'web-1', 'collect', '--what', 'inventory, logs', '--json')
     expect(sent).toMatchObject({ code: 0 })
     expect(JSON.parse(sent.stdout)).toMatchObject({
@@ -58,7 +58,7 @@ describe('svc devices command', () => {
     ])
   })
 
-  it('refuses what makes no sense, before or after the service has seen it', async () => {
+  it('refuses invalid payloads, in the client or the service', async () => {
     const both = ['--payload', '{}', '--level', 'debug']
     for (const args of [
       ['collect'],
@@ -78,7 +78,7 @@ describe('svc devices command', () => {
     expect(await fetched()).toEqual([])
   })
 
-  it('waits for the agent where asked to, and shows what came of it', async () => {
+  it('waits for the agent with --wait, and shows the result', async () => {
     const connected = { agentId: device.agentId, agentToken: device.authToken }
     const agent = await RawAgent.connect(service.url, connected, ({ type, payload }) =>
       type === 'collect'
@@ -102,7 +102,7 @@ describe('svc devices command', () => {
     agent.socket.terminate()
   })
 
-  it('gives up waiting in time, and says how to look later', async () => {
+  it('stops waiting after the timeout, and prints how to look later', async () => {
     const args = ['collect', '--what', 'logs', '--wait', '--timeout', '1s', '--json']
     const late = await svc('devices', 'command', 'web-1', ...args)
     expect(late.code).toBe(124)
@@ -120,7 +120,7 @@ describe('svc devices command', () => {
 })
 
 describe('svc devices result', () => {
-  it('says when an output made room for a later one', async () => {
+  it('reports an output that was dropped for a later one', async () => {
     for (const size of [60_000, 50_000]) {
       await svc('devices', 'command', 'web-1', 'collect', '--what', 'logs')
       const [given] = await fetched()
@@ -138,7 +138,7 @@ describe('svc devices result', () => {
 })
 
 describe('svc devices commands', () => {
-  it('lists them, newest first, as a table, as ids and as JSON', async () => {
+  it('lists commands, newest first, as a table, as IDs and as JSON', async () => {
     const all = await svc('devices', 'commands', 'web-1', '--json')
     const { data } = JSON.parse(all.stdout) as { data: { id: string; status: string; type: string }[] }
     expect(data.length).toBeGreaterThan(4)
@@ -148,7 +148,7 @@ describe('svc devices commands', () => {
     expect(failed.stdout).toMatch(/^TYPE +STATUS\n(\S+ +failed\n)+$/)
   })
 
-  it('are not for who may not see the device', async () => {
+  it('is refused to users who may not see the device', async () => {
     const elsewhere = { env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.garage } }
     const other = await home.run(['devices', 'commands', device.deviceId, '--json'], elsewhere)
     expect(other).toMatchObject({ code: 3, stdout: '' })
@@ -157,7 +157,7 @@ describe('svc devices commands', () => {
 })
 
 describe('svc agent auto-update', () => {
-  it('says whether a device may update itself, which its agent then hears', async () => {
+  it('enables or disables automatic updates of a device, and tells its agent', async () => {
     const shown = async () =>
       JSON.parse((await svc('devices', 'show', 'web-1', '--json')).stdout).autoUpdate as unknown
     const on = await svc('agent', 'auto-update', 'web-1', 'ON')

@@ -27,7 +27,7 @@ const shown = async (id: string) =>
   service.client(world.tokens.bakery).call(api.devices.show, { params: { id } })
 
 describe('svc devices', () => {
-  it('tags many by hostname, updates, moves and lists them', async () => {
+  it('tags several devices by hostname, and updates, moves and lists them', async () => {
     const web1 = (await enroll('web-1')).deviceId
     const web2 = (await enroll('web-2')).deviceId
     const tagged = await svc('devices', 'tag', 'web-1', web2, '--add', 'prod', '--add', 'two words')
@@ -63,14 +63,14 @@ describe('svc devices', () => {
     expect([nothing.code, nothing.stderr]).toEqual([2, expect.stringContaining('must change something')])
   })
 
-  it('names those that a hostname may mean', async () => {
+  it('lists the candidates of an ambiguous hostname', async () => {
     const twins = [(await enroll('twin')).deviceId, (await enroll('twin')).deviceId]
     const { code, stderr } = await svc('devices', 'show', 'twin')
     expect(code).toBe(2)
     for (const id of twins) expect(stderr).toContain(id)
   })
 
-  it('maintains, decommissions, restores and deletes one, asking first where something ends', async () => {
+  it('maintains, decommissions, restores and deletes a device, with confirmation where needed', async () => {
     const id = (await enroll('till-1')).deviceId
     const on = await svc('devices', 'maintenance', 'till-1', '--hours', '4')
     expect(on.stdout).toMatch(/^till-1 is in maintenance until \d{4}-.*Z\n$/)
@@ -90,7 +90,7 @@ describe('svc devices', () => {
     expect((await svc('devices', 'delete', id, '--yes', '--ignore-not-found')).code).toBe(0)
   })
 
-  it('prints every one of them, and the software of one', async () => {
+  it('prints all devices with --all, and the software of one', async () => {
     for (let n = 0; n < 120; n++) await enroll(`many-${String(n).padStart(3, '0')}`)
     const all = await svc('devices', '--all', '--search', 'many-', '-o', 'ndjson')
     const names = all.stdout.trim().split('\n')

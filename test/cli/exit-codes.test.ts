@@ -18,7 +18,7 @@ afterAll(async () => {
 
 const svc = (...args: string[]) => home.run(args)
 
-describe('the service says no', () => {
+describe('an error of the service', () => {
   it.each<[string, number, Answer]>([
     ['invalid_request', 2, problem(400, 'invalid_request', 'bad')],
     ['unauthenticated', 4, problem(401, 'unauthenticated', 'Sign-in required')],
@@ -29,7 +29,7 @@ describe('the service says no', () => {
     ['rate_limited', 7, problem(429, 'rate_limited', 'Slow down', { retryAfter: 60 })],
     ['internal', 1, problem(500, 'internal', 'Internal Server Error')],
     ['a_code_of_the_future', 5, problem(403, 'a_code_of_the_future', 'No')],
-  ])('%s exits %i, with one line of JSON on standard error', async (code, exit, answer) => {
+  ])('%s exits with %i, with one line of JSON on standard error', async (code, exit, answer) => {
     service.answers['GET /orgs/'] = answer
     // Without a refresh token a 401 is final.
     home.signIn(service.url, { refreshToken: undefined })
@@ -45,14 +45,14 @@ describe('the service says no', () => {
     })
   })
 
-  it('unavailable exits 8, after trying again', async () => {
+  it('unavailable exits with 8, after retries', async () => {
     service.seen.length = 0
     service.answers['GET /orgs/'] = problem(503, 'unavailable', 'Service temporarily unavailable')
     expect((await svc('orgs', '--json')).code).toBe(8)
     expect(service.calls('GET /orgs/')).toHaveLength(3)
   })
 
-  it('a short outage is not noticed', async () => {
+  it('that is temporary goes unnoticed', async () => {
     let tries = 0
     service.answers['GET /orgs/'] = () => {
       tries += 1
@@ -61,7 +61,7 @@ describe('the service says no', () => {
     expect((await svc('orgs', '--json')).code).toBe(0)
   })
 
-  it('waits as long as it was asked to, when that is short', async () => {
+  it('with a short Retry-After is retried after that time', async () => {
     let tries = 0
     service.answers['GET /orgs/'] = () => {
       tries += 1
@@ -86,12 +86,12 @@ describe('the service says no', () => {
     ],
     ['invalid_token', problem(401, 'invalid_token', 'Invalid or expired token'), 'svc login'],
     ['rate_limited', problem(429, 'rate_limited', 'Slow', { retryAfter: 77 }), 'try again in 77 s'],
-  ])('%s says what to do next', async (_, answer, hint) => {
+  ])('%s has a hint', async (_, answer, hint) => {
     service.answers['GET /orgs/'] = answer
     expect(failureOf(await svc('orgs', '--json')).hint).toContain(hint)
   })
 
-  it('names the flag, not the field, to a person', async () => {
+  it('names the flag instead of the field in text output', async () => {
     const details = [
       { path: 'body.maxUsage', message: 'must be at least 1' },
       { path: 'body.orgId', message: 'must be a UUID' },
@@ -108,7 +108,7 @@ describe('the service says no', () => {
     expect(stderr).toContain('Request: req-1')
   })
 
-  it('an answer that is not of this service is unreachable, not a crash', async () => {
+  it('is reported as unreachable when the response is not from this service', async () => {
     service.answers['GET /orgs/'] = { headers: { 'content-type': 'text/html' }, body: '<html>Login</html>' }
     const result = await svc('orgs', '--json')
     expect(result.code).toBe(8)
@@ -116,7 +116,7 @@ describe('the service says no', () => {
   })
 })
 
-it('a service that moved is not followed, but said', async () => {
+it('a redirect of the service is reported instead of followed', async () => {
   service.answers['GET /orgs/'] = { status: 301, headers: { location: 'https://svc.test/' }, body: '' }
   home.signIn(service.url)
   const result = await svc('orgs', '--json')
@@ -124,15 +124,15 @@ it('a service that moved is not followed, but said', async () => {
   expect(failureOf(result).message).toContain('it redirects to https://svc.test/; use that address')
 })
 
-describe('no answer', () => {
-  it('connection refused exits 8 and names the address', async () => {
+describe('a missing response', () => {
+  it('from a refused connection exits with 8, and the error names the address', async () => {
     home.signIn('http://127.0.0.1:1')
     const result = await svc('orgs', '--json')
     expect(result).toMatchObject({ code: 8, stdout: '' })
     expect(failureOf(result).message).toBe('Cannot reach http://127.0.0.1:1: connection refused')
   })
 
-  it('names the proxy in use, without its password', async () => {
+  it('through a proxy gives an error that names the proxy without its password', async () => {
     home.signIn('http://svc.test')
     const result = await home.run(['orgs', '--json'], { env: { HTTP_PROXY: 'http://user:pass@127.0.0.1:1' } })
     expect(result.code).toBe(8)
@@ -140,7 +140,7 @@ describe('no answer', () => {
     expect(result.stderr).not.toContain('pass')
   })
 
-  it('silence exits 124 when the time is over', async () => {
+  it('exits with 124 after the timeout', async () => {
     const mute = createServer().listen(0, '127.0.0.1')
     await new Promise((resolve) => mute.once('listening', resolve))
     home.signIn(`http://127.0.0.1:${(mute.address() as { port: number }).port}`)
@@ -150,7 +150,7 @@ describe('no answer', () => {
     mute.close()
   })
 
-  it('Ctrl-C exits 130 at once', async () => {
+  it('is interrupted by Ctrl-C with exit code 130', async () => {
     const never = new FakeService({ 'GET /orgs/': () => new Promise<Answer>(() => {}) })
     await never.start()
     home.signIn(never.url)
@@ -163,7 +163,7 @@ describe('no answer', () => {
   })
 })
 
-describe('a wrong command line exits 2 and says what was meant', () => {
+describe('a wrong command line exits with 2 and a suggestion', () => {
   it.each<[string, string[], string]>([
     ['unknown command', ['orgz'], 'did you mean svc orgs?'],
     ['unknown subcommand', ['enroll', 'crate'], 'did you mean svc enroll create?'],
@@ -195,7 +195,7 @@ describe('a wrong command line exits 2 and says what was meant', () => {
   })
 })
 
-it('no stack trace and no configuration is ever printed for an expected failure', async () => {
+it('an expected failure prints no stack trace and no configuration', async () => {
   home.signIn(service.url)
   service.answers['GET /orgs/'] = problem(403, 'forbidden', 'Permission denied')
   const { stderr } = await home.run(['orgs'], { env: { SVC_DEBUG: '1' } })
@@ -204,7 +204,7 @@ it('no stack trace and no configuration is ever printed for an expected failure'
   expect(stderr).not.toContain('access-1')
 })
 
-it('a reader that has seen enough ends the command quietly', async () => {
+it('a closed output pipe ends the command without an error', async () => {
   const rows = Array.from({ length: 3000 }, (_, i) => organization(i, `org-${i}`, `Organization ${i}`))
   service.answers['GET /orgs/'] = { body: { data: rows } }
   const { start, binary } = await import('./run.ts')

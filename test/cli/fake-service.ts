@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** A request the stand-in was sent. `path` is below /api/v1, with its query string. */
+/** A request that the fake service received. `path` is below /api/v1, with its query string. */
 export type RecordedRequest = {
   method: string
   path: string
@@ -18,7 +18,7 @@ export type Answer = {
 
 type Handler = (seen: RecordedRequest) => Answer | Promise<Answer>
 
-/** A service with just the answers a test needs; it speaks the contract. Keys are `GET /orgs/`, without query. */
+/** A fake service with the given answers. Keys are such as `GET /orgs/`, without query. */
 export class FakeService {
   readonly seen: RecordedRequest[] = []
   readonly answers: Record<string, Handler | Answer>
@@ -43,7 +43,7 @@ export class FakeService {
     await new Promise((resolve) => this.#server?.close(resolve))
   }
 
-  /** Requests of one kind. */
+  /** The received requests of one route. */
   calls(route: string): RecordedRequest[] {
     return this.seen.filter(({ method, path }) => `${method} ${path.split('?')[0]}` === route)
   }

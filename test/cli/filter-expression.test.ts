@@ -15,8 +15,8 @@ import { findFaults } from '../../src/filters/rules.ts'
 const and = (...conditions: ConditionGroup['conditions']): ConditionGroup => ({ operator: 'AND', conditions })
 const or = (...conditions: ConditionGroup['conditions']): ConditionGroup => ({ operator: 'OR', conditions })
 
-describe('an expression', () => {
-  it('binds and tighter than or, and brackets tighter than both', () => {
+describe('a filter expression', () => {
+  it('binds and tighter than or, and parentheses tighter than both', () => {
     const [a, b, c] = ['a', 'b', 'c'].map((value) => ({ field: 'hostname', operator: 'equals', value }))
     expect(parseFilter('hostname = a')).toEqual(and(a!))
     expect(parseFilter('((hostname = a))')).toEqual(and(a!))
@@ -100,14 +100,14 @@ describe('an expression', () => {
     ['hostname = and', 'column 12: expected a value; as text it is written "and", found "and"', 11],
     ['hostname = "x', 'column 12: expected " at the end of this text', 11],
     ['hostname ! x', 'column 10: expected !=', 9],
-  ])('that is wrong says where: %s', (text, message, column) => {
+  ])('with an error names its position: %s', (text, message, column) => {
     const said = messageOf(text)
     const [first, line, caret] = said.split('\n')
     expect(first).toBe(`The filter is wrong at ${message}`)
     expect([line, caret]).toEqual([`  ${text}`, `  ${' '.repeat(column)}^`])
   })
 
-  it('of many lines is cut to where the mistake is', () => {
+  it('of many lines is shortened to the position of the error', () => {
     const [first, line, caret] = messageOf(`status = online\nand ${'hostname = x or '.repeat(20)}oops`).split(
       '\n',
     )
@@ -118,7 +118,7 @@ describe('an expression', () => {
     expect(line!.slice(0, caret!.length - 1)).toMatch(/^ {2}….* oops$/)
   })
 
-  it('may be long, and a deep one is refused, not the end of the stack', () => {
+  it('may be long; one that is nested too deep is refused without a stack overflow', () => {
     const long = Array.from({ length: 20_000 }, (_, i) => `hostname = pc-${i}`).join(' or ')
     expect(parseFilter(long).conditions).toHaveLength(20_000)
     const nested = (levels: number) => `${'('.repeat(levels)}status = online${')'.repeat(levels)}`
@@ -128,7 +128,7 @@ describe('an expression', () => {
     }
   })
 
-  it('never fails in another way, whatever it says', () => {
+  it('never fails in any other way, for any text', () => {
     const piece = fc.constantFrom(
       ...[
         'hostname',
@@ -163,7 +163,7 @@ describe('an expression', () => {
   })
 })
 
-describe('a tree', () => {
+describe('a condition tree', () => {
   const word = fc.oneof(
     fc.string({ unit: 'binary', maxLength: 8 }),
     fc.constantFrom('and', 'true', '7', 'a b', '\\n', '\\', '"', ''),
@@ -205,7 +205,7 @@ describe('a tree', () => {
     }),
   })).group
 
-  it('reads back from what was printed, without groups of one', () => {
+  it('is parsed back from its printed form, without groups of one', () => {
     const property = fc.property(tree, (whole) => {
       const simple = simplify(whole)
       const wanted = isGroup(simple) ? simple : and(simple)
@@ -215,13 +215,13 @@ describe('a tree', () => {
     fc.assert(property, { numRuns: 1000 })
   })
 
-  it('is printed with no more brackets than it needs', () => {
+  it('is printed without unnecessary parentheses', () => {
     const text =
       'status = online and (tags has any (prod, web) or hostname contains sql and lastUser is null)'
     expect(printFilter(parseFilter(text))).toBe(text)
   })
 
-  it('means to the service what was written', () => {
+  it('that was parsed is valid for the service', () => {
     const text =
       'status = online and hardware.cpuCores >= 8 and (tags has any (prod, web) or hostname contains sql) and lastSeenAt within 7 days'
     expect(findFaults(ConditionGroup.parse(parseFilter(text)), 'where')).toEqual([])

@@ -28,7 +28,7 @@ const [admin, acme] = [as('bakery'), as('acme')]
 const where = 'osType = linux and (hostname contains PC or tags is not empty)'
 
 describe('svc filters', () => {
-  it('saves what is written, shows it the same way, changes and deletes it by its name', async () => {
+  it('saves an expression, shows it in the same form, and changes and deletes it by name', async () => {
     const made = await admin(['filters', 'create', '--name', 'Linux', '--where', where, '--json'])
     expect([made.code, made.stderr]).toEqual([0, ''])
     const { id, conditions } = JSON.parse(made.stdout)
@@ -56,7 +56,7 @@ describe('svc filters', () => {
     expect((await admin(['filters', '--columns', 'name', '--no-header'])).stdout).toBe('bakery filter\n')
   })
 
-  it('previews what is written, saved or in a file, and counts on standard error', async () => {
+  it('previews an expression, a saved filter or a file, and prints the count on standard error', async () => {
     expect((await admin(['filters', 'create', '--name', 'Mine', '--where', where])).code).toBe(0)
     home.write(
       'tree.json',
@@ -76,7 +76,7 @@ describe('svc filters', () => {
     expect([json.stdout, json.stderr]).toEqual(['2\n', ''])
   })
 
-  it('explains what is written without a service', async () => {
+  it('explains an expression without a service', async () => {
     const offline = (...args: string[]) =>
       home.run(['filters', 'explain', ...args], { env: { SVC_URL: 'http://127.0.0.1:1' } })
     const text =
@@ -97,7 +97,7 @@ describe('svc filters', () => {
     expect(json.expression).toBe(text)
   })
 
-  it('points at what is wrong, and leaves what it cannot know to the service', async () => {
+  it('points at syntax errors, and leaves other checks to the service', async () => {
     const wrong = await admin(['filters', 'preview', '--where', 'hostname lik x', '--json'])
     expect(wrong.code).toBe(2)
     expect(failureOf(wrong).message).toBe(
@@ -116,7 +116,7 @@ describe('svc filters', () => {
 })
 
 describe('svc search', () => {
-  it('finds by a part of a name, of one kind when asked', async () => {
+  it('finds by a part of a name, optionally of one type', async () => {
     const found = await admin(['search', 'PROFILE', '--columns', 'type,title', '--no-header'])
     expect(found.stdout).toBe('settings  Profile settings\n')
     const devices = await acme(['search', 'pc', '--type', 'devices', '--json', '--jq', '.results[].title'])

@@ -3,7 +3,7 @@ import { onTestFinished } from 'vitest'
 import { until } from '../daemon/process.ts'
 import { binary, type Home } from './run.ts'
 
-/** A command that goes on until it is told to end, at the latest with the test. */
+/** A long-running command, which ends with the test at the latest. */
 export function follow(home: Home, args: string[], env: Record<string, string> = {}, input?: string) {
   const child = spawn(process.execPath, [binary, ...args], { env: { ...home.env, ...env }, stdio: 'pipe' })
   onTestFinished(() => void child.kill('SIGKILL'))

@@ -24,7 +24,7 @@ afterAll(async () => {
 const svc = (...args: string[]) => home.run(args)
 
 describe('a list', () => {
-  it('is aligned plain text in a pipe: whole ids, no colour, no control characters', async () => {
+  it('is aligned plain text in a pipe: full IDs, no color, no control characters', async () => {
     const { stdout, stderr, code } = await svc('orgs')
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toBe(
@@ -37,7 +37,7 @@ describe('a list', () => {
     )
   })
 
-  it('as JSON is what the API answers', async () => {
+  it('as JSON is the response of the API', async () => {
     const { stdout } = await svc('orgs', '--json')
     expect(JSON.parse(stdout)).toEqual({ data: [bakery, acme] })
     expect((await svc('orgs', '-o', 'json')).stdout).toBe(stdout)
@@ -47,7 +47,7 @@ describe('a list', () => {
     expect(parse((await svc('orgs', '-o', 'yaml')).stdout)).toEqual({ data: [bakery, acme] })
   })
 
-  it('goes through a jq program', async () => {
+  it('can be passed through a jq program', async () => {
     expect((await svc('orgs', '--jq', '.data[] | select(.maxDevices != null) | .slug')).stdout).toBe('acme\n')
     expect((await svc('orgs', 'show', uuid(10), '--jq', '{slug}')).stdout).toBe(
       '{\n  "slug": "blue-bakery"\n}\n',
@@ -59,18 +59,18 @@ describe('a list', () => {
     expect((await svc('orgs', '--jq', '.', '--csv')).code).toBe(2)
   })
 
-  it('as NDJSON is a document for each row', async () => {
+  it('as NDJSON is one document per row', async () => {
     const lines = (await svc('orgs', '-o', 'ndjson')).stdout.trimEnd().split('\n')
     expect(lines.map((line) => JSON.parse(line))).toEqual([bakery, acme])
   })
 
-  it('as ids is one id for each line', async () => {
+  it('as IDs is one ID per line', async () => {
     const { stdout } = await svc('orgs', '-q')
     expect(stdout).toBe(`${uuid(10)}\n${uuid(11)}\n`)
     expect((await svc('orgs', '-o', 'id')).stdout).toBe(stdout)
   })
 
-  it('as CSV quotes what needs it; without header there is no header', async () => {
+  it('as CSV is quoted where needed, and has no header with --no-header', async () => {
     const columns = ['--columns', 'slug,name,maxDevices']
     expect((await svc('orgs', '--csv', ...columns)).stdout).toBe(
       'slug,name,maxDevices\nblue-bakery,"Blue ""Bakery"", Ltd",\nacme,Acme \u001b[31mIT,25\n',
@@ -80,43 +80,43 @@ describe('a list', () => {
     )
   })
 
-  it('as CSV has every field unless columns are named', async () => {
+  it('as CSV has all fields unless columns are given', async () => {
     const [header] = (await svc('orgs', '--csv')).stdout.split('\n')
     expect(header?.split(',')).toEqual(Object.keys(bakery))
   })
 
-  it('has the columns asked for, in their order, in every format', async () => {
+  it('has the requested columns in their order, in every format', async () => {
     const { stdout } = await svc('orgs', '--columns', 'slug,id', '--no-header')
     expect(stdout).toBe(`blue-bakery  ${uuid(10)}\nacme         ${uuid(11)}\n`)
     const json = JSON.parse((await svc('orgs', '--json', '--columns', 'slug')).stdout)
     expect(json).toEqual({ data: [{ slug: 'blue-bakery' }, { slug: 'acme' }] })
   })
 
-  it('refuses a column it does not have, and says which one was meant', async () => {
+  it('refuses an unknown column with a suggestion', async () => {
     const result = await svc('orgs', '--columns', 'slug,nmae', '--json')
     expect(result).toMatchObject({ code: 2, stdout: '' })
     expect(failureOf(result)).toMatchObject({ code: 'usage', hint: 'did you mean name?' })
   })
 
   it.each([[['--json', '--csv']], [['-q', '-o', 'yaml']], [['-q', '--columns', 'id']]])(
-    'refuses %j together',
+    'refuses the combination %j',
     async (flags) => {
       const { code, stdout } = await svc('orgs', ...flags)
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     },
   )
 
-  it('takes the same format twice', async () => {
+  it('accepts the same format twice', async () => {
     expect((await svc('orgs', '--json', '-o', 'json')).code).toBe(0)
   })
 
-  it('is listed by its bare topic', async () => {
+  it('is also shown by the topic alone', async () => {
     expect((await svc('orgs', 'list')).stdout).toBe((await svc('orgs')).stdout)
   })
 })
 
 describe('a record', () => {
-  it('is lines of names and values', async () => {
+  it('is printed as lines of names and values', async () => {
     const { stdout } = await svc('orgs', 'show', uuid(10))
     expect(stdout).toMatch(/^Id: {14}0197c1c4/)
     expect(stdout).toContain('Max devices:     -\n')
@@ -128,7 +128,7 @@ describe('a record', () => {
   })
 })
 
-describe('pages', () => {
+describe('pagination', () => {
   const total = 230
   const rows = Array.from({ length: total }, (_, i) => site(1000 + i, uuid(10), `Site ${i}`))
   const paged = (path: string) => {
@@ -143,15 +143,15 @@ describe('pages', () => {
   })
 
   const count = (text: string) => text.trimEnd().split('\n').length
-  const asked = () => service.calls('GET /orgs/sites').map(({ path }) => path.split('?')[1])
+  const queries = () => service.calls('GET /orgs/sites').map(({ path }) => path.split('?')[1])
 
-  it('one page is shown, and that there is more is said on standard error', async () => {
+  it('shows one page, and reports further rows on standard error', async () => {
     const { stdout, stderr } = await svc('sites', '-q')
     expect(count(stdout)).toBe(50)
     expect(stderr).toBe('50 of 230 shown, page 1: --all shows every row\n')
   })
 
-  it('--all walks every page', async () => {
+  it('with --all requests every page', async () => {
     service.seen.length = 0
     const { stdout, stderr } = await svc('sites', '-o', 'ndjson', '--all')
     expect(
@@ -161,27 +161,27 @@ describe('pages', () => {
         .map((line) => JSON.parse(line).name),
     ).toEqual(rows.map(({ name }) => name))
     expect(stderr).toBe('')
-    expect(asked()).toEqual(['page=1&limit=100', 'page=2&limit=100', 'page=3&limit=100'])
+    expect(queries()).toEqual(['page=1&limit=100', 'page=2&limit=100', 'page=3&limit=100'])
   })
 
-  it('--all --json is one document with every row', async () => {
+  it('with --all --json gives one document with all rows', async () => {
     const { data, pagination } = JSON.parse((await svc('sites', '--json', '--all')).stdout)
     expect(data).toHaveLength(total)
     expect(pagination).toEqual({ page: 1, limit: total, total })
   })
 
-  it('--limit is a number of rows, whatever the size of a page', async () => {
+  it('with --limit gives that number of rows, regardless of page sizes', async () => {
     expect(count((await svc('sites', '-q', '--limit', '7')).stdout)).toBe(7)
     expect(count((await svc('sites', '-q', '--limit', '120')).stdout)).toBe(120)
   })
 
-  it('--page shows that page', async () => {
+  it('with --page shows that page', async () => {
     const { stdout } = await svc('sites', '--page', '3', '--limit', '100', '--columns', 'name', '--no-header')
     expect(stdout.split('\n')[0]).toBe('Site 200')
     expect(count(stdout)).toBe(30)
   })
 
-  it('--all and --limit are refused together', async () => {
+  it('refuses --all together with --limit', async () => {
     expect((await svc('sites', '--all', '--limit', '5')).code).toBe(2)
   })
 })
@@ -195,7 +195,7 @@ describe('hostile values in a pipe', () => {
     service.answers[`GET /orgs/organizations/${uuid(12)}`] = { body: hostile }
   })
 
-  it('are the bytes they are', async () => {
+  it('are printed unchanged', async () => {
     expect(await show('--json')).toBe(`${JSON.stringify(hostile, null, 2)}\n`)
     expect(await show('-o', 'ndjson')).toBe(`${JSON.stringify(hostile)}\n`)
     expect(await show('--jq', '.name, (.settings | keys[])')).toBe(`${name}\n${name}\n`)

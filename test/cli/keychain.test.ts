@@ -26,7 +26,7 @@ afterEach(async () => {
 
 const password = ['login', '--email', 'admin@example.com', '--password-stdin']
 
-/** Signed in as far as the service is concerned, but with nothing kept, and told so. */
+/** Expects a sign-in whose session was not stored, and an error that says so. */
 function expectUnkept(result: Result): void {
   expect(result.code).toBe(1)
   expect(failureOf(result)).toMatchObject({ code: 'session_not_kept' })
@@ -35,20 +35,20 @@ function expectUnkept(result: Result): void {
   expect(existsSync(join(home.config, 'config.json'))).toBe(false)
 }
 
-describe.skipIf(process.platform !== 'linux')('no Secret Service', () => {
+describe.skipIf(process.platform !== 'linux')('without a Secret Service, svc login', () => {
   it('keeps nothing without consent, and says so', async () => {
     const result = await home.run([...password, '--json'], { input: 'x' })
     expectUnkept(result)
     expect(result.stderr).toContain('keychain of this machine cannot be used')
   })
 
-  it('is a mistake when the keychain was asked for', async () => {
+  it('fails when the keychain was requested', async () => {
     const result = await home.run([...password, '--store', 'keychain', '--json'], { input: 'x' })
     expect(result.code).toBe(2)
     expect(service.calls('POST /auth/login')).toHaveLength(0)
   })
 
-  it.skipIf(noTerminal)('asks at a terminal whether a file will do', async () => {
+  it.skipIf(noTerminal)('asks at a terminal whether to use a file', async () => {
     const yes = await home.terminal(['login', '--email', 'admin@example.com'], {
       answers: [
         ['Password', 'x\r'],
@@ -87,14 +87,14 @@ describe.skipIf(process.platform !== 'linux')('a Secret Service that never answe
     bus.close()
   })
 
-  it('is given up after two seconds when signing in', async () => {
+  it('times out after two seconds at sign-in', async () => {
     const result = await home.run([...password, '--json'], { input: 'x' })
     expectUnkept(result)
     expect(result.stderr).toContain('no answer within 2 s')
     expect(result.ms).toBeLessThan(6000)
   })
 
-  it('is given up when a session is wanted from it, with what to do', async () => {
+  it('times out when a session is read from it, with a hint', async () => {
     home.signIn(service.url, {}, { store: 'keychain' })
     const result = await home.run(['orgs', '--json'])
     expect(result).toMatchObject({ code: 4, stdout: '' })
@@ -102,7 +102,7 @@ describe.skipIf(process.platform !== 'linux')('a Secret Service that never answe
     expect(result.ms).toBeLessThan(6000)
   })
 
-  it('does not get in the way of a session in a file', async () => {
+  it('does not affect a session in a file', async () => {
     home.signIn(service.url)
     expect(await home.run(['orgs'])).toMatchObject({ code: 0, stderr: '' })
   })
@@ -125,8 +125,8 @@ describe.skipIf(missing.length > 0)('a real Secret Service', () => {
     keyring.remove()
   })
 
-  /** Runs a script of svc calls beside a keyring that is open, or locked. */
-  const beside = (script: string, unlock = true): Promise<Result> => {
+  /** Runs a script of svc calls with an unlocked or locked keyring. */
+  const withKeyring = (script: string, unlock = true): Promise<Result> => {
     const open = unlock
       ? 'printf test | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1'
       : ':'
@@ -142,8 +142,8 @@ describe.skipIf(missing.length > 0)('a real Secret Service', () => {
 
   const login = 'printf x | svc login --email "$EMAIL" --password-stdin'
 
-  it('keeps the session, and no file does', async () => {
-    const result = await beside(`${login} && svc orgs --json && svc auth status --json`)
+  it('stores the session, and no file does', async () => {
+    const result = await withKeyring(`${login} && svc orgs --json && svc auth status --json`)
     expect(result.code).toBe(0)
     expect(result.stderr).toContain('Secret Service of this machine')
     expect(result.stdout).toContain('"credential": "Secret Service of this machine')
@@ -152,13 +152,13 @@ describe.skipIf(missing.length > 0)('a real Secret Service', () => {
     expect(home.json('config/config.json')).toMatchObject({ store: 'keychain' })
   })
 
-  it('keeps a session that was renewed', async () => {
+  it('stores a refreshed session', async () => {
     const refreshed = { accessToken: 'access-7', refreshToken: 'refresh-7', expiresInSeconds: 900 }
     service.answers['POST /auth/refresh'] = { body: { tokens: refreshed } }
     service.answers['POST /auth/login'] = signIn(1, {
       tokens: { accessToken: 'access-1', refreshToken: 'refresh-1', expiresInSeconds: 1 },
     })
-    const result = await beside(`${login} && svc orgs -q && svc orgs -q`)
+    const result = await withKeyring(`${login} && svc orgs -q && svc orgs -q`)
     expect(result.code).toBe(0)
     expect(service.calls('POST /auth/refresh')).toHaveLength(1)
     expect(service.calls('GET /orgs/').map(({ headers }) => headers.authorization)).toEqual([
@@ -167,19 +167,19 @@ describe.skipIf(missing.length > 0)('a real Secret Service', () => {
     ])
   })
 
-  it('forgets it when signing out, and that is checked', async () => {
+  it('removes the session at sign-out, which is verified', async () => {
     service.answers['POST /auth/logout'] = () => {
       service.answers['GET /auth/me'] = problem(401, 'invalid_token', 'over')
       return { body: { success: true } }
     }
-    const result = await beside(`${login} && svc logout --json; svc orgs`)
+    const result = await withKeyring(`${login} && svc logout --json; svc orgs`)
     expect(result.stdout).toContain('"removed": true')
     expect(result.code).toBe(4)
   })
 
-  it('that is locked with nobody there to open it does not hang anything', async () => {
-    expect((await beside(login)).code).toBe(0)
-    const result = await beside('svc orgs --json', false)
+  it('that is locked does not block commands', async () => {
+    expect((await withKeyring(login)).code).toBe(0)
+    const result = await withKeyring('svc orgs --json', false)
     expect(result.code).toBe(4)
     expect(result.ms).toBeLessThan(8000)
   })

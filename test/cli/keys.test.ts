@@ -50,7 +50,7 @@ const withKey = (args: string[], env: Record<string, string> = {}) =>
   home.run(args, { env: { SVC_API_KEY: key, SVC_URL: service.url, ...env } })
 
 describe('svc keys', () => {
-  it('mints a key and prints it alone, with scopes said one by one or with commas', async () => {
+  it('creates a key and prints only that, with scopes repeated or separated by commas', async () => {
     const scopes = ['--scope', 'devices:read,alerts:read', '--scope', 'sites:read']
     const { code, stdout, stderr } = await svc('keys', 'create', '--name', 'ci', ...scopes)
     expect({ code, stdout }).toEqual({ code: 0, stdout: `${key}\n` })
@@ -63,7 +63,7 @@ describe('svc keys', () => {
     })
   })
 
-  it('keeps a new key in a file that nobody else can read', async () => {
+  it('writes a new key to a private file', async () => {
     const file = `${home.path}/ci.key`
     const { code, stdout } = await svc('keys', 'create', '--name', 'ci', '--out-file', file)
     expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
@@ -71,20 +71,20 @@ describe('svc keys', () => {
     expect(home.mode('ci.key')).toBe('600')
   })
 
-  it('refuses a scope there is none of, and says which was meant', async () => {
+  it('refuses an unknown scope with a suggestion', async () => {
     const result = await svc('keys', 'create', '--name', 'ci', '--scope', 'device:read', '--json')
     expect(result.code).toBe(2)
     expect(failureOf(result).hint).toContain('devices:read')
     expect(service.calls('POST /api-keys')).toEqual([])
   })
 
-  it('does not take a revoked key for the one that was wanted', async () => {
+  it('--if-not-exists ignores a revoked key', async () => {
     service.answers['GET /api-keys'] = ({ path }) => page(path.includes('status=active') ? [] : [ci])
     const { stdout } = await svc('keys', 'create', '--name', 'ci', '--if-not-exists')
     expect(stdout).toBe(`${key}\n`)
   })
 
-  it('changes, rotates and revokes the key of a name', async () => {
+  it('updates, rotates and revokes a key by name', async () => {
     expect((await svc('keys', 'update', 'ci', '--scope', 'alerts:read', '--rate-limit', '5')).code).toBe(0)
     expect(service.calls(`PATCH /api-keys/${ci.id}`)[0]?.body).toEqual({
       scopes: ['alerts:read'],
@@ -101,7 +101,7 @@ describe('svc keys', () => {
 })
 
 describe('SVC_API_KEY', () => {
-  it('is sent in place of the session, without the organization of the person', async () => {
+  it('is sent instead of the session, without the default organization of the user', async () => {
     expect((await withKey(['devices', 'list'])).code).toBe(0)
     const [sent] = service.calls('GET /devices')
     expect(sent?.headers).toMatchObject({ 'x-api-key': key })
@@ -110,14 +110,14 @@ describe('SVC_API_KEY', () => {
     expect(service.calls('GET /orgs/')).toEqual([])
   })
 
-  it('gives way to a token', async () => {
+  it('is overridden by a token', async () => {
     await withKey(['devices', 'list'], { SVC_TOKEN: 'a-token' })
     const [sent] = service.calls('GET /devices')
     expect(sent?.headers.authorization).toBe('Bearer a-token')
     expect(sent?.headers['x-api-key']).toBeUndefined()
   })
 
-  it('that meets a route for people says so, and what to do', async () => {
+  it('at a route for users gives an error with a hint', async () => {
     const result = await withKey(['whoami', '--json'])
     expect(result).toMatchObject({ code: 4, stdout: '' })
     expect(failureOf(result)).toMatchObject({
@@ -127,7 +127,7 @@ describe('SVC_API_KEY', () => {
     })
   })
 
-  it('that is refused says which key it was, and never shows it', async () => {
+  it('that is refused gives an error that names its source, and never shows it', async () => {
     service.answers['GET /devices'] = problem(401, 'api_key_revoked', 'API key is revoked')
     const result = await withKey(['devices', 'list', '--json'], { SVC_DEBUG: '1' })
     expect(result.code).toBe(4)
@@ -145,7 +145,7 @@ describe('SVC_API_KEY', () => {
     expect(await explain({ SVC_TOKEN: 'a-token' })).toMatchObject({ value: null })
   })
 
-  it('does not keep a person from signing out', async () => {
+  it('does not prevent a user from signing out', async () => {
     home.signIn(service.url)
     service.answers['POST /auth/logout'] = { body: { success: true } }
     const { code } = await withKey(['logout'])

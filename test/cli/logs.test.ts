@@ -48,7 +48,7 @@ const messages = async (...args: string[]) => {
 }
 
 describe('svc logs', () => {
-  it('shows what an agent said, by hostname, level, age and text', async () => {
+  it('shows the log of an agent by hostname, level, age and text', async () => {
     const ofAgent = (...args: string[]) => messages('diagnostic', 'bakery-pc', ...args)
     expect(await ofAgent('--level', 'warn,error')).toEqual(['Timeout', 'closed'])
     expect(await ofAgent('--since', '1h')).toEqual(['Timeout'])
@@ -59,13 +59,13 @@ describe('svc logs', () => {
     expect(JSON.parse(whole.stdout).data).toHaveLength(152)
   })
 
-  it('shows what a device logged', async () => {
+  it('shows the event log of a device', async () => {
     expect(await messages('events', 'bakery-pc', '--since', '10m')).toEqual(['I/O'])
     expect(await messages('events', world.orgs.bakery.deviceId, '--source', 'disk')).toEqual(['I/O'])
     expect(await messages('events', 'bakery-pc', '--category', 'security')).toEqual([])
   })
 
-  it('says what is wrong', async () => {
+  it('reports invalid arguments', async () => {
     const level = await svc('diagnostic', 'bakery-pc', '--level', 'loud')
     expect(level).toMatchObject({ code: 2, stdout: '' })
     expect(level.stderr).toContain('must be some of debug, info, warn, error')
@@ -75,7 +75,7 @@ describe('svc logs', () => {
   })
 })
 
-describe('a time to look from', () => {
+describe('a start time', () => {
   const now = Date.parse('2026-03-01T12:00:00.000Z')
 
   it.each([
@@ -88,7 +88,7 @@ describe('a time to look from', () => {
     ['2026-01-31T12:00:00+01:00', '2026-01-31T12:00:00+01:00'],
     ['soon', 'soon'],
     ['999999w', '999999w'],
-  ])('%s is %s', (said, meant) => {
+  ])('%s means %s', (said, meant) => {
     expect(parseTime(said, now)).toBe(meant)
   })
 })

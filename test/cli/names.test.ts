@@ -63,27 +63,27 @@ afterAll(async () => {
 
 const shown = async (...args: string[]) => (await home.run([...args, '-q'])).stdout.trim()
 
-describe('a record goes by', () => {
-  it('its id, without a look-up', async () => {
+describe('a record can be named by', () => {
+  it('ID, without a lookup', async () => {
     expect(await shown('orgs', 'show', uuid(10))).toBe(uuid(10))
     expect(service.seen).toHaveLength(1)
   })
 
-  it('its slug before another one that has it as a name', async () => {
+  it('slug, which takes precedence over a name', async () => {
     expect(await shown('orgs', 'show', 'blue-bakery')).toBe(uuid(10))
   })
 
-  it('its name, in any case', async () => {
+  it('name, in any letter case', async () => {
     expect(await shown('orgs', 'show', 'blue bakery')).toBe(uuid(10))
   })
 
-  it('its hostname or display name', async () => {
+  it('hostname or display name', async () => {
     expect(await shown('devices', 'show', 'reception-1')).toBe(uuid(40))
     expect(await shown('devices', 'show', 'Reception')).toBe(uuid(40))
     expect(service.seen[0]?.path).toContain('search=reception-1')
   })
 
-  it('its name within the organization that is named', async () => {
+  it('name within the given organization', async () => {
     expect(await shown('sites', 'show', 'Main Office', '--org', 'red')).toBe(uuid(21))
     const { stdout } = await home.run(['sites', 'show', 'Main Office', '-q'], {
       env: { SVC_ORG: 'blue-bakery' },
@@ -100,24 +100,24 @@ it('an ambiguous name is an error that lists the candidates', async () => {
   expect(failureOf(result).message).toContain(`${uuid(12)}  green, Twin`)
 })
 
-it('an unknown name is exit 3 and says which one was meant', async () => {
+it('an unknown name exits with 3 and a suggestion', async () => {
   const result = await home.run(['orgs', 'show', 'blue-bakry', '--json'])
   expect(result.code).toBe(3)
   expect(failureOf(result)).toMatchObject({ code: 'not_found', hint: 'did you mean blue-bakery?' })
 })
 
-it('a name outside the organization that was insisted on is not found', async () => {
+it('a name outside the given organization is not found', async () => {
   expect((await home.run(['sites', 'show', 'Depot', '--org', 'blue-bakery'])).code).toBe(3)
 })
 
-it('the default organization of a context does not hide the others', async () => {
+it('the default organization of a context does not hide others', async () => {
   home.signIn(service.url, {}, { org: 'blue-bakery' })
   expect(await shown('sites', 'show', 'Depot')).toBe(uuid(22))
   expect(await shown('sites', 'show', 'Main Office')).toBe(uuid(20))
   home.signIn(service.url)
 })
 
-it('names in flags become ids in the request, sites within their organization', async () => {
+it('names in flags become IDs in the request, for sites within their organization', async () => {
   await home.run(['enroll', 'create', '--name', 'x', '--site', 'Main Office', '--org', 'red'])
   expect(service.calls('POST /enrollment-keys')[0]?.body).toEqual({
     name: 'x',
@@ -126,7 +126,7 @@ it('names in flags become ids in the request, sites within their organization', 
   })
 })
 
-it('a list is narrowed by --org, SVC_ORG or the context, and by an empty one not at all', async () => {
+it('a list is restricted by --org, SVC_ORG or the context, and not by an empty value', async () => {
   home.signIn(service.url, {}, { org: 'red' })
   const names = async (args: string[], env = {}) =>
     (await home.run(['sites', '--columns', 'name', '--no-header', ...args], { env })).stdout
@@ -139,7 +139,7 @@ it('a list is narrowed by --org, SVC_ORG or the context, and by an empty one not
   home.signIn(service.url)
 })
 
-it('organizations of one partner come from the list that can be narrowed', async () => {
+it('organizations of one partner come from the endpoint with that filter', async () => {
   service.answers['GET /orgs/organizations'] = page([orgs[2]])
   const { stdout } = await home.run(['orgs', '--partner', uuid(901), '-q'])
   expect(stdout).toBe(`${uuid(12)}\n`)

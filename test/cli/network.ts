@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll } from 'vitest'
 
-/* What stands between a program and a service: proxies, and certificates of a private authority. */
+/* Proxies, and certificates of a private authority. */
 
 export const listening = (server: Pick<Server, 'listen' | 'address'>): Promise<number> =>
   new Promise((resolve) => {
@@ -15,16 +15,16 @@ export const listening = (server: Pick<Server, 'listen' | 'address'>): Promise<n
 
 const variables = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy']
 
-/** A proxy for the tests of a file, which puts the environment right after each of them. */
+/** A proxy for the tests of a file, which restores the environment after each of them. */
 export function testProxy() {
   const before = Object.fromEntries(variables.map((name) => [name, process.env[name]]))
   const self = {
     url: '',
-    /** What it was asked for. */
+    /** The requests it received. */
     asked: [] as string[],
-    /** What it lets nobody through without. */
+    /** The password it requires, if any. */
     password: undefined as string | undefined,
-    /** The port of this machine behind every tunnel. */
+    /** The local port to which it connects every tunnel. */
     target: 0,
   }
   const server = createServer((request, reply) => {
@@ -63,7 +63,7 @@ export function testProxy() {
 export const hasOpenssl = spawnSync('openssl', ['version']).status === 0
 if (!hasOpenssl) console.warn('skipped: certificates need openssl')
 
-/** A certificate of svc.test and this machine that signed itself; its files last as long as the tests of a file. */
+/** A self-signed certificate of svc.test and this machine, whose files are removed after the test file. */
 export function testCertificate() {
   const folder = mkdtempSync(join(tmpdir(), 'svc-tls-'))
   const at = (name: string) => join(folder, name)
@@ -76,7 +76,7 @@ export function testCertificate() {
   return {
     file: at('cert.pem'),
     missing: at('missing.pem'),
-    /** For a server. */
+    /** Key and certificate for a server. */
     pair: () => ({ key: readFileSync(at('key.pem')), cert: readFileSync(at('cert.pem')) }),
   }
 }

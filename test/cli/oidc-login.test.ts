@@ -33,8 +33,8 @@ afterEach(async () => {
 const login = (system: string, ...more: string[]) => home.run(['login', '--oidc', system, ...more])
 const sent = () => service.calls('POST /auth/federated').map(({ body }) => body)
 
-/** The next command goes on with what was kept. */
-async function mints(): Promise<void> {
+/** Expects that the next command uses the stored session. */
+async function expectKeyCreated(): Promise<void> {
   const { code, stdout } = await home.run(['enroll', 'create', '--name', 'till'])
   expect([code, stdout]).toEqual([0, `${'f'.repeat(64)}\n`])
   const [call] = service.calls('POST /enrollment-keys')
@@ -42,7 +42,7 @@ async function mints(): Promise<void> {
   expect(call?.body).toMatchObject({ orgId: uuid(10), name: 'till' })
 }
 
-/** What gives tokens to the jobs of GitHub Actions. */
+/** A fake token endpoint of GitHub Actions. */
 async function actions(answer: () => { status?: number; body: string }) {
   const asked: IncomingMessage[] = []
   const server: Server = createServer((request, reply) => {
@@ -56,8 +56,8 @@ async function actions(answer: () => { status?: number; body: string }) {
   return { asked, close: () => server.close() }
 }
 
-describe('a job of GitHub Actions', () => {
-  it('asks for a token for this service, signs in with it and mints a key', async () => {
+describe('a GitHub Actions job', () => {
+  it('requests a token for this service, signs in with it and creates a key', async () => {
     const github = await actions(() => ({ body: '{"count":1,"value":"a.b.c"}' }))
     const { code, stdout, stderr } = await login('github', '--org', uuid(10))
     expect([code, stdout]).toEqual([0, ''])
@@ -69,11 +69,11 @@ describe('a job of GitHub Actions', () => {
     expect(request?.url).toBe(`/idtoken/1?api-version=2.0&audience=${audience}`)
     expect(request?.headers.authorization).toBe('Bearer runner')
     expect(sent()).toEqual([{ token: 'a.b.c', orgId: uuid(10) }])
-    await mints()
+    await expectKeyCreated()
     github.close()
   })
 
-  it('may ask for another audience, and name its policy', async () => {
+  it('can request another audience, and name its policy', async () => {
     const github = await actions(() => ({ body: '{"value":"a.b.c"}' }))
     const { stdout } = await login('github', '--audience', 'svc', '--policy', uuid(80), '--json')
     expect(JSON.parse(stdout)).toMatchObject({
@@ -86,7 +86,7 @@ describe('a job of GitHub Actions', () => {
     github.close()
   })
 
-  it('is told which permission it lacks', async () => {
+  it('is told which permission is missing', async () => {
     const without = await login('github', '--json')
     expect([without.code, failureOf(without).hint]).toEqual([2, 'the job needs permissions: id-token: write'])
     const github = await actions(() => ({ status: 403, body: '{}' }))
@@ -101,11 +101,11 @@ describe('a job of GitHub Actions', () => {
 })
 
 describe('a job of another system', () => {
-  it('signs in with the token of a variable', async () => {
+  it('signs in with the token in a variable', async () => {
     home.env.SVC_OIDC_TOKEN = 'a.b.c'
     home.env.OTHER = 'd.e.f\n'
     expect((await login('gitlab')).code).toBe(0)
-    await mints()
+    await expectKeyCreated()
     expect((await login('env', '--oidc-env', 'OTHER')).code).toBe(0)
     expect(sent()).toEqual([{ token: 'a.b.c' }, { token: 'd.e.f' }])
     const missing = await login('gitlab', '--oidc-env', 'NONE', '--json')
@@ -115,9 +115,9 @@ describe('a job of another system', () => {
     ])
   })
 
-  it('signs in with the token of a file, or standard input', async () => {
+  it('signs in with the token in a file, or on standard input', async () => {
     expect((await login('file', '--oidc-file', home.write('token', 'a.b.c\n'))).code).toBe(0)
-    await mints()
+    await expectKeyCreated()
     const args = ['login', '--oidc', 'file', '--oidc-file', '-']
     expect((await home.run(args, { input: 'd.e.f\n' })).code).toBe(0)
     expect(sent()).toEqual([{ token: 'a.b.c' }, { token: 'd.e.f' }])
@@ -136,7 +136,7 @@ describe('a job of another system', () => {
     expect(service.seen).toEqual([])
   })
 
-  it('means the organization of SVC_ORG', async () => {
+  it('uses the organization of SVC_ORG', async () => {
     home.env.SVC_OIDC_TOKEN = 'a.b.c'
     home.env.SVC_ORG = uuid(10)
     await login('gitlab')
@@ -148,7 +148,7 @@ describe('a job of another system', () => {
     ['ambiguous', '--org ID'],
     ['no_policy', 'svc trust test POLICY --id-token -'],
     [undefined, 'svc trust lists trusted issuers'],
-  ])('that is refused (%s) hears what mends it', async (reason, hint) => {
+  ])('that is refused (%s) gets a hint', async (reason, hint) => {
     home.env.SVC_OIDC_TOKEN = 'a.b.c'
     const details = reason === undefined ? {} : { details: { reason } }
     const refusal = problem(401, 'federated_token_refused', 'The token was not accepted', details)
@@ -158,7 +158,7 @@ describe('a job of another system', () => {
     expect(failureOf(result).hint).toContain(hint)
   })
 
-  it('keeps its token where the access could not be kept', async () => {
+  it('does not use up its token if the session could not be stored', async () => {
     home.env.SVC_OIDC_TOKEN = 'a.b.c'
     const env = { SVC_CREDENTIAL_STORE: undefined }
     const result = await home.run(['login', '--oidc', 'gitlab', '--json'], { env })
@@ -167,14 +167,14 @@ describe('a job of another system', () => {
   })
 })
 
-describe('the access of a job', () => {
+describe('the session of a job', () => {
   const expire = () => {
     const [name] = Object.keys(home.json<{ contexts: object }>('config/config.json').contexts)
     const path = `config/sessions/${name}.json`
     home.write(path, JSON.stringify({ ...home.json(path), expiresAt: Date.now() - 1 }))
   }
 
-  it('is over when it is over: the error says how to sign in again', async () => {
+  it('is not renewed when it expires; the error says how to sign in again', async () => {
     await login('file', '--oidc-file', home.write('token', 'a.b.c'), '--org', uuid(10))
     const again = `svc login --oidc file --oidc-file ${home.path}/token --org ${uuid(10)}`
     service.answers['GET /enrollment-keys'] = problem(401, 'invalid_token', 'Invalid or expired token')
@@ -190,7 +190,7 @@ describe('the access of a job', () => {
     expect(service.seen).toEqual([])
   })
 
-  it('is shown, and forgotten', async () => {
+  it('is shown by auth status, and removed by logout', async () => {
     home.env.SVC_OIDC_TOKEN = 'a.b.c'
     await login('gitlab')
     const shown = JSON.parse((await home.run(['auth', 'status', '--json'])).stdout)

@@ -30,7 +30,7 @@ const password = ['login', '--email', 'ci@example.com', '--password-stdin', '--o
 const login = (path: string) => home.run([...password, path, '--json'], { input: 'correct horse' })
 const now = () => Math.floor(Date.now() / 1000)
 
-describe('the secret of an authenticator in a file', () => {
+describe('an authenticator secret in a file', () => {
   it.each([
     ['base32', secret],
     ['base32 in groups of four', 'jbsw y3dp ehpk 3pxp jbsw y3dp ehpk 3pxp\n'],
@@ -44,7 +44,7 @@ describe('the secret of an authenticator in a file', () => {
     expect(codes).toContain((call!.body as { code: string }).code)
   })
 
-  it('is for its owner alone to read', async () => {
+  it('must be readable by its owner only', async () => {
     const path = home.write('totp.txt', secret)
     for (const mode of [0o640, 0o604, 0o660]) {
       chmodSync(path, mode)
@@ -69,20 +69,20 @@ describe('the secret of an authenticator in a file', () => {
     expect(result.stderr).not.toContain('hunter2')
   })
 
-  it('that is not there is told of, and no password is sent', async () => {
+  it('that is missing is reported, and no password is sent', async () => {
     const result = await login(`${home.path}/none`)
     expect([result.code, failureOf(result).message]).toEqual([2, expect.stringContaining('ENOENT')])
     expect(service.seen).toEqual([])
   })
 
-  it('helps nobody whose codes come by SMS', async () => {
+  it('is refused when the codes come by SMS', async () => {
     const pending = { tokens: null, user: null, mfaRequired: true, tempToken: 'half', mfaMethod: 'sms' }
     service.answers['POST /auth/login'] = signIn(1, pending)
     const result = await login(home.write('totp.txt', secret))
     expect([result.code, failureOf(result).message]).toEqual([2, expect.stringContaining('come by SMS')])
   })
 
-  it('gives each code once: the next one is waited for', async () => {
+  it('gives each code once, and waits for the next one', async () => {
     const path = home.write(
       'totp.txt',
       `otpauth://totp/a?secret=${secret}&period=1&digits=8&algorithm=SHA256`,
@@ -93,7 +93,7 @@ describe('the secret of an authenticator in a file', () => {
     expect(second).not.toBe(first)
   })
 
-  it('that is of another account is tried twice, and no more', async () => {
+  it('of another account is tried twice at most', async () => {
     service.answers['POST /auth/mfa/verify'] = problem(401, 'invalid_mfa_code', 'Invalid MFA code')
     const result = await login(home.write('totp.txt', `otpauth://totp/a?secret=${secret}&period=1`))
     expect([result.code, failureOf(result).code]).toEqual([4, 'invalid_mfa_code'])

@@ -25,7 +25,7 @@ afterAll(async () => {
   home.remove()
 })
 
-it('svc api calls any path, with or without its prefix, signed in', async () => {
+it('svc api calls any path as the signed-in user, with or without the prefix', async () => {
   for (const path of ['/orgs/sites?limit=5', '/api/v1/orgs/sites?limit=5']) {
     const { code, stdout } = await home.run(['api', 'get', path])
     expect(code).toBe(0)
@@ -44,20 +44,20 @@ it('svc api sends a body from the command line, a file or standard input', async
   expect(await sent('-', '{"from":"stdin"}')).toEqual({ from: 'stdin' })
 })
 
-it('svc api fails as every other command does', async () => {
+it('svc api fails like every other command', async () => {
   service.answers['DELETE /x'] = problem(409, 'conflict', 'Conflict')
   expect((await home.run(['api', 'DELETE', '/x'])).code).toBe(6)
   expect((await home.run(['api', 'GTE', '/x', '--json'])).stderr).toContain('did you mean GET?')
   expect((await home.run(['api', 'POST', '/x', '-d', '{bad'])).code).toBe(2)
 })
 
-it('svc openapi prints the document without signing in', async () => {
+it('svc openapi prints the document without a sign-in', async () => {
   const env = { SVC_CONFIG_DIR: `${home.path}/nobody`, SVC_URL: service.url }
   expect(JSON.parse((await home.run(['openapi'], { env })).stdout)).toEqual({ openapi: '3.1.0' })
   expect(parse((await home.run(['openapi', '-o', 'yaml'], { env })).stdout)).toEqual({ openapi: '3.1.0' })
 })
 
-it('svc whoami is the answer of the API', async () => {
+it('svc whoami prints the response of the API', async () => {
   expect(JSON.parse((await home.run(['whoami', '--json'])).stdout)).toEqual(me)
   expect((await home.run(['whoami', '-q'])).stdout).toBe(`${uuid(1)}\n`)
   const { stdout } = await home.run(['whoami', '--columns', 'user.email,scope', '--no-header'])

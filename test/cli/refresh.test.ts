@@ -6,8 +6,8 @@ let home: Home
 let service: FakeService
 let live: string
 
-/** A service that spends refresh tokens: a second use of one ends the family. */
-const spending = (): Record<
+/** A service with single-use refresh tokens: a second use of one ends the session. */
+const singleUseTokens = (): Record<
   string,
   (seen: { headers: Record<string, unknown>; body: unknown }) => Answer | Promise<Answer>
 > => {
@@ -38,7 +38,7 @@ const spending = (): Record<
 beforeEach(async () => {
   live = 'access-1'
   home = new Home()
-  service = await new FakeService(spending()).start()
+  service = await new FakeService(singleUseTokens()).start()
 })
 
 afterEach(async () => {
@@ -46,8 +46,8 @@ afterEach(async () => {
   home.remove()
 })
 
-describe('an access token that is over', () => {
-  it('is renewed once by eight processes at a time, and all of them go on', async () => {
+describe('an expired access token', () => {
+  it('is refreshed once by eight concurrent processes, and all of them succeed', async () => {
     home.signIn(service.url, { expiresAt: Date.now() - 1000 })
     const results = await Promise.all(Array.from({ length: 8 }, () => home.run(['orgs', '--json'])))
     expect(results.map(({ code, stderr }) => ({ code, stderr }))).toEqual(
@@ -60,7 +60,7 @@ describe('an access token that is over', () => {
     })
   })
 
-  it('is renewed when the service refuses it before its time', async () => {
+  it('is also one that the service refuses early, and is refreshed', async () => {
     home.signIn(service.url)
     live = 'another'
     expect((await home.run(['orgs'])).code).toBe(0)
@@ -68,13 +68,13 @@ describe('an access token that is over', () => {
     expect(service.calls('POST /auth/refresh')[0]?.headers['x-service-client']).toBe('cli')
   })
 
-  it('keeps the session private after it was renewed', async () => {
+  it('leaves the session file private after a refresh', async () => {
     home.signIn(service.url, { expiresAt: 0 })
     await home.run(['orgs'])
     expect(home.mode('config/sessions/test.json')).toBe('600')
   })
 
-  it('is not tried for ever: a service that refuses the new one as well is exit 4', async () => {
+  it('is refreshed only once: if the service refuses the new one too, the exit code is 4', async () => {
     home.signIn(service.url)
     service.answers['GET /orgs/'] = problem(401, 'invalid_token', 'Invalid or expired token')
     expect((await home.run(['orgs'])).code).toBe(4)
@@ -82,7 +82,7 @@ describe('an access token that is over', () => {
   })
 })
 
-it('a refresh token that was spent elsewhere is the end of the session, and says to sign in', async () => {
+it('a refresh token used elsewhere ends the session, with a hint to sign in', async () => {
   home.signIn(service.url, { expiresAt: 0 })
   service.answers['POST /auth/refresh'] = problem(401, 'invalid_refresh_token', 'Invalid refresh token')
   const result = await home.run(['orgs', '--json'])
@@ -90,7 +90,7 @@ it('a refresh token that was spent elsewhere is the end of the session, and says
   expect(failureOf(result)).toMatchObject({ code: 'invalid_refresh_token', hint: 'svc login' })
 })
 
-it('a lock whose holder was killed does not lock anyone out', async () => {
+it('a lock of a killed process blocks nobody', async () => {
   home.signIn(service.url, { expiresAt: 0 })
   const { mkdirSync, utimesSync } = await import('node:fs')
   const { join } = await import('node:path')

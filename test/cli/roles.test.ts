@@ -27,7 +27,7 @@ const [admin, viewer, system, acme] = [as('bakery'), as('bakeryViewer'), as('sys
 const nightShift = ['--name', 'Night Shift', '--permission', 'devices:read', '--permission', 'alerts:view']
 
 describe('svc roles', () => {
-  it('makes, shows, changes, copies and deletes a role by its name', async () => {
+  it('creates, shows, changes, clones and deletes a role by name', async () => {
     const made = await admin('roles', 'create', ...nightShift, '--json')
     expect(made).toMatchObject({ code: 0 })
     const permissions = [
@@ -66,7 +66,7 @@ describe('svc roles', () => {
     }
   })
 
-  it('knows the permissions there are, and which one was meant', async () => {
+  it('lists permissions, and suggests the one that was meant', async () => {
     const { stdout } = await viewer('roles', 'permissions')
     expect(stdout).toMatch(/^PERMISSION +DESCRIPTION\n/)
     expect(stdout).toMatch(/^devices:execute +Run commands on devices$/m)
@@ -77,7 +77,7 @@ describe('svc roles', () => {
     expect((await admin('roles', 'available', '--json')).stdout).toContain('"view"')
   })
 
-  it('asks where, and tells apart what is of the same name', async () => {
+  it('demands a tenant, and distinguishes roles of the same name', async () => {
     expect((await system('roles')).stdout).toContain('Partner Admin')
     const anywhere = ['--name', 'Anywhere', '--permission', 'audit:read', '--json']
     const lost = await system('roles', 'create', ...anywhere)
@@ -96,14 +96,14 @@ describe('svc roles', () => {
     expect(holders.stdout).toBe('NAME\ngarage-admin\n')
   })
 
-  it('says why a role cannot go', async () => {
+  it('explains why a role cannot be deleted', async () => {
     const held = await admin('roles', 'delete', 'Org Viewer', '--yes', '--json')
     expect([held.code, failureOf(held).message]).toEqual([5, 'Cannot delete system roles'])
   })
 })
 
 describe('svc can-i', () => {
-  it('ends with 0 for yes and 1 for no, and says why', async () => {
+  it('exits with 0 for yes and 1 for no, and explains the answer', async () => {
     expect(await viewer('can-i', 'read', 'devices')).toMatchObject({
       code: 0,
       stdout: 'yes: The role "Org Viewer" grants devices:read\n',
@@ -119,7 +119,7 @@ describe('svc can-i', () => {
     expect(JSON.parse(json.stdout)).toMatchObject({ allowed: false, status: 403, code: 'forbidden' })
   })
 
-  it('answers for a role, and asks what was meant', async () => {
+  it('answers for another role, and suggests corrections', async () => {
     expect((await admin('can-i', 'write', 'devices', '--as-role', 'Org Technician')).code).toBe(0)
     expect((await admin('can-i', 'delete', 'devices', '--as-role', 'Org Technician')).code).toBe(1)
     const wrong = await admin('can-i', 'raed', 'devices', '--json')
@@ -129,7 +129,7 @@ describe('svc can-i', () => {
 })
 
 describe('svc explain', () => {
-  it('says why a request is allowed or refused', async () => {
+  it('explains why a request is allowed or refused', async () => {
     expect((await admin('explain', 'get', '/devices/0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11')).code).toBe(0)
     const no = await admin('explain', 'GET', '/orgs/partners')
     expect(no.code).toBe(1)
@@ -140,7 +140,7 @@ describe('svc explain', () => {
     expect([role.code, JSON.parse(role.stdout).permission]).toEqual([1, 'users:write'])
   })
 
-  it('knows which route was meant', async () => {
+  it('suggests the route that was meant', async () => {
     const typo = await admin('explain', 'GET', '/devcies', '--json')
     expect([typo.code, failureOf(typo).hint]).toEqual([3, 'did you mean GET /devices?'])
     const method = await admin('explain', 'DELETE', '/devices', '--json')

@@ -75,7 +75,7 @@ afterAll(async () => {
 const svc = (...args: string[]) => home.run(['agent', 'rollout', ...args])
 
 describe('svc agent rollout start', () => {
-  it('says waves and bounds as people do', async () => {
+  it('takes waves and limits in human-readable units', async () => {
     service.answers['GET /filters'] = { body: { data: [{ id: uuid(5), name: 'Pilot devices' }], total: 1 } }
     const waves = ['--wave', 'filter:Pilot devices', '--wave', '1%', '--wave', '0.5%', '--wave', '100%']
     const bounds = ['--gate', '30m', '--soak', '2h', '--max-failures', '3%']
@@ -88,7 +88,7 @@ describe('svc agent rollout start', () => {
     })
   })
 
-  it('leaves to the service what is not said', async () => {
+  it('omits what is not given', async () => {
     const { stdout } = await svc('start', '1.2.0', '--wave', '100%')
     expect(stdout).toBe(
       'The devices for 1.2.0 are being drawn; svc agent rollout status --watch shows the progress\n',
@@ -110,7 +110,7 @@ describe('svc agent rollout start', () => {
       '--soak takes a duration in minutes or hours such as 15m or 2h, not "long"',
     ],
     [['--wave', '1%', '--max-failures', '5'], '--max-failures takes a percentage such as 10%, not "5"'],
-  ])('does not take %j', async (flags, message) => {
+  ])('refuses %j', async (flags, message) => {
     const result = await svc('start', '1.2.0', ...flags, '--json')
     expect([result.code, failureOf(result).message, service.seen]).toEqual([2, message, []])
   })
@@ -127,7 +127,7 @@ describe('svc agent rollout start', () => {
     expect(stderr).toContain('--gate: must be at least 1')
   })
 
-  it('can be tried without effect', async () => {
+  it('supports --dry-run', async () => {
     const { code, stdout } = await svc('start', '1.2.0', '--wave', '100%', '--dry-run', '--json')
     expect(code).toBe(0)
     expect(JSON.parse(stdout)).toMatchObject({
@@ -151,31 +151,31 @@ Next: wave 3 opens: waits for 120 devices that were offered it
 `
 
 describe('svc agent rollout status', () => {
-  it('shows the waves of the last rollout, what failed and what comes next, aligned and without colour', async () => {
+  it('shows waves, failures and the next step of the last rollout, aligned and without color', async () => {
     const { code, stdout } = await svc('status')
     expect([code, stdout]).toEqual([0, shown])
   })
 
-  it('says when the next wave opens, as long as that is to come', () => {
+  it('shows when the next wave opens, if that is in the future', () => {
     const now = Date.parse('2026-01-31T12:40:00.000Z')
     expect(formatRollout(progress, plainStyle, now)).toContain(
       'Next: wave 3 opens, not before 2026-01-31T12:46:04.000Z (in 7 min): waits for',
     )
   })
 
-  it('shows nothing that could move the cursor of a terminal', () => {
+  it('shows no control sequences', () => {
     const reasons = [{ reason: 'a\u001b[2Jb', devices: 1 }]
     const text = formatRollout({ ...progress, failures: { ...progress.failures, reasons } }, plainStyle, 0)
     expect(text).toContain('a\\u001b[2Jb')
   })
 
-  it('is the answer of the API as JSON, of a rollout by its version', async () => {
+  it('is the response of the API as JSON, for a rollout by version', async () => {
     service.answers[`GET /agent-rollouts/${uuid(91)}`] = { body: { ...progress, version: '1.1.0' } }
     const { stdout } = await svc('status', '1.1.0', '--json')
     expect(JSON.parse(stdout)).toEqual({ ...progress, version: '1.1.0' })
   })
 
-  it('ends with 1 for one that was halted, when that is asked for', async () => {
+  it('exits with 1 for a halted rollout with --exit-code', async () => {
     service.answers[`GET ${at}`] = { body: halted }
     const plainly = await svc('status')
     expect([plainly.code, plainly.stdout]).toEqual([0, expect.stringContaining(halted.haltReason)])
@@ -184,7 +184,7 @@ describe('svc agent rollout status', () => {
     expect((await svc('status', '--exit-code')).code).toBe(0)
   })
 
-  it('watches until nothing more happens by itself, a line for each change in a pipe', async () => {
+  it('watches until nothing changes by itself, with one line per change in a pipe', async () => {
     const answers = [progress, progress, halted]
     service.answers[`GET ${at}`] = () => ({ body: answers.shift() ?? halted })
     const { code, stdout } = await svc('status', '--watch', '--exit-code')
@@ -198,7 +198,7 @@ describe('svc agent rollout status', () => {
     ])
   }, 30_000)
 
-  it('watches with a document for each change as JSON', async () => {
+  it('watches with one document per change as JSON', async () => {
     service.answers[`GET ${at}`] = { body: halted }
     const { stdout } = await svc('status', '--watch', '--json')
     expect(
@@ -212,7 +212,7 @@ describe('svc agent rollout status', () => {
   })
 
   it.skipIf(noTerminal)(
-    'is drawn in the same place at a terminal, with colours',
+    'is redrawn in place at a terminal, with colors',
     async () => {
       const answers = [progress, halted]
       service.answers[`GET ${at}`] = () => ({ body: answers.shift() ?? halted })
@@ -225,20 +225,20 @@ describe('svc agent rollout status', () => {
     30_000,
   )
 
-  it('is drawn over as many lines as it took, where they had to be broken', () => {
+  it('clears as many lines as wrapping produced', () => {
     expect(wrappedLines('12345\n123456\n\n', 5)).toBe(4)
     expect(wrappedLines(`${allowSequence('\u001b[31m')}12345${allowSequence('\u001b[39m')}\n`, 5)).toBe(1)
   })
 
-  it('says so when there has been none', async () => {
+  it('reports that there has been no rollout', async () => {
     service.answers['GET /agent-rollouts'] = page([])
     const result = await svc('status', '--json')
     expect([result.code, failureOf(result).message]).toEqual([3, 'There has been no rollout yet'])
   })
 })
 
-describe('what is done to a rollout', () => {
-  it('is to the last one, unless another is named', async () => {
+describe('an action on a rollout', () => {
+  it('applies to the last one unless another is named', async () => {
     expect((await svc('halt')).stdout).toBe('1.2.0 is offered to no further device\n')
     expect((await svc('resume', id)).stdout).toBe('The rollout of 1.2.0 continues with wave 2\n')
     expect((await svc('devices', '--state', 'failed', '--wave', '2')).code).toBe(0)
@@ -246,7 +246,7 @@ describe('what is done to a rollout', () => {
     expect(service.calls(`POST ${at}/halt`)).toHaveLength(1)
   })
 
-  it.each([['abort'], ['roll-back']])('%s has to be confirmed', async (verb) => {
+  it.each([['abort'], ['roll-back']])('%s must be confirmed', async (verb) => {
     const refused = await svc(verb, '--json')
     expect([refused.code, failureOf(refused).message]).toEqual([2, 'Missing --yes'])
     expect(service.calls(`POST ${at}/${verb}`)).toEqual([])
@@ -256,7 +256,7 @@ describe('what is done to a rollout', () => {
     expect(service.calls(`POST ${at}/${verb}`)).toHaveLength(1)
   })
 
-  it.skipIf(noTerminal)('is asked for at a terminal', async () => {
+  it.skipIf(noTerminal)('is confirmed interactively at a terminal', async () => {
     const args = ['agent', 'rollout', 'abort']
     const no = await home.terminal(args, { answers: [['permanently?', 'n\r']] })
     expect([no.code, service.calls(`POST ${at}/abort`)]).toEqual([1, []])

@@ -10,7 +10,7 @@ export type Result = { code: number | null; stdout: string; stderr: string; ms: 
 
 type RunOptions = {
   input?: string
-  /** undefined takes a variable away. */
+  /** undefined removes a variable. */
   env?: Record<string, string | undefined>
   /** Sends this signal once standard error has the text. */
   signalAfter?: { text: string; signal: NodeJS.Signals }
@@ -18,7 +18,7 @@ type RunOptions = {
 
 const longest = 25_000
 
-/** A home of its own for one test: no configuration, no keychain, no colour, nobody to ask. */
+/** A temporary home for one test, without configuration, keychain, color and terminal. */
 export class Home {
   readonly path = mkdtempSync(join(tmpdir(), 'svc-cli-'))
   readonly config = join(this.path, 'config')
@@ -39,7 +39,7 @@ export class Home {
     return start(process.execPath, [binary, ...args], { ...this.env, ...options.env }, this.path, options)
   }
 
-  /** Runs it at a terminal, typing each answer once its question has been asked. Everything comes as stdout. */
+  /** Runs it at a terminal, and types each answer after its question. All output is in stdout. */
   terminal(args: string[], { columns = 80, answers = [], env = {} }: TerminalOptions = {}): Promise<Result> {
     const quoted = [process.execPath, binary, ...args].map((word) => `'${word.replaceAll("'", "'\\''")}'`)
     const line = `stty cols ${columns} rows 40; exec ${quoted.join(' ')}`
@@ -47,7 +47,7 @@ export class Home {
     return start('script', ['-qefc', line, '/dev/null'], at, this.path, { answers })
   }
 
-  /** A context that is signed in at `url`, its session in a file. */
+  /** Writes a context that is signed in at `url`, with its session in a file. */
   signIn(url: string, session: object = {}, context: object = {}): void {
     const place = join(this.config, 'sessions')
     spawnSync('mkdir', ['-p', place])
@@ -86,7 +86,7 @@ type TerminalOptions = {
   env?: Record<string, string | undefined>
 }
 
-/** Why terminals cannot be tested on this machine, if so. */
+/** The reason why terminals cannot be tested on this machine, if any. */
 export const noTerminal = spawnSync('script', ['--version']).error && 'script (bsdutils) is not installed'
 
 export function start(

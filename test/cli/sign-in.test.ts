@@ -32,8 +32,8 @@ const withMfa = () => {
       : problem(401, 'invalid_mfa_code', 'Invalid MFA code')
 }
 
-describe('signing in', () => {
-  it('keeps the session, says who, with which scope and where, and the next command works', async () => {
+describe('svc login', () => {
+  it('stores the session, reports user, scope and place, and the next command works', async () => {
     const { code, stdout, stderr } = await home.run(password, { input: 'correct horse\n' })
     expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
     expect(stderr).toContain(`Signed in to ${service.url} as admin@example.com, system scope`)
@@ -46,7 +46,7 @@ describe('signing in', () => {
     expect(service.calls('GET /orgs/')[0]?.headers.authorization).toBe('Bearer access-1')
   })
 
-  it('tells a program the same as JSON, and never a token', async () => {
+  it('prints the same as JSON, and never a token', async () => {
     const { stdout, stderr } = await home.run([...password, '--json'], { input: 'x' })
     expect(JSON.parse(stdout)).toMatchObject({
       url: service.url,
@@ -57,7 +57,7 @@ describe('signing in', () => {
     expect(stdout + stderr).not.toMatch(/access-1|refresh-1/)
   })
 
-  it('keeps spaces of a password, takes one line break away, and reads slow input to its end', async () => {
+  it('keeps spaces in a password, removes one line break, and reads slow input to its end', async () => {
     const line = `(sleep 0.3; printf ' two '; sleep 0.3; printf 'words \\n') | "${process.execPath}" "$0" login --email a@b.c --password-stdin`
     const { binary, start } = await import('./run.ts')
     await start('bash', ['-c', line, binary], home.env, home.path)
@@ -72,7 +72,7 @@ describe('signing in', () => {
     expect(service.seen).toHaveLength(0)
   })
 
-  it('takes the password from a file', async () => {
+  it('reads the password from a file', async () => {
     const file = home.write('password.txt', 'from a file\n')
     await home.run(['login', '--email', 'a@b.c', '--password', `@${file}`])
     expect(service.calls('POST /auth/login')[0]?.body).toMatchObject({ password: 'from a file' })
@@ -81,13 +81,13 @@ describe('signing in', () => {
   it.each([
     [['login'], 'Missing --email'],
     [['login', '--email', 'a@b.c'], 'Missing --password-stdin'],
-  ])('never asks without a terminal: %j', async (args, message) => {
+  ])('never prompts without a terminal: %j', async (args, message) => {
     const result = await home.run([...args, '--json'])
     expect(result.code).toBe(2)
     expect(failureOf(result).message).toBe(message)
   })
 
-  it('shows the session of before, which the account knows this machine by, to the same service alone', async () => {
+  it('sends the previous refresh token to identify this machine, to the same service only', async () => {
     await home.run(password, { input: 'x' })
     await home.run(password, { input: 'x' })
     const sent = () => service.calls('POST /auth/login').map(({ body }) => body)
@@ -98,7 +98,7 @@ describe('signing in', () => {
     expect(sent()[2]).not.toHaveProperty('refreshToken')
   })
 
-  it('a wrong password is exit 4, says what helps when it was the right one, and leaves nothing behind', async () => {
+  it('exits with 4 for a wrong password, with a hint, and stores nothing', async () => {
     service.answers['POST /auth/login'] = problem(401, 'invalid_credentials', 'Invalid email or password')
     const { code, stderr } = await home.run(password, { input: 'x' })
     expect(code).toBe(4)
@@ -106,14 +106,14 @@ describe('signing in', () => {
     expect(existsSync(join(home.config, 'config.json'))).toBe(false)
   })
 
-  it('says what to do when a factor has to be enrolled', async () => {
+  it('explains how to enroll a required factor', async () => {
     service.answers['POST /auth/login'] = signIn(1, { mfaEnrollmentRequired: true, enrollUrl: '/mfa' })
     const { code, stderr } = await home.run(password, { input: 'x' })
     expect(code).toBe(0)
     expect(stderr).toContain('svc mfa setup, then svc mfa enable')
   })
 
-  it('warns about a password that goes over plain HTTP to another machine', async () => {
+  it('warns about a password sent over plain HTTP to another machine', async () => {
     const { stderr } = await home.run(password, {
       input: 'x',
       env: { SVC_URL: 'http://svc.test', HTTP_PROXY: 'http://127.0.0.1:1' },
@@ -123,7 +123,7 @@ describe('signing in', () => {
 })
 
 describe('a second factor', () => {
-  it('takes a code from a flag or standard input', async () => {
+  it('accepts a code from a flag or standard input', async () => {
     withMfa()
     expect((await home.run([...password, '--otp', '123456'], { input: 'x' })).code).toBe(0)
     expect((await home.run([...password, '--otp', '-'], { input: 'x\n123456\n' })).code).toBe(0)
@@ -134,20 +134,20 @@ describe('a second factor', () => {
     })
   })
 
-  it('names the flag when nobody can be asked', async () => {
+  it('without a terminal gives an error that names the flag', async () => {
     withMfa()
     const result = await home.run([...password, '--json'], { input: 'x' })
     expect(result.code).toBe(2)
     expect(failureOf(result).message).toBe('Missing --otp')
   })
 
-  it('a wrong code is exit 4', async () => {
+  it('exits with 4 for a wrong code', async () => {
     withMfa()
     expect((await home.run([...password, '--otp', '000000'], { input: 'x' })).code).toBe(4)
   })
 
   it.skipIf(noTerminal)(
-    'is asked for at a terminal, again after a slip, and the password is not shown',
+    'is prompted for at a terminal, again after a mistake, and the password is not echoed',
     async () => {
       withMfa()
       const { code, stdout } = await home.terminal(['login'], {
@@ -164,7 +164,7 @@ describe('a second factor', () => {
     },
   )
 
-  it('is enabled with a code, and the session goes on with the new tokens', async () => {
+  it('is enabled with a code, and the session continues with the new tokens', async () => {
     home.signIn(service.url)
     service.answers['POST /auth/mfa/enable'] = {
       body: {
@@ -183,7 +183,7 @@ describe('a second factor', () => {
     expect(json.stdout).not.toContain('access-9')
   })
 
-  it('is set up with everything an authenticator needs', async () => {
+  it('is set up with all data for an authenticator', async () => {
     home.signIn(service.url)
     const setup = {
       secret: 'JBSWY3DPEHPK3PXP',
@@ -201,10 +201,10 @@ describe('a second factor', () => {
   })
 })
 
-describe('where sessions are kept', () => {
+describe('the session store', () => {
   const context = () => `127.0.0.1-${new URL(service.url).port}`
 
-  it('a file is private, and its folder too', async () => {
+  it('creates a private file in a private folder', async () => {
     await home.run(password, { input: 'x' })
     expect(home.mode(`config/sessions/${context()}.json`)).toBe('600')
     expect(home.mode('config/config.json')).toBe('600')
@@ -212,7 +212,7 @@ describe('where sessions are kept', () => {
     expect(home.read('config/config.json')).not.toMatch(/access-1|refresh-1/)
   })
 
-  it('the choice is remembered, and warned about only when it is made', async () => {
+  it('remembers the choice, and warns only when it is made', async () => {
     const env = { SVC_CREDENTIAL_STORE: undefined }
     const first = await home.run([...password, '--store', 'file'], { input: 'x', env })
     const second = await home.run(password, { input: 'x', env })
@@ -221,7 +221,7 @@ describe('where sessions are kept', () => {
     expect(second.stderr).not.toContain('Warning')
   })
 
-  it('with --store none nothing is kept, and that is said', async () => {
+  it('none keeps nothing, and says so', async () => {
     const { code, stderr } = await home.run([...password, '--store', 'none'], { input: 'x' })
     expect(code).toBe(0)
     expect(stderr).toContain('not stored')
@@ -229,7 +229,7 @@ describe('where sessions are kept', () => {
     expect((await home.run(['orgs'])).code).toBe(4)
   })
 
-  it('a session is only sent to the address it was made for', async () => {
+  it('sends a session only to the URL it was created for', async () => {
     const other = await new FakeService({ 'GET /orgs/': { body: { data: [] } } }).start()
     await home.run(password, { input: 'x' })
     const result = await home.run(['orgs', '--url', other.url])
@@ -238,7 +238,7 @@ describe('where sessions are kept', () => {
     await other.stop()
   })
 
-  it('SVC_TOKEN and --token go before it, and a refused one is not renewed with it', async () => {
+  it('is overridden by SVC_TOKEN and --token, and does not refresh when they are refused', async () => {
     await home.run(password, { input: 'x' })
     service.answers['GET /orgs/'] = ({ headers }) =>
       headers.authorization === 'Bearer good'
@@ -254,8 +254,8 @@ describe('where sessions are kept', () => {
   })
 })
 
-describe('signing out', () => {
-  it('ends the session at the service, removes it here and proves both', async () => {
+describe('svc logout', () => {
+  it('ends the session at the service, removes it locally, and verifies both', async () => {
     home.signIn(service.url)
     let over = false
     service.answers['POST /auth/logout'] = () => {
@@ -274,13 +274,13 @@ describe('signing out', () => {
     })
   })
 
-  it('is a failure when the service goes on accepting the token', async () => {
+  it('fails when the service still accepts the token', async () => {
     home.signIn(service.url)
     service.answers['POST /auth/logout'] = { body: { success: true } }
     expect((await home.run(['logout'])).code).toBe(1)
   })
 
-  it('removes the session here even when the service cannot be told, and says so', async () => {
+  it('removes the local session even if the service cannot be reached, and says so', async () => {
     home.signIn('http://127.0.0.1:1')
     const result = await home.run(['logout', '--json'], { env: { SVC_URL: undefined } })
     expect(result.code).toBe(8)
@@ -289,7 +289,7 @@ describe('signing out', () => {
   })
 })
 
-it('auth status says who, until when, and where the credential lives', async () => {
+it('svc auth status shows user, expiry and credential store', async () => {
   home.signIn(service.url)
   const status = JSON.parse((await home.run(['auth', 'status', '--json'])).stdout)
   expect(status).toMatchObject({

@@ -38,7 +38,7 @@ beforeEach(() => {
 })
 afterEach(() => home.remove())
 
-/** Runs svc with a browser that only writes down where it is sent; `then` does what one would. */
+/** Runs svc with a fake browser that only records the address; `then` acts like the browser. */
 async function svc(args: string[], then: (address: URL) => Promise<unknown>): Promise<Result> {
   const sent = join(home.path, 'sent')
   rmSync(sent, { force: true })
@@ -59,7 +59,7 @@ const post = (url: URL, headers: Record<string, string> = {}, body = '{"code":"t
   })
 
 describe('svc login --sso', () => {
-  it('goes through a browser with a code that is worth nothing without its verifier', async () => {
+  it('signs in through a browser with a code that is useless without its verifier', async () => {
     let challenge = ''
     const result = await svc(['login', '--sso', orgId, '--json'], async (address) => {
       expect(address.href).toMatch(`${service.url}/api/v1/sso/login/${orgId}?redirect=`)
@@ -73,7 +73,7 @@ describe('svc login --sso', () => {
     expect([code, hash('sha256', verifier!, 'base64url')]).toEqual(['the-code', challenge])
     expect(result.stderr).toContain('for 10 minutes at most')
     expect(result.stderr).not.toContain('the-code')
-    // By its name from now on.
+    // From now on also by its name.
     const again = await svc(['login', '--sso', 'Blue Bakery'], async (address) => {
       expect(address.pathname).toBe(`/api/v1/sso/login/${orgId}`)
       await post(redirectOf(address))
@@ -81,7 +81,7 @@ describe('svc login --sso', () => {
     expect(again.code).toBe(0)
   })
 
-  it('tells why nobody was let in, in words of its own', async () => {
+  it('explains why a user was refused, in its own words', async () => {
     const result = await svc(['login', '--sso', orgId, '--json'], async (address) => {
       const back = redirectOf(address)
       back.search = '?error=user_not_found&message=Call+us&hint=555'
@@ -96,7 +96,7 @@ describe('svc login --sso', () => {
     })
   })
 
-  it('tells a code that was refused, to the browser as well', async () => {
+  it('reports a refused code, in the browser too', async () => {
     service.answers['POST /sso/exchange'] = problem(400, 'invalid_exchange_code', 'Invalid or expired code')
     const { code, stderr } = await svc(['login', '--sso', orgId], async (address) => {
       const reply = await post(redirectOf(address))
@@ -105,7 +105,7 @@ describe('svc login --sso', () => {
     expect([code, stderr]).toEqual([4, expect.stringContaining('Invalid or expired code')])
   })
 
-  it('does not begin where it cannot end', async () => {
+  it('does not start if it cannot succeed', async () => {
     service.answers[`GET /sso/check/${orgId}`] = { body: { ssoEnabled: false } }
     const off = await home.run(['login', '--sso', orgId, '--json'])
     expect([off.code, failureOf(off).code]).toEqual([4, 'sso_off'])
@@ -122,14 +122,14 @@ describe('svc login --sso', () => {
       expect((await home.run(['login', '--sso', orgId, ...flags])).code).toBe(2)
   })
 
-  it('finds an organization by its name for those who are signed in', async () => {
+  it('finds an organization by name for signed-in users', async () => {
     home.signIn(service.url)
     service.answers['GET /orgs/'] = { body: { data: [organization(10, 'blue-bakery', 'Blue Bakery')] } }
     const { code } = await svc(['login', '--sso', 'blue-bakery'], (address) => post(redirectOf(address)))
     expect(code).toBe(0)
   })
 
-  it('ends with 130 on Ctrl-C', async () => {
+  it('exits with 130 on Ctrl-C', async () => {
     const { code, stderr } = await home.run(['login', '--sso', orgId, '--no-browser'], {
       signalAfter: { text: 'Ctrl-C ends', signal: 'SIGINT' },
     })
@@ -139,7 +139,7 @@ describe('svc login --sso', () => {
     ])
   })
 
-  it('proves a second factor with a code, or says how', async () => {
+  it('verifies a second factor with a code, or explains how', async () => {
     const enrolled = { ...mine, user: { ...identity, mfaEnabled: true, mfaMethod: 'totp' } }
     service.answers['GET /auth/me'] = ({ headers }) => ({
       body: { ...enrolled, mfaVerified: headers.authorization === 'Bearer access-2' },
@@ -162,7 +162,7 @@ describe('svc login --sso', () => {
   })
 
   it.skipIf(noTerminal)(
-    'asks for the code of a second factor at a terminal, again after a slip',
+    'prompts for the code of a second factor at a terminal, again after a mistake',
     async () => {
       const enrolled = { ...mine, user: { ...identity, mfaEnabled: true, mfaMethod: 'totp' } }
       service.answers['GET /auth/me'] = { body: enrolled }
@@ -181,7 +181,7 @@ describe('svc login --sso', () => {
     },
   )
 
-  it.skipIf(noTerminal)('takes what a browser on another machine ended at', async () => {
+  it.skipIf(noTerminal)('accepts the pasted final address of a browser on another machine', async () => {
     const { code, stdout } = await home.terminal(['login', '--sso', orgId, '--no-browser'], {
       answers: [
         ['Address or code', 'http://127.0.0.1:5000/x\r'],
@@ -193,7 +193,7 @@ describe('svc login --sso', () => {
   })
 })
 
-describe('the port of this machine', () => {
+describe('the loopback server', () => {
   it('answers one browser, at its own address, from its own page', async () => {
     const { redirect, callback, close } = await startLoopback()
     const url = new URL(redirect)
@@ -211,7 +211,7 @@ describe('the port of this machine', () => {
     expect(await status(url, {}, 'x'.repeat(2000))).toBe(400)
     expect(await status(url, {}, '{"code":1}')).toBe(400)
     expect(await statusAt(url, { headers: { host: 'evil.example' } })).toBe(404)
-    // Any page may send the browser there, and none ends the sign-in by it.
+    // Other pages can send the browser there, but cannot end the sign-in.
     expect(await statusAt(url, { path: '//[' })).toBe(404)
     const first = post(url)
     const came = await callback
@@ -223,7 +223,7 @@ describe('the port of this machine', () => {
     await expect(fetch(url)).rejects.toThrow()
   })
 
-  /** By a name that was made to lead to this machine, or at an address that is none. */
+  /** The status of a request with another Host header or path. */
   async function statusAt(url: URL, asked: RequestOptions): Promise<number | undefined> {
     const { request } = await import('node:http')
     return new Promise((resolve, reject) => {
@@ -250,7 +250,7 @@ describe('svc sso test --login', () => {
   it.each([
     ['passed', 0],
     ['failed', 1],
-  ])('tells the steps of one that %s, and ends with %i', async (status, exit) => {
+  ])('shows the steps of a trial that %s, and exits with %i', async (status, exit) => {
     const came = { status, steps: status === 'passed' ? [step] : [step, failed] }
     service.answers[`GET ${path}/${uuid(71)}`] = { body: came }
     const { code, stdout } = await svc(['sso', 'test', 'Okta', '--login', '--json'], async () => {
@@ -260,19 +260,19 @@ describe('svc sso test --login', () => {
     expect([code, JSON.parse(stdout)]).toEqual([exit, came])
   })
 
-  it('needs no browser that comes back: the service knows when it is over', async () => {
+  it('does not need the browser to return, as the service knows when the trial is over', async () => {
     service.answers[`GET ${path}/${uuid(71)}`] = { body: { status: 'passed', steps: [step] } }
     const { code, stdout } = await home.run(['sso', 'test', 'Okta', '--login', '--no-browser'])
     expect([code, stdout]).toEqual([0, expect.stringMatching(/^✓ A code came\n/)])
   })
 
-  it('opens nothing but web pages', async () => {
+  it('opens only web pages', async () => {
     service.answers[`POST ${path}`] = { status: 201, body: { id: uuid(71), loginUrl: 'file:///etc/passwd' } }
     const { code, stderr } = await home.run(['sso', 'test', 'Okta', '--login'])
     expect([code, stderr]).toEqual([1, expect.stringContaining('not a web page')])
   })
 
-  it('shows nothing that would move a terminal', () => {
+  it('shows no control sequences', () => {
     const steps = [{ ...failed, received: 'a\u001b[2Jb' }]
     expect(formatSteps({ status: 'failed', steps }, plainStyle)).toBe(
       '✗ No\n    a\\u001b[2Jb\n    Code: sso_denied\n    Hint: Ask\nThe sign-in does not work\n',
@@ -281,7 +281,7 @@ describe('svc sso test --login', () => {
 })
 
 describe.skipIf(noTerminal)('svc sso create at a terminal', () => {
-  it('asks for what a provider needs', async () => {
+  it('prompts for what a provider needs', async () => {
     home.signIn(service.url)
     const okta = {
       ...{ id: 'okta', name: 'Okta', type: 'oidc', issuer: 'https://{domain}.okta.com' },

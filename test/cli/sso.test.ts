@@ -39,11 +39,11 @@ afterAll(async () => {
 const svc = (...args: string[]) => home.run(args)
 
 describe('svc sso', () => {
-  it('warns of members that a provider does not vouch for', async () => {
+  it('warns of members for whom a provider does not vouch', async () => {
     const warning = 'One member holds permissions that whoever configured it did not'
-    const told = { data: okta, warning, membersBeyond: 1 }
-    service.answers[`GET /sso/providers/${uuid(70)}`] = { body: told }
-    service.answers[`POST /sso/providers/${uuid(70)}/status`] = { body: told }
+    const reply = { data: okta, warning, membersBeyond: 1 }
+    service.answers[`GET /sso/providers/${uuid(70)}`] = { body: reply }
+    service.answers[`POST /sso/providers/${uuid(70)}/status`] = { body: reply }
     service.answers[`POST /sso/providers/${uuid(70)}/test`] = {
       body: { success: true, message: 'Provider configuration is valid', warning },
     }
@@ -57,7 +57,7 @@ describe('svc sso', () => {
     })
   })
 
-  it('prints the record as one, and the reply as the API answers in JSON', async () => {
+  it('prints the record as text, and the full response as JSON', async () => {
     const plain = await svc('sso', 'show', 'Okta')
     expect(plain.stdout).toMatch(/^Id: +0197c1c4-0000-7000-8000-000000000070\n/)
     expect((await svc('sso', 'show', 'Okta', '-q')).stdout).toBe(`${uuid(70)}\n`)
@@ -73,7 +73,7 @@ describe('svc sso', () => {
     expect((await svc('sso', 'show', 'Okta', '--jq', '.data.name')).stdout).toBe('Okta\n')
   })
 
-  it('creates from flags: the secret from a file, the certificate as a file', async () => {
+  it('creates a provider from flags, with secret and certificate from files', async () => {
     const secret = home.write('secret.txt', 'hush\n')
     const certificate = home.write('idp.pem', 'PEM\n')
     const args = ['--org', 'blue-bakery', '--name', 'Okta', '--preset', 'okta', '--no-auto-provision']
@@ -92,7 +92,7 @@ describe('svc sso', () => {
     ])
   })
 
-  it('creates from a file, and flags win over it; a dry run shows no secret', async () => {
+  it('creates a provider from a file, which flags override; a dry run shows no secret', async () => {
     const file = {
       name: 'a',
       type: 'oidc',
@@ -111,7 +111,7 @@ describe('svc sso', () => {
     expect([list.code, list.stderr]).toEqual([2, expect.stringContaining('--file is not a JSON object')])
   })
 
-  it('says on standard error what the service warns of', async () => {
+  it('prints warnings of the service on standard error', async () => {
     const warning = 'OIDC discovery failed for issuer "x": 404'
     service.answers['POST /sso/providers'] = { status: 201, body: { data: okta, warning } }
     const { code, stdout, stderr } = await svc('sso', 'create', '--name', 'Okta', '--type', 'oidc', '-q')
@@ -119,7 +119,7 @@ describe('svc sso', () => {
     expect(stderr).toContain(`Warning: ${warning}`)
   })
 
-  it('finds one that exists already by its name', async () => {
+  it('finds an existing provider by name with --if-not-exists', async () => {
     const args = ['sso', 'create', '--org', 'blue-bakery', '--name', 'Okta', '--if-not-exists']
     const { stdout } = await svc(...args, '--json')
     expect(JSON.parse(stdout)).toEqual({ data: okta })
@@ -127,7 +127,7 @@ describe('svc sso', () => {
     expect(service.calls('POST /sso/providers')).toEqual([])
   })
 
-  it('clears a field with null, and leaves the organization out of a change', async () => {
+  it('clears a field with null, and omits the organization in an update', async () => {
     const { code } = await home.run(
       ['sso', 'update', 'Okta', '--client-secret', 'null', '--enforce-sso', '--force'],
       {
@@ -140,7 +140,7 @@ describe('svc sso', () => {
     })
   })
 
-  it('activates, and names what is missing', async () => {
+  it('activates a provider, and names missing fields', async () => {
     const { stdout } = await svc('sso', 'activate', 'Okta')
     expect(stdout).toBe('Okta is active: people of the organization sign in with it\n')
     expect(service.calls(`POST /sso/providers/${uuid(70)}/status`)[0]?.body).toEqual({ status: 'active' })
@@ -151,7 +151,7 @@ describe('svc sso', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('provider.clientId: is missing in an active')])
   })
 
-  it('shows who the subjects of a provider are, and forgets one', async () => {
+  it('lists the identities of a provider, and unlinks one', async () => {
     const identity = { id: uuid(71), email: 'dora@example.com', externalId: '00u1', userId: uuid(5) }
     const path = `/sso/providers/${uuid(70)}/identities`
     service.answers[`GET ${path}`] = page([identity])
@@ -164,7 +164,7 @@ describe('svc sso', () => {
     expect((await svc('sso', 'unlink', 'Okta', uuid(71))).code).toBe(2)
   })
 
-  it('tells what mends a discovery that failed', async () => {
+  it('shows the hint of a failed discovery', async () => {
     const details = { hint: 'is the issuer spelled right?' }
     service.answers[`POST /sso/providers/${uuid(70)}/test`] = problem(
       ...([400, 'oidc_discovery_failed', 'OIDC discovery failed: 404', { details }] as const),

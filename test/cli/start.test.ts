@@ -19,7 +19,7 @@ afterAll(async () => {
   home.remove()
 })
 
-/** What is in a file that was loaded: itself, or all that the build has put into it. */
+/** The sources in a loaded file: the file itself, or all that the build has bundled into it. */
 function contentsOf(url: string): string[] {
   const [, made] = /\/(dist\/.*)$/.exec(url) ?? []
   const inputs = made !== undefined && !url.includes('/node_modules/') ? contents[made]?.inputs : undefined
@@ -31,8 +31,8 @@ const contents = JSON.parse(readFileSync(join(root, 'dist', '.contents.json'), '
   { inputs: object }
 >
 
-describe('starting', () => {
-  it('a client command loads nothing of the server, and of the packages what it needs', async () => {
+describe('svc', () => {
+  it('loads nothing of the server for a client command, and only the packages it needs', async () => {
     const spy = home.write(
       'hooks.mjs',
       `import { registerHooks } from 'node:module'
@@ -62,7 +62,7 @@ describe('starting', () => {
     expect(loaded.filter((path) => /^(daemon|src\/storage)\//.test(path))).toEqual([])
   })
 
-  it('--version says the version and the platform', async () => {
+  it('--version prints version and platform', async () => {
     const { stdout } = await home.run(['--version'])
     expect(stdout).toBe(`svc/0.1.0 ${process.platform}-${process.arch} node-${process.version}\n`)
   })
@@ -76,7 +76,7 @@ const old = ['/usr/bin/node', '/usr/local/bin/node'].filter(existsSync).find((pa
 })
 if (!old) console.warn('skipped: no unsupported Node on this machine')
 
-it.skipIf(!old)('an unsupported Node is told so in one line', () => {
+it.skipIf(!old)('an unsupported Node version is reported in one line', () => {
   const { status, stdout, stderr } = spawnSync(old!, [binary, 'orgs'], { encoding: 'utf8' })
   expect({ status, stdout }).toEqual({ status: 1, stdout: '' })
   expect(stderr).toMatch(/^svc needs Node \^22.*, this is \d+\.\d+\.\d+\n$/)

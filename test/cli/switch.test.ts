@@ -7,11 +7,11 @@ const membership = (n: number, name: string, slug: string) => ({
   ...{ scope: 'organization', id: uuid(n), name, slug, role: 'Org Admin' },
 })
 const memberships = [membership(10, 'Blue Bakery', 'blue-bakery'), membership(11, 'Red\nCafe', 'red-cafe')]
-let asked: unknown
+let switchBody: unknown
 const service = new FakeService({
   'GET /auth/me': { body: { ...me, memberships } },
   'POST /auth/switch': ({ body }) => {
-    asked = body
+    switchBody = body
     const tokens = { accessToken: 'access-2', refreshToken: 'refresh-2', expiresInSeconds: 900 }
     return { body: { user: me.user, mfaRequired: false, tokens } }
   },
@@ -29,15 +29,15 @@ afterAll(async () => {
 
 it.each([
   ['named', ['red-cafe']],
-  ['named by the flag that says an organization everywhere', ['--org', 'red-cafe']],
-])('svc auth switch goes on in the membership that is %s', async (_, words) => {
-  asked = undefined
+  ['named by --org', ['--org', 'red-cafe']],
+])('svc auth switch switches to the membership that is %s', async (_, words) => {
+  switchBody = undefined
   const { code, stderr } = await home.run(['auth', 'switch', ...words])
   expect([code, stderr]).toEqual([0, ''])
-  expect(asked).toEqual({ orgId: uuid(11) })
+  expect(switchBody).toEqual({ orgId: uuid(11) })
 })
 
-it('svc auth switch goes on in the one a sign-in would choose, whatever organization commands are about', async () => {
+it('svc auth switch without arguments selects the default membership, regardless of SVC_ORG', async () => {
   const { code } = await home.run(['auth', 'switch'], { env: { SVC_ORG: 'red-cafe' } })
-  expect([code, asked]).toEqual([0, {}])
+  expect([code, switchBody]).toEqual([0, {}])
 })

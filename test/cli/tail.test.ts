@@ -23,14 +23,14 @@ async function start() {
     ...{ home, world, bakery, signed },
     url: service.url,
     client: (token: string) => service.client(token),
-    say: async (...messages: string[]) => {
+    submitDiagnostics: async (...messages: string[]) => {
       const logs = messages.map((message) => ({
         ...{ timestamp, message, component: 'ws' },
         level: message.startsWith('!') ? ('warn' as const) : ('info' as const),
       }))
       await service.client(bakery.agentToken).call(api.diagnosticLogs.submit, { params, body: { logs } })
     },
-    write: async (...messages: string[]) => {
+    submitEvents: async (...messages: string[]) => {
       const events = messages.map((message) => ({
         ...{ timestamp, message, category: 'system' as const, source: 'kernel' },
         level: message.startsWith('!') ? ('warning' as const) : ('info' as const),
@@ -48,20 +48,20 @@ async function start() {
 }
 
 const messages = (rows: Record<string, unknown>[]) => rows.map(({ message }) => message)
-const told = (stdout: string) => stdout.split('\n').filter(Boolean)
+const linesIn = (stdout: string) => stdout.split('\n').filter(Boolean)
 const cursorIn = (text: string) => /--after (\S+)/.exec(text)?.[1] ?? ''
 
 describe('svc logs tail', () => {
-  it('shows both kinds as one in the order they came in, narrowed as asked', async () => {
-    const { say, write, logs, bakery } = await start()
-    await say('a', '!b')
-    await write('c')
-    await say('d')
-    await write('!e', 'f')
+  it('merges both kinds in order of arrival, and can be filtered', async () => {
+    const { submitDiagnostics, submitEvents, logs, bakery } = await start()
+    await submitDiagnostics('a', '!b')
+    await submitEvents('c')
+    await submitDiagnostics('d')
+    await submitEvents('!e', 'f')
     const seen = async (...args: string[]) => {
       const { code, stdout, stderr } = await logs('bakery-pc', '--no-header', '--columns', 'message', ...args)
       expect([code, stderr.replace(/^To continue.*\n/, '')]).toEqual([0, ''])
-      return told(stdout)
+      return linesIn(stdout)
     }
     expect(await seen()).toEqual(['a', '!b', 'c', 'd', '!e', 'f'])
     expect(await seen('-n', '2')).toEqual(['!e', 'f'])
@@ -74,20 +74,20 @@ describe('svc logs tail', () => {
     expect(await seen('--grep', 'E')).toEqual(['!e'])
     const plain = await logs(bakery.deviceId, '-n', '1', '--columns', 'level,source,message')
     expect(plain.stdout).toBe('LEVEL  SOURCE  MESSAGE\ninfo   kernel  f\n')
-    expect(told((await logs('bakery-pc', '--csv', '--columns', 'kind,device', '-n', '2')).stdout)).toEqual([
-      ...['kind,device', 'events,bakery-pc', 'events,bakery-pc'],
-    ])
+    expect(linesIn((await logs('bakery-pc', '--csv', '--columns', 'kind,device', '-n', '2')).stdout)).toEqual(
+      [...['kind,device', 'events,bakery-pc', 'events,bakery-pc']],
+    )
   })
 
-  it('goes on where its cursor says, whoever kept it', async () => {
-    const { home, say, write, logs } = await start()
-    await say('a')
+  it('continues from a given or stored cursor', async () => {
+    const { home, submitDiagnostics, submitEvents, logs } = await start()
+    await submitDiagnostics('a')
     const first = await logs('bakery-pc', '--json')
-    expect(messages(told(first.stdout).map((line) => JSON.parse(line)))).toEqual(['a'])
-    await write('b')
+    expect(messages(linesIn(first.stdout).map((line) => JSON.parse(line)))).toEqual(['a'])
+    await submitEvents('b')
     const cursor = cursorIn(first.stderr)
     const second = await logs('bakery-pc', '--json', '--after', cursor)
-    expect(told(second.stdout).map((line) => JSON.parse(line))).toMatchObject([
+    expect(linesIn(second.stdout).map((line) => JSON.parse(line))).toMatchObject([
       { message: 'b', kind: 'events', device: 'bakery-pc', source: 'kernel', seq: 2 },
     ])
     const file = `${home.path}/place`
@@ -99,15 +99,15 @@ describe('svc logs tail', () => {
       [[], []],
       [['e'], ['e']],
     ] as const) {
-      await say(...words)
+      await submitDiagnostics(...words)
       const { stdout, stderr } = await logs('bakery-pc', '--json', '--cursor-file', file)
-      expect(messages(told(stdout).map((line) => JSON.parse(line)))).toEqual(expected)
+      expect(messages(linesIn(stdout).map((line) => JSON.parse(line)))).toEqual(expected)
       expect(stderr).toBe('')
     }
     expect(home.mode('place')).toBe('600')
   })
 
-  it('says what is wrong', async () => {
+  it('reports invalid arguments', async () => {
     const { logs } = await start()
     for (const args of [
       ['--level', 'loud'],
@@ -122,23 +122,23 @@ describe('svc logs tail', () => {
     expect([nobody.code, failureOf(nobody).code]).toEqual([3, 'not_found'])
   })
 
-  it('with -f prints each entry once, in order, over restarts of the service and of itself', async () => {
-    const { home, say, write, restart, signed } = await start()
+  it('-f prints each entry once, in order, across restarts of the service and of itself', async () => {
+    const { home, submitDiagnostics, submitEvents, restart, signed } = await start()
     const args = ['logs', 'tail', '-f', 'bakery-pc', '--json', '--cursor-file', `${home.path}/place`]
-    await say('1')
+    await submitDiagnostics('1')
     const first = follow(home, args, signed)
     await first.has(1)
-    await Promise.all([write('2', '3'), say('4', '5', '6')])
+    await Promise.all([submitEvents('2', '3'), submitDiagnostics('4', '5', '6')])
     await first.has(6)
     await restart(() => until(() => first.said.stderr.includes('trying again'), 15_000))
-    await say('7')
+    await submitDiagnostics('7')
     await first.has(7)
     expect(first.said.stderr).toContain('The service answers again')
     expect(await first.end()).toBe(130)
-    await write('8')
+    await submitEvents('8')
     const second = follow(home, args, signed)
     await second.has(1)
-    await say('9')
+    await submitDiagnostics('9')
     await second.has(2)
     expect(await second.end('SIGTERM')).toBe(130)
     const all = [...first.rows(), ...second.rows()]
@@ -150,13 +150,13 @@ describe('svc logs tail', () => {
 describe('svc audit tail', () => {
   const newSite = (name: string, orgId: string) => ({ body: { orgId, name } })
 
-  it('shows the newest, then each new entry once, also when the session is renewed meanwhile', async () => {
+  it('shows the newest entries, then each new one once, even when the session is refreshed', async () => {
     const { home, url, client, bakery, world } = await start()
     const login = await client('').call(api.auth.login, {
       body: { email: adminEmail, password: adminPassword },
     })
     const tokens = login.tokens!
-    // It is renewed half a minute before its end.
+    // The session is refreshed half a minute before it expires.
     home.signIn(url, { ...tokens, url, expiresAt: Date.now() + 33_000 })
     const admin = client(world.tokens.bakery)
     await admin.call(api.sites.create, newSite('one', bakery.id))
@@ -178,10 +178,10 @@ describe('svc audit tail', () => {
       ...['audit', 'tail', '--org', bakery.id, '--action', 'site.create', '--no-header'],
       ...['--columns', 'resource.name', '--after', cursorIn(tail.said.stderr)],
     ])
-    expect(told(rest.stdout)).toEqual(['four'])
+    expect(linesIn(rest.stdout)).toEqual(['four'])
   })
 
-  it('follows every chain that can be read, each in its own order, and leaves few entries itself', async () => {
+  it('follows every readable chain, each in its own order, and adds few entries itself', async () => {
     const { home, signed, client, world } = await start()
     const { bakery, deli } = world.orgs as Record<string, { id: string }>
     const orgs = [bakery!, deli ?? world.orgs.garage]
@@ -194,7 +194,7 @@ describe('svc audit tail', () => {
     for (const n of [1, 2, 3]) {
       for (const { id } of orgs) await system.call(api.sites.create, newSite(`site ${n}`, id))
     }
-    const rows = told((await tail()).stdout).map((line) => JSON.parse(line))
+    const rows = linesIn((await tail()).stdout).map((line) => JSON.parse(line))
     expect(rows).toHaveLength(6)
     for (const { id } of orgs) {
       const own = rows.filter(({ orgId }) => orgId === id)

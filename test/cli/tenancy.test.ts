@@ -20,7 +20,7 @@ afterAll(async () => {
 })
 
 const svc = (...args: string[]) => home.run(args)
-const said = async (...args: string[]) => {
+const outputOf = async (...args: string[]) => {
   const { code, stdout, stderr } = await svc(...args)
   expect([code, stderr]).toEqual([0, expect.any(String)])
   return stdout.trim()
@@ -28,28 +28,28 @@ const said = async (...args: string[]) => {
 const asSystem = () => home.signIn(service.url, { accessToken: world.tokens.system })
 
 describe('svc partners', () => {
-  it('creates, changes and deletes by slug, and again without failing', async () => {
+  it('creates, changes and deletes a partner by slug, and can be repeated', async () => {
     asSystem()
-    const id = await said('partners', 'create', '--name', 'Initech', '--slug', 'initech', '-q')
+    const id = await outputOf('partners', 'create', '--name', 'Initech', '--slug', 'initech', '-q')
     const again = ['partners', 'create', '--name', 'Initech', '--slug', 'initech', '--if-not-exists', '-q']
-    expect(await said(...again)).toBe(id)
-    const update = (...flags: string[]) => said('partners', 'update', 'initech', ...flags)
+    expect(await outputOf(...again)).toBe(id)
+    const update = (...flags: string[]) => outputOf('partners', 'update', 'initech', ...flags)
     expect(await update('--plan', 'pro', '--max-devices', '5', '--jq', '.maxDevices')).toBe('5')
     expect(await update('--max-devices', 'null', '--timezone', 'Asia/Tokyo', '--jq', '.maxDevices')).toBe(
       'null',
     )
-    expect(await said('partners', 'show', 'initech', '--jq', '.settings.timezone')).toBe('Asia/Tokyo')
+    expect(await outputOf('partners', 'show', 'initech', '--jq', '.settings.timezone')).toBe('Asia/Tokyo')
     const nothing = await svc('partners', 'update', 'initech', '--json')
     expect([nothing.code, failureOf(nothing).message]).toEqual([2, 'No updates provided'])
     expect(failureOf(await svc('partners', 'delete', 'initech', '--json')).message).toContain('--yes')
-    expect(await said('partners', 'delete', 'initech', '--yes')).toBe('Partner deleted successfully')
+    expect(await outputOf('partners', 'delete', 'initech', '--yes')).toBe('Partner deleted successfully')
     expect((await svc('partners', 'delete', 'initech', '--yes')).code).toBe(3)
-    expect(await said('partners', 'delete', 'initech', '--yes', '--ignore-not-found')).toBe('')
-    expect(await said('partners', 'delete', id, '--yes', '--ignore-not-found')).toBe('')
+    expect(await outputOf('partners', 'delete', 'initech', '--yes', '--ignore-not-found')).toBe('')
+    expect(await outputOf('partners', 'delete', id, '--yes', '--ignore-not-found')).toBe('')
   })
 
-  it('sets one setting at a time, or many from a file', async () => {
-    const set = (...flags: string[]) => said('partners', 'settings', ...flags, '--jq', '.settings|tojson')
+  it('changes one setting at a time, or many from a file', async () => {
+    const set = (...flags: string[]) => outputOf('partners', 'settings', ...flags, '--jq', '.settings|tojson')
     await set(
       '--timezone',
       'Europe/Paris',
@@ -74,7 +74,7 @@ describe('svc partners', () => {
       businessHours: { preset: 'custom', custom: { monday } },
     }
     expect(JSON.parse(all)).toEqual(settings)
-    expect(JSON.parse(await said('partners', 'me', '--json'))).toMatchObject({ slug: 'acme', settings })
+    expect(JSON.parse(await outputOf('partners', 'me', '--json'))).toMatchObject({ slug: 'acme', settings })
     const wrong = await svc('partners', 'settings', '--timezone', 'Mars/Olympus')
     expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('--settings (timezone): must be')])
   })
@@ -83,32 +83,32 @@ describe('svc partners', () => {
 describe('svc orgs and svc sites', () => {
   it('change, order and delete by slug and name', async () => {
     const slugs = async (...args: string[]) => {
-      const ids = (await said(...args)).split('\n')
+      const ids = (await outputOf(...args)).split('\n')
       const { data } = await service.client(world.tokens.acme).call(api.orgs.list)
       return ids.map((id) => data.find((org) => org.id === id)?.slug)
     }
     expect(await slugs('orgs', 'order', 'garage', 'bakery')).toEqual(['garage', 'bakery'])
     expect(await slugs('orgs', 'order', 'bakery')).toEqual(['bakery', 'garage'])
-    const status = await said('orgs', 'update', 'garage', '--status', 'suspended', '--jq', '.status')
-    expect([status, await said('orgs', 'show', 'garage', '--jq', '.status')]).toEqual([
+    const status = await outputOf('orgs', 'update', 'garage', '--status', 'suspended', '--jq', '.status')
+    expect([status, await outputOf('orgs', 'show', 'garage', '--jq', '.status')]).toEqual([
       'suspended',
       'suspended',
     ])
-    await said('orgs', 'update', 'garage', '--status', 'active')
-    const id = await said('sites', 'create', '--org', 'garage', '--name', 'Annex', '-q')
-    expect(await said('sites', 'update', 'Annex', '--org', 'garage', '--timezone', 'UTC', '-q')).toBe(id)
+    await outputOf('orgs', 'update', 'garage', '--status', 'active')
+    const id = await outputOf('sites', 'create', '--org', 'garage', '--name', 'Annex', '-q')
+    expect(await outputOf('sites', 'update', 'Annex', '--org', 'garage', '--timezone', 'UTC', '-q')).toBe(id)
     const used = await svc('sites', 'delete', 'garage site', '--yes', '--json')
     expect([used.code, failureOf(used)]).toEqual([6, expect.objectContaining({ code: 'site_in_use' })])
-    const dry = await said('sites', 'delete', 'Annex', '--dry-run')
+    const dry = await outputOf('sites', 'delete', 'Annex', '--dry-run')
     expect(dry).toBe(`DELETE ${service.url}/api/v1/orgs/sites/${id}`)
-    expect(await said('sites', 'delete', 'Annex', '--yes')).toBe('Site deleted successfully')
-    expect(await said('sites', 'delete', 'Annex', '--yes', '--ignore-not-found')).toBe('')
-    await said('orgs', 'create', '--name', 'Short', '--slug', 'short')
-    expect(await said('orgs', 'delete', 'short', '--yes')).toBe('Organization deleted successfully')
+    expect(await outputOf('sites', 'delete', 'Annex', '--yes')).toBe('Site deleted successfully')
+    expect(await outputOf('sites', 'delete', 'Annex', '--yes', '--ignore-not-found')).toBe('')
+    await outputOf('orgs', 'create', '--name', 'Short', '--slug', 'short')
+    expect(await outputOf('orgs', 'delete', 'short', '--yes')).toBe('Organization deleted successfully')
   })
 
-  it('list the candidates of a name that is not one record’s', async () => {
-    for (const org of ['bakery', 'garage']) await said('sites', 'create', '--org', org, '--name', 'Twin')
+  it('list the candidates of an ambiguous name', async () => {
+    for (const org of ['bakery', 'garage']) await outputOf('sites', 'create', '--org', org, '--name', 'Twin')
     const { code, stderr } = await svc('sites', 'update', 'Twin', '--name', 'Other')
     expect([code, stderr.match(/in [0-9a-f-]{36}/g)]).toEqual([2, [expect.any(String), expect.any(String)]])
     expect(stderr).toContain(world.orgs.garage.id)
@@ -118,7 +118,7 @@ describe('svc orgs and svc sites', () => {
 describe('svc orgs import', () => {
   const csv = 'Name,slug,max-devices,settings\n"Flowers, Ltd.",flowers,5,"{""a"": 1}"\nGrün & Söhne,,,\n'
 
-  it('creates what a file says, once', async () => {
+  it('creates the organizations in a file, only once', async () => {
     const file = home.write('orgs.csv', csv)
     const dry = await svc('orgs', 'import', file, '--dry-run')
     expect([dry.code, dry.stderr]).toEqual([0, expect.stringContaining('Dry run: nothing was sent')])
@@ -142,7 +142,7 @@ describe('svc orgs import', () => {
     expect(again.stderr).toContain('2 exists')
   })
 
-  it('sends nothing while a row is wrong, and names every one', async () => {
+  it('sends nothing while any row is invalid, and names all of them', async () => {
     const lines = [
       { name: 'Fine', slug: 'fine' },
       { slug: 'nameless' },
@@ -165,7 +165,7 @@ describe('svc orgs import', () => {
     expect([broken.code, broken.stderr]).toEqual([2, expect.stringContaining('not CSV')])
   })
 
-  it('goes on after a row that fails, and says so in the end', async () => {
+  it('continues after a failed row, and reports it at the end', async () => {
     asSystem()
     const rows = [
       { name: 'Anchor', partner: 'globex' },
@@ -184,7 +184,7 @@ describe('svc orgs import', () => {
     expect([rest.code, rest.stderr]).toEqual([0, expect.stringContaining('3 exists, 1 created')])
   })
 
-  it('stops at once when the sign-in is over', async () => {
+  it('stops at once when the session has ended', async () => {
     const token = await addPartnerUser(service, 'leaver', world.partners.acme, 'all')
     await service.client(token).call(api.auth.logout)
     home.signIn(service.url, { accessToken: token, refreshToken: undefined })

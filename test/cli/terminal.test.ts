@@ -32,7 +32,7 @@ afterAll(async () => {
 })
 
 describe.skipIf(noTerminal)('at a terminal', () => {
-  it('a table fits its width and never cuts an id', async () => {
+  it('a table fits its width and never truncates an ID', async () => {
     const { stdout } = await home.terminal(['orgs'], { columns: 90 })
     const lines = stdout.replace(color, '').trimEnd().split('\r\n')
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(90)
@@ -40,19 +40,19 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect(lines[1]).toContain('…')
   })
 
-  it('an id that does not fit gives way to the name', async () => {
+  it('an ID that does not fit is dropped in favor of the name', async () => {
     const { stdout } = await home.terminal(['sites'], { columns: 70 })
     expect(stdout).not.toContain('ORG ID')
     expect(stdout).toContain(uuid(20))
   })
 
-  it('states have colours, unless NO_COLOR or a dumb terminal', async () => {
+  it('states are colored, unless NO_COLOR is set or the terminal is dumb', async () => {
     expect((await home.terminal(['orgs'])).stdout).toContain(`${esc}[31msuspended`)
     expect((await home.terminal(['orgs'], { env: { NO_COLOR: '1' } })).stdout).not.toMatch(color)
     expect((await home.terminal(['orgs'], { env: { TERM: 'dumb' } })).stdout).not.toMatch(color)
   })
 
-  it('what is missing is asked for, unless --no-input, SVC_NO_INPUT or CI', async () => {
+  it('missing arguments are prompted for, unless --no-input, SVC_NO_INPUT or CI is set', async () => {
     const create = ['sites', 'create', '--org', uuid(10)]
     const { code, stdout } = await home.terminal(create, { answers: [['Name people see', 'Depot\r']] })
     expect(code).toBe(0)
@@ -65,7 +65,7 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect((await home.terminal([...create, '--no-input'])).code).toBe(2)
   })
 
-  it('a question shows every character of the name that it is about', async () => {
+  it('a prompt shows every character of the name in question', async () => {
     const name = 'a\u001b[35m\u009b31m\u202e'
     service.answers['GET /orgs/sites'] = page([site(22, uuid(10), name)])
     const { code, stdout } = await home.terminal(['sites', 'delete', name, '--org', uuid(10)], {
@@ -77,7 +77,7 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect(stdout).not.toContain('\u001b[35m')
   })
 
-  it('what is said after an answer stands on its own line', async () => {
+  it('a message after an answer is on its own line', async () => {
     const { stdout } = await home.terminal(
       ['password', 'reset', '--link', `@${home.write('link', 'token')}`],
       {
@@ -91,7 +91,7 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect(stdout).toMatch(new RegExp(`\\n(?:${esc}\\[[?\\d]*[A-Za-z])*They differ\\. Once again\\.\\r\\n`))
   })
 
-  it('a new password is asked for twice, also of who accepts an invitation', async () => {
+  it('a new password is prompted for twice, also when accepting an invitation', async () => {
     const accept = [
       'invite',
       'accept',
@@ -109,7 +109,7 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect(code).toBe(130)
   })
 
-  it('Ctrl-C at a question is 130', async () => {
+  it('Ctrl-C at a prompt exits with 130', async () => {
     const { code } = await home.terminal(['sites', 'create', '--org', uuid(10)], {
       answers: [['Name people see', '\u0003']],
     })
@@ -117,7 +117,7 @@ describe.skipIf(noTerminal)('at a terminal', () => {
   })
 })
 
-it('a note is one line of a terminal, whatever name is in it', () => {
+it('a note is one line of a terminal, whatever name it contains', () => {
   const { isTTY } = process.stderr
   const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
   try {
@@ -135,13 +135,13 @@ it('a note is one line of a terminal, whatever name is in it', () => {
   }
 })
 
-it('FORCE_COLOR colours a pipe as well', async () => {
+it('FORCE_COLOR also colors output in a pipe', async () => {
   const { stdout } = await home.run(['orgs'], { env: { FORCE_COLOR: '1' } })
   expect(stdout).toMatch(color)
 })
 
-describe('progress', () => {
-  it('is a count at first, then a bar with rate and time left', () => {
+describe('the progress display', () => {
+  it('is a count at first, then a bar with rate and remaining time', () => {
     expect(progressLine('Verifying', 'rows', 500, 1500, 10_000)).toMatch(/^. Verifying 500 of 10 000 rows$/)
     expect(progressLine('Verifying', 'rows', 5000, 5000, 10_000)).toBe(
       'Verifying [##########----------] 5 000 of 10 000 rows, 1 000 rows/s, 5 s left',
@@ -164,7 +164,7 @@ describe('progress', () => {
 })
 
 describe('columns', () => {
-  it('are aligned by what a text looks like', () => {
+  it('are aligned by display width', () => {
     expect(['abc', 'é', 'e\u0301', '日本', '🚀', '한국어'].map(displayWidth)).toEqual([3, 1, 1, 4, 2, 6])
   })
 
@@ -180,7 +180,7 @@ describe('columns', () => {
   const columns = Object.keys(wide)
   const widest = (text: string) => Math.max(...text.split('\n').map(displayWidth))
 
-  it('fit a terminal of any width, and what has no room is told of', async () => {
+  it('fit a terminal of any width, and dropped ones are reported', async () => {
     for (const width of [200, 80, 60, 40, 37]) {
       const text = await renderTable([wide], columns, { header: true, style: plainStyle, width })
       expect([width, widest(text) <= width]).toEqual([width, true])
@@ -192,7 +192,7 @@ describe('columns', () => {
     expect(piped).toContain(wide.seenAt)
   })
 
-  it('of one record that have no room are shown one below the other', async () => {
+  it('of a nested list without enough room are shown one below the other', async () => {
     const text = await renderRecord({ id: uuid(9), parts: [wide, { ...wide, name: 'B' }] }, plainStyle, 80)
     expect(widest(text)).toBeLessThanOrEqual(80)
     for (const value of Object.values(wide)) expect(text).toContain(value)
@@ -201,7 +201,7 @@ describe('columns', () => {
     expect(roomy).toBe('\nParts\n  NAME  STATUS\n  A     active\n')
   })
 
-  it('take a time that grows with the rows, not with their square', async () => {
+  it('take time linear in the number of rows', async () => {
     const rows = Array.from({ length: 20_000 }, (_, i) => ({ id: uuid(i), name: `Row ${i}` }))
     for (const width of [undefined, 60]) {
       const started = performance.now()

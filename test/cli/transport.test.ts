@@ -11,13 +11,13 @@ const list = (url: string, caFile?: string) =>
   createClient({ url, transport: nodeTransport({ caFile }), retries: 0, timeout: 5000 }).call(orgs.list)
 
 describe('a proxy', () => {
-  it('is used when the environment has one', async () => {
+  it('is used when set in the environment', async () => {
     process.env.HTTP_PROXY = proxy.url
     expect(await list('http://svc.test')).toEqual({ data: [] })
     expect(proxy.asked).toEqual(['GET http://svc.test/api/v1/orgs/'])
   })
 
-  it('is not used for hosts of NO_PROXY', async () => {
+  it('is not used for hosts in NO_PROXY', async () => {
     process.env.HTTP_PROXY = proxy.url
     process.env.NO_PROXY = 'other.test, .nowhere.invalid'
     await expect(list('http://svc.nowhere.invalid')).rejects.toThrow(
@@ -52,19 +52,19 @@ describe.skipIf(!hasOpenssl)('a certificate of a private authority', () => {
     server.close()
   })
 
-  it('is refused unless SVC_CA_FILE names it', async () => {
+  it('is refused unless SVC_CA_FILE contains it', async () => {
     await expect(list(url)).rejects.toThrow(/self-signed|certificate/)
     expect(await list(url, certificate.file)).toEqual({ data: [] })
   })
 
-  it('is checked through a proxy as well', async () => {
+  it('is also checked through a proxy', async () => {
     process.env.HTTPS_PROXY = proxy.url
     expect(await list('https://svc.test', certificate.file)).toEqual({ data: [] })
     expect(proxy.asked).toEqual(['CONNECT svc.test:443'])
     await expect(list('https://svc.test')).rejects.toThrow(/through the proxy .*certificate/)
   })
 
-  it('a file that is not there is a mistake of the caller', async () => {
+  it('in a missing file is a usage error', async () => {
     await expect(list(url, certificate.missing)).rejects.toMatchObject({ exit: 2 })
   })
 })

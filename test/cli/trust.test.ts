@@ -47,7 +47,7 @@ const create = [
 ]
 
 describe('svc trust', () => {
-  it('creates from flags, claims one by one', async () => {
+  it('creates a policy from flags, with one flag per claim', async () => {
     const claims = ['--claim', 'project_id=20', '--claim', 'sub=project_path:a/b:ref_type:branch:ref:a=b']
     const { code, stdout } = await svc(...create, ...claims, '--permission', 'sites:read,sites:write', '-q')
     expect([code, stdout]).toEqual([0, `${uuid(80)}\n`])
@@ -63,7 +63,7 @@ describe('svc trust', () => {
     [['--claim', '=20'], '--claim takes name=value, not "=20"'],
     [['--claim', 'a=1', '--claim', 'a=2'], '--claim a is given twice'],
     [[], 'Missing --claim'],
-  ])('does not take %j', async (claims, message) => {
+  ])('refuses %j', async (claims, message) => {
     const result = await svc(...create, ...claims, '--permission', 'sites:read', '--json')
     expect([result.code, failureOf(result).message]).toEqual([2, message])
   })
@@ -75,7 +75,7 @@ describe('svc trust', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('--claim: must hold project_id')])
   })
 
-  it('warns of what the service warns of, and deactivates', async () => {
+  it('prints warnings of the service, and deactivates a policy', async () => {
     const warning = 'Every branch and every pull request of the repository is trusted'
     service.answers['POST /trust/policies'] = { status: 201, body: { data: releases, warning } }
     const made = await svc(...create, '--claim', 'project_id=20', '--permission', 'sites:read')
@@ -84,7 +84,7 @@ describe('svc trust', () => {
     expect(service.calls(`PATCH /trust/policies/${uuid(80)}`)[0]?.body).toEqual({ status: 'inactive' })
   })
 
-  it('tries a token from a file or standard input, never from the command line', async () => {
+  it('tests a token from a file or standard input, never from the command line', async () => {
     const args = ['trust', 'test', 'Releases', '--id-token']
     const { code, stdout } = await home.run([...args, '-'], { input: 'a.b.c\n' })
     expect([code, stdout]).toEqual([

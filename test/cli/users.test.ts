@@ -20,35 +20,35 @@ afterAll(async () => {
 })
 
 const svc = (...args: string[]) => home.run(args)
-const said = async (...args: string[]) => {
+const outputOf = async (...args: string[]) => {
   const { code, stdout, stderr } = await svc(...args)
   expect([code, stderr]).toEqual([0, expect.any(String)])
   return stdout.trim()
 }
-const statusOf = (email: string) => said('users', 'show', email, '--jq', '.status')
+const statusOf = (email: string) => outputOf('users', 'show', email, '--jq', '.status')
 
-const invite = (email: string) => said('users', 'invite', email, '--name', 'Ada', '--role', 'Org Viewer')
+const invite = (email: string) => outputOf('users', 'invite', email, '--name', 'Ada', '--role', 'Org Viewer')
 
 describe('svc users', () => {
-  it('lists and shows people, by e-mail as well as by id', async () => {
-    const list = await said('users', '--columns', 'email,roleName', '--csv', '--no-header')
+  it('lists and shows users, by email and by ID', async () => {
+    const list = await outputOf('users', '--columns', 'email,roleName', '--csv', '--no-header')
     expect(list).toContain('bakery-admin@example.com,Org Admin')
-    const id = await said('users', 'show', 'bakery-viewer@example.com', '-q')
-    expect(await said('users', 'show', id, '--jq', '.email')).toBe('bakery-viewer@example.com')
+    const id = await outputOf('users', 'show', 'bakery-viewer@example.com', '-q')
+    expect(await outputOf('users', 'show', id, '--jq', '.email')).toBe('bakery-viewer@example.com')
     expect(failureOf(await svc('users', 'show', 'nobody@example.com', '--json'))).toMatchObject({
       code: 'not_found',
     })
   })
 
-  it('says which argument is missing, and no more', async () => {
+  it('names only the missing argument', async () => {
     const { code, stderr } = await svc('users', 'invite')
     expect([code, stderr]).toEqual([2, 'Error: Missing EMAIL\nHint: svc users invite --help\n'])
   })
 
-  it('invites, sends again, and a link is accepted without being an argument', async () => {
+  it('invites, resends, and accepts a link without passing it as an argument', async () => {
     const printed = await invite('ada@example.com')
     expect(printed).toContain('ada@example.com is invited')
-    const again = await said('users', 'resend', 'ada@example.com')
+    const again = await outputOf('users', 'resend', 'ada@example.com')
     const link = /http\S+/.exec(again)?.[0] ?? ''
     expect(link).toContain('/accept-invite?token=')
     expect(printed).not.toContain(link)
@@ -68,26 +68,26 @@ describe('svc users', () => {
     guest.remove()
   })
 
-  it('changes name, status, role and reach, and removes', async () => {
+  it('changes name, status, role and access, and removes a user', async () => {
     const email = 'bob@example.com'
     await invite(email)
-    expect(await said('users', 'update', email, '--name', 'Bob', '--jq', '.name')).toBe('Bob')
-    await said('users', 'disable', email)
+    expect(await outputOf('users', 'update', email, '--name', 'Bob', '--jq', '.name')).toBe('Bob')
+    await outputOf('users', 'disable', email)
     expect(await statusOf(email)).toBe('disabled')
-    await said('users', 'enable', email)
+    await outputOf('users', 'enable', email)
     expect(await statusOf(email)).toBe('active')
-    expect(await said('users', 'role', email, '--role', 'Org Technician')).toBe('Role assigned')
-    const sites = await said('users', 'access', email, '--site-ids', 'bakery site', '--jq', '.siteIds[]')
+    expect(await outputOf('users', 'role', email, '--role', 'Org Technician')).toBe('Role assigned')
+    const sites = await outputOf('users', 'access', email, '--site-ids', 'bakery site', '--jq', '.siteIds[]')
     expect(sites).toBe(world.orgs.bakery.siteId)
-    expect(await said('users', 'access', email, '--site-ids', 'null', '--jq', '.siteIds')).toBe('null')
-    expect(await said('users', 'sign-out', email)).toBe('Signed out')
-    expect(await said('users', 'unlock', email)).toBe('Unlocked')
+    expect(await outputOf('users', 'access', email, '--site-ids', 'null', '--jq', '.siteIds')).toBe('null')
+    expect(await outputOf('users', 'sign-out', email)).toBe('Signed out')
+    expect(await outputOf('users', 'unlock', email)).toBe('Unlocked')
     expect(failureOf(await svc('users', 'remove', email, '--json')).message).toContain('--yes')
-    expect(await said('users', 'remove', email, '--yes')).toBe('User removed')
-    expect(await said('users', 'remove', email, '--yes', '--ignore-not-found')).toBe('')
+    expect(await outputOf('users', 'remove', email, '--yes')).toBe('User removed')
+    expect(await outputOf('users', 'remove', email, '--yes', '--ignore-not-found')).toBe('')
   })
 
-  it('tells who the last administrator is, with exit code 6', async () => {
+  it('refuses to remove the last administrator, with exit code 6', async () => {
     home.signIn(service.url, { accessToken: world.tokens.acme })
     const orgId = world.orgs.bakery.id
     const removed = await svc(

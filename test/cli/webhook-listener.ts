@@ -8,13 +8,13 @@ import type { Home } from './run.ts'
 
 type Options = {
   args?: string[]
-  /** What it is told of the secret. */
+  /** The arguments for the secret. */
   known?: string[]
   env?: Record<string, string>
   input?: string
 }
 
-/** The command at a free port, with the secret unless told. */
+/** Runs the command at a free port, by default with the secret. */
 export async function listen(home: Home, { args = ['--json'], known, env = {}, input }: Options = {}) {
   const secrets = known ?? ['--secret', `@${home.write('secret', `${secret}\n`)}`]
   const command = follow(home, ['webhooks', 'listen', '--port', '0', ...secrets, ...args], env, input)
@@ -33,7 +33,7 @@ export async function listen(home: Home, { args = ['--json'], known, env = {}, i
 
 type Taken = { method: string; url: string; headers: Record<string, unknown>; body: string }
 
-/** Where deliveries are forwarded to. */
+/** A server to which deliveries are forwarded. */
 export async function target(
   answer: (taken: Taken) => [status: number, headers?: object, body?: string | Buffer],
 ) {

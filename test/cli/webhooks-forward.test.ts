@@ -12,7 +12,7 @@ afterAll(() => home.remove())
 const event = eventOf('alert.triggered', { alertId: 'a', title: 'Küche' })
 
 describe('svc webhooks listen --forward-to', () => {
-  it('forwards the bytes and the headers, and answers as the target does', async () => {
+  it('forwards the bytes and the headers, and answers like the target', async () => {
     const { taken, url } = await target(() => [
       ...([503, { 'retry-after': '7', 'content-type': 'text/plain', 'x-other': '1' }] as const),
       'x'.repeat(100_000),
@@ -40,7 +40,7 @@ describe('svc webhooks listen --forward-to', () => {
     expect(taken.length).toBe(1)
   })
 
-  it('says that the target is down', async () => {
+  it('reports that the target is down', async () => {
     const server = createServer()
     const port = await listening(server)
     await new Promise((resolve) => server.close(resolve))
@@ -63,9 +63,9 @@ describe('svc webhooks listen --forward-to', () => {
       /broke off/,
     ],
     ['no HTTP', (socket) => socket.end('hello\r\n\r\n'), 502, /Cannot reach/],
-    ['a status that there is not', (socket) => socket.end('HTTP/1.1 099 No\r\n\r\n'), 502, /./],
+    ['an invalid status', (socket) => socket.end('HTTP/1.1 099 No\r\n\r\n'), 502, /./],
   ] satisfies [string, (socket: Socket) => void, number, RegExp][])(
-    'says that the target answers %s',
+    'reports that the target answers with %s',
     async (_, answer, status, error) => {
       const server = createNetServer((socket) =>
         socket.on('error', () => {}).once('data', () => answer(socket)),

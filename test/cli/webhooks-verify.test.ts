@@ -22,7 +22,7 @@ const verify = (args: string[], input?: string) =>
   home.run(['webhooks', 'verify', '--secret', secretFile, ...args], input === undefined ? {} : { input })
 
 describe('svc webhooks verify', () => {
-  it('says what each signature is, and when it was made', async () => {
+  it('gives the result of each signature, and its time', async () => {
     const { code, stdout, stderr } = await verify([bodyFile, '--headers', saved(good)])
     expect([code, stderr]).toEqual([0, ''])
     const at = new Date(now - (now % 1000)).toISOString()
@@ -34,7 +34,7 @@ describe('svc webhooks verify', () => {
     expect(one.stdout).toContain('native: absent (missing: X-Service-Signature-Timestamp)\n')
   })
 
-  it('reads the body from standard input and headers from flags and any file of headers', async () => {
+  it('reads the body from standard input, and headers from flags or any file with headers', async () => {
     const flags = linesOf(without(good, /^webhook/)).flatMap((line) => ['--header', line])
     const piped = await verify(['--json', ...flags], body)
     expect(JSON.parse(piped.stdout)).toEqual({
@@ -51,7 +51,7 @@ describe('svc webhooks verify', () => {
     expect(wins.code).toBe(1)
   })
 
-  it('takes bytes as they are', async () => {
+  it('verifies bytes without any conversion', async () => {
     const bytes = Buffer.from([0xff, 0xfe, 0x0a, 0x00])
     const file = home.write('bytes', bytes as unknown as string)
     expect((await verify([file, '--headers', saved(signedHeaders(bytes))])).code).toBe(0)
@@ -59,7 +59,7 @@ describe('svc webhooks verify', () => {
     expect([longer.code, longer.stderr]).toEqual([1, expect.stringContaining('no line end added or lost')])
   })
 
-  it('ends with 1 when a signature is wrong, or too far from now', async () => {
+  it('exits with 1 when a signature is wrong or too old', async () => {
     const tampered = await verify(['--json', '--headers', saved(good)], body.replace('a@', 'b@'))
     expect([tampered.code, tampered.stderr]).toEqual([1, ''])
     expect(JSON.parse(tampered.stdout)).toMatchObject({ verdict: 'invalid', native: 'invalid' })
@@ -74,7 +74,7 @@ describe('svc webhooks verify', () => {
     )
   })
 
-  it('ends with 9 when there is nothing to check', async () => {
+  it('exits with 9 when there is no signature to check', async () => {
     const result = await verify([bodyFile, '--json', '--header', 'X-Own: 1'])
     expect([result.code, result.stdout]).toEqual([9, ''])
     expect(failureOf(result)).toMatchObject({
@@ -87,7 +87,7 @@ describe('svc webhooks verify', () => {
     expect(partly.stderr).toContain('missing: X-Service-Signature-Timestamp, webhook-timestamp')
   })
 
-  it('ends with 2 when it cannot be meant so', async () => {
+  it('exits with 2 for invalid arguments', async () => {
     const wrong: [message: RegExp, args: string[]][] = [
       [/body and --secret cannot both come from standard input/, ['--secret', '-']],
       [/body and --secret cannot both come from standard input/, ['-', '--secret', '-']],

@@ -16,7 +16,7 @@ const errorIn = async (reply: Response) => ((await reply.json()) as { error: str
 const event = eventOf('alert.triggered', { alertId: 'a', title: 'Küche' })
 
 describe('svc webhooks listen', () => {
-  it('prints each delivery as a line of JSON, and which event came before', async () => {
+  it('prints each delivery as a line of JSON, and marks repeated events', async () => {
     const { deliver, rows, has, said, end } = await listen(home)
     const reply = await deliver(event)
     expect([reply.status, await reply.json()]).toEqual([200, { received: true }])
@@ -44,7 +44,7 @@ describe('svc webhooks listen', () => {
     expect(performance.now() - asked).toBeLessThan(2000)
   })
 
-  it('refuses what is not signed with the secret, and now', async () => {
+  it('refuses deliveries without a current signature by the secret', async () => {
     const { url, deliver, rows, has } = await listen(home)
     const body = JSON.stringify(event)
     const good = signedHeaders(body)
@@ -80,7 +80,7 @@ describe('svc webhooks listen', () => {
     expect((await deliver(event)).status).toBe(200)
   })
 
-  it('accepts one of the two signatures, and that of the secret before', async () => {
+  it('accepts either of the two signatures, and one by the previous secret', async () => {
     const { deliver } = await listen(home, { args: ['--json', '--tolerance', '600'] })
     const body = JSON.stringify(event)
     const good = signedHeaders(body, { at: Date.now() - 400_000 })
@@ -94,7 +94,7 @@ describe('svc webhooks listen', () => {
     expect((await deliver(event, overlap)).status).toBe(200)
   })
 
-  it('prints and forwards the types that were named', async () => {
+  it('prints and forwards only the named event types', async () => {
     const { taken, url } = await target(() => [204])
     const args = ['--json', '--events', 'user.login, user.logout', '--forward-to', url]
     const { deliver, rows, has } = await listen(home, { args })
@@ -105,7 +105,7 @@ describe('svc webhooks listen', () => {
     expect(taken.length).toBe(1)
   })
 
-  it('warns once that it checks nothing when it has no secret', async () => {
+  it('warns once that without a secret nothing is checked', async () => {
     const { url, deliver, rows, has, said } = await listen(home, { known: [] })
     await deliver(event, { 'x-service-event-id': 'other' })
     await fetch(url, { method: 'POST', body: 'no JSON', headers: { 'webhook-id': 'w' } })
@@ -117,7 +117,7 @@ describe('svc webhooks listen', () => {
     expect(said.stderr.match(/Warning: without --secret/g)).toHaveLength(1)
   })
 
-  it('prints an aligned line for a person, and no control characters of others', async () => {
+  it('prints an aligned line in text output, without control characters of the sender', async () => {
     const { url } = await target(() => [201])
     const { deliver, said, end } = await listen(home, {
       args: ['--forward-to', url],
@@ -139,7 +139,7 @@ describe('svc webhooks listen', () => {
     expect(await end()).toBe(130)
   })
 
-  it('prints ids, CSV and what jq makes of it', async () => {
+  it('prints IDs, CSV and the output of jq', async () => {
     for (const [args, expected] of [
       [['-q'], `${eventId}\n`],
       [['--columns', 'type,event.data.title', '--csv'], 'type,event.data.title\nalert.triggered,Küche\n'],
@@ -152,7 +152,7 @@ describe('svc webhooks listen', () => {
     }
   })
 
-  it('colours what is good and what is bad where colours are wanted', async () => {
+  it('colors valid and invalid deliveries when colors are enabled', async () => {
     const { deliver, said } = await listen(home, { args: [], env: { FORCE_COLOR: '1' } })
     await deliver(event)
     await deliver(event, {})
@@ -193,7 +193,7 @@ describe.runIf(hasOpenssl)('svc webhooks listen --cert --key', () => {
     await until(() => said.stderr.includes('A connection ended before a delivery'))
   })
 
-  it('says what is wrong with the files', async () => {
+  it('reports what is wrong with the files', async () => {
     const run = (...args: string[]) => home.run(['webhooks', 'listen', '--json', ...args])
     expect(failureOf(await run('--cert', file)).message).toBe('--cert and --key go together')
     expect(failureOf(await run('--cert', file, '--key', missing)).message).toContain('ENOENT')
@@ -202,7 +202,7 @@ describe.runIf(hasOpenssl)('svc webhooks listen --cert --key', () => {
   })
 })
 
-it('svc webhooks listen says what to do about its flags', async () => {
+it('svc webhooks listen gives a hint for wrong flags', async () => {
   const server = createServer()
   onTestFinished(() => void server.close())
   const taken = String(await listening(server))
@@ -228,7 +228,7 @@ it('svc webhooks listen says what to do about its flags', async () => {
   }
 })
 
-it('what svc webhooks listen remembers has an end', () => {
+it('the memory of svc webhooks listen is bounded', () => {
   const recent = new RecentIds(2)
   for (const id of ['a', 'b', 'a', 'c', 'x'.repeat(101)]) recent.add(id)
   expect(['a', 'b', 'c', 'x'.repeat(101)].filter((id) => recent.has(id))).toEqual(['a', 'c'])

@@ -34,8 +34,8 @@ afterAll(async () => {
 
 const svc = (...args: string[]) => home.run(args)
 
-describe('creating', () => {
-  it('sends what was said, typed as the contract says, and an Idempotency-Key', async () => {
+describe('creating a record', () => {
+  it('sends the values with the types of the contract, and an Idempotency-Key', async () => {
     const { code } = await svc(
       ...newOrg,
       '--max-devices',
@@ -68,7 +68,7 @@ describe('creating', () => {
     expect(sent).toEqual([{ from: 'file' }, { from: 'stdin' }])
   })
 
-  it('repeats after an outage with the same key, so that nothing is created twice', async () => {
+  it('is retried after an outage with the same key, so that nothing is created twice', async () => {
     let tries = 0
     service.answers['POST /orgs/organizations'] = () => {
       tries += 1
@@ -80,7 +80,7 @@ describe('creating', () => {
     expect(new Set(keys).size).toBe(1)
   })
 
-  it('--if-not-exists prints the record that has the slug and creates nothing', async () => {
+  it('--if-not-exists prints the existing record with the slug and creates nothing', async () => {
     const { stdout, stderr, code } = await svc(...newOrg, '--if-not-exists', '-q')
     expect({ code, stdout }).toEqual({ code: 0, stdout: `${uuid(10)}\n` })
     expect(stderr).toContain('nothing was created')
@@ -93,7 +93,7 @@ describe('creating', () => {
     expect(service.calls('POST /orgs/organizations')).toHaveLength(1)
   })
 
-  it('--if-not-exists survives somebody else creating it in between', async () => {
+  it('--if-not-exists also works if someone else creates the record in between', async () => {
     let lists = 0
     service.answers['GET /orgs/'] = () => {
       lists += 1
@@ -115,7 +115,7 @@ describe('--dry-run', () => {
     expect(service.seen).toHaveLength(0)
   })
 
-  it('under --json is an object', async () => {
+  it('with --json prints an object', async () => {
     const { stdout } = await svc('enroll', 'delete', uuid(30), '--dry-run', '--json')
     const url = `${service.url}/api/v1/enrollment-keys/${uuid(30)}`
     expect(JSON.parse(stdout)).toEqual({ dryRun: true, request: { method: 'DELETE', url } })
@@ -135,7 +135,7 @@ describe('--dry-run', () => {
   })
 })
 
-describe('deleting', () => {
+describe('deleting a record', () => {
   it('without --yes and without a terminal is refused, and nothing is sent', async () => {
     const result = await svc('enroll', 'delete', uuid(30), '--json')
     expect(result).toMatchObject({ code: 2, stdout: '' })
@@ -143,13 +143,13 @@ describe('deleting', () => {
     expect(service.seen).toHaveLength(0)
   })
 
-  it('says first where it is about to happen', async () => {
+  it('names the context and the URL first', async () => {
     const { stderr, stdout, code } = await svc('enroll', 'delete', 'Front desk', '--yes')
     expect({ code, stdout }).toEqual({ code: 0, stdout: 'Enrollment key deleted\n' })
     expect(stderr).toBe(`Context test, ${service.url}\n`)
   })
 
-  it('what is gone is exit 3, or 0 with --ignore-not-found', async () => {
+  it('that is gone exits with 3, or with 0 for --ignore-not-found', async () => {
     service.answers[`DELETE /enrollment-keys/${uuid(30)}`] = problem(404, 'not_found', 'Not found')
     for (const name of [uuid(30), 'No such key']) {
       expect((await svc('enroll', 'delete', name, '--yes')).code).toBe(3)
@@ -157,7 +157,7 @@ describe('deleting', () => {
     }
   })
 
-  it.skipIf(noTerminal)('at a terminal the name has to be typed', async () => {
+  it.skipIf(noTerminal)('demands the typed name at a terminal', async () => {
     const wrong = await home.terminal(['enroll', 'delete', 'Front desk'], {
       answers: [['Type Front desk', 'Front\r']],
     })
@@ -172,10 +172,10 @@ describe('deleting', () => {
   })
 })
 
-describe('a key that is shown once', () => {
+describe('a secret key that is shown once', () => {
   const create = ['enroll', 'create', '--org', uuid(10), '--name', 'Front desk']
 
-  it('stands alone on standard output, everything else on standard error', async () => {
+  it('is the only text on standard output; everything else is on standard error', async () => {
     const { stdout, stderr } = await svc(...create)
     expect(stdout).toBe(`${key}\n`)
     expect(stderr).toContain('Front desk')
@@ -183,7 +183,7 @@ describe('a key that is shown once', () => {
     expect(stderr).not.toContain(key)
   })
 
-  it('is part of the object under --json', async () => {
+  it('is a part of the object with --json', async () => {
     expect(JSON.parse((await svc(...create, '--json')).stdout)).toEqual({ ...desk, key })
   })
 
@@ -195,7 +195,7 @@ describe('a key that is shown once', () => {
     expect(result.stdout + result.stderr).not.toContain(key)
   })
 
-  it('never overwrites a file, and is not minted when it would have to', async () => {
+  it('never overwrites a file, and is not created if it would have to', async () => {
     home.write('taken.key', 'precious')
     const { code } = await svc(...create, '--out-file', 'taken.key')
     expect(code).toBe(2)
@@ -209,26 +209,26 @@ describe('a key that is shown once', () => {
     expect(existsSync(join(home.path, 'never.key'))).toBe(false)
   })
 
-  it.each([[['-q']], [['--columns', 'id']]])('is not minted when %j would lose it', async (flags) => {
+  it.each([[['-q']], [['--columns', 'id']]])('is not created when %j would lose it', async (flags) => {
     expect((await svc(...create, ...flags)).code).toBe(2)
     expect(service.calls('POST /enrollment-keys')).toHaveLength(0)
   })
 })
 
-it('under --json a failure is the only thing on standard error, whatever else there was to say', async () => {
+it('with --json a failure is the only output on standard error', async () => {
   service.answers[`DELETE /enrollment-keys/${uuid(30)}`] = problem(403, 'forbidden', 'No')
   const result = await svc('enroll', 'delete', uuid(30), '--yes', '--json')
   expect(result.stderr.trimEnd().split('\n')).toHaveLength(1)
   expect(failureOf(result).code).toBe('forbidden')
 })
 
-it('a key that exists already puts nothing where the new one would have gone', async () => {
+it('--if-not-exists prints nothing for an existing enrollment key', async () => {
   const { code, stdout, stderr } = await svc('enroll', 'create', '--name', 'Front desk', '--if-not-exists')
   expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
   expect(stderr).toContain('nothing was created')
 })
 
-it('an output that cannot be printed is refused before anything is changed', async () => {
+it('an invalid output option is refused before anything is changed', async () => {
   const { code } = await svc(...newOrg, '--columns', 'bogus')
   expect(code).toBe(2)
   expect(service.seen).toHaveLength(0)
