@@ -23,10 +23,10 @@ import { type Answer, Line } from './wire.ts'
 
 const changing = mutating(api)
 
-const told = <T>(value: T | ((reply: Reply) => unknown), reply: Reply): unknown =>
+const resolveValue = <T>(value: T | ((reply: Reply) => unknown), reply: Reply): unknown =>
   typeof value === 'function' ? (value as (reply: Reply) => unknown)(reply) : value
 
-/** Every new organization has a webhook that keeps all that happens. */
+/** Scenario tools in which each new organization has a webhook that keeps all events. */
 function listening(hand: ScenarioTools, service: TestService): ScenarioTools {
   const fresh = async () => {
     const org = await hand.fresh()
@@ -36,7 +36,7 @@ function listening(hand: ScenarioTools, service: TestService): ScenarioTools {
   return { ...hand, fresh }
 }
 
-/** Given out, or on its way there: first the latter, or what moves between the questions would be missed. */
+/** All events, pending or fanned out; pending ones first, as events may move between the two queries. */
 async function eventsIn({ storage: { read } }: TestService): Promise<{ id: string; type: string }[]> {
   const pending = await read.selectFrom('events').select(['id', 'type']).execute()
   const kept = await read
@@ -67,69 +67,71 @@ onEveryDatabase((_, open) => {
     line.send(toWire(entriesOf(api).find((one) => one.name === name)!.entry, input, token))
 
   describe('a change', () => {
-    it.each(changing)('$name leaves its entry, and none when it fails', async ({ name, entry }) => {
-      const play = await scenarioOf(name, entry, hand)
+    it.each(changing)('$name adds its audit entry, and none when it fails', async ({ name, entry }) => {
+      const scenario = await scenarioOf(name, entry, hand)
       const news = await newEntries(service)
 
-      // A query parameter that nobody knows is wrong everywhere.
-      const wrong = { ...play.input, query: { ...play.input.query, nope: '1' } }
-      expect(await call(play, name, wrong)).toMatchObject({ status: 400 })
+      // An unknown query parameter is refused by every endpoint.
+      const wrong = { ...scenario.input, query: { ...scenario.input.query, nope: '1' } }
+      expect(await call(scenario, name, wrong)).toMatchObject({ status: 400 })
       expect(await news()).toEqual([])
 
-      const heard = await eventsIn(service)
-      const answer = await call(play, name, play.input)
-      const emitted = (await eventsIn(service)).filter(({ id }) => !heard.some((one) => one.id === id))
+      const earlierEvents = await eventsIn(service)
+      const answer = await call(scenario, name, scenario.input)
+      const emitted = (await eventsIn(service)).filter(
+        ({ id }) => !earlierEvents.some((one) => one.id === id),
+      )
       const types = [...new Set(emitted.map(({ type }) => type))]
       expect(types.filter((type) => !entry.emits?.includes(type as never))).toEqual([])
       if (entry.emits && entry.access.who !== 'agent') expect(types).not.toEqual([])
       expect([answer.status, answer.text]).toEqual([entry.status ?? 200, expect.any(String)])
       const reply = JSON.parse(answer.text) as Reply
-      const left = await news()
-      if (!entry.audit || 'unaudited' in entry.audit) return expect(left).toEqual([])
+      const entries = await news()
+      if (!entry.audit || 'unaudited' in entry.audit) return expect(entries).toEqual([])
 
-      expect(left).toHaveLength(1)
-      expect(left[0]).toMatchObject({
+      expect(entries).toHaveLength(1)
+      expect(entries[0]).toMatchObject({
         action: entry.audit.action,
-        actorType: play.actor.type,
-        actorId: told(play.actor.id, reply),
-        actorEmail: play.actor.email,
-        orgId: told(play.orgId, reply),
+        actorType: scenario.actor.type,
+        actorId: resolveValue(scenario.actor.id, reply),
+        actorEmail: scenario.actor.email,
+        orgId: resolveValue(scenario.orgId, reply),
         resourceType: entry.audit.resource,
-        resourceId: play.resourceId(reply),
+        resourceId: scenario.resourceId(reply),
         result: 'success',
         errorMessage: null,
         ipAddress: '127.0.0.1',
       })
-      // What an agent puts is added to what there is: no record changes.
+      // A PUT by an agent adds data and changes no record.
       if (entry.access.who !== 'agent' && (entry.method === 'PATCH' || entry.method === 'PUT')) {
-        expect(left[0]!.details).toMatchObject({ before: expect.anything(), after: expect.anything() })
+        expect(entries[0]!.details).toMatchObject({ before: expect.anything(), after: expect.anything() })
       }
-      const said = JSON.stringify(left[0])
-      const secrets = [...secretsOf(entry.body, play.input.body), ...secretsOf(entry.reply, reply)]
+      const said = JSON.stringify(entries[0])
+      const secrets = [...secretsOf(entry.body, scenario.input.body), ...secretsOf(entry.reply, reply)]
       expect(secrets.filter((secret) => said.includes(secret))).toEqual([])
-      expect(play.token === undefined || !said.includes(play.token)).toBe(true)
+      expect(scenario.token === undefined || !said.includes(scenario.token)).toBe(true)
     })
 
     const repeated = changing.filter(({ entry }) => entry.idempotencyKey === 'honored')
     it.each(repeated)(
-      '$name that is sent again under its Idempotency-Key leaves nothing more, and is another one in another tenant',
+      '$name repeated under its Idempotency-Key adds no entry, and is a new call in another tenant',
       async ({ name, entry }) => {
-        const play = await scenarioOf(name, entry, hand)
+        const scenario = await scenarioOf(name, entry, hand)
         const news = await newEntries(service)
         const key = { headers: { 'idempotency-key': `again ${name}` } }
-        const wire = { ...toWire(entry, play.input, play.token), ...key }
+        const wire = { ...toWire(entry, scenario.input, scenario.token), ...key }
         const first = await line.send(wire)
         const one = [expect.objectContaining({ result: 'success' })]
         const audited = entry.audit !== undefined && !('unaudited' in entry.audit)
         expect([first.status, await news()]).toEqual([entry.status ?? 200, audited ? one : []])
-        const heard = await eventsIn(service)
+        const earlierEvents = await eventsIn(service)
         const again = await line.send(wire)
         expect([again.status, again.text, await news()]).toEqual([first.status, first.text, []])
-        const more = (await eventsIn(service)).filter(({ id }) => !heard.some((one) => one.id === id))
+        const more = (await eventsIn(service)).filter(({ id }) => !earlierEvents.some((one) => one.id === id))
         expect(more).toEqual([])
-        if (play.token !== hand.world.tokens.system) return
+        if (scenario.token !== hand.world.tokens.system) return
 
-        // The same person goes to an organization: what they are told there is not what they were told here.
+        // The same user with the same key in an organization does not get the stored reply of another tenant.
         const { id: orgId } = await hand.fresh()
         const userId = await userIdOf(service, 'admin')
         const membership = {
@@ -142,7 +144,7 @@ onEveryDatabase((_, open) => {
         await service.storage.write((tx) => joinOrganization(tx, membership, systemClock()))
         const token = await tokenFor(service, userId, { kind: 'organization', orgId })
         await news()
-        const elsewhere = await line.send({ ...toWire(entry, play.input, token), ...key })
+        const elsewhere = await line.send({ ...toWire(entry, scenario.input, token), ...key })
         expect([name, elsewhere.status, elsewhere.status >= 400 || (await news()).length > 0]).toEqual([
           name,
           expect.any(Number),
@@ -151,7 +153,7 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it('that finds something in its way leaves none', async () => {
+    it('that conflicts with an existing record adds no audit entry', async () => {
       const client = service.client(hand.world.tokens.system)
       const news = await newEntries(service)
       const taken = client.call(api.partners.create, { body: { name: 'Acme', slug: 'acme' } })
@@ -159,14 +161,14 @@ onEveryDatabase((_, open) => {
       expect(await news()).toEqual([])
     })
 
-    it('is played for every entry there is, and no play is left over', () => {
+    it('has a scenario for every endpoint, and no scenario is unused', () => {
       const names = new Set(entriesOf(api).map(({ name }) => name))
       expect(customScenarios.filter((name) => !names.has(name))).toEqual([])
       expect(changing.length).toBeGreaterThan(10)
     })
   })
 
-  it('knows a secret when it sees one', () => {
+  it('secretsOf finds the secrets of a body and a reply', () => {
     const body = { email: adminEmail, password: 'a password', code: 'x' }
     expect(secretsOf(api.auth.login.body, body)).toEqual(['a password'])
     const reply = { tokens: { accessToken: 'an access token', refreshToken: 'another', expiresInSeconds: 1 } }

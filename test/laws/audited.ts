@@ -4,7 +4,7 @@ import { sealPending } from '../../src/audit/outbox.ts'
 import type { TestService } from '../harness.ts'
 import { fieldsOf } from './fields.ts'
 
-/** Gives what the audit log gained since the last time it was asked, in every chain, in order. */
+/** Returns a function that gives the audit entries of all chains since its last call, in order. */
 export async function newEntries({ storage }: TestService): Promise<() => Promise<ChainEntry[]>> {
   const known = new Set<string>()
   const look = async (): Promise<ChainEntry[]> => {

@@ -17,9 +17,9 @@ const withBody = called(api).filter(({ entry }) => entry.body !== undefined)
 const withForm = entriesOf(api).filter(({ entry }) => entry.form)
 
 const mebi = 1024 * 1024
-/** What one refusal may cost whoever reads it. */
+/** The largest allowed error response. */
 const largestReply = 64 * 1024
-/** Beyond what a loaded machine takes for the dearest of them. */
+/** More time than the most expensive case takes on a busy machine. */
 const longestMs = 3000
 
 let service: TestService
@@ -36,15 +36,15 @@ afterAll(async () => {
   await service.close()
 })
 
-describe('what is read of a body', () => {
-  it('is at most 64 KiB where nobody has to say who they are', () => {
+describe('the body of a public endpoint', () => {
+  it('is limited to 64 KiB', () => {
     const open = entriesOf(api).filter(({ entry }) => entry.access.who === 'public')
     expect(open.length).toBeGreaterThan(20)
     expect(open.filter(({ entry }) => bodyLimitOf(entry) > 64 * 1024)).toEqual([])
   })
 })
 
-/** Objects and lists that say too much, as large as `bytes`. */
+/** An object with many fields, of about `bytes` in size. */
 const keys = (bytes: number): string => {
   const count = Math.floor(bytes / 12)
   return `{${Array.from({ length: count }, (_, n) => `"${n.toString(36).padStart(8, 'k')}":1`).join()}}`
@@ -52,7 +52,7 @@ const keys = (bytes: number): string => {
 const elements = (count: number, one: string): string =>
   `[${Array.from({ length: count }, () => one).join()}]`
 
-/** Bodies that are too much in every way there is, made from one that works. */
+/** Bodies that are excessive in various ways, derived from a valid one. */
 function excesses(entry: Endpoint, { input, token }: Scenario): [what: string, wire: Wire][] {
   const wire = toWire(entry, input, token)
   const whole = JSON.stringify(input.body ?? {})
@@ -87,18 +87,18 @@ const listsOf = ({ body }: Endpoint): string[][] =>
     .filter(({ schema, path }) => unwrap(schema) instanceof z.ZodArray && !path.includes('0'))
     .map(({ path }) => path)
 
-describe('a body that says too much', () => {
-  it.each(withBody)('at $name is answered shortly', { timeout: 60_000 }, async ({ name, entry }) => {
-    const play = await scenarioOf(name, entry, hand)
+describe('an excessive body', () => {
+  it.each(withBody)('at $name is answered quickly', { timeout: 60_000 }, async ({ name, entry }) => {
+    const scenario = await scenarioOf(name, entry, hand)
     const faults: unknown[] = []
-    for (const [what, wire] of excesses(entry, play)) {
+    for (const [what, wire] of excesses(entry, scenario)) {
       const isRead = wire.body!.length <= bodyLimitOf(entry)
       faults.push(...(await faultsOf(what, wire, isRead ? undefined : 413)))
     }
     expect(faults).toEqual([])
   })
 
-  it.each(withForm)('as a form at $name is answered shortly', async ({ entry }) => {
+  it.each(withForm)('as a form at $name is answered quickly', async ({ entry }) => {
     const headers = { 'content-type': 'application/x-www-form-urlencoded' }
     const wire = { method: entry.method, path: `/api/v1${entry.path}`, headers }
     const fields = (bytes: number) => Array.from({ length: bytes / 6 }, (_, n) => n.toString(36)).join('&')
@@ -108,7 +108,7 @@ describe('a body that says too much', () => {
     }
   })
 
-  it('where there is no such route is not even read', async () => {
+  it('at an unknown route is not read', async () => {
     for (const path of ['/api/v1/nowhere', '/nowhere', '/api/v1/health']) {
       const wire = { method: 'POST', path, body: keys(mebi) }
       expect(await faultsOf(path, wire, 413)).toEqual([])
@@ -116,8 +116,8 @@ describe('a body that says too much', () => {
   })
 })
 
-describe('a query that says too much', () => {
-  it.each(called(api))('at $name is answered shortly', async ({ name, entry }) => {
+describe('an excessive query', () => {
+  it.each(called(api))('at $name is answered quickly', async ({ name, entry }) => {
     const { input, token } = await scenarioOf(name, entry, hand)
     const wire = toWire(entry, input, token)
     const [path = ''] = wire.path.split('?')

@@ -11,12 +11,12 @@ import type { Wire } from './wire.ts'
 export type Records = Record<Resource, string>
 
 /**
- * Ids that a user of an organization may say what they like for, because nobody looks at them: what is made
- * belongs to their own organization, where it is ignored.
+ * IDs that a user of an organization can set to anything, because they are ignored: what is created
+ * belongs to the organization of the user.
  */
 export const unread: readonly string[] = ['filters.create body.orgId']
 
-/** Ids that no record has. */
+/** IDs of records that do not exist. */
 export const unknownRecords = (): Records => ({
   partner: newId(),
   organization: newId(),
@@ -45,8 +45,8 @@ export type Input = { params: Plain; query: Plain; body: unknown }
 type Plain = Record<string, unknown>
 
 /**
- * A call that works as far as its shape goes: the example as body, ids filled in, everything that must be
- * said said. `all` says what may be said as well.
+ * A call of valid shape: the example as body, IDs filled in, and all required fields.
+ * `all` includes the optional fields too.
  */
 export function callOf(entry: Endpoint, records: Records, { all = false }: { all?: boolean } = {}): Input {
   const input: Input = {
@@ -60,14 +60,14 @@ export function callOf(entry: Endpoint, records: Records, { all = false }: { all
   return input
 }
 
-/** The same call with one id replaced. */
+/** The same call with one ID replaced. */
 export function naming(input: Input, part: Part, path: string[], id: string): Input {
   const named = structuredClone(input)
   put(named, part, path, id)
   return named
 }
 
-/** Sets a field; `undefined` takes it out. Objects on the way are made, lists get one item. */
+/** Sets a field; `undefined` removes it. Missing objects are created, lists get one item. */
 export function put(input: Input, part: Part, path: string[], value: unknown): void {
   if (path.length === 0) {
     Object.assign(input, { [part]: value })
@@ -86,8 +86,8 @@ export function put(input: Input, part: Part, path: string[], value: unknown): v
 }
 
 /**
- * Fields that take the place of others, which are said: a cursor, which only the list itself can give, that of a
- * page; an older size that of an entry to prove.
+ * Fields that are omitted because others replace them: a cursor, which only the list can give, is replaced by
+ * a page, and an older size by an entry to prove.
  */
 const instead: readonly string[] = ['cursor', 'since']
 
@@ -114,7 +114,7 @@ const candidates = [
   '1.0.0',
 ]
 
-/** Some text a query or path parameter of this schema takes. */
+/** A text that is valid for a query or path parameter of this schema. */
 function plausible(schema: z.ZodType): string {
   const { enum: listed } = schema.toJSONSchema({ io: 'input', unrepresentable: 'any' })
   const found = [...(listed ?? []), ...candidates].map(String).find((text) => schema.safeParse(text).success)
@@ -122,7 +122,7 @@ function plausible(schema: z.ZodType): string {
   return found
 }
 
-/** The call as it goes over the wire, as JSON. */
+/** The call as an HTTP request with a JSON body. */
 export function toWire(entry: Endpoint, input: Input, token?: string): Wire {
   return {
     method: entry.method,

@@ -8,7 +8,7 @@ const sources = globSync(
   { cwd: root },
 )
 
-/** Documents that a text names and that are not in the repository, and talk of a specification that is not there either. */
+/** Documents cited in a text that are not in the repository, and mentions of a missing specification. */
 function strayIn(file: string, text: string): string[] {
   const isThere = (name: string) =>
     [dirname(file), '.', 'docs', 'man'].some((at) => existsSync(join(root, at, name)))
@@ -22,7 +22,7 @@ function strayIn(file: string, text: string): string[] {
 }
 
 describe('a comment, a page or a test', () => {
-  it('cites only what is in the repository, or public', () => {
+  it('cites only documents in the repository, or public ones', () => {
     const stray = sources.flatMap((file) =>
       file.endsWith('citations.test.ts')
         ? []
@@ -32,7 +32,7 @@ describe('a comment, a page or a test', () => {
     expect(stray).toEqual([])
   })
 
-  it('would be found citing what is not', () => {
+  it('that cites a missing document would be found', () => {
     expect(strayIn('src/core/x.ts', '/** As agreed (decisions.md, Wire). */')).toEqual(['decisions.md'])
     expect(strayIn('src/core/x.ts', '/** A key (spec, "Keys"), in the order of the spec. */')).toHaveLength(2)
     expect(strayIn('src/core/x.ts', '/** A frame (reference: agent-ws). */')).toHaveLength(1)

@@ -1,9 +1,9 @@
-/** A command as the manifest has it. */
+/** A command in the manifest. */
 export type Command = { args: Record<string, object>; flags: Record<string, object>; examples: string[] }
 
-/** What runs until it is told to end, signs in, or reads a database: each runs by itself in its own process. */
+/** Commands that run until interrupted, sign in, or read a database: each is run in its own process. */
 export const alone = ['agent:run', 'agent:simulate', 'db:status', 'login', 'serve', 'webhooks:listen']
-/** What asks no service and reads nothing that another wrote; some change this machine. */
+/** Commands that call no service and read no foreign data; some change this machine. */
 export const local = [
   ...['agent:install', 'agent:uninstall', 'agent:sign-release'],
   ...['db:migrate', 'db:unlock'],
@@ -11,16 +11,16 @@ export const local = [
 
 const uuid = '0197c1c4-0000-7000-8000-000000000010'
 
-/** Arguments that are said as they stand in the example; all others are names of records. */
+/** Arguments that are used as in the example; all others are names of records. */
 const spoken =
   /^(method|path|action|resource|enabled|type|level|number|log|kind|entry|version|dir|name|file)$/
 const records = /^--(org|site|partner|role|device|group|filter|user|script|by|on)$/
-/** How it looks, and what goes on without end or writes files. */
+/** Flags of the output format, and flags that run endlessly or write files. */
 const looks =
   /^(--json|--csv|-q|--quiet|--no-header|-f|--follow|--watch|--wait|--all|--dry-run|--bundle|--login|--if-not-exists)$/
 const looksWithValue = /^(--url|-o|--output|--jq|--columns|--out-file|--cursor-file|--after|--pin)$/
 
-/** Files that examples speak of. */
+/** Files named in examples. */
 export const files: Readonly<Record<string, string>> = {
   'secret.txt': 'correct-Horse-9-battery\n',
   'clear.sh': 'true\n',
@@ -29,7 +29,7 @@ export const files: Readonly<Record<string, string>> = {
   'headers.txt': 'webhook-id: 1\nwebhook-timestamp: 1\nwebhook-signature: v1,AAAA\n',
 }
 
-/** What their examples leave to a person, or to standard input. */
+/** Arguments that the examples leave to a prompt or to standard input. */
 const more: Readonly<Record<string, string[]>> = {
   'invite:accept': ['--invitation', '@secret.txt', '--password', '@secret.txt'],
   'password:change': ['--current-password', '@secret.txt', '--new-password', '@secret.txt'],
@@ -46,7 +46,7 @@ const more: Readonly<Record<string, string[]>> = {
   ],
 }
 
-/** The first example of a command as it is typed, with ids for names: how to say what it needs is told there. */
+/** The first example of a command as a command line, with IDs in place of names. */
 export function typed(id: string, { examples, args, flags }: Command): string[] {
   const line = (examples[0] ?? '').split('\n').find((one) => one.includes('svc ')) ?? ''
   const words = [...line.slice(line.indexOf('svc ') + 4).matchAll(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g)].map(

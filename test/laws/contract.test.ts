@@ -16,12 +16,12 @@ import { Line } from './wire.ts'
 const entries = entriesOf(api)
 
 describe('the contract', () => {
-  it('keeps every promise about its entries', () => {
+  it('follows all rules for its entries', () => {
     expect(entries.length).toBeGreaterThan(25)
     expect(faultsOf(api)).toEqual([])
   })
 
-  it('has a writer for every reply', () => {
+  it('has a reply that can be serialized for each entry', () => {
     const failing = entries.filter(({ entry }) => {
       try {
         return !replyWriter(entry.reply)
@@ -32,7 +32,7 @@ describe('the contract', () => {
     expect(failing.map(({ name }) => name)).toEqual([])
   })
 
-  it('calls what it audits by the documented names', () => {
+  it('uses the documented audit actions', () => {
     const named = mutating(api).flatMap(({ entry }) => {
       const wanted = documentedActions[`${entry.method} ${entry.path}`]
       const action = entry.audit && 'action' in entry.audit ? entry.audit.action : 'nothing'
@@ -42,7 +42,7 @@ describe('the contract', () => {
     expect(named.filter(({ action, wanted }) => action !== wanted)).toEqual([])
   })
 
-  it('uses a documented name for nothing else', () => {
+  it('uses a documented audit action for nothing else', () => {
     const listed = Object.entries(documentedActions)
     const elsewhere = mutating(api).filter(({ entry: { method, path, audit } }) => {
       const calls = listed.filter(([, action]) => audit && 'action' in audit && audit.action === action)
@@ -51,7 +51,7 @@ describe('the contract', () => {
     expect(elsewhere.map(({ name }) => name)).toEqual([])
   })
 
-  it('fills its examples with ids where they need them', () => {
+  it('has examples to which needed IDs can be added', () => {
     const { body } = callOf(api.sites.create, unknownRecords())
     expect(api.sites.create.body.parse(body)).toMatchObject({
       name: 'Main Office',
@@ -74,7 +74,7 @@ const entry = (change: Partial<Endpoint>): Endpoint => ({
   ...change,
 })
 
-/** A public read. */
+/** A public read-only entry. */
 const shown: Endpoint = {
   method: 'GET',
   path: '/things',
@@ -89,47 +89,47 @@ const without = (key: keyof Endpoint): Endpoint => {
   return rest as Endpoint
 }
 
-/** A contract with one thing wrong, and what has to be said about it. */
+/** A contract with one fault, and the expected message. */
 const wrong: [what: string, contract: Contract, fault: string][] = [
-  ['two with one path', { a: { x: entry({}), y: entry({}) } }, 'POST /things is taken by a.x'],
+  ['two entries with one path', { a: { x: entry({}), y: entry({}) } }, 'POST /things is taken by a.x'],
   [
     'two paths that differ in a parameter only',
     { a: { x: entry({ path: '/t/:id' }), y: entry({ path: '/t/:name' }) } },
     'POST /t/: is taken by a.x',
   ],
   [
-    'two with one id',
+    'two entries with one operation ID',
     { a: { b_c: entry({}) }, a_b: { c: entry({ path: '/other' }) } },
     'operation id a_b_c is taken',
   ],
-  ['a change without a word', { a: { x: without('audit') } }, 'says neither what it audits nor why not'],
+  ['a change without audit', { a: { x: without('audit') } }, 'says neither what it audits nor why not'],
   [
     'an empty reason',
     { a: { x: entry({ audit: { unaudited: '' } }) } },
     'says neither what it audits nor why not',
   ],
   [
-    'a reading audited without end',
+    'an audited read without a throttle',
     { a: { x: { ...without('body'), method: 'GET' } } },
     'audits a read, but not how often',
   ],
   [
-    'a POST without a word on keys',
+    'a POST that does not declare its Idempotency-Key',
     { a: { x: without('idempotencyKey') } },
     'says nothing on Idempotency-Key',
   ],
   [
-    'a session to be given out again',
+    'a session in a reply that is kept for replay',
     { a: { x: entry({ session: 'starts' }) } },
     'would give a session out again',
   ],
   [
-    'a create that takes no key',
+    'a creation without an Idempotency-Key',
     { a: { x: entry({ status: 201, idempotencyKey: { refused: 'repeatable' } }) } },
     'creates, and knows no Idempotency-Key',
   ],
   [
-    'replies that are kept for strangers without a limit',
+    'kept replies of a public entry without a limit',
     { a: { x: entry({ access: { who: 'public' } }) } },
     'keeps replies for strangers without a limit',
   ],
@@ -140,22 +140,22 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
     'its example is not valid',
   ],
   [
-    'an id that names nothing',
+    'an ID without a kind of record',
     { a: { x: entry({ body: z.strictObject({ siteId: z.guid().optional() }) }) } },
     'body.siteId is an id of no kind',
   ],
   [
-    'ids in a list that name nothing',
+    'IDs in a list without a kind of record',
     { a: { x: entry({ body: z.strictObject({ siteIds: z.array(z.guid()).optional() }) }) } },
     'body.siteIds.0 is an id of no kind',
   ],
   [
-    'a secret in the open',
+    'an unmarked secret',
     { a: { x: entry({ body: z.strictObject({ name: text(10), newPassword: text(10).optional() }) }) } },
     'body.newPassword looks like a secret and is not marked',
   ],
   [
-    'a secret in the open, in a reply',
+    'an unmarked secret in a reply',
     { a: { x: entry({ reply: z.object({ inner: z.array(z.object({ apiKey: z.string() })) }) }) } },
     'reply.inner.0.apiKey looks like a secret and is not marked',
   ],
@@ -165,7 +165,7 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
     'reply.tokenHash is not for anyone to see',
   ],
   [
-    'a permission that nobody can hold',
+    'an unknown permission',
     { a: { x: entry({ access: userAccess({ permission: 'sites:paint' as never }) }) } },
     'needs sites:paint, which is not in the catalogue',
   ],
@@ -175,7 +175,7 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
     'body takes unknown fields',
   ],
   [
-    'a text without end',
+    'a text without a maximum length',
     { a: { x: entry({ body: z.strictObject({ name: text(10), note: z.string().optional() }) }) } },
     'body.note may be of any length',
   ],
@@ -185,7 +185,7 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
     'body.note takes what cannot be stored',
   ],
   [
-    'an object that may hold one',
+    'an object that may hold a NUL',
     { a: { x: entry({ query: z.strictObject({ like: z.record(z.string(), z.unknown()).optional() }) }) } },
     'query.like takes what cannot be stored',
   ],
@@ -201,11 +201,11 @@ describe('the check of the contract', () => {
     expect(faultsOf(contract).join('\n')).toContain(fault)
   })
 
-  it('has nothing against an entry as it should be', () => {
+  it('accepts a correct entry', () => {
     expect(faultsOf({ a: { x: entry({}) } })).toEqual([])
   })
 
-  it('looks at nested fields, lists and choices', () => {
+  it('includes nested fields, lists and unions', () => {
     const schema = z.strictObject({
       a: z.array(z.strictObject({ b: text(1) })).optional(),
       c: z.union([z.strictObject({ d: text(1) }), z.null()]),
@@ -222,21 +222,21 @@ onEveryDatabase((_, open) => {
       for (const { name, entry: one } of entries) {
         const path = `/api/v1${one.path.replace(/:\w+/g, 'x')}`
         const { status, text: said } = await line.send({ method: one.method, path })
-        // Without credentials or input, but known.
+        // Called without credentials or input, but the route exists.
         expect([name, status, said]).not.toEqual([name, 404, expect.any(String)])
         expect([name, status < 500]).toEqual([name, true])
       }
       await line.close()
     })
 
-    it('does not start with an entry that nobody handles', async () => {
+    it('does not start with an entry that has no handler', async () => {
       const service = await startService(open)
       await expect(serveContract(service, { a: { x: entry({}) } }, { a: {} })).rejects.toThrow(
         'a.x has no handler',
       )
     })
 
-    it('lets no field out that the reply does not declare', async () => {
+    it('never sends a field that the reply does not declare', async () => {
       const service = await startService(open)
       const reply = z.object({ id: z.string(), inner: z.array(z.object({ name: z.string() })) })
       const contract: Contract = { a: { x: { ...shown, reply } } }

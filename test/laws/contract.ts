@@ -5,7 +5,7 @@ import { unwrap } from '../../src/core/schema.ts'
 import { callOf, unknownRecords } from './calls.ts'
 import { type Field, fieldsOf, inputsOf, last } from './fields.ts'
 
-/** Fields that carry the name of a secret and are none. */
+/** Fields that are named like a secret and are none. */
 const webhookEntries = ['list', 'create', 'show', 'update', 'setRetryPolicy', 'rotateSecret']
 
 const harmless = new Set([
@@ -22,19 +22,19 @@ const harmless = new Set([
   'permissions.canI reply.code',
   'permissions.explain reply.code',
   'ssoTrials.show reply.steps.0.code',
-  // How a program ended.
+  // The exit code of a program.
   'deviceCommands.show reply.result.exitCode',
   'agentCommands.result body.exitCode',
 ])
 
-/** Longer than anything that is meant to be said, a script included. */
+/** Longer than any intended value, even a script. */
 const endless = 'x'.repeat(1_000_001)
 
 /** Names that other systems give their own records. */
 const elsewhere = new Set([
   'alerts.create body.ruleId',
   'eventLogs.submit body.events.0.eventId',
-  // Of ten minutes.
+  // Valid for ten minutes.
   'ssoTrials.show params.testId',
   ...['create', 'update'].flatMap((name) => [
     `ssoProviders.${name} body.clientId`,
@@ -63,7 +63,7 @@ export function faultsOf(contract: Contract): string[] {
   })
 }
 
-/** A sign-in that got as far as its second step has so many messages. */
+/** The number of messages that a sign-in in its second step may send. */
 const limitedOtherwise = new Set(['/auth/mfa/sms/send'])
 
 function ofMeaning(entry: Endpoint): string[] {
@@ -114,7 +114,7 @@ function ofInputs(name: string, entry: Endpoint): string[] {
     const schema = entry[part] && unwrap(entry[part])
     const loose = schema instanceof z.ZodObject && schema.safeParse({ aFieldOfNobody: 1 }).error === undefined
     const silent = schema instanceof z.ZodObject && !(schema.def.catchall instanceof z.ZodNever)
-    // What else an identity provider lets a browser bring along is not known.
+    // Identity providers may add unknown parameters.
     return (loose || silent) && !entry.redirects ? [`${part} takes unknown fields`] : []
   })
   return [
@@ -134,13 +134,13 @@ function ofInput(name: string, field: Field, at: string): string[] {
     faults.push(`${at} looks like a secret and is not marked`)
   const isKept = keptAsJson.has(`${name} ${at}`) || last(field) === 'cursor'
   if (field.leaf && !isKept && letsOddThrough(field.schema)) faults.push(`${at} takes what cannot be stored`)
-  // What is cut has an end.
+  // A truncated text has a maximum length.
   const unending = inner instanceof z.ZodString && field.schema.safeParse(endless).data === endless
   if (unending && !isLenient(field.schema)) faults.push(`${at} may be of any length`)
   return faults
 }
 
-/** What no database stores, or gives back: in what comes out of a schema there is none of it. */
+/** Whether a value has characters that a database cannot store or return; a parsed value has none. */
 export const holdsOdd = (value: unknown): boolean =>
   /\\u0000|\\ud[89a-f][0-9a-f]{2}/.test(JSON.stringify(value) ?? '')
 
@@ -155,7 +155,7 @@ function letsOddThrough(schema: z.ZodType): boolean {
   return values.some((value) => holdsOdd(schema.safeParse(value).data))
 }
 
-/** Kept as JSON, in which every character has a name; and what is unpacked before it is used. */
+/** Fields stored as JSON, which can escape every character, and fields decoded before use. */
 const keptAsJson = new Set(
   ['stdout', 'stderr', 'error', 'result'].map((name) => `agentCommands.result body.${name}`),
 )
@@ -181,7 +181,7 @@ function ofReply(name: string, entry: Endpoint): string[] {
 /** Stored values that are secret although their names do not end in hash. */
 const columnsToKeep = new Set(['totpSecret', 'codeVerifier', 'privateKey', 'pepper'])
 
-/** By its last word: `enrollmentKey`, `newPassword`; not `keyPrefix` or `hasSecret`. */
+/** Judged by its last word: `enrollmentKey`, `newPassword`; not `keyPrefix` or `hasSecret`. */
 function looksSecret(field: Field): boolean {
   if (unwrap(field.schema) instanceof z.ZodBoolean) return false
   const words = last(field).split(/(?=[A-Z])/)

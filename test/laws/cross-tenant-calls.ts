@@ -7,30 +7,30 @@ import type { Stage, Stranger } from './fixture.ts'
 import { about, changed, type Dump, dump } from './tables.ts'
 import { type Answer, jsonOf, type Line } from './wire.ts'
 
-/** A wall that did not hold. */
+/** A breach of tenant isolation. */
 type Breach = { stranger: string; entry: string; call: string; what: string }
 
 export type Findings = {
   breaches: Breach[]
-  /** Entries each stranger called, by the stranger's name. */
+  /** The entries called, by the name of the stranger. */
   called: Map<string, Set<string>>
-  /** Every id a victim was named by, as `devices.list query.siteId`. */
+  /** All places where an ID of the victim was used, as `devices.list query.siteId`. */
   named: Set<string>
   calls: number
-  /** What is stored, as of the last look. */
+  /** The last dump of the database. */
   stored?: Dump
 }
 
 /**
- * Every stranger calls every entry: first without naming the victim, when nothing of the victim may come
- * back; then with the victim's ids in each place an id can stand, when the answer must be the one an id
- * gets that no record has, and nothing may change. The asking around comes first because refusals are
- * audited, and a stranger may read in their own log what they asked for.
+ * Every stranger calls every entry: first without IDs of the victim, when nothing of the victim may be
+ * returned; then with the victim's IDs in each place for an ID, when the answer must equal that for an
+ * unknown ID, and nothing may change. The calls without IDs come first because refusals are
+ * audited, and strangers may read the IDs they used in their own log.
  */
 export async function callAsStrangers(stage: Stage, contract: Contract, line: Line): Promise<Findings> {
   const found: Findings = { breaches: [], called: new Map(), named: new Set(), calls: 0 }
   const entries = entriesOf(contract)
-  for (const step of [askAround, nameTheVictim]) {
+  for (const step of [callWithoutIds, callWithVictimIds]) {
     for (const stranger of stage.strangers) {
       const called = found.called.get(stranger.name) ?? new Set<string>()
       found.called.set(stranger.name, called)
@@ -45,13 +45,13 @@ export async function callAsStrangers(stage: Stage, contract: Contract, line: Li
   return found
 }
 
-/** Public entries do not look at who calls, so one stranger is enough. */
+/** Public entries do not depend on the caller, so one stranger is enough. */
 export const concerns = (stranger: Stranger, entry: Endpoint): boolean =>
   entry.access.who !== 'public' || stranger.name === 'nobody'
 
-async function askAround(it: Attempt): Promise<void> {
+async function callWithoutIds(it: Attempt): Promise<void> {
   const { entry, stranger } = it
-  // A change of one's own record is no news, and would leave nothing to try the next door with.
+  // A stranger who changes their own record breaches nothing, and would lose what later calls need.
   const theirs = ({ resource }: { resource: Resource }) => !stranger.foreign.includes(resource)
   if (isMutation(entry) && !it.ids.every((id) => id.optional || theirs(id))) return
   const plain = callOf(entry, stranger.own)
@@ -65,7 +65,7 @@ async function askAround(it: Attempt): Promise<void> {
   it.check(plain, changed(before, about(await it.rows({ anew: true }), stranger.hidden)).join('\n'))
 }
 
-async function nameTheVictim(it: Attempt): Promise<void> {
+async function callWithVictimIds(it: Attempt): Promise<void> {
   const { entry, stranger, stage } = it
   const ids = it.ids.filter(({ resource }) => stranger.foreign.includes(resource))
   if (ids.length === 0) return
@@ -88,39 +88,42 @@ async function nameTheVictim(it: Attempt): Promise<void> {
       const fine = refused(entry, answer) || (sieved && answer.status === 200)
       it.check(input, !fine && `answered ${answer.status}: ${answer.text.slice(0, 200)}`)
       if (base === everywhere) continue
-      // The caller's own record did change, and says when.
+      // The caller's own record changed, including its time.
       if (sieved && answer.status === 200) continue
       const absent = await it.ask(naming(base, part, path, unknownRecords()[resource]))
-      const same = absent.status === answer.status && said(absent) === said(answer)
-      it.check(input, !same && `tells that the record exists: ${said(answer)} but else ${said(absent)}`)
+      const same = absent.status === answer.status && summaryOf(absent) === summaryOf(answer)
+      it.check(
+        input,
+        !same && `tells that the record exists: ${summaryOf(answer)} but else ${summaryOf(absent)}`,
+      )
     }
   }
-  // Then the caller's own records may have changed.
+  // In that case the caller's own records may have changed.
   const atHome = it.atHome || ids.every(isFilteredId)
   const victims = (rows: Dump) => (atHome ? about(rows, stranger.hidden) : rows)
   it.check(everywhere, changed(victims(before), victims(await it.rows({ anew: true }))).join('\n'))
 }
 
-/** Whether an id that is not looked at left the call to the caller's own organization. */
+/** Whether a call with an ignored ID affected only the caller's own organization. */
 async function landsAtHome(it: Attempt, input: Input): Promise<boolean> {
   const answer = await it.ask(input)
   it.atHome ||= answer.status === 201 && jsonOf(answer).orgId === it.stranger.own.organization
   return it.atHome
 }
 
-/** A list may be empty; everything else is refused, and as the caller's fault only where it says which. */
+/** A list may be empty; anything else must be refused, and a 400 must name the field. */
 function refused(entry: Endpoint, { status }: Answer): boolean {
   return (!isMutation(entry) && status === 200) || [400, 401, 403, 404].includes(status)
 }
 
-const said = (answer: Answer): string =>
+const summaryOf = (answer: Answer): string =>
   `${answer.status} ${answer.text.startsWith('{') ? JSON.stringify(jsonOf(answer)) : answer.text}`
 
 const distinct = (inputs: Input[]): Input[] => [
   ...new Map(inputs.map((input) => [JSON.stringify(input), input])).values(),
 ]
 
-/** One stranger at one entry. */
+/** The calls of one stranger to one entry. */
 class Attempt {
   readonly stage: Stage
   readonly stranger: Stranger
@@ -130,7 +133,7 @@ class Attempt {
   readonly #found: Findings
   readonly ids: ReturnType<typeof idsWithNeed>
   calls = 0
-  /** Made something in the organization of the caller, as they may. */
+  /** Whether the call created something in the caller's own organization, which is allowed. */
   atHome = false
 
   constructor(stage: Stage, stranger: Stranger, name: string, entry: Endpoint, line: Line, found: Findings) {
@@ -151,13 +154,13 @@ class Attempt {
     this.calls += 1
     let answer = await this.#line.send(toWire(this.entry, input, await this.stranger.token()))
     if (answer.status === 401 && this.entry.access.who === 'user') {
-      // An administrator among the strangers may have ended the session of another one.
+      // An administrator among the strangers may have ended the session of another stranger.
       const last = await this.stranger.token()
       this.stranger.renew()
       const token = await this.stranger.token()
       if (token !== last) answer = await this.#line.send(toWire(this.entry, input, token))
     }
-    // Such as signing out.
+    // For example a sign-out.
     if (isMutation(this.entry) && answer.status < 300) this.stranger.renew()
     const leaked = this.stranger.hidden.filter((text) => answer.text.includes(text))
     this.check(input, leaked.length > 0 && `shows ${leaked.join(', ')}`)

@@ -17,10 +17,10 @@ import { recordsOf, type Stage, type Stranger, userToken } from './fixture.ts'
 import { about, changed, dump } from './tables.ts'
 import { Line } from './wire.ts'
 
-/** Hundreds of calls, on machines that may be busy. */
+/** Enough for hundreds of calls on a busy machine. */
 const patience = 300_000
 
-/** What was recorded of an organization outlives it. */
+/** Audit endpoints, which remain after a deletion. */
 const outlives = ({ path }: Endpoint): boolean => path.startsWith('/audit-logs')
 const contract = Object.fromEntries(
   Object.entries(api).map(([group, entries]) => [
@@ -29,7 +29,7 @@ const contract = Object.fromEntries(
   ]),
 ) as unknown as Contract
 
-/** What goes with an organization: neither the partner above it, nor people's accounts, nor what is of no tenant. */
+/** Records deleted with an organization: not its partner, accounts or records without a tenant. */
 const stays: readonly Resource[] = ['partner', 'user', 'audit_log', 'agent_rollout']
 const goes = (Object.keys(unknownRecords()) as Resource[]).filter((kind) => !stays.includes(kind))
 
@@ -50,7 +50,7 @@ const names = (org: string) => [
   ].map((kind) => `${org} ${kind}`),
 ]
 
-/** An organization with a record of every kind, deleted by itself or with its partner, and all who may still ask. */
+/** An organization with a record of each kind, deleted alone or with its partner, and all callers. */
 async function buildStage(service: TestService, by: 'itself' | 'its partner'): Promise<Stage> {
   const world = await buildWorld(service)
   const { partners, orgs, tokens } = world
@@ -58,7 +58,7 @@ async function buildStage(service: TestService, by: 'itself' | 'its partner'): P
   const victim = await recordsOf(service, partners.acme, bakery)
   const sibling = await recordsOf(service, partners.acme, garage)
   const other = await recordsOf(service, partners.globex, harbor)
-  // A rollout is of no tenant, and has the machines of all of them.
+  // A rollout belongs to no tenant, and includes machines of all tenants.
   const place = { device_id: bakery.deviceId, org_id: bakery.id, wave: 0, from_version: '0.1.0', is_held: 0 }
   await service.storage.write((tx) => insertRolloutDevices(tx, harbor.rolloutId, [place]))
   const system = service.client(tokens.system)
@@ -91,7 +91,7 @@ async function buildStage(service: TestService, by: 'itself' | 'its partner'): P
     },
     ...(by === 'itself' ? partner : []),
     { name: 'its administrator', ...fixed(tokens.bakery), ...gone },
-    // It knows its own id, which is refused as that of anybody whose token is not taken.
+    // The agent knows its own ID, for which it is refused like any caller with an invalid token.
     {
       name: 'its agent',
       ...fixed(bakery.agentToken),
@@ -106,7 +106,7 @@ async function buildStage(service: TestService, by: 'itself' | 'its partner'): P
 
 onEveryDatabase((_, open) => {
   describe('a deleted organization', { timeout: patience }, () => {
-    it.each(['itself', 'its partner'] as const)('is gone from every endpoint, deleted by %s', async (by) => {
+    it.each(['itself', 'its partner'] as const)('cannot be accessed, deleted by %s', async (by) => {
       const service = await startService(open)
       const stage = await buildStage(service, by)
       const line = new Line(service.url)
@@ -116,7 +116,7 @@ onEveryDatabase((_, open) => {
       expect(calls).toBeGreaterThan(500)
     })
 
-    it('is worked in by nobody of its own', async () => {
+    it('is inaccessible to its own users and agents', async () => {
       const service = await startService(open)
       const stage = await buildStage(service, 'itself')
       const line = new Line(service.url)
@@ -137,7 +137,7 @@ onEveryDatabase((_, open) => {
       await line.close()
     })
 
-    it('is left alone by what works in the background', async () => {
+    it('is not touched by background loops', async () => {
       const clock = testClock()
       const service = await startService(open, { clock })
       const { orgs, tokens } = await buildWorld(service)
@@ -156,7 +156,7 @@ onEveryDatabase((_, open) => {
       await storage.write((tx) => insertRolloutDevices(tx, orgs.harbor.rolloutId, places))
       await service.client(tokens.system).call(api.orgs.remove, { params: { id: bakery.id } })
       const before = about(await dump(storage), [bakery.id])
-      // As if it had been waiting.
+      // As if the device had been waiting.
       for (const { id, deviceId } of both) {
         const event = { orgId: id, type: 'device.updated' as const, data: { deviceId } }
         await storage.write((tx) => emit(tx, event, clock()))
@@ -165,7 +165,7 @@ onEveryDatabase((_, open) => {
       const moved = await checkLiveness(storage, { offlineAfterSeconds: 300 }, clock())
       expect(moved).toHaveLength(2)
       while (await refreshDueGroups({ storage, clock })) {
-        // Until nobody's turn is left.
+        // Until no work is left.
       }
       await fanOut(storage, clock())
       const told = storage.read.selectFrom('webhook_deliveries').select('org_id')

@@ -17,8 +17,8 @@ import { userIdOf } from './fixture.ts'
 import { scenarioOf, scenarioTools } from './scenarios.ts'
 
 /*
- * The documented errors, row by row, in their words. Where only the condition is documented, the words are
- * what callers know; where it gives no status, the status is.
+ * The documented errors, row by row, with their messages. If only the condition is documented, the message is
+ * the one callers rely on; if no status is documented, the status is.
  */
 
 type Parts = NonNullable<Parameters<typeof send>[3]>
@@ -28,15 +28,15 @@ type Said = {
   headers: Record<string, string | undefined>
   body: Record<string, unknown>
 }
-type Stage = Awaited<ReturnType<typeof stage>>
+type Stage = Awaited<ReturnType<typeof setUp>>
 type Row = {
   status: number
-  /** As documented, to the letter; undefined where only the condition is. */
+  /** The documented message; undefined if only the condition is documented. */
   error?: string
   when: string
-  /** Each way to it. */
+  /** All ways to provoke the error. */
   ask(stage: Stage): Promise<Said[]>
-  /** What the reply has besides. */
+  /** Further fields of the response. */
   more?: Record<string, unknown>
   headers?: readonly string[]
 }
@@ -44,7 +44,7 @@ type Row = {
 const phoneNumber = '+4915112345678'
 const retryLater = { retryAfter: expect.any(Number) }
 
-async function stage(open: Parameters<typeof start>[0]) {
+async function setUp(open: Parameters<typeof start>[0]) {
   const begun = await start(open)
   const { outbound } = begun.idp
   const usual = outbound.send
@@ -94,12 +94,12 @@ async function stage(open: Parameters<typeof start>[0]) {
     path: string,
     body?: unknown,
   ) => call(method, path, { token: world.tokens[name], ...(body !== undefined && { body }) })
-  /** Another process on the database, whose limits are on. */
+  /** Another process on the same database, with rate limits on. */
   const limited = (more: Record<string, string>) => begun.replica({ ...noLimits, ...more })
   return { ...begun, call, by, key, using, revoked, expired, limited }
 }
 
-/** A person who signs in with a password, of an organization of their own with these settings. */
+/** A user with a password, in their own organization with the given settings. */
 async function living({ service, world, system, clock }: Stage, settings: Record<string, unknown> = {}) {
   const name = `living-${newId()}`
   const { id: orgId } = await addOrg(service, world.tokens.system, world.partners.acme, name)
@@ -288,7 +288,7 @@ const rows: readonly Row[] = [
       when: 'there is no active provider',
     },
     async ask({ call, world: { orgs }, system }) {
-      // One that is set up, and not active.
+      // A configured but inactive provider.
       const { data } = await system.call(api.ssoProviders.list, {
         query: { orgId: orgs.garage.id },
       })
@@ -577,15 +577,15 @@ const ofBuiltIn = (ways: (path: string) => Promise<Said>[]): Promise<Said[]> =>
   Promise.all(ways(`/roles/${roleOf('Org Viewer', 'organization')}`))
 
 /**
- * What cannot come about: a session says which organization or partner it is of, or is none. A token that is signed
- * and does not say is refused as any other that is no token.
+ * Errors that cannot occur: a session always names its organization or partner. A signed token that
+ * does not is refused like any invalid token.
  */
 const impossible: readonly [message: string, context: object][] = [
   ['Organization context required', { kind: 'organization' }],
   ['Partner context required to create organizations', { kind: 'partner' }],
 ]
 
-/** A new provider of the bakery, and no other that is active. */
+/** A new provider of the bakery, without other active ones. */
 async function withProvider(on: Stage, settings: Parameters<Stage['provider']>[0] = {}): Promise<string> {
   const { data } = await on.client.call(api.ssoProviders.list)
   for (const { id, status } of data) if (status === 'active') await on.setStatus(id, 'inactive')
@@ -595,7 +595,7 @@ async function withProvider(on: Stage, settings: Parameters<Stage['provider']>[0
 onEveryDatabase((_, open) => {
   let on: Stage
   beforeAll(async () => {
-    on = await stage(open)
+    on = await setUp(open)
   })
   afterAll(() => on.service.close())
 
@@ -612,7 +612,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it.each(impossible)('%s: cannot come about', async (_, context) => {
+    it.each(impossible)('%s: cannot occur', async (_, context) => {
       const { world, clock } = on
       const tokens = createAccessTokens(testSecrets.JWT_SECRET)
       const claims = (await tokens.verify(world.tokens.bakery, new Date(clock())))!

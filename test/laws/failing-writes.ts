@@ -4,7 +4,7 @@ import type { TableName } from '../../src/storage/schema/tables.ts'
 
 let count = 0
 
-/** From now on the database refuses this change of rows for which the condition over `new` (`old` of a deletion) holds. */
+/** Makes the database refuse a change of rows that match the condition on `new` (`old` for a deletion). */
 export async function failWrites(
   { dialect, write }: Pick<Storage, 'dialect' | 'write'>,
   change: 'insert' | 'update' | 'delete',

@@ -6,19 +6,19 @@ import { isSecret, type Resource, unwrap } from '../../src/core/schema.ts'
 /** A field somewhere in a schema. `path` runs through objects by name and through lists by `0`. */
 export type Field = {
   path: string[]
-  /** As it is declared, with optional, default and the like around it. */
+  /** The declared schema, including optional, default and the like. */
   schema: z.ZodType
-  /** The kind of record that its id refers to. */
+  /** The kind of record that the ID refers to. */
   resource: Resource | undefined
   secret: boolean
-  /** Nothing lies below it. */
+  /** Whether it has no fields below it. */
   leaf: boolean
 }
 
 const parts = ['params', 'query', 'body'] as const
 export type Part = (typeof parts)[number]
 
-/** Every field below a schema, outermost first. A schema that holds itself is followed once. */
+/** All fields below a schema, outermost first. A recursive schema is followed once. */
 export function fieldsOf(schema: z.ZodType | undefined): Field[] {
   return schema ? fieldsBelow(schema, { path: [], secret: false, seen: [] }) : []
 }
@@ -44,7 +44,7 @@ function fieldsBelow(schema: z.ZodType, way: Way): Field[] {
   return []
 }
 
-/** What lies in a secret is secret. */
+/** Fields below a secret are secret too. */
 function fieldOf(path: string[], schema: z.ZodType, within: boolean): Field {
   const inner = resolved(unwrap(schema))
   const leaf = !(inner instanceof z.ZodObject || inner instanceof z.ZodArray || inner instanceof z.ZodUnion)
@@ -54,7 +54,7 @@ function fieldOf(path: string[], schema: z.ZodType, within: boolean): Field {
 const resolved = (schema: z.ZodType): z.ZodType =>
   schema instanceof z.ZodLazy ? resolved(unwrap(schema.unwrap() as z.ZodType)) : schema
 
-/** What `idOf` noted, at whichever layer. */
+/** The resource set by `idOf`, at any layer. */
 function resourceOf(schema: z.ZodType): Resource | undefined {
   for (let s: z.ZodType | undefined = schema; s; s = below(s)) {
     const noted = s.meta()?.resource
@@ -69,11 +69,11 @@ function below(schema: z.ZodType): z.ZodType | undefined {
   return (schema.unwrap as () => z.ZodType)()
 }
 
-/** The fields a caller may say, by part. */
+/** The input fields of an endpoint, by part. */
 export const inputsOf = (entry: Endpoint): (Field & { part: Part })[] =>
   parts.flatMap((part) => fieldsOf(entry[part]).map((field) => ({ ...field, part })))
 
-/** The ids among them. */
+/** The IDs among them. */
 export const idsOf = (entry: Endpoint) =>
   inputsOf(entry).flatMap(({ resource, ...field }) => (resource ? [{ ...field, resource }] : []))
 
@@ -81,15 +81,15 @@ export const last = (field: { path: string[] }): string => field.path.findLast((
 
 export type Entry = { name: string; entry: Endpoint }
 
-/** What programs call. What browsers meet on their way needs an identity provider: test/sso/sign-in. */
+/** Endpoints called by programs. Those of browsers need an identity provider: test/sso/sign-in. */
 export const called = (contract: Contract): Entry[] =>
   entriesOf(contract).filter(({ entry }) => !entry.redirects)
 
 export const mutating = (contract: Contract): Entry[] =>
   called(contract).filter(({ entry }) => entry.method !== 'GET')
 
-/** What a call that works answers: where the files of releases are is told, and they are not here. */
+/** The status of a successful call: release files are not served here, but redirected to. */
 export const statusOf = (entry: Endpoint): number => (entry.bytes ? 302 : (entry.status ?? 200))
 
-/** Whether a caller may leave the field out. */
+/** Whether a caller may omit the field. */
 export const optional = (schema: z.ZodType): boolean => schema.safeParse(undefined).success

@@ -1,7 +1,7 @@
 import type { Endpoint } from '../../src/core/endpoint.ts'
 import { idsOf } from './fields.ts'
 
-/** Lists of ids where those that mean nothing to the caller are dropped rather than refused. */
+/** Lists of IDs from which unknown ones are dropped instead of refused. */
 const filteredIds = new Set([
   'body.organizationOrder.0',
   'body.orderedIds.0',
@@ -12,5 +12,5 @@ type Id = { part: string; path: string[] }
 
 export const isFilteredId = ({ part, path }: Id): boolean => filteredIds.has([part, ...path].join('.'))
 
-/** Entries that refuse an id, because there is a place for one where it has to mean something. */
+/** Entries that refuse an unknown ID in at least one place. */
 export const refusesIds = (entry: Endpoint): boolean => idsOf(entry).some((id) => !isFilteredId(id))

@@ -19,16 +19,16 @@ import {
 } from '../world.ts'
 import { type Records, unknownRecords } from './calls.ts'
 
-/** Somebody who has no business with the victim's records. */
+/** A caller without access to the victim's records. */
 export type Stranger = {
   name: string
   token(): Promise<string | undefined>
-  /** The next token is a new one: the last call may have ended the session. */
+  /** Makes the next token a new one, as the last call may have ended the session. */
   renew(): void
   own: Records
-  /** Kinds of the victim's records that are out of reach. */
+  /** Kinds of the victim's records that the stranger cannot access. */
   foreign: readonly Resource[]
-  /** What they must never get to read. */
+  /** Texts that the stranger must never see. */
   hidden: readonly string[]
 }
 
@@ -97,7 +97,7 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
   }
 }
 
-/** Who the administrator of an organization is at its identity provider. */
+/** The SSO identity of the administrator of an organization. */
 async function identityOf(service: TestService, { name, providerId: provider_id }: Org): Promise<string> {
   const { read, write } = service.storage
   const email = `${name}-admin@example.com`
@@ -117,7 +117,7 @@ async function identityOf(service: TestService, { name, providerId: provider_id 
   return id
 }
 
-/** The world, with the bakery as victim of everyone who is not of it. */
+/** The world, with the bakery as the victim and everyone else as strangers. */
 export async function buildStage(service: TestService): Promise<Stage> {
   const world = await buildWorld(service)
   const { partners, orgs } = world
@@ -205,8 +205,8 @@ export async function buildStage(service: TestService): Promise<Stage> {
 }
 
 /**
- * A second site and group of the bakery with records of their own, an administrator who may see that site only,
- * and one who may see that group only. The audit log belongs to the organization as a whole, so their role leaves it out.
+ * A second site and group of the bakery with their own records, an administrator restricted to that site,
+ * and one restricted to that group. Their role omits the audit log, which covers the whole organization.
  */
 async function addNarrowedUser(
   service: TestService,

@@ -13,12 +13,12 @@ import { changed, type Dump, dump } from './tables.ts'
 import { sendBytes } from './wire.ts'
 
 const entries = entriesOf(api)
-/** What strangers try first. */
+/** The endpoints of people and API keys, which get more runs. */
 const rooms = ['/auth', '/users', '/roles', '/permissions', '/api-keys', '/enrollment-keys']
 const ofPeopleAndKeys = entries.filter(({ entry }) =>
   rooms.some((room) => entry.path === room || entry.path.startsWith(`${room}/`)),
 )
-/** Of each entry, by each kind of caller; of people and of keys at least 300 by each. */
+/** Runs per entry and kind of caller; at least 300 per caller for entries of people and keys. */
 const runs = { ofPeopleAndKeys: depth(6, 16), ofOthers: depth(2, 8) }
 
 onEveryDatabase((kind, open) => {
@@ -39,7 +39,7 @@ onEveryDatabase((kind, open) => {
   })
   afterAll(() => service.close())
 
-  /** A new session each time: what a request ends must not decide how the next is answered. */
+  /** A new session each time, as a request may end the previous one. */
   const session = async (name: string): Promise<Record<string, string>> => {
     const token = await userToken(service, name, { kind: 'organization', orgId: world.orgs.bakery.id })
     return { authorization: `Bearer ${token}` }
@@ -51,8 +51,8 @@ onEveryDatabase((kind, open) => {
     ["an administrator's token", () => session('bakery-admin')],
   ]
 
-  describe.each(callers)('whatever is sent with the credentials of %s', (_, credentials) => {
-    it.each(entries)('$name answers as it should, and a refusal changes nothing', async ({ name, entry }) => {
+  describe.each(callers)('random requests with the credentials of %s', (_, credentials) => {
+    it.each(entries)('$name answers correctly, and a refusal changes nothing', async ({ name, entry }) => {
       let who = await credentials()
       let before = await stored()
       const property = fc.asyncProperty(
@@ -76,12 +76,12 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  it('and the service is as well as before', async () => {
+  it('the service still works after the random requests', async () => {
     const client = service.client(world.tokens.system)
     expect(await client.call(api.auth.me)).toMatchObject({ scope: 'system' })
   })
 
-  /** Uses of keys and wrong passwords are counted on purpose; whoever read a chain is forgotten a moment later. */
+  /** Without counters of key uses and wrong passwords, and without the short-lived readers of chains. */
   async function stored(): Promise<Dump> {
     const all = await dump(service.storage)
     all.delete('api_key_buckets')
@@ -96,8 +96,8 @@ onEveryDatabase((kind, open) => {
   }
 })
 
-describe('what is fuzzed', () => {
-  it('is every entry, and enough of those of people and of keys', () => {
+describe('the fuzzed endpoints', () => {
+  it('are all endpoints, with enough runs for those of people and API keys', () => {
     expect(entries.length).toBeGreaterThan(200)
     expect(ofPeopleAndKeys.length).toBeGreaterThan(40)
     expect(ofPeopleAndKeys.length * runs.ofPeopleAndKeys).toBeGreaterThanOrEqual(300)

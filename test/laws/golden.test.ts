@@ -15,7 +15,7 @@ import { Line } from './wire.ts'
 
 type Problems = { totals: { errors: number; warnings: number; ignored: number }; problems: unknown[] }
 
-/** What @redocly/cli finds in a document by its recommended rules; no rule is switched off. */
+/** The findings of @redocly/cli with its recommended rules; no rule is disabled. */
 async function lint(document: unknown): Promise<Problems> {
   const folder = await temporaryFolder()
   const file = join(folder, 'openapi.json')
@@ -42,14 +42,14 @@ async function served(): Promise<Record<string, unknown>> {
 }
 
 describe('the OpenAPI document', () => {
-  it('is what it was, and finds nothing to complain about', async () => {
+  it('equals its golden file, and has no lint errors', async () => {
     const document = await served()
     const info = { ...(document.info as object), version: '0.0.0' }
     expectGolden('openapi.golden.json', `${JSON.stringify({ ...document, info }, null, 2)}\n`)
     expect(await lint(document)).toEqual(clean)
   })
 
-  it('would be complained about', async () => {
+  it('would fail the lint with a broken operation', async () => {
     const { tags: _, ...document } = openApiOf(
       api,
       { title: 'svc', version: '0', description: 'x' },
@@ -59,21 +59,21 @@ describe('the OpenAPI document', () => {
     expect((await lint(broken)).totals.errors).toBeGreaterThan(0)
   })
 
-  it('describes every section that has entries, and no other', () => {
+  it('describes exactly the sections with entries', () => {
     const tags = new Set(entriesOf(api).map(({ entry }) => entry.tag))
     expect(Object.keys(sections).sort()).toEqual([...tags].sort())
   })
 })
 
-describe('the routes', () => {
-  it('are open to whom they were', () => {
+describe('the route table', () => {
+  it('equals its golden file', () => {
     expectGolden('routes.golden.txt', routeTable(api))
   })
 })
 
 const binary = join(root, 'bin/svc.js')
 
-/** What `--help` prints for each of these command lines, all of them asked in one process. */
+/** Prints the `--help` of the given command lines, all in one process. */
 const asking = `
 import { Program } from ${JSON.stringify(pathToFileURL(join(root, 'src/cli/program.ts')))}
 import Help from ${JSON.stringify(pathToFileURL(join(root, 'src/cli/help.ts')))}
@@ -82,14 +82,14 @@ const pages = []
 for (const words of JSON.parse(process.argv[1])) {
   let text = ''
   process.stdout.write = (piece) => ((text += piece), true)
-  // The help of a topic leaves its mark on the program.
+  // The help of a topic changes the state of the program, so each page gets a new one.
   await new Help(await Program.open({ root: ${JSON.stringify(root)} })).showHelp(words)
   pages.push(text)
 }
 write.call(process.stdout, JSON.stringify(pages))
 `
 
-/** The pages, each block of common flags printed in full where it comes first, and by reference after that. */
+/** The pages, with repeated blocks of common flags replaced by a reference to their first occurrence. */
 function withoutRepeats(titles: readonly string[], pages: readonly string[]): string {
   const printedFirstBy = new Map<string, string>()
   const shorten = (title: string, page: string) =>
@@ -102,7 +102,7 @@ function withoutRepeats(titles: readonly string[], pages: readonly string[]): st
 }
 
 describe.runIf(existsSync(binary))('the help', () => {
-  it('of every command reads as it did', { timeout: 120_000 }, async () => {
+  it('of every command equals its golden file', { timeout: 120_000 }, async () => {
     const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as {
       commands: Record<string, { hidden?: boolean }>
     }

@@ -13,7 +13,7 @@ export function expectGolden(file: string, text: string): void {
   expect(text, `${file} is no longer what it was: look at the difference, then npm run golden`).toBe(golden)
 }
 
-/** Every route and who may call it, one on a line. */
+/** Every route with its access rule, one per line. */
 export function routeTable(contract: Contract): string {
   const entries = entriesOf(contract).map(({ name, entry }) => [
     entry.method,
@@ -44,7 +44,7 @@ function accessOf({ access }: Endpoint): string {
   return notes.filter(Boolean).join(', ')
 }
 
-/** Routes the daemon opens without the contract: each is a decision, so each is listed. */
+/** Routes of the daemon outside the contract, all listed explicitly. */
 function routesBeside(): string[][] {
   return productSources()
     .filter(({ path }) => path.startsWith('daemon/'))

@@ -28,7 +28,7 @@ const audit = bound(
 const inventory = bound(
   'a body of the inventory: each part replaces what was there',
   'test/laws/growth.test.ts',
-  'is no more when it is said again',
+  'does not grow when the same request is repeated',
 )
 const events = bound(
   'AGENT_EVENTS, WEBHOOK_DELIVERY_RETENTION_DAYS',
@@ -38,7 +38,7 @@ const events = bound(
 const rows = bound(
   'one of each device, of bounded columns',
   'test/laws/growth.test.ts',
-  'is no more when it is said again',
+  'does not grow when the same request is repeated',
 )
 const enrolled = bound(
   'uses of enrollment keys, caps of tenants, ENROLL_IP',
@@ -46,7 +46,7 @@ const enrolled = bound(
   'stops at the device limits of organization and partner',
 )
 
-/** Every table that grows, in rows or bytes, with what agents do: what bounds it, and the test that reaches the bound. */
+/** All tables that grow with the actions of agents: what bounds them, and the test that reaches the bound. */
 const bounds: Record<string, Bound> = {
   agent_commands: bound(
     'COMMAND_RESULT_BYTES_PER_DEVICE, _PER_ORG; rows are asked for by people, 30 days',
@@ -69,7 +69,7 @@ const bounds: Record<string, Bound> = {
   webhook_queues: rows,
 }
 
-/** So that what is said a few times is beyond them. */
+/** Limits low enough that a few requests exceed them. */
 const limits = {
   ...{ OFFLINE_AFTER_SECONDS: '86400', RATE_LIMIT_AGENT_AUDIT: '2/3600' },
   ...{ RATE_LIMIT_AGENT_CHANGES: '2/3600', RATE_LIMIT_AGENT_EVENTS: '2/3600' },
@@ -97,7 +97,7 @@ afterAll(async () => {
 
 type Size = { rows: number; bytes: number; longest: number }
 
-/** How much there is in each table, and the longest text of one column. */
+/** The rows and bytes of each table, and its longest column value. */
 async function sizes(): Promise<Map<string, Size>> {
   await sealPending(service.storage)
   const { read } = service.storage
@@ -121,7 +121,7 @@ const grown = (before: Map<string, Size>, after: Map<string, Size>, by = 0): str
     return many > was.rows || bytes > was.bytes + by ? [name] : []
   })
 
-/** Calls that say more than those of other tests. */
+/** Calls with more data than the scenarios have. */
 const more: [name: string, body: object][] = [
   [
     'agents.inventory',
@@ -131,11 +131,11 @@ const more: [name: string, body: object][] = [
       software: [{ name: 'svc' }],
     },
   ],
-  // The second time it has the name of another.
+  // The second device gets the name of the first.
   ['agents.enroll', { hostname: 'twin' }],
 ]
 
-/** What people and time do beside the agents of this test. */
+/** Tables that grow because of users or time, not agents. */
 const beside = [
   'audit_checkpoints',
   'audit_tiles',
@@ -146,31 +146,35 @@ const beside = [
   'webhooks',
 ]
 
-/** As large as what it finds. */
+/** Search indexes, which are proportional to what they index. */
 const isIndex = /_trigrams/
 
-describe('what grows with what agents do', () => {
+describe('a table that grows with the actions of agents', () => {
   it('has a bound that a test reaches', async () => {
     const found = new Set<string>()
     for (const { name, entry } of ofAgents) {
-      const play = await scenarioOf(name, entry, hand)
-      const orgId = String(play.orgId)
+      const scenario = await scenarioOf(name, entry, hand)
+      const orgId = String(scenario.orgId)
       if (/^[0-9a-f-]{36}$/.test(orgId)) {
         await addWebhook(service, orgId, 'all', ['device.updated', 'device.enrolled', 'alert.triggered'])
       }
       const before = await sizes()
-      const wire = toWire(entry, play.input, play.token)
+      const wire = toWire(entry, scenario.input, scenario.token)
       expect([name, (await line.send(wire)).status]).toEqual([name, entry.status ?? 200])
       for (const table of grown(before, await sizes())) found.add(table)
     }
     const { bakery } = world.orgs
     for (const [name, body] of more) {
       const { entry } = called(api).find((one) => one.name === name)!
-      const play = await scenarioOf(name, entry, hand)
+      const scenario = await scenarioOf(name, entry, hand)
       const before = await sizes()
       for (let n = 0; n < 2; n++) {
         const { status } = await line.send(
-          toWire(entry, { ...play.input, body: { ...(play.input.body as object), ...body } }, play.token),
+          toWire(
+            entry,
+            { ...scenario.input, body: { ...(scenario.input.body as object), ...body } },
+            scenario.token,
+          ),
         )
         expect([name, status]).toEqual([name, entry.status ?? 200])
       }
@@ -203,38 +207,38 @@ describe('what grows with what agents do', () => {
     }
   }, 60_000)
 
-  it('is no more when it is said again', async () => {
+  it('does not grow when the same request is repeated', async () => {
     for (const { name, entry } of ofAgents) {
-      // What it adds has bounds of its own.
+      // Log submissions have their own bounds.
       if (name === 'diagnosticLogs.submit' || entry.access.who !== 'agent') continue
-      const play = await scenarioOf(name, entry, hand)
-      const wire = toWire(entry, play.input, play.token)
+      const scenario = await scenarioOf(name, entry, hand)
+      const wire = toWire(entry, scenario.input, scenario.token)
       for (let n = 0; n < 3; n++) await line.send(wire)
       const before = await sizes()
       for (let n = 0; n < 5; n++) await line.send(wire)
-      // Times and addresses are as long as before; numbers may have a digit more.
+      // Times and addresses keep their length; numbers may gain a digit.
       const more = grown(before, await sizes(), 64).filter((table) => !beside.includes(table))
       expect([name, more]).toEqual([name, []])
     }
   }, 60_000)
 })
 
-describe('what an agent says', () => {
-  /** Longer than any text of an agent may be as it is kept. */
+describe('a text sent by an agent', () => {
+  /** Longer than any stored text of an agent may be. */
   const long = 64 * 1024
-  /** Whose bounds are in bytes of all of them. */
+  /** Tables bounded by their total bytes. */
   const ofOutputs = ['agent_commands']
 
   it.each(ofAgents)(
-    'at $name is kept within the bounds of its fields',
+    'to $name is stored within the bounds of its fields',
     { timeout: 60_000 },
     async ({ name, entry }) => {
       const texts = fieldsOf(entry.body).filter(({ leaf }) => leaf)
       for (const { path } of texts) {
-        const play = await scenarioOf(name, entry, hand)
-        const input = structuredClone(play.input)
+        const scenario = await scenarioOf(name, entry, hand)
+        const input = structuredClone(scenario.input)
         put(input, 'body', path, 'x'.repeat(Math.min(3 * long, bodyLimitOf(entry) - 5000)))
-        await line.send(toWire(entry, input, play.token))
+        await line.send(toWire(entry, input, scenario.token))
         const longest = [...(await sizes())].filter(
           ([table, size]) => size.longest > 40_000 && !ofOutputs.includes(table),
         )

@@ -14,8 +14,8 @@ import { dump } from './tables.ts'
 import { type Answer, sendBytes } from './wire.ts'
 
 /*
- * A header is bytes of anybody's choice. Which ones the product reads is not listed but watched: every name that is asked
- * for while requests of each kind are answered is sent every value that is none, as bytes.
+ * Headers may contain any bytes. The headers that the product reads are observed, not listed: every name read
+ * while answering requests of each kind is then sent with each invalid value, as bytes.
  */
 
 const read = new Set<string>()
@@ -40,7 +40,7 @@ afterAll(() => {
   Server.prototype.emit = emit
 })
 
-/** Read by what the product is made with, and by nobody else. */
+/** Headers read only by the HTTP libraries. */
 const ofTransport = new Set([
   'content-length',
   'transfer-encoding',
@@ -100,7 +100,7 @@ function written({ line, headers, body = '' }: Request, name?: string, value?: B
 
 const json = (body: unknown) => ({ body: JSON.stringify(body), type: { 'content-type': 'application/json' } })
 
-/** A request of every kind that reads headers of its own. */
+/** A request of each kind that reads its own headers. */
 async function requestsOf(service: TestService, world: World): Promise<Record<string, Request>> {
   const { bakery } = world.orgs
   const { key: enrollmentKey } = await service
@@ -209,12 +209,12 @@ async function requestsOf(service: TestService, world: World): Promise<Record<st
   }
 }
 
-/** What is alike wherever it is asked: statuses and codes; nothing of ids. */
+/** The outcomes by database: statuses and codes, without IDs. */
 const outcomes = new Map<string, Record<string, string>>()
 
 const seen = new Set<string>()
 
-/** That the watching works. */
+/** Headers that are known to be read, to check that the observation works. */
 const known = [
   ...[
     'accept',
@@ -245,7 +245,7 @@ const known = [
   ...['x-service-client', 'x-service-csrf', 'access-control-request-method', 'sec-websocket-key', 'upgrade'],
 ]
 
-/** Every text that is stored and would not be seen, or would move a cursor, where it is shown. */
+/** All stored texts with invisible characters, or ones that would move a cursor. */
 async function hiddenIn({ storage }: TestService): Promise<string[]> {
   await sealPending(storage)
   const logs = await storage.read.selectFrom('audit_logs').select('canonical').execute()
@@ -263,7 +263,7 @@ function textsIn(value: unknown): string[] {
   return value !== null && typeof value === 'object' ? Object.values(value).flatMap(textsIn) : []
 }
 
-/** Of a refusal, as a program or a person is told. */
+/** The error code of a refusal, for a program or a person. */
 const codeOf = ({ text }: Answer): string =>
   (text.startsWith('<') ? /Code: <code>(\w+)</ : /"code":"(\w+)"/).exec(text)?.[1] ?? ''
 
@@ -281,10 +281,10 @@ async function begin(open: Open) {
 }
 
 onEveryDatabase((database, open) => {
-  describe('a header with anything in it', () => {
-    it('is refused clearly or ignored, and nothing of it is stored that cannot be seen', async () => {
+  describe('a header with arbitrary bytes', () => {
+    it('is refused clearly or ignored, and no invisible characters of it are stored', async () => {
       const { service, requests } = await begin(open)
-      const [told, wrong]: [Record<string, string>, string[]] = [{}, []]
+      const [outcomesHere, wrong]: [Record<string, string>, string[]] = [{}, []]
       for (const [kind, { only, ...request }] of Object.entries(requests)) {
         read.clear()
         const usual = await sendBytes(service.url, written(request))
@@ -295,23 +295,23 @@ onEveryDatabase((database, open) => {
           const answers = Object.entries(hostile).map(async ([what, value]) => {
             const answer = await sendBytes(service.url, written(request, name, value))
             const [here, code] = [`${kind}: ${name} with ${what}`, codeOf(answer)]
-            told[here] = `${answer.status} ${code}`
-            // What refuses to become a WebSocket has words of its own.
+            outcomesHere[here] = `${answer.status} ${code}`
+            // A refused WebSocket upgrade has its own format.
             const isClear = code in errors || name.startsWith('sec-websocket')
             if (answer.status >= 500 || (answer.status >= 400 && !isClear))
-              wrong.push(`${here}: ${told[here]}`)
+              wrong.push(`${here}: ${outcomesHere[here]}`)
           })
           await Promise.all(answers)
         }
       }
       expect(wrong).toEqual([])
-      // What the product is known to read is among what was watched.
+      // The headers known to be read were observed.
       expect([...seen]).toEqual(expect.arrayContaining(known))
       expect(await hiddenIn(service)).toEqual([])
-      outcomes.set(database, told)
+      outcomes.set(database, outcomesHere)
     }, 300_000)
 
-    it('of a program that calls itself by other letters is kept as it was meant', async () => {
+    it('with a User-Agent in another encoding is stored as it was meant', async () => {
       const { service, requests } = await begin(open)
       const agents: [Buffer, string][] = [
         [bytes('Bäckerei/1.0 (烤箱)'), 'Bäckerei/1.0 (烤箱)'],
@@ -331,7 +331,7 @@ onEveryDatabase((database, open) => {
 })
 
 describe('the databases', () => {
-  it('give the same answers to each of them', () => {
+  it('give the same answers for every header', () => {
     const [first, ...others] = [...outcomes.values()]
     expect(Object.keys(first!).length).toBeGreaterThan(500)
     for (const other of others) expect(other).toEqual(first)

@@ -3,7 +3,7 @@ import { me } from '../cli/fake-service.ts'
 import { listening } from '../cli/network.ts'
 import { entryFor, hostile, hostileFor } from './hostile.ts'
 
-/** What a service answers with. `likely`: whoever reads it goes on. */
+/** The kind of answers. With `likely`, readers accept them and continue. */
 export type Answer = 'likely' | 'wild' | 'refusal'
 
 const refusal = {

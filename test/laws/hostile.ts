@@ -3,17 +3,17 @@ import { api } from '../../src/api.ts'
 import { type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import { unwrap } from '../../src/core/schema.ts'
 
-/** A color the program never uses, a title, C1, what reorders, what is not seen, and a line that looks like the program's. */
+/** An unused color, a title, C1, bidi and invisible characters, and a line that looks like the program's. */
 export const hostile =
   'e\u001b[35m\u001b]0;t\u0007\u009b35m\u202eg\u200b\u{e0041}\u007f\r\nFORGED: line\u2028\ufeff'
 
-/** What a terminal shows of its beginning. */
+/** The beginning of it as shown on a terminal. */
 export const shown = 'e\\u001b[35m'
 
 const id = '0197c1c4-0000-7000-8000-000000000010'
 const time = '2026-01-31T12:00:00.000Z'
 
-/** `likely`: ids, times and choices are what they should be, so that whatever reads them goes on. */
+/** With `likely`, IDs, times and choices are valid, so that readers accept them and continue. */
 export function hostileFor(schema: z.ZodType, likely: boolean, depth = 0): unknown {
   const inner = unwrap(schema)
   const again = (one: unknown) => hostileFor(one as z.ZodType, likely, depth + 1)
@@ -24,7 +24,7 @@ export function hostileFor(schema: z.ZodType, likely: boolean, depth = 0): unkno
     const { catchall } = inner.def
     const fields = Object.entries(inner.shape as Record<string, z.ZodType>).map(([key, one]) => [
       key,
-      // There is no more: whoever asks until there is none would never end.
+      // No next page, as a reader of all pages would never end.
       ['nextCursor', 'nextAfter'].includes(key)
         ? null
         : ['total', 'page', 'totalCount'].includes(key)
@@ -57,19 +57,19 @@ const routes = entriesOf(api).map(({ entry }) => ({
   pattern: new RegExp(`^${entry.path.replace(/:\w+/g, '[^/]+').replace(/\/$/, '/?')}$`),
 }))
 
-/** The entry a request is for. */
+/** The entry of a request. */
 export const entryFor = (method: string, path: string): Endpoint | undefined =>
   routes
     .filter(({ entry, pattern }) => entry.method === method && pattern.test(path))
     .sort((a, b) => a.params - b.params)[0]?.entry
 
-/** What of it a terminal must not be given, said apart from how the product finds it. */
+/** Whether a text is safe for a terminal; written independently of the product's own check. */
 export const isClean = (text: string): boolean =>
   ['\u001b', '\u0007', '\u007f', '\u009b', '\u202e', '\u200b', '\u2028', '\ufeff', '\u{e0041}'].every(
     (one) => !text.includes(one),
   )
 
-/** The sequences that the program writes by itself: colors, a line anew, and what moves between the lines of progress. */
+/** The sequences that the program itself writes: colors, line clearing, and moves between progress lines. */
 export const own =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
   /\u001b\[(?:0|1|2|4|22|24|3[0-379]|4[07])m|\r\u001b\[2K|\u001b\[\d+A|\u001b\[0J/g

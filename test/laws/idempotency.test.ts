@@ -17,8 +17,8 @@ import { changed, type Dump, dump } from './tables.ts'
 import { type Answer, Line, type Wire } from './wire.ts'
 
 /*
- * A client that sends an Idempotency-Key relies on it. At every endpoint it therefore means what it says, or is refused
- * in words: nowhere is it ignored.
+ * A client that sends an Idempotency-Key relies on it. Every endpoint therefore honors it, or refuses it
+ * with a reason; none ignores it.
  */
 
 const honoring = called(api).filter(({ entry }) => keyRefusal(entry) === undefined)
@@ -28,10 +28,10 @@ const onTheWay = entriesOf(api).filter(({ entry }) => entry.redirects)
 const path = 'headers.idempotency-key'
 const withKey = (wire: Wire, key: string): Wire => ({ ...wire, headers: { 'idempotency-key': key } })
 
-/** Of what all devices and versions of the service are in, and not of one play alone. */
+/** Tables of all devices and versions of the service, not only of one scenario. */
 const ofAll = ['agent_builds', 'agent_rollouts', 'agent_rollout_devices', 'idempotency_keys']
 
-/** Rows that came, went or changed, but for when a group of devices was looked at. */
+/** Added, removed and changed rows, except for the evaluation times of groups. */
 function differences(before: Dump, after: Dump): string[] {
   const plain = (all: Dump): Dump =>
     new Map(
@@ -42,14 +42,14 @@ function differences(before: Dump, after: Dump): string[] {
 
 type Refusal = { details?: { path: string; message: string }[] }
 
-/** What an answer says of the key; nothing when it does not refuse it. */
+/** The message by which an answer refuses the key, if it does. */
 const saidOfKey = ({ status, text }: Answer): string | undefined =>
   status === 400
     ? (JSON.parse(text) as Refusal).details?.find((fault) => fault.path === path)?.message
     : undefined
 
 describe('an Idempotency-Key', () => {
-  it('is honored or refused at every endpoint, and at some of either kind', () => {
+  it('is honored or refused at every endpoint, with many of each', () => {
     const all = [...honoring, ...refusing, ...onTheWay].map(({ name }) => name)
     expect(all.sort()).toEqual(
       entriesOf(api)
@@ -60,7 +60,7 @@ describe('an Idempotency-Key', () => {
     expect(onTheWay.filter(({ entry }) => keyRefusal(entry) === undefined)).toEqual([])
   })
 
-  it('is documented and sent where it is honored, and nowhere else', async () => {
+  it('is documented and sent exactly where it is honored', async () => {
     const { paths } = openApiOf(api, { title: 'svc', version: '0', description: '' }) as {
       paths: Record<string, Record<string, { operationId: string; parameters?: { name: string }[] }>>
     }
@@ -101,7 +101,7 @@ onEveryDatabase((_, open) => {
     await service.close()
   })
 
-  /** How many rows of each table a call changes, and how many messages it sends. */
+  /** The rows that a call changes by table, and the messages it sends. */
   async function effectOf(act: () => Promise<unknown>): Promise<string[]> {
     const sent = async () =>
       (await readOutboxMessages(service.dataDir)).filter(({ kind }) => kind === 'sms-code')
@@ -118,7 +118,7 @@ onEveryDatabase((_, open) => {
 
   describe('a request with an Idempotency-Key', () => {
     it.each(honoring)(
-      'to $name that is sent twice at once, and once more, does what one does, and gets its reply',
+      'to $name sent twice at once and once more has the effect and the reply of one',
       async ({ name, entry }) => {
         const alone = await scenarioOf(name, entry, hand)
         const once = await effectOf(() => lines[0].send(wireOf(entry, alone)))
@@ -145,27 +145,31 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it.each(refusing)('to $name is refused, with the reason, and does nothing', async ({ name, entry }) => {
-      const play = await scenarioOf(name, entry, hand)
+    it.each(refusing)('to $name is refused with the reason, and has no effect', async ({ name, entry }) => {
+      const scenario = await scenarioOf(name, entry, hand)
       const news = await newEntries(service)
       const before = await dump(service.storage, { sessions: true })
-      const answer = await lines[0].send(withKey(wireOf(entry, play), 'of no use'))
+      const answer = await lines[0].send(withKey(wireOf(entry, scenario), 'of no use'))
       expect(faultOf(answer, { path })).toBe(undefined)
       expect(saidOfKey(answer)).toContain(`Idempotency-Key is not honored here, leave it out: `)
       expect(saidOfKey(answer)).toContain(keyRefusal(entry))
       expect(differences(before, await dump(service.storage, { sessions: true }))).toEqual([])
       expect(await news()).toEqual([])
 
-      // Every fault at once.
-      const wrong = toWire(entry, { ...play.input, query: { ...play.input.query, nope: '1' } }, play.token)
+      // All faults are reported together.
+      const wrong = toWire(
+        entry,
+        { ...scenario.input, query: { ...scenario.input.query, nope: '1' } },
+        scenario.token,
+      )
       const both = await lines[0].send(withKey(wrong, ''))
       expect([faultOf(both, { path }), faultOf(both, { path: 'query.nope' })]).toEqual([undefined, undefined])
       if (!entry.bytes) return
-      const head = await lines[0].send({ ...withKey(wireOf(entry, play), 'x'), method: 'HEAD' })
+      const head = await lines[0].send({ ...withKey(wireOf(entry, scenario), 'x'), method: 'HEAD' })
       expect(head.status).toBe(400)
     })
 
-    it.each(onTheWay)('to $name by a browser on its way ends in a failure', async ({ entry }) => {
+    it.each(onTheWay)('to $name by a redirected browser fails', async ({ entry }) => {
       const wire = toWire(entry, callOf(entry, unknownRecords()))
       const form = entry.form && {
         body: new URLSearchParams(entry.example as Record<string, string>).toString(),
@@ -181,10 +185,10 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('knows what a change leaves behind', async () => {
+  it('effectOf detects changed rows and sent messages', async () => {
     const effectAlone = async (name: string, entry: Endpoint) => {
-      const play = await scenarioOf(name, entry, hand)
-      return effectOf(() => lines[0].send(wireOf(entry, play)))
+      const scenario = await scenarioOf(name, entry, hand)
+      return effectOf(() => lines[0].send(wireOf(entry, scenario)))
     }
     expect(await effectAlone('sites.create', api.sites.create)).toContain('sites +')
     expect(await effectAlone('auth.sendSms', api.auth.sendSms)).toContain('a message')

@@ -6,17 +6,17 @@ import { fileURLToPath } from 'node:url'
 export type Source = { path: string; text: string }
 
 export type Import = {
-  /** Path from the root for a file of ours, else the package as it was written. */
+  /** The path from the root for our own file, else the package specifier. */
   target: string
   ours: boolean
   typeOnly: boolean
-  /** By `import()` inside a function: nothing is loaded until it runs. */
+  /** Imported by `import()` in a function, so that it is loaded only when that runs. */
   lazy: boolean
 }
 
 export const root = fileURLToPath(new URL('../../', import.meta.url))
 
-/** Everything that ships, as it lies on disk. */
+/** All source files of the product. */
 export function productSources(): Source[] {
   const paths = globSync('{src,commands,daemon,migrations}/**/*.ts', { cwd: root }).sort()
   return paths.map((path) => ({
@@ -29,7 +29,7 @@ const statement = /^[ \t]*(import|export)\b(\s+type\b)?([^'"`;]*?)\bfrom\s+['"](
 const bare = /^[ \t]*import\s+['"]([^'"]+)['"]/gm
 const dynamic = /(typeof\s+)?\bimport\(\s*(?:['"]([^'"]+)['"]|([^)\s]))/g
 
-/** TypeScript 7 has no API, so imports are read from the text; the forms that are in use, and no others. */
+/** TypeScript 7 has no API, so imports are parsed from the text, in the forms that are in use. */
 export function importsOf({ path, text }: Source): Import[] {
   const code = withoutComments(text)
   const found: Import[] = []
@@ -58,13 +58,13 @@ function onlyTypes(names: string): boolean {
   return listed.length > 0 && listed.every((name) => /^\s*type\s/.test(name))
 }
 
-/** Comments become blanks; quotes inside a line comment or a doc comment confuse nobody after that. */
+/** Replaces comments by blanks, so that quotes in them do not matter. */
 export function withoutComments(text: string): string {
   const blocks = text.replace(/^[ \t]*\/\*[\s\S]*?\*\//gm, (comment) => comment.replace(/[^\n]/g, ' '))
   return blocks.replace(/^[ \t]*\/\/.*$/gm, '').replace(/\s\/\/ .*$/gm, '')
 }
 
-/** Import cycles, each as the paths on the way round. Lazy imports count, types do too. */
+/** Import cycles, each as a list of paths. Lazy and type imports count too. */
 export function cyclesOf(sources: readonly Source[]): string[][] {
   const graph = new Map(
     sources.map((source) => [

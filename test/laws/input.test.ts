@@ -15,7 +15,7 @@ import { changed, dump } from './tables.ts'
 import { Line } from './wire.ts'
 
 const entries = called(api)
-/** Input is refused before either database is asked: of the calls that are, Postgres gets every fifth in `npm test`. */
+/** Input is refused before a query, so that on Postgres `npm test` tries only every fifth call. */
 const stepOn = { sqlite: 1, postgres: isSoak ? 1 : 5 }
 
 onEveryDatabase((kind, open) => {
@@ -24,7 +24,7 @@ onEveryDatabase((kind, open) => {
   let line: Line
 
   beforeAll(async () => {
-    // It takes minutes, in which its machines say nothing.
+    // The test takes minutes, in which its devices are silent.
     service = await startService(open, { env: { OFFLINE_AFTER_SECONDS: '86400' } })
     hand = scenarioTools(service, await buildWorld(service), systemClock)
     line = new Line(service.url)
@@ -36,10 +36,10 @@ onEveryDatabase((kind, open) => {
 
   describe('bad input', () => {
     it.each(entries)(
-      'at $name is refused in the one way there is, and changes nothing',
+      'at $name is refused in the standard format, and changes nothing',
       async ({ name, entry }) => {
-        const play = await scenarioOf(name, entry, hand)
-        const mutations = mutationsOf(entry, play)
+        const scenario = await scenarioOf(name, entry, hand)
+        const mutations = mutationsOf(entry, scenario)
         expect(mutations.length).toBeGreaterThan(5)
         const refused = mutations
           .filter(({ outcome }) => outcome === 'refused')
@@ -62,10 +62,10 @@ onEveryDatabase((kind, open) => {
       },
     )
 
-    it('leaves the service as it was', { timeout: 120_000 }, async () => {
+    it('leaves the service working', { timeout: 120_000 }, async () => {
       for (const { name, entry } of entries) {
-        const play = await scenarioOf(name, entry, hand)
-        const { status, text } = await line.send(toWire(entry, play.input, play.token))
+        const scenario = await scenarioOf(name, entry, hand)
+        const { status, text } = await line.send(toWire(entry, scenario.input, scenario.token))
         expect([name, status, text]).toEqual([name, statusOf(entry), expect.any(String)])
         expect(isMutation(entry) || entry.bytes || status === 200).toBe(true)
       }

@@ -5,11 +5,11 @@ import { breachesOf, capabilities, ruleNames } from './layers.ts'
 const sources = productSources()
 
 describe('the layers', () => {
-  it('are kept by every file of the product', () => {
+  it('are respected by every file of the product', () => {
     expect(breachesOf(sources)).toEqual([])
   })
 
-  it('are read from all the code there is, and every import of ours leads to a file', () => {
+  it('are checked in all sources, and every import of our own files resolves', () => {
     const paths = new Set(sources.map(({ path }) => path))
     expect(paths.size).toBeGreaterThan(100)
     for (const top of ['src/core/', 'src/storage/', 'src/tenancy/', 'daemon/', 'commands/', 'migrations/']) {
@@ -20,23 +20,23 @@ describe('the layers', () => {
     expect(targets.map(({ target }) => target).filter((target) => !paths.has(target))).toEqual([])
   })
 
-  it('give every capability a place, agents last', () => {
+  it('include every capability, with agents last', () => {
     expect(new Set(capabilities).size).toBe(capabilities.length)
     expect(capabilities.at(-1)).toBe('agents')
   })
 })
 
-/** Whether a field may be left out or be null is asked of the schema itself. */
+/** A schema may be asked directly whether it accepts undefined or null. */
 const throwing = /\.safeParse\((?!undefined|null)/
 
-describe('what comes from outside', () => {
-  it('is read by the safeParse of src/core/schema.ts, which never throws', () => {
+describe('external input', () => {
+  it('is parsed by the safeParse of src/core/schema.ts, which never throws', () => {
     const reading = sources.filter(({ text }) => throwing.test(text)).map(({ path }) => path)
     expect(reading).toEqual(['src/core/schema.ts'])
   })
 })
 
-/** Each line breaks one rule: a file, what it says, the rule. */
+/** Each line breaks one rule: a file, its text, the rule. */
 const wrongs: [path: string, text: string, rule: string][] = [
   ['src/core/a.ts', `import { x } from '../tenancy/contract.ts'`, 'src/core imports only src/core'],
   [
@@ -163,7 +163,7 @@ describe('the check of the layers', () => {
     expect(breachesOf([{ path, text }]).map((broken) => broken.rule)).toContain(rule)
   })
 
-  it('is shown to fail for every rule it has', () => {
+  it('is shown to fail for each of its rules', () => {
     expect(new Set(wrongs.map(([, , rule]) => rule))).toEqual(new Set(ruleNames))
   })
 
@@ -176,11 +176,11 @@ describe('the check of the layers', () => {
     ['src/agents/upgrades/rules.ts', `import { nextUpgrade } from '../versions/upgrade-path.ts'`],
     ['src/device-agent/update.ts', `import {verifyManifest} from '../agents/versions/manifest.ts'`],
     ['src/devices/rules.ts', `// import { x } from '../agents/store.ts'\n/** await */`],
-  ])('has nothing against %s: %s', (path, text) => {
+  ])('accepts %s: %s', (path, text) => {
     expect(breachesOf([{ path, text }])).toEqual([])
   })
 
-  it('follows a circle through types, re-exports and lazy imports', () => {
+  it('finds a cycle through types, re-exports and lazy imports', () => {
     const circle = [
       { path: 'daemon/a.ts', text: `import type { B } from './b.ts'` },
       { path: 'daemon/b.ts', text: `export * from './c.ts'` },
@@ -189,7 +189,7 @@ describe('the check of the layers', () => {
     expect(cyclesOf(circle)).toEqual([['daemon/a.ts', 'daemon/b.ts', 'daemon/c.ts', 'daemon/a.ts']])
   })
 
-  it('reads every form of import', () => {
+  it('parses every form of import', () => {
     const text = `import a, { b } from 'one'
 import {
   type C,

@@ -1,7 +1,7 @@
 import { cyclesOf, type Import, importsOf, type Source, withoutComments } from './imports.ts'
 
 /**
- * The capabilities in their order: each imports only those to its left. Agents come
+ * The capabilities in order: each imports only those to its left. Agents come
  * last because enrolling touches credentials and devices, and everything else is blind to agents.
  */
 export const capabilities = [
@@ -40,7 +40,7 @@ type Zone =
   | 'commands'
   | 'migrations'
 
-/** Where a file belongs: a zone, a capability, or nowhere. */
+/** The zone or capability of a file, if any. */
 function placeOf(path: string): { zone?: Zone; capability?: string; file: string } {
   const [top = '', folder = '', ...rest] = path.split('/')
   if (top !== 'src') return { zone: top as Zone, file: [folder, ...rest].join('/') }
@@ -50,24 +50,24 @@ function placeOf(path: string): { zone?: Zone; capability?: string; file: string
   return { capability: folder, file }
 }
 
-/** What only a server needs: a command that loads one of these is slow and knows too much. */
+/** Packages that only a server needs, and that would slow a command down. */
 const serverPackages =
   /^(fastify|@fastify\/.*|pino.*|kysely|better-sqlite3|pg|@node-rs\/argon2|jose|otplib|nodemailer|@aws-sdk\/.*)$/
 
 const isContract = (target: string): boolean => /^src\/[^/]+\/([^/]+\/)?(contract|lenient)\.ts$/.test(target)
 const isVocabulary = (target: string): boolean => target.startsWith('src/core/')
 
-/** Exceptions, each by name: the service itself, and what works on its data directory. */
+/** Named exceptions: the service itself, and commands on its data directory. */
 const lazyServer = (path: string): boolean =>
   path === 'commands/serve.ts' || /^commands\/(db|dev)\//.test(path)
 const chainReader = 'commands/audit/verify.ts'
-/** Pure arithmetic, so that an auditor trusts it and not the server. */
+/** Pure code for verification, so that an auditor need not trust the server. */
 const verifier = /^src\/audit\/(chain|verifier\/[a-z-]+)\.ts$/
-/** What a release is and which comes next: an agent believes by the same lines as the service. Pure as well. */
+/** Pure code about releases, shared by agent and service. */
 const releases = /^src\/agents\/versions\/(manifest|semver|upgrade-path)\.ts$/
-/** Does for a script what an authenticator does for a person. */
+/** Generates one-time passwords for scripts. */
 const authenticator = 'src/cli/otp-secret.ts'
-/** Loads the one command that was named, from the list in the manifest. */
+/** Loads the requested command from the manifest. */
 const commandLoader = 'src/cli/program.ts'
 
 type Rule = { name: string; applies(path: string): boolean; allows(path: string, it: Import): boolean }
@@ -88,7 +88,7 @@ function reachable(path: string, target: string): boolean {
   return from === to || (order.includes(to) && order.indexOf(to) < order.indexOf(from))
 }
 
-/** Rules about imports of our own files. */
+/** Rules for imports of our own files. */
 const ownImports: Rule[] = [
   {
     name: 'src/core imports only src/core',
@@ -181,7 +181,7 @@ const ownImports: Rule[] = [
   },
 ]
 
-/** Words alone, which a page on the person's own machine must not take from an address. */
+/** Texts only, which a page on the user's machine must not take from a URL. */
 const signInFailures = 'src/sso/failures.ts'
 
 const clientMaySee = (target: string): boolean =>
@@ -190,7 +190,7 @@ const clientMaySee = (target: string): boolean =>
   releases.test(target) ||
   [signInFailures, 'src/api.ts', 'src/version.ts'].includes(target)
 
-/** Rules about packages and what Node brings. */
+/** Rules for packages and modules of Node. */
 const hashing: readonly string[] = ['src/identity/password-hash.ts', 'src/identity/password-guard/verify.ts']
 
 const packageImports: Rule[] = [

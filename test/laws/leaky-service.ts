@@ -8,7 +8,7 @@ import type { Db } from '../../src/storage/open.ts'
 import type { TestService } from '../harness.ts'
 import { serveContract } from './serve-contract.ts'
 
-/* A small product that gets tenancy wrong in every way the law has to notice. */
+/* A small service that breaks tenant isolation in every way that the test has to detect. */
 
 const tag = 'House'
 const access = userAccess()

@@ -13,10 +13,10 @@ import { mutating } from './fields.ts'
 import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { Line } from './wire.ts'
 
-/** What bounds how many letters or messages somebody gets, besides the general limits of requests. */
+/** The limits of mails and messages to one person, besides general request limits. */
 const bounds: readonly LimitName[] = ['INVITE_ADDRESS', 'LETTER', 'NOTICE', 'SMS_PHONE', 'PHONE']
 
-/** By what it takes instead. */
+/** Endpoints with another bound. */
 const bounded: Readonly<Record<string, string>> = {
   'auth.resetPassword': 'a link, which is used up; LETTER bounds how many there are',
 }
@@ -41,7 +41,7 @@ afterAll(async () => {
   await close()
 })
 
-/** What was to be sent so far: each letter, and each code of a phone. */
+/** All mails and phone codes queued so far. */
 async function sent(): Promise<Set<string>> {
   const { read } = service.storage
   const mails = await read.selectFrom('mails').select('id').execute()
@@ -56,13 +56,13 @@ async function sent(): Promise<Set<string>> {
 
 const found: string[] = []
 
-describe('whatever sends a letter or a message', () => {
-  it.each(changing)('is bounded by a limit of its own: $name', async ({ name, entry }) => {
-    const play = await scenarioOf(name, entry, hand)
+describe('an endpoint that sends a mail or a message', () => {
+  it.each(changing)('is bounded by a specific limit: $name', async ({ name, entry }) => {
+    const scenario = await scenarioOf(name, entry, hand)
     const before = await sent()
     const take = vi.spyOn(Limiter.prototype, 'take') as unknown as Mock
     try {
-      await line.send(toWire(entry, play.input, play.token))
+      await line.send(toWire(entry, scenario.input, scenario.token))
       const sends = [...(await sent())].some((one) => !before.has(one))
       const names = take.mock.calls.map(([limit]) => limit as LimitName)
       if (!sends) return
@@ -73,7 +73,7 @@ describe('whatever sends a letter or a message', () => {
     }
   })
 
-  it('is found at all', () => {
+  it('is found by this test', () => {
     const known = [
       'users.invite',
       'users.resendInvite',

@@ -8,30 +8,35 @@ import type { Scenario } from './scenarios.ts'
 import type { Wire } from './wire.ts'
 import { deep, endless, withRaw, wrongFor, wrongIds } from './wrong-values.ts'
 
-/** A request with one thing wrong. */
+/** A request with one fault. */
 export type Mutation = {
   what: string
   wire: Wire
-  /** Refused as the caller's fault, or taken because the value is legal or telemetry drops it. */
+  /** Refused as a client error, or accepted because the value is legal or dropped from telemetry. */
   outcome: 'refused' | 'either'
-  /** What a 400 has to point at. */
+  /** The path that a 400 has to name. */
   path?: string
 }
 
-/** Everything wrong that can be said at an entry, made from a call that works. */
-export function mutationsOf(entry: Endpoint, play: Scenario): Mutation[] {
-  const all = [...bodies(entry, play), ...fields(entry, play), ...queries(entry, play), ...paths(entry, play)]
-  // The ones that may succeed come last: they may use up what the others need.
+/** All faulty requests of an entry, derived from a valid call. */
+export function mutationsOf(entry: Endpoint, scenario: Scenario): Mutation[] {
+  const all = [
+    ...bodies(entry, scenario),
+    ...fields(entry, scenario),
+    ...queries(entry, scenario),
+    ...paths(entry, scenario),
+  ]
+  // Those that may succeed come last, as they may consume what others need.
   return [
     ...all.filter(({ outcome }) => outcome === 'refused'),
     ...all.filter(({ outcome }) => outcome === 'either'),
   ]
 }
 
-/** The body as a whole. */
-function bodies(entry: Endpoint, play: Scenario): Mutation[] {
+/** Faults of the body as a whole. */
+function bodies(entry: Endpoint, scenario: Scenario): Mutation[] {
   if (entry.method === 'GET') return []
-  const wire = toWire(entry, play.input, play.token)
+  const wire = toWire(entry, scenario.input, scenario.token)
   const limit = bodyLimitOf(entry)
   const telemetry = entry.access.who === 'agent'
   const sent = (what: string, body: string, more: Partial<Mutation> = {}): Mutation => ({
@@ -42,10 +47,10 @@ function bodies(entry: Endpoint, play: Scenario): Mutation[] {
   })
   const typed = (type: string): Mutation => ({
     what: `content type ${type}`,
-    wire: { ...wire, body: JSON.stringify(play.input.body ?? {}), headers: { 'content-type': type } },
+    wire: { ...wire, body: JSON.stringify(scenario.input.body ?? {}), headers: { 'content-type': type } },
     outcome: 'refused',
   })
-  const whole = (play.input.body ?? {}) as Record<string, unknown>
+  const whole = (scenario.input.body ?? {}) as Record<string, unknown>
   const unknown = JSON.stringify({ ...whole, aFieldOfNobody: 1 })
   const mayBeEmpty = !entry.body || optional(entry.body)
   return [
@@ -88,18 +93,18 @@ function bodies(entry: Endpoint, play: Scenario): Mutation[] {
   ]
 }
 
-/** Each field of the body with each value that is wrong for it. */
-function fields(entry: Endpoint, play: Scenario): Mutation[] {
+/** Each field of the body with each invalid value. */
+function fields(entry: Endpoint, scenario: Scenario): Mutation[] {
   const ofBody = inputsOf(entry).filter(({ part }) => part === 'body')
   return ofBody.flatMap((field) => {
     const lenient = ofBody.some((other) => isLenient(other) && begins(field.path, other.path))
     const at = ['body', ...field.path].join('.')
     return wrongFor(field).map(([what, value]): Mutation => {
-      const input = structuredClone(play.input)
+      const input = structuredClone(scenario.input)
       put(input, 'body', field.path, value)
       const body = withRaw(JSON.stringify(input.body))
-      const wire = { ...toWire(entry, input, play.token), body }
-      // More than is read says nothing of its fields.
+      const wire = { ...toWire(entry, input, scenario.token), body }
+      // A body beyond the limit is not parsed, so no field is named.
       if (body.length > bodyLimitOf(entry)) return { what: `${at} ${what}`, wire, outcome: 'refused' }
       return {
         what: `${at} ${what}`,
@@ -114,13 +119,13 @@ function fields(entry: Endpoint, play: Scenario): Mutation[] {
 
 const begins = (path: string[], start: string[]): boolean => start.every((step, i) => path[i] === step)
 
-/** Of telemetry, what cannot be stored is made into what can. */
+/** Telemetry is sanitized if it cannot be stored. */
 function isCleaned({ schema }: Field, value: unknown): boolean {
   const { success, data } = holdsOdd(value) ? safeParse(schema, value) : { success: false, data: undefined }
   return success && !holdsOdd(data)
 }
 
-/** Of telemetry, what is too much is made less: a batch is not refused for it. */
+/** Telemetry is truncated if it is too long, instead of refusing the batch. */
 function isCut({ schema }: Field, value: unknown): boolean {
   const nested = typeof value === 'string' && value.startsWith('@@')
   const { success, data } = safeParse(schema, nested ? JSON.parse(value.slice(2, -2)) : value)
@@ -133,9 +138,9 @@ const textOf = (value: unknown): string => JSON.stringify(value)
 /** A bad value is dropped rather than refused. */
 const isLenient = ({ schema }: Field): boolean => schema.safeParse(Symbol.iterator).success
 
-/** The query string. */
-function queries(entry: Endpoint, play: Scenario): Mutation[] {
-  const wire = toWire(entry, play.input, play.token)
+/** Faults of the query string. */
+function queries(entry: Endpoint, scenario: Scenario): Mutation[] {
+  const wire = toWire(entry, scenario.input, scenario.token)
   const [path = '', given = ''] = wire.path.split('?')
   const asking = (what: string, text: string, more: Partial<Mutation> = {}): Mutation => ({
     what: `query ${what}`,
@@ -184,11 +189,11 @@ const wrongPages = [
   ...['999999999999', '9007199254740991', '9007199254740993', '18446744073709551616'],
 ]
 
-/** The ids in the path. */
-function paths(entry: Endpoint, play: Scenario): Mutation[] {
-  const wire = toWire(entry, play.input, play.token)
-  return Object.keys(play.input.params).flatMap((name) => {
-    const own = encodeURIComponent(String(play.input.params[name]))
+/** Faults of the IDs in the path. */
+function paths(entry: Endpoint, scenario: Scenario): Mutation[] {
+  const wire = toWire(entry, scenario.input, scenario.token)
+  return Object.keys(scenario.input.params).flatMap((name) => {
+    const own = encodeURIComponent(String(scenario.input.params[name]))
     const junk = [
       ...[
         'nope',

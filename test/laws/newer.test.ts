@@ -41,10 +41,10 @@ import { schemaOf } from './schema.ts'
 import { Line } from './wire.ts'
 
 /*
- * While a service is upgraded one process after the other, old ones work on a schema, and on rows, of a newer release.
+ * During a rolling upgrade, old processes work with the schema and the rows of a newer release.
  */
 
-/** Since then a release works with the schema of the one behind it. */
+/** From this migration on, a release works with the schema of the next one. */
 const first = '0032_accepted_memberships'
 
 type Tables = Map<string, Map<string, { type: string; isFilled: boolean; isNullable: boolean }>>
@@ -66,7 +66,7 @@ async function shapeOf(storage: Storage): Promise<Shape> {
   }
 }
 
-/** What the release before, which knows nothing of the change, could not do any more. */
+/** What the previous release, which does not know the change, could not do any more. */
 function broken(before: Shape, after: Shape): string[] {
   const found: string[] = []
   for (const [table, columns] of before.tables) {
@@ -96,7 +96,7 @@ function broken(before: Shape, after: Shape): string[] {
 }
 
 onEveryEmptyDatabase((kind, open) => {
-  it('a migration leaves the release before what it reads and writes', async () => {
+  it('a migration preserves everything that the previous release reads and writes', async () => {
     const { storage } = await open()
     const from = migrations.findIndex(({ name }) => name === first)
     await migrate(storage, migrations.slice(0, from))
@@ -120,8 +120,8 @@ onEveryEmptyDatabase((kind, open) => {
   }, 60_000)
 })
 
-/** A service with a record of every kind, and what it logged as an error. */
-async function stage(open: Parameters<typeof startService>[0]) {
+/** A service with a record of each kind, and its logged errors. */
+async function setUp(open: Parameters<typeof startService>[0]) {
   const failures: string[] = []
   const log = pino({ level: 'error' }, { write: (line: string) => void failures.push(line) })
   const service = await startService(open, { outside: { log } })
@@ -135,7 +135,7 @@ type Stage = { service: TestService; world: World; records: Records }
 const order = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
 const entries = entriesOf(api).sort((a, b) => order.indexOf(a.entry.method) - order.indexOf(b.entry.method))
 
-/** Asks for everything in the name of whoever may, and lets the agent say that it lives; gives what failed inside. */
+/** Calls every entry as an authorized caller, including the heartbeat; returns internal failures. */
 async function askAll({ service, world, records }: Stage, methods: readonly string[]): Promise<string[]> {
   const failed: string[] = []
   const line = new Line(service.url)
@@ -158,7 +158,7 @@ async function askAll({ service, world, records }: Stage, methods: readonly stri
 const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
 const now = () => systemClock()
 
-/** A run of all that goes on in the background by itself; gives what failed. */
+/** Runs every background loop once; returns the failures. */
 async function runAll({ service }: Stage): Promise<string[]> {
   const { storage } = service
   const checking = partsOn(service)
@@ -199,7 +199,7 @@ const textColumns = async ({ read }: Storage) =>
       .map(({ name: column }) => ({ table, column })),
   )
 
-/** Every word that the contract has a list of. */
+/** All enum values of the contract. */
 const words = new Set<string>()
 function collect(schema: unknown): void {
   if (schema === null || typeof schema !== 'object') return
@@ -213,11 +213,11 @@ for (const { entry } of entries) if (entry.reply) collect(toJsonSchema(entry.rep
 const share = { sqlite: 1, postgres: isSoak ? 1 : 3 }
 
 onEveryDatabase((kind, open) => {
-  describe('a process of the release before', { timeout: 300_000 }, () => {
-    it('goes on while a newer one adds columns to every table', async () => {
-      const on = await stage(open)
+  describe('a process of the previous release', { timeout: 300_000 }, () => {
+    it('keeps working while a newer one adds columns to every table', async () => {
+      const on = await setUp(open)
       const { storage } = on.service
-      // So that connections have the plans of their statements.
+      // So that the connections have cached query plans.
       for (let n = 0; n < 3; n += 1) expect(await askAll(on, ['GET'])).toEqual([])
       const tables = (await storage.read.introspection.getTables()).filter(
         ({ name }) => !/_trigrams|_search|^sqlite/.test(name),
@@ -235,8 +235,8 @@ onEveryDatabase((kind, open) => {
       expect(on.failures).toEqual([])
     })
 
-    it('shows what a newer one wrote that it has no word for', async () => {
-      const on = await stage(open)
+    it('shows unknown values that a newer one wrote', async () => {
+      const on = await setUp(open)
       const { storage } = on.service
       const failed: string[] = []
       let count = 0
@@ -263,8 +263,8 @@ onEveryDatabase((kind, open) => {
       expect(count).toBeGreaterThan(20)
     })
 
-    it('keeps what a newer one wrote of a webhook, whatever else people change of it', async () => {
-      const { service, world, records } = await stage(open)
+    it('keeps webhook values written by a newer one, whatever else users change', async () => {
+      const { service, world, records } = await setUp(open)
       const { storage } = service
       const client = service.client(world.tokens.bakery)
       const params = { id: records.webhook }
@@ -283,8 +283,8 @@ onEveryDatabase((kind, open) => {
       expect(await row()).toEqual({ status: 'active' })
     })
 
-    it('works off what a newer one put into its queues, and what stands behind it', async () => {
-      const on = await stage(open)
+    it('processes queue entries of a newer one, and those behind them', async () => {
+      const on = await setUp(open)
       const { service, world, records } = on
       const { storage } = service
       const { bakery, garage } = world.orgs

@@ -55,7 +55,7 @@ const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
 const now = () => systemClock()
 const day = 86_400
 
-/** A run of a loop, of which a fault is told by failing, once all else is done. */
+/** A run of a loop that reports a fault by failing, after all other work is done. */
 const run = (work: Promise<unknown>): Promise<unknown> => work.catch((error: unknown) => error)
 
 const add = (
@@ -107,7 +107,7 @@ const log = (org: Org, table: 'agent_logs' | 'device_event_logs', createdAt: str
     : { category: 'system', source: 'x', event_id: null, details: null }),
 })
 
-/** For each loop of the service: a row that the database refuses, and another one which has to come through. */
+/** For each loop of the service: a row that the database refuses, and another row that must be processed. */
 const scenarios: Record<string, Scenario> = {
   async sealer({ storage, dataDir, bad: org }) {
     const draft = (action: string) => JSON.stringify(toDraftEntry(happening(org.id, { action }), now()))
@@ -127,7 +127,7 @@ const scenarios: Record<string, Scenario> = {
     const parts = partsOn({ storage, dataDir })
     await verifyDue({ ...parts, clock: Object.assign(systemClock, { forward: () => {} }) })
     expect(parts.verdicts.find(({ chain }) => chain === org.id)).toMatchObject({ verdict: 'sound' })
-    // What is recorded from now on is sealed as ever.
+    // Entries recorded from now on are sealed as usual.
     await storage.write((tx) => recordAudit(tx, toDraftEntry(happening(org.id, { action: 'after' }), now())))
     expect(await sealPending(storage)).toEqual([])
     expect((await rowsIn(storage, 'audit_logs')).some(({ action }) => action === 'after')).toBe(true)
@@ -390,7 +390,7 @@ const scenarios: Record<string, Scenario> = {
     expect([(await seqs(bad))[0], (await seqs(good))[0]]).toEqual([1, 3])
   },
 
-  /** It only reads, and on Postgres what others have read. */
+  /** It only reads, on Postgres from a shared result. */
   async 'database integrity'({ storage, dataDir, databaseUrl }) {
     await storage.close()
     const kind = databaseUrl === undefined ? 'sqlite' : 'postgres'
@@ -458,7 +458,7 @@ const scenarios: Record<string, Scenario> = {
     const aside = await rowsIn(storage, 'set_aside')
     expect(aside).toMatchObject([{ source: 'events' }, { source: 'events' }])
     expect(JSON.parse(String(aside[0]!.entry))).toMatchObject({ webhookId: stuck.id, type: 'device.offline' })
-    // An event that cannot even go stays, and those behind it are given out.
+    // An event that cannot be removed stays, and those behind it are fanned out.
     await failWrites(storage, 'delete', 'events', `old.org_id = '${bad.id}'`)
     await failWrites(storage, 'update', 'events', `new.org_id = '${bad.id}'`)
     for (const { id } of [bad, good]) await add(storage, 'events', event(id))
@@ -482,13 +482,13 @@ const event = (orgId: string) => ({
 const source = readFileSync(new URL('../../daemon/background.ts', import.meta.url), 'utf8')
 const loops = [...source.matchAll(/\bloop\(\s*'([^']+)'/g)].map(([, name]) => name!)
 
-it('every loop of the service has its poisoned row here', () => {
+it('every loop of the service has a scenario with a poisoned row', () => {
   expect(loops.length).toBeGreaterThan(10)
   expect(source.match(/\bloop\(/g)).toHaveLength(loops.length)
   expect(Object.keys(scenarios).sort()).toEqual([...loops].sort())
 })
 
-describe('one row that the database refuses holds up no other', () => {
+describe('one row that the database refuses does not block others', () => {
   onEveryDatabase((_, open) => {
     async function begin(): Promise<On> {
       const database = await open()
@@ -503,7 +503,7 @@ describe('one row that the database refuses holds up no other', () => {
       await scenarios[name]!(await begin())
     })
 
-    it('heartbeats that come together', async () => {
+    it('of simultaneous heartbeats', async () => {
       const service = await startService(open)
       const { orgs } = await buildWorld(service)
       await failWrites(service.storage, 'update', 'devices', `new.id = '${orgs.bakery.deviceId}'`)
@@ -517,7 +517,7 @@ describe('one row that the database refuses holds up no other', () => {
       expect(beats.map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'fulfilled'])
     })
 
-    it('the entries of a log that are handed in together', async () => {
+    it('of the entries of one log submission', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const { agentToken, agentId: id, deviceId } = orgs.bakery
@@ -549,7 +549,7 @@ describe('one row that the database refuses holds up no other', () => {
       }
     })
 
-    it('changes that share a commit, of which one cannot be told to the audit log', async () => {
+    it('of changes that share a commit, when one fails to be audited', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       for (const table of ['outbox', 'audit_logs'] as const) {

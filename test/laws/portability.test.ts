@@ -46,7 +46,7 @@ describe('the two databases', { timeout: 120_000 }, () => {
     const sources = productSources()
     console.log(`Raw SQL outside src/storage is allowed in: ${JSON.stringify(allowed, null, 2)}`)
     expect(rawSqlIn(sources)).toEqual([])
-    // An exception that is not needed any more goes.
+    // Unneeded exceptions must be removed.
     const needed = sources.filter(
       ({ path, text }) => path in allowed && rawSqlIn([{ path: 'src/x.ts', text }]).length > 0,
     )
@@ -89,7 +89,7 @@ onEveryDatabase((kind, open) => {
 
     const changes: Record<string, (storage: Storage) => Promise<unknown>> = {
       'a changed row': (it) => it.write((tx) => tx.updateTable('audit_logs').set({ action: 'x' }).execute()),
-      'a row written back as it was': (it) =>
+      'an unchanged row written back': (it) =>
         it.write((tx) =>
           tx
             .updateTable('audit_logs')
@@ -99,7 +99,7 @@ onEveryDatabase((kind, open) => {
       'a deleted row': (it) => it.write((tx) => tx.deleteFrom('audit_logs').execute()),
       ...(kind === 'postgres' && {
         'a truncated table': (it) => it.write((tx) => sql`truncate audit_logs`.execute(tx)),
-        'a truncated table and what refers to it': (it) =>
+        'a truncated table with cascade': (it) =>
           it.write((tx) => sql`truncate audit_logs cascade`.execute(tx)),
       }),
       'the same place in the chain twice': (it) =>
@@ -111,7 +111,7 @@ onEveryDatabase((kind, open) => {
         ),
     }
 
-    it('seals whatever text it is given, so that nothing can stop a chain', async () => {
+    it('seals any text, so that nothing can stop a chain', async () => {
       const { storage } = await open()
       const odd = 'a\ud800\u0000\uffff'
       const happened = {

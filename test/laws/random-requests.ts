@@ -3,13 +3,13 @@ import type { Endpoint } from '../../src/core/endpoint.ts'
 import { fieldsOf } from './fields.ts'
 import { bytesOf } from './wire.ts'
 
-/** A request as bytes, and as a failure shows it. */
+/** A request as bytes, and as text for failures. */
 export type Strange = { bytes: Buffer; what: string }
 
 const half = '\ud800'
 const deep = (levels: number): string => `${'['.repeat(levels)}${']'.repeat(levels)}`
 
-/** Text that programs stumble over, and any other. */
+/** Problematic and random text. */
 const strangeText: fc.Arbitrary<string> = fc.oneof(
   fc.string({ unit: 'binary' }),
   fc.string({ unit: 'grapheme' }),
@@ -54,7 +54,7 @@ const strangeValue: fc.Arbitrary<unknown> = fc.oneof(
   fc.array(strangeText, { maxLength: 200 }),
 )
 
-/** Bodies that are no JSON, or are and say something else to each reader. */
+/** Bodies that are invalid or ambiguous JSON. */
 const strangeBytes: fc.Arbitrary<Buffer> = fc.oneof(
   fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes)),
   fc
@@ -85,7 +85,7 @@ const strangeBytes: fc.Arbitrary<Buffer> = fc.oneof(
 const oftenFirst = <A, B>(first: fc.Arbitrary<A>, second: fc.Arbitrary<B>) =>
   fc.oneof({ weight: 2, arbitrary: first as fc.Arbitrary<A | B> }, { weight: 1, arbitrary: second })
 
-/** Known fields with values of any kind, sometimes their own, sometimes with more, sometimes said twice. */
+/** Known fields with values of any kind, sometimes valid, sometimes with more fields or duplicates. */
 function bodyOf({ body, example = {} }: Endpoint): fc.Arbitrary<Buffer> {
   const names = [...new Set(fieldsOf(body).map(({ path }) => path[0]!))]
   const own = (name: string) => fc.constant(example[name] ?? '1')
@@ -115,7 +115,7 @@ function bodyOf({ body, example = {} }: Endpoint): fc.Arbitrary<Buffer> {
   )
 }
 
-/** Text as part of a URL: encoded, but not always rightly. */
+/** Text in a URL: encoded, but not always correctly. */
 const strangePart: fc.Arbitrary<string> = fc.oneof(
   strangeText.map((text) => encodeURIComponent(text.toWellFormed()).slice(0, 900)),
   fc.constantFrom(
@@ -157,7 +157,7 @@ function pathTo(entry: Endpoint, ids: readonly string[]): fc.Arbitrary<string> {
     })
 }
 
-/** One line of header: bytes of any kind, but for those that would end it. */
+/** One header line: any bytes except those that would end it. */
 const strangeLine: fc.Arbitrary<string> = fc.oneof(
   fc.uint8Array({ maxLength: 100 }).map((bytes) =>
     Buffer.from(bytes)
@@ -214,13 +214,13 @@ const strangeHeaders = fc
   })
   .map((headers) => Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== undefined)))
 
-/** Any request to an entry, on top of the headers that say who asks. */
+/** A random request to an entry, with the given credentials. */
 export function requestTo(
   entry: Endpoint,
   ids: readonly string[],
   who: () => Record<string, string>,
 ): fc.Arbitrary<Strange> {
-  // Those reach the handlers.
+  // These reach the handlers.
   const plain = fc.constant<Record<string, string>>({ 'x-service-client': 'cli' })
   const headers = fc.oneof(plain, strangeHeaders as fc.Arbitrary<Record<string, string>>)
   const body = entry.method === 'GET' ? fc.oneof(fc.constant(Buffer.alloc(0)), strangeBytes) : bodyOf(entry)

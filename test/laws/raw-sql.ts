@@ -1,6 +1,6 @@
 import { type Source, withoutComments } from './imports.ts'
 
-/** Files outside the storage that may hold a piece of raw SQL, and why. */
+/** Files outside the storage that may contain raw SQL, with the reason. */
 export const allowed: Readonly<Record<string, string>> = {}
 
 /** Lines of raw SQL outside src/storage and migrations. */

@@ -1,11 +1,11 @@
 import { type ErrorCode, errors } from '../../src/core/errors.ts'
 import type { Answer } from './wire.ts'
 
-/** Signs of the inside: stacks, files, SQL, names of libraries and of their errors. */
+/** Signs of internals: stacks, files, SQL, names of libraries and their errors. */
 const inside =
   /\n\s*at |node_modules|\/work\/|\.[jt]s:\d|\b(select|insert into|update|delete from) .*\b(from|set|values|where)\b|SQLITE|sqlite|postgres|kysely|fastify|FST_|zod|(Type|Range|Syntax|Reference)Error|undefined|\[object/i
 
-/** What is wrong with an answer that refuses something; nothing when it is as it has to be. */
+/** What is wrong with an error response, if anything. */
 export function faultOf(
   { status, headers, text }: Answer,
   { path }: { path?: string } = {},

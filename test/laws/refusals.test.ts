@@ -22,7 +22,7 @@ const guarded = entries.filter(
 )
 const withIds = entries.filter(({ entry }) => entry.access.who === 'user' && refusesIds(entry))
 
-/** What a refusal is called: the change that was refused, or a look that was. */
+/** The audit action of a refusal: the refused change, or a refused read. */
 const actionOf = ({ audit }: Endpoint): string =>
   audit && 'action' in audit ? audit.action : 'access.denied'
 
@@ -45,7 +45,7 @@ onEveryDatabase((_, open) => {
     await service.close()
   })
 
-  /** One call by a person, with a session of its own. */
+  /** One call by a user, with a new session. */
   async function callBy(
     name: string,
     context: SessionContext,
@@ -61,7 +61,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a refusal', () => {
-    it.each(guarded)('of $name leaves its entry', async ({ entry }) => {
+    it.each(guarded)('of $name adds its audit entry', async ({ entry }) => {
       const orgId = world.orgs.bakery.id
       const context: SessionContext = { kind: 'organization', orgId }
       const callers = [
@@ -90,7 +90,7 @@ onEveryDatabase((_, open) => {
     })
 
     it.each(withIds)(
-      'to show or change what is not there for the caller leaves its entry: $name',
+      'to show or change a record outside the scope adds its audit entry: $name',
       async ({ name: entryName, entry }) => {
         const { garage } = world.orgs
         const strangers: [string, SessionContext, string | null][] = [
@@ -120,7 +120,7 @@ onEveryDatabase((_, open) => {
     )
 
     it.each(withIds)(
-      'is not what a system administrator gets who mistypes an id: $name',
+      'is not audited when a system administrator mistypes an ID: $name',
       async ({ entry }) => {
         const { answer, left } = await callBy('admin', { kind: 'system' }, entry, unknownRecords())
         expect([200, 404]).toContain(answer.status)
@@ -137,7 +137,7 @@ onEveryDatabase((_, open) => {
         const entry = { action: 'user.login.failed', actorId: id, actorEmail: email, orgId: org.id }
         return { answer: await login(email, 'not the password'), entry }
       },
-      'of nobody we know': async () => ({
+      'of an unknown user': async () => ({
         answer: await login('nobody@example.com', 'any password'),
         entry: {
           action: 'user.login.failed',
@@ -163,7 +163,7 @@ onEveryDatabase((_, open) => {
           entry: { action: 'user.login.failed', actorId: id, actorEmail: email, orgId: org.id },
         }
       },
-      'with a refresh token that was spent before': async () => {
+      'with a used refresh token': async () => {
         const { id, email, org } = await addPerson(hand)
         const { text } = await login(email, adminPassword)
         const { tokens } = JSON.parse(text) as { tokens: { refreshToken: string } }
@@ -178,7 +178,7 @@ onEveryDatabase((_, open) => {
         answer: await enroll('f'.repeat(64)),
         entry: { action: 'device.create', actorId: zeroId, orgId: null },
       }),
-      'of a machine with a key that is used up': async () => {
+      'of a machine with an exhausted key': async () => {
         const org = await hand.fresh()
         const { key } = await service
           .client(world.tokens.system)
@@ -188,7 +188,7 @@ onEveryDatabase((_, open) => {
       },
     }
 
-    it.each(Object.keys(failures))('%s leaves its entry', async (name) => {
+    it.each(Object.keys(failures))('%s adds its audit entry', async (name) => {
       const before = await newEntries(service)
       const { answer, entry } = await failures[name]!()
       expect(answer.status).toBe(401)

@@ -27,25 +27,25 @@ afterAll(async () => {
   await service.close()
 })
 
-/** A path that is spelled out may also be that of an entry with a parameter, for which it is no id. */
+/** A literal path may also match an entry with a parameter, for which it is not a valid ID. */
 const fits = (pattern: string, path: string): boolean =>
   new RegExp(`^${pattern.replace(/:\w+/g, '[^/]+')}$`).test(path)
 
-describe('a request nobody waits for', () => {
-  it.each(paths)('%s knows only its own methods', async (path) => {
+describe('an unexpected request', () => {
+  it.each(paths)('to %s finds only the methods of the path', async (path) => {
     const known = entries
       .filter(({ entry }) => bare(entry.path) === bare(path))
       .map(({ entry }) => entry.method)
     const others = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND']
     for (const method of others.filter((one) => !known.includes(one as never))) {
-      // A path with a parameter may be that of another entry that is spelled out.
+      // A path with a parameter may match another entry with a literal path.
       const answer = await line.send({ method, path: pathTo(path), token })
       expect([method, faultOf(answer)]).toEqual([method, undefined])
       const reached = entries.some(({ entry }) => entry.method === method && fits(entry.path, path))
       expect(reached ? [400, 404] : [404, 405]).toContain(answer.status)
     }
     const head = await line.send({ method: 'HEAD', path: pathTo(path), token })
-    // Of files alone: there is none for a machine of that name.
+    // Only for files: there is none for a machine of that name.
     const isFile = entries.some(({ entry }) => entry.bytes && fits(entry.path, path))
     expect([head.status, head.text]).toEqual([
       expect.toSatisfy((status) => (isFile ? status === 400 : status === 404 || status === 405)),
@@ -89,7 +89,7 @@ describe('a request nobody waits for', () => {
       '/?',
       '/#',
     ],
-  ])('%s is refused or is a route by another name', async (path) => {
+  ])('to %s is refused, or is an alias of a route', async (path) => {
     for (const method of ['GET', 'POST', 'DELETE']) {
       const answer = await line.send({ method, path, token })
       if (answer.status !== 200) expect([method, faultOf(answer)]).toEqual([method, undefined])
@@ -98,7 +98,7 @@ describe('a request nobody waits for', () => {
   })
 })
 
-describe('headers that are not right', () => {
+describe('an invalid header', () => {
   const ask = (headers: Record<string, string>): Promise<Answer> =>
     line.send({ method: 'GET', path: '/api/v1/devices', headers })
 
@@ -125,13 +125,13 @@ describe('headers that are not right', () => {
     expect([faultOf(answer), answer.status]).toEqual([undefined, 401])
   })
 
-  it.each(['GET', 'POST', 'DELETE'])('on a %s, more than 16 KiB of them', async (method) => {
+  it.each(['GET', 'POST', 'DELETE'])('section of more than 16 KiB on a %s is refused', async (method) => {
     const bytes = bytesOf({ method, path: '/api/v1/devices', headers: { 'x-long': 'x'.repeat(20_000) } }, 0)
     const answer = await sendBytes(service.url, bytes)
     expect([faultOf(answer), answer.status]).toEqual([undefined, 431])
   })
 
-  it('more of them than anyone sends', async () => {
+  it('section with too many headers is refused', async () => {
     const many = Object.fromEntries(Array.from({ length: 1500 }, (_, i) => [`x-${i}`, '1']))
     const bytes = bytesOf({ method: 'GET', path: '/api/v1/devices', headers: many }, 0)
     expect(faultOf(await sendBytes(service.url, bytes))).toBe(undefined)
@@ -139,26 +139,26 @@ describe('headers that are not right', () => {
 
   it.each([
     ['not HTTP at all', 'hello\r\n\r\n'],
-    ['a method that is none', 'FETCH /health HTTP/1.1\r\nhost: a\r\n\r\n'],
-    ['a path with a blank', 'GET /health x HTTP/1.1\r\nhost: a\r\n\r\n'],
+    ['an unknown method', 'FETCH /health HTTP/1.1\r\nhost: a\r\n\r\n'],
+    ['a path with a space', 'GET /health x HTTP/1.1\r\nhost: a\r\n\r\n'],
     [
       'two lengths',
       'POST /api/v1/auth/login HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n{}',
     ],
     [
-      'a length and chunks, which is how requests are smuggled',
+      'a length and chunks, as in request smuggling',
       'POST /api/v1/auth/login HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
     ],
     ['a negative length', 'POST /api/v1/auth/login HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n'],
     ['a header line without a colon', 'GET /health HTTP/1.1\r\nhost: a\r\nnonsense\r\n\r\n'],
     ['a NUL in a header', 'GET /health HTTP/1.1\r\nhost: a\r\nx: a\u0000b\r\n\r\n'],
-  ])('%s', async (_, bytes) => {
+  ])('or request line: %s', async (_, bytes) => {
     const answer = await sendBytes(service.url, bytes)
     expect(faultOf(answer)).toBe(undefined)
     expect((await line.send({ method: 'GET', path: '/health' })).status).toBe(200)
   })
 
-  it.each(['', ' ', 'x'.repeat(256), 'x'.repeat(4000)])('Idempotency-Key %j', async (key) => {
+  it.each(['', ' ', 'x'.repeat(256), 'x'.repeat(4000)])('Idempotency-Key %j is refused', async (key) => {
     const body = JSON.stringify({ name: 'A', slug: `a-${key.length}` })
     const headers = { 'idempotency-key': key }
     const answer = await line.send({ method: 'POST', path: '/api/v1/orgs/partners', token, body, headers })
@@ -200,22 +200,25 @@ describe('the check of refusals', () => {
   it.each([
     ['a success', answer(200, body)],
     ['a failure of the service', answer(500, { ...body, code: 'internal' })],
-    ['a page', answer(404, '<html>')],
+    ['an HTML page', answer(404, '<html>')],
     ['another status', answer(403, body)],
-    ['a code that nobody registered', answer(404, { ...body, code: 'nope' })],
+    ['an unregistered code', answer(404, { ...body, code: 'nope' })],
     ['another request id', answer(404, { ...body, requestId: '2' })],
-    ['no words', answer(404, { ...body, error: '' })],
-    ['more than is said', answer(404, { ...body, stack: 'x' })],
+    ['an empty message', answer(404, { ...body, error: '' })],
+    ['additional fields', answer(404, { ...body, stack: 'x' })],
     ['a stack', answer(404, { ...body, error: 'No\n    at run (file.js:1)' })],
     ['SQL', answer(404, { ...body, error: 'select * from users' })],
-    ['no fault', answer(400, bad)],
-    ['faults without a path', answer(400, { ...bad, details: [{ message: 'is wrong' }] })],
-    ['a fault elsewhere', answer(400, { ...bad, details: [{ path: 'body.b', message: 'is wrong' }] })],
+    ['no details', answer(400, bad)],
+    ['details without a path', answer(400, { ...bad, details: [{ message: 'is wrong' }] })],
+    [
+      'details with another path',
+      answer(400, { ...bad, details: [{ path: 'body.b', message: 'is wrong' }] }),
+    ],
   ])('finds %s', (_, wrong) => {
     expect(faultOf(wrong, { path: 'body.a' })).toEqual(expect.any(String))
   })
 
-  it('has nothing against refusals as they should be', () => {
+  it('accepts correct refusals', () => {
     expect(faultOf(answer(404, body))).toBe(undefined)
     const details = [{ path: 'body.a.0', message: 'is wrong' }]
     expect(faultOf(answer(400, { ...bad, details }), { path: 'body.a' })).toBe(undefined)

@@ -40,7 +40,7 @@ import { recordsOf, userIdOf } from './fixture.ts'
 
 export type Reply = Record<string, unknown>
 
-/** A call that succeeds, and what has to be known of it. */
+/** A call that succeeds, and its expected effects. */
 export type Scenario = {
   input: Input
   token?: string | undefined
@@ -53,14 +53,14 @@ export type Scenario = {
   resourceId: (reply: Reply) => unknown
 }
 
-/** What plays are made with. Records that a play changes are made for it. */
+/** The tools to build scenarios. Records that a scenario changes are created for it. */
 export type ScenarioTools = {
   service: TestService
   world: World
   clock: Clock
-  /** A new organization of acme, with a record of every kind and an administrator. */
+  /** A new organization of acme, with a record of each kind and an administrator. */
   fresh(): Promise<Org>
-  /** A number that was not given before. */
+  /** The next unused number. */
   serial(): number
 }
 
@@ -78,7 +78,7 @@ export function scenarioTools(service: TestService, world: World, clock: Clock):
   return { service, world, clock, fresh, serial }
 }
 
-/** The play of an entry: one of its own, or the system administrator calling it with fresh records. */
+/** The scenario of an entry: a custom one, or the system administrator calling it with new records. */
 export async function scenarioOf(name: string, entry: Endpoint, hand: ScenarioTools): Promise<Scenario> {
   const own = scenarios[name]
   if (own) return own(hand)
@@ -100,12 +100,12 @@ export async function scenarioOf(name: string, entry: Endpoint, hand: ScenarioTo
   }
 }
 
-/** Where the entry goes when it goes elsewhere than to the organization of the records named. */
+/** The chain of the audit entry if it is not that of the organization of the records. */
 const orgOf: Record<string, Scenario['orgId']> = {
   'orgs.create': ({ id }) => id,
 }
 
-/** A partner that nobody else plays with, and its administrator. */
+/** A partner used by no other scenario, and its administrator. */
 async function ownPartner({ service, world, serial }: ScenarioTools) {
   const slug = `partner-${serial()}`
   const system = service.client(world.tokens.system)
@@ -134,10 +134,10 @@ const asked = (name: string, body: Record<string, unknown>, params: Record<strin
   body: { ...entryNamed(name).example, ...body },
 })
 
-/** Made once: it is meant to be slow. */
+/** Hashed once, as hashing is slow on purpose. */
 let hashed: Promise<string> | undefined
 
-/** A person with a password and no factor, in an organization of their own. */
+/** A user with a password and no second factor, in a new organization. */
 export async function addPerson({ service, fresh, serial }: ScenarioTools) {
   const name = `person-${serial()}`
   const org = await fresh()
@@ -158,7 +158,7 @@ export async function addPerson({ service, fresh, serial }: ScenarioTools) {
   return { org, email, id, context, about: { actor, orgId: org.id, resourceId: () => id } }
 }
 
-/** The same with an authenticator, and the codes it came with. */
+/** The same with an authenticator, and its recovery codes. */
 export async function addPersonWithFactor(hand: ScenarioTools) {
   const person = await addPerson(hand)
   const { service, clock } = hand
@@ -169,14 +169,14 @@ export async function addPersonWithFactor(hand: ScenarioTools) {
   return { ...person, token, secret, recoveryCodes, enable }
 }
 
-/** Someone without a factor who has asked for a code on their phone. */
+/** A user without a second factor who has requested a code for their phone. */
 async function addPersonWithPhone(hand: ScenarioTools) {
   const person = await addPerson(hand)
   const { service, clock, serial } = hand
   const token = await tokenFor(service, person.id, person.context, { mfa: false, now: new Date(clock()) })
   const client = service.client(token)
   const phoneNumber = `+4915${String(serial()).padStart(8, '0')}`
-  /** The code that was sent to it. */
+  /** The code sent to the phone. */
   const sent = async (): Promise<string> => {
     await client.call(api.auth.verifyPhone, { body: { phoneNumber } })
     const message = (await readOutboxMessages(service.dataDir)).find(({ to }) => to === phoneNumber)
@@ -187,7 +187,7 @@ async function addPersonWithPhone(hand: ScenarioTools) {
   return { ...person, token, phoneNumber, sent, confirm }
 }
 
-/** Somebody nobody knows yet. */
+/** A registration with a new address. */
 function newcomer({ serial }: ScenarioTools, name: string, body: Record<string, unknown>): Scenario {
   const email = `newcomer-${serial()}@example.com`
   return {
@@ -201,7 +201,7 @@ function newcomer({ serial }: ScenarioTools, name: string, body: Record<string, 
 const codeAt = (secret: string, now: string): string =>
   generateSync({ secret, epoch: Math.floor(Date.parse(now) / 1000) })
 
-/** What an identity provider needs for people to sign in with it. */
+/** The fields that an identity provider needs for sign-ins. */
 const complete = {
   issuer: 'https://idp.example.com',
   authorizationUrl: 'https://idp.example.com/authorize',
@@ -254,7 +254,7 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
   'ssoProviders.create': (hand) => ofProvider(hand, 'ssoProviders.create'),
   'ssoProviders.setStatus': (hand) => ofProvider(hand, 'ssoProviders.setStatus'),
   'trustPolicies.create': (hand) => ofProvider(hand, 'trustPolicies.create'),
-  // A job of a CI system, which has a token that nobody has used yet.
+  // A CI job with an unused token.
   async 'trust.exchange'({ clock, fresh }) {
     const { id: orgId, policyId } = await fresh()
     const token = await ciIssuer.token({ aud: 'svc', sub: `job-of-${orgId}` }, clock())
@@ -295,7 +295,7 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     return { input: asked('auth.switch', {}), token, ...about }
   },
   async 'auth.forgotPassword'(hand) {
-    // Of nobody: for somebody there is a letter, and an entry, a moment later.
+    // An unknown address, as a known one would get a mail and an audit entry a moment later.
     const { about } = await addPerson(hand)
     return { input: asked('auth.forgotPassword', { email: `nobody-${hand.serial()}@example.com` }), ...about }
   },
@@ -383,7 +383,7 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const { tempToken } = await hand.service.client().call(api.auth.login, login)
     return { input: asked('auth.verifyMfa', { tempToken, code: recoveryCodes[0] }), ...about }
   },
-  // Any text is a path, but not of a route.
+  // Any text is a valid path, but not of a route.
   async 'permissions.explain'(hand) {
     const { id: orgId, name, roleId } = await hand.fresh()
     const userId = await userIdOf(hand.service, `${name}-admin`)
@@ -396,7 +396,7 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     }
     return { input, token: hand.world.tokens.system, actor, orgId, resourceId: () => undefined }
   },
-  // Of an entry or of a growth: not of both, which is what every field said would ask for.
+  // A proof of an entry or of growth, not both, which setting all fields would request.
   async 'auditCheckpoints.proof'(hand) {
     const { id: orgId } = await hand.fresh()
     const actor: Scenario['actor'] = {
@@ -407,7 +407,7 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const input: Input = { params: {}, query: { since: '1', orgId }, body: undefined }
     return { input, token: hand.world.tokens.system, actor, orgId, resourceId: () => null }
   },
-  // A role cannot be its own parent, which is what naming every record by one of its kind would say.
+  // A role cannot be its own parent, which the generic call would request.
   async 'roles.update'(hand) {
     const { id: orgId, roleId } = await hand.fresh()
     const actor: Scenario['actor'] = {
@@ -438,7 +438,7 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const { byItself } = await ownPartner(hand)
     return { input: asked('orgs.order', {}), ...byItself }
   },
-  // The one a world is made with has a machine in it.
+  // The group of the world has a device in it.
   async 'sites.remove'(hand) {
     const { service, world, fresh } = hand
     const { id: orgId } = await fresh()
@@ -603,18 +603,18 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
   },
   'agentTokens.rotate': (hand) => byAgent(hand, 'agentTokens.rotate'),
   async 'agentTokens.confirm'(hand) {
-    const play = await byAgent(hand, 'agentTokens.confirm')
-    const params = play.input.params as { id: string }
-    const own = hand.service.client(play.token)
-    return { ...play, token: (await own.call(api.agentTokens.rotate, { params })).authToken }
+    const scenario = await byAgent(hand, 'agentTokens.confirm')
+    const params = scenario.input.params as { id: string }
+    const own = hand.service.client(scenario.token)
+    return { ...scenario, token: (await own.call(api.agentTokens.rotate, { params })).authToken }
   },
   async 'agentCommands.result'(hand) {
-    const play = await byAgent(hand, 'agentCommands.result')
-    const { id } = play.input.params as { id: string }
-    const orgId = play.orgId as string
-    const deviceId = String(play.actor.id)
+    const scenario = await byAgent(hand, 'agentCommands.result')
+    const { id } = scenario.input.params as { id: string }
+    const orgId = scenario.orgId as string
+    const deviceId = String(scenario.actor.id)
     const commandId = await addCommand(hand.service, orgId, deviceId, { isAnswered: false })
-    return { ...play, input: { ...play.input, params: { id, commandId } } }
+    return { ...scenario, input: { ...scenario.input, params: { id, commandId } } }
   },
   'agentCommands.list': (hand) => byAgent(hand, 'agentCommands.list'),
   'agents.config': (hand) => byAgent(hand, 'agents.config'),
@@ -628,7 +628,7 @@ export const customScenarios: readonly string[] = [...Object.keys(scenarios), ..
 
 const onLinux = { platform: 'linux', arch: 'amd64', component: 'agent' }
 
-/** The system administrator, and a version that nobody else plays with; registered when it is said how. */
+/** The system administrator, and a version used by no other scenario, registered if given. */
 async function releasing(
   { service, world, serial }: ScenarioTools,
   registered: { promote?: 'true' | 'false' },
@@ -642,12 +642,12 @@ async function releasing(
   return { version, about: { token, actor, orgId: null, resourceId: () => zeroId } }
 }
 
-/** An event that was set aside before its webhook was told of it. */
+/** A dead-lettered event that its webhook did not receive. */
 async function settingAside({ service, world, clock, fresh, serial }: ScenarioTools): Promise<Scenario> {
   const { id: orgId, webhookId } = await fresh()
   const event = { id: newId(), type: 'device.offline', created_at: clock(), data: '{}' }
   const entry = JSON.stringify({ webhookId, ...event })
-  // One that nobody would say by chance, and that is the same on both databases.
+  // A text that does not occur elsewhere, and that is the same on both databases.
   const number = 1_000_000 + serial()
   await service.storage.write(async (tx) => {
     const id = await insertDeadLetter(tx, {
@@ -664,7 +664,7 @@ async function settingAside({ service, world, clock, fresh, serial }: ScenarioTo
   return { input: { params: { number: String(number) }, query: {}, body: undefined }, ...about }
 }
 
-/** The system administrator, and somebody to administer. */
+/** The system administrator, and a user to administer. */
 async function administering({ service, world, fresh, serial }: ScenarioTools) {
   const org = await fresh()
   const name = `managed-${serial()}`
@@ -688,7 +688,7 @@ async function administered(
   return { input: { ...input, query, ...(!entryNamed(name).body && { body: undefined }) }, ...about }
 }
 
-/** Somebody who was invited, with the link in hand. */
+/** An invited user, with the invitation link. */
 async function invited(hand: ScenarioTools, name: string): Promise<Scenario> {
   const { service, world, fresh, serial } = hand
   const org = await fresh()
@@ -712,7 +712,7 @@ async function ofDevice(hand: ScenarioTools) {
   return { deviceId: org.deviceId, about: { ...about, resourceId: () => org.deviceId } }
 }
 
-/** The system administrator, and an identity provider or trust policy of an organization; the reply has it under `data`. */
+/** The system administrator, and a provider or trust policy of an organization; the reply has it under `data`. */
 async function ofProvider(hand: ScenarioTools, name: string): Promise<Scenario> {
   const { org, about } = await inFreshOrg(hand)
   const records = await recordsOf(hand.service, hand.world.partners.acme, org)
@@ -726,7 +726,7 @@ async function decommissioned(hand: ScenarioTools, name: string): Promise<Scenar
   return { input: { ...asked(name, {}, { id }), body: undefined }, ...about }
 }
 
-/** The system administrator, in an organization that nobody else looks at. */
+/** The system administrator, in a new organization. */
 async function inFreshOrg({ service, world, fresh }: ScenarioTools) {
   const org = await fresh()
   const actor: Scenario['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
@@ -745,7 +745,7 @@ async function pinned(hand: ScenarioTools): Promise<Scenario> {
   return { input: { params, query: {}, body: undefined }, ...about, resourceId: () => id }
 }
 
-/** The system administrator, and a rollout in that state. */
+/** The system administrator, and a rollout in the given state. */
 async function movingRollout(
   hand: ScenarioTools,
   name: string,

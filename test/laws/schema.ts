@@ -3,7 +3,7 @@ import type { Storage } from '../../src/storage/open.ts'
 
 type Column = { name: string; kind: string; nullable: boolean }
 
-/** Keys by their columns; names are of no account where the database makes them up. */
+/** Keys by their columns; generated names are ignored. */
 export type Table = {
   columns: Column[]
   primaryKey: string[]
@@ -14,7 +14,7 @@ export type Table = {
   foreignKeys: string[]
 }
 
-/** What the database itself says of its tables, in words that are the same for both. */
+/** The tables according to the database catalog, in a format common to both databases. */
 export async function schemaOf(storage: Storage): Promise<Record<string, Table>> {
   const tables = await (storage.dialect === 'sqlite' ? ofSqlite(storage) : ofPostgres(storage))
   return Object.fromEntries(
@@ -34,7 +34,7 @@ export async function schemaOf(storage: Storage): Promise<Record<string, Table>>
   )
 }
 
-/** What makes searches fast is each database's own way. */
+/** Search indexes, which are specific to each database. */
 const ofSearch = /_trigrams(_|:|$)|_search:/
 
 const rowsOf = async <T>(storage: Storage, text: string): Promise<T[]> =>
@@ -190,7 +190,7 @@ async function ofPostgres(storage: Storage): Promise<Record<string, Table>> {
   )
 }
 
-/** Text columns that do not compare by bytes, on Postgres. The ledger of migrations is only ever looked up. */
+/** Text columns that do not compare by bytes, on Postgres. The migrations table is only looked up. */
 export async function uncollated(storage: Storage): Promise<string[]> {
   const rows = await rowsOf<{ at: string }>(
     storage,

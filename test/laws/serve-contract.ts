@@ -18,7 +18,7 @@ import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
 import { type TestService, testSecrets } from '../harness.ts'
 
-/** Serves a contract of a test's own on the database of a running service. */
+/** Serves a test contract on the database of a running service. */
 export async function serveContract(
   { storage }: TestService,
   contract: Contract,

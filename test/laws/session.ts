@@ -10,12 +10,12 @@ import { recordsOf } from './fixture.ts'
 import { scenarioOf, scenarioTools } from './scenarios.ts'
 import { Line } from './wire.ts'
 
-/** One exchange, with everything masked that is different each time. */
+/** One request and response, with varying values masked. */
 export type Exchange = { call: string; status: number; type: string | undefined; said: string }
 
 /**
- * A long session: every entry of the contract, and texts, numbers and orders that databases like to differ
- * in. The clock stands still.
+ * A long session: every entry of the contract, and texts, numbers and orders in which databases tend to
+ * differ. The clock stands still.
  */
 export async function sessionOn(open: Open): Promise<Exchange[]> {
   const clock = testClock()
@@ -41,11 +41,11 @@ export async function sessionOn(open: Open): Promise<Exchange[]> {
   ) => exchange(name, entry, { params: {}, query: {}, body: undefined, ...parts }, token)
 
   for (const { name, entry } of called(api)) {
-    const play = await scenarioOf(name, entry, hand)
-    await exchange(name, entry, play.input, play.token)
+    const scenario = await scenarioOf(name, entry, hand)
+    await exchange(name, entry, scenario.input, scenario.token)
     if (isMutation(entry)) continue
     const records = await recordsOf(service, world.partners.acme, world.orgs.bakery)
-    await exchange(name, entry, callOf(entry, records), play.token)
+    await exchange(name, entry, callOf(entry, records), scenario.token)
   }
 
   const org = await addOrg(service, world.tokens.system, world.partners.globex, 'tricky')
@@ -90,7 +90,7 @@ export async function sessionOn(open: Open): Promise<Exchange[]> {
   return exchanges
 }
 
-/** Case, accents, width, ligatures, order by bytes, and what LIKE and SQL take for something else. */
+/** Case, accents, width, ligatures, byte order, and special characters of LIKE and SQL. */
 const texts = [
   ...[
     'zebra',
@@ -173,7 +173,7 @@ const numbers = [
   1e15,
 ]
 
-/** Ids, tokens and hashes become numbers in order of appearance, so that what refers to what stays visible. */
+/** Replaces IDs, tokens and hashes by numbers in order of appearance, so that references stay visible. */
 function masker(): (text: string) => string {
   const known = new Map<string, number>()
   const numbered = (kind: string) => (found: string) => {
@@ -182,7 +182,7 @@ function masker(): (text: string) => string {
   }
   return (text) =>
     text
-      // What a cursor holds differs by its ids alone.
+      // Cursors differ only by the IDs in them.
       .replace(/(?<="nextCursor":")[\w-]+/g, (cursor) =>
         JSON.stringify(Buffer.from(cursor, 'base64url').toString()).slice(1, -1),
       )
@@ -194,7 +194,7 @@ function masker(): (text: string) => string {
       .replace(/\bsvc_[\w-]{8}(?:[\w-]{24})?(?=\\?")/g, '<key>')
       .replace(/(?<=http:\/\/127\.0\.0\.1:)\d+/g, '<port>')
       .replace(/"uptime":[\d.]+/g, '"uptime":0')
-      // People of the world are made at the real time; everything else keeps to the clock.
+      // Users of the world are created in real time; everything else uses the clock.
       .replace(/(?<=")(?!2026-03-01T)\d{4}-\d\d-\d\dT[\d:.]+Z(?=\\?")/g, '<time>')
 }
 
@@ -214,7 +214,7 @@ function blank(value: unknown, [step = '', ...rest]: string[]): void {
   }
 }
 
-/** Where two sessions part, with what each says there. */
+/** The exchanges in which two sessions differ. */
 export function parting(one: readonly Exchange[], other: readonly Exchange[]): string[] {
   const at = one.findIndex((exchange, i) => JSON.stringify(exchange) !== JSON.stringify(other[i]))
   if (at === -1) return one.length === other.length ? [] : ['one is longer']

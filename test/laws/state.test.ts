@@ -22,8 +22,8 @@ import { Line } from './wire.ts'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
 /**
- * Every map, set and list that outlives what it was made for, by file and name, and what bounds it. `work`: there is at most one
- * for each request that is worked on, which are bounded (WorkBound); `code`: as many as are written in the code.
+ * Every long-lived map, set and list, by file and name, with its bound. `work`: at most one
+ * per request in progress, which are bounded (WorkBound); `code`: as many as are written in the code.
  */
 const bounds: Record<string, string> = {
   'daemon/agent-audit-buffer.ts #gathered': '10,000',
@@ -81,11 +81,11 @@ const bounds: Record<string, string> = {
   'src/webhooks/worker/endpoint-queues.ts #queues': '1000, and a partner of each',
 }
 
-/** Fields of classes, and what stands at the top of a module, that begin empty. */
+/** Class fields and module-level variables that start empty. */
 const state =
   /^(?: {2}(?:readonly )?(#\w+)|(?:const|let) (\w+))(?:: [^=\n]+)? = (?:new (?:Map|Set|FairQueue)<.*>\(\)|new (?:Map|Set|FairQueue)\(\)|\[\])$/gm
 
-describe('what a process keeps', () => {
+describe('the memory of a process', () => {
   it('has a bound wherever it grows', () => {
     const files = globSync(['src/**/*.ts', 'daemon/**/*.ts'], { cwd: root })
     const found = files
@@ -98,7 +98,7 @@ describe('what a process keeps', () => {
     expect(found.sort()).toEqual(Object.keys(bounds).sort())
   })
 
-  it('of windows is no more than so many of each limit, and one limit forgets none of another', () => {
+  it('for rate limit windows is bounded per limit, and one limit evicts nothing of another', () => {
     const limits = { IP: { count: 1, seconds: 60 }, PHONE: { count: 1, seconds: 60 } } as Limits
     const limiter = new Limiter(limits)
     limiter.take('PHONE', 'one')
@@ -106,12 +106,12 @@ describe('what a process keeps', () => {
     expect(limiter.size).toBe(100_001)
     expect(() => limiter.take('PHONE', 'one')).toThrow()
     expect(() => limiter.take('IP', '100400')).toThrow()
-    // The one that began first was forgotten.
+    // The oldest window was evicted.
     limiter.take('IP', '0')
   })
 
   it.each(Object.keys(defaultLimits) as LimitName[])(
-    'of %s is empty again when nobody comes',
+    'for %s is empty again when its windows have expired',
     async (name) => {
       const limiter = new Limiter({ [name]: { count: 5, seconds: 0 } } as Limits)
       for (let n = 0; n < 100; n++) limiter.take(name, `${n}`)
@@ -134,18 +134,18 @@ describe('what a process keeps', () => {
     expect(turns).toBeGreaterThan(10)
   })
 
-  it('costs a long window no more for each that expires', () => {
+  it('for a long window expires in linear time', () => {
     const full = new Limiter({ IP: { count: 300_000, seconds: 30 } } as unknown as Limits)
     for (let n = 0; n < 300_000; n++) full.take('IP', 'a')
     vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 60_000)
     const begun = process.hrtime.bigint()
     full.take('IP', 'a')
-    // With shift() it is a minute.
+    // With shift() it takes a minute.
     expect(Number(process.hrtime.bigint() - begun) / 1e6).toBeLessThan(2000)
     vi.restoreAllMocks()
   })
 
-  it('forgets the oldest of a full limit in as little time as it adds one', () => {
+  it('for a full limit evicts the oldest entry as fast as it adds one', () => {
     const limiter = new Limiter({ IP: { count: 5, seconds: 60 } } as unknown as Limits)
     const fill = (from: number) => {
       const begun = performance.now()
@@ -153,13 +153,13 @@ describe('what a process keeps', () => {
       return performance.now() - begun
     }
     const first = fill(0)
-    // It was ten times as long, and growing, where each passed by all that had been forgotten.
+    // It took ten times as long, and growing, when each call skipped all evicted entries.
     const later = Math.min(...[1, 2, 3, 4].map((n) => fill(n * 100_000)))
     expect(later).toBeLessThan(first * 6 + 100)
     expect(limiter.size).toBe(100_000)
   })
 
-  it('of questions to agents is 10,000, and the newest of them are answered', async () => {
+  it('for agent commands is 10,000, and the newest of them are answered', async () => {
     const links = new AgentConnections(() => {})
     const sent: string[] = []
     const socket = { send: (text: string) => sent.push(text), bufferedAmount: 0 } as unknown as WebSocket
@@ -181,14 +181,14 @@ describe('what a process keeps', () => {
     expect(links.settle(link, idAt(0), { status: 'timeout' })).toBe(false)
   })
 
-  it('of readings that were audited is 10,000', () => {
+  it('for audited reads is 10,000', () => {
     const [quiet] = entriesOf(api).flatMap(({ entry }) => readAuditThrottle(entry) ?? [])
     for (let n = 0; n < 10_500; n++) quiet!.isNew(`user ${n}`, { params: {}, query: {} }, 0)
     expect(quiet!.size).toBe(10_000)
     expect(quiet!.isNew('user 10499', { params: {}, query: {} }, 1)).toBe(false)
   })
 
-  it('of bodies is nothing once they were worked on', () => {
+  it('for bodies is released after they were processed', () => {
     const budget = new BodyBudget({ whole: 2 ** 30, perCaller: 1000 }, 'requests', new Registry())
     const all = Array.from({ length: 5000 }, (_, n) => budget.hold(`agent ${n}`))
     for (const held of all) held.grow(10)
@@ -198,8 +198,8 @@ describe('what a process keeps', () => {
   })
 })
 
-describe('requests that wait', () => {
-  it('are no more than so many: one more is told to come again, and health is seen all the same', async () => {
+describe('waiting requests', () => {
+  it('are bounded: a further one is told to retry, and health checks are still answered', async () => {
     const service = await startService(() => openMigrated('sqlite'))
     const waiting: (() => void)[] = []
     const contract: Contract = {
@@ -226,7 +226,7 @@ describe('requests that wait', () => {
       await line.close()
       return answer
     }
-    // A quarter: they are of nobody who is signed in.
+    // A quarter of the limit, as the callers are not signed in.
     const busy = [ask(), ask(), ask()]
     await expect.poll(() => waiting.length, { timeout: 10_000 }).toBe(3)
     expect([...parties]).toEqual(['nobody,127.0.0.1'])
@@ -242,7 +242,7 @@ describe('requests that wait', () => {
     await house.close()
   })
 
-  it('count no more once they failed', async () => {
+  it('do not count after they failed', async () => {
     const bound = new ConcurrencyLimit(1, new Registry())
     await expect(bound.run(() => Promise.reject(new Error('no')))).rejects.toThrow('no')
     expect(await bound.run(async () => 'yes')).toBe('yes')

@@ -85,9 +85,9 @@ import { addOrgUser, roleOf } from '../world.ts'
 import { buildStage, userIdOf } from './fixture.ts'
 import { about, changed, dump } from './tables.ts'
 
-/** A function of a store with a record of the bakery, or of its partner, to be called in any scope. */
+/** A store function with a record of the bakery or its partner, to be called in any scope. */
 type Ask = (db: Db, scope: Scope) => Promise<unknown>
-/** What makes a caller a stranger to that record: a partner, an organization, a site, a device group. */
+/** What separates a caller from that record: a partner, an organization, a site or a device group. */
 type Apart = 'partner' | 'organization' | 'site' | 'group'
 type Case = [name: string, apart: readonly Apart[], ask: Ask]
 
@@ -98,7 +98,7 @@ const site = ['organization', 'site'] as const
 const machine = ['organization', 'site', 'group'] as const
 const nobody = () => null
 
-/** The bakery with everything a store may be asked for, in the right order for the writes: what is removed goes last. */
+/** The bakery with arguments for all store functions, ordered so that removals come last. */
 async function prepare(service: TestService) {
   const { world, victim, strangers } = await buildStage(service)
   const { read } = service.storage
@@ -437,10 +437,10 @@ async function prepare(service: TestService) {
   return { reads, writes, strangersTo, insideOf, bakery }
 }
 
-/** Handlers look before they write; a store does not count on that. */
+/** Handlers check before they write; stores do not rely on that. */
 onEveryDatabase((_kind, open) => {
-  describe('a store that is asked for a record outside the scope', { timeout: 60_000 }, () => {
-    it('answers as to one who sees nothing', async () => {
+  describe('a store function for a record outside the scope', { timeout: 60_000 }, () => {
+    it('answers as if the record did not exist', async () => {
       const service = await startService(open)
       const { reads, strangersTo, insideOf } = await prepare(service)
       const { read } = service.storage
@@ -454,7 +454,7 @@ onEveryDatabase((_kind, open) => {
       }
     })
 
-    it('changes nothing of it', async () => {
+    it('changes nothing of the record', async () => {
       const service = await startService(open)
       const { writes, strangersTo, insideOf, bakery } = await prepare(service)
       const { storage } = service

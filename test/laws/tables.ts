@@ -5,16 +5,16 @@ import type { Storage } from '../../src/storage/open.ts'
 /** The rows of every table as JSON, sorted. */
 export type Dump = Map<string, string[]>
 
-/** What happens beside the requests: readiness, sealing and signing, letters and events going out. */
+/** Tables written in the background: readiness, sealing and signing, outgoing mails and events. */
 const readiness = ['probes']
 const letters = ['mails', 'password_reset_requests', 'password_resets', 'registrations']
 const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts']
 const deliveries = ['events', 'webhook_counts', 'webhook_deliveries', 'webhook_queues', 'webhook_workers']
 const beside = ['outbox', 'audit_heads', 'audit_logs', ...readiness, ...signing, ...letters, ...deliveries]
-/** Of agents that are connected just now. */
+/** Tables of currently connected agents. */
 const passing = ['agent_links', 'live_questions']
 const apart = ['svc_migrations', ...beside, ...passing]
-/** Of the callers' accounts, whichever tenant they ask for: signing in changes them. */
+/** Tables of the callers' accounts, which every sign-in changes. */
 const callers = ['sessions', 'sign_in_marks']
 
 type Row = { place: string; row: string }
@@ -24,7 +24,7 @@ const asked = {
   false: new WeakMap<Storage, Promise<string>>(),
 }
 
-/** Postgres keeps the plan, which takes it longer to make than to run. */
+/** A prepared statement, as Postgres takes longer to plan than to run it. */
 const asking = (question: string) =>
   prepared(
     (db, _: Record<never, string>): Compilable<Row> => ({
@@ -32,7 +32,7 @@ const asking = (question: string) =>
     }),
   )
 
-/** Everything that is stored, but for the audit log, and for what signing in changes unless it is asked for. */
+/** All stored rows, except for the audit log, and unless requested, what signing in changes. */
 export async function dump(storage: Storage, { sessions = false } = {}): Promise<Dump> {
   const known = asked[`${sessions}`]
   if (!known.has(storage)) known.set(storage, questionOf(storage, sessions))
@@ -48,7 +48,7 @@ export async function dump(storage: Storage, { sessions = false } = {}): Promise
   return all
 }
 
-/** One statement that reads every table, since it is asked very often. */
+/** One statement that reads every table, as it runs very often. */
 async function questionOf({ dialect, read }: Storage, sessions: boolean): Promise<string> {
   const tables = (await read.introspection.getTables()).filter(
     ({ name }) => !apart.includes(name) && !/_trigrams/.test(name) && (sessions || !callers.includes(name)),
@@ -61,7 +61,7 @@ async function questionOf({ dialect, read }: Storage, sessions: boolean): Promis
   return parts.join(' union all ')
 }
 
-/** Rows that came, went or changed, by table. */
+/** Added, removed and changed rows, by table. */
 export function changed(before: Dump, after: Dump): string[] {
   const tables = new Set([...before.keys(), ...after.keys()])
   return [...tables].flatMap((table) => {
@@ -74,7 +74,7 @@ export function changed(before: Dump, after: Dump): string[] {
   })
 }
 
-/** Only the rows that say one of these texts. */
+/** Only the rows that contain one of these texts. */
 export function about(all: Dump, texts: readonly string[]): Dump {
   const mentions = (row: string) => texts.some((text) => row.includes(text))
   return new Map([...all].map(([table, rows]) => [table, rows.filter(mentions)]))
@@ -83,8 +83,8 @@ export function about(all: Dump, texts: readonly string[]): Dump {
 type AnyRow = Record<string, unknown>
 
 /**
- * Puts back what came, went or changed since, row by row: what a table takes along when a row of another goes stays
- * where it is.
+ * Restores added, removed and changed rows, row by row, without deleting rows by cascade that
+ * have not changed.
  */
 export async function restore({ dialect, write }: Storage, before: Dump, after: Dump): Promise<void> {
   const later =

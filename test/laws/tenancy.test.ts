@@ -9,12 +9,12 @@ import { buildStage } from './fixture.ts'
 import { leakyContract, leakyService } from './leaky-service.ts'
 import { Line } from './wire.ts'
 
-/** Thousands of calls, on machines that may be busy. */
+/** Enough for thousands of calls on a busy machine. */
 const patience = 300_000
 
 onEveryDatabase((_, open) => {
   describe('a stranger', { timeout: patience }, () => {
-    it('gets nothing of another tenant out of any endpoint, and changes nothing', async () => {
+    it('gets nothing of another tenant from any endpoint, and changes nothing', async () => {
       const service = await startService(open)
       const stage = await buildStage(service)
       const line = new Line(service.url)
@@ -22,7 +22,7 @@ onEveryDatabase((_, open) => {
       await line.close()
       expect(breaches).toEqual([])
 
-      // The matrix is whole: every entry was called by everyone it concerns, with an id in every place.
+      // The matrix is complete: every entry was called by all relevant strangers, with an ID in every place.
       for (const stranger of stage.strangers) {
         const concerned = entriesOf(api).filter(({ entry }) => concerns(stranger, entry))
         expect([stranger.name, [...(called.get(stranger.name) ?? [])].sort()]).toEqual([
@@ -39,7 +39,7 @@ onEveryDatabase((_, open) => {
       expect(calls).toBeGreaterThan(entriesOf(api).length * (stage.strangers.length - 1))
     })
 
-    it('would be noticed in a house without walls', async () => {
+    it('is detected in a service without tenant isolation', async () => {
       const service = await startService(open)
       const stage = await buildStage(service)
       const house = await leakyService(service)

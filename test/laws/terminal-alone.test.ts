@@ -19,7 +19,7 @@ const services = [new HostileService('likely'), new HostileService('refusal')]
 let urls: string[] = []
 const tried = new Set<string>()
 
-/** A command on a terminal of its own. What it wrote there is clean however far it got. */
+/** A command on its own terminal. Its output there is clean, however far it got. */
 function at(id: string, args: string[], env: Record<string, string> = {}) {
   tried.add(id)
   const words = [process.execPath, binary, ...id.split(':'), ...args].map((word) => `'${word}'`)
@@ -39,7 +39,7 @@ function at(id: string, args: string[], env: Record<string, string> = {}) {
   return {
     text: () => text,
     has: (part: string | RegExp) => until(() => text.search(part) !== -1, 30_000),
-    /** Ctrl-C, unless it ends by itself. */
+    /** Sends Ctrl-C, unless the command ends by itself. */
     async end(by?: 'Ctrl-C') {
       if (by) child.stdin.write('\u0003')
       await ended
@@ -58,7 +58,7 @@ async function freePort(): Promise<string> {
   return String(port)
 }
 
-describe.skipIf(noTerminal)('on a terminal, and whatever others say', { timeout: 90_000 }, () => {
+describe.skipIf(noTerminal)('with hostile data, the terminal output is clean of', { timeout: 90_000 }, () => {
   beforeAll(async () => {
     for (const [name, text] of Object.entries(files)) home.write(name, text)
     urls = await Promise.all(services.map((one) => one.start()))
@@ -151,7 +151,7 @@ describe.skipIf(noTerminal)('on a terminal, and whatever others say', { timeout:
     await service.end('Ctrl-C')
   })
 
-  it('was each of them that the other law leaves out; the rest asks no service', () => {
+  it('every command that the other test omits; the rest calls no service', () => {
     expect([...tried].sort()).toEqual([...alone].sort())
     for (const id of local) {
       const text = readFileSync(`${root}commands/${id.replace(':', '/')}.ts`, 'utf8')

@@ -10,13 +10,13 @@ import { HostileService } from './hostile-service.ts'
 type Run = { id: string; kind: string; argv: string[]; url: string; columns?: string[] }
 type Seen = Run & { code: number | 'late' | 'none'; text: string }
 
-/** They show nothing that a service has said: they ask none, or show numbers, choices and what was typed. */
-const quiet = [
+/** Commands that show no text of a service: they call none, or show only numbers, choices and arguments. */
+const withoutServiceText = [
   ...['audit:verify', 'commands', 'config:explain', 'context', 'context:add', 'context:ls', 'context:rm'],
   ...['context:use', 'dev:outbox', 'filters:explain', 'help', 'webhooks:verify'],
 ]
-/** They show a text of several lines as it is: a signed note, and what a program has written. */
-const lined = ['audit:checkpoint', 'devices:result']
+/** Commands that show a multi-line text unchanged: a signed note, or the output of a program. */
+const withMultilineText = ['audit:checkpoint', 'devices:result']
 
 const child = fileURLToPath(new URL('./terminal-child.js', import.meta.url))
 const root = fileURLToPath(new URL('../../', import.meta.url))
@@ -36,7 +36,7 @@ const formats: [kind: string, ...flags: string[]][] = [
   ['jq', '--jq', '., (.. | strings), (.. | objects | keys[])'],
 ]
 
-/** With every column that there is. */
+/** With all columns. */
 const columned: [kind: string, ...flags: string[]][] = [
   ['columns', '-o', 'table'],
   ['columns csv', '--csv'],
@@ -50,7 +50,7 @@ const commands = Object.entries(
   ).commands,
 ).filter(([id]) => ![...alone, ...local].includes(id))
 
-describe.skipIf(noTerminal)('whatever a service answers, a terminal', () => {
+describe.skipIf(noTerminal)('with hostile answers of a service, a terminal', () => {
   beforeAll(async () => {
     const [likely, wild, refusal] = (await Promise.all(services.map((one) => one.start()))) as [
       string,
@@ -77,7 +77,7 @@ describe.skipIf(noTerminal)('whatever a service answers, a terminal', () => {
     })
     mkdirSync(`${home.path}/used`)
     const to = `${home.path}/seen.json`
-    const told = home.write(
+    const runsFile = home.write(
       'runs.json',
       JSON.stringify({ runs, to, config: { fresh: home.config, used: `${home.path}/used` } }),
     )
@@ -88,7 +88,7 @@ describe.skipIf(noTerminal)('whatever a service answers, a terminal', () => {
       SVC_TIMEOUT: '2s',
       TERM: 'xterm-256color',
     }
-    const line = `stty cols 100 rows 40; exec '${process.execPath}' '${child}' '${told}'`
+    const line = `stty cols 100 rows 40; exec '${process.execPath}' '${child}' '${runsFile}'`
     const result = await start('script', ['-qefc', line, '/dev/null'], env, home.path, { longest: 270_000 })
     screen = result.stdout
     seen = JSON.parse(home.read('seen.json')) as Seen[]
@@ -99,34 +99,34 @@ describe.skipIf(noTerminal)('whatever a service answers, a terminal', () => {
     home.remove()
   })
 
-  it('is given no control but those of the program', () => {
+  it('receives no control sequences except those of the program', () => {
     const bad = seen.filter(({ text }) => !isClean(text.replace(own, '')))
     expect(bad.map(({ id, kind }) => `${id} ${kind}`)).toEqual([])
     expect(isClean(screen.replaceAll('\r\n', '\n').replace(own, ''))).toBe(true)
   })
 
-  it('shows no line that another has written', () => {
-    // A jq program prints texts as they are, as jq -r does.
+  it('shows no line of foreign text', () => {
+    // A jq program prints texts unchanged, like jq -r.
     const bad = seen.filter(({ kind, text }) => kind !== 'jq' && /^FORGED/m.test(text))
-    expect([...new Set(bad.map(({ id }) => id))]).toEqual(lined)
+    expect([...new Set(bad.map(({ id }) => id))]).toEqual(withMultilineText)
   })
 
-  it('shows what it was given: every command was asked, and all ended', () => {
+  it('shows the hostile data: every command was run, and all ended', () => {
     expect(seen.filter(({ code }) => code === 'late').map(({ id, kind }) => `${id} ${kind}`)).toEqual([])
     const silent = commands
       .map(([id]) => id)
       .filter((id) => !seen.some((one) => one.id === id && one.text.includes(shown)))
-    expect(silent.sort()).toEqual(quiet)
+    expect(silent.sort()).toEqual(withoutServiceText)
   })
 
-  it('was given every column that can be named, wherever there are some', () => {
+  it('receives every column that can be selected', () => {
     const named = seen.filter(({ kind, code }) => kind === 'columns' && code === 0)
     expect(named.length).toBeGreaterThan(80)
   })
 
-  it('is given JSON that is JSON', () => {
+  it('receives JSON that is valid', () => {
     const answers = seen.filter(({ kind, code }) => kind === 'json' && code === 0)
-    // Notes come on standard error, which is the same terminal: a document is what stands between its outermost braces.
+    // Notes on standard error share the terminal, so a document is the text between its outermost braces.
     const documents = answers.flatMap(({ id, text }) => {
       const found = /^\{$.*^\}$|^\{.*\}$/ms.exec(text)
       return found ? [{ id, text: found[0] }] : []

@@ -10,13 +10,13 @@ import { called } from './fields.ts'
 import { buildTwoTenants, Watch } from './two-tenants.ts'
 import { Line } from './wire.ts'
 
-/** Thousands of calls, on machines that may be busy. */
+/** Enough for thousands of calls on a busy machine. */
 const patience = 300_000
 
-/** What shows people, among all that can be read. */
+/** The endpoints that show users. */
 const waysToLook = ['users.list', 'users.show', 'roles.holders', 'permissions.explain']
 
-/** What a value does is decided before either database is asked: Postgres gets one of each field in `npm test`. */
+/** The effect of a value does not depend on the database, so on Postgres `npm test` tries one per field. */
 const valuesOn = { sqlite: 'every', postgres: isSoak ? 'every' : 'one' } as const
 
 const both = [
@@ -28,7 +28,7 @@ const sides = { sqlite: both, postgres: isSoak ? both : both.slice(1) }
 onEveryDatabase((kind, open) => {
   describe('an account of two tenants', { timeout: patience }, () => {
     it.each(sides[kind])(
-      'is to the other what it was, whatever %s and its people call',
+      'is unchanged for the other tenant, whatever %s and its users call',
       async (_name, from) => {
         const idp = identityProvider(systemClock)
         const env = { PUBLIC_URL: 'https://svc.example.com', DASHBOARD_URL: 'https://app.example.com' }
@@ -41,7 +41,7 @@ onEveryDatabase((kind, open) => {
         const came = await watch.signInEverybody()
         await watch.callEverything(valuesOn[kind])
         expect(watch.touches).toEqual([])
-        // Members are let in by the provider; whom it does not know is invited, and no more than that.
+        // The provider signs in members; unknown users are only invited.
         expect(came).toEqual([
           ...['200', '200', '200', '200'],
           ...['invitation_pending', 'invitation_pending'],

@@ -21,32 +21,32 @@ import { recordsOf } from './fixture.ts'
 import { changed, type Dump, dump, restore } from './tables.ts'
 import type { Answer, Line, Wire } from './wire.ts'
 
-/** Something that one tenant did to an account in the other. */
+/** An effect of one tenant on an account in the other. */
 export type Touch = { by: string; entry: string; call: string; what: string }
 
 const password = 'nine quiet herons over the weir'
 
-/** Somebody with an account, as the tenants of the other side know them. */
+/** A user with an account, as known to the tenants of the other side. */
 type Person = { id: string; email: string; name: string }
 
 type Caller = { name: string; token?: string; key?: string }
 
-/** One partner with its organization, and all who act for them. */
+/** One partner with its organization, and all callers who act for them. */
 export type Side = {
   name: string
   ids: readonly string[]
   callers: readonly Caller[]
   records: Records
-  /** Whose provider says who comes in. */
+  /** The organization with the identity provider. */
   orgId: string
-  /** The administrator who looks at people here. */
+  /** The administrator who views users on this side. */
   watcher: string
-  /** Of the organization or the partner: where people of this side sign in. */
+  /** The organization or partner in which users of this side sign in. */
   signIns: readonly { orgId?: string; partnerId?: string }[]
   chains: readonly string[]
 }
 
-/** Whom one side acts on, and the other side knows: a member of both, one invited there, one unknown there. */
+/** Users on whom one side acts: a member of both, one invited by the other side, one unknown there. */
 type Subject = Person & { at: string; held: string; signIns: Side['signIns'] }
 
 export type TwoTenants = {
@@ -66,7 +66,7 @@ export async function buildTwoTenants(
   const now = () => systemClock()
   const viewer = roleOf('Org Viewer', 'organization')
   const partnerViewer = roleOf('Partner Viewer', 'partner')
-  // What signs in a hundred times need not be slow.
+  // A fast hash, as it is verified hundreds of times.
   const passwordHash = await hash(password, { memoryCost: 64, timeCost: 1, parallelism: 1 })
 
   const person = async (name: string): Promise<Person> => {
@@ -97,7 +97,7 @@ export async function buildTwoTenants(
   await inOrg(invitedThere.id, bakery.id)
   await inPartner(invitedThere.id, globex, invited(invitedThere))
   await inOrg(invitedThere.id, harbor.id, invited(invitedThere))
-  // Of more than these two: one of them who lets go of somebody does not leave them to the other alone.
+  // Members of more than these two tenants, so that a removal by one does not leave only the other.
   const system = service.client(world.tokens.system)
   const third = await system.call(api.partners.create, { body: { name: 'Third', slug: 'third' } })
   await inPartner(both.id, third.id)
@@ -121,7 +121,7 @@ export async function buildTwoTenants(
       ids: [org.id, partnerId],
       orgId: org.id,
       records: await recordsOf(service, partnerId, { ...org, providerId }),
-      // Those who may least come first.
+      // The least privileged callers come first.
       callers: [
         { name: 'an API key', key: key.key },
         { name: 'a member', token: member },
@@ -139,7 +139,7 @@ export async function buildTwoTenants(
   const bakerys = await side(bakery, acme, [])
   const harbors = await side(harbor, globex, ['partner'])
 
-  /** People as a side knows whom the other acts on, with a session that goes on all the time. */
+  /** The affected users as seen by the other side, each with a continuous session. */
   const subject = async (one: Person, at: Side, signIns = at.signIns): Promise<Subject> => {
     const orgId = signIns.at(-1)!.orgId!
     const held = await tokenFor(service, one.id, { kind: 'organization', orgId }, { mfa: false })
@@ -167,7 +167,7 @@ export async function buildTwoTenants(
   return { service, idp, sides: [bakerys, harbors], subjects }
 }
 
-/** A session as a provider's word gives it, with a factor that it says it asked for. */
+/** A session of single sign-on, with the second factor that the provider claims. */
 async function bySso(
   service: TestService,
   userId: string,
@@ -191,12 +191,12 @@ async function bySso(
   )
 }
 
-/** Entries that say who a caller is, or may be told whom they are about. */
+/** Entries that identify the caller, or can refer to a user. */
 const isAboutPeople = ({ path }: Endpoint): boolean => /^\/(users|auth|roles|sso|permissions)\b/.test(path)
 
 /**
- * The calls of an entry: as plain and as full as may be, and each thing that may be said alone, with every value of it
- * or with one.
+ * The calls of an entry: minimal, complete, and with each optional field alone, with every value of it
+ * or with one value.
  */
 function inputsFor(entry: Endpoint, records: Records, about: Person, values: 'every' | 'one'): Input[] {
   const own = { ...records, user: about.id }
@@ -228,7 +228,7 @@ function inputsFor(entry: Endpoint, records: Records, about: Person, values: 'ev
   return [...new Map(addressed.map((input) => [JSON.stringify(input), input])).values()]
 }
 
-/** Of a list of words each, of a switch both; else what is said of it anyhow, and nothing. */
+/** All values of an enum or a boolean; otherwise the given value, and none. */
 function valuesOf(schema: z.ZodType, said: unknown): unknown[] {
   const { enum: words, type } = unwrap(schema).toJSONSchema({ io: 'input', unrepresentable: 'any' })
   const candidates = words ?? (type === 'boolean' ? [true, false] : said === undefined ? [] : [said])
@@ -237,7 +237,7 @@ function valuesOf(schema: z.ZodType, said: unknown): unknown[] {
 
 const volatile: readonly string[] = ['accessToken', 'refreshToken', 'requestId', 'lastLoginAt', 'tempToken']
 
-/** What was answered, without what is another in each answer. */
+/** An answer without the values that differ each time. */
 function lasting({ status, text }: Pick<Answer, 'status' | 'text'>, without: readonly string[] = []): string {
   const clean = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.filter((one) => !mentions(one, without)).map(clean)
@@ -251,10 +251,10 @@ function lasting({ status, text }: Pick<Answer, 'status' | 'text'>, without: rea
 const mentions = (value: unknown, ids: readonly string[]): boolean =>
   ids.some((id) => JSON.stringify(value)?.includes(id))
 
-/** What is seen of somebody: each look with what it shows. */
+/** What is visible of a user: each read with its result. */
 type View = Map<string, string>
 
-/** One side acts, the other looks whether anything of the people it knows is another. */
+/** One side acts, and the other checks whether anything of its users has changed. */
 export class Watch {
   readonly #on: TwoTenants
   readonly #line: Line
@@ -266,7 +266,7 @@ export class Watch {
   #view: View = new Map()
   #entries = 0
   readonly touches: Touch[] = []
-  /** Calls by caller that were answered as if they had been right. */
+  /** Successful calls, by caller. */
   readonly called = new Set<string>()
   readonly worked = new Map<string, number>()
   calls = 0
@@ -291,14 +291,14 @@ export class Watch {
     return [...new Set(this.#looks.map(({ name }) => name))]
   }
 
-  /** Every way to read that shows anything of a person to an administrator of their tenant. */
+  /** All reads that show anything of a user to an administrator of their tenant. */
   async #findLooks() {
     const looks: { name: string; path: string; token: string }[] = []
-    // Two ways of asking that show the same are one.
+    // Reads with the same result are used once.
     const known = new Set<string>()
     const { watcher: token, records } = this.#at
     for (const { name, entry } of called(api)) {
-      // The audit log gains from being read; whether it gained from the other side is asked apart.
+      // Reading adds to the audit log; additions by the other side are checked separately.
       if (isMutation(entry) || entry.access.who !== 'user' || entry.path.startsWith('/audit-logs')) continue
       for (const one of this.#subjects) {
         const role = roleOf('Org Viewer', 'organization')
@@ -321,7 +321,7 @@ export class Watch {
     return [...new Map(looks.map((one) => [`${one.path} ${one.token}`, one])).values()]
   }
 
-  /** What administrators see, what it allows, and signing in; and then everything as it was. */
+  /** Checks what administrators see, permissions and sign-ins; then restores everything. */
   async #look(): Promise<View> {
     const view: View = new Map()
     const own = this.#from.ids
@@ -349,7 +349,7 @@ export class Watch {
     return this.#line.send({ method: 'POST', path: `/api/v1${path}`, body: JSON.stringify(body) })
   }
 
-  /** Gives whether anything had changed. */
+  /** Returns whether anything had changed. */
   async #back(): Promise<boolean> {
     const { storage } = this.#on.service
     const after = await dump(storage, { sessions: true })
@@ -359,7 +359,7 @@ export class Watch {
     return true
   }
 
-  /** How much the other side has in its audit log. */
+  /** The size of the audit log of the other side. */
   async #entriesThere(): Promise<number> {
     const { storage } = this.#on.service
     await sealPending(storage)
@@ -371,12 +371,12 @@ export class Watch {
     return Number(rows.count)
   }
 
-  /** Looks at what an act has left. */
+  /** Checks the effects of a call. */
   async judge(by: string, entry: string, call: string): Promise<void> {
     const touch = (what: string) => this.touches.push({ by, entry, call, what })
     const after = await dump(this.#on.service.storage, { sessions: true })
     if (changed(this.#before, after).length === 0) return
-    // Who is nobody is of neither tenant: a wrong password is told where the account belongs.
+    // An anonymous caller belongs to neither tenant: a wrong password is logged in the tenant of the account.
     const more = (await this.#entriesThere()) !== this.#entries
     if (more && by !== 'nobody') touch('the audit log of the other tenant has more')
     this.looked += 1
@@ -405,20 +405,20 @@ export class Watch {
             this.worked.set(caller.name, (this.worked.get(caller.name) ?? 0) + 1)
             worked += `${caller.name}, `
           }
-          // Each input finds everything as it was.
+          // Everything is restored before each input.
           if (worked && isMutation(entry) && isAboutPeople(entry)) {
             await this.judge(worked, name, JSON.stringify(input))
           }
         }
       }
-      // What was refused should have left nothing. Whoever read leaves what an audit log gains, which is looked at in the end.
+      // A refused call has no effects. Reads only add to the audit log, which is checked at the end.
       if (isMutation(entry))
         await this.judge(who === 'public' ? 'nobody' : 'all', name, 'one after the other')
     }
     await this.judge('all', 'whatever is read', '')
   }
 
-  /** The provider of the side says of everybody that they come in, with a second factor, and so they do if they may. */
+  /** The provider asserts every user with a second factor; those who are allowed sign in. */
   async signInEverybody(): Promise<string[]> {
     const { service, idp } = this.#on
     const came: string[] = []
@@ -438,7 +438,7 @@ export class Watch {
     return came
   }
 
-  /** Those who acted may still act: nothing was taken from them for good. */
+  /** Checks that the acting callers still can act, so that nothing was lost permanently. */
   async stillActing(): Promise<string[]> {
     const acting: string[] = []
     for (const { name, token, key } of this.#from.callers) {

@@ -3,17 +3,17 @@ import { Pool } from 'undici'
 
 export type Wire = {
   method: string
-  /** From the root, query string included. */
+  /** The path from the root, including the query string. */
   path: string
   token?: string | undefined
   headers?: Record<string, string>
-  /** Sent as application/json unless the headers say otherwise. */
+  /** The body, sent as application/json unless the headers say otherwise. */
   body?: string | Buffer | undefined
-  /** Claims a body of this many bytes and sends what `body` has. */
+  /** Announces a body of this many bytes, but sends `body`. */
   claims?: number
 }
 
-/** Sends bytes on a connection of their own and reads what comes back, for requests no client would make. */
+/** Sends bytes on a new connection and reads the response, for requests no client would make. */
 export function sendBytes(url: string, bytes: string | Buffer): Promise<Answer> {
   const { hostname, port } = new URL(url)
   return new Promise((resolve, reject) => {
@@ -36,7 +36,7 @@ export function sendBytes(url: string, bytes: string | Buffer): Promise<Answer> 
   })
 }
 
-/** An answer once it is whole. */
+/** The answer, once it is complete. */
 function parsed(text: string): Answer | undefined {
   const end = text.indexOf('\r\n\r\n')
   if (end === -1) return undefined
@@ -52,7 +52,7 @@ function parsed(text: string): Answer | undefined {
   return { status: Number(first.split(' ')[1]), headers, text: body }
 }
 
-/** The request as it is written, with a length of body that is not true. */
+/** The request as bytes, with a false content length. */
 export function bytesOf({ method, path, token, body = '', headers = {} }: Wire, length: number): string {
   const lines = [
     `${method} ${path} HTTP/1.1`,
@@ -67,7 +67,7 @@ export function bytesOf({ method, path, token, body = '', headers = {} }: Wire, 
 
 export type Answer = { status: number; headers: Record<string, string | undefined>; text: string }
 
-/** Sends requests just as they are written, over one connection. */
+/** Sends requests exactly as given, over one connection. */
 export class Line {
   readonly #url: string
   readonly #pool: Pool
@@ -100,7 +100,7 @@ export class Line {
   }
 }
 
-/** The reply as JSON, without the id that every request has of its own. */
+/** The reply as JSON, without the request ID. */
 export function jsonOf({ text }: Answer): Record<string, unknown> {
   const { requestId: _, ...rest } = JSON.parse(text) as Record<string, unknown>
   return rest

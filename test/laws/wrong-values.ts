@@ -2,21 +2,21 @@ import { z } from 'zod'
 import { unwrap } from '../../src/core/schema.ts'
 import type { Field } from './fields.ts'
 
-/** Stands for text that goes into the JSON as it is, since JSON.stringify would not write it. */
+/** A placeholder for raw text in the JSON that JSON.stringify would not produce. */
 const raw = (text: string): string => `@@${text}@@`
 export const withRaw = (json: string): string =>
   json.replace(/"@@(.*?)@@"/gs, (_, text: string) => JSON.parse(`"${text}"`))
 
-/** Levels that no function calling itself survives. */
+/** More levels than any recursive function survives. */
 export const endless = 20_000
 
-/** Objects in objects. */
+/** Nested objects. */
 export const deep = (levels: number): string => `${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`
 const long = 'x'.repeat(100_000)
-/** For what may be as long as a whole script. */
+/** For fields that may hold a whole script. */
 const longer = 'x'.repeat(1_000_001)
 
-/** Values that a field of this kind never takes, found from its kind alone and not from its limits. */
+/** Values that are invalid for this kind of field, regardless of its limits. */
 export function wrongFor({ schema, resource }: Field): [what: string, value: unknown][] {
   const inner = unwrap(schema)
   const nothing: [string, unknown][] = schema.safeParse(null).success ? [] : [['null', null]]
@@ -51,7 +51,7 @@ export function wrongFor({ schema, resource }: Field): [what: string, value: unk
   ] as [string, unknown][]
 }
 
-/** Some ids are cleared by an empty text as by null. */
+/** Some IDs are cleared by an empty text as well as by null. */
 const isCleared = (schema: z.ZodType): boolean =>
   [null, ''].every((nothing) => schema.safeParse(nothing).success)
 
@@ -61,7 +61,7 @@ const wrongNumbers: [string, unknown][] = [
   ['is far below', -1e300],
 ]
 
-/** What is longer or shorter than a limit cannot even be asked of it. */
+/** Invalid IDs of any length. */
 const uncountable: [string, unknown] = ['has a length that is no number', { length: { toString: null } }]
 
 const wrongTexts: [string, unknown][] = [
