@@ -11,8 +11,8 @@ const collect = { type: 'collect', payload: { what: ['metrics'] } } as const
 const isCommand = (frame: Frame): boolean => 'id' in frame
 const isAck = ({ type }: Frame): boolean => type === 'ack'
 
-/** Sends a command to a device, and shows it, as an administrator of its organization. */
-function commander(service: TestService, token: string) {
+/** Sends commands to devices, and shows them, as an administrator of an organization. */
+function commandsAs(service: TestService, token: string) {
   const client = clientOf(service.url, token)
   return {
     send: (deviceId: string) =>
@@ -26,7 +26,7 @@ onEveryDatabase((_, open) => {
   let service: TestService
   let world: World
   let enroll: Awaited<ReturnType<typeof enroller>>
-  let machines = 0
+  let devices = 0
 
   beforeAll(async () => {
     service = await startService(open)
@@ -35,9 +35,9 @@ onEveryDatabase((_, open) => {
   })
   afterAll(() => service.close())
 
-  const staged = async () => {
-    machines += 1
-    const enrolled = await enroll(`machine-${machines}`)
+  const start = async () => {
+    devices += 1
+    const enrolled = await enroll(`machine-${devices}`)
     const { agentId, deviceId, authToken } = enrolled
     const connect = () => RawAgent.connect(service.url, { agentId, agentToken: authToken })
     const row = () =>
@@ -50,14 +50,14 @@ onEveryDatabase((_, open) => {
       service.storage.write((tx) =>
         tx.updateTable('devices').set(values).where('id', '=', deviceId).execute(),
       )
-    const { send, show } = commander(service, world.tokens.bakery)
-    const bare = { send: () => send(deviceId), show: (id: string) => show(deviceId, id) }
-    return { ...enrolled, connect, row, set, ...bare }
+    const { send, show } = commandsAs(service, world.tokens.bakery)
+    const commands = { send: () => send(deviceId), show: (id: string) => show(deviceId, id) }
+    return { ...enrolled, connect, row, set, ...commands }
   }
 
   describe('a connected agent', () => {
-    it('is given a command at once and bare, and told that its answer is kept', async () => {
-      const { connect, send, show } = await staged()
+    it('gets a command at once, and an acknowledgment of its result', async () => {
+      const { connect, send, show } = await start()
       const agent = await connect()
       const made = await send()
       expect(await agent.frame(isCommand)).toEqual({ id: made.id, ...collect })
@@ -79,14 +79,14 @@ onEveryDatabase((_, open) => {
           result: { ok: true },
         },
       })
-      // Nobody knows whether the first one arrived.
+      // A repeated result, as after a lost acknowledgment.
       agent.result(made.id, { stdout: 'again' })
       expect(await agent.frame(isAck)).toEqual({ type: 'ack', commandId: made.id })
       expect((await show(made.id)).result?.stdout).toBe('token=[redacted]')
     })
 
-    it('is given what has waited as soon as it connects, the oldest first, however much that is', async () => {
-      const { connect, send } = await staged()
+    it('gets its pending commands once it connects, oldest first, however many', async () => {
+      const { connect, send } = await start()
       const ids: string[] = []
       for (let n = 0; n < 23; n++) ids.push((await send()).id)
       const agent = await connect()
@@ -95,8 +95,8 @@ onEveryDatabase((_, open) => {
       expect(given).toEqual(ids)
     })
 
-    it('leaves an audit entry of what it answered, as over HTTP', async () => {
-      const { connect, send, deviceId } = await staged()
+    it('leaves an audit entry for its result, as over HTTP', async () => {
+      const { connect, send, deviceId } = await start()
       const agent = await connect()
       const made = await send()
       await agent.frame(isCommand)
@@ -113,8 +113,8 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('may answer with megabytes what it was given here, and with no more than a page what it was not', async () => {
-      const { connect, send, show } = await staged()
+    it('may send megabytes as the result of its command, but no large frame otherwise', async () => {
+      const { connect, send, show } = await start()
       const agent = await connect()
       agent.result('0197c1f6-1b2c-7d3e-8f40-5a6b7c8d9e0f', { stdout: 'x'.repeat(100_000) })
       expect(await agent.frame(({ type }) => type === 'error')).toMatchObject({
@@ -128,9 +128,9 @@ onEveryDatabase((_, open) => {
       expect((await show(made.id)).result?.stdout).toHaveLength(5 * 1024 * 1024)
     })
 
-    it('is hung up on when it answers commands of others, and learns nothing of them', async () => {
-      const { connect } = await staged()
-      const victim = await staged()
+    it('is disconnected when it answers commands of others, and learns nothing about them', async () => {
+      const { connect } = await start()
+      const victim = await start()
       const made = await victim.send()
       const agent = await connect()
       for (let n = 0; n < 5; n++) agent.result(made.id, { stdout: 'mine' })
@@ -139,8 +139,8 @@ onEveryDatabase((_, open) => {
       expect(await victim.show(made.id)).toMatchObject({ status: 'pending', result: null })
     })
 
-    it('is told when what it answers is not its own to do, and stays', async () => {
-      const { connect, deviceId, authToken, agentId } = await staged()
+    it('gets an error for a result of a command that is not its own, and stays connected', async () => {
+      const { connect, deviceId, authToken, agentId } = await start()
       const admin = clientOf(service.url, world.tokens.bakery)
       const made = await admin.call(api.deviceCommands.create, {
         params: { id: deviceId },
@@ -163,29 +163,29 @@ onEveryDatabase((_, open) => {
       expect((await own.call(api.agentCommands.list, { params: { id: agentId } })).commands).toEqual([])
     })
 
-    it('of a suspended organization is given nothing', async () => {
-      const { connect, send, deviceId } = await staged()
+    it('of a suspended organization gets no commands', async () => {
+      const { connect, send, deviceId } = await start()
       const { org_id } = await service.storage.read
         .selectFrom('devices')
         .select('org_id')
         .where('id', '=', deviceId)
         .executeTakeFirstOrThrow()
-      const turn = (status: string) =>
+      const setStatus = (status: string) =>
         service.storage.write((tx) =>
           tx.updateTable('organizations').set({ status }).where('id', '=', org_id).execute(),
         )
       await send()
-      await turn('suspended')
+      await setStatus('suspended')
       const agent = await connect()
       agent.say({ type: 'heartbeat', timestamp: new Date().toISOString() })
       expect(await agent.frame(({ type }) => type === 'heartbeat_ack')).toMatchObject({ commands: [] })
-      await turn('active')
+      await setStatus('active')
       agent.say({ type: 'heartbeat' })
       expect(await agent.frame(({ type }) => type === 'heartbeat_ack')).toMatchObject({ commands: [collect] })
     })
 
-    it('is online by connecting and by heartbeats alone, and in maintenance or updating it stays that', async () => {
-      const { connect, row, set, manifestTrustKeys } = await staged()
+    it('is online by connecting and by heartbeats, except in maintenance or during an update', async () => {
+      const { connect, row, set, manifestTrustKeys } = await start()
       const long = '2026-01-01T00:00:00.000Z'
       await set({ status: 'offline', last_seen_at: long, last_seen_ip: '192.0.2.7' })
       const agent = await connect()
@@ -207,8 +207,8 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is answered whatever order its frames take effect in: one after the other', async () => {
-      const { connect } = await staged()
+    it('has its frames processed one after the other', async () => {
+      const { connect } = await start()
       const agent = await connect()
       for (let n = 0; n < 20; n++) agent.say({ type: 'heartbeat' })
       const stamps: string[] = []
@@ -218,15 +218,15 @@ onEveryDatabase((_, open) => {
       expect(stamps).toEqual([...stamps].sort())
     })
 
-    it('that says more than can be heeded is hung up on', async () => {
-      const { connect } = await staged()
+    it('is disconnected when it sends too many frames', async () => {
+      const { connect } = await start()
       const agent = await connect()
       for (let n = 0; n < 500; n++) agent.say({ type: 'heartbeat' })
       expect(await agent.closed).toMatchObject({ code: 1008 })
     })
   })
 
-  it('an agent that has used up its share of requests is refused over its connection, too', async () => {
+  it('an agent over its rate limit is refused over its connection as well', async () => {
     const limited = await startService(open, { env: { RATE_LIMIT_AGENT: '3/60' } })
     const { tokens } = await buildWorld(limited)
     const { agentId, authToken } = await (await enroller(limited, tokens.bakery))('till-1')
@@ -261,7 +261,7 @@ describe('two processes on one Postgres', () => {
     await database.close()
   })
 
-  it('give a command that is sent at one at once to an agent that is connected to the other', async () => {
+  it('deliver a command sent at one of them at once to an agent connected to the other', async () => {
     const { bakery } = world.orgs
     for (const [asked, connected] of [
       [here, there],
@@ -269,7 +269,7 @@ describe('two processes on one Postgres', () => {
       [here, here],
     ] as const) {
       const agent = await RawAgent.connect(connected.url, bakery)
-      const { send, show } = commander(asked, world.tokens.bakery)
+      const { send, show } = commandsAs(asked, world.tokens.bakery)
       const made = await send(bakery.deviceId)
       expect(await agent.frame(isCommand)).toEqual({ id: made.id, ...collect })
       agent.result(made.id, { stdout: 'done' })
@@ -283,10 +283,10 @@ describe('two processes on one Postgres', () => {
     }
   })
 
-  it('give it once, however many ways it could go', async () => {
+  it('deliver it once, over whichever path', async () => {
     const { bakery } = world.orgs
     const agent = await RawAgent.connect(there.url, bakery)
-    const { send } = commander(here, world.tokens.bakery)
+    const { send } = commandsAs(here, world.tokens.bakery)
     const own = [here, there].map((service) => clientOf(service.url, bakery.agentToken))
     const params = { id: bakery.agentId }
     const beats = () =>
@@ -307,13 +307,13 @@ describe('two processes on one Postgres', () => {
     agent.socket.terminate()
   })
 
-  it('give what was sent while the session over which they talk was cut', async () => {
+  it('deliver a command that was sent while the session between them was cut', async () => {
     const { garage } = world.orgs
     const agent = await RawAgent.connect(there.url, garage)
     const { sql } = await import('kysely')
     await sql`select pg_terminate_backend(pid) from pg_stat_activity
       where application_name = 'svc signals' and datname = current_database()`.execute(database.storage.read)
-    const made = await commander(here, world.tokens.garage).send(garage.deviceId)
+    const made = await commandsAs(here, world.tokens.garage).send(garage.deviceId)
     expect(await agent.frame(isCommand)).toEqual({ id: made.id, ...collect })
     agent.socket.terminate()
   })

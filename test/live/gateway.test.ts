@@ -19,8 +19,8 @@ const linked = (name: string): LinkedAgent => ({
 const wait = { timeoutMs: 5000 }
 const question = { type: 'event_logs_list', payload: {} }
 
-/** Nothing waits for anybody, and nobody was given anything. */
-const quiet: AgentSocket = {
+/** There are no pending commands, and none was sent. */
+const noCommands: AgentSocket = {
   heartbeat: async () => ({ commands: [], manifestTrustKeys: [] }),
   waiting: async () => [],
   result: async () => 'foreign',
@@ -33,7 +33,7 @@ const bodies = new BodyBudget(
   new Registry(),
 )
 
-type Stage = {
+type Fixture = {
   url: string
   agents: Gateway
   verdicts: Map<string, Closing>
@@ -41,8 +41,8 @@ type Stage = {
   failed: object[]
 }
 
-/** The gateway on a bare server: who is let in, and who may stay, is up to the test. */
-async function stage(pace: Partial<HeartbeatSettings> = {}, budget = bodies): Promise<Stage> {
+/** The gateway on a bare server; the test decides who is admitted and who may stay. */
+async function startGateway(pace: Partial<HeartbeatSettings> = {}, budget = bodies): Promise<Fixture> {
   const server: Server = createServer()
   const verdicts = new Map<string, Closing>()
   const warned: object[] = []
@@ -58,7 +58,7 @@ async function stage(pace: Partial<HeartbeatSettings> = {}, budget = bodies): Pr
     revise: async (agents: readonly LinkedAgent[]) => agents.map(({ deviceId }) => verdicts.get(deviceId)),
   }
   const log = { warn: (about: object) => warned.push(about), error: (about: object) => failed.push(about) }
-  const agents = gateway(admission, quiet, log, budget, { reviseMs: 1, ...pace })
+  const agents = gateway(admission, noCommands, log, budget, { reviseMs: 1, ...pace })
   agents.serve(server)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -77,8 +77,8 @@ async function stage(pace: Partial<HeartbeatSettings> = {}, budget = bodies): Pr
 }
 
 describe('a connection', () => {
-  it('begins with who it is for, and asks and answers', async () => {
-    const { url, agents } = await stage()
+  it('begins with a connected frame, and carries queries and results', async () => {
+    const { url, agents } = await startGateway()
     const agent = new RawAgent(url, 'one', 'token')
     expect(await agent.frame(({ type }) => type === 'connected')).toMatchObject({
       agentId: 'one',
@@ -100,8 +100,8 @@ describe('a connection', () => {
     })
   })
 
-  it('is refused before the upgrade, in the words of every other refusal', async () => {
-    const { url } = await stage()
+  it('is refused before the upgrade, with the usual error body', async () => {
+    const { url } = await startGateway()
     expect(await refusedUpgrade(url, '/api/v1/agent-ws/stranger/ws', {})).toMatchObject({
       status: 401,
       body: {
@@ -113,16 +113,16 @@ describe('a connection', () => {
     expect((await refusedUpgrade(url, '/api/v1/elsewhere', {})).status).toBe(404)
   })
 
-  it('logs failures that somebody should look into, and none of a busy service', async () => {
-    const { url, failed } = await stage()
+  it('logs unexpected failures, but none of a busy service', async () => {
+    const { url, failed } = await startGateway()
     expect((await refusedUpgrade(url, '/api/v1/agent-ws/unlucky/ws', {})).status).toBe(503)
     expect(failed).toEqual([])
     expect((await refusedUpgrade(url, '/api/v1/agent-ws/odd/ws', {})).status).toBe(500)
     expect(failed).toEqual([{ err: expect.objectContaining({ message: 'nobody expected this' }) }])
   })
 
-  it('gives way to a newer one of the same agent, whose results alone count', async () => {
-    const { url, agents } = await stage()
+  it('is replaced by a newer one of the same agent, whose results alone count', async () => {
+    const { url, agents } = await startGateway()
     const older = await RawAgent.connect(url, agentOf('one'))
     const asked = agents.links.ask('one', question, wait)
     const command = (await older.frame((frame) => 'id' in frame)) as Asked
@@ -130,13 +130,13 @@ describe('a connection', () => {
     expect(await asked).toEqual({ status: 'unreachable' })
     expect(await older.closed).toEqual({ code: 4002, reason: closings.superseded.reason })
     expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'newer' })
-    // That it says again what it was asked over the older one is no probe.
+    // A repeated result for the older connection is no probe.
     for (let n = 0; n < 10; n++) newer.result(command.id, { result: 'older' })
     expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'newer' })
   })
 
   it('lasts as long as pings are answered', async () => {
-    const { url, agents } = await stage({ pingMs: 30, pongMs: 60 })
+    const { url, agents } = await startGateway({ pingMs: 30, pongMs: 60 })
     const alive = await RawAgent.connect(url, agentOf('alive'), () => ({ result: 'here' }))
     const silent = await RawAgent.connect(url, agentOf('silent'))
     silent.pongs = false
@@ -151,7 +151,7 @@ describe('a connection', () => {
     ['moved', 4040],
     ['refused', 4001],
   ] as const)('ends when its agent is %s', async (verdict, code) => {
-    const { url, agents, verdicts } = await stage()
+    const { url, agents, verdicts } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'))
     const other = await RawAgent.connect(url, agentOf('other'), () => ({ result: 1 }))
     verdicts.set('one', closings[verdict])
@@ -162,15 +162,15 @@ describe('a connection', () => {
     other.socket.terminate()
   })
 
-  it('is revised at every ping, also when nobody said that something changed', async () => {
-    const { url, verdicts } = await stage({ pingMs: 30, pongMs: 10_000 })
+  it('is checked at every ping, even without a notification of a change', async () => {
+    const { url, verdicts } = await startGateway({ pingMs: 30, pongMs: 10_000 })
     const agent = await RawAgent.connect(url, agentOf('one'))
     verdicts.set('one', closings.refused)
     expect(await agent.closed).toMatchObject({ code: 4001 })
   })
 
-  it('is closed with 1001 when the service ends, and none begins then', async () => {
-    const { url, agents } = await stage()
+  it('is closed with 1001 when the service ends, and no new one is accepted', async () => {
+    const { url, agents } = await startGateway()
     const all = await Promise.all(['a', 'b', 'c'].map((name) => RawAgent.connect(url, agentOf(name))))
     const asked = agents.links.ask('a', question, wait)
     await agents.close()
@@ -182,7 +182,7 @@ describe('a connection', () => {
   })
 })
 
-describe('frames that make no sense', () => {
+describe('invalid frames', () => {
   it.each([
     ['no JSON', 'hello'],
     ['null', 'null'],
@@ -192,35 +192,35 @@ describe('frames that make no sense', () => {
     ['a prototype', '{"__proto__":{"type":"pong"}}'],
     ['a result without an id', '{"type":"command_result","status":"completed"}'],
     ['a result of an unknown status', '{"type":"command_result","commandId":"x","status":"maybe"}'],
-    ['an id that cannot be compared', '{"type":"command_result","commandId":{"length":{"toString":null}}}'],
-    ['a pong to no ping', '{"type":"pong"}'],
+    ['an id that is no string', '{"type":"command_result","commandId":{"length":{"toString":null}}}'],
+    ['a pong without a ping', '{"type":"pong"}'],
     ['bytes', Buffer.from('{"type":"pong"}')],
     ['nothing', ''],
-    ['something large that nobody asked for', JSON.stringify({ type: 'pong', more: 'x'.repeat(70_000) })],
-  ])('are answered with an error and change nothing: %s', async (_, said) => {
-    const { url, agents } = await stage()
+    ['a large frame that was not requested', JSON.stringify({ type: 'pong', more: 'x'.repeat(70_000) })],
+  ])('get an error and change nothing: %s', async (_, said) => {
+    const { url, agents } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'), () => ({ result: 'still here' }))
     agent.socket.send(said)
     expect(await agent.frame(({ type }) => type === 'error')).toMatchObject({ code: 'INVALID_MESSAGE' })
     expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'still here' })
   })
 
-  it('are hung up on when they do not end', async () => {
-    const { url } = await stage()
+  it('end the connection when there are too many', async () => {
+    const { url } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'))
     for (let n = 0; n < 100; n++) agent.say('nonsense')
     expect(await agent.closed).toMatchObject({ code: 1008 })
   })
 
-  it('are hung up on when they do not end: pings and pongs that nobody waits for', async () => {
-    const { url } = await stage()
+  it('end the connection when there are too many, unrequested pings and pongs included', async () => {
+    const { url } = await startGateway()
     for (const kind of ['ping', 'pong'] as const) {
       const agent = await RawAgent.connect(url, agentOf('one'))
       let sent = 0
       const send = async (count: number) => {
         for (const end = sent + count; sent < end; sent += 1) {
           agent.socket[kind]()
-          // The library itself hangs up where more than sixty pings wait for their pong.
+          // The library itself disconnects where more than sixty pings wait for their pong.
           if (kind === 'ping') await once(agent.socket, 'pong')
         }
       }
@@ -232,16 +232,16 @@ describe('frames that make no sense', () => {
     }
   })
 
-  it('are hung up on when one is larger than any may be', async () => {
-    const { url, agents } = await stage()
+  it('end the connection when one is larger than any may be', async () => {
+    const { url, agents } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'))
     agent.say('x'.repeat(16 * 1024 * 1024 + 1))
     expect(await agent.closed).toMatchObject({ code: 1009 })
     expect(agents.links.has('one')).toBe(false)
   })
 
-  it('break nothing when they break the protocol below', async () => {
-    const { url, agents } = await stage()
+  it('that violate the WebSocket protocol affect only their own connection', async () => {
+    const { url, agents } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'))
     const other = await RawAgent.connect(url, agentOf('other'), () => ({ result: 1 }))
     const raw = (agent.socket as unknown as { _socket: import('node:net').Socket })._socket
@@ -253,8 +253,8 @@ describe('frames that make no sense', () => {
 })
 
 describe('results', () => {
-  it('of the commands of others do not count, and the fifth within five minutes is the last', async () => {
-    const { url, agents, warned } = await stage()
+  it("of other agents' commands do not count; the fifth in five minutes ends the connection", async () => {
+    const { url, agents, warned } = await startGateway()
     const victim = await RawAgent.connect(url, agentOf('victim'))
     const prober = await RawAgent.connect(url, agentOf('prober'))
     const asked = agents.links.ask('victim', question, wait)
@@ -269,8 +269,8 @@ describe('results', () => {
     expect(await asked).toEqual({ status: 'completed', result: 'true' })
   })
 
-  it('that come too late are dropped without a word', async () => {
-    const { url, agents } = await stage()
+  it('that are late are dropped silently', async () => {
+    const { url, agents } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'))
     const late: string[] = []
     for (let n = 0; n < 6; n++) {
@@ -283,15 +283,15 @@ describe('results', () => {
     expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'in time' })
   })
 
-  it('may be large when they were asked for', async () => {
-    const { url, agents } = await stage()
+  it('may be large when they were requested', async () => {
+    const { url, agents } = await startGateway()
     const text = 'x'.repeat(5_000_000)
     await RawAgent.connect(url, agentOf('one'), () => ({ result: { text } }))
     expect(await agents.links.ask('one', question, wait)).toEqual({ status: 'completed', result: { text } })
   })
 
-  it('are given up on at once when whoever asked has gone', async () => {
-    const { url, agents } = await stage()
+  it('are no longer awaited once the caller has gone', async () => {
+    const { url, agents } = await startGateway()
     await RawAgent.connect(url, agentOf('one'))
     const gone = new AbortController()
     const asked = agents.links.ask('one', question, { ...wait, signal: gone.signal })
@@ -299,8 +299,8 @@ describe('results', () => {
     expect(await asked).toEqual({ status: 'timeout' })
   })
 
-  it('are waited for eight at a time', async () => {
-    const { url, agents } = await stage()
+  it('are awaited for at most eight queries at a time', async () => {
+    const { url, agents } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'))
     const asked = Array.from({ length: 9 }, () => agents.links.ask('one', question, wait))
     expect(await asked[8]).toEqual({ status: 'busy' })
@@ -314,21 +314,21 @@ describe('results', () => {
 })
 
 describe('an agent that fills memory', () => {
-  it('with a frame that does not end is hung up on, and what it held is let go', async () => {
+  it('with an endless frame is disconnected, and its budget is released', async () => {
     const budget = new BodyBudget(
       { whole: 256 * 1024 * 1024, perCaller: 1024 * 1024 },
       'requests',
       new Registry(),
     )
-    const { url } = await stage({}, budget)
+    const { url } = await startGateway({}, budget)
     const agent = await RawAgent.connect(url, agentOf('one'))
     for (let n = 0; n < 32; n++) agent.socket.send('x'.repeat(64 * 1024), { fin: false })
     expect(await agent.closed).toMatchObject({ code: closings.busy.code })
     await expect.poll(() => budget.used, { timeout: 10_000 }).toBe(0)
   })
 
-  it('with values beyond number, or without end, is told so and goes on', async () => {
-    const { url } = await stage()
+  it('with too many or too deeply nested values gets an error and stays connected', async () => {
+    const { url } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'))
     for (const text of ['['.repeat(30_000), `{"type":${'['.repeat(1000)}${']'.repeat(1000)}}`]) {
       agent.say(text)
@@ -339,7 +339,7 @@ describe('an agent that fills memory', () => {
   })
 })
 
-describe('two hundred agents that are asked at once', () => {
+describe('two hundred agents that are queried at once', () => {
   let all: RawAgent[]
   let agents: Gateway
   let server: Server
@@ -353,7 +353,7 @@ describe('two hundred agents that are asked at once', () => {
         meter: () => {},
         revise: async (some) => some.map(() => undefined),
       },
-      quiet,
+      noCommands,
       { warn: () => {}, error: () => {} },
       bodies,
     )
@@ -373,7 +373,7 @@ describe('two hundred agents that are asked at once', () => {
     server.close()
   })
 
-  it('each answer their own question', async () => {
+  it('each answer their own query', async () => {
     const asked = names.flatMap((name) => [1, 2, 3, 4].map((n) => ({ name, n })))
     const outcomes = await Promise.all(
       asked.map(({ name, n }) => agents.links.ask(name, { type: 'x', payload: { n } }, wait)),

@@ -33,18 +33,18 @@ const answers = ({ type, payload }: Asked) => {
 onEveryDatabase((_, open) => {
   let service: TestService
   let world: World
-  let fresh: (slug: string) => Promise<Org>
+  let addAcmeOrg: (slug: string) => Promise<Org>
   let system: Client
 
   beforeAll(async () => {
     service = await serviceOn(await open(), { env: { LIVE_QUERY_TIMEOUT_MS: '1500' } })
     world = await buildWorld(service)
     system = service.client(world.tokens.system)
-    fresh = (slug) => addOrg(service, world.tokens.system, world.partners.acme, slug)
+    addAcmeOrg = (slug) => addOrg(service, world.tokens.system, world.partners.acme, slug)
     return () => service.close()
   })
 
-  describe('a question to a device that is connected', () => {
+  describe('a query to a connected device', () => {
     let bakery: Client
     let deviceId: string
     beforeAll(async () => {
@@ -53,7 +53,7 @@ onEveryDatabase((_, open) => {
       deviceId = world.orgs.bakery.deviceId
     })
 
-    it('is answered with its logs, and what it does not know is null', async () => {
+    it('returns its logs, with null for unknown fields', async () => {
       const { data } = await bakery.call(api.liveLogs.list, { params: { deviceId } })
       expect(data).toEqual([
         {
@@ -81,7 +81,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('takes every filter to the agent', async () => {
+    it('passes every filter to the agent', async () => {
       const asked: Asked[] = []
       const agent = await RawAgent.connect(service.url, world.orgs.garage, (command) => {
         asked.push(command)
@@ -103,7 +103,7 @@ onEveryDatabase((_, open) => {
       agent.socket.terminate()
     })
 
-    it('that is no good is refused, naming what is wrong, and never reaches the agent', async () => {
+    it('that is invalid is refused with its faults, and never reaches the agent', async () => {
       const params = { deviceId, name: 'System' }
       const query = { level: 'loud', startTime: 'soon', eventId: 'x', limit: 'many' } as never
       await expect(bakery.call(api.liveLogs.events, { params, query })).rejects.toMatchObject({
@@ -119,7 +119,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('about a log or an entry that is not there is answered 404', async () => {
+    it('for a missing log or record is 404', async () => {
       const none = { deviceId, name: 'Nothing' }
       const absent = { status: 404, message: 'Event log not found' }
       await expect(bakery.call(api.liveLogs.show, { params: none })).rejects.toMatchObject(absent)
@@ -129,7 +129,7 @@ onEveryDatabase((_, open) => {
       ).rejects.toMatchObject({ status: 404, message: 'Event not found' })
     })
 
-    it('is nobody else’s business', async () => {
+    it('is 404 for other organizations', async () => {
       const stranger = service.client(world.tokens.garage)
       await expect(stranger.call(api.liveLogs.list, { params: { deviceId } })).rejects.toMatchObject({
         status: 404,
@@ -137,7 +137,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('leaves one entry in the audit log, however often it is asked', async () => {
+    it('leaves one audit entry, however often it is repeated', async () => {
       const params = { deviceId, name: 'Auth' }
       const ask = () => bakery.call(api.liveLogs.show, { params })
       await ask()
@@ -162,8 +162,8 @@ onEveryDatabase((_, open) => {
   describe('a device that does not answer', () => {
     const list = (org: Org) => system.call(api.liveLogs.list, { params: { deviceId: org.deviceId } })
 
-    it('because it is not connected, is 409 at once', async () => {
-      const org = await fresh('apart')
+    it('because it is not connected is 409 at once', async () => {
+      const org = await addAcmeOrg('apart')
       await expect(list(org)).rejects.toMatchObject({ status: 409, code: 'device_unreachable' })
       await service.storage.write((tx) =>
         tx.updateTable('devices').set({ status: 'offline' }).where('id', '=', org.deviceId).execute(),
@@ -174,16 +174,16 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('in time, is 504', async () => {
-      const org = await fresh('slow')
+    it('in time is 504', async () => {
+      const org = await addAcmeOrg('slow')
       await RawAgent.connect(service.url, org)
       await expect(list(org)).rejects.toMatchObject({
         ...{ status: 504, code: 'device_timeout', message: 'Command timed out after 1500ms' },
       })
     })
 
-    it('because it cannot, or in a way that makes no sense, is 502', async () => {
-      const org = await fresh('broken')
+    it('because it failed, or sent an invalid result, is 502', async () => {
+      const org = await addAcmeOrg('broken')
       const agent = await RawAgent.connect(service.url, org, () => ({
         status: 'failed',
         error: 'disk on fire',
@@ -199,8 +199,8 @@ onEveryDatabase((_, open) => {
       await expect(list(org)).rejects.toMatchObject({ status: 502, code: 'device_failed' })
     })
 
-    it('because it has enough to do, is 429; so is a caller who asks too much', async () => {
-      const org = await fresh('busy')
+    it('because it is busy is 429, as is a caller with too many queries', async () => {
+      const org = await addAcmeOrg('busy')
       const agent = await RawAgent.connect(service.url, org)
       const eight = Array.from({ length: 8 }, () => list(org))
       const asked: string[] = []
@@ -218,7 +218,7 @@ onEveryDatabase((_, open) => {
   describe('the connection of an agent', () => {
     const path = (agentId: string) => `/api/v1/agent-ws/${agentId}/ws`
 
-    it('is refused without the right token, which counts in the header alone', async () => {
+    it('is refused without the right token in the Authorization header', async () => {
       const { agentId, agentToken } = world.orgs.harbor
       const other = world.orgs.garage.agentToken
       const refused = (at: string, authorization?: string) =>
@@ -235,8 +235,8 @@ onEveryDatabase((_, open) => {
       expect(await refused('/api/v1/nowhere', `Bearer ${agentToken}`)).toMatchObject({ status: 404 })
     })
 
-    it('ends as soon as its device is decommissioned, and does not come back', async () => {
-      const org = await fresh('gone')
+    it('ends as soon as its device is decommissioned, and is refused afterwards', async () => {
+      const org = await addAcmeOrg('gone')
       const agent = await RawAgent.connect(service.url, org, answers)
       await system.call(api.devices.decommission, { params: { id: org.deviceId } })
       expect(await agent.closed).toMatchObject({ code: 4041 })
@@ -248,15 +248,15 @@ onEveryDatabase((_, open) => {
       ).rejects.toMatchObject({ status: 409, message: 'Device is decommissioned, cannot execute command' })
     })
 
-    it('ends with its organization', async () => {
-      const org = await fresh('ended')
+    it('ends when its organization is churned', async () => {
+      const org = await addAcmeOrg('ended')
       const agent = await RawAgent.connect(service.url, org, answers)
       await system.call(api.orgs.update, { params: { id: org.id }, body: { status: 'churned' } })
       expect(await agent.closed).toMatchObject({ code: 4001 })
     })
 
-    it('ends when its token is no longer the one', async () => {
-      const org = await fresh('retoken')
+    it('ends when its token is replaced', async () => {
+      const org = await addAcmeOrg('retoken')
       const agent = await RawAgent.connect(service.url, org, answers)
       await service.storage.write((tx) =>
         tx.updateTable('devices').set({ token_hash: 'another' }).where('id', '=', org.deviceId).execute(),
@@ -265,8 +265,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('an agent is told to say more of itself for a while, and that is audited', async () => {
-    const org = await fresh('chatty')
+  it('the log level of an agent is raised for a while, and that is audited', async () => {
+    const org = await addAcmeOrg('chatty')
     const asked: Asked[] = []
     await RawAgent.connect(service.url, org, (command) => {
       asked.push(command)

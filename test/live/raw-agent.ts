@@ -6,12 +6,12 @@ export type Frame = Record<string, unknown> & { type: string }
 export type Asked = Frame & { id: string; payload: Record<string, unknown> }
 type Answering = (command: Asked) => Record<string, unknown> | undefined
 
-/** An agent that says just what a test wants it to. */
+/** An agent that sends just what a test wants. */
 export class RawAgent {
   readonly socket: WebSocket
   readonly frames: Frame[] = []
   readonly closed: Promise<{ code: number; reason: string }>
-  /** What it says of a command; undefined says nothing. */
+  /** Its reply to a command; undefined sends none. */
   answer: Answering | undefined
   pongs = true
   readonly #waiting: { wanted: (frame: Frame) => boolean; found: (frame: Frame) => void }[] = []
@@ -25,7 +25,7 @@ export class RawAgent {
     this.socket.on('message', (data) => this.#hear(JSON.parse(String(data)) as Frame))
   }
 
-  /** Connected, and told so. */
+  /** Connects, and waits for the connected frame. */
   static async connect(
     url: string,
     { agentId, agentToken }: { agentId: string; agentToken: string },
@@ -36,7 +36,7 @@ export class RawAgent {
     try {
       onTestFinished(() => agent.socket.terminate())
     } catch {
-      // Begun in beforeAll: it ends with the service.
+      // Connected in beforeAll: it ends with the service.
     }
     await agent.frame(({ type }) => type === 'connected')
     return agent
@@ -46,7 +46,7 @@ export class RawAgent {
     this.socket.send(typeof frame === 'string' ? frame : JSON.stringify(frame))
   }
 
-  /** The next frame of that kind, or the one that came already and was not waited for yet. */
+  /** The next matching frame, or an earlier one that no call has returned yet. */
   async frame(wanted: (frame: Frame) => boolean): Promise<Frame> {
     const at = this.frames.findIndex(wanted)
     if (at >= 0) return this.frames.splice(at, 1)[0]!
@@ -71,7 +71,7 @@ export class RawAgent {
   }
 }
 
-/** What a refused upgrade is answered. */
+/** The reply to a refused upgrade. */
 export async function refusedUpgrade(
   url: string,
   path: string,

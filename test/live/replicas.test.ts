@@ -40,7 +40,7 @@ describe('two processes on one Postgres', () => {
     return { links: links.length, questions: questions.length }
   }
 
-  it('answer for an agent that is connected to the other, and leave no question behind', async () => {
+  it('answer for an agent that is connected to the other, and leave no query behind', async () => {
     const { bakery } = world.orgs
     const agent = await RawAgent.connect(there.url, bakery, answers('a log of the bakery'))
     expect((await logsOf(there, bakery)).data).toMatchObject([{ name: 'a log of the bakery' }])
@@ -51,7 +51,7 @@ describe('two processes on one Postgres', () => {
     await expect(logsOf(here, bakery)).rejects.toMatchObject({ status: 409 })
   })
 
-  it('carry questions and answers of any size, many at once, and mix none up', async () => {
+  it('carry queries and results of any size, many at once, without mixing them up', async () => {
     const { bakery, garage } = world.orgs
     const long = 'x'.repeat(100_000)
     const agents = [
@@ -81,7 +81,7 @@ describe('two processes on one Postgres', () => {
     newer.socket.terminate()
   })
 
-  it('tell time-outs and failures of an agent at the other as their own', async () => {
+  it('report timeouts and failures of an agent at the other like their own', async () => {
     const { harbor } = world.orgs
     const agent = await RawAgent.connect(there.url, harbor, () => ({ status: 'failed', error: 'no disk' }))
     await expect(logsOf(here, harbor)).rejects.toMatchObject({ status: 502, code: 'device_failed' })
@@ -91,7 +91,7 @@ describe('two processes on one Postgres', () => {
     agent.socket.terminate()
   })
 
-  it('notice when the other dies: 409 at once, also for who waits; the agent comes back here', async () => {
+  it('notice the death of the other: 409, also for waiting callers; the agent reconnects', async () => {
     const { bakery } = world.orgs
     const other = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl: database.databaseUrl })
     const agent = await RawAgent.connect(await other.listening(), bakery, answers('there'))
@@ -108,7 +108,7 @@ describe('two processes on one Postgres', () => {
     again.socket.terminate()
   })
 
-  it('pass over what only a newer release says to the others', async () => {
+  it('ignore messages that only a newer release understands', async () => {
     const { bakery } = world.orgs
     const old = new ServeProcess({ dataDir: database.dataDir, databaseUrl: database.databaseUrl })
     const url = await old.listening()
@@ -127,7 +127,7 @@ describe('two processes on one Postgres', () => {
     expect(await old.stop()).toMatchObject({ code: 0 })
   })
 
-  it('go on when the database has cut the sessions over which they talk', async () => {
+  it('continue after the database has cut the sessions between them', async () => {
     const { bakery } = world.orgs
     const agent = await RawAgent.connect(there.url, bakery, answers('still'))
     const { sql } = await import('kysely')

@@ -47,12 +47,12 @@ afterAll(async () => {
 const svc = (...args: string[]) =>
   home.run(['logs', ...args], { env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.bakery } })
 
-/** Of Debian: the journal, or what was installed. */
+/** On Debian: the journal, or what was installed. */
 const longest = (logs: { name: string }[]): string =>
   logs.find(({ name }) => name === 'System' || name === 'dpkg.log')!.name
 
 describe('svc logs live', () => {
-  it('lists, shows, queries and gets what this machine logged', async () => {
+  it('lists, shows, queries and gets the logs of this machine', async () => {
     const list = await svc('live', 'list', name, '--json')
     expect(list.code).toBe(0)
     const logs = JSON.parse(list.stdout).data as { name: string }[]
@@ -73,7 +73,7 @@ describe('svc logs live', () => {
     expect(table.stdout).toMatch(/^RECORD ID +TIME CREATED +LEVEL +SOURCE +MESSAGE\n\d+ /)
   })
 
-  it('walks over pages', async () => {
+  it('reads several pages', async () => {
     const { data } = JSON.parse((await svc('live', 'list', name, '--json')).stdout)
     const log = longest(data)
     const walked = await svc('live', 'query', name, log, '--limit', '150', '--json')
@@ -81,7 +81,7 @@ describe('svc logs live', () => {
     expect(new Set(ids).size).toBe(150)
   })
 
-  it('says what is wrong, and what to do', async () => {
+  it('names errors, and what to do', async () => {
     const absent = await svc('live', 'show', name, 'Nothing', '--json')
     expect([absent.code, failureOf(absent).message]).toEqual([3, 'Event log not found'])
     expect((await svc('live', 'query', name, 'System', '--level', 'loud')).code).toBe(2)
@@ -104,7 +104,7 @@ describe('svc logs live', () => {
   })
 })
 
-it('svc logs level has the agent say more for a while', async () => {
+it('svc logs level raises the log level of an agent for a while', async () => {
   const { code, stdout } = await svc('level', name, 'debug', '--for', '30m')
   expect(code).toBe(0)
   expect(stdout).toMatch(/^Its agent sends debug and worse until 20\S+Z\n$/)
@@ -112,7 +112,7 @@ it('svc logs level has the agent say more for a while', async () => {
   expect((await svc('level', name, 'debug', '--for', '9d')).code).toBe(2)
 })
 
-it('an agent that is told to end ends at once, and the service knows', async () => {
+it('an agent that is signaled to end ends at once, and the service notices', async () => {
   agent.kill('SIGINT')
   const began = performance.now()
   await once(agent, 'close')
