@@ -48,14 +48,14 @@ onEveryDatabase((kind, open) => {
     const refresh = async (on: TestService = service) => {
       clock.forward(60)
       while (await refreshDueGroups({ storage: on.storage, clock })) {
-        // Until nobody's turn is left.
+        // Until no group is due.
       }
     }
     return { clock, service, world, bakery, admin, filter, create, enroll, members, log, rename, refresh }
   }
 
   describe('a dynamic group', () => {
-    it('has what its filter finds as soon as it is made', async () => {
+    it('has the devices that its filter matches as soon as it is created', async () => {
       const { clock, enroll, create, members, log } = await start()
       await enroll('kitchen-1')
       await enroll('office-1')
@@ -65,7 +65,7 @@ onEveryDatabase((kind, open) => {
       expect(await log(group.id)).toEqual(['kitchen-1 added filter_match'])
     })
 
-    it('finds devices of its organization, and of its site when it has one', async () => {
+    it('has devices of its organization, and of its site if it has one', async () => {
       const { service, world, bakery, admin, enroll, create, members } = await start()
       await enroll('kitchen-1', bakery.siteId)
       await enroll('kitchen-2')
@@ -82,7 +82,7 @@ onEveryDatabase((kind, open) => {
       expect(await members(ofSite.id)).toEqual(['kitchen-1'])
     })
 
-    it('follows its filter at once, and another filter as well', async () => {
+    it('follows a change of its filter at once, and a change to another filter', async () => {
       const { admin, filter, enroll, create, members, log } = await start()
       await enroll('kitchen-1')
       await enroll('office-1')
@@ -104,7 +104,7 @@ onEveryDatabase((kind, open) => {
       ])
     })
 
-    it('follows its devices within a minute', async () => {
+    it('follows changes of its devices within a minute', async () => {
       const { clock, admin, enroll, create, members, rename, refresh, log } = await start()
       const first = await enroll('kitchen-1')
       const { id } = await create()
@@ -122,35 +122,35 @@ onEveryDatabase((kind, open) => {
       expect(evaluatedAt).toBe(clock())
     })
 
-    it('is asked once a minute, whichever process comes first, and written to only when it changed', async () => {
+    it('is evaluated once a minute by any of the processes, and written only when it changed', async () => {
       const { clock, service, enroll, create, members } = await start()
       const { id } = await create()
       const replicas = [service]
       if (kind === 'postgres') replicas.push(await serviceOn(service, { clock }))
       await enroll('kitchen-1')
-      const ask = async () =>
+      const evaluate = async () =>
         (
           await Promise.all(
             replicas.flatMap(({ storage }) => [1, 2].map(() => refreshDueGroups({ storage, clock }))),
           )
         ).filter((worked) => worked).length
       clock.forward(59)
-      expect(await ask()).toBe(0)
+      expect(await evaluate()).toBe(0)
       expect(await members(id)).toEqual([])
       clock.forward(1)
-      expect(await ask()).toBe(1)
+      expect(await evaluate()).toBe(1)
       expect(await members(id)).toEqual(['kitchen-1'])
-      expect(await ask()).toBe(0)
+      expect(await evaluate()).toBe(0)
 
       const changes = async () =>
         (await service.storage.read.selectFrom('device_group_changes').select('id').execute()).length
       expect(await changes()).toBe(1)
       clock.forward(60)
-      expect(await ask()).toBe(1)
+      expect(await evaluate()).toBe(1)
       expect(await changes()).toBe(1)
     })
 
-    it('that cannot be asked does not keep the others from their turn', async () => {
+    it('that cannot be evaluated does not block the others', async () => {
       const { clock, service, filter, enroll, create, members } = await start()
       const good = await create()
       const broken = { ...filter, id: '00000000-0000-7000-8000-000000000001' }
@@ -194,7 +194,7 @@ onEveryDatabase((kind, open) => {
       expect(await members(good.id)).toEqual(['kitchen-1'])
     })
 
-    it('waits behind only some groups of another partner, however many there are', async () => {
+    it('waits for only some groups of another partner, however many those are', async () => {
       const { clock, service, world, enroll, members, create } = await start()
       const other = service.client(world.tokens.harbor)
       const filter = await other.call(api.filters.create, {
@@ -213,7 +213,7 @@ onEveryDatabase((kind, open) => {
       expect(await members(group.id)).toEqual(['kitchen-1'])
     })
 
-    it('of many devices is filled by the background, in small transactions', {
+    it('with many devices is filled in the background, in small transactions', {
       timeout: 60_000,
     }, async () => {
       const { clock, service, admin, enroll, create, filter, refresh } = await start()
@@ -252,7 +252,7 @@ onEveryDatabase((kind, open) => {
         .where('group_id', '=', group.id)
         .execute()
       expect(written).toHaveLength(1201)
-      // And emptied.
+      // And emptied again.
       const body = { conditions: hostnameHas('nowhere') }
       await admin.call(api.filters.update, { params: { id: filter.id }, body })
       expect(await admin.call(api.deviceGroups.show, { params })).toMatchObject({ deviceCount: 1201 })
@@ -260,7 +260,7 @@ onEveryDatabase((kind, open) => {
       expect(await admin.call(api.deviceGroups.show, { params })).toMatchObject({ deviceCount: 0 })
     })
 
-    it('of a filter with many groups is filled by the background', async () => {
+    it('of a filter with many groups is filled in the background', async () => {
       const { clock, service, admin, enroll, create, filter, members } = await start()
       await enroll('office-1')
       const groups: string[] = []
@@ -272,7 +272,7 @@ onEveryDatabase((kind, open) => {
       for (const id of groups) expect(await members(id)).toEqual(['office-1'])
     })
 
-    it('takes nobody by hand, but keeps whom it is told to', async () => {
+    it('has no manual members, but pinned ones', async () => {
       const { admin, enroll, create, members, rename, refresh, log } = await start()
       const found = await enroll('kitchen-1')
       const other = await enroll('office-1')
@@ -304,7 +304,7 @@ onEveryDatabase((kind, open) => {
       ])
     })
 
-    it('does not depend on groups, which could chase each other for ever', async () => {
+    it('cannot depend on groups, which could be circular', async () => {
       const { admin, bakery, filter, create } = await start()
       const conditions = {
         operator: 'AND' as const,
@@ -325,7 +325,7 @@ onEveryDatabase((kind, open) => {
       await expect(change).rejects.toMatchObject({ status: 400, details: [{ path: 'body.conditions' }] })
     })
 
-    it('needs a filter, and keeps it from being deleted', async () => {
+    it('requires a filter, which cannot be deleted meanwhile', async () => {
       const { admin, filter, create } = await start()
       await expect(create({ filterId: null })).rejects.toMatchObject({
         status: 400,
@@ -341,7 +341,7 @@ onEveryDatabase((kind, open) => {
       await admin.call(api.filters.remove, { params })
     })
 
-    it('lets members who are narrowed to it see what it has at that moment', async () => {
+    it('shows members restricted to it its devices of that moment', async () => {
       const { service, bakery, admin, filter, enroll, create } = await start()
       await enroll('kitchen-1')
       await enroll('office-1')
@@ -356,7 +356,7 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  it('the newest 10,000 changes of a group are kept, however often its filter changes its mind', async () => {
+  it('the newest 10,000 membership changes of a group are kept', async () => {
     const { clock, service, enroll, create, log } = await start()
     const deviceId = await enroll('kitchen-1')
     const { id } = await create()
@@ -389,7 +389,7 @@ onEveryDatabase((kind, open) => {
     expect(await rows.execute()).toHaveLength(10_000)
   })
 
-  it('who came and went is kept for 90 days', async () => {
+  it('membership changes are kept for 90 days', async () => {
     const { clock, service, enroll, create, log } = await start()
     await enroll('kitchen-1')
     const { id } = await create()

@@ -2,7 +2,7 @@ import { api } from '../../src/api.ts'
 import type { TestService } from '../harness.ts'
 import type { Org, World } from '../world.ts'
 
-/** A machine enrolls into an organization, and into its site unless told otherwise. */
+/** Enrolls a device into an organization, and into a site if given. */
 export async function addDevice(
   service: TestService,
   { tokens }: Pick<World, 'tokens'>,

@@ -24,8 +24,8 @@ onEveryDatabase((_, open) => {
     return { service, world, bakery, admin, site, depotPc, create }
   }
 
-  describe('a member who is narrowed to device groups', () => {
-    it('sees these groups, and in them what else they may see', async () => {
+  describe('a member restricted to device groups', () => {
+    it('sees these groups, and their devices that the member may see', async () => {
       const { service, bakery, site, depotPc, create } = await start()
       const mine = await create('mine', [bakery.deviceId, depotPc])
       const other = await create('other', [bakery.deviceId])
@@ -47,7 +47,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('changes no group, so that nobody widens what they see', async () => {
+    it('cannot change a group, and so cannot widen the restriction', async () => {
       const { service, bakery, admin, depotPc, create } = await start()
       const mine = await create('mine', [bakery.deviceId])
       const found = await create('found', [], { type: 'dynamic', filterId: bakery.filterId })
@@ -63,7 +63,7 @@ onEveryDatabase((_, open) => {
         client.call(api.deviceGroups.create, { body: { name: 'new' } }),
         client.call(api.deviceGroups.pin, { params: { id: found, deviceId: bakery.deviceId } }),
         client.call(api.deviceGroups.unpin, { params: { id: found, deviceId: bakery.deviceId } }),
-        // The filter decides who is in the group they are narrowed to.
+        // The filter decides which devices are in the group they are restricted to.
         client.call(api.filters.update, {
           params: { id: bakery.filterId },
           body: {
@@ -81,7 +81,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a member who is narrowed to sites', () => {
+  describe('a member restricted to sites', () => {
     it('sees the groups of these sites', async () => {
       const { service, bakery, site, depotPc, create } = await start()
       const here = await create('here', [depotPc], { siteId: site.id })
@@ -92,7 +92,7 @@ onEveryDatabase((_, open) => {
       expect(data.map(({ id }) => id)).toEqual([here])
     })
 
-    it('makes and changes groups of these sites only', async () => {
+    it('creates and changes groups of these sites only', async () => {
       const { service, bakery, site, depotPc, create } = await start()
       const everywhere = await create('everywhere', [bakery.deviceId])
       const token = await addOrgUser(service, 'narrow', bakery.id, { siteIds: [site.id] })
@@ -116,7 +116,7 @@ onEveryDatabase((_, open) => {
       await client.call(api.deviceGroups.remove, { params })
     })
 
-    it('makes dynamic groups that find devices of these sites only', async () => {
+    it('creates dynamic groups that match devices of these sites only', async () => {
       const { service, bakery, site, depotPc } = await start()
       const client = service.client(await addOrgUser(service, 'narrow', bakery.id, { siteIds: [site.id] }))
       const all = { operator: 'AND', conditions: [{ field: 'hostname', operator: 'isNotNull' }] } as const

@@ -29,7 +29,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a device group', () => {
-    it('is made in an organization, listed by name, renamed and deleted', async () => {
+    it('is created in an organization, listed by name, renamed and deleted', async () => {
       const { admin, bakery, create } = await start()
       const first = await create('Reception')
       expect(first).toMatchObject({
@@ -56,7 +56,7 @@ onEveryDatabase((_, open) => {
       await expect(admin.call(api.deviceGroups.show, { params })).rejects.toEqual(refused(404, 'not_found'))
     })
 
-    it('takes what belongs to its organization only', async () => {
+    it('accepts only sites, parents, filters and devices of its organization', async () => {
       const { service, world, bakery, garage, create } = await start()
       const foreign = [garage, world.orgs.harbor]
       for (const org of foreign) {
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
         const dynamic = { type: 'dynamic', filterId: org.filterId }
         await expect(create('x', dynamic)).rejects.toEqual(refused(404, 'not_found'))
       }
-      // Also for those who see both organizations.
+      // Also for callers who see both organizations.
       const acme = service.client(world.tokens.acme)
       const elsewhere = (more: Record<string, unknown>) =>
         acme.call(api.deviceGroups.create, { body: { orgId: bakery.id, name: 'x', ...more } })
@@ -83,7 +83,7 @@ onEveryDatabase((_, open) => {
       await expect(nowhere).rejects.toMatchObject(fault('body.orgId'))
     })
 
-    it('is never its own parent, by however many steps, also when two try at once', async () => {
+    it('is never its own ancestor, even with two concurrent changes', async () => {
       const { admin, create } = await start()
       const [a, b, c] = [await create('a'), await create('b'), await create('c')]
       const put = (id: string, parentId: string) =>
@@ -97,7 +97,7 @@ onEveryDatabase((_, open) => {
       expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
     })
 
-    it('stays while a member is limited to it or a group is under it', async () => {
+    it('cannot be deleted while a member is restricted to it or it has a child group', async () => {
       const { service, admin, bakery, create } = await start()
       const group = await create('Reception')
       const child = await create('Desk', { parentId: group.id })
@@ -117,7 +117,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('a static group', () => {
-    it('has the devices that are put in and not taken out', async () => {
+    it('has the devices that were added and not removed', async () => {
       const { service, world, clock, bakery, admin, create, add, take, members } = await start()
       const second = await addDevice(service, world, bakery, 'a-second')
       const { id } = await create('Reception')
@@ -140,7 +140,7 @@ onEveryDatabase((_, open) => {
       expect((await admin.call(api.devices.list)).data).toHaveLength(2)
     })
 
-    it('goes on page after page by cursor', async () => {
+    it('is read page by page by cursor', async () => {
       const { service, world, bakery, admin, create, add } = await start()
       const { id } = await create('Many')
       const ids: string[] = []
@@ -158,7 +158,7 @@ onEveryDatabase((_, open) => {
       expect(names).toEqual(['a', 'b', 'b', 'c', 'd'])
     })
 
-    it('does not tell whether a device exists elsewhere, and takes all or none', async () => {
+    it('does not reveal whether a device exists elsewhere, and changes all or nothing', async () => {
       const { world, bakery, garage, create, add, take, members } = await start()
       const { id } = await create('Reception')
       const problem = async (work: Promise<unknown>) => {
@@ -182,7 +182,7 @@ onEveryDatabase((_, open) => {
       expect(await members(id)).toEqual([])
     })
 
-    it('of a site takes devices of that site', async () => {
+    it('of a site accepts only devices of that site', async () => {
       const { service, world, bakery, create, add, members } = await start()
       const loose = await addDevice(service, world, bakery, 'loose')
       const { id } = await create('Site machines', { siteId: bakery.siteId })
@@ -191,7 +191,7 @@ onEveryDatabase((_, open) => {
       expect(await members(id)).toEqual(['bakery-pc'])
     })
 
-    it('of a site lets a device go as it moves to another', async () => {
+    it('of a site loses a device that moves to another site', async () => {
       const { bakery, admin, create, add, members } = await start()
       const ofSite = await create('Site machines', { siteId: bakery.siteId })
       const ofAll = await create('All machines')
@@ -213,7 +213,7 @@ onEveryDatabase((_, open) => {
       expect(await members(ofAll.id)).toEqual(['bakery-pc'])
     })
 
-    it('takes at most 1000 devices at once, each once', async () => {
+    it('accepts at most 1000 devices at once, each once', async () => {
       const { bakery, create, add } = await start()
       const { id } = await create('Reception')
       const many = Array.from({ length: 1001 }, () => newId())
@@ -223,7 +223,7 @@ onEveryDatabase((_, open) => {
       expect(await add(id, bakery.deviceId, bakery.deviceId)).toMatchObject({ added: 1 })
     })
 
-    it('is not filled by a filter and knows no pins', async () => {
+    it('has neither a filter nor pins', async () => {
       const { admin, bakery, create } = await start()
       await expect(create('x', { filterId: bakery.filterId })).rejects.toMatchObject(fault('body.filterId'))
       const { id } = await create('Reception')
@@ -237,7 +237,7 @@ onEveryDatabase((_, open) => {
       await expect(admin.call(api.deviceGroups.unpin, { params })).rejects.toEqual(refused(409, 'conflict'))
     })
 
-    it('leaves who came and went in the audit log', async () => {
+    it('leaves added and removed devices in the audit log', async () => {
       const { service, bakery, create, add, take } = await start()
       const { id } = await create('Reception')
       const news = await newEntries(service)
