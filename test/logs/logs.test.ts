@@ -48,9 +48,9 @@ onEveryDatabase((_, open) => {
     const device = { id: bakery.deviceId }
     return {
       ...{ clock, service, world, bakery, agent, admin, params, device },
-      hand: (...logs: NewDiagnosticLog[]) =>
+      submit: (...logs: NewDiagnosticLog[]) =>
         agent.call(api.diagnosticLogs.submit, { params, body: { logs } }),
-      handEvents: (...events: NewEventLog[]) =>
+      submitEvents: (...events: NewEventLog[]) =>
         agent.call(api.eventLogs.submit, { params, body: { events } }),
       logs: async (query: Record<string, unknown> = {}) =>
         admin.call(api.diagnosticLogs.list, { params: device, query: query as never }),
@@ -75,11 +75,11 @@ onEveryDatabase((_, open) => {
       body,
     })
 
-  describe('what an agent says of itself', () => {
-    it('is kept as it was said, with what is known about it', async () => {
-      const { hand, logs, bakery, clock } = await start()
+  describe('the diagnostic logs of an agent', () => {
+    it('are stored as submitted, with device, organization and version', async () => {
+      const { submit, logs, bakery, clock } = await start()
       const fields = { failures: 3, deep: { of: ['any', 'shape'] } }
-      expect(await hand(log({ fields, agentVersion: '9.9.9' }), log({ timestamp: at(1) }))).toEqual({
+      expect(await submit(log({ fields, agentVersion: '9.9.9' }), log({ timestamp: at(1) }))).toEqual({
         received: 2,
       })
       const { data, pagination } = await logs()
@@ -98,17 +98,17 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('may be nothing', async () => {
-      const { hand, logs } = await start()
-      expect(await hand()).toEqual({ received: 0 })
+    it('may be empty', async () => {
+      const { submit, logs } = await start()
+      expect(await submit()).toEqual({ received: 0 })
       expect((await logs()).pagination.total).toBe(0)
     })
 
-    it('comes 500 at a time, all or nothing', async () => {
-      const { hand, logs } = await start()
-      await expect(hand(...some(501, () => log()))).rejects.toEqual(naming('body.logs'))
+    it('are accepted up to 500 at a time, all or nothing', async () => {
+      const { submit, logs } = await start()
+      await expect(submit(...some(501, () => log()))).rejects.toEqual(naming('body.logs'))
       expect((await logs()).pagination.total).toBe(0)
-      expect(await hand(...some(500, (n) => log({ message: `${n}` })))).toEqual({ received: 500 })
+      expect(await submit(...some(500, (n) => log({ message: `${n}` })))).toEqual({ received: 500 })
       const { data, pagination } = await logs({ limit: '1000' })
       expect(pagination.total).toBe(500)
       expect(new Set(data.map(({ message }) => message)).size).toBe(500)
@@ -120,29 +120,29 @@ onEveryDatabase((_, open) => {
       [{ agentVersion: 'x'.repeat(50) }, { agentVersion: 'x'.repeat(51) }, 'agentVersion'],
       [{ level: 'debug' }, { level: 'warning' }, 'level'],
       [{ timestamp: '2026-03-01T13:00:00.123456+02:00' }, { timestamp: 'yesterday' }, 'timestamp'],
-    ] as [object, object, string][])('has limits: case %#', async (good, bad, field) => {
-      const { hand } = await start()
-      await expect(hand(log(), log(bad))).rejects.toEqual(naming(`body.logs.1.${field}`))
-      expect(await hand(log(good))).toEqual({ received: 1 })
+    ] as [object, object, string][])('have limits: case %#', async (good, bad, field) => {
+      const { submit } = await start()
+      await expect(submit(log(), log(bad))).rejects.toEqual(naming(`body.logs.1.${field}`))
+      expect(await submit(log(good))).toEqual({ received: 1 })
     })
 
-    it('may hold fields of a newer agent, which are dropped', async () => {
-      const { hand, logs } = await start()
-      await hand({ ...log(), fromTheFuture: { yes: true } } as never)
+    it('may contain fields of a newer agent, which are dropped', async () => {
+      const { submit, logs } = await start()
+      await submit({ ...log(), fromTheFuture: { yes: true } } as never)
       expect((await logs()).data[0]).not.toHaveProperty('fromTheFuture')
     })
 
-    it('is dated now when it lies more than ten minutes ahead, and what the machine said is kept', async () => {
-      const { hand, logs, clock } = await start()
+    it('are dated now when over ten minutes ahead, and keep their original timestamp', async () => {
+      const { submit, logs, clock } = await start()
       const [near, far] = ['2026-03-01T12:10:00.000Z', '2026-03-01T12:10:00.001Z']
-      await hand(log({ timestamp: near }), log({ timestamp: far, fields: { a: 1 } }))
+      await submit(log({ timestamp: near }), log({ timestamp: far, fields: { a: 1 } }))
       expect((await logs()).data).toMatchObject([
         { timestamp: near, fields: null },
         { timestamp: clock(), fields: { a: 1, originalTimestamp: far, timestampClamped: true } },
       ])
     })
 
-    it('arrives gzipped as well', async () => {
+    it('may be gzipped', async () => {
       const { service, bakery, logs } = await start()
       const body = gzipSync(JSON.stringify({ logs: some(500, () => log()) }))
       const reply = await post(service, `/agents/${bakery.agentId}/logs`, bakery.agentToken, body, 'gzip')
@@ -150,8 +150,8 @@ onEveryDatabase((_, open) => {
       expect((await logs()).pagination.total).toBe(500)
     })
 
-    it('is refused when it inflates to more than 10 MiB, is broken, or is packed in another way', async () => {
-      const { service, bakery, logs, hand } = await start()
+    it('are refused over 10 MiB inflated, when broken, or in another encoding', async () => {
+      const { service, bakery, logs, submit } = await start()
       const send = async (body: string | Uint8Array<ArrayBuffer>, encoding: string) => {
         const reply = await post(service, `/agents/${bakery.agentId}/logs`, bakery.agentToken, body, encoding)
         return [reply.status, ((await reply.json()) as { code: string }).code]
@@ -170,16 +170,16 @@ onEveryDatabase((_, open) => {
       const limit = 10 * 1024 * 1024
       expect(await send(large(limit + 1), 'gzip')).toEqual([413, 'payload_too_large'])
       expect(await send(large(limit), 'gzip')).toEqual([201, undefined])
-      // Not even a small one that is packed as nothing is that somebody has to say.
+      // Even a small one, when its compression ratio is implausible.
       expect(await send(tooGood, 'gzip')).toEqual([413, 'payload_too_large'])
       expect(await send('{"logs":[]}', 'gzip')).toEqual([400, 'invalid_request'])
       expect(await send(gzipSync('{"logs":[]}').subarray(0, 20), 'gzip')).toEqual([400, 'invalid_request'])
       expect(await send('{"logs":[]}', 'br')).toEqual([415, 'unsupported_media_type'])
-      expect(await hand(log())).toEqual({ received: 1 })
+      expect(await submit(log())).toEqual({ received: 1 })
       expect((await logs()).pagination.total).toBe(2)
     })
 
-    it('handed in twice under one idempotency key is there once', async () => {
+    it('submitted twice under one idempotency key are stored once', async () => {
       const { service, bakery, params, logs } = await start()
       const client = service.client(bakery.agentToken)
       const path = `/agents/${params.id}/logs`
@@ -190,13 +190,13 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('the logs of a machine', () => {
-    it('are kept once each: what has the same source and eventId is ignored and not counted', async () => {
-      const { handEvents, events } = await start()
+  describe('the event logs of a device', () => {
+    it('are stored once per source and eventId; a repeated one is ignored and not counted', async () => {
+      const { submitEvents, events } = await start()
       const first = event({ eventId: '7', message: 'first' })
-      expect(await handEvents(first, event({ eventId: '8' }), first)).toEqual({ success: true, count: 2 })
+      expect(await submitEvents(first, event({ eventId: '8' }), first)).toEqual({ success: true, count: 2 })
       const more = [{ ...first, message: 'again' }, event({ eventId: '7', source: 'disk' }), event(), event()]
-      expect(await handEvents(...more)).toEqual({ success: true, count: 3 })
+      expect(await submitEvents(...more)).toEqual({ success: true, count: 3 })
       const { data, pagination } = await events()
       expect(pagination.total).toBe(5)
       expect(data.filter(({ eventId, source }) => eventId === '7' && source === 'kernel')).toMatchObject([
@@ -204,7 +204,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('handed in twice under one idempotency key are there once, also those without an eventId', async () => {
+    it('submitted twice under one idempotency key are stored once, even without an eventId', async () => {
       const { service, bakery, params, events } = await start()
       const client = service.client(bakery.agentToken)
       const body = JSON.stringify({ events: [event(), event({ eventId: '7' })] })
@@ -216,10 +216,10 @@ onEveryDatabase((_, open) => {
       expect((await events()).pagination.total).toBe(2)
     })
 
-    it('of two machines do not stand in the way of each other', async () => {
-      const { service, world, handEvents } = await start()
+    it('do not affect those of another device', async () => {
+      const { service, world, submitEvents } = await start()
       const { garage } = world.orgs
-      await handEvents(event({ eventId: '7' }))
+      await submitEvents(event({ eventId: '7' }))
       const other = service.client(garage.agentToken)
       const body = { events: [event({ eventId: '7' })] }
       expect(await other.call(api.eventLogs.submit, { params: { id: garage.agentId }, body })).toEqual({
@@ -228,10 +228,10 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('are kept once each also when they are handed in at once', async () => {
-      const { handEvents, events } = await start()
+    it('are stored once each also when submitted concurrently', async () => {
+      const { submitEvents, events } = await start()
       const batch = some(250, (n) => event({ eventId: `${n}` }))
-      const replies = await Promise.all([handEvents(...batch), handEvents(...batch.toReversed())])
+      const replies = await Promise.all([submitEvents(...batch), submitEvents(...batch.toReversed())])
       expect(replies.map(({ count }) => count).reduce((a, b) => a + b)).toBe(250)
       expect((await events()).pagination.total).toBe(250)
     })
@@ -240,13 +240,13 @@ onEveryDatabase((_, open) => {
       [{ level: 'critical' }, { level: 'verbose' }, 'level'],
       [{ category: 'security' }, { category: 'other' }, 'category'],
     ] as [object, object, string][])('have limits: case %#', async (good, bad, field) => {
-      const { handEvents } = await start()
-      await expect(handEvents(event(), event(bad))).rejects.toEqual(naming(`body.events.1.${field}`))
-      expect(await handEvents(event(good))).toEqual({ success: true, count: 1 })
+      const { submitEvents } = await start()
+      await expect(submitEvents(event(), event(bad))).rejects.toEqual(naming(`body.events.1.${field}`))
+      expect(await submitEvents(event(good))).toEqual({ success: true, count: 1 })
     })
 
-    it('are cut and marked where they are too long, and not refused', async () => {
-      const { handEvents, events } = await start()
+    it('are cut and marked where too long, and not refused', async () => {
+      const { submitEvents, events } = await start()
       const ids = ['a', 'b'].map((end) => 'i'.repeat(200) + end)
       const long = event({
         message: `${'m'.repeat(1992)}${'🙂'.repeat(10)}`,
@@ -255,8 +255,8 @@ onEveryDatabase((_, open) => {
         details: { a: 'x'.repeat(40_000) },
       })
       const more = [event({ ...long, eventId: ids[1] }), event({ eventId: '' }), event({ eventId: '' })]
-      expect(await handEvents(long, ...more, event({ message: 'fine' }))).toMatchObject({ count: 5 })
-      expect(await handEvents(long)).toMatchObject({ count: 0 })
+      expect(await submitEvents(long, ...more, event({ message: 'fine' }))).toMatchObject({ count: 5 })
+      expect(await submitEvents(long)).toMatchObject({ count: 0 })
       const { data } = await events()
       const kept = data.find((one) => one.message.startsWith('mmm'))!
       expect(kept.message).toBe(`${'m'.repeat(1992)}… [cut]`)
@@ -264,19 +264,19 @@ onEveryDatabase((_, open) => {
       expect(kept.details).toMatchObject({ cut: true, beginning: expect.stringMatching(/^{"a":"xxx/) })
     })
 
-    it('are dated now when they lie more than ten minutes ahead', async () => {
-      const { handEvents, events, clock } = await start()
+    it('are dated now when over ten minutes ahead', async () => {
+      const { submitEvents, events, clock } = await start()
       const timestamp = '2027-01-01T00:00:00.000Z'
-      await handEvents(event({ timestamp }))
+      await submitEvents(event({ timestamp }))
       expect((await events()).data).toMatchObject([
         { timestamp: clock(), details: { originalTimestamp: timestamp, timestampClamped: true } },
       ])
     })
 
-    it('leave one audit entry for each handing in, without what they say', async () => {
-      const { service, handEvents, bakery } = await start()
+    it('leave one audit entry per submission, without their messages', async () => {
+      const { service, submitEvents, bakery } = await start()
       const entriesSince = await newEntries(service)
-      await handEvents(event({ message: 'private', eventId: '1' }), event({ eventId: '1' }))
+      await submitEvents(event({ message: 'private', eventId: '1' }), event({ eventId: '1' }))
       const entries = await entriesSince()
       expect(entries).toMatchObject([
         {
@@ -293,43 +293,43 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('handing in', () => {
-    it('answers 404 to an agent with an id that is not its own, and 401 to a token that no agent has', async () => {
-      const { service, world, bakery, hand } = await start()
+  describe('submission', () => {
+    it('is 404 for the id of another agent, and 401 for an unknown token', async () => {
+      const { service, world, bakery, submit } = await start()
       const { garage } = world.orgs
       for (const [entry, body] of [
         [api.diagnosticLogs.submit, { logs: [log()] }],
         [api.eventLogs.submit, { events: [event()] }],
       ] as const) {
-        const say = (token: string | undefined, id: string) =>
+        const submitAs = (token: string | undefined, id: string) =>
           service.client(token).request(entry, { params: { id }, body })
-        await expect(say(bakery.agentToken, 'f'.repeat(64))).rejects.toEqual(refused(404, 'not_found'))
-        await expect(say(bakery.agentToken, 'nobody')).rejects.toEqual(refused(404, 'not_found'))
-        await expect(say(garage.agentToken, bakery.agentId)).rejects.toEqual(refused(404, 'not_found'))
-        await expect(say(undefined, bakery.agentId)).rejects.toEqual(refused(401, 'unauthenticated'))
+        await expect(submitAs(bakery.agentToken, 'f'.repeat(64))).rejects.toEqual(refused(404, 'not_found'))
+        await expect(submitAs(bakery.agentToken, 'nobody')).rejects.toEqual(refused(404, 'not_found'))
+        await expect(submitAs(garage.agentToken, bakery.agentId)).rejects.toEqual(refused(404, 'not_found'))
+        await expect(submitAs(undefined, bakery.agentId)).rejects.toEqual(refused(401, 'unauthenticated'))
         for (const id of [bakery.agentId, 'f'.repeat(64), 'nobody']) {
           for (const token of ['svc_wrong', `svc_${'0'.repeat(64)}`, world.tokens.bakery]) {
-            await expect(say(token, id)).rejects.toEqual(refused(401, 'invalid_agent_credentials'))
+            await expect(submitAs(token, id)).rejects.toEqual(refused(401, 'invalid_agent_credentials'))
           }
         }
       }
-      expect(await hand(log())).toEqual({ received: 1 })
+      expect(await submit(log())).toEqual({ received: 1 })
     })
 
-    it('is over for a device that was decommissioned', async () => {
-      const { service, world, device, hand, handEvents } = await start()
+    it('is refused for a decommissioned device', async () => {
+      const { service, world, device, submit, submitEvents } = await start()
       await service.client(world.tokens.system).call(api.devices.decommission, { params: device })
-      await expect(hand(log())).rejects.toEqual(refused(403, 'device_decommissioned'))
-      await expect(handEvents(event())).rejects.toEqual(refused(403, 'device_decommissioned'))
+      await expect(submit(log())).rejects.toEqual(refused(403, 'device_decommissioned'))
+      await expect(submitEvents(event())).rejects.toEqual(refused(403, 'device_decommissioned'))
     })
   })
 
   describe('a list of logs', () => {
     const messages = ({ data }: { data: { message: string }[] }) => data.map(({ message }) => message)
 
-    it('is narrowed by level, component, time and text', async () => {
-      const { hand, logs } = await start()
-      await hand(
+    it('is filtered by level, component, time and text', async () => {
+      const { submit, logs } = await start()
+      await submit(
         log({ message: 'a Timeout', level: 'warn', timestamp: at(1) }),
         log({ message: 'b 100%', level: 'error', component: 'ws', timestamp: at(2) }),
         log({ message: 'c TIMEOUT', level: 'info', timestamp: at(3) }),
@@ -350,9 +350,9 @@ onEveryDatabase((_, open) => {
       await expect(logs({ since: 'soon' })).rejects.toEqual(naming('query.since'))
     })
 
-    it('of events is narrowed by category, level, source and time', async () => {
-      const { handEvents, events } = await start()
-      await handEvents(
+    it('of events is filtered by category, level, source and time', async () => {
+      const { submitEvents, events } = await start()
+      await submitEvents(
         event({ message: 'a', category: 'security', source: 'sshd', timestamp: at(1) }),
         event({ message: 'b', level: 'critical', timestamp: at(2) }),
         event({ message: 'c', category: 'hardware', level: 'info', timestamp: at(3) }),
@@ -369,18 +369,18 @@ onEveryDatabase((_, open) => {
     })
 
     it('has pages of at most 1000, of events of at most 500', async () => {
-      const { hand, handEvents, logs, events } = await start()
-      for (const _ of [1, 2, 3]) await hand(...some(400, (n) => log({ message: `${n}` })))
-      await handEvents(...some(600, () => event()))
+      const { submit, submitEvents, logs, events } = await start()
+      for (const _ of [1, 2, 3]) await submit(...some(400, (n) => log({ message: `${n}` })))
+      await submitEvents(...some(600, () => event()))
       expect((await logs({ limit: '5000' })).data).toHaveLength(1000)
       expect((await events({ limit: '5000' })).data).toHaveLength(500)
       expect((await logs({ limit: '1000', page: '2' })).data).toHaveLength(200)
     })
 
-    it('is walked by cursor without missing or repeating any, also where times are equal', async () => {
-      const { hand, handEvents, logs, events } = await start()
-      await hand(...some(25, (n) => log({ timestamp: at(n % 3), message: `${n}` })))
-      await handEvents(...some(25, (n) => event({ timestamp: at(n % 3), message: `${n}` })))
+    it('is read by cursor without gaps or repetitions, even with equal timestamps', async () => {
+      const { submit, submitEvents, logs, events } = await start()
+      await submit(...some(25, (n) => log({ timestamp: at(n % 3), message: `${n}` })))
+      await submitEvents(...some(25, (n) => event({ timestamp: at(n % 3), message: `${n}` })))
       for (const list of [logs, events]) {
         const whole = messages(await list())
         const seen: string[] = []
@@ -396,10 +396,10 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is for those who see the device', async () => {
-      const { service, world, bakery, device, hand, handEvents } = await start()
-      await hand(log())
-      await handEvents(event())
+    it('is visible to callers who see the device', async () => {
+      const { service, world, bakery, device, submit, submitEvents } = await start()
+      await submit(log())
+      await submitEvents(event())
       const lists = [api.diagnosticLogs.list, api.eventLogs.list] as const
       const total = async (token: string, entry: (typeof lists)[number]) =>
         (await service.client(token).call(entry, { params: device })).pagination.total
@@ -426,9 +426,9 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is open to API keys with devices:read, and to no others', async () => {
-      const { service, bakery, world, device, hand } = await start()
-      await hand(log())
+    it('is readable by API keys with devices:read, and no others', async () => {
+      const { service, bakery, world, device, submit } = await start()
+      await submit(log())
       const admin = service.client(world.tokens.bakery)
       const keyed = async (scopes: string[]) => {
         const body = { orgId: bakery.id, name: scopes.join(), scopes }
@@ -446,16 +446,16 @@ onEveryDatabase((_, open) => {
   })
 
   describe('old logs', () => {
-    it('are forgotten after so many days since they came in, however many they are', async () => {
-      const { service, clock, hand, handEvents, logs, events } = await start()
+    it('are deleted by their retention since they were received, however many', async () => {
+      const { service, clock, submit, submitEvents, logs, events } = await start()
       const days = (count: number) => clock.forward(count * 86_400)
       const retention = { agentLogRetentionDays: 7, eventLogRetentionDays: 30 }
       const forget = () => deleteOldLogs(service.storage, retention, clock())
-      for (const _ of [1, 2, 3]) await hand(...some(500, () => log()))
-      await handEvents(...some(1200, () => event()))
+      for (const _ of [1, 2, 3]) await submit(...some(500, () => log()))
+      await submitEvents(...some(1200, () => event()))
       days(6)
-      // Old by the clock of the machine, but just handed in.
-      await hand(log({ timestamp: '2001-01-01T00:00:00.000Z', message: 'late' }))
+      // Old by the clock of the device, but just submitted.
+      await submit(log({ timestamp: '2001-01-01T00:00:00.000Z', message: 'late' }))
       days(1)
       await forget()
       expect((await logs()).pagination.total).toBe(1501)
@@ -469,10 +469,10 @@ onEveryDatabase((_, open) => {
       expect((await logs()).pagination.total).toBe(0)
     })
 
-    it('go with their device', async () => {
-      const { service, world, device, hand, handEvents } = await start()
-      await hand(log())
-      await handEvents(event())
+    it('are deleted with their device', async () => {
+      const { service, world, device, submit, submitEvents } = await start()
+      await submit(log())
+      await submitEvents(event())
       const client = service.client(world.tokens.system)
       await client.call(api.devices.decommission, { params: device })
       await client.call(api.devices.remove, { params: device })

@@ -10,7 +10,7 @@ import { buildWorld } from '../world.ts'
 import { placedOf } from './sequence.ts'
 
 onEveryDatabase((kind, open) => {
-  it('logs that were there before places were given get theirs in the order they came in', async () => {
+  it('the migration numbers existing logs in the order they were received', async () => {
     const service = await startService(open)
     const { bakery, garage } = (await buildWorld(service)).orgs
     const { storage } = service

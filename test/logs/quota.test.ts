@@ -15,7 +15,7 @@ const perDevice = 64 * kib
 const quotaExceeded = expect.objectContaining({ status: 429, code: 'log_quota_exceeded', retryAfter: 30 })
 const timestamp = '2026-03-01T11:00:00.000Z'
 
-/** Entries that take about a kibibyte each. */
+/** Entries of about a kibibyte each. */
 const entries = (names: readonly (string | number)[]) =>
   names.map((name) => ({ message: `${name} ${'ä'.repeat(280)}` }))
 
@@ -40,7 +40,7 @@ function machineOf(service: TestService, { agentId, agentToken, deviceId, orgId 
         params,
         body: { events: entries(names).map((one, n) => ({ ...written, ...one, eventId: `${names[n]}` })) },
       }),
-    /** What is counted, and what is there, in the order it came in. */
+    /** The counted bytes and the stored entries, in the order they were received. */
     async kept() {
       const { log_bytes: counted } = await storage.read
         .selectFrom('devices')
@@ -69,14 +69,14 @@ function machineOf(service: TestService, { agentId, agentToken, deviceId, orgId 
 
 const range = (from: number, count: number) => Array.from({ length: count }, (_, n) => from + n)
 
-it('shares are equal, and who needs less than theirs leaves the rest to the others', () => {
+it('shares are equal, and a device that needs less leaves the rest to the others', () => {
   expect(equalShare([], 10)).toBe(Number.POSITIVE_INFINITY)
   expect(equalShare([5, 5], 10)).toBe(Number.POSITIVE_INFINITY)
   expect(equalShare([1, 100, 2, 100], 43)).toBe(20)
   expect(equalShare([10, 10, 10], 10)).toBe(3)
 })
 
-it('a device with too many logs is told of once an hour, and all of them are counted', async () => {
+it('a device over its quota is logged once per hour, and all its entries are counted', async () => {
   const lines: Record<string, unknown>[] = []
   const metrics = new Registry()
   const watch = new LogWatch(
@@ -103,7 +103,7 @@ onEveryDatabase((_, open) => {
       machineOf(service, { ...org, orgId: org.id })
     return { clock, service, orgs, bakery: machine(orgs.bakery), garage: machine(orgs.garage) }
   }
-  /** A machine more in that organization. */
+  /** Another device in that organization. */
   const another = async (service: TestService, org: { id: string; deviceId: string; agentId: string }) => {
     const { storage } = service
     const row = await storage.read
@@ -122,15 +122,15 @@ onEveryDatabase((_, open) => {
   }
 
   describe('the logs of a device', () => {
-    it('are its newest, as many as may be kept; the others of its organization and elsewhere lose nothing', async () => {
+    it('are its newest within its quota; other devices lose nothing', async () => {
       const { bakery, garage } = await start({ LOG_BYTES_PER_DEVICE: `${perDevice}` })
       await garage.say('here')
       let refusals = 0
       let last = 0
       for (let n = 0; n < 130; n += 10) {
-        const hand = n % 20 === 0 ? bakery.say : bakery.write
+        const submit = n % 20 === 0 ? bakery.say : bakery.write
         for (let tries = 0; ; tries += 1) {
-          const error = await hand(...range(n, 10)).then(
+          const error = await submit(...range(n, 10)).then(
             () => undefined,
             (thrown) => thrown,
           )
@@ -141,7 +141,7 @@ onEveryDatabase((_, open) => {
           await new Promise((resolve) => setTimeout(resolve, 50))
         }
         last = n + 9
-        // What it may, and one request.
+        // Its quota, and one request.
         expect((await bakery.kept()).counted).toBeLessThan(perDevice + 11 * kib)
       }
       expect(refusals).toBeGreaterThan(0)
@@ -152,7 +152,7 @@ onEveryDatabase((_, open) => {
       expect((await garage.kept()).names).toEqual(['here'])
     }, 60_000)
 
-    it('are counted as they are kept: nothing twice, and nothing that is gone', async () => {
+    it('are counted as stored: nothing twice, and nothing that was deleted', async () => {
       const { service, clock, bakery } = await start()
       await bakery.write(1, 2)
       const { counted } = await bakery.kept()
@@ -162,7 +162,7 @@ onEveryDatabase((_, open) => {
       expect(await bakery.kept()).toEqual({ counted, names: ['1', '2'] })
       await bakery.say(3)
       const all = (await bakery.kept()).counted
-      // By the database it is as much.
+      // A recount in the database gives the same.
       await bakery.miscount(7)
       expect(await recountBytes(service.storage)).toBeUndefined()
       expect((await bakery.kept()).counted).toBe(all)
@@ -170,14 +170,14 @@ onEveryDatabase((_, open) => {
       clock.forward(86_401)
       await deleteOldLogs(service.storage, retention, clock())
       expect(await bakery.kept()).toEqual({ counted, names: ['1', '2'] })
-      // Counted too low, as what came before it was counted would be.
+      // Counted too low, as entries from before the counter would be.
       await bakery.miscount(5)
       clock.forward(86_401)
       await deleteOldLogs(service.storage, retention, clock())
       expect(await bakery.kept()).toEqual({ counted: 0, names: [] })
     })
 
-    it('are refused as a whole or not at all, and one request is taken however large it is', async () => {
+    it('are refused as a whole or not at all; a request below the quota may be of any size', async () => {
       const { service, bakery } = await start()
       await bakery.miscount(256 * 2 ** 20)
       await bakery.say(...range(0, 400))
@@ -195,7 +195,7 @@ onEveryDatabase((_, open) => {
       expect((await bakery.kept()).names).toHaveLength(400 - excesses[0]!.entries)
     })
 
-    it('come in no faster than LOG_BYTES allows', async () => {
+    it('are received no faster than RATE_LIMIT_LOG_BYTES allows', async () => {
       const { bakery, garage } = await start({ RATE_LIMIT_LOG_BYTES: '10000/3600' })
       await bakery.say(...range(0, 9))
       const tooFast = expect.objectContaining({ status: 429, code: 'rate_limited', retryAfter: 3600 })
@@ -205,7 +205,7 @@ onEveryDatabase((_, open) => {
       expect(await garage.say('here')).toEqual({ received: 1 })
     })
 
-    it('that are counted and not there are counted anew', async () => {
+    it('are recounted where the counter is too high', async () => {
       const { service, bakery } = await start()
       await bakery.miscount(2 ** 40)
       await enforceQuotas(service.storage, new LogQuota({ perDevice, perOrg: 2 ** 50 }))
@@ -214,13 +214,13 @@ onEveryDatabase((_, open) => {
   })
 
   describe('the logs of an organization', () => {
-    it('are shared: who has most loses the oldest, who has little loses nothing, and others are not concerned', async () => {
+    it('share a quota: the largest device loses its oldest, small ones and others nothing', async () => {
       const { service, orgs, bakery, garage } = await start()
       const { storage } = service
       const small = await another(service, orgs.bakery)
       await bakery.say(...range(0, 300))
       await garage.say(...range(0, 100))
-      // Twenty of its entries are of the other machine.
+      // Twenty of its entries belong to the other device.
       const moved = { device_id: small }
       await storage.write((tx) =>
         tx
@@ -255,7 +255,7 @@ onEveryDatabase((_, open) => {
       expect(quota.roomOf(bakery.orgId), 'once there is room').toBe(2 ** 40)
     })
 
-    it('are bounded by the running service, whoever hands them in', async () => {
+    it('are bounded by the running service, whichever device submits them', async () => {
       const { service, bakery, garage } = await start({
         LOG_BYTES_PER_ORG: `${perDevice}`,
         METRICS_TOKEN: 'a token for metrics',

@@ -9,7 +9,7 @@ import { buildWorld } from '../world.ts'
 const hex = 'a1b2c3d4'.repeat(8)
 const pem = '-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----'
 
-describe('what is redacted of a message', () => {
+describe('redaction', () => {
   it.each([
     ['GET /x Authorization: Bearer abc.def-123456 done', 'GET /x Authorization: [redacted] done'],
     ['authorization: Basic dXNlcjpwYXNz', 'authorization: [redacted]'],
@@ -36,7 +36,7 @@ describe('what is redacted of a message', () => {
     ['aws_secret_access_key = wJalr/K7MDENG+x', 'aws_secret_access_key = [redacted]'],
     ['jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln end', 'jwt [redacted] end'],
     ['pushed with ghp_0123456789abcdefABCDEF0123', 'pushed with [redacted]'],
-  ])('%s', (message, left) => {
+  ])('redacts %s', (message, left) => {
     expect(redactText(message)).toBe(left)
   })
 
@@ -51,11 +51,11 @@ describe('what is redacted of a message', () => {
     'tokenizer loaded, 3 passes, bypass: off',
     'monkey business at C:\\Users\\keyboard',
     '',
-  ])('not: %s', (message) => {
+  ])('leaves %s', (message) => {
     expect(redactText(message)).toBe(message)
   })
 
-  it('is also what data says under the name of a secret, however deep', () => {
+  it('redacts data under the name of a secret, at any depth', () => {
     const data = {
       user: 'bob',
       password: 'hunter2',
@@ -105,7 +105,7 @@ describe('what is redacted of a message', () => {
     ...['passwordpassword', '\\"', '\n', '<', 'AKIA', 'ghp_', '-'],
   ]
 
-  it('is the same in a text of megabytes and in data that holds some, while others have their turn', async () => {
+  it('has the same result for megabytes of text and data, without blocking the event loop', async () => {
     const line = 'user=jane token=abc123 path=/srv said "password": "a b\nc", eyJhbGciOiJI.eyJzdWIi.x\n'
     const text = line.repeat(20_000)
     let turns = 0
@@ -127,22 +127,22 @@ describe('what is redacted of a message', () => {
     expect(await redactDataInTurns(data)).toEqual(redactData(data))
   })
 
-  it('is found in time that grows with the text, whatever it is made of', () => {
-    const spent = (text: string) => {
+  it('takes time linear in the text, whatever its content', () => {
+    const cpuTimeOf = (text: string) => {
       const begin = process.cpuUsage()
       redactText(text)
       return process.cpuUsage(begin).user / 1000
     }
-    for (const one of pieces) {
-      for (const other of pieces) {
-        const text = `token ${(one + other).repeat(40_000 / (one.length + other.length))}`
-        // Some milliseconds; what is quadratic takes seconds.
-        expect(spent(text) < 400 || spent(text) < 400, JSON.stringify(one + other)).toBe(true)
+    for (const first of pieces) {
+      for (const second of pieces) {
+        const text = `token ${(first + second).repeat(40_000 / (first.length + second.length))}`
+        // Some milliseconds; quadratic time would take seconds.
+        expect(cpuTimeOf(text) < 400 || cpuTimeOf(text) < 400, JSON.stringify(first + second)).toBe(true)
       }
     }
   })
 
-  it('never leaves a secret that stands where secrets stand, whatever is around it', () => {
+  it('finds a secret in any context', () => {
     const around = fc.array(fc.constantFrom(...pieces, 'word ', '\n', ', '), { maxLength: 12 })
     fc.assert(
       fc.property(around, around, (before, after) => {
@@ -154,7 +154,7 @@ describe('what is redacted of a message', () => {
     )
   })
 
-  it('is gone before anything is stored', async () => {
+  it('happens before anything is stored', async () => {
     const service = await startService(() => openMigrated('sqlite'))
     const { orgs } = await buildWorld(service)
     const { agentId: id, agentToken } = orgs.bakery

@@ -45,8 +45,8 @@ onEveryDatabase((_, open) => {
   const seen = ({ data }: { data: { seq: number; message: string }[] }) =>
     data.map(({ seq, message }) => [seq, message])
 
-  describe('logs in the order they came in', () => {
-    it('have places that both kinds share, and are read on from one, oldest first', async () => {
+  describe('the sequence of logs', () => {
+    it('is shared by both kinds, and logs are read from a position on, oldest first', async () => {
       const { say, write, said, written } = await start()
       await say('a', 'b')
       await write('c')
@@ -61,11 +61,11 @@ onEveryDatabase((_, open) => {
       expect(seen(await said({ after: '2' }))).toEqual([[4, 'd']])
       expect(seen(await written({ after: '0' }))).toEqual([[3, 'c']])
       expect(await written({ after: '3' })).toMatchObject({ data: [], head: 4 })
-      // Lists without a place are as they always were, and tell where to go on.
+      // Lists without a position are as before, and contain the head.
       expect(await written({})).toMatchObject({ head: 4, pagination: { total: 1 } })
     })
 
-    it('are narrowed and paged like any list', async () => {
+    it('can be filtered and paged like any list', async () => {
       const { say, said } = await start()
       await say(...Array.from({ length: 25 }, (_, n) => `${n % 5 === 0 ? 'odd' : 'even'} ${n}`))
       let page: Page = await said({ after: '3', limit: '2', search: 'odd' })
@@ -85,7 +85,7 @@ onEveryDatabase((_, open) => {
       await expect(said({ after: '0', cursor: 'x' })).rejects.toEqual(naming('query.cursor'))
     })
 
-    it('show nothing that came behind what is not committed yet', async () => {
+    it('shows nothing after an entry that is not committed yet', async () => {
       const { service, bakery, said } = await start()
       const { storage } = service
       const one = (message: string) => ({
@@ -113,7 +113,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('reach someone who reads on once each and in order, while many come in at once', async () => {
+    it('gives a reader each entry once and in order, during concurrent submissions', async () => {
       const { say, write, said, written } = await start()
       const names = Array.from({ length: 40 }, (_, n) => [`${n}/a`, `${n}/b`, `${n}/c`])
       let coming = true

@@ -4,7 +4,7 @@ import type { Db } from '../../src/storage/open.ts'
 
 const boundless = new LogQuota({ perDevice: 2 ** 50, perOrg: 2 ** 50 })
 
-/** Places of logs that are as good as nothing. */
+/** Gives logs their sequence numbers, with sizes that count for nothing. */
 export const placedOf = <L extends object>(
   tx: Db,
   { deviceId, id: orgId }: { deviceId: string; id: string },

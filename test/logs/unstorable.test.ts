@@ -5,7 +5,7 @@ import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 
 onEveryDatabase((_, open) => {
-  it('telemetry with what a database does not take is cleaned of it, and not refused', async () => {
+  it('telemetry with characters that a database cannot store is cleaned, not refused', async () => {
     const service = await startService(open)
     const { tokens, orgs } = await buildWorld(service)
     const { agentId: id, agentToken, deviceId } = orgs.bakery
@@ -38,14 +38,14 @@ onEveryDatabase((_, open) => {
     expect(kept.data).toMatchObject([
       { component: clean, message: clean, fields: { [clean]: { in: [clean] } } },
     ])
-    const said = {
+    const heartbeat = {
       status: 'ok',
       agentVersion: '0.1.0',
       hostname: odd,
       osVersion: odd,
       lastUser: odd,
     } as never
-    await agent.call(api.agents.heartbeat, { params, body: said })
+    await agent.call(api.agents.heartbeat, { params, body: heartbeat })
     const software = [{ name: odd, version: odd }]
     await agent.call(api.agents.inventory, { params, body: { software } as never })
     const device = await user.call(api.devices.show, { params: { id: deviceId } })
