@@ -8,7 +8,7 @@ import { compileFastValidator, declined } from '../../src/core/fast-validator.ts
 import { text } from '../../src/core/schema.ts'
 import { NewEnrollmentKey } from '../../src/credentials/enrollment-keys/contract.ts'
 
-/** Of which many are what somebody waits for, or just beyond it. */
+/** Many of these are the values that schemas check for, or just beyond. */
 const samples: unknown[] = [
   ...[null, true, false, '', 'ok', 'warning', 'agent', 'server', '0.1.0', 'a\u0000', '\ud800'],
   ...[0, 1, -1, 0.5, 100, 100.5, 1e7, 1e15, 1e16, 2 ** 53, Number.MAX_VALUE, [], {}, [1], { cpuPercent: 1 }],
@@ -17,14 +17,14 @@ const samples: unknown[] = [
 ]
 const anything = fc.oneof(fc.constantFrom(...samples), fc.jsonValue() as fc.Arbitrary<unknown>)
 
-/** Mostly what the schema takes. */
+/** Mostly values that the schema accepts. */
 function cellsOf(schema: z.core.$ZodType): fc.Arbitrary<unknown> {
   const right = samples.filter((value) => z.safeParse(innermost(schema), value).success)
   if (right.length === 0) return anything
   return fc.oneof({ weight: 30, arbitrary: fc.constantFrom(...right) }, { weight: 1, arbitrary: anything })
 }
 
-/** Objects with the fields of a shape, and some that it does not have. */
+/** Objects with the fields of a shape, and sometimes unknown ones. */
 function objectsOf(shape: Record<string, z.core.$ZodType>, depth = 2): fc.Arbitrary<unknown> {
   const field = (schema: z.core.$ZodType): fc.Arbitrary<unknown> => {
     const inner = innermost(schema)
@@ -56,17 +56,17 @@ function agrees(schema: z.ZodType, value: unknown): boolean {
   return true
 }
 
-describe('the quick way through a schema', () => {
+describe('the compiled fast validator', () => {
   test.each([
     ['heartbeats', Heartbeat],
     ['metrics', innermost(Heartbeat.shape.metrics) as z.ZodObject],
-  ])('gives what the schema gives, or declines: %s', (_, schema) => {
-    let taken = 0
+  ])('equals the schema, or declines: %s', (_, schema) => {
+    let accepted = 0
     const property = fc.property(objectsOf(schema.shape), (value) => {
-      if (agrees(schema, value)) taken += 1
+      if (agrees(schema, value)) accepted += 1
     })
     fc.assert(property, { numRuns: 2000 })
-    expect(taken).toBeGreaterThan(40)
+    expect(accepted).toBeGreaterThan(40)
   })
 
   const schemas = entriesOf(api as Contract).flatMap(({ name, entry }) =>
@@ -76,14 +76,14 @@ describe('the quick way through a schema', () => {
     }),
   )
 
-  test.each(schemas)('gives what the schema gives, or declines: %s', (_, schema) => {
+  test.each(schemas)('equals the schema, or declines: %s', (_, schema) => {
     fc.assert(
       fc.property(objectsOf(schema.shape), (value) => void agrees(schema, value)),
       { numRuns: 60 },
     )
   })
 
-  test('is taken by the heartbeats of agents, known and unknown fields and all', () => {
+  test('accepts heartbeats of agents, with known and unknown fields', () => {
     const heartbeat = {
       ...{
         status: 'ok',
@@ -108,33 +108,29 @@ describe('the quick way through a schema', () => {
     })
   })
 
-  test('is taken by what mints a key', () => {
+  test('accepts a request that mints a key', () => {
     const orgId = '01923f7e-0000-7000-8000-000000000000'
     expect(agrees(NewEnrollmentKey, { orgId, name: 'Reception laptops', maxUsage: 5 })).toBe(true)
     expect(agrees(NewEnrollmentKey, { name: 'Reception laptops' })).toBe(false)
   })
 
   test.each([
-    ['a bad value of telemetry', { status: 'ok', agentVersion: '1', uptime: 'long' }],
-    ['a field that has to be there', { status: 'ok' }],
-    ['what is no object', []],
-  ])('declines %s: the schema says what becomes of it', (_, value) => {
+    ['an invalid telemetry value', { status: 'ok', agentVersion: '1', uptime: 'long' }],
+    ['a missing field', { status: 'ok' }],
+    ['a value that is no object', []],
+  ])('declines %s: the schema decides', (_, value) => {
     expect(compileFastValidator(Heartbeat)(value)).toBe(declined)
   })
 
   test.each<[string, z.ZodType, unknown]>([
-    ['what is coerced', z.object({ limit: z.coerce.number() }), { limit: 5 }],
-    ['what is changed on its way', z.object({ name: z.string().trim() }), { name: ' x' }],
-    ['what has a value of its own where there is none', z.object({ on: z.boolean().default(true) }), {}],
-    ['a rule over the whole', z.object({ a: text(5) }).refine(() => true), { a: 'x' }],
+    ['coercion', z.object({ limit: z.coerce.number() }), { limit: 5 }],
+    ['a transformation', z.object({ name: z.string().trim() }), { name: ' x' }],
+    ['a default', z.object({ on: z.boolean().default(true) }), {}],
+    ['a refinement of the whole', z.object({ a: text(5) }).refine(() => true), { a: 'x' }],
     ['formats', z.object({ email: z.email() }), { email: 'ada@example.com' }],
-    ['what only looks like an id', z.object({ id: z.guid() }), { id: '01923f7e-0000-7000-8000-00000000000' }],
-    [
-      'an id that is a list of one',
-      z.object({ id: z.guid() }),
-      { id: ['01923f7e-0000-7000-8000-000000000000'] },
-    ],
-    ['a field that is there and undefined', z.object({ a: text(5).optional() }), { a: undefined }],
+    ['a malformed id', z.object({ id: z.guid() }), { id: '01923f7e-0000-7000-8000-00000000000' }],
+    ['an id in a list', z.object({ id: z.guid() }), { id: ['01923f7e-0000-7000-8000-000000000000'] }],
+    ['a field that is set to undefined', z.object({ a: text(5).optional() }), { a: undefined }],
   ])('declines %s', (_, schema, value) => {
     expect(compileFastValidator(schema)(value)).toBe(declined)
   })

@@ -7,15 +7,15 @@ import { endInstant, idOf, instant, truncatedText } from '../../src/core/schema.
 
 const id = '01923F7E-ABCD-7000-8000-00000000000F'
 
-it('an id is the same in either case, also on the quick way', () => {
+it('an id is lower-cased, also by the fast validator, which declines upper case', () => {
   const schema = idOf('device')
   expect(schema.parse(id)).toBe(id.toLowerCase())
-  const quick = compileFastValidator(schema)
-  expect(quick(id.toLowerCase())).toBe(id.toLowerCase())
-  expect(quick(id)).not.toBe(id)
+  const validate = compileFastValidator(schema)
+  expect(validate(id.toLowerCase())).toBe(id.toLowerCase())
+  expect(validate(id)).not.toBe(id)
 })
 
-it('a date alone begins or ends with its day, in UTC', () => {
+it('a date alone is the beginning or the end of its day, in UTC', () => {
   expect(instant.parse('2026-01-31')).toBe('2026-01-31T00:00:00.000Z')
   expect(endInstant.parse('2026-01-31')).toBe('2026-01-31T23:59:59.999Z')
   expect(endInstant.parse('2026-01-31T12:00:00+01:00')).toBe('2026-01-31T11:00:00.000Z')
@@ -24,14 +24,14 @@ it('a date alone begins or ends with its day, in UTC', () => {
   }
 })
 
-it('an offset leads to no year that does not sort as text', () => {
+it('an offset cannot lead to a year that does not sort as text', () => {
   for (const bad of ['9999-12-31T23:59:59-14:00', '0000-01-01T00:00:00+14:00']) {
     expect(endInstant.safeParse(bad).error?.issues).toHaveLength(1)
   }
   expect(instant.parse('9999-12-31T23:59:59+14:00')).toBe('9999-12-31T09:59:59.000Z')
 })
 
-it('every span of time in the contract ends where the last day does', () => {
+it('every end of a time range in the contract includes its last day', () => {
   const ends = entriesOf(api).flatMap(({ name, entry }) =>
     Object.entries(entry.query?.shape ?? {})
       .filter(([key]) => /^(to|until|before|end(Date|Time))$/.test(key))
@@ -41,7 +41,7 @@ it('every span of time in the contract ends where the last day does', () => {
   for (const [name, at] of ends) expect([name, at]).toEqual([name, '2026-01-31T23:59:59.999Z'])
 })
 
-it('a page of any size is clamped, and only decimal digits are a number', () => {
+it('a huge page is clamped, and only decimal digits are a number', () => {
   const { page, limit } = pageQuery()
   for (const huge of ['1e18', '1000000000000000000', '1e+21', '9'.repeat(400)]) {
     expect([huge, page.parse(huge), limit.parse(huge)]).toEqual([huge, 1_000_000_000, 100])
@@ -54,7 +54,7 @@ it('a page of any size is clamped, and only decimal digits are a number', () => 
   }
 })
 
-it('text of telemetry is cut between two characters', () => {
+it('telemetry text is cut between two characters', () => {
   const schema = truncatedText(20)
   expect(schema.parse('x'.repeat(20))).toBe('x'.repeat(20))
   expect(schema.parse(`${'x'.repeat(12)}${'🙂'.repeat(9)}`)).toBe(`${'x'.repeat(12)}… [cut]`)

@@ -8,24 +8,24 @@ import {
   stripStyles,
 } from '../../src/core/terminal.ts'
 
-describe('what is not seen', () => {
+describe('escapeControls', () => {
   it.each([
     ['an escape sequence', '\u001b[31m', '\\u001b[31m'],
-    ['a return', 'a\rb', 'a\\u000db'],
+    ['a carriage return', 'a\rb', 'a\\u000db'],
     ['delete', '\u007f', '\\u007f'],
-    ['C1', '\u009b31m\u0085', '\\u009b31m\\u0085'],
-    ['what reorders', '\u202e\u2066\u200f\u061c', '\\u202e\\u2066\\u200f\\u061c'],
-    ['what breaks lines', '\u2028\u2029', '\\u2028\\u2029'],
-    ['what has no width', '\ufeff\u200b\u2060\u00ad', '\\ufeff\\u200b\\u2060\\u00ad'],
-    ['tags', '\u{e0041}', '\\udb40\\udc41'],
-    ['blanks that are letters', '\u3164\u115f', '\\u3164\\u115f'],
-    ['a joiner that joins nothing', 'ac\u200dme\u200c', 'ac\\u200dme\\u200c'],
-    ['a joiner of joiners', '👩\u200d\u200d👧', '👩\u200d\\u200d👧'],
-    ['a selector that selects nothing', 'ac\ufe0fme\u{e0100}', 'ac\\ufe0fme\\udb40\\udd00'],
-    ['text in selectors', '😀\ufe01\ufe02\u{e0142}', '😀\ufe01\\ufe02\\udb40\\udd42'],
-    ['marks over other lines', `a${'\u0301'.repeat(9)}b`, `a${'\u0301'.repeat(8)}\\u0301b`],
-    ['a selector no keycap has', '1\ufe01', '1\\ufe01'],
-  ])('%s is made visible', (_, text, shown) => {
+    ['a C1 control', '\u009b31m\u0085', '\\u009b31m\\u0085'],
+    ['a bidirectional control', '\u202e\u2066\u200f\u061c', '\\u202e\\u2066\\u200f\\u061c'],
+    ['a line separator', '\u2028\u2029', '\\u2028\\u2029'],
+    ['a zero-width character', '\ufeff\u200b\u2060\u00ad', '\\ufeff\\u200b\\u2060\\u00ad'],
+    ['a tag character', '\u{e0041}', '\\udb40\\udc41'],
+    ['a blank letter', '\u3164\u115f', '\\u3164\\u115f'],
+    ['a joiner without emoji', 'ac\u200dme\u200c', 'ac\\u200dme\\u200c'],
+    ['a repeated joiner', '👩\u200d\u200d👧', '👩\u200d\\u200d👧'],
+    ['a variation selector without effect', 'ac\ufe0fme\u{e0100}', 'ac\\ufe0fme\\udb40\\udd00'],
+    ['text in variation selectors', '😀\ufe01\ufe02\u{e0142}', '😀\ufe01\\ufe02\\udb40\\udd42'],
+    ['stacked combining marks', `a${'\u0301'.repeat(9)}b`, `a${'\u0301'.repeat(8)}\\u0301b`],
+    ['a variation selector on a digit', '1\ufe01', '1\\ufe01'],
+  ])('escapes %s', (_, text, shown) => {
     expect(escapeControls(text)).toBe(shown)
     expect(escapeControls(shown)).toBe(shown)
   })
@@ -40,23 +40,23 @@ describe('what is not seen', () => {
     '1\ufe0f\u20e3',
     '葛\u{e0100}',
     'العربية',
-  ])('%j is read as it is', (text) => {
+  ])('keeps %j', (text) => {
     expect(escapeControls(text)).toBe(text)
   })
 
-  it('stays the same string in JSON', () => {
+  it('does not change the value of JSON', () => {
     const value = { '\u009b\u{e0041}': 'a\u202e\u007f\u2028' }
     expect(JSON.parse(escapeControls(JSON.stringify(value)))).toEqual(value)
   })
 
-  it('is made visible anywhere in a value', () => {
+  it('escapes anywhere in a value', () => {
     expect(escapeControlsIn({ 'a\u009b': ['\u001b', 1, null, { b: true }] })).toEqual({
       'a\\u009b': ['\\u001b', 1, null, { b: true }],
     })
   })
 })
 
-describe('the door', () => {
+describe('a guarded stream', () => {
   function stream(isTTY: boolean) {
     const got: Buffer[] = []
     const write = (chunk: Buffer, _: string, done: () => void) => {
@@ -69,13 +69,13 @@ describe('the door', () => {
   }
   const red = allowSequence('\u001b[31m')
 
-  it('lets a terminal have the sequences of the program and no other', () => {
+  it('passes allowed sequences to a terminal and escapes all others', () => {
     const { out, text } = stream(true)
     out.write(`${red}a\u001b[32mb\n`)
     expect(text()).toBe('\u001b[31ma\\u001b[32mb\n')
   })
 
-  it('reads bytes for what they are, over the borders of writes', () => {
+  it('decodes bytes across writes', () => {
     const { out, text } = stream(true)
     const bytes = Buffer.from('é\u009b\u202e')
     for (const byte of bytes) out.write(Buffer.of(byte))
@@ -83,20 +83,20 @@ describe('the door', () => {
     expect(text()).toBe('é\\u009b\\u202e\ufffd\n')
   })
 
-  it('gives anything else the bytes', () => {
+  it('passes bytes unchanged when it is no terminal', () => {
     const { out, text } = stream(false)
     out.write(`${red}a\u001b[32m\u009b\u202eb\r\n`)
     out.write(Buffer.from('\u009b'))
     expect(text()).toBe('\u001b[31ma\u001b[32m\u009b\u202eb\r\n\u009b')
   })
 
-  it('tells when a write is over', async () => {
+  it('calls back when a write is done', async () => {
     const { out } = stream(true)
     await new Promise<void>((resolve) => void out.write('a', () => resolve()))
     await new Promise<void>((resolve) => void out.write('a', 'utf8', () => resolve()))
   })
 
-  it('is not opened by what looks like the mark of another process', () => {
+  it('does not accept the mark of another process', () => {
     const { out, text } = stream(true)
     out.write('\u001b<01234567-89ab-4def-8123-456789abcdef>\u001b[31m')
     expect(text()).not.toContain('\u001b')
