@@ -1,4 +1,4 @@
-/** For test servers on this machine; nobody else trusts it. Good until 2120. */
+/** For test servers on this machine; trusted by nothing else. Valid until 2120. */
 export const certificate = `-----BEGIN CERTIFICATE-----
 MIIBZzCCAQ2gAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhv
 c3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBQxEjAQBgNVBAMM

@@ -23,7 +23,7 @@ async function filled() {
   }
 }
 
-it('svc dev outbox lists what was sent, newest first, with its link', async () => {
+it('svc dev outbox lists sent messages, newest first, with their links', async () => {
   const { outbox } = await filled()
   const { stdout, stderr, code } = await outbox()
   expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
@@ -35,7 +35,7 @@ it('svc dev outbox lists what was sent, newest first, with its link', async () =
   ])
 })
 
-it('svc dev outbox has every form of output, and filters', async () => {
+it('svc dev outbox supports every output format, and filters', async () => {
   const { outbox } = await filled()
   const all = JSON.parse((await outbox('--json')).stdout)
   expect(all.data).toMatchObject([{ id: 'm2' }, { id: 'm1', to: 'alice@acme.test', link: url, links: [url] }])
@@ -48,7 +48,7 @@ it('svc dev outbox has every form of output, and filters', async () => {
   expect((await outbox('--kind', 'password-reset', '--latest', '--jq', '.link')).stdout).toBe(`${url}\n`)
 })
 
-it('svc dev outbox --latest shows one message to read, and nothing that moves the cursor', async () => {
+it('svc dev outbox --latest shows one message as text, without control sequences', async () => {
   const { outbox } = await filled()
   const { stdout } = await outbox('--latest')
   expect(stdout).toMatch(
@@ -58,7 +58,7 @@ it('svc dev outbox --latest shows one message to read, and nothing that moves th
   expect(stdout).not.toContain('\u001b')
 })
 
-it('svc dev outbox --latest is 3 when there is no such message; an empty outbox is an empty list', async () => {
+it('svc dev outbox --latest exits with 3 when nothing matches; an empty list is empty', async () => {
   const { outbox } = await filled()
   const { code, stderr } = await outbox('--latest', '--to', 'nobody@acme.test')
   expect({ code, stderr }).toEqual({ code: 3, stderr: 'Error: There is no such message in the outbox\n' })

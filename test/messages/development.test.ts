@@ -10,16 +10,16 @@ import { welcome } from '../../src/messages/templates.ts'
 import { onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { testClock, testSecrets } from '../harness.ts'
 
-const letter = welcome({ to: 'alice@acme.test', name: 'Alice', url: 'https://svc.example.com' })
+const message = welcome({ to: 'alice@acme.test', name: 'Alice', url: 'https://svc.example.com' })
 
 describe('the development outbox', () => {
-  it('keeps one file per message that only its owner can read', async () => {
+  it('stores one file per message that only its owner can read', async () => {
     const dataDir = await temporaryFolder()
     const clock = testClock()
     const mailer = outboxMailer(dataDir, clock)
-    await mailer.send(letter, 'one')
+    await mailer.send(message, 'one')
     clock.forward(1)
-    await mailer.send({ ...letter, to: 'bob@acme.test' })
+    await mailer.send({ ...message, to: 'bob@acme.test' })
     expect(mailer.real).toBe(false)
     const folder = join(dataDir, 'outbox')
     const names = await readdir(folder)
@@ -29,24 +29,24 @@ describe('the development outbox', () => {
     expect(JSON.parse(await readFile(join(folder, 'one.json'), 'utf8'))).toEqual({
       id: 'one',
       at: '2026-03-01T12:00:00.000Z',
-      ...letter,
+      ...message,
     })
   })
 
-  it('holds a letter that is sent once more only once', async () => {
+  it('stores a repeated message only once', async () => {
     const dataDir = await temporaryFolder()
     const mailer = outboxMailer(dataDir, testClock())
-    await mailer.send(letter, 'one')
-    await mailer.send(letter, 'one')
+    await mailer.send(message, 'one')
+    await mailer.send(message, 'one')
     expect(await readOutboxMessages(dataDir)).toHaveLength(1)
   })
 
-  it('is read newest first, drafts and other files aside; without a folder it is empty', async () => {
+  it('is read newest first, without drafts and other files; a missing folder is empty', async () => {
     const dataDir = await temporaryFolder()
     expect(await readOutboxMessages(dataDir)).toEqual([])
     const clock = testClock()
     for (const id of ['b', 'a', 'c']) {
-      await outboxMailer(dataDir, clock).send(letter, id)
+      await outboxMailer(dataDir, clock).send(message, id)
       clock.forward(1)
     }
     await mkdir(join(dataDir, 'outbox'), { recursive: true })
@@ -72,7 +72,7 @@ onEveryDatabase((_, open) => {
     }
     const wrong = (code: string) => (code === '000000' ? '000001' : '000000')
 
-    it('go into the outbox and work once', async () => {
+    it('are written to the outbox and work once', async () => {
       const { codes, lastCode } = await bench()
       await codes.send(phone)
       const code = await lastCode()
@@ -82,7 +82,7 @@ onEveryDatabase((_, open) => {
       expect(await codes.check(phone, code)).toBe(false)
     })
 
-    it('work once also when they are tried many times at the same moment', async () => {
+    it('work once also with concurrent checks', async () => {
       const { codes, lastCode } = await bench()
       await codes.send(phone)
       const code = await lastCode()
@@ -90,7 +90,7 @@ onEveryDatabase((_, open) => {
       expect(tries.filter(Boolean)).toHaveLength(1)
     })
 
-    it('are good for ten minutes and five tries', async () => {
+    it('are valid for ten minutes and five attempts', async () => {
       const { codes, lastCode, clock } = await bench()
       await codes.send(phone)
       const first = await lastCode()
@@ -117,7 +117,7 @@ onEveryDatabase((_, open) => {
       expect(await codes.check(phone, second)).toBe(true)
     })
 
-    it('are stored hashed, in a way that differs from number to number', async () => {
+    it('are stored as hashes that depend on the number', async () => {
       const { codes, lastCode, storage } = await bench()
       await codes.send(phone)
       const rows = await storage.read.selectFrom('phone_codes').selectAll().execute()
@@ -129,7 +129,7 @@ onEveryDatabase((_, open) => {
   })
 })
 
-it('in production without a service there are no phone codes: 501 and nothing written down', async () => {
+it('in production without an SMS service, phone codes are 501 and nothing is written', async () => {
   const { storage, dataDir } = await openMigrated('sqlite')
   const config = readConfig({ ...testSecrets, SVC_DATA_DIR: dataDir, NODE_ENV: 'production' })
   const log = logTo(process.stderr, { level: 'silent', color: false })

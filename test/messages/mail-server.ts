@@ -8,7 +8,7 @@ export type Received = { from: string; to: string[]; source: string; secure: boo
 export type MailServer = {
   port: number
   received: Received[]
-  /** Whoever tried to sign in. */
+  /** The user names that tried to sign in. */
   logins: unknown[]
   close(): Promise<void>
 }
@@ -20,11 +20,11 @@ type Options = {
   /** Offers no STARTTLS. */
   plain?: boolean
   login?: { user: string; pass: string }
-  /** Answers the greeting never. */
+  /** Never sends the greeting. */
   silent?: boolean
 }
 
-/** A real SMTP server on this machine; it refuses whoever is called nobody. */
+/** A real SMTP server on this machine; it refuses recipients named nobody. */
 export async function startMailServer({
   port = 0,
   secure,
@@ -41,7 +41,7 @@ export async function startMailServer({
     cert: certificate,
     disabledCommands: disabled,
     authOptional: login === undefined,
-    // Passwords over plain text are for the tests to notice, not for the server to refuse.
+    // The tests check for passwords in plain text, the server does not refuse them.
     allowInsecureAuth: true,
     disableReverseLookup: true,
     closeTimeout: 100,

@@ -12,9 +12,9 @@ import { serviceOn, startService, type TestClock, testClock, testSecrets } from 
 
 const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
 const url = 'https://svc.example.com/reset-password?token=very-secret-token'
-const letterTo = (to: string): MailMessage => passwordReset({ to, name: 'Alice', url, minutes: 60 })
+const mailTo = (to: string): MailMessage => passwordReset({ to, name: 'Alice', url, minutes: 60 })
 
-/** A mailer that keeps what it is given, or fails as often as it is told. */
+/** A mailer that keeps its messages, or fails a given number of times. */
 class Postbox implements Mailer {
   readonly real = true
   readonly sent: { letter: MailMessage; id: string | undefined }[] = []
@@ -58,7 +58,7 @@ function benchOn(storage: Storage): Bench {
     failures,
     delivery,
     queue: (to, seconds = 3600) =>
-      storage.write((tx) => queueMail(tx, cipher, letterTo(to), clock(), addSeconds(clock(), seconds))),
+      storage.write((tx) => queueMail(tx, cipher, mailTo(to), clock(), addSeconds(clock(), seconds))),
     run: () => sendDueMails(delivery),
   }
 }
@@ -66,20 +66,20 @@ function benchOn(storage: Storage): Bench {
 const queued = (storage: Storage) => storage.read.selectFrom('mails').selectAll().orderBy('id').execute()
 
 onEveryDatabase((_, open) => {
-  describe('a queued letter', () => {
+  describe('a queued mail', () => {
     const bench = async () => benchOn((await open()).storage)
 
-    it('is sent as it was written, once, and leaves no trace', async () => {
+    it('is sent unchanged, once, and leaves no row', async () => {
       const { queue, run, postbox, storage } = await bench()
       await queue('alice@acme.test')
       const [row] = await queued(storage)
       await run()
       await run()
-      expect(postbox.sent).toEqual([{ letter: letterTo('alice@acme.test'), id: row!.id }])
+      expect(postbox.sent).toEqual([{ letter: mailTo('alice@acme.test'), id: row!.id }])
       expect(await queued(storage)).toEqual([])
     })
 
-    it('is sealed: neither its link nor whom it is for can be read in the database', async () => {
+    it('is encrypted: neither its link nor its recipient is readable in the database', async () => {
       const { queue, storage } = await bench()
       await queue('alice@acme.test')
       const text = JSON.stringify(await queued(storage))
@@ -87,10 +87,10 @@ onEveryDatabase((_, open) => {
       expect(text).toContain('password-reset')
     })
 
-    it('is not there when what caused it was rolled back', async () => {
+    it('is absent when its transaction was rolled back', async () => {
       const { storage, clock, run, postbox } = await bench()
       const change = storage.write(async (tx) => {
-        await queueMail(tx, cipher, letterTo('alice@acme.test'), clock(), addSeconds(clock(), 60))
+        await queueMail(tx, cipher, mailTo('alice@acme.test'), clock(), addSeconds(clock(), 60))
         throw new Error('changed my mind')
       })
       await expect(change).rejects.toThrow('changed my mind')
@@ -99,7 +99,7 @@ onEveryDatabase((_, open) => {
       expect(postbox.sent).toEqual([])
     })
 
-    it('is tried again after 1, 2, 4 … minutes, at most an hour', async () => {
+    it('is retried after 1, 2, 4 … minutes, at most an hour', async () => {
       const { queue, run, postbox, clock, failures, storage } = await bench()
       postbox.failures = 8
       await queue('alice@acme.test', 86_400)
@@ -121,7 +121,7 @@ onEveryDatabase((_, open) => {
       expect(await queued(storage)).toEqual([])
     })
 
-    it('is given up when its time is over, before an attempt or after one', async () => {
+    it('is given up when it has expired, before an attempt or after one', async () => {
       const { queue, run, postbox, clock, failures, storage } = await bench()
       postbox.failures = 1
       await queue('alice@acme.test', 30)
@@ -137,7 +137,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('that fails is told of without its content and without its recipient', async () => {
+    it('that fails is reported without its content and recipient', async () => {
       const { queue, run, postbox, failures } = await bench()
       postbox.failures = 1
       await queue('alice@acme.test')
@@ -154,11 +154,11 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(failures)).not.toMatch(/alice|token/)
     })
 
-    it('that cannot be opened holds up no other', async () => {
+    it('that cannot be decrypted blocks no other', async () => {
       const { queue, run, postbox, storage, failures, clock } = await bench()
       const other = createCipher(['a key that is gone'])
       await storage.write((tx) =>
-        queueMail(tx, other, letterTo('bob@acme.test'), clock(), addSeconds(clock(), 60)),
+        queueMail(tx, other, mailTo('bob@acme.test'), clock(), addSeconds(clock(), 60)),
       )
       await queue('alice@acme.test')
       await run()
@@ -166,7 +166,7 @@ onEveryDatabase((_, open) => {
       expect(failures).toMatchObject([{ reason: 'sealed with another key' }])
     })
 
-    it('moved into another row does not open', async () => {
+    it('whose content was moved to another row cannot be decrypted', async () => {
       const { queue, run, postbox, storage, failures } = await bench()
       await queue('alice@acme.test')
       await queue('bob@acme.test')
@@ -179,7 +179,7 @@ onEveryDatabase((_, open) => {
       expect(failures).toMatchObject([{ mail: bob!.id, reason: 'sealed with another key' }])
     })
 
-    it('belongs to one sender at a time, and to the next when that one died', async () => {
+    it('is leased by one sender at a time, and by the next when that one died', async () => {
       const { queue, run, postbox, clock, storage, delivery } = await bench()
       await queue('alice@acme.test')
       const dead: Mailer = { real: true, send: () => new Promise(() => {}) }
@@ -194,7 +194,7 @@ onEveryDatabase((_, open) => {
       expect(await queued(storage)).toEqual([])
     })
 
-    it('that was lost to another sender is not taken from them', async () => {
+    it('that was lost to another sender is not taken back', async () => {
       const { queue, run, postbox, clock, storage, delivery } = await bench()
       await queue('alice@acme.test')
       let fail = (_: Error): void => {}
@@ -210,7 +210,7 @@ onEveryDatabase((_, open) => {
       expect(await queued(storage)).toEqual([before])
     })
 
-    it('is sent once by senders that work side by side', async () => {
+    it('is sent once by concurrent senders', async () => {
       const { queue, run, postbox } = await bench()
       const names = Array.from({ length: 40 }, (_, n) => `user${n}@acme.test`)
       for (const name of names) await queue(name)
@@ -222,10 +222,10 @@ onEveryDatabase((_, open) => {
   describe('the service', () => {
     const queueOn = (storage: Storage, to: string) => {
       const now = new Date().toISOString()
-      return storage.write((tx) => queueMail(tx, cipher, letterTo(to), now, addSeconds(now, 3600)))
+      return storage.write((tx) => queueMail(tx, cipher, mailTo(to), now, addSeconds(now, 3600)))
     }
 
-    it('sends what is committed within a moment, and what was queued before it started', async () => {
+    it('sends committed mails within a moment, and mails that were queued before it started', async () => {
       const database = await open()
       const postbox = new Postbox()
       await queueOn(database.storage, 'before@acme.test')
@@ -237,7 +237,7 @@ onEveryDatabase((_, open) => {
       expect(new Set(postbox.sent.map(({ letter }) => letter.to)).size).toBe(26)
     })
 
-    it('finishes the mails it has begun when it stops, and begins no other', async () => {
+    it('finishes the mails in progress when it stops, and starts no other', async () => {
       const database = await open()
       const started: string[] = []
       const slow: Mailer = {

@@ -17,7 +17,7 @@ describe('the settings of mail and SMS', () => {
     })
   })
 
-  it('a mail server is one address, or its parts', () => {
+  it('a mail server is set by one URL, or by its parts', () => {
     const parts = { SMTP_HOST: 'mail.example.com', SMTP_USER: 'svc', SMTP_PASSWORD: 'p@ss' }
     const whole = { SMTP_URL: 'smtp://svc:p%40ss@mail.example.com' }
     const smtp = {
@@ -71,7 +71,7 @@ describe('the settings of mail and SMS', () => {
     ).toMatchObject({ host: 'a.example', port: 25 })
   })
 
-  it('the public address is the first that is set, without a slash at its end', () => {
+  it('the public URL is the first that is set, without a trailing slash', () => {
     const DASHBOARD_URL = 'https://dash.example.com'
     const PUBLIC_APP_URL = 'https://app.example.com/svc/'
     expect(readIntegrationSettings({ DASHBOARD_URL }).publicUrl).toBe('https://dash.example.com')
@@ -108,7 +108,7 @@ describe('the settings of mail and SMS', () => {
     [{ DASHBOARD_URL: 'javascript:alert(1)' }, /^DASHBOARD_URL /],
   ]
 
-  it.each(wrongs)('%j is refused, naming the variable and without a secret', (env, message) => {
+  it.each(wrongs)('%j is refused with an error that names the variable and no secret', (env, message) => {
     let failure = ''
     try {
       readIntegrationSettings(env)

@@ -17,7 +17,7 @@ import { headerOf, startMailServer } from './mail-server.ts'
 
 const MAIL_FROM = 'svc <noreply@svc.example.com>'
 const url = 'https://svc.example.com/reset-password?token=very-secret-token'
-const letterTo = (to: string) => passwordReset({ to, name: 'Zoë', url, minutes: 60 })
+const mailTo = (to: string) => passwordReset({ to, name: 'Zoë', url, minutes: 60 })
 const mailerFor = (env: Record<string, string>): Mailer =>
   smtpMailer(readIntegrationSettings({ MAIL_FROM, ...env }).smtp!)
 
@@ -27,11 +27,11 @@ async function certificateFile(): Promise<string> {
   return file
 }
 
-it('a letter arrives as text and as HTML, with an id that stays the same', async () => {
+it('a mail arrives as text and HTML, with a stable Message-ID', async () => {
   const server = await startMailServer({ plain: true })
   const mailer = mailerFor({ SMTP_URL: `smtp://127.0.0.1:${server.port}` })
-  await mailer.send(letterTo('alice@acme.test'), 'mail-1')
-  await mailer.send(letterTo('alice@acme.test'), 'mail-1')
+  await mailer.send(mailTo('alice@acme.test'), 'mail-1')
+  await mailer.send(mailTo('alice@acme.test'), 'mail-1')
   const [mail, again] = server.received
   expect(mail).toMatchObject({ from: 'noreply@svc.example.com', to: ['alice@acme.test'] })
   expect(headerOf(mail!, 'From')).toBe(MAIL_FROM)
@@ -50,14 +50,14 @@ it('a letter arrives as text and as HTML, with an id that stays the same', async
 it('an address with a comma is one recipient, or none', async () => {
   const server = await startMailServer({ plain: true })
   const mailer = mailerFor({ SMTP_URL: `smtp://127.0.0.1:${server.port}` })
-  await mailer.send(letterTo('alice@acme.test, mallory@evil.test'), 'mail-1').catch(() => {})
+  await mailer.send(mailTo('alice@acme.test, mallory@evil.test'), 'mail-1').catch(() => {})
   expect(server.received.flatMap(({ to }) => to)).not.toContain('mallory@evil.test')
 })
 
-it('a recipient whom the server refuses is a failure', async () => {
+it('a recipient that the server refuses is a failure', async () => {
   const server = await startMailServer({ plain: true })
   const mailer = mailerFor({ SMTP_HOST: '127.0.0.1', SMTP_PORT: String(server.port) })
-  await expect(mailer.send(letterTo('nobody@acme.test'))).rejects.toMatchObject({
+  await expect(mailer.send(mailTo('nobody@acme.test'))).rejects.toMatchObject({
     code: 'EENVELOPE',
     responseCode: 550,
   })
@@ -68,42 +68,40 @@ it('signs in with its user and password, and fails with a wrong one', async () =
   const server = await startMailServer({ plain: true, login })
   const at = `127.0.0.1:${server.port}`
   const [user, pass] = [encodeURIComponent(login.user), encodeURIComponent(login.pass)]
-  await mailerFor({ SMTP_URL: `smtp://${user}:${pass}@${at}` }).send(letterTo('alice@acme.test'))
+  await mailerFor({ SMTP_URL: `smtp://${user}:${pass}@${at}` }).send(mailTo('alice@acme.test'))
   expect(server.received).toMatchObject([{ user: 'svc@example.com' }])
   expect(server.logins).toEqual(['svc@example.com'])
   const wrong = mailerFor({ SMTP_URL: `smtp://${user}:wrong@${at}` })
-  await expect(wrong.send(letterTo('alice@acme.test'))).rejects.toMatchObject({ code: 'EAUTH' })
+  await expect(wrong.send(mailTo('alice@acme.test'))).rejects.toMatchObject({ code: 'EAUTH' })
 })
 
-it('uses TLS from the first byte, or STARTTLS, with a server whose certificate is trusted', async () => {
+it('uses implicit TLS or STARTTLS with a server whose certificate is trusted', async () => {
   const SMTP_CA_FILE = await certificateFile()
   const [direct, upgraded] = [await startMailServer({ secure: true }), await startMailServer()]
-  await mailerFor({ SMTP_CA_FILE, SMTP_URL: `smtps://127.0.0.1:${direct.port}` }).send(
-    letterTo('a@acme.test'),
-  )
+  await mailerFor({ SMTP_CA_FILE, SMTP_URL: `smtps://127.0.0.1:${direct.port}` }).send(mailTo('a@acme.test'))
   const started = { SMTP_CA_FILE, SMTP_STARTTLS: 'on', SMTP_URL: `smtp://localhost:${upgraded.port}` }
-  await mailerFor(started).send(letterTo('b@acme.test'))
+  await mailerFor(started).send(mailTo('b@acme.test'))
   expect([...direct.received, ...upgraded.received].map(({ secure }) => secure)).toEqual([true, true])
 })
 
 it('sends nothing to a server whose certificate is not trusted', async () => {
   const [direct, upgraded] = [await startMailServer({ secure: true }), await startMailServer()]
   const over = mailerFor({ SMTP_URL: `smtps://127.0.0.1:${direct.port}` })
-  await expect(over.send(letterTo('a@acme.test'))).rejects.toThrow(/certificate/)
+  await expect(over.send(mailTo('a@acme.test'))).rejects.toThrow(/certificate/)
   const started = mailerFor({ SMTP_STARTTLS: 'on', SMTP_URL: `smtp://127.0.0.1:${upgraded.port}` })
-  await expect(started.send(letterTo('a@acme.test'))).rejects.toThrow(/certificate/)
+  await expect(started.send(mailTo('a@acme.test'))).rejects.toThrow(/certificate/)
   expect([...direct.received, ...upgraded.received]).toEqual([])
 })
 
-it('sends nothing in the clear where STARTTLS is required, not even the password', async () => {
+it('sends nothing in plain text where STARTTLS is required, not even the password', async () => {
   const server = await startMailServer({ plain: true, login: { user: 'svc', pass: 'secret' } })
   const mailer = mailerFor({ SMTP_STARTTLS: 'on', SMTP_URL: `smtp://svc:secret@127.0.0.1:${server.port}` })
-  await expect(mailer.send(letterTo('a@acme.test'))).rejects.toMatchObject({ code: 'ETLS' })
+  await expect(mailer.send(mailTo('a@acme.test'))).rejects.toMatchObject({ code: 'ETLS' })
   expect(server.received).toEqual([])
   expect(server.logins).toEqual([])
 })
 
-it('requires STARTTLS of every server but those on this machine, unless told otherwise', () => {
+it('requires STARTTLS from every server except on this machine, unless configured', () => {
   const startTls = (env: Record<string, string>) =>
     readIntegrationSettings({ MAIL_FROM, ...env }).smtp!.startTls
   expect(startTls({ SMTP_HOST: 'mail.example.com' })).toBe('required')
@@ -114,14 +112,14 @@ it('requires STARTTLS of every server but those on this machine, unless told oth
     expect(startTls({ SMTP_URL: `smtp://${host}` })).toBe('when-offered')
 })
 
-it('its library loads with the first letter only, so that an idle service does without', () => {
+it('nodemailer is loaded lazily, so that an idle service does without', () => {
   const loading = productSources().flatMap((source) =>
     importsOf(source).filter(({ target }) => target === 'nodemailer'),
   )
   expect(loading).toEqual([expect.objectContaining({ lazy: true })])
 })
 
-it('a mail that found the server down is delivered when it is up again', async () => {
+it('a mail is delivered when a server that was down is up again', async () => {
   const database = await openMigrated('sqlite')
   const first = await startMailServer({ plain: true })
   await first.close()
@@ -130,7 +128,7 @@ it('a mail that found the server down is delivered when it is up again', async (
   const service = await serviceOn(database, { env, clock })
   const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   await service.storage.write((tx) =>
-    queueMail(tx, cipher, letterTo('alice@acme.test'), clock(), addSeconds(clock(), 3600)),
+    queueMail(tx, cipher, mailTo('alice@acme.test'), clock(), addSeconds(clock(), 3600)),
   )
   const queued = () => service.storage.read.selectFrom('mails').selectAll().execute()
   await until(async () => (await queued()).some(({ attempts, lease }) => attempts === 1 && lease === null))
@@ -140,14 +138,14 @@ it('a mail that found the server down is delivered when it is up again', async (
   await until(async () => (await queued()).length === 0)
 })
 
-it('a mail whose sender was killed in the middle of it is delivered by the next one', {
+it('a mail whose sender was killed during delivery is delivered by the next one', {
   timeout: 60_000,
 }, async () => {
   const database = await openMigrated('sqlite')
   const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
   const now = new Date().toISOString()
   await database.storage.write((tx) =>
-    queueMail(tx, cipher, letterTo('alice@acme.test'), now, addSeconds(now, 3600)),
+    queueMail(tx, cipher, mailTo('alice@acme.test'), now, addSeconds(now, 3600)),
   )
   const hanging = await startMailServer({ plain: true, silent: true })
   const env = { ...testSecrets, MAIL_FROM, SMTP_URL: `smtp://127.0.0.1:${hanging.port}` }
@@ -157,7 +155,7 @@ it('a mail whose sender was killed in the middle of it is delivered by the next 
   first.kill('SIGKILL')
   await first.ended
   expect(await queued()).toHaveLength(1)
-  // Instead of waiting for two minutes.
+  // Instead of two minutes of waiting.
   await database.storage.write((tx) => tx.updateTable('mails').set({ due_at: now }).execute())
   const server = await startMailServer({ plain: true })
   const second = new ServeProcess(database, {

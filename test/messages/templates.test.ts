@@ -7,7 +7,7 @@ const base = { to: 'alice@acme.test', name: 'Alice' }
 const url = 'https://svc.example.com/go?token=a&b=c'
 const at = '2026-03-01T12:00:00.000Z'
 
-const everyLetter: Record<string, MailMessage> = {
+const everyMail: Record<string, MailMessage> = {
   invitation: letters.invitation({ ...base, inviter: 'Bob', tenant: 'Acme', url, days: 7 }),
   membership: letters.addedToTenant({ ...base, inviter: 'Bob', tenant: 'Acme', url }),
   'password-reset': letters.passwordReset({ ...base, url, minutes: 60 }),
@@ -18,7 +18,7 @@ const everyLetter: Record<string, MailMessage> = {
   'factors-changed': letters.factorsChanged({ ...base, what: 'An authenticator app was added.', at }),
 }
 
-/** What a person reads of the HTML. */
+/** The visible text of the HTML. */
 const words = (html: string): string =>
   html
     .replace(/<[^>]+>/g, ' ')
@@ -30,34 +30,34 @@ const words = (html: string): string =>
     .replace(/\s+/g, ' ')
     .trim()
 
-describe.each(Object.entries(everyLetter))('the letter %s', (kind, letter) => {
-  it('says who it is for and what it is', () => {
+describe.each(Object.entries(everyMail))('the mail %s', (kind, letter) => {
+  it('names its recipient and its subject', () => {
     expect(letter).toMatchObject({ to: 'alice@acme.test', kind })
     expect(letter.subject).toMatch(/^[A-Z][^\n]{5,70}$/)
     expect(letter.text).toMatch(/^Hello Alice,\n\n/)
   })
 
-  it('says the same in HTML', () => {
+  it('has the same content in HTML', () => {
     const plain = letter.text.replace(/\s+/g, ' ').replaceAll(':', '').trim()
     expect(words(letter.html).replaceAll(':', '')).toBe(plain)
   })
 
-  it('lists the links that its text holds', () => {
+  it('lists the links of its text', () => {
     expect(letter.links).toEqual(letter.text.match(/https:\S+/g) ?? [])
     for (const link of letter.links) expect(letter.html).toContain(`href="${link.replaceAll('&', '&amp;')}"`)
   })
 })
 
-it('letters tell times as people write them, and count in singular and plural', () => {
-  expect(everyLetter['password-changed']!.text).toContain('on 1 March 2026 at 12:00 UTC.')
-  expect(everyLetter['factors-changed']!.text).toContain('An authenticator app was added, on 1 March 2026')
-  expect(everyLetter.invitation!.text).toContain('for 7 days.')
+it('mails format times for people, and use singular and plural', () => {
+  expect(everyMail['password-changed']!.text).toContain('on 1 March 2026 at 12:00 UTC.')
+  expect(everyMail['factors-changed']!.text).toContain('An authenticator app was added, on 1 March 2026')
+  expect(everyMail.invitation!.text).toContain('for 7 days.')
   expect(letters.invitation({ ...base, inviter: 'B', tenant: 'A', url, days: 1 }).text).toContain(
     'for 1 day.',
   )
 })
 
-it('a name is text in a letter: no markup, no lines or headers of its own, no turned direction', () => {
+it('a name is plain text in a mail: no markup, no lines or headers, no bidirectional controls', () => {
   const evil = '<b>Mallory</b>\r\nBcc: all@acme.test\u202e\n\nhello'
   const { subject, text, html } = letters.invitation({
     ...base,
@@ -73,7 +73,7 @@ it('a name is text in a letter: no markup, no lines or headers of its own, no tu
   expect(html).not.toContain('<b>')
 })
 
-it('links carry their token below the public address, whatever its path', () => {
+it('links contain their token below the public URL, whatever its path', () => {
   expect(resetLink('https://svc.example.com', 'a+b/c')).toBe(
     'https://svc.example.com/reset-password?token=a%2Bb%2Fc',
   )

@@ -20,7 +20,7 @@ async function bench(change: Record<string, string> = {}) {
 }
 
 describe('phone codes of Twilio Verify', () => {
-  it('are sent and checked as its API says, and work once', async () => {
+  it('are sent and checked by its API, and work once', async () => {
     const { service, codes } = await bench()
     await codes.send(phone)
     const code = service.codeFor(phone)
@@ -41,7 +41,7 @@ describe('phone codes of Twilio Verify', () => {
     })
   })
 
-  it('are wrong when there is none, and when there were too many tries', async () => {
+  it('are rejected when none was sent, and after too many attempts', async () => {
     const { service, codes } = await bench()
     expect(await codes.check(phone, '123456')).toBe(false)
     await codes.send(phone)
@@ -51,9 +51,9 @@ describe('phone codes of Twilio Verify', () => {
 
   it.each<[string, Parameters<typeof json>]>([
     ['too many requests', [429, { code: 20429, message: 'Too many requests', status: 429 }]],
-    ['a failure of its own', [500, { code: 20500, message: 'Internal', status: 500 }]],
+    ['an internal error', [500, { code: 20500, message: 'Internal', status: 500 }]],
     ['unavailable', [503, {}]],
-    ['a status that means nothing', [200, { status: 7 }]],
+    ['an unknown status', [200, { status: 7 }]],
     ['no object', [200, null]],
     ['a text', [201, 'fine']],
   ])('are unavailable when the service answers: %s', async (_, [status, body]) => {
@@ -65,7 +65,7 @@ describe('phone codes of Twilio Verify', () => {
     expect(lines.join()).not.toMatch(/the-auth-token|\+49|123456/)
   })
 
-  it('are unavailable when the service answers with garbage, hangs, hangs up, or leads elsewhere', async () => {
+  it('are unavailable when the service sends garbage, hangs, hangs up, or redirects', async () => {
     const { service, codes } = await bench()
     const answers: (typeof service.answer)[] = [
       (reply) => reply.writeHead(200, { 'content-type': 'application/json' }).end('{"status": "appro'),
@@ -83,7 +83,7 @@ describe('phone codes of Twilio Verify', () => {
     expect(service.asked.filter(({ path }) => path === '/elsewhere')).toEqual([])
   })
 
-  it('are unavailable when the credentials are wrong or nobody listens', async () => {
+  it('are unavailable with wrong credentials or when nothing listens', async () => {
     const wrong = await bench({ TWILIO_AUTH_TOKEN: 'wrong' })
     await expect(wrong.codes.send(phone)).rejects.toMatchObject(unavailable)
     const nowhere = await bench({ TWILIO_API_URL: 'http://127.0.0.1:1' })

@@ -12,14 +12,14 @@ type Asked = {
 type Verification = { code: string; checks: number }
 type Answer = (reply: ServerResponse) => void
 
-/** What Twilio Verify says on the wire, for one account and one service. */
+/** A stand-in for Twilio Verify on the wire, for one account and one service. */
 export type VerifyService = {
   url: string
   env: Record<string, string>
   asked: Asked[]
   /** The code last sent to a number. */
   codeFor(phoneNumber: string): string
-  /** Until the test ends, every answer is this one. */
+  /** When set, every reply is this one. */
   answer: Answer | undefined
 }
 
