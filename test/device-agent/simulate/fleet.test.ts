@@ -45,7 +45,7 @@ onEveryDatabase((_, open) => {
         const logs = await client.call(api.diagnosticLogs.list, { params: { id: all[0]!.id } })
         expect(logs.data.length).toBeGreaterThan(0)
       })
-      // The last one may not have reported yet; none reports twice before all have once.
+      // By now the last agent may not have reported yet, and none twice.
       await soon(async () => {
         const last = events.at(-1) as { event: string; heartbeats?: number }
         expect(last).toMatchObject({ event: 'progress', online: 12 })
