@@ -196,7 +196,7 @@ describe('delayed events about devices', () => {
       new Limiter({ AGENT_EVENTS: { count: 0, seconds: 3600 } } as Limits),
       new Registry(),
     )
-    // The first of each is always taken.
+    // The first change of each device is emitted at once.
     for (let n = 0; n < 100_000; n++) {
       expect(waiting.emitsNow(`${n}`, ['hostname']) && waiting.emitsNow(`${n}`, ['hostname'])).toBe(false)
     }

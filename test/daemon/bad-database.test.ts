@@ -43,7 +43,7 @@ const pragma = (text: string) => async (_: unknown, storage: Storage) => {
   await sql.raw(`pragma ${text}`).execute(storage.read)
 }
 
-/** Raised as the database itself does when its disk has no room. */
+/** Raises the error that the database raises when its disk is full. */
 const refuseChanges = async (db: Db) => {
   await sql`create function no_room() returns trigger language plpgsql as $$ begin
     raise exception 'could not extend file: No space left on device' using errcode = '53100'; end $$`.execute(

@@ -29,16 +29,16 @@ const documented = Object.fromEntries(
 const behindProxy = { ...documented, TRUST_PROXY_HEADERS: 'true' }
 
 const from = (address: string) => ({ 'x-service-client': 'cli', 'x-forwarded-for': address })
-/** The nth address of an attacker who has many. */
+/** The nth address of an attacker with many addresses. */
 const nth = (n: number) => `198.51.100.${n}`
 const here = '203.0.113.7'
-/** An address in the nth network of many. */
+/** An address in the nth of many networks. */
 const network = (n: number) => `198.${n}.100.7`
 
 const count = (n: number) => Array.from({ length: n }, (_, i) => i + 1)
 const statuses = (replies: readonly Reply<unknown>[]) => replies.map(({ status }) => status)
 
-/** One after the other: the order decides who is refused. */
+/** Sequentially: the order decides which requests are refused. */
 async function each<T>(items: readonly T[], ask: (item: T) => Promise<Reply<unknown>>) {
   const replies: Reply<unknown>[] = []
   for (const item of items) replies.push(await ask(item))
@@ -53,7 +53,7 @@ function waitOf({ status, headers, body }: Reply<unknown>): number {
 }
 
 onEveryDatabase((_, open) => {
-  /** Locks and codes go by the service's clock, limits by the process's. */
+  /** Blocks and codes use the clock of the service, rate limits that of the process. */
   const clock = testClock()
   const pass = (seconds: number) => {
     clock.forward(seconds)
@@ -125,9 +125,9 @@ onEveryDatabase((_, open) => {
           headers: from(address),
         })
       const wrong = (address: string, to = email) => guess(service, to, address)
-      /** Wrong passwords until strangers need a proof. */
-      const besiege = (to = email) => each(count(50), (n) => wrong(network(n), to))
-      return { service, email, right, wrong, besiege }
+      /** Enters wrong passwords until unknown clients need a proof. */
+      const enterWrongPasswords = (to = email) => each(count(50), (n) => wrong(network(n), to))
+      return { service, email, right, wrong, enterWrongPasswords }
     }
 
     it('block their network for 15 minutes after five, with the same reply as before', async () => {
@@ -145,7 +145,7 @@ onEveryDatabase((_, open) => {
       expect((await right(here)).status, 'the owner, elsewhere').toBe(200)
 
       pass(15 * 60 - 1)
-      // Refused attempts do not prolong it, and do not count for the next.
+      // Refused attempts do not extend the block, and do not count for the next.
       await each(count(6), (n) => wrong(nth(n + 10)))
       expect((await right(nth(1))).status).toBe(401)
       pass(1)
@@ -186,9 +186,9 @@ onEveryDatabase((_, open) => {
     })
 
     it('from many networks require proof from clients that the account does not know', async () => {
-      const { service, right, besiege } = await withOwner()
+      const { service, right, enterWrongPasswords } = await withOwner()
       const { tokens } = (await right(here)).body
-      const all = await besiege()
+      const all = await enterWrongPasswords()
       for (const reply of all) expect(sameFor(reply)).toEqual(sameFor(all[0]!))
       const stranger = await right(network(99))
       expect(sameFor(stranger)).toEqual(sameFor(all[0]!))
@@ -200,7 +200,7 @@ onEveryDatabase((_, open) => {
       const cookie = { cookie: `service_refresh_token=${refreshToken}` }
       const { email } = { email: 'owner@example.com' }
       expect((await login(service, { email, password }, { ...from(here), ...cookie })).status).toBe(200)
-      // Not one that somebody made up, nor of somebody else.
+      // Neither an invented token nor that of another user.
       const { tokens: others } = (await login(service, admin, from(here))).body
       for (const made of [`${refreshToken.slice(0, -1)}!`, others!.refreshToken!, 'x', '.', ''])
         expect((await right(here, made ? { refreshToken: made } : {})).status, made).toBe(401)
@@ -231,8 +231,8 @@ onEveryDatabase((_, open) => {
     })
 
     it('are cleared for a password that is reset by e-mail link, at the network that reset it', async () => {
-      const { service, email, besiege, right } = await withOwner()
-      await besiege()
+      const { service, email, enterWrongPasswords, right } = await withOwner()
+      await enterWrongPasswords()
       expect((await right(here)).status).toBe(401)
       await send(service.url, 'POST', '/api/v1/auth/forgot-password', {
         body: { email },
@@ -243,14 +243,14 @@ onEveryDatabase((_, open) => {
       const reset = { token, password: better }
       const path = '/api/v1/auth/reset-password'
       expect((await send(service.url, 'POST', path, { body: reset, headers: from(here) })).status).toBe(200)
-      await besiege()
+      await enterWrongPasswords()
       expect((await guess(service, email, network(99), better)).status).toBe(401)
       expect((await guess(service, email, here, better)).status).toBe(200)
     })
 
     it('never lock a system administrator out on the machine itself, whatever a header says', async () => {
-      const { service, besiege } = await withOwner()
-      await besiege(admin.email)
+      const { service, enterWrongPasswords } = await withOwner()
+      await enterWrongPasswords(admin.email)
       await each(count(6), () => login(service, { ...admin, password: 'a wrong password' }, {}))
       const local = () => login(service, admin, { 'x-service-client': 'cli' })
       expect((await local()).status).toBe(200)
@@ -265,9 +265,9 @@ onEveryDatabase((_, open) => {
       const { orgId } = await addTenant(service)
       const email = await addPerson(service, 'owner', { orgId }, 'Org Viewer')
       for (const n of count(12)) await each(count(5), () => guess(service, email, network(n)))
-      const letters = await lettersOf(service)
-      expect(letters.map(({ kind }) => kind)).toEqual(['sign-in-stopped', 'sign-in-guarded'])
-      expect(letters[0]).toMatchObject({ to: email, text: expect.stringContaining('198.1.100.0/24') })
+      const mails = await lettersOf(service)
+      expect(mails.map(({ kind }) => kind)).toEqual(['sign-in-stopped', 'sign-in-guarded'])
+      expect(mails[0]).toMatchObject({ to: email, text: expect.stringContaining('198.1.100.0/24') })
     })
 
     it('have configurable limits, and metrics', async () => {
@@ -310,7 +310,7 @@ onEveryDatabase((_, open) => {
           body: { currentPassword, newPassword: 'seven purple elephants on a roof' },
           headers: from(here),
         })
-      // First as a client that the account knows, then as anybody.
+      // First as a client that the account knows, then as an unknown one.
       expect(statuses(await each(count(10), () => change('a wrong password')))).toEqual(
         count(10).map(() => 401),
       )

@@ -38,7 +38,7 @@ async function served(service: TestService, count: number): Promise<Socket[]> {
   return sockets
 }
 
-/** Over a connection that is open already. */
+/** Over an open connection. */
 async function metrics(socket: Socket): Promise<string> {
   let text = ''
   socket.on('data', (piece) => {
@@ -78,18 +78,18 @@ it('behind a trusted proxy only the total of connections is bounded', async () =
   const service = await start({ ...env, TRUST_PROXY_HEADERS: 'true' })
   const [first] = await served(service, 8)
   expect(await isServed(await opened(service))).toBe(false)
-  const told = await metrics(first!)
-  expect(told).toContain('svc_connections 8')
-  expect(told).toContain('svc_connections_refused_total{reason="whole"} 1')
-  expect(told).toContain('svc_connections_refused_total{reason="address"} 0')
+  const text = await metrics(first!)
+  expect(text).toContain('svc_connections 8')
+  expect(text).toContain('svc_connections_refused_total{reason="whole"} 1')
+  expect(text).toContain('svc_connections_refused_total{reason="address"} 0')
 })
 
 it('a client that sends no complete headers is disconnected after REQUEST_HEADER_SECONDS', async () => {
   const service = await start({ REQUEST_HEADER_SECONDS: '1' })
   const [silent, slow] = [await opened(service), await opened(service)]
   silent.resume()
-  const letters = setInterval(() => slow.writable && slow.write('x'), 100)
-  onTestFinished(() => clearInterval(letters))
+  const slowWrites = setInterval(() => slow.writable && slow.write('x'), 100)
+  onTestFinished(() => clearInterval(slowWrites))
   slow.write('GET /health HTTP/1.1\r\nx-slow: ')
   const [answer] = await once(slow, 'data')
   expect(String(answer)).toContain('HTTP/1.1 408')

@@ -17,8 +17,8 @@ describe('CORS_ALLOWED_ORIGINS', () => {
     expect(of(known)).toEqual(['https://dash.example.com', 'https://app.example.com:8443'])
     expect(of({})).toEqual([])
     expect(of({ ...known, CORS_ALLOWED_ORIGINS: 'off' })).toEqual([])
-    const told = { ...known, CORS_ALLOWED_ORIGINS: 'https://a.example, http://localhost:5173' }
-    expect(of(told)).toEqual(['https://a.example', 'http://localhost:5173'])
+    const configured = { ...known, CORS_ALLOWED_ORIGINS: 'https://a.example, http://localhost:5173' }
+    expect(of(configured)).toEqual(['https://a.example', 'http://localhost:5173'])
     // Normalized as a browser sends them.
     expect(of({ CORS_ALLOWED_ORIGINS: 'https://A.example:443' })).toEqual(['https://a.example'])
   })

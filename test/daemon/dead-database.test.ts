@@ -50,7 +50,7 @@ test('no acknowledged write is lost when the processes of the database are kille
 
   await writers.end()
   expect(writers.wrong).toEqual([])
-  expect(writers.told.filter(({ status }) => status === 503).length).toBeGreaterThan(0)
+  expect(writers.replies.filter(({ status }) => status === 503).length).toBeGreaterThan(0)
   expect(await writers.missing(url)).toEqual([])
   expect(service.stderr).not.toContain('"stack"')
   expect(await service.stop()).toEqual({ code: 0, signal: null })

@@ -8,7 +8,7 @@ import { send } from './request.ts'
 
 type Readiness = { checks: { database: string } }
 
-/** A service that signs in to Postgres as a role of its own. */
+/** A service that logs in to Postgres with its own role. */
 async function begin() {
   const { databaseUrl, dataDir } = await openMigrated('postgres')
   const url = new URL(databaseUrl!)

@@ -55,7 +55,7 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
 
       disk.fill()
       for (let n = 0; n < 100; n += 1) await writers.add(url)
-      expect(writers.told.filter(({ status }) => status === 503).length).toBeGreaterThan(50)
+      expect(writers.replies.filter(({ status }) => status === 503).length).toBeGreaterThan(50)
       const said = { status: 503, checks: { database: 'error: full' } }
       await expect.poll(ready, { timeout: 10_000 }).toMatchObject(said)
       for (const [token, org] of [
@@ -96,8 +96,8 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
     const checkpoint = () => send(url, 'GET', '/api/v1/audit-logs/checkpoint', as)
     disk.fill()
     expect(await writers.add(url)).toBe(201)
-    const letter = { email: 'new@example.com' }
-    expect((await send(url, 'POST', '/api/v1/auth/forgot-password', { body: letter })).status).toBe(200)
+    const body = { email: 'new@example.com' }
+    expect((await send(url, 'POST', '/api/v1/auth/forgot-password', { body })).status).toBe(200)
     for (let n = 0; n < 3; n += 1) {
       expect(await checkpoint()).toMatchObject({ status: 503, headers: { 'retry-after': '5' } })
     }
@@ -167,7 +167,7 @@ test('retention runs on an SQLite that may not grow, and what it deletes makes r
   const ready = async () => (await send(service.url, 'GET', '/health/ready')).status
   await sql.raw('pragma max_page_count = 1').execute(service.storage.read)
   for (let n = 0; n < 30; n += 1) await writers.add(service.url)
-  expect(writers.told.at(-1)!.status).toBe(503)
+  expect(writers.replies.at(-1)!.status).toBe(503)
   await expect.poll(ready, { timeout: 10_000 }).toBe(503)
   const kept = { agentLogRetentionDays: 1, eventLogRetentionDays: 1 }
   await deleteOldLogs(service.storage, kept, '2999-01-01T00:00:00.000Z')

@@ -117,9 +117,9 @@ it('a killed check is unknown, not damage, and the next check runs', async () =>
 it('a check has a deadline, after which its verdict is unknown', async () => {
   const { dataDir, storage, close } = await openMigrated('sqlite')
   onTestFinished(close)
-  const quiet = { error: expect.unreachable, warn: expect.unreachable }
+  const log = { error: expect.unreachable, warn: expect.unreachable }
   const metrics = new Registry()
-  const watch = new IntegrityWatch(storage, systemClock, quiet, metrics, 2000)
+  const watch = new IntegrityWatch(storage, systemClock, log, metrics, 2000)
   const outcome = watch.look(new AbortController().signal).catch((error: unknown) => error)
   const held = await heldCheck(dataDir)
   expect(await outcome).toMatchObject({ name: 'TimeoutError' })

@@ -27,14 +27,14 @@ const limited = (error: string, seconds: number) => ({
   body: { error, code: 'rate_limited', retryAfter: expect.any(Number) },
 })
 
-/** Limits are kept in memory: the database plays no part. */
+/** Limits are kept in memory, whatever the database. */
 const open: Open = async () => {
   const database = await openMigrated('sqlite')
   onTestFinished(database.close)
   return database
 }
 
-describe('a limit', () => {
+describe('a rate limit', () => {
   const started = (env: Record<string, string>) => startService(open, { env })
 
   it('LOGIN_IP: the sign-in above the limit gets 429 with the seconds to wait', async () => {
@@ -141,7 +141,7 @@ describe('a limit', () => {
     expect((await enroll(service)).status).toBe(401)
   })
 
-  it('is turned off by off', async () => {
+  it('is disabled by the value off', async () => {
     const service = await started({ RATE_LIMIT_ENROLL_IP: 'off' })
     const replies = await Promise.all(Array.from({ length: 50 }, () => enroll(service)))
     expect(replies.filter(({ status }) => status !== 401)).toEqual([])
@@ -253,7 +253,7 @@ describe('the configuration of limits', () => {
   )
 })
 
-describe('a window', () => {
+describe('a sliding window', () => {
   afterEach(() => {
     vi.useRealTimers()
   })
@@ -272,7 +272,7 @@ describe('a window', () => {
     return { limiter, take }
   }
 
-  it('slides: each slot is free again when its own event is old enough', async () => {
+  it('frees each slot when its own event is old enough', async () => {
     const { limiter, take } = taking(2)
     expect(take()).toBe('taken')
     vi.advanceTimersByTime(4000)

@@ -32,7 +32,7 @@ onEveryDatabase((_, open) => {
   const clock = testClock()
   const start = (env = {}) => startService(open, { clock, env })
 
-  /** The administrator with a factor. */
+  /** Enrolls the administrator in MFA. */
   async function enrolled(env = {}) {
     const service = await start(env)
     const { accessToken } = await signIn(service)

@@ -45,7 +45,7 @@ describe('the pages of the service', () => {
         `default-src 'none'; style-src ${style}; ${script ? `script-src ${script}; connect-src 'self'; ` : ''}form-action 'none'; base-uri 'none'; frame-ancestors 'none'`,
       )
       expect(html).not.toMatch(/ (style|on\w+)=|<link|<img|src=/)
-      // Each view of a page has a heading of its own, in its template.
+      // Each view of a page has its own heading, in its template.
       expect(html.replaceAll(/<template[\s\S]*?<\/template>/g, '').match(/<h1/g)).toHaveLength(1)
       expect(html).toMatch(/^<!doctype html>\n<html lang="en">/)
       expect(html).not.toContain('secret"')
@@ -108,8 +108,8 @@ describe('the pages of the service', () => {
 })
 
 it('commands in messages are marked up as code, and nothing else is', () => {
-  const told = Object.values(failures).map(({ hint }) => withCommands(hint))
-  for (const html of told) expect(html.replaceAll(/<code>.*?<\/code>/g, '')).not.toMatch(/svc |--/)
+  const hints = Object.values(failures).map(({ hint }) => withCommands(hint))
+  for (const html of hints) expect(html.replaceAll(/<code>.*?<\/code>/g, '')).not.toMatch(/svc |--/)
   const commands = (text: string) =>
     [...withCommands(text).matchAll(/<code>(.*?)<\/code>/g)].map(([, command]) => command)
   expect(commands('svc sso test PROVIDER tells what is wrong')).toEqual(['svc sso test PROVIDER'])

@@ -46,7 +46,7 @@ export async function addTenant(
 
 export const admin = { email: adminEmail, password: adminPassword }
 
-/** A sign-in attempt as a program makes it. */
+/** A sign-in attempt of a program. */
 export const login = (
   service: TestService,
   body: { email: string; password: string } = admin,
@@ -54,7 +54,7 @@ export const login = (
 ): Promise<Reply<SignIn & { code?: string }>> =>
   send(service.url, 'POST', '/api/v1/auth/login', { body, headers })
 
-/** Any other POST as a program makes it. */
+/** Any other POST of a program. */
 export const post = (service: TestService, path: string, token: string | undefined, body?: unknown) =>
   send<{ code?: string; tokens?: { accessToken: string } }>(service.url, 'POST', `/api/v1${path}`, {
     token,

@@ -10,7 +10,7 @@ type Renewed = { tokens: Tokens; code?: string; error?: string }
 
 const days = (n: number) => n * 24 * 3600
 
-/** A renewal as a program makes it. */
+/** A renewal by a program. */
 const refresh = (service: TestService, refreshToken: string) =>
   send<Renewed>(service.url, 'POST', '/api/v1/auth/refresh', {
     body: { refreshToken },

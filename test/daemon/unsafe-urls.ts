@@ -1,4 +1,4 @@
-/** Addresses of this machine, its neighbours and everything else that is not public. */
+/** Addresses of this machine, of its neighbors, and all other kinds that are not public. */
 const addresses = [
   ...['127.0.0.1', '127.1.2.3', '0.0.0.0', '10.0.0.1', '10.255.255.254', '172.16.0.1', '172.31.255.254'],
   ...['192.168.0.1', '169.254.169.254', '169.254.170.2', '100.64.0.1', '100.127.255.254', '192.0.0.1'],

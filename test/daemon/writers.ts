@@ -2,13 +2,13 @@ import { api } from '../../src/api.ts'
 import { clientOf } from '../harness.ts'
 import { send } from './request.ts'
 
-type Told = { status: number | 'cut'; retryAfter: string | undefined }
+type Reply = { status: number | 'cut'; retryAfter: string | undefined }
 
 /** Clients that create one site after the other, and remember each reply. */
 export class Writers {
   /** The names that were acknowledged as stored. */
   readonly acknowledged: string[] = []
-  readonly told: Told[] = []
+  readonly replies: Reply[] = []
   readonly #token: string
   readonly #orgId: string
   #made = 0
@@ -38,18 +38,18 @@ export class Writers {
     const name = `Site number ${this.#made}`
     // With some volume, so that it needs another page soon.
     const body = { orgId: this.#orgId, name, address: { note: name.repeat(100) } }
-    const told = await send(url, 'POST', '/api/v1/orgs/sites', { token: this.#token, body }).then(
-      ({ status, headers }): Told => ({ status, retryAfter: headers['retry-after'] }),
-      (): Told => ({ status: 'cut', retryAfter: undefined }),
+    const reply = await send(url, 'POST', '/api/v1/orgs/sites', { token: this.#token, body }).then(
+      ({ status, headers }): Reply => ({ status, retryAfter: headers['retry-after'] }),
+      (): Reply => ({ status: 'cut', retryAfter: undefined }),
     )
-    if (told.status === 201) this.acknowledged.push(name)
-    this.told.push(told)
-    return told.status
+    if (reply.status === 201) this.acknowledged.push(name)
+    this.replies.push(reply)
+    return reply.status
   }
 
   /** Replies that are neither stored nor refused with Retry-After. */
-  get wrong(): Told[] {
-    return this.told.filter(
+  get wrong(): Reply[] {
+    return this.replies.filter(
       ({ status, retryAfter }) =>
         status !== 201 && status !== 'cut' && !(status === 503 && retryAfter === '5'),
     )

@@ -36,7 +36,7 @@ const env = () => ({
 
 function call(file: string, args: string[], input = '') {
   const { status, stdout, stderr } = spawnSync(file, args, { env: env(), input, encoding: 'utf8' })
-  return { exit: status, out: stdout, told: stderr }
+  return { exit: status, out: stdout, err: stderr }
 }
 const svcAgent = (...args: string[]) => call(process.execPath, [svc, 'agent', ...args])
 /** Later flags override earlier ones. */
@@ -50,7 +50,7 @@ const everything = () => readdirSync(root, { recursive: true }).map(String).sort
 describe('svc agent install', () => {
   test('installs binary, key and unit, each writable by its user only', () => {
     writeFileSync(join(root, 'key'), `${key}\n`)
-    const { exit, out, told } = install(
+    const { exit, out, err } = install(
       '--yes',
       '--url',
       'https://svc.example.com',
@@ -58,8 +58,8 @@ describe('svc agent install', () => {
       `@${root}/key`,
     )
     expect({ exit, out }).toEqual({ exit: 0, out: '' })
-    expect(told).toContain('systemctl enable --now svc-agent.service')
-    expect(told).not.toContain(key)
+    expect(err).toContain('systemctl enable --now svc-agent.service')
+    expect(err).not.toContain(key)
     const mode = (path: string): number => statSync(join(root, path)).mode & 0o777
     expect([
       mode('state'),
@@ -108,11 +108,11 @@ describe('svc agent install', () => {
     ['into the root directory', ['--yes', '--state-dir', '/'], 2, '--state-dir'],
     ['of a missing binary', ['--yes', '--binary', '/nonexistent'], 2, '--binary'],
     ['of a binary that cannot be run', ['--yes', '--binary', 'KEY', '--enrollment-key', '@KEY'], 1, 'failed'],
-  ])('does not install %s', (_, args, exit, told) => {
+  ])('does not install %s', (_, args, exit, err) => {
     writeFileSync(join(root, 'key'), key)
     const result = install(...args.map((arg) => arg.replace('KEY', join(root, 'key'))))
     expect(result.exit).toBe(exit)
-    expect(result.told).toContain(told)
+    expect(result.err).toContain(err)
     expect(existsSync(join(root, 'units'))).toBe(false)
     expect(existsSync(join(root, 'state', 'enrollment.key'))).toBe(false)
   })
@@ -121,7 +121,7 @@ describe('svc agent install', () => {
     const before = everything()
     const dry = install('--dry-run')
     expect(dry.exit).toBe(0)
-    expect(dry.told).toContain(`Would write ${root}/units/svc-agent.service`)
+    expect(dry.err).toContain(`Would write ${root}/units/svc-agent.service`)
     const print = svcAgent('install', '--print', '--url', 'https://svc.example.com')
     expect(print.out).toBe(
       unitText({ stateDir: '/var/lib/svc-agent', user: 'svc-agent', url: 'https://svc.example.com' }),
@@ -139,7 +139,7 @@ describe('svc agent install', () => {
   test('is the same in the single-file agent, with the same flags', () => {
     writeFileSync(join(root, 'key'), key)
     const args = ['install', ...places, '--yes', '--enrollment-key', `@${root}/key`]
-    expect(call(build('1.0.0'), args)).toEqual({ exit: 0, out: '', told: expect.stringContaining('Done') })
+    expect(call(build('1.0.0'), args)).toEqual({ exit: 0, out: '', err: expect.stringContaining('Done') })
     expect(readFileSync(join(root, 'state/bin/svc-agent'))).toEqual(readFileSync(build('1.0.0')))
     const names = (flags: object): string[] => Object.keys(flags).sort()
     expect(names(options.run)).toEqual(names(AgentRun.flags))
@@ -153,19 +153,19 @@ describe('svc agent uninstall', () => {
     writeFileSync(join(root, 'key'), key)
     install('--yes', '--enrollment-key', `@${root}/key`)
     expect(svcAgent('uninstall', ...places).exit).toBe(2)
-    expect(svcAgent('uninstall', ...places, '--dry-run').told).toContain('Would remove')
+    expect(svcAgent('uninstall', ...places, '--dry-run').err).toContain('Would remove')
     expect(existsSync(join(root, 'units/svc-agent.service'))).toBe(true)
     expect(svcAgent('uninstall', ...places, '--yes').exit).toBe(0)
     expect(existsSync(join(root, 'units/svc-agent.service'))).toBe(false)
     expect(existsSync(join(root, 'state/bin/svc-agent'))).toBe(true)
-    expect(svcAgent('uninstall', ...places, '--yes').told).toContain('Nothing to remove')
+    expect(svcAgent('uninstall', ...places, '--yes').err).toContain('Nothing to remove')
   })
 
   test('removes no directory that is not the state of an agent', () => {
     const args = ['--unit-dir', join(root, 'units'), '--user', username, '--purge', '--yes']
-    const { exit, told } = svcAgent('uninstall', '--state-dir', root, ...args)
+    const { exit, err } = svcAgent('uninstall', '--state-dir', root, ...args)
     expect(exit).toBe(1)
-    expect(told).toContain('is not the state directory of an agent')
+    expect(err).toContain('is not the state directory of an agent')
     expect(existsSync(root)).toBe(true)
   })
 })

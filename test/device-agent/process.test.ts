@@ -44,21 +44,21 @@ function agentRun(
   // null keeps standard input open, as a user does who has not typed the key yet.
   if (input !== null) child.stdin.end(input)
   let out = ''
-  let told = ''
+  let err = ''
   child.stdout.on('data', (chunk) => {
     out += chunk
   })
   child.stderr.on('data', (chunk) => {
-    told += chunk
+    err += chunk
   })
-  const ended = once(child, 'close').then(([exit]) => ({ exit: exit as number, out, told }))
+  const ended = once(child, 'close').then(([exit]) => ({ exit: exit as number, out, err }))
   return {
     child,
     ended,
     /** Resolves once the event was printed. */
     async says(event: string): Promise<void> {
       while (!out.includes(`{"event":"${event}"`)) {
-        if (child.exitCode !== null) throw new Error(`ended with ${child.exitCode}: ${told}`)
+        if (child.exitCode !== null) throw new Error(`ended with ${child.exitCode}: ${err}`)
         await Promise.race([once(child.stdout, 'data'), ended])
       }
     },
@@ -77,10 +77,10 @@ const eventsOf = (out: string): Record<string, unknown>[] =>
 describe('svc agent run --once', () => {
   test('enrolls, reports and prints what it did as NDJSON', async () => {
     await using service = await standIn()
-    const { exit, out, told } = await agentRun(['--once', '--json', '--url', service.url], {
+    const { exit, out, err } = await agentRun(['--once', '--json', '--url', service.url], {
       env: { SVC_ENROLLMENT_KEY: key },
     }).ended
-    expect({ exit, told }).toEqual({ exit: 0, told: '' })
+    expect({ exit, err }).toEqual({ exit: 0, err: '' })
     expect(eventsOf(out)).toEqual([
       expect.objectContaining({ event: 'enrolled', deviceId, url: service.url }),
       expect.objectContaining({ event: 'inventory', deviceId, network: expect.any(Number) }),
@@ -92,11 +92,11 @@ describe('svc agent run --once', () => {
 
   test('writes its messages for people only to standard error', async () => {
     await using service = await standIn()
-    const { exit, out, told } = await agentRun(['--once', '--url', service.url, '--enrollment-key', '-'], {
+    const { exit, out, err } = await agentRun(['--once', '--url', service.url, '--enrollment-key', '-'], {
       input: `${key}\n`,
     }).ended
     expect({ exit, out }).toEqual({ exit: 0, out: '' })
-    expect(told).toMatch(
+    expect(err).toMatch(
       /^Enrolled as device .+\nInventory sent: .+\nHeartbeat sent: CPU \d+ %, RAM \d+ %, disk \d+ %\n$/,
     )
     expect(service.received[0]?.body.enrollmentKey).toBe(key)
@@ -125,27 +125,27 @@ describe('svc agent run --once', () => {
       request.path.endsWith('/heartbeat') ? refusal(status, code) : agreeable(request),
     )
     const run = agentRun(['--once', '--json', '--url', service.url], { env: { SVC_ENROLLMENT_KEY: key } })
-    const { exit, told } = await run.ended
+    const { exit, err } = await run.ended
     expect(exit).toBe(wanted)
-    expect(JSON.parse(told)).toMatchObject({ error: { code, status, requestId: 'r-1' } })
+    expect(JSON.parse(err)).toMatchObject({ error: { code, status, requestId: 'r-1' } })
   })
 
   test('ends with 8 when nothing listens, and leaves no identity behind', async () => {
-    const { exit, told } = await agentRun(['--once', '--url', 'http://127.0.0.1:1'], {
+    const { exit, err } = await agentRun(['--once', '--url', 'http://127.0.0.1:1'], {
       env: { SVC_ENROLLMENT_KEY: key },
     }).ended
     expect(exit).toBe(8)
-    expect(told).toContain('http://127.0.0.1:1')
+    expect(err).toContain('http://127.0.0.1:1')
     expect(existsSync(join(stateDir, 'identity.json'))).toBe(false)
   })
 })
 
 describe('the enrollment key', () => {
   test('is refused as a value on the command line, and not repeated', async () => {
-    const { exit, out, told } = await agentRun(['--once', '--enrollment-key', key]).ended
+    const { exit, out, err } = await agentRun(['--once', '--enrollment-key', key]).ended
     expect(exit).toBe(2)
-    expect(told).toContain('--enrollment-key')
-    expect(out + told).not.toContain(key)
+    expect(err).toContain('--enrollment-key')
+    expect(out + err).not.toContain(key)
   })
 
   test('is read from a file, and appears in no command line and no output', async () => {
@@ -158,8 +158,8 @@ describe('the enrollment key', () => {
       expect(readFileSync(`/proc/${run.child.pid}/cmdline`, 'utf8')).not.toContain(key)
     }
     run.child.kill('SIGTERM')
-    const { out, told } = await run.ended
-    expect(out + told).not.toContain(key)
+    const { out, err } = await run.ended
+    expect(out + err).not.toContain(key)
   })
 
   test.runIf(process.platform === 'linux')(
@@ -176,9 +176,9 @@ describe('the enrollment key', () => {
   )
 
   test('is required by its flag where there is no terminal to ask', async () => {
-    const { exit, told } = await agentRun(['--once']).ended
+    const { exit, err } = await agentRun(['--once']).ended
     expect(exit).toBe(2)
-    expect(told).toContain('Missing --enrollment-key')
+    expect(err).toContain('Missing --enrollment-key')
   })
 
   test('is not read again once enrolled, and is still refused on the command line', async () => {
@@ -237,9 +237,9 @@ test('a second agent on the same state directory ends with 6 and does not affect
     env: { SVC_ENROLLMENT_KEY: key },
   })
   await first.says('inventory')
-  const { exit, told } = await agentRun(['--once', '--json']).ended
+  const { exit, err } = await agentRun(['--once', '--json']).ended
   expect(exit).toBe(6)
-  expect(JSON.parse(told).error.message).toContain(`process ${first.child.pid}`)
+  expect(JSON.parse(err).error.message).toContain(`process ${first.child.pid}`)
   const before = service.count('/heartbeat')
   await vi.waitFor(() => expect(service.count('/heartbeat')).toBeGreaterThan(before + 1), 10_000)
   first.child.kill('SIGTERM')

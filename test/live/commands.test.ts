@@ -297,9 +297,9 @@ describe('two processes on one Postgres', () => {
     const made: string[] = []
     const polled: string[] = []
     for (let n = 0; n < 10; n++) {
-      const [sent, ...heard] = await Promise.all([send(bakery.deviceId), ...beats()])
+      const [sent, ...received] = await Promise.all([send(bakery.deviceId), ...beats()])
       made.push(sent.id)
-      polled.push(...heard.flat().map(({ id }) => id))
+      polled.push(...received.flat().map(({ id }) => id))
     }
     const pushed = () => agent.frames.filter(isCommand).map(({ id }) => String(id))
     await until(async () => pushed().length + polled.length >= made.length)

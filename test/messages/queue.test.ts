@@ -17,18 +17,18 @@ const mailTo = (to: string): MailMessage => passwordReset({ to, name: 'Alice', u
 /** A mailer that keeps its messages, or fails a given number of times. */
 class Postbox implements Mailer {
   readonly real = true
-  readonly sent: { letter: MailMessage; id: string | undefined }[] = []
+  readonly sent: { mail: MailMessage; id: string | undefined }[] = []
   failures = 0
 
-  async send(letter: MailMessage, id?: string): Promise<void> {
+  async send(mail: MailMessage, id?: string): Promise<void> {
     if (this.failures > 0) {
       this.failures -= 1
-      throw Object.assign(new Error(`550 no such user ${letter.to} ${url}`), {
+      throw Object.assign(new Error(`550 no such user ${mail.to} ${url}`), {
         code: 'EENVELOPE',
         responseCode: 550,
       })
     }
-    this.sent.push({ letter, id })
+    this.sent.push({ mail, id })
   }
 }
 
@@ -75,7 +75,7 @@ onEveryDatabase((_, open) => {
       const [row] = await queued(storage)
       await run()
       await run()
-      expect(postbox.sent).toEqual([{ letter: mailTo('alice@acme.test'), id: row!.id }])
+      expect(postbox.sent).toEqual([{ mail: mailTo('alice@acme.test'), id: row!.id }])
       expect(await queued(storage)).toEqual([])
     })
 
@@ -162,7 +162,7 @@ onEveryDatabase((_, open) => {
       )
       await queue('alice@acme.test')
       await run()
-      expect(postbox.sent.map(({ letter }) => letter.to)).toEqual(['alice@acme.test'])
+      expect(postbox.sent.map(({ mail }) => mail.to)).toEqual(['alice@acme.test'])
       expect(failures).toMatchObject([{ reason: 'sealed with another key' }])
     })
 
@@ -175,7 +175,7 @@ onEveryDatabase((_, open) => {
         tx.updateTable('mails').set({ content: alice!.content }).where('id', '=', bob!.id).execute(),
       )
       await run()
-      expect(postbox.sent.map(({ letter }) => letter.to)).toEqual(['alice@acme.test'])
+      expect(postbox.sent.map(({ mail }) => mail.to)).toEqual(['alice@acme.test'])
       expect(failures).toMatchObject([{ mail: bob!.id, reason: 'sealed with another key' }])
     })
 
@@ -215,7 +215,7 @@ onEveryDatabase((_, open) => {
       const names = Array.from({ length: 40 }, (_, n) => `user${n}@acme.test`)
       for (const name of names) await queue(name)
       for (let n = 0; n < 4; n += 1) await Promise.all([run(), run(), run()])
-      expect(postbox.sent.map(({ letter }) => letter.to).sort()).toEqual([...names].sort())
+      expect(postbox.sent.map(({ mail }) => mail.to).sort()).toEqual([...names].sort())
     })
   })
 
@@ -234,7 +234,7 @@ onEveryDatabase((_, open) => {
       for (let n = 0; n < 25; n += 1) await queueOn(service.storage, `user${n}@acme.test`)
       await until(() => postbox.sent.length === 26, 3000)
       await until(async () => (await queued(service.storage)).length === 0)
-      expect(new Set(postbox.sent.map(({ letter }) => letter.to)).size).toBe(26)
+      expect(new Set(postbox.sent.map(({ mail }) => mail.to)).size).toBe(26)
     })
 
     it('finishes the mails in progress when it stops, and starts no other', async () => {
@@ -264,7 +264,7 @@ onEveryDatabase((_, open) => {
       const names = Array.from({ length: 60 }, (_, n) => `user${n}@acme.test`)
       await Promise.all(names.map((name) => queueOn(first.storage, name)))
       await until(async () => (await queued(first.storage)).length === 0, 10_000)
-      expect(postbox.sent.map(({ letter }) => letter.to).sort()).toEqual([...names].sort())
+      expect(postbox.sent.map(({ mail }) => mail.to).sort()).toEqual([...names].sort())
     })
   })
 })

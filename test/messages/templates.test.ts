@@ -1,21 +1,21 @@
 import { describe, expect, it } from 'vitest'
 import { inviteLink, resetLink } from '../../src/messages/links.ts'
 import type { MailMessage } from '../../src/messages/ports.ts'
-import * as letters from '../../src/messages/templates.ts'
+import * as templates from '../../src/messages/templates.ts'
 
 const base = { to: 'alice@acme.test', name: 'Alice' }
 const url = 'https://svc.example.com/go?token=a&b=c'
 const at = '2026-03-01T12:00:00.000Z'
 
 const everyMail: Record<string, MailMessage> = {
-  invitation: letters.invitation({ ...base, inviter: 'Bob', tenant: 'Acme', url, days: 7 }),
-  membership: letters.addedToTenant({ ...base, inviter: 'Bob', tenant: 'Acme', url }),
-  'password-reset': letters.passwordReset({ ...base, url, minutes: 60 }),
-  'password-changed': letters.passwordChanged({ ...base, at }),
-  'sign-in-stopped': letters.signInStopped({ ...base, url, network: '203.0.113.0/24', minutes: 15 }),
-  'sign-in-guarded': letters.signInGuarded({ ...base, url, minutes: 60 }),
-  welcome: letters.welcome({ ...base, url }),
-  'factors-changed': letters.factorsChanged({ ...base, what: 'An authenticator app was added.', at }),
+  invitation: templates.invitation({ ...base, inviter: 'Bob', tenant: 'Acme', url, days: 7 }),
+  membership: templates.addedToTenant({ ...base, inviter: 'Bob', tenant: 'Acme', url }),
+  'password-reset': templates.passwordReset({ ...base, url, minutes: 60 }),
+  'password-changed': templates.passwordChanged({ ...base, at }),
+  'sign-in-stopped': templates.signInStopped({ ...base, url, network: '203.0.113.0/24', minutes: 15 }),
+  'sign-in-guarded': templates.signInGuarded({ ...base, url, minutes: 60 }),
+  welcome: templates.welcome({ ...base, url }),
+  'factors-changed': templates.factorsChanged({ ...base, what: 'An authenticator app was added.', at }),
 }
 
 /** The visible text of the HTML. */
@@ -30,21 +30,21 @@ const words = (html: string): string =>
     .replace(/\s+/g, ' ')
     .trim()
 
-describe.each(Object.entries(everyMail))('the mail %s', (kind, letter) => {
+describe.each(Object.entries(everyMail))('the mail %s', (kind, mail) => {
   it('names its recipient and its subject', () => {
-    expect(letter).toMatchObject({ to: 'alice@acme.test', kind })
-    expect(letter.subject).toMatch(/^[A-Z][^\n]{5,70}$/)
-    expect(letter.text).toMatch(/^Hello Alice,\n\n/)
+    expect(mail).toMatchObject({ to: 'alice@acme.test', kind })
+    expect(mail.subject).toMatch(/^[A-Z][^\n]{5,70}$/)
+    expect(mail.text).toMatch(/^Hello Alice,\n\n/)
   })
 
   it('has the same content in HTML', () => {
-    const plain = letter.text.replace(/\s+/g, ' ').replaceAll(':', '').trim()
-    expect(words(letter.html).replaceAll(':', '')).toBe(plain)
+    const plain = mail.text.replace(/\s+/g, ' ').replaceAll(':', '').trim()
+    expect(words(mail.html).replaceAll(':', '')).toBe(plain)
   })
 
   it('lists the links of its text', () => {
-    expect(letter.links).toEqual(letter.text.match(/https:\S+/g) ?? [])
-    for (const link of letter.links) expect(letter.html).toContain(`href="${link.replaceAll('&', '&amp;')}"`)
+    expect(mail.links).toEqual(mail.text.match(/https:\S+/g) ?? [])
+    for (const link of mail.links) expect(mail.html).toContain(`href="${link.replaceAll('&', '&amp;')}"`)
   })
 })
 
@@ -52,14 +52,14 @@ it('mails format times for people, and use singular and plural', () => {
   expect(everyMail['password-changed']!.text).toContain('on 1 March 2026 at 12:00 UTC.')
   expect(everyMail['factors-changed']!.text).toContain('An authenticator app was added, on 1 March 2026')
   expect(everyMail.invitation!.text).toContain('for 7 days.')
-  expect(letters.invitation({ ...base, inviter: 'B', tenant: 'A', url, days: 1 }).text).toContain(
+  expect(templates.invitation({ ...base, inviter: 'B', tenant: 'A', url, days: 1 }).text).toContain(
     'for 1 day.',
   )
 })
 
 it('a name is plain text in a mail: no markup, no lines or headers, no bidirectional controls', () => {
   const evil = '<b>Mallory</b>\r\nBcc: all@acme.test\u202e\n\nhello'
-  const { subject, text, html } = letters.invitation({
+  const { subject, text, html } = templates.invitation({
     ...base,
     name: '',
     inviter: evil,

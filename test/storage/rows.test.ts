@@ -6,7 +6,7 @@ const rows = rowsOf<Row>()({ json: ['settings', 'extra'], flags: ['is_on'] })
 const row: Row = { id: '1', org_id: '2', is_on: 1, settings: '{"a":[1]}', extra: null }
 const value = { id: '1', orgId: '2', isOn: true, settings: { a: [1] }, extra: null }
 
-it('a row becomes a value and back', () => {
+it('a row is converted to a value and back', () => {
   expect(rows.read(row)).toEqual(value)
   expect(rows.write(value)).toEqual(row)
 })

@@ -136,17 +136,17 @@ describe('name lookups', () => {
     const lookup = queuedLookup({ atOnce: 2 }, (name, _, done) => {
       asked.push([name, () => done(null, [{ address: `of ${name}`, family: 4 }])])
     })
-    const heard: string[] = []
-    const ask = (name: string) => lookup(name, { all: true }, (_, all) => heard.push(all[0]!.address))
+    const found: string[] = []
+    const ask = (name: string) => lookup(name, { all: true }, (_, all) => found.push(all[0]!.address))
     for (const name of ['a', 'b', 'a', 'c', 'c', 'd']) ask(name)
     expect(asked.map(([name]) => name)).toEqual(['a', 'b'])
     asked[0]![1]()
-    expect([heard, asked.map(([name]) => name)]).toEqual([
+    expect([found, asked.map(([name]) => name)]).toEqual([
       ['of a', 'of a'],
       ['a', 'b', 'c'],
     ])
     for (let i = 1; i < asked.length; i += 1) asked[i]![1]()
-    expect(heard).toEqual(['of a', 'of a', 'of b', 'of c', 'of c', 'of d'])
+    expect(found).toEqual(['of a', 'of a', 'of b', 'of c', 'of c', 'of d'])
     ask('a')
     expect(asked.at(-1)![0]).toBe('a')
   })

@@ -20,13 +20,13 @@ async function busyAndIdle(storage: Storage, { bakery, harbor }: World['orgs']) 
       (await addWebhook({ storage } as TestService, bakery.id, `${n}`, ['device.offline'])).id,
     )
   }
-  const quiet = await addWebhook({ storage } as TestService, harbor.id, 'one', ['device.offline'])
+  const idleWebhook = await addWebhook({ storage } as TestService, harbor.id, 'one', ['device.offline'])
   const event = (orgId: string) => ({
     ...{ id: newId(), org_id: orgId, type: 'device.offline', data: '{}', created_at: systemClock() },
   })
   const happened = [...Array.from({ length: many }, () => event(bakery.id)), event(harbor.id)]
   await storage.write((tx) => tx.insertInto('events').values(happened).execute())
-  return { busyWebhooks, quiet: quiet.id, happened }
+  return { busyWebhooks, idleWebhook: idleWebhook.id, happened }
 }
 
 describe('the fan-out of events', () => {
@@ -38,8 +38,8 @@ describe('the fan-out of events', () => {
       await service.close()
       const storage = await openStorage(database)
       onTestFinished(() => storage.close())
-      const { busyWebhooks, quiet, happened } = await busyAndIdle(storage, orgs)
-      const told = async (ids: readonly string[]) =>
+      const { busyWebhooks, idleWebhook, happened } = await busyAndIdle(storage, orgs)
+      const deliveriesOf = async (ids: readonly string[]) =>
         storage.read
           .selectFrom('webhook_deliveries')
           .select(['webhook_id', 'seq', 'event_id'])
@@ -48,11 +48,11 @@ describe('the fan-out of events', () => {
           .orderBy('seq')
           .execute()
       const { more } = await fanOut(storage, systemClock())
-      expect([more, (await told([quiet])).length]).toEqual([true, 1])
+      expect([more, (await deliveriesOf([idleWebhook])).length]).toEqual([true, 1])
       while ((await fanOut(storage, systemClock())).more);
       const expected = happened.slice(0, many).map(({ id }) => id)
       for (const id of busyWebhooks) {
-        expect((await told([id])).map(({ event_id }) => event_id)).toEqual(expected)
+        expect((await deliveriesOf([id])).map(({ event_id }) => event_id)).toEqual(expected)
       }
       expect(await storage.read.selectFrom('events').select('seq').execute()).toEqual([])
     })

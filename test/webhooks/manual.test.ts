@@ -48,8 +48,8 @@ const cases: Case[] = [
   ],
 ]
 
-describe('the code in man/svc-webhooks.7', () => {
-  it('is at most ten lines', () => {
+describe('the examples and lists in man/svc-webhooks.7', () => {
+  it('have at most ten lines of code', () => {
     for (const language of ['js', 'python']) {
       const lines = snippet(language).trimEnd().split('\n')
       expect(lines.length).toBeGreaterThan(5)
@@ -57,7 +57,7 @@ describe('the code in man/svc-webhooks.7', () => {
     }
   })
 
-  it('verifies deliveries in Node', async () => {
+  it('verify deliveries in Node', async () => {
     const file = join(folder, 'verify.mjs')
     writeFileSync(file, snippet('js'))
     const { isGenuine } = (await import(pathToFileURL(file).href)) as {
@@ -71,7 +71,7 @@ describe('the code in man/svc-webhooks.7', () => {
   })
 
   const hasPython = spawnSync('python3', ['--version']).status === 0
-  it.runIf(hasPython)('verifies deliveries in Python', () => {
+  it.runIf(hasPython)('verify deliveries in Python', () => {
     const script = `${snippet('python')}
 import json, sys
 for secret, headers, body in json.load(sys.stdin): print(is_genuine(secret, headers, body.encode()))
@@ -82,7 +82,7 @@ for secret, headers, body in json.load(sys.stdin): print(is_genuine(secret, head
     expect(stdout.trim().split('\n')).toEqual(cases.map(([, isIt]) => (isIt ? 'True' : 'False')))
   })
 
-  it('is an example that is true', () => {
+  it('contain an example with valid signatures', () => {
     const [given] = /(?<=^ {4})\{"id".*$/m.exec(page) ?? ['']
     const lines = [...page.matchAll(/^ {4}(X-Service-Signature\S*|webhook-\S+): (.*)$/gm)]
     const headers = Object.fromEntries(lines.map(([, name, value]) => [name!.toLowerCase(), value]))
@@ -94,13 +94,13 @@ for secret, headers, body in json.load(sys.stdin): print(is_genuine(secret, head
     })
   })
 
-  it('lists every event type', () => {
+  it('list every event type', () => {
     const table = page.slice(page.indexOf('## Event types'))
     const listed = [...table.matchAll(/^\| ([a-z][^|]*) \|/gm)].flatMap(([, types]) => types!.split(', '))
     expect(listed).toEqual([...eventTypes])
   })
 
-  it('lists every header of a delivery', () => {
+  it('list every header of a delivery', () => {
     const listed = [...page.matchAll(/^\| (X-Service-\S+|webhook-\S+|Content-Type) \|/gm)].map(
       ([, name]) => name!,
     )

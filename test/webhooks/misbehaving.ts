@@ -6,7 +6,7 @@ import { gate } from './webhook-stage.ts'
 
 type Certificate = ReturnType<typeof testCertificate>
 /** What it does with a connection once a request has come. */
-type Behaviour = (socket: Socket) => void
+type Behavior = (socket: Socket) => void
 
 async function opened(server: Server, address: string): Promise<string> {
   const sockets = new Set<Socket>()
@@ -21,7 +21,7 @@ async function opened(server: Server, address: string): Promise<string> {
 }
 
 /** A TLS server with this behavior; returns its address. */
-export const raw = (certificate: Certificate, behave: Behaviour, address = '127.0.0.1'): Promise<string> =>
+export const raw = (certificate: Certificate, behave: Behavior, address = '127.0.0.1'): Promise<string> =>
   opened(
     createTls({ ...certificate.pair(), allowHalfOpen: true }, (socket) => {
       socket.on('error', () => {}).once('data', () => behave(socket))
@@ -30,7 +30,7 @@ export const raw = (certificate: Certificate, behave: Behaviour, address = '127.
   )
 
 /** A TCP server without TLS. */
-export const rawTcp = (behave: Behaviour): Promise<string> => opened(createTcp(behave), '127.0.0.1')
+export const rawTcp = (behave: Behavior): Promise<string> => opened(createTcp(behave), '127.0.0.1')
 
 /** Sends these bytes over and over while the client reads; `left` is how many were sent when it hung up. */
 export function endless(begin: string, more: Buffer) {

@@ -13,9 +13,9 @@ describe.skipIf(!hasOpenssl)('a receiver', () => {
   onEveryDatabase((_, open) => {
     const start = async (answer: () => Answer = () => ({ status: 503, body: 'busy' })) => {
       const clock = testClock()
-      const hand = await stage(open, certificate, { clock })
+      const fixture = await stage(open, certificate, { clock })
       const to = await receiver(certificate, answer)
-      return { ...hand, clock, to, pass: (seconds: number) => pass(hand.service, clock, seconds) }
+      return { ...fixture, clock, to, pass: (seconds: number) => pass(fixture.service, clock, seconds) }
     }
 
     it('that is down for ten minutes gets everything once it is back, under the same ids', async () => {
@@ -70,9 +70,9 @@ describe.skipIf(!hasOpenssl)('a receiver', () => {
     })
 
     it('that fails is tried again after 1, 2, 4, 8 and 16 s, six times in all', async () => {
-      const hand = await start()
-      const { clock, client, hook, raise, untilAll, pass, to } = hand
-      const well = await healthy(certificate, hand)
+      const fixture = await start()
+      const { clock, client, hook, raise, untilAll, pass, to } = fixture
+      const well = await healthy(certificate, fixture)
       const id = await hook(to.url)
       const [eventId] = await raise()
       for (const [n, wait] of [1, 2, 4, 8, 16].entries()) {
@@ -134,9 +134,9 @@ describe.skipIf(!hasOpenssl)('a receiver', () => {
 
     it('that answers 410 is sent nothing until a user sets the webhook active; it is audited', async () => {
       const { opened: asked, open: answer } = gate()
-      const hand = await start(() => ({ status: 410, when: asked }))
-      const { client, orgId, hook, raise, untilAll, to } = hand
-      const well = await healthy(certificate, hand)
+      const fixture = await start(() => ({ status: 410, when: asked }))
+      const { client, orgId, hook, raise, untilAll, to } = fixture
+      const well = await healthy(certificate, fixture)
       const id = await hook(to.url, { name: 'gone' })
       const params = { id }
       await raise(20)

@@ -18,15 +18,15 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
     /** Twenty deliveries, of which four are in flight and wait for `answer`. */
     const start = async () => {
       const { opened: asked, open: answer } = gate()
-      const hand = await stage(open, certificate)
+      const fixture = await stage(open, certificate)
       const to = await receiver(certificate, () => ({ status: 204, when: asked }))
-      const well = await healthy(certificate, hand)
-      const id = await hand.hook(to.url)
-      const events = await hand.raise(20)
+      const well = await healthy(certificate, fixture)
+      const id = await fixture.hook(to.url)
+      const events = await fixture.raise(20)
       await to.until(4)
       await well.beats()
       expect(to.got).toHaveLength(4)
-      return { ...hand, ...{ to, well, id, events, answer, params: { id } } }
+      return { ...fixture, ...{ to, well, id, events, answer, params: { id } } }
     }
 
     /** Where the request is made: at the process that sends, or at another one. */
@@ -37,9 +37,9 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
     }
 
     it.each(doors)('that is paused through %s is sent nothing more after the reply', async (door) => {
-      const hand = await start()
-      const { params, id, to, well, client, answer, events, untilAll, deliveries } = hand
-      const there = await clientAt(door, hand)
+      const fixture = await start()
+      const { params, id, to, well, client, answer, events, untilAll, deliveries } = fixture
+      const there = await clientAt(door, fixture)
       await there.call(api.webhooks.update, { params, body: { status: 'paused' } })
       answer()
       await until(async () => deliveredIn(await deliveries(id)) === 4)
@@ -54,14 +54,14 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
     })
 
     it.each(doors)('that is deleted through %s is sent nothing more after the reply', async (door) => {
-      const hand = await start()
-      const { params, to, well, client, service, answer } = hand
-      const there = await clientAt(door, hand)
+      const fixture = await start()
+      const { params, to, well, client, service, answer } = fixture
+      const there = await clientAt(door, fixture)
       await there.call(api.webhooks.remove, { params })
       answer()
       await until(() => to.open === 0)
       await well.beats()
-      await hand.raise(3)
+      await fixture.raise(3)
       await well.beats()
       expect(to.got).toHaveLength(4)
       const gone = client.call(api.webhookDeliveries.list, { params, query: {} })
@@ -111,8 +111,8 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
     })
 
     it('that is paused and resumed repeatedly loses nothing and delays nobody', async () => {
-      const hand = await stage(open, certificate)
-      const { client, hook, raise, untilAll } = hand
+      const fixture = await stage(open, certificate)
+      const { client, hook, raise, untilAll } = fixture
       const to = await receiver(certificate)
       const id = await hook(to.url)
       const params = { id }
@@ -154,9 +154,9 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
     })
 
     it('that is paused keeps new deliveries, unsent, until they are replayed', async () => {
-      const { hook, raise, client, deliveries, untilAll, ...hand } = await stage(open, certificate)
+      const { hook, raise, client, deliveries, untilAll, ...fixture } = await stage(open, certificate)
       const to = await receiver(certificate)
-      const well = await healthy(certificate, { hook, raise, client, deliveries, untilAll, ...hand })
+      const well = await healthy(certificate, { hook, raise, client, deliveries, untilAll, ...fixture })
       const id = await hook(to.url)
       const params = { id }
       await client.call(api.webhooks.update, { params, body: { status: 'paused' } })

@@ -30,7 +30,7 @@ export async function receiver(
     open: 0,
     most: 0,
     connections: 0,
-    /** Waits until so many have arrived. */
+    /** Waits until this many have arrived. */
     async until(count: number, ms = 10_000): Promise<Got[]> {
       const end = performance.now() + ms
       while (got.length < count && performance.now() < end)
@@ -89,7 +89,7 @@ export async function receiver(
   try {
     onTestFinished(() => self.close())
   } catch {
-    // Opened from beforeAll: whoever did closes it.
+    // Opened from beforeAll: the caller closes it.
   }
   return self
 }

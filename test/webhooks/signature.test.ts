@@ -127,7 +127,7 @@ describe('the library of Standard Webhooks', () => {
     )
   })
 
-  it('accepts a delivery while two secrets sign', () => {
+  it('accepts a delivery that is signed with two secrets', () => {
     const before = newWebhookSecret(Buffer.alloc(24, 1))
     const headers = signedHeaders('{}')
     const both = signedHeaders('{}', { by: before })['webhook-signature']

@@ -6,11 +6,11 @@ import { before, begin, type Machine, withFleet } from './rollout-stage.ts'
 const quick = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
 
 onEveryDatabase((_, open) => {
-  const staged = (count: number) => withFleet(open, count)
+  const setUp = (count: number) => withFleet(open, count)
 
   describe('a rollout', () => {
     it('opens each wave after the previous one has soaked, and is then promoted', async () => {
-      const { fleet, start, status, wavesOf, offers, live } = await staged(20)
+      const { fleet, start, status, wavesOf, offers, live } = await setUp(20)
       const id = await start({ waves: [{ percent: 5 }, { percent: 50 }, { percent: 100 }], ...quick })
       const wave = await wavesOf(id)
       expect([1, 2, 3].map((n) => wave(n).length)).toEqual([1, 9, 10])
@@ -43,7 +43,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('promotes its version for devices that were not in it', async () => {
-      const { enroll, start, live, fleet, beat } = await staged(1)
+      const { enroll, start, live, fleet, beat } = await setUp(1)
       await start({ waves: [{ percent: 100 }], ...quick })
       const late = await enroll('late')
       expect(await beat(late)).toBeNull()
@@ -53,7 +53,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('that does not cover all devices promotes nothing, and its devices stay on its version', async () => {
-      const { start, status, wavesOf, live, offers, fleet, release } = await staged(4)
+      const { start, status, wavesOf, live, offers, fleet, release } = await setUp(4)
       await release('0.5.0', { promoted: true })
       const id = await start({ waves: [{ percent: 25 }], ...quick })
       const wave = await wavesOf(id)
@@ -68,7 +68,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('continues after the gate without offline devices, which count when they return', async () => {
-      const { clock, start, status, wavesOf, beat, round, live } = await staged(10)
+      const { clock, start, status, wavesOf, beat, round, live } = await setUp(10)
       const id = await start({ waves: [{ percent: 50 }, { percent: 100 }], ...quick })
       const wave = await wavesOf(id)
       const [first, away, ...rest] = wave(1)
@@ -97,7 +97,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('opens no wave before a device of the current one has proved the version', async () => {
-      const { start, status, clock, round } = await staged(4)
+      const { start, status, clock, round } = await setUp(4)
       const id = await start({ waves: [{ percent: 50 }, { percent: 100 }], ...quick })
       clock.forward(3600)
       await round()
@@ -108,7 +108,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('is the only active one', async () => {
-      const { system, release, start, move, status } = await staged(3)
+      const { system, release, start, move, status } = await setUp(3)
       await release('1.1.0')
       const first = await start({ waves: [{ percent: 100 }] })
       const again = () =>
@@ -125,7 +125,7 @@ onEveryDatabase((_, open) => {
 
   describe('the devices of a rollout', () => {
     it('are those that can and may run the version', async () => {
-      const { enroll, release, start, placesOf, service, system, beat, world } = await staged(1)
+      const { enroll, release, start, placesOf, service, system, beat, world } = await setUp(1)
       const machines = ['there', 'beyond', 'developer', 'off', 'unwilling', 'other', 'quarantined', 'gone']
       const made = new Map<string, Machine>()
       for (const name of machines) made.set(name, await enroll(name))
@@ -158,7 +158,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('are shuffled for each rollout, and a filter takes those it matches that are left', async () => {
-      const { system, bakery, start, placesOf, fleet, move } = await staged(10)
+      const { system, bakery, start, placesOf, fleet, move } = await setUp(10)
       for (const { deviceId: id } of fleet.slice(0, 3)) {
         await system.call(api.devices.update, { params: { id }, body: { addTags: ['pilot'] } })
       }
@@ -191,7 +191,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('must not be none', async () => {
-      const { system, release, bakery, fleet, beat } = await staged(1)
+      const { system, release, bakery, fleet, beat } = await setUp(1)
       const start = (body: { version?: string; waves?: object[] }) =>
         system.call(api.agentRollouts.start, {
           body: { version: '1.0.0', waves: [{ percent: 100 }], ...body },

@@ -6,7 +6,7 @@ import { RawAgent } from '../../live/raw-agent.ts'
 import { begin } from '../rollouts/rollout-stage.ts'
 
 onEveryDatabase((_, open) => {
-  const staged = async () => {
+  const setUp = async () => {
     const stage = await begin(open)
     const { service, system, bakery, clock, enroll } = stage
     const pc = await enroll('pc')
@@ -22,7 +22,7 @@ onEveryDatabase((_, open) => {
 
   describe('a heartbeat', () => {
     it('is offered the promoted version for its platform, until it reports that version', async () => {
-      const { pc, beat, release } = await staged()
+      const { pc, beat, release } = await setUp()
       expect(await beat(pc)).toBeNull()
       await release('1.0.0', { promoted: true, kinds: ['linux/x64', 'windows/x64'] })
       expect(await beat(pc)).toBe('1.0.0')
@@ -33,14 +33,14 @@ onEveryDatabase((_, open) => {
     it.each(['1.1.0', '1.1.0-rc.1', '1.0.1-alpha', 'v1.1.0', '1.1.0+build.7', '1.0.0+build.7', 'v1.0.0'])(
       'gets no offer for a promoted version that is not newer than %s',
       async (reported) => {
-        const { pc, beat, release } = await staged()
+        const { pc, beat, release } = await setUp()
         await release('1.0.0', { promoted: true })
         expect(await beat(pc, reported)).toBeNull()
       },
     )
 
     it('is offered a version that is newer by precedence, not by text order', async () => {
-      const { pc, beat, release } = await staged()
+      const { pc, beat, release } = await setUp()
       await release('1.0.0-rc.10', { promoted: true })
       expect(await beat(pc, '1.0.0-rc.11')).toBeNull()
       expect(await beat(pc, '1.0.0')).toBeNull()
@@ -49,7 +49,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('is not led to an intermediate version older than one with a non-standard version', async () => {
-      const { pc, beat, release } = await staged()
+      const { pc, beat, release } = await setUp()
       await release('1.0.0')
       await release('3.0.0', { promoted: true, minFrom: '1.0.0' })
       expect(await beat(pc, 'v2.0.0')).toBeNull()
@@ -57,7 +57,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('is never offered a version that exists only for other platforms', async () => {
-      const { pc, beat, release, put } = await staged()
+      const { pc, beat, release, put } = await setUp()
       await release('1.0.0', { promoted: true, kinds: ['windows/x64', 'linux/arm64'] })
       expect(await beat(pc)).toBeNull()
       await put({ os_type: 'windows' })
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('is led through a required intermediate version, and gets no offer when that is missing', async () => {
-      const { pc, beat, release } = await staged()
+      const { pc, beat, release } = await setUp()
       await release('2.0.0', { promoted: true, minFrom: '1.0.0' })
       expect(await beat(pc)).toBeNull()
       await release('1.0.0')
@@ -74,7 +74,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('gets no offer for a development build, in maintenance, or with auto-update off', async () => {
-      const { pc, beat, release, put } = await staged()
+      const { pc, beat, release, put } = await setUp()
       await release('1.0.0', { promoted: true })
       expect(await beat(pc, 'dev-abc')).toBeNull()
       expect(await beat(pc, '0.1.0', { autoUpdate: false })).toBeNull()
@@ -88,14 +88,14 @@ onEveryDatabase((_, open) => {
     })
 
     it('gets no offer in a suspended organization', async () => {
-      const { pc, beat, release, system, bakery } = await staged()
+      const { pc, beat, release, system, bakery } = await setUp()
       await release('1.0.0', { promoted: true })
       await system.call(api.orgs.update, { params: { id: bakery.id }, body: { status: 'suspended' } })
       expect(await beat(pc)).toBeNull()
     })
 
     it('is not offered a failed version for an hour, unless it is promoted again', async () => {
-      const { pc, beat, say, release, clock, service } = await staged()
+      const { pc, beat, say, release, clock, service } = await setUp()
       await release('1.0.0', { promoted: true })
       for (const state of ['failed', 'refused', 'rolled_back'] as const) {
         expect(await beat(pc)).toBe('1.0.0')
@@ -115,7 +115,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('of a watchdog is offered a version once its agent was silent for 15 minutes', async () => {
-      const { pc, release, clock, service, beat } = await staged()
+      const { pc, release, clock, service, beat } = await setUp()
       await beat(pc)
       await release('1.0.0', { promoted: true })
       const token = (pc as unknown as { watchdogAuthToken: string }).watchdogAuthToken
@@ -133,7 +133,7 @@ onEveryDatabase((_, open) => {
 
   describe('the settings of an organization', () => {
     it('withhold updates: always with the manual policy, otherwise outside of the window', async () => {
-      const { pc, beat, release, clock, settings } = await staged()
+      const { pc, beat, release, clock, settings } = await setUp()
       await release('1.0.0', { promoted: true })
       for (const agentUpdatePolicy of ['auto', 'staged', null]) {
         await settings({ agentUpdatePolicy })
@@ -153,7 +153,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('that are invalid are refused, and change nothing', async () => {
-      const { settings, bakery, system } = await staged()
+      const { settings, bakery, system } = await setUp()
       const wrong = [
         { agentUpdatePolicy: 'never' },
         { maintenanceWindow: 'Sunday 02:00-04:00' },
@@ -174,7 +174,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('that are stored but invalid withhold updates', async () => {
-      const { pc, beat, release, service, bakery } = await staged()
+      const { pc, beat, release, service, bakery } = await setUp()
       await release('1.0.0', { promoted: true })
       for (const defaults of [{ maintenanceWindow: 'at night' }, { agentUpdatePolicy: 'weekly' }]) {
         await service.storage.write((tx) =>
@@ -193,7 +193,7 @@ onEveryDatabase((_, open) => {
     const begun = { targetVersion: '1.0.0', state: 'updating' } as const
 
     it('is shown while the old version still reports, and ends with the new one', async () => {
-      const { pc, beat, say, show, clock } = await staged()
+      const { pc, beat, say, show, clock } = await setUp()
       await say(pc, begun)
       const update = { version: '1.0.0', state: 'updating', since: clock(), reason: null }
       expect(await show(pc)).toMatchObject({ status: 'updating', update })
@@ -206,7 +206,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('may be reported over the connection of the agent', async () => {
-      const { pc, show, service } = await staged()
+      const { pc, show, service } = await setUp()
       const agent = await RawAgent.connect(service.url, { agentId: pc.agentId, agentToken: pc.authToken })
       agent.say({ type: 'update_status', ...begun })
       await vi.waitFor(async () => expect((await show(pc)).status).toBe('updating'))
@@ -219,7 +219,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('that takes over five minutes marks a reporting device offline until it reports again', async () => {
-      const { pc, beat, say, show, clock, check } = await staged()
+      const { pc, beat, say, show, clock, check } = await setUp()
       await say(pc, begun)
       clock.forward(300)
       await beat(pc)
@@ -243,7 +243,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('has five minutes also on a silent device', async () => {
-      const { pc, beat, say, show, clock, check } = await staged()
+      const { pc, beat, say, show, clock, check } = await setUp()
       await beat(pc)
       clock.forward(200)
       await say(pc, begun)
@@ -256,7 +256,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('ends when the agent reports its failure', async () => {
-      const { pc, say, show, clock } = await staged()
+      const { pc, say, show, clock } = await setUp()
       for (const state of ['failed', 'refused', 'rolled_back'] as const) {
         await say(pc, begun)
         clock.forward(10)
@@ -269,7 +269,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('that ends in an unexpected version has failed', async () => {
-      const { pc, say, beat, show } = await staged()
+      const { pc, say, beat, show } = await setUp()
       await say(pc, begun)
       await beat(pc, '0.9.0')
       expect(await show(pc)).toMatchObject({
@@ -280,7 +280,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('does not end maintenance', async () => {
-      const { pc, say, beat, show, put, clock, check } = await staged()
+      const { pc, say, beat, show, put, clock, check } = await setUp()
       await put({ status: 'maintenance' })
       await say(pc, begun)
       expect(await show(pc)).toMatchObject({ status: 'maintenance', update: { state: 'updating' } })
@@ -293,7 +293,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('that failed is audited once, without secrets in its reason; a successful one is not', async () => {
-      const { pc, say, beat, system, bakery } = await staged()
+      const { pc, say, beat, system, bakery } = await setUp()
       const reason = 'Authorization: Bearer abcdefghijklmnopqrstuvwxyz0123456789'
       await say(pc, begun)
       await say(pc, { targetVersion: '1.0.0', state: 'refused', reason })

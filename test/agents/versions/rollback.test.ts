@@ -13,7 +13,7 @@ type Where = { component?: 'agent'; platform?: 'linux' | 'windows'; arch?: 'x64'
 
 onEveryDatabase((_, open) => {
   /** 1.1.0, 1.2.0 and 1.3.0 are registered, and 1.3.0 is promoted. */
-  const staged = async (kinds = ['linux/x64', 'windows/x64']) => {
+  const setUp = async (kinds = ['linux/x64', 'windows/x64']) => {
     const stage = await begin(open)
     const { service, system, enroll, release, clock } = stage
     for (const version of ['1.1.0', '1.2.0']) await release(version, { kinds })
@@ -40,7 +40,7 @@ onEveryDatabase((_, open) => {
 
   describe('a rollback', () => {
     it('moves devices back from newer versions, and holds them until a promotion', async () => {
-      const { pc, back, promote, offerTo, inForce } = await staged()
+      const { pc, back, promote, offerTo, inForce } = await setUp()
       expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
       expect(await back('1.2.0')).toEqual({
         promoted: ['agent:linux/x64', 'agent:windows/x64'],
@@ -60,7 +60,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('ends with a promotion of that version: a device with a newer one then keeps it', async () => {
-      const { pc, back, promote, offerTo, inForce } = await staged()
+      const { pc, back, promote, offerTo, inForce } = await setUp()
       await back('1.2.0')
       await promote('1.2.0')
       expect(await offerTo(pc, '1.3.0')).toEqual(nothing)
@@ -69,7 +69,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('has no further effect when repeated, and may continue to an even older version', async () => {
-      const { pc, back, offerTo, inForce } = await staged()
+      const { pc, back, offerTo, inForce } = await setUp()
       await back('1.2.0')
       expect(await back('1.2.0')).toMatchObject({ demoted: [], endedRollout: null })
       expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))
@@ -80,7 +80,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('applies only to the named platforms', async () => {
-      const { pc, service, back, offerTo, inForce } = await staged()
+      const { pc, service, back, offerTo, inForce } = await setUp()
       expect(await back('1.2.0', { platform: 'windows' })).toMatchObject({
         demoted: ['agent:windows/x64@1.3.0'],
       })
@@ -95,7 +95,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('moves no device up', async () => {
-      const { pc, back, offerTo, inForce } = await staged()
+      const { pc, back, offerTo, inForce } = await setUp()
       await back('1.1.0', { platform: 'windows' })
       // Windows stays on the older one.
       expect(await back('1.2.0')).toMatchObject({ demoted: ['agent:linux/x64@1.3.0'] })
@@ -107,7 +107,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('does not affect devices without auto-update, or where it failed within the hour', async () => {
-      const { pc, back, offerTo, say, service, clock } = await staged()
+      const { pc, back, offerTo, say, service, clock } = await setUp()
       await back('1.2.0')
       expect(await offerTo(pc, 'dev-abc')).toEqual(nothing)
       await say(pc, { targetVersion: '1.2.0', state: 'refused', reason: 'it is below 1.3.0' })
@@ -119,7 +119,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('is audited, with the versions offered before and the actor', async () => {
-      const { service, back } = await staged()
+      const { service, back } = await setUp()
       const news = await newEntries(service)
       await back('1.2.0', { platform: 'linux' })
       expect(await news()).toEqual([
@@ -137,7 +137,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('requires the system scope, with MFA', async () => {
-      const { service, world } = await staged()
+      const { service, world } = await setUp()
       const body = { version: '1.2.0' }
       for (const token of [world.tokens.acme, world.tokens.bakery]) {
         await expect(service.client(token).call(api.agentVersions.rollback, { body })).rejects.toThrow(
@@ -151,7 +151,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('ends with a promotion by an older release that knows no rollbacks', async () => {
-      const { pc, back, offerTo, service, clock } = await staged()
+      const { pc, back, offerTo, service, clock } = await setUp()
       await back('1.2.0')
       clock.forward(1)
       await service.storage.write((tx) =>
@@ -165,7 +165,7 @@ onEveryDatabase((_, open) => {
     it.each(['running', 'halted'] as const)(
       'that is %s ends with a rollback, and is reverted',
       async (was) => {
-        const { pc, back, offerTo, release, start, move, status, system, inForce } = await staged()
+        const { pc, back, offerTo, release, start, move, status, system, inForce } = await setUp()
         await release('1.4.0')
         const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
         expect(await offerTo(pc, '1.3.0')).toEqual(up('1.4.0'))
@@ -186,7 +186,7 @@ onEveryDatabase((_, open) => {
     )
 
     it('that was aborted holds no device any more', async () => {
-      const { pc, back, offerTo, release, start, move } = await staged()
+      const { pc, back, offerTo, release, start, move } = await setUp()
       await release('1.4.0')
       const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
       await offerTo(pc, '1.3.0')
@@ -198,7 +198,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('can start while a rollback is in force, and its devices stay on its version', async () => {
-      const { pc, back, offerTo, release, start, move } = await staged()
+      const { pc, back, offerTo, release, start, move } = await setUp()
       await back('1.2.0')
       await release('1.3.1')
       expect(await offerTo(pc, '1.2.0')).toEqual(nothing)
@@ -210,7 +210,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('that is rolled back tells its devices that they go back', async () => {
-      const { pc, offerTo, release, start, move } = await staged()
+      const { pc, offerTo, release, start, move } = await setUp()
       await release('1.4.0')
       const id = await start({ version: '1.4.0', waves: [{ percent: 100 }] })
       await offerTo(pc, '1.3.0')
@@ -226,7 +226,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('can neither be promoted nor rolled out', async () => {
-      const { promote, system, start, release, offerTo, pc } = await staged()
+      const { promote, system, start, release, offerTo, pc } = await setUp()
       await expect(promote('1.2.0')).rejects.toThrow(older)
       await expect(start({ version: '1.2.0', waves: [{ percent: 100 }] })).rejects.toThrow(older)
       await release('1.3.0-rc.9')
@@ -238,7 +238,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('can be promoted only where the offered one is older still', async () => {
-      const { promote, back } = await staged()
+      const { promote, back } = await setUp()
       await back('1.1.0', { platform: 'windows' })
       expect(await promote('1.2.0')).toEqual({
         promoted: ['agent:windows/x64'],
@@ -247,7 +247,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('below the minimum version of a signed release cannot be offered', async () => {
-      const { promote, back, release, start, system, offerTo, pc } = await staged()
+      const { promote, back, release, start, system, offerTo, pc } = await setUp()
       const manifest = signedRelease('1.4.0', { minimumVersion: '1.2.0' }).manifest.toString()
       await release('1.4.0', { manifest })
       const { minimumVersion } = await system.call(api.agentVersions.show, { params: { version: '1.4.0' } })

@@ -74,8 +74,8 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
   /** Resolves once all output is complete, which may arrive after its end. */
   let closed: Promise<number | null> = Promise.resolve(null)
   let stopped = false
-  let out = ''
-  let told = ''
+  let stdout = ''
+  let stderr = ''
   let starts = 0
 
   function start(): void {
@@ -110,10 +110,10 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
     closed = new Promise((resolve) => started.once('close', resolve))
     started.on('error', () => {})
     started.stdout?.on('data', (chunk) => {
-      out += chunk
+      stdout += chunk
     })
     started.stderr?.on('data', (chunk) => {
-      told += chunk
+      stderr += chunk
     })
     started.on('exit', () => {
       if (setting.supervised && !stopped) setTimeout(() => stopped || start(), 100)
@@ -128,9 +128,9 @@ export function machine(binary: string | Buffer, url: string, setting: Setting =
     pid: () => child?.pid,
     starts: () => starts,
     /** Its standard output and standard error. */
-    output: () => out + told,
+    output: () => stdout + stderr,
     events: () =>
-      out
+      stdout
         .split('\n')
         .flatMap((line) => (line.startsWith('{') && line.endsWith('}') ? [JSON.parse(line)] : [])) as {
         event: string

@@ -17,21 +17,25 @@ test('the pause before a restart doubles from 1 to 60 s, and resets after a minu
 
 const fill = (count: number): Crash[] => Array.from({ length: count }, (_, n) => crash(n))
 
-describe('a binary', () => {
+describe('a crash loop', () => {
   test.each<[string, Crash[], boolean]>([
-    ['that ended twice', [crash(1), crash(2)], false],
-    ['that ended three times within a minute of its start', [crash(1), crash(2), crash(4)], true],
-    ['that did so within ten minutes', [crash(0), crash(300), crash(600)], true],
-    ['that did so over a longer time', [crash(0), crash(300), crash(601)], false],
-    ['that lived a minute between', [crash(0), crash(100, 60), crash(101)], false],
-    ['whose last three did', [crash(0), crash(100, 60), crash(101), crash(103), crash(107)], true],
+    ['is not two crashes', [crash(1), crash(2)], false],
+    ['is three crashes, each within a minute of the start', [crash(1), crash(2), crash(4)], true],
+    ['is three such crashes within ten minutes', [crash(0), crash(300), crash(600)], true],
+    ['is not three such crashes over a longer time', [crash(0), crash(300), crash(601)], false],
+    ['is not three crashes with a minute of life in between', [crash(0), crash(100, 60), crash(101)], false],
     [
-      'that had to be killed three times',
+      'is any history that ends with three such crashes',
+      [crash(0), crash(100, 60), crash(101), crash(103), crash(107)],
+      true,
+    ],
+    [
+      'is three hangs that needed a kill',
       [crash(300, 300, true), crash(601, 300, true), crash(903, 300, true)],
       true,
     ],
     [
-      'that had to be killed, and then lived',
+      'is not two hangs and a crash after a long life',
       [crash(300, 300, true), crash(601, 300, true), crash(903, 300)],
       false,
     ],
