@@ -65,7 +65,6 @@ onEveryDatabase((_, open) => {
       const { bakery, garage, entriesSince, clock, service } = await start({
         RATE_LIMIT_AGENT_AUDIT: '5/3600',
       })
-      const first = clock()
       for (let n = 0; n < 12; n++) {
         await bakery.handIn(`entry ${n}`)
         clock.forward(1)
@@ -76,10 +75,9 @@ onEveryDatabase((_, open) => {
       const headers = { authorization: 'Bearer a token for metrics' }
       const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text()
       expect(metrics).toContain('\nsvc_agent_audit_gathered_total 7\n')
-      // The entries that wait are written when the service ends.
-      const { storage } = service
-      expect(Date.parse(first)).toBeLessThan(Date.parse(clock()))
-      expect(await storage.read.selectFrom('device_event_logs').select('id').execute()).toHaveLength(13)
+      expect(await service.storage.read.selectFrom('device_event_logs').select('id').execute()).toHaveLength(
+        13,
+      )
     })
 
     it('gathers refusals of an agent as well, one entry per kind', async () => {

@@ -186,7 +186,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('from many networks require proof from clients that the account does not know', async () => {
-      const { service, right, enterWrongPasswords } = await withOwner()
+      const { service, email, right, enterWrongPasswords } = await withOwner()
       const { tokens } = (await right(here)).body
       const all = await enterWrongPasswords()
       for (const reply of all) expect(sameFor(reply)).toEqual(sameFor(all[0]!))
@@ -198,7 +198,6 @@ onEveryDatabase((_, open) => {
       const { refreshToken } = tokens!
       expect((await right(network(99), { refreshToken })).status, 'from anywhere').toBe(200)
       const cookie = { cookie: `service_refresh_token=${refreshToken}` }
-      const { email } = { email: 'owner@example.com' }
       expect((await login(service, { email, password }, { ...from(here), ...cookie })).status).toBe(200)
       // Neither an invented token nor that of another user.
       const { tokens: others } = (await login(service, admin, from(here))).body

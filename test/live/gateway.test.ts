@@ -340,7 +340,6 @@ describe('an agent that fills memory', () => {
 })
 
 describe('two hundred agents that are queried at once', () => {
-  let all: RawAgent[]
   let agents: Gateway
   let server: Server
   const names = Array.from({ length: 200 }, (_, n) => `agent-${n}`)
@@ -361,7 +360,7 @@ describe('two hundred agents that are queried at once', () => {
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    all = await Promise.all(
+    await Promise.all(
       names.map((name) =>
         RawAgent.connect(url, agentOf(name), ({ payload }) => ({ result: { name, ...payload } })),
       ),
@@ -379,6 +378,5 @@ describe('two hundred agents that are queried at once', () => {
       asked.map(({ name, n }) => agents.links.ask(name, { type: 'x', payload: { n } }, wait)),
     )
     expect(outcomes).toEqual(asked.map((result) => ({ status: 'completed', result })))
-    expect(all).toHaveLength(200)
   })
 })
