@@ -10,7 +10,7 @@ import { gitlab, refused, run, start, unsigned, withPublicKey } from './trust-st
 
 onEveryDatabase((_, open) => {
   describe('the token of a job', () => {
-    it('becomes an access token of ours, for what its policy names', async () => {
+    it('is exchanged for an access token with the permissions of its policy', async () => {
       const { create, exchange, tokenOf, service, bakery, clock, client } = await start(open)
       const { id, permissions } = await create()
       const news = await newEntries(service)
@@ -43,7 +43,7 @@ onEveryDatabase((_, open) => {
       expect(data.updatedAt).toBe(data.createdAt)
     })
 
-    it('signs in once, at whichever process', async () => {
+    it('can be exchanged once, at any process', async () => {
       const { create, exchange, tokenOf, service, outside, clock, bakery } = await start(open)
       await create()
       const second = await serviceOn(service, { clock, outside })
@@ -64,7 +64,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('is remembered while it could be accepted, and forgotten then', async () => {
+    it('is remembered as long as it could be accepted, and then forgotten', async () => {
       const { create, exchange, tokenOf, clock, service } = await start(open)
       await create()
       const iat = Date.parse(clock()) / 1000
@@ -79,7 +79,7 @@ onEveryDatabase((_, open) => {
     })
 
     it.each([
-      ['of a repository that took the name', { repository_id: '74291848', repository_owner_id: '66' }],
+      ['of a repository that took over the name', { repository_id: '74291848', repository_owner_id: '66' }],
       ['of a fork', { repository: 'mallory/tills', repository_id: '99', repository_owner_id: '77' }],
       ['of another environment', { environment: 'staging' }],
       ['without an environment', { environment: undefined }],
@@ -96,7 +96,7 @@ onEveryDatabase((_, open) => {
       ['expired', { exp: -61 }],
       ['not_yet_valid', { nbf: 120 }],
       ['too_old', { iat: -3661 }],
-    ])('is refused where it is %s', async (reason, offsets) => {
+    ])('is refused when it is %s', async (reason, offsets) => {
       const { create, exchange, tokenOf, clock } = await start(open)
       await create()
       const at = Date.parse(clock()) / 1000
@@ -106,7 +106,7 @@ onEveryDatabase((_, open) => {
       await expect(exchange(await tokenOf())).resolves.toBeTruthy()
     })
 
-    it('that its issuer did not sign is told nothing', async () => {
+    it('without a valid signature of its issuer is refused without a reason', async () => {
       const { create, exchange, tokenOf, issuer, other, clock, bakery, service } = await start(open)
       const { id } = await create()
       const at = Date.parse(clock()) / 1000
@@ -143,21 +143,21 @@ onEveryDatabase((_, open) => {
       await exchange(good)
     })
 
-    it('is accepted after its issuer changed its keys', async () => {
+    it('is accepted after a key rotation of its issuer', async () => {
       const { create, exchange, tokenOf, issuer, clock } = await start(open)
       await create()
       const before = await tokenOf()
       await exchange(before)
       issuer.rotate('ES256')
       const after = await tokenOf()
-      // The keys were read just now: whoever names unknown ones cannot have them read again and again.
+      // The keys were fetched just now: unknown key IDs cannot cause repeated fetches.
       await expect(exchange(after)).rejects.toEqual(refused())
       clock.forward(31)
       await exchange(after)
       await expect(exchange(before)).rejects.toEqual(refused())
     })
 
-    it('tells nothing of organizations and policies there are', async () => {
+    it('does not reveal which organizations and policies exist', async () => {
       const { create, exchange, tokenOf, garage, harbor } = await start(open)
       const { id } = await create()
       const fit = { ...run }
@@ -174,7 +174,7 @@ onEveryDatabase((_, open) => {
       await exchange(await tokenOf(fit), { policyId: id })
     })
 
-    it('comes to the oldest policy it fits, or to the one that is named', async () => {
+    it('uses the oldest matching policy, or the named one', async () => {
       const { create, exchange, tokenOf, clock, bakery } = await start(open)
       const first = await create({ name: 'first' })
       clock.forward(1)
@@ -184,7 +184,7 @@ onEveryDatabase((_, open) => {
       expect([named.policy.name, named.permissions]).toEqual(['second', ['devices:read']])
     })
 
-    it('never goes to a stranger who trusts the same repository: it has to say whom it means', async () => {
+    it('must name an organization if another tenant trusts the same repository', async () => {
       const { create, exchange, tokenOf, bakery, harbor, service, world } = await start(open)
       await create({ name: 'trap' }, service.client(world.tokens.harbor))
       const own = await create()
@@ -193,7 +193,7 @@ onEveryDatabase((_, open) => {
       expect((await exchange(await tokenOf(), { orgId: harbor.id })).orgId).toBe(harbor.id)
     })
 
-    it('is refused by a policy that is inactive, and where the organization is not in use', async () => {
+    it('is refused by an inactive policy, and in a suspended organization', async () => {
       const { create, change, exchange, tokenOf, system, bakery } = await start(open)
       const { id } = await create()
       await change(id, { status: 'inactive' })
@@ -208,7 +208,7 @@ onEveryDatabase((_, open) => {
       await exchange(await tokenOf())
     })
 
-    it('that a policy leads to and does not take is told in the log of its organization', async () => {
+    it('that a policy refuses is logged in its organization with the differing claims', async () => {
       const { create, exchange, tokenOf, service, bakery } = await start(open)
       const { id, name } = await create()
       const news = await newEntries(service)
@@ -228,17 +228,17 @@ onEveryDatabase((_, open) => {
       expect(named).toMatchObject({ orgId: bakery.id, details: { differs: ['repository_id'] } })
     })
 
-    it('is limited by address', async () => {
+    it('is rate limited by client address', async () => {
       const { exchange } = await start(open, { RATE_LIMIT_FEDERATED: '2/60' })
       for (const _time of [1, 2]) await expect(exchange('x')).rejects.toEqual(refused())
       await expect(exchange('x')).rejects.toMatchObject({ status: 429, code: 'rate_limited' })
     })
   })
 
-  describe('where the keys of an issuer are', () => {
+  describe("the location of an issuer's keys", () => {
     const documents = ({ asked }: TokenIssuer) => asked.filter((url) => url.endsWith('configuration')).length
 
-    it('is asked when a policy is made, and again after a day', async () => {
+    it('is fetched when a policy is created, and again after a day', async () => {
       const { create, exchange, tokenOf, issuer, clock } = await start(open)
       await create()
       expect(documents(issuer)).toBe(1)
@@ -252,7 +252,7 @@ onEveryDatabase((_, open) => {
       expect(documents(issuer)).toBe(2)
     })
 
-    it('is asked with the first token when the issuer was silent before, not more than once a minute', async () => {
+    it('is fetched with the first token if the issuer was down before, at most once a minute', async () => {
       const { create, client, exchange, tokenOf, issuer, clock } = await start(open)
       issuer.silent = true
       const body = {
@@ -274,7 +274,7 @@ onEveryDatabase((_, open) => {
       await create()
     })
 
-    it('goes on to count while the issuer is silent', async () => {
+    it('stays in use while the issuer is down', async () => {
       const { create, exchange, tokenOf, issuer, clock, service } = await start(open)
       await create()
       await exchange(await tokenOf())
@@ -287,7 +287,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('jobs of GitLab sign in as well', async () => {
+  it('GitLab jobs can sign in too', async () => {
     const { create, exchange, other, clock } = await start(open)
     await create({ issuer: gitlab, claims: { project_id: '20', ref: 'main' } })
     const claims = {

@@ -9,10 +9,10 @@ async function newKey(alg: string): Promise<Key> {
   return { kid: newId(), alg, privateKey, publicKey }
 }
 
-/** An issuer of tokens for machines, as CI systems are: it publishes its keys, and no place where people sign in. */
+/** An issuer of workload tokens such as a CI system: it publishes its keys, but no sign-in endpoint. */
 export class TokenIssuer {
   readonly url: string
-  /** What was asked of it. */
+  /** The requests it received. */
   readonly asked: string[] = []
   silent = false
   jwksUrl: string
@@ -28,7 +28,7 @@ export class TokenIssuer {
     return this.#key
   }
 
-  /** It signs with another key from now on, and publishes that alone. */
+  /** Switches to another signing key, and publishes only that. */
   rotate(alg = 'RS256'): void {
     this.#key = newKey(alg)
   }
@@ -38,7 +38,7 @@ export class TokenIssuer {
     return { keys: [{ ...(await exportJWK(publicKey)), kid, alg, use: 'sig' }] }
   }
 
-  /** What it answers at an address; undefined where it does not listen. */
+  /** The answer at a URL, or undefined if it does not listen there. */
   async answer(url: string): Promise<OutboundReply | undefined> {
     if (this.silent) return undefined
     const document = { issuer: this.url, jwks_uri: this.jwksUrl, subject_types_supported: ['public'] }
@@ -54,7 +54,7 @@ export class TokenIssuer {
     return { status: 200, headers: {}, body, isWhole: true, milliseconds: 1 }
   }
 
-  /** A token as it gives one to a job; undefined leaves a claim out. */
+  /** A token of a job; undefined omits a claim. */
   async token(claims: JWTPayload, now: string): Promise<string> {
     const { kid, alg, privateKey } = await this.key
     const at = Math.floor(Date.parse(now) / 1000)
@@ -66,5 +66,5 @@ export class TokenIssuer {
   }
 }
 
-/** The one that every test may ask, whatever else of the outside there is. */
+/** An issuer available to all tests, independent of other fake networks. */
 export const ciIssuer = new TokenIssuer('https://ci.example.com')

@@ -9,7 +9,7 @@ import { newEntries } from '../laws/audited.ts'
 import { gitlab, run, start } from './trust-stage.ts'
 
 onEveryDatabase((_, open) => {
-  /** A service, and a machine of a CI system with nothing on it. */
+  /** A service, and an empty home of a CI job. */
   async function begin() {
     const stage = await start(open, {}, testClock(new Date().toISOString()))
     const home = new Home({ SVC_URL: stage.service.url, SVC_CREDENTIAL_STORE: 'file', CI: 'true' })
@@ -21,8 +21,8 @@ onEveryDatabase((_, open) => {
   }
   type Stage = Awaited<ReturnType<typeof begin>>
 
-  /** A machine comes in by the key that a job mints. */
-  async function mints({ home, service, bakery, policy }: Stage): Promise<void> {
+  /** Expects that the job can create a key, and that a machine can enroll with it. */
+  async function expectKeyCreated({ home, service, bakery, policy }: Stage): Promise<void> {
     const news = await newEntries(service)
     const { code, stdout } = await home.run(['enroll', 'create', '--name', 'till', '--max-usage', '2'])
     expect([code, stdout]).toEqual([0, expect.stringMatching(/^[0-9a-f]{64}\n$/)])
@@ -34,10 +34,10 @@ onEveryDatabase((_, open) => {
   }
 
   describe('svc login --oidc', () => {
-    it('signs in a job of GitHub Actions, which mints a key', async () => {
+    it('signs in a GitHub Actions job, which creates a key', async () => {
       const stage = await begin()
       const { home, issuer, clock, login } = stage
-      // As GitHub does: for whichever audience the job asks.
+      // Like GitHub, it gives tokens for any requested audience.
       const server = createServer(async (request, reply) => {
         const aud = new URL(request.url ?? '', 'http://x').searchParams.get('audience') ?? ''
         const isJob = request.headers.authorization === 'Bearer runner'
@@ -48,26 +48,26 @@ onEveryDatabase((_, open) => {
       home.env.ACTIONS_ID_TOKEN_REQUEST_TOKEN = 'runner'
       onTestFinished(() => void server.close())
       expect((await login('github')).code).toBe(0)
-      await mints(stage)
+      await expectKeyCreated(stage)
       expect((await login('github')).code).toBe(0)
     })
 
-    it('signs in a job of GitLab, which mints a key', async () => {
+    it('signs in a GitLab job, which creates a key', async () => {
       const stage = await begin()
       const { home, other, clock, change, policy, login, service } = stage
       await change(policy.id, { issuer: gitlab, claims: { project_id: '20', ref: 'main' } })
       const claims = { project_id: '20', ref: 'main', sub: 'project_path:bakery/tills', aud: service.url }
       home.env.SVC_OIDC_TOKEN = await other.token(claims, clock())
       expect((await login('gitlab')).code).toBe(0)
-      await mints(stage)
+      await expectKeyCreated(stage)
     })
 
-    it('signs in with the token of a file, once, and does no more than its policy names', async () => {
+    it('signs in with the token in a file, once, with the permissions of its policy only', async () => {
       const stage = await begin()
       const { home, token, login } = stage
       const file = home.write('token', `${await token()}\n`)
       expect((await login('file', '--oidc-file', file)).code).toBe(0)
-      await mints(stage)
+      await expectKeyCreated(stage)
       const devices = await home.run(['devices', '--json'])
       expect([devices.code, failureOf(devices).code]).toEqual([5, 'forbidden'])
       const large = await home.run(['enroll', 'create', '--name', 'a', '--max-usage', '6'])
@@ -80,7 +80,7 @@ onEveryDatabase((_, open) => {
       expect(failureOf(again).hint).toContain('each token signs in once')
     })
 
-    it('is over when the policy is deactivated', async () => {
+    it('ends when the policy is deactivated', async () => {
       const stage = await begin()
       const { home, token, login, change, policy } = stage
       home.env.JOB_TOKEN = await token()

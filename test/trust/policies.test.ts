@@ -12,7 +12,7 @@ const fault = (path: string, message: unknown) =>
 
 onEveryDatabase((_, open) => {
   describe('a trust policy', () => {
-    it('is active from the start, with what was said and usual limits', async () => {
+    it('is active from the start, with the given values and default limits', async () => {
       const { service, bakery, client, create, clock } = await start(open)
       const news = await newEntries(service)
       const { maxUsage: _u, maxTtlMinutes: _t, ...rest } = releases
@@ -38,7 +38,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is changed and deleted, which the audit log tells', async () => {
+    it('is changed and deleted with audit entries', async () => {
       const { service, client, create, change, clock } = await start(open)
       const { id } = await create()
       const news = await newEntries(service)
@@ -66,7 +66,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('takes no names that others can come to have, and no patterns', async () => {
+    it('accepts no names that others can acquire, and no patterns', async () => {
       const { create, change } = await start(open)
       const lasting = expect.stringMatching(
         /^must hold repository_id or repository_owner_id: names on GitHub can/,
@@ -106,21 +106,21 @@ onEveryDatabase((_, open) => {
       await expect(create(more as never)).rejects.toEqual(fault(path, message))
     })
 
-    it('that lets all of a repository in is made with a warning', async () => {
+    it('that trusts a whole repository is created with a warning', async () => {
       const { client } = await start(open)
       const body = { ...releases, claims: { repository_id: '7' } }
       const { warning } = await client.call(api.trustPolicies.create, { body })
       expect(warning).toContain('Every branch and every pull request')
     })
 
-    it('whose issuer leads inside is made with a warning', async () => {
+    it('whose issuer leads to an internal address is created with a warning', async () => {
       const { client, issuer } = await start(open)
       issuer.jwksUrl = 'https://inner.example.com/keys'
       const { warning } = await client.call(api.trustPolicies.create, { body: releases })
       expect(warning).toContain('its jwks_uri must not point to internal network addresses')
     })
 
-    it('belongs to the own organization, and elsewhere to the one that is named', async () => {
+    it('belongs to the organization of the caller, or to the one named', async () => {
       const { bakery, garage, client, system, service, world, create } = await start(open)
       await expect(create({}, system)).rejects.toEqual(said(400, 'orgId is required for system scope'))
       const acme = service.client(world.tokens.acme)
@@ -146,7 +146,7 @@ onEveryDatabase((_, open) => {
       expect(own.data.map(({ id }) => id)).toEqual([bakery.policyId])
     })
 
-    it('names no permission that whoever makes or changes it lacks; anybody may end it', async () => {
+    it('has no permission that its author lacks; anyone with access may deactivate it', async () => {
       const { service, bakery, create, change } = await start(open)
       const role = await addRole(service, bakery.id, 'keepers', ['organizations:read', 'organizations:write'])
       const keeper = service.client(await addOrgUser(service, 'keeper', bakery.id, { role }))
@@ -166,7 +166,7 @@ onEveryDatabase((_, open) => {
       await keeper.call(api.trustPolicies.remove, { params: { id } })
     })
 
-    it('takes organizations:read to see, organizations:write and a second factor to change', async () => {
+    it('needs organizations:read to view, organizations:write and a second factor to change', async () => {
       const { service, bakery, create } = await start(open)
       const { id } = await create()
       const params = { id }
@@ -193,7 +193,7 @@ onEveryDatabase((_, open) => {
       await writer.call(api.trustPolicies.remove, { params })
     })
 
-    it('is not decided by those who see a part of the organization only', async () => {
+    it('cannot be changed by members restricted to a part of the organization', async () => {
       const { service, bakery, create, issuer } = await start(open)
       const { id } = await create()
       const { length } = issuer.asked
@@ -209,8 +209,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('a token that is tried at a policy', () => {
-    it('is found good, and is good afterwards', async () => {
+  describe('testing a token against a policy', () => {
+    it('accepts a valid token without using it up', async () => {
       const { create, client, tokenOf, exchange, service, bakery } = await start(open)
       const { id } = await create()
       const token = await tokenOf()
@@ -235,7 +235,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('is told what is wrong with it, all at once', async () => {
+    it('lists all faults of a token at once', async () => {
       const { create, change, client, other, clock, tokenOf } = await start(open)
       const { id } = await create()
       const failed = async (token: string, at = id) => {

@@ -33,7 +33,7 @@ describe('the claims of a policy', () => {
     ['GitHub', github, { sub: 'repo:bakery/tills:ref:refs/heads/main' }],
     ['GitHub', `${github}/octo-inc`, { repository: 'bakery/tills' }],
     ['GitLab', gitlab, { project_path: 'bakery/tills', ref: 'main' }],
-  ])('of %s hold what nobody else can come to have: %s %j', (host, issuer, claims) => {
+  ])('of %s include one that nobody else can acquire: %s %j', (host, issuer, claims) => {
     expect(() => made({ issuer, claims })).toThrow(expect.objectContaining({ extras: lasting(host) }))
     const before = made()
     expect(() => applyChange(before, { issuer, claims }, now)).toThrow()
@@ -44,17 +44,17 @@ describe('the claims of a policy', () => {
     [gitlab, { project_id: '20', ref: 'main' }],
     ['https://token.actions.githubusercontent.com.evil.example.com', { repository: 'a/b' }],
     ['https://gitlab.example.com', { project_path: 'bakery/tills' }],
-  ])('of others, and those that last, are accepted: %s %j', (issuer, claims) => {
+  ])('of other issuers, and permanent ones, are accepted: %s %j', (issuer, claims) => {
     expect(made({ issuer, claims }).claims).toEqual(claims)
   })
 
-  it('that trust all that runs in a repository are warned of', () => {
+  it('that trust everything in a repository cause a warning', () => {
     expect(broadnessWarning(made({ claims: { repository_id: '7' } }))).toContain('Every branch')
     expect(broadnessWarning(made())).toBeUndefined()
     expect(broadnessWarning(made({ issuer: 'https://ci.example.com', claims: { sub: 'a' } }))).toBeUndefined()
   })
 
-  it('are compared to the letter, all of them', () => {
+  it('are all compared exactly', () => {
     const policy = made()
     expect(mismatchedClaims(policy, run)).toEqual([])
     expect(mismatchedClaims(policy, { ...run, repository_id: '74291848' })).toEqual(['repository_id'])
@@ -69,7 +69,7 @@ describe('the claims of a policy', () => {
     )
   })
 
-  it('lead to it: the one that the fewest tokens share', () => {
+  it('include a lookup key, the claim shared by the fewest tokens', () => {
     expect(lookupKeyOf(made())).toBe('repository_id=74291847')
     expect(lookupKeyOf(made({ claims: { environment: 'a', repository_owner_id: '65' } }))).toBe(
       'repository_owner_id=65',
@@ -80,7 +80,7 @@ describe('the claims of a policy', () => {
     expect(lookupKeysIn(run)).toContain('repository_id=74291847')
   })
 
-  it('always lead to a policy that a token fits', () => {
+  it('always have a lookup key that a matching token contains', () => {
     const claims = fc.dictionary(
       fc.string({ minLength: 1, maxLength: 9 }).filter((name) => name !== '__proto__'),
       fc.string({ minLength: 1, maxLength: 9 }),
@@ -94,7 +94,7 @@ describe('the claims of a policy', () => {
     )
   })
 
-  it('may be yes or no, or a whole number', () => {
+  it('may be booleans or whole numbers', () => {
     expect(claimText({ a: true, b: 7, c: 7.5, d: null, e: ['x'] }, 'a')).toBe('true')
     const said = { a: true, b: 7, c: 7.5, d: null, e: ['x'] }
     expect(['b', 'c', 'd', 'e', 'toString'].map((name) => claimText(said, name))).toEqual([
@@ -123,12 +123,12 @@ describe('a token', () => {
     [{ exp: Number.POSITIVE_INFINITY }, 'incomplete'],
     [{ exp: '9999999999' }, 'incomplete'],
     [{ nbf: 'soon' }, 'incomplete'],
-  ])('that says %j counts: %s', (more, fault) => {
+  ])('with %j has the fault: %s', (more, fault) => {
     const claims = { exp: at + 300, iat: at, nbf: at, jti: 'a', ...more }
     expect(findTokenFault(claims, now)).toBe(fault)
   })
 
-  it('is for one audience, and nobody else', () => {
+  it('must be for this audience and no other', () => {
     expect([audience, [audience]].map((aud) => hasAudience({ aud }, audience))).toEqual([true, true])
     const others = [
       `${audience}/`,
@@ -141,7 +141,7 @@ describe('a token', () => {
     expect(others.map((aud) => hasAudience({ aud }, audience))).toEqual(others.map(() => false))
   })
 
-  it('is remembered for as long as it could be accepted, and never longer', () => {
+  it('is remembered exactly as long as it could be accepted', () => {
     const { hash, until } = replayKeyOf(github, { jti: 'a', iat: at, exp: at + 1e12 }, now)
     expect(until).toBe('2026-03-01T13:02:00.000Z')
     expect(replayKeyOf(gitlab, { jti: 'a', iat: at }, now).hash).not.toBe(hash)
@@ -149,16 +149,16 @@ describe('a token', () => {
   })
 })
 
-describe('the policy that a token signs in by', () => {
+describe('the policy for a token', () => {
   const policies = [made({ name: 'narrow', claims: { repository_id: '7' } }), made(), made({ name: 'later' })]
 
-  it('is the oldest it fits', () => {
+  it('is the oldest one that matches', () => {
     expect(matchPolicy(policies, run)).toEqual({ policy: policies[1] })
     expect(matchPolicy(policies, { ...run, aud: 'other' })).toEqual({ reason: 'no_policy' })
     expect(matchPolicy([], run)).toEqual({ reason: 'no_policy' })
   })
 
-  it('is none where several organizations trust it', () => {
+  it('is undefined if several organizations trust it', () => {
     const stranger = made({ orgId: 'garage' })
     expect(matchPolicy([stranger, ...policies], run)).toEqual({ reason: 'ambiguous' })
     expect(matchPolicy([...policies, stranger], run)).toEqual({ reason: 'ambiguous' })
@@ -173,7 +173,7 @@ describe('a run', () => {
     [{ sub: 'system:serviceaccount:ci:builder' }, 'system:serviceaccount:ci:builder'],
     [{ sub: 'x'.repeat(300) }, 'x'.repeat(255)],
     [{ sub: { a: 1 } }, 'without a name'],
-  ])('is told as %j', (claims, words) => expect(describeRun(claims)).toBe(words))
+  ])('is described as %j', (claims, words) => expect(describeRun(claims)).toBe(words))
 })
 
 it.each([
@@ -182,6 +182,6 @@ it.each([
   [{ status: 'inactive', name: 'a' }, false],
   [{ status: 'active' }, false],
   [{}, false],
-] as const)('a change to %j only takes access away: %s', (change, only) => {
+] as const)('a change to %j only removes access: %s', (change, only) => {
   expect(onlyDeactivates(change)).toBe(only)
 })

@@ -12,7 +12,7 @@ export const github = 'https://token.actions.githubusercontent.com'
 export const gitlab = 'https://gitlab.com'
 export const audience = 'https://svc.example.com'
 
-/** What GitHub says of a run of the bakery's repository. */
+/** The claims of GitHub for a run of the bakery's repository. */
 export const run: JWTPayload = {
   sub: 'repo:bakery/tills:environment:production',
   aud: audience,
@@ -41,7 +41,7 @@ export const releases = {
   maxTtlMinutes: 30,
 }
 
-/** The outside, as far as these issuers are it; hosts that begin with inner are what their name says. */
+/** A fake network with these issuers; hosts named inner… resolve internally. */
 function outsideOf(issuers: readonly TokenIssuer[]): Outbound {
   return {
     async send({ url }) {
@@ -57,7 +57,7 @@ function outsideOf(issuers: readonly TokenIssuer[]): Outbound {
   }
 }
 
-/** A service with the world, in which the bakery's administrator trusts the runs of a repository. */
+/** A service with the world, in which the administrator of the bakery trusts the runs of a repository. */
 export async function start(open: Open, env: Record<string, string> = {}, clock = testClock()) {
   const issuer = new TokenIssuer(github)
   const other = new TokenIssuer(gitlab)
@@ -73,7 +73,7 @@ export async function start(open: Open, env: Record<string, string> = {}, clock 
   const tokenOf = (claims: JWTPayload = {}) => issuer.token({ ...run, ...claims }, clock())
   const exchange = (token: string, more: object = {}, at: TestService = service) =>
     at.client().call(api.trust.exchange, { body: { token, ...more } })
-  /** Signs a run in, as which it can then call. */
+  /** Signs a run in, and returns its client. */
   const signIn = async (claims: JWTPayload = {}) =>
     service.client((await exchange(await tokenOf(claims))).accessToken)
   return {
@@ -82,7 +82,7 @@ export async function start(open: Open, env: Record<string, string> = {}, clock 
   }
 }
 
-/** What everybody is told whose token is not accepted; the reason only where its issuer has signed it. */
+/** The error for a refused token; with a reason only if its issuer has signed it. */
 export const refused = (reason?: string) =>
   expect.objectContaining({
     status: 401,
@@ -91,12 +91,12 @@ export const refused = (reason?: string) =>
     details: reason === undefined ? undefined : { reason },
   })
 
-/** A token that says it is not signed. */
+/** A token with the algorithm "none". */
 export function unsigned(claims: object): string {
   const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
   return `${part({ alg: 'none', typ: 'JWT' })}.${part(claims)}.`
 }
 
-/** One that is signed with a public key as if that were a shared secret. */
+/** A token signed with a public key as a shared secret. */
 export const withPublicKey = (pem: string, claims: JWTPayload): Promise<string> =>
   new SignJWT(claims).setProtectedHeader({ alg: 'HS256', typ: 'JWT' }).sign(new TextEncoder().encode(pem))

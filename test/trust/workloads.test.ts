@@ -18,7 +18,7 @@ const cut = expect.objectContaining({ status: 401, code: 'invalid_token' })
 
 onEveryDatabase((_, open) => {
   describe('a workload', () => {
-    it('mints, rotates, lists and deletes enrollment keys, and machines come in by them', async () => {
+    it('creates, rotates, lists and deletes enrollment keys, with which machines enroll', async () => {
       const { create, signIn, service, bakery, clock } = await start(open)
       const { id: policyId } = await create()
       const job = await signIn()
@@ -37,7 +37,7 @@ onEveryDatabase((_, open) => {
       expect(await job.call(keys.remove, { params })).toMatchObject({ success: true })
     })
 
-    it('leaves the run of its workflow in the audit log', async () => {
+    it('has the run of its workflow in the audit log', async () => {
       const { create, signIn, service, bakery, client } = await start(open)
       const { id } = await create()
       const job = await signIn({ run_attempt: '3' })
@@ -54,7 +54,7 @@ onEveryDatabase((_, open) => {
       expect(data[0]?.user).toMatchObject({ id, name: `Workload ${workload.run}`, role: 'api_key' })
     })
 
-    it('may do nothing that its policy does not name, and nothing that is for people', async () => {
+    it('has no permissions beyond its policy, and no access to endpoints for people', async () => {
       const { create, exchange, tokenOf, service, world, bakery } = await start(open)
       await create({ permissions: ['organizations:read'] })
       const { accessToken: token } = await exchange(await tokenOf())
@@ -73,7 +73,7 @@ onEveryDatabase((_, open) => {
       expect(open_).toEqual(['enrollmentKeys.list', 'enrollmentKeys.show'])
     })
 
-    it('is let in where a permission opens the way to API keys', async () => {
+    it('can use endpoints that accept API keys, with the permission', async () => {
       const { create, signIn, bakery, garage } = await start(open)
       await create({ permissions: ['devices:read'] })
       const job = await signIn()
@@ -88,7 +88,7 @@ onEveryDatabase((_, open) => {
       await expect(job.call(api.search.everything, { query: { q: 'till' } })).rejects.toEqual(forbidden)
     })
 
-    it('stays in its organization', async () => {
+    it('is limited to its organization', async () => {
       const { create, signIn, garage } = await start(open)
       await create()
       const job = await signIn()
@@ -106,7 +106,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('mints no larger key than its policy allows', async () => {
+    it('cannot create a larger key than its policy allows', async () => {
       const { create, signIn, clock, bakery, system } = await start(open)
       await create()
       const job = await signIn()
@@ -129,7 +129,7 @@ onEveryDatabase((_, open) => {
       await expect(rotate(minted.id, { expiresAt: addSeconds(clock(), 1801) })).rejects.toEqual(
         fault(lifetime),
       )
-      // Of a person's own that never ends, nothing more than that becomes a workload's.
+      // Rotating a user's key without an expiry does not give a workload more than its policy allows.
       const body = { orgId: bakery.id, name: 'endless', expiresAt: '2099-01-01T00:00:00Z' }
       const endless = await system.call(keys.create, { body })
       await system.call(keys.rotate, { params: { id: endless.id }, body: { maxUsage: null } })
@@ -138,14 +138,14 @@ onEveryDatabase((_, open) => {
       expect((await rotate(minted.id, { maxUsage: 2 })).expiresAt).toBe(minted.expiresAt)
     })
 
-    it('mints keys of an hour where its policy would allow more, as everybody does', async () => {
+    it('creates keys valid for an hour, even if its policy would allow more', async () => {
       const { create, signIn, clock } = await start(open)
       await create({ maxTtlMinutes: 600 })
       const { expiresAt } = await (await signIn()).call(keys.create, { body: { name: 'a' } })
       expect(expiresAt).toBe(addSeconds(clock(), 3600))
     })
 
-    it('gets the same key for the same request, and another policy its own', async () => {
+    it('gets the same key for a repeated request, and another policy gets its own', async () => {
       const { create, exchange, tokenOf, service } = await start(open)
       const { id } = await create()
       const other = await create({ name: 'other' })
@@ -162,8 +162,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('the access of a workload', () => {
-    const looks = (client: Awaited<ReturnType<Awaited<ReturnType<typeof start>>['signIn']>>) =>
+  describe('the session of a workload', () => {
+    const listKeys = (client: Awaited<ReturnType<Awaited<ReturnType<typeof start>>['signIn']>>) =>
       client.call(keys.list)
 
     it('ends after ten minutes', async () => {
@@ -171,9 +171,9 @@ onEveryDatabase((_, open) => {
       await create()
       const job = await signIn()
       clock.forward(599)
-      await looks(job)
+      await listKeys(job)
       clock.forward(1)
-      await expect(looks(job)).rejects.toEqual(cut)
+      await expect(listKeys(job)).rejects.toEqual(cut)
     })
 
     it.each([
@@ -191,17 +191,17 @@ onEveryDatabase((_, open) => {
       const stage = await start(open)
       const { id } = await stage.create()
       const job = await stage.signIn()
-      await looks(job)
+      await listKeys(job)
       await end(stage, id)
-      await expect(looks(job)).rejects.toEqual(cut)
+      await expect(listKeys(job)).rejects.toEqual(cut)
     })
 
-    it('goes on when another run signs in by the same policy', async () => {
+    it('continues when another run signs in with the same policy', async () => {
       const { create, signIn } = await start(open)
       await create()
       const job = await signIn()
       await signIn()
-      await looks(job)
+      await listKeys(job)
     })
 
     it('ends for good when its organization is suspended', async () => {
@@ -211,13 +211,13 @@ onEveryDatabase((_, open) => {
       const set = (status: 'suspended' | 'active') =>
         system.call(api.orgs.update, { params: { id: bakery.id }, body: { status } })
       await set('suspended')
-      await expect(looks(job)).rejects.toEqual(cut)
+      await expect(listKeys(job)).rejects.toEqual(cut)
       await set('active')
-      await expect(looks(job)).rejects.toEqual(cut)
-      await looks(await signIn())
+      await expect(listKeys(job)).rejects.toEqual(cut)
+      await listKeys(await signIn())
     })
 
-    it('is no session of a person, and a person has none of a workload', async () => {
+    it('is not interchangeable with a session of a person', async () => {
       const { create, exchange, tokenOf, service, clock, world, signIn } = await start(open)
       const { id } = await create()
       const { accessToken } = await exchange(await tokenOf())
@@ -241,23 +241,23 @@ onEveryDatabase((_, open) => {
       }
       const own = workloadTokens(testSecrets.JWT_SECRET)
       expect(await own.verify(world.tokens.bakery, new Date(clock()))).toBeUndefined()
-      await looks(await signIn())
+      await listKeys(await signIn())
     })
 
-    it('uses up a share of requests of its policy', async () => {
+    it('counts against the request limit of its policy', async () => {
       const { create, exchange, tokenOf, service, clock, outside } = await start(open)
       await create()
       const env = { RATE_LIMIT_BEARER: '2/60' }
       const strict = await serviceOn(service, { clock, outside, env })
       const signIn = async () => strict.client((await exchange(await tokenOf(), {}, strict)).accessToken)
       const job = await signIn()
-      await looks(job)
-      await looks(await signIn())
-      await expect(looks(job)).rejects.toMatchObject({ status: 429, code: 'rate_limited' })
+      await listKeys(job)
+      await listKeys(await signIn())
+      await expect(listKeys(job)).rejects.toMatchObject({ status: 429, code: 'rate_limited' })
     })
   })
 
-  it('what a workload may do is explained before it tries', async () => {
+  it('explain shows what a workload may do', async () => {
     const { client } = await start(open)
     const ask = async (method: 'GET' | 'POST', path: string, workloadPermissions: string) => {
       const query = { method, path, workloadPermissions }
@@ -278,7 +278,7 @@ onEveryDatabase((_, open) => {
 
 type Stage = Awaited<ReturnType<typeof start>>
 
-it('every entry that is open to workloads asks for a permission', () => {
+it('every entry that is open to workloads requires a permission', () => {
   const { me } = api.auth
   expect((me as Endpoint).access).toMatchObject({ workload: false })
   const opened = entriesOf(api).filter(({ entry: { access } }) => access.who === 'user' && access.workload)
