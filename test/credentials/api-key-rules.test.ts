@@ -37,7 +37,7 @@ describe('the status of an API key', () => {
   })
 })
 
-describe('what a key may do', () => {
+describe('the permissions of a key', () => {
   const some = new Set(['devices:read', 'devices:write', 'alerts:read'])
   const all = new Set(['*:*'])
 
@@ -54,7 +54,7 @@ describe('what a key may do', () => {
     expect([...effectivePermissions(scopes, held)]).toEqual(expected)
   })
 
-  it('is never more than its creator holds, whatever the scopes', () => {
+  it('never exceed those of its creator, whatever the scopes', () => {
     for (const scope of [...permissions, '*']) {
       for (const needed of permissions) {
         const mine = new Set<string>([needed])
@@ -64,7 +64,7 @@ describe('what a key may do', () => {
     }
   })
 
-  it('is handed out by nobody who does not hold it', () => {
+  it('cannot be delegated by someone who does not hold them', () => {
     expect(() => checkDelegation(['devices:read', 'alerts:read'], some)).not.toThrow()
     expect(() => checkDelegation(['devices:read', 'users:read'], some)).toThrow('"users:read"')
     expect(() => checkDelegation(['*'], new Set(permissions))).toThrow('"*"')
@@ -72,7 +72,7 @@ describe('what a key may do', () => {
   })
 })
 
-describe('an overlap', () => {
+describe('a rotation overlap', () => {
   it.each<[string | null, number, string | null]>([
     [null, 0, null],
     [null, 60, '2026-03-01T12:01:00.000Z'],
@@ -84,16 +84,16 @@ describe('an overlap', () => {
   })
 })
 
-it('new keys are never alike, and fit their form', () => {
+it('new keys are unique and well-formed', () => {
   const keys = Array.from({ length: 1000 }, newApiKey)
   expect(new Set(keys).size).toBe(1000)
   for (const key of keys) expect(key).toMatch(/^svc_[A-Za-z0-9_-]{32}$/)
 })
 
-describe('the window', () => {
+describe('the rate limit window', () => {
   const hour = 3_600_000
 
-  it('leases at most half a percent, unless more are waiting', () => {
+  it('leases at most half a percent, unless more requests are waiting', () => {
     for (const limit of [1, 7, 199, 200, 1000, 99_999, 100_000]) {
       expect(leaseSize(limit, 1)).toBeLessThanOrEqual(Math.max(1, limit / 200))
       expect(leaseSize(limit, 1)).toBeGreaterThanOrEqual(1)
@@ -110,12 +110,12 @@ describe('the window', () => {
     expect(grantable(limit, used, wanted)).toBe(granted)
   })
 
-  it('says to wait until there is something to be had', () => {
+  it('gives a retry time at which a request will be allowed', () => {
     expect(retryAfterSeconds({ limit: 1, remaining: 0, reset: 100 }, 40_500)).toBe(60)
     expect(retryAfterSeconds({ limit: 1, remaining: 0, reset: 100 }, 200_000)).toBe(1)
   })
 
-  /** A limit, and the milliseconds from each request to the next. */
+  /** A limit, and the milliseconds between requests. */
   const load = fc.integer({ min: 1, max: 400_000 }).chain((longest) =>
     fc.record({
       limit: fc.integer({ min: 1, max: 60 }),
@@ -123,7 +123,7 @@ describe('the window', () => {
     }),
   )
 
-  it('never lets more than the limit into any hour, and is at most one bucket late', () => {
+  it('never admits more than the limit in any hour, and frees capacity at most one bucket late', () => {
     fc.assert(
       fc.property(load, ({ limit, gaps }) => {
         const buckets = new Map<number, number>()
@@ -139,7 +139,7 @@ describe('the window', () => {
             passed.push(ms)
             expect(since(ms - hour)).toBeLessThanOrEqual(limit)
           } else {
-            // Little more than an hour holds the limit in full: nothing was refused without cause.
+            // The limit was reached within little more than an hour, so that no refusal was wrong.
             expect(since(ms - hour - bucketMs)).toBeGreaterThanOrEqual(limit)
             const oldest = Math.min(...counted.map(([bucket]) => bucket))
             expect(bucketExpiryOf(oldest)).toBeGreaterThan(ms)
@@ -150,7 +150,7 @@ describe('the window', () => {
     )
   })
 
-  it('is within one percent of an hour', () => {
+  it('has buckets of at most one percent of an hour', () => {
     expect(bucketMs / hour).toBeLessThanOrEqual(0.01)
   })
 })

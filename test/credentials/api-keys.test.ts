@@ -30,7 +30,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('an API key', () => {
-    it('is svc_ and 32 characters, shown once, and kept only as a SHA-256 hash', async () => {
+    it('is svc_ and 32 characters, shown once, and stored only as a SHA-256 hash', async () => {
       const { service, client, orgs, mint } = await begin()
       const { key, warning, ...minted } = await mint(reading)
       expect(key).toMatch(/^svc_[A-Za-z0-9_-]{32}$/)
@@ -61,7 +61,7 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(stored)).not.toContain(key)
     })
 
-    it('reads what its scopes name, of its organization alone', async () => {
+    it('reads what its scopes name, in its own organization only', async () => {
       const { mint, using, look, orgs } = await begin()
       const { key } = await mint(reading)
       const { data } = await look(key)
@@ -73,7 +73,7 @@ onEveryDatabase((_, open) => {
       await expect(foreign).rejects.toEqual(failing(403, 'org_access_denied'))
     })
 
-    it('without the scope is refused, and the refusal is audited as its own', async () => {
+    it('without the scope is refused, and the refusal is audited for the key', async () => {
       const { mint, look, client, orgs } = await begin()
       const { id, key } = await mint({ name: 'nothing' })
       const message = 'API key does not have required permissions'
@@ -85,7 +85,7 @@ onEveryDatabase((_, open) => {
       expect(orgs.bakery.id).toBe(other.orgId)
     })
 
-    it('with * may do everything, and takes a creator who may', async () => {
+    it('with * has all permissions, and needs a creator who has them', async () => {
       const { service, mint, look, tokens, orgs } = await begin()
       await expect(mint({ name: 'all', scopes: ['*'] })).rejects.toEqual(
         failing(403, 'forbidden', 'You cannot give the scope "*" to an API key: you do not hold it'),
@@ -95,7 +95,7 @@ onEveryDatabase((_, open) => {
       expect((await look(key)).data).toHaveLength(1)
     })
 
-    it('is refused in the documented order and words', async () => {
+    it('is refused with the documented errors in the documented order', async () => {
       const { service, mint, look, using, clock, client } = await begin()
       const none = service.client().call(api.devices.list)
       await expect(none).rejects.toEqual(failing(401, 'unauthenticated', 'Missing X-API-Key header'))
@@ -123,7 +123,7 @@ onEveryDatabase((_, open) => {
       await expect(using(revoked.key).call(api.apiKeys.list)).rejects.toEqual(failing(401, 'unauthenticated'))
     })
 
-    it('counts where a bearer token is sent as well, and is ignored where only users may', async () => {
+    it('takes precedence over a bearer token, and is ignored where only users are accepted', async () => {
       const { service, mint, look, tokens } = await begin()
       const { key } = await mint(reading)
       const both = service.client(tokens.system, { 'x-api-key': key })
@@ -134,7 +134,7 @@ onEveryDatabase((_, open) => {
       await look(key)
     })
 
-    it('is minted with known scopes, a future expiry and a limit within bounds', async () => {
+    it('is created with known scopes, a future expiry and a limit within bounds', async () => {
       const { mint, clock } = await begin()
       await expect(mint({ name: 'x', scopes: ['devices:paint'] })).rejects.toMatchObject({
         status: 400,
@@ -153,7 +153,7 @@ onEveryDatabase((_, open) => {
       await expect(mint({ name: 'x'.repeat(256) })).rejects.toMatchObject({ status: 400 })
     })
 
-    it('is minted for an organization that is named outside organization scope, and in reach', async () => {
+    it('outside organization scope is created for a named organization within reach', async () => {
       const { service, mint, tokens, orgs } = await begin()
       const acme = service.client(tokens.acme)
       await expect(mint(reading, acme)).rejects.toMatchObject({
@@ -165,7 +165,7 @@ onEveryDatabase((_, open) => {
       expect((await mint({ ...reading, orgId: orgs.garage.id }, acme)).orgId).toBe(orgs.garage.id)
     })
 
-    it('changes its name, scopes and limit without rotating, and the log says which', async () => {
+    it('changes name, scopes and limit without rotation, and the audit log records which', async () => {
       const { client, mint, look } = await begin()
       const { id, key, warning: _, ...minted } = await mint({ name: 'before' })
       const body = { name: 'after', scopes: ['devices:read', 'devices:read'], rateLimit: 10 }
@@ -195,7 +195,7 @@ onEveryDatabase((_, open) => {
       await expect(update({ scopes: ['*'] })).rejects.toEqual(failing(403, 'forbidden'))
     })
 
-    it('dies at once when it is revoked, for good', async () => {
+    it('is invalid at once when revoked, permanently', async () => {
       const { client, mint, look } = await begin()
       const { id, key } = await mint(reading)
       await look(key)
@@ -216,7 +216,7 @@ onEveryDatabase((_, open) => {
       expect(data.map((one) => one.id)).toEqual([id])
     })
 
-    it('past its time is neither updated nor rotated, also while it is still marked active', async () => {
+    it('that has expired cannot be updated or rotated, even if still stored as active', async () => {
       const { client, mint, clock } = await begin()
       const { id } = await mint({ name: 'x', expiresAt: new Date(Date.parse(clock()) + 1000).toISOString() })
       clock.forward(1)
@@ -227,7 +227,7 @@ onEveryDatabase((_, open) => {
       await expect(rotate).rejects.toEqual(failing(400, 'invalid_request', message))
     })
 
-    it('is replaced by rotation, at once, and keeps all but its count', async () => {
+    it('is replaced at once by rotation, and keeps everything except its counters', async () => {
       const { client, mint, look, change } = await begin()
       const { key: old, warning: _, keyPrefix, ...kept } = await mint({ ...reading, rateLimit: 50 })
       const { id } = kept
@@ -243,7 +243,7 @@ onEveryDatabase((_, open) => {
       expect(shown).toMatchObject({ usageCount: 0, lastUsedAt: null })
     })
 
-    it('may overlap with the one before it, never beyond its own expiry', async () => {
+    it('may overlap with the previous key, but never beyond its own expiry', async () => {
       const { client, mint, look, clock } = await begin()
       const expiresAt = new Date(Date.parse(clock()) + 100_000).toISOString()
       const first = await mint({ ...reading, expiresAt })
@@ -263,7 +263,7 @@ onEveryDatabase((_, open) => {
       await expect(look(third.key)).rejects.toEqual(failing(401, 'api_key_expired'))
     })
 
-    it('is handed by rotation to nobody who holds less', async () => {
+    it('cannot be rotated by someone who holds less', async () => {
       const { service, tokens, orgs, mint, client } = await begin()
       const all = await mint(
         { name: 'all', scopes: ['*'], orgId: orgs.bakery.id },
@@ -277,7 +277,7 @@ onEveryDatabase((_, open) => {
       await expect(narrow).rejects.toEqual(failing(403, 'site_access_denied'))
     })
 
-    it('is neither handed to nor widened by who holds less; they may narrow it to what they hold, and revoke it', async () => {
+    it('cannot be obtained or widened by someone who holds less; they may narrow or revoke it', async () => {
       const { service, orgs, mint, look, client } = await begin()
       const role = await addRole(service, orgs.bakery.id, 'Keeper', [
         'organizations:read',
@@ -299,7 +299,7 @@ onEveryDatabase((_, open) => {
       expect(kept).toMatchObject({ scopes: ['devices:read', 'devices:write'], keyPrefix: strong.keyPrefix })
       await look(strong.key)
       expect(await change(['devices:read'])).toMatchObject({ scopes: ['devices:read'] })
-      // Now it holds no more than they do.
+      // Now the key holds no more than they do.
       const { key } = await lesser.call(api.apiKeys.rotate, { params })
       await look(key)
       const other = await mint({ name: 'other', scopes: ['devices:read', 'devices:write'] })
@@ -307,7 +307,7 @@ onEveryDatabase((_, open) => {
       await expect(look(other.key)).rejects.toEqual(failing(401, 'api_key_revoked'))
     })
 
-    it('that sees more is given nothing more by a member of some sites', async () => {
+    it('with access to all sites cannot be widened by a member of some sites', async () => {
       const { service, orgs, mint, look } = await begin()
       const { id: orgId, siteId } = orgs.bakery
       const narrow = service.client(await addOrgUser(service, 'of-site', orgId, { siteIds: [siteId] }))
@@ -324,7 +324,7 @@ onEveryDatabase((_, open) => {
       expect(await change(own.id, ['devices:read'])).toMatchObject({ scopes: ['devices:read'] })
     })
 
-    it('sees no more sites than whoever made it', async () => {
+    it('sees no more sites than its creator', async () => {
       const { service, orgs, mint, look, client } = await begin()
       const annex = await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
       const token = await addOrgUser(service, 'narrow', orgs.bakery.id, { siteIds: [annex.id] })
@@ -332,7 +332,7 @@ onEveryDatabase((_, open) => {
       expect((await look(key)).data).toEqual([])
     })
 
-    it('holds what its creator holds now: less when they lose a role, nothing when they are out', async () => {
+    it('has the current permissions of its creator, none after their removal', async () => {
       const { service, orgs, partners, mint, look } = await begin()
       const admin = await addPartnerUser(service, 'leaver', partners.acme, 'all')
       const { key } = await mint({ ...reading, orgId: orgs.bakery.id }, service.client(admin))
@@ -364,7 +364,7 @@ onEveryDatabase((_, open) => {
       ['partners', 'suspended'],
       ['partners', 'churned'],
       ['partners', 'pending'],
-    ] as const)('is cut when %s are %s', async (table, status) => {
+    ] as const)('is invalid when %s are %s', async (table, status) => {
       const { service, orgs, partners, look, mint } = await begin()
       const system = service.client(await systemToken(service))
       const { key } = await mint({ ...reading, orgId: orgs.bakery.id }, system)
@@ -376,7 +376,7 @@ onEveryDatabase((_, open) => {
       await expect(look(key)).rejects.toEqual(failing(401, 'api_key_revoked'))
     })
 
-    it('is cut when its organization is deleted', async () => {
+    it('is invalid when its organization is deleted', async () => {
       const { service, orgs, look, mint, clock } = await begin()
       const { key } = await mint(reading)
       await service.storage.write((tx) =>
@@ -389,7 +389,7 @@ onEveryDatabase((_, open) => {
       await expect(look(key)).rejects.toEqual(failing(401, 'api_key_revoked'))
     })
 
-    it('can be revoked with all others of a tenant', async () => {
+    it('can be revoked together with all others of a tenant', async () => {
       const { service, partners, look, mint, orgs, tokens } = await begin()
       const ours = await mint(reading)
       const theirs = await mint({ ...reading, orgId: orgs.harbor.id }, service.client(tokens.globex))
@@ -401,7 +401,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('the hourly limit of an API key', () => {
-    it('lets so many through in an hour, says where it stands, and slides', async () => {
+    it('admits that many requests in an hour, reports its state in headers, and slides', async () => {
       const { mint, change, service, clock } = await begin()
       const { id, key } = await mint({ ...reading, rateLimit: 20 })
       const get = async () => {
@@ -431,14 +431,14 @@ onEveryDatabase((_, open) => {
       clock.forward(refused.retryAfter - 1)
       expect((await get()).status).toBe(429)
       clock.forward(1)
-      // Only the ten of the first bucket have come free.
+      // Only the ten requests of the first bucket have expired.
       for (let n = 1; n <= 10; n++) expect(await get()).toMatchObject({ status: 200 })
       expect((await get()).status).toBe(429)
       await change(id, { rate_limit: 25 })
       expect((await get()).status).toBe(200)
     })
 
-    it('holds when many come at once, and counts those that passed', async () => {
+    it('holds under concurrency, and counts the admitted requests', async () => {
       const { mint, look, service, client } = await begin()
       const { id, key } = await mint({ ...reading, rateLimit: 300 })
       const results = await Promise.allSettled(Array.from({ length: 500 }, () => look(key)))
@@ -457,7 +457,7 @@ onEveryDatabase((_, open) => {
       await service.close()
     })
 
-    it('is asked before the scopes, and not at all for a key that is no good', async () => {
+    it('is checked before the scopes, and not for an invalid key', async () => {
       const { mint, look } = await begin()
       const { key } = await mint({ name: 'poor', rateLimit: 1 })
       await expect(look(key)).rejects.toEqual(failing(403, 'api_key_scope'))

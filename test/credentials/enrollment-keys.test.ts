@@ -23,7 +23,7 @@ onEveryDatabase((_, open) => {
   } as const
 
   describe('an enrollment key', () => {
-    it('is 64 hex characters, shown once, and kept only as a peppered hash', async () => {
+    it('is 64 hex characters, shown once, and stored only as a peppered hash', async () => {
       const { service, client, orgs } = await begin()
       const { key, ...minted } = await client.call(api.enrollmentKeys.create, { body: { name: 'laptops' } })
       expect(key).toMatch(/^[0-9a-f]{64}$/)
@@ -41,7 +41,7 @@ onEveryDatabase((_, open) => {
       expect(minted).toMatchObject({ orgId: orgs.bakery.id, siteId: null, usageCount: 0, maxUsage: 1 })
     })
 
-    it('runs out an hour after it was minted unless told otherwise', async () => {
+    it('expires an hour after creation by default', async () => {
       const { service, client, clock } = await begin()
       const { key, expiresAt } = await client.call(api.enrollmentKeys.create, { body: { name: 'short' } })
       expect(Date.parse(expiresAt) - Date.parse(clock())).toBe(3_600_000)
@@ -50,7 +50,7 @@ onEveryDatabase((_, open) => {
       await expect(enroll).rejects.toEqual(failing(401, 'enrollment_key_expired'))
     })
 
-    it('enrolls maxUsage machines, also when more come at once', async () => {
+    it('enrolls maxUsage machines, even concurrently', async () => {
       const { service, client } = await begin()
       const body = { name: 'three', maxUsage: 3 }
       const { id, key } = await client.call(api.enrollmentKeys.create, { body })
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
       expect((await client.call(api.devices.list, { query: { search: 'pc' } })).data).toHaveLength(4)
     })
 
-    it('dies when it is rotated, and counts from 0 again', async () => {
+    it('is invalid after rotation, and counts from 0 again', async () => {
       const { service, client } = await begin()
       const old = await client.call(api.enrollmentKeys.create, { body: { name: 'rotating', maxUsage: 2 } })
       const { id } = old
@@ -84,7 +84,7 @@ onEveryDatabase((_, open) => {
       await enroll(fresh.key)
     })
 
-    it('is gone for good when it is deleted', async () => {
+    it('is removed for good when deleted', async () => {
       const { client, orgs } = await begin()
       const params = { id: orgs.bakery.keyId }
       await client.call(api.enrollmentKeys.remove, { params })
@@ -96,7 +96,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('cannot be born expired, nor placed in the site of another organization', async () => {
+    it('cannot be created expired, or for a site of another organization', async () => {
       const { client, orgs } = await begin()
       const mint = (body: { expiresAt?: string; siteId?: string }) =>
         client.call(api.enrollmentKeys.create, { body: { name: 'no', ...body } })
@@ -106,7 +106,7 @@ onEveryDatabase((_, open) => {
       await expect(foreign).rejects.toMatchObject({ status: 400, details: [{ path: 'body.siteId' }] })
     })
 
-    it('needs an organization to be named outside organization scope', async () => {
+    it('needs a named organization outside organization scope', async () => {
       const { service, tokens } = await begin()
       const mint = service.client(tokens.acme).call(api.enrollmentKeys.create, { body: { name: 'where' } })
       await expect(mint).rejects.toMatchObject({ status: 400, details: [{ path: 'body.orgId' }] })
@@ -124,7 +124,7 @@ onEveryDatabase((_, open) => {
       expect(await names('true')).toEqual(['old', 'bakery key'])
     })
 
-    it('tells which machines came in by it, newest first and within reach', async () => {
+    it('lists the machines it enrolled, newest first and within reach', async () => {
       const { service, client, clock, orgs, tokens } = await begin()
       const body = { name: 'many', maxUsage: 5 }
       const { id, key } = await client.call(api.enrollmentKeys.create, { body })
@@ -158,7 +158,7 @@ onEveryDatabase((_, open) => {
         const { service, client, orgs, partners } = await begin()
         const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'x', maxUsage: 9 } })
         const id = table === 'organizations' ? orgs.bakery.id : partners.acme
-        // One machine of the organization, two of the partner are there already.
+        // The organization already has one machine, the partner two.
         const max_devices = table === 'organizations' ? 3 : 4
         await service.storage.write((tx) =>
           tx.updateTable(table).set({ max_devices }).where('id', '=', id).execute(),
@@ -175,7 +175,7 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it('of a site is out of sight for a member of other sites, who mints for theirs only', async () => {
+    it('of a site is invisible to members of other sites, who can create keys for theirs only', async () => {
       const { service, client, orgs } = await begin()
       const other = await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
       const token = await addOrgUser(service, 'narrow', orgs.bakery.id, { siteIds: [other.id] })
@@ -195,7 +195,7 @@ onEveryDatabase((_, open) => {
       expect((await narrow.call(api.devices.list)).data).toEqual([])
     })
 
-    it('without a site, or of any for members of some groups, lets in what they never see: none of theirs', async () => {
+    it('cannot be handled by restricted members who would not see its devices', async () => {
       const { service, client, orgs } = await begin()
       const { id: orgId, siteId, deviceId } = orgs.bakery
       const group = await addGroup(service, orgId, 'counter', [deviceId])
@@ -222,7 +222,7 @@ onEveryDatabase((_, open) => {
       }
       const { data } = await client.call(api.enrollmentKeys.list)
       expect(data.map(({ name }) => name)).not.toContain('mine')
-      // Neither was taken away meanwhile, nor replaced.
+      // Neither key was removed or replaced meanwhile.
       for (const [n, { key: enrollmentKey }] of [everywhere, atSite].entries()) {
         const body = { ...machine, hostname: `pc-${n}`, enrollmentKey }
         await service.client().call(api.agents.enroll, { body })

@@ -43,7 +43,7 @@ async function addKey(storage: Storage, orgId: string, hash: string): Promise<vo
 const newHash = () => enrollmentKeyHash('pepper', newEnrollmentKey())
 
 onEveryEmptyDatabase((kind, open) => {
-  test('keys that were there before are found as they were, and only by the whole hash', async () => {
+  test('existing keys stay valid after the migration, and are found only by the complete hash', async () => {
     const { storage } = await open()
     const before = migrations.findIndex(({ name }) => name === '0029_key_look_up')
     await migrate(storage, migrations.slice(0, before))
@@ -54,7 +54,7 @@ onEveryEmptyDatabase((kind, open) => {
     const stored = await all()
     await migrate(storage, migrations)
     expect(await all()).toEqual(stored)
-    // Another one that begins alike.
+    // Another hash with the same beginning.
     const twin = hashes[0]!.slice(0, 8) + newHash().slice(8)
     await addKey(storage, orgId, twin)
     const ids = new Map((await all()).map((row) => [row.key_hash, row.id]))
@@ -71,7 +71,7 @@ onEveryEmptyDatabase((kind, open) => {
     const explain = kind === 'sqlite' ? 'explain query plan' : 'explain'
     const explained = CompiledQuery.raw(`${explain} ${text}`, [...parameters])
     const plan = await storage.write(async (tx) => {
-      // An empty table would be read as it is.
+      // An empty table would be scanned.
       if (kind === 'postgres') await sql`set local enable_seqscan = off`.execute(tx)
       return tx.executeQuery(explained)
     })
