@@ -5,7 +5,7 @@ import { startService } from '../harness.ts'
 import { buildWorld, systemToken } from '../world.ts'
 
 onEveryDatabase((_, open) => {
-  it('a partner gets no more organizations than its cap, also when many are created at once', async () => {
+  it('a partner gets no more organizations than its cap, even concurrently', async () => {
     const service = await startService(open)
     const client = service.client(await systemToken(service))
     const partner = await client.call(api.partners.create, {
@@ -21,7 +21,7 @@ onEveryDatabase((_, open) => {
     }
   })
 
-  it('a cap may be set below what there is, and stops only what is new', async () => {
+  it('a cap may be set below the current number, and then only blocks new ones', async () => {
     const service = await startService(open)
     const { partners, orgs, tokens } = await buildWorld(service)
     const system = service.client(tokens.system)

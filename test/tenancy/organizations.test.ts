@@ -10,7 +10,7 @@ const refused = (status: number, code: string) => expect.objectContaining({ stat
 
 onEveryDatabase((_, open) => {
   describe('an organization', () => {
-    it('is changed and deleted by the system and by those of its partner who see it', async () => {
+    it('is changed and deleted by the system and by users of its partner who can see it', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const rename = (token: string, id: string) =>
@@ -43,7 +43,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is changed field by field; its partner stays', async () => {
+    it('is changed field by field, but never moves to another partner', async () => {
       const service = await startService(open)
       const { partners, orgs, tokens } = await buildWorld(service)
       const acme = service.client(tokens.acme)
@@ -99,7 +99,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('merges its settings, of which it knows some and takes all', async () => {
+    it('merges its settings, and accepts unknown ones', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const params = { id: orgs.bakery.id }
@@ -120,7 +120,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('has its slug to itself within its partner, until it is deleted', async () => {
+    it('has a unique slug within its partner, until it is deleted', async () => {
       const service = await startService(open)
       const { partners, orgs, tokens } = await buildWorld(service)
       const system = service.client(tokens.system)
@@ -137,7 +137,7 @@ onEveryDatabase((_, open) => {
       expect((await create(partners.acme, 'bakery')).slug).toBe('bakery')
     })
 
-    it('of their own scope is listed to those who may read nothing of it', async () => {
+    it('is listed to its own users even without permission to read organizations', async () => {
       const service = await startService(open)
       const { tokens, orgs } = await buildWorld(service)
       const auditor = await addOrgUser(service, 'auditor', orgs.bakery.id, { role: 'Auditor' })
@@ -147,7 +147,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is in no list and has no details once it is deleted; its sites stay', async () => {
+    it('disappears from lists and details when deleted; its sites stay', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const params = { id: orgs.bakery.id }
@@ -183,7 +183,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('the order of organizations', () => {
-    it('is sanitised, kept, and told under either name', async () => {
+    it('is normalized, stored, and returned with the partner', async () => {
       const service = await startService(open)
       const { partners, orgs, tokens } = await buildWorld(service)
       const acme = service.client(tokens.acme)
@@ -206,7 +206,7 @@ onEveryDatabase((_, open) => {
       expect(second).toEqual({ organizationOrder: [orgs.bakery.id, third] })
     })
 
-    it('is for those who see the whole partner, and has an end', async () => {
+    it('is for users who see the whole partner, and has a maximum length', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const order = (token: string, body: object) => service.client(token).request(api.orgs.order, { body })

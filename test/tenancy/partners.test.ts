@@ -10,7 +10,7 @@ const refused = (status: number, code: string) => expect.objectContaining({ stat
 
 onEveryDatabase((_, open) => {
   describe('a partner', () => {
-    it('is changed field by field, and the audit log keeps what changed', async () => {
+    it('is changed field by field, and the audit log records the changes', async () => {
       const service = await startService(open)
       const { partners, tokens } = await buildWorld(service)
       const system = service.client(tokens.system)
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is gone once it is deleted, with its organizations, and leaves its slug', async () => {
+    it('is removed when deleted, with its organizations, and frees its slug', async () => {
       const service = await startService(open)
       const { partners, orgs, tokens } = await buildWorld(service)
       const system = service.client(tokens.system)
@@ -101,8 +101,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('one’s own partner', () => {
-    it('is seen by everyone of it, with only the organizations they see in its order', async () => {
+  describe('the partner of the caller', () => {
+    it('is visible to all its users, with only the organizations they see in its order', async () => {
       const service = await startService(open)
       const { partners, orgs, tokens } = await buildWorld(service)
       const client = (token: string) => service.client(token)
@@ -123,7 +123,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is changed by those who see all of it: name, billing address, settings, and nothing else', async () => {
+    it('lets users who see all of it change only name, billing email and settings', async () => {
       const service = await startService(open)
       const { partners, tokens } = await buildWorld(service)
       const acme = service.client(tokens.acme)
@@ -152,7 +152,7 @@ onEveryDatabase((_, open) => {
       await expect(call).rejects.toEqual(refused(403, 'forbidden'))
     })
 
-    it('merges its settings: what is left out stays, null takes out, also for the system', async () => {
+    it('merges its settings: missing ones stay, null removes, for the system too', async () => {
       const service = await startService(open)
       const { partners, tokens } = await buildWorld(service)
       const acme = service.client(tokens.acme)
@@ -200,7 +200,7 @@ onEveryDatabase((_, open) => {
       ['contact.fax', { contact: { fax: '1' } }],
       ['organizationOrder.0', { organizationOrder: ['nope'] }],
     ]
-    it('refuses settings that mean nothing, each with its path', async () => {
+    it('refuses invalid settings, each with its path', async () => {
       const service = await startService(open)
       const { partners, tokens } = await buildWorld(service)
       const faults = async (call: Promise<unknown>) => {

@@ -7,12 +7,12 @@ import { buildWorld } from '../world.ts'
 const many = <T>(count: number, call: (n: number) => Promise<T>) =>
   Promise.allSettled(Array.from({ length: count }, (_, n) => call(n)))
 
-/** 200, or the code of the refusal. */
+/** 200, or the error code. */
 const outcome = (one: PromiseSettledResult<unknown>): unknown =>
   one.status === 'fulfilled' ? 200 : (one.reason as { code: string }).code
 
 onEveryDatabase((_, open) => {
-  it('one of many who take a slug at once gets it', async () => {
+  it('only one of several concurrent requests gets a slug', async () => {
     const service = await startService(open)
     const { partners, orgs, tokens } = await buildWorld(service)
     const system = service.client(tokens.system)
@@ -33,7 +33,7 @@ onEveryDatabase((_, open) => {
     expect(partnersMade.map(outcome).sort()).toEqual([200, ...Array(5).fill('slug_taken')])
   })
 
-  it('no organization comes into being in a partner that is deleted meanwhile, no site in an organization', async () => {
+  it('nothing is created in a partner or an organization that is deleted concurrently', async () => {
     const service = await startService(open)
     const { partners, orgs, tokens } = await buildWorld(service)
     const system = service.client(tokens.system)
@@ -66,7 +66,7 @@ onEveryDatabase((_, open) => {
     expect(alive).toEqual([])
   })
 
-  it('a site is deleted, or something refers to it: never both, and never an error of the inside', async () => {
+  it('a site is either deleted or referenced, never both, and without internal errors', async () => {
     const service = await startService(open)
     const { orgs, tokens } = await buildWorld(service)
     const bakery = service.client(tokens.bakery)
@@ -86,7 +86,7 @@ onEveryDatabase((_, open) => {
     }
   })
 
-  it('settings that are changed by many at once are all kept', async () => {
+  it('concurrent changes of settings are all kept', async () => {
     const service = await startService(open)
     const { orgs, tokens } = await buildWorld(service)
     const params = { id: orgs.bakery.id }
@@ -98,7 +98,7 @@ onEveryDatabase((_, open) => {
     expect(Object.keys(settings)).toHaveLength(10)
   })
 
-  it('one of many who delete an organization, or a site, does', async () => {
+  it('only one of several concurrent deletions of an organization or a site succeeds', async () => {
     const service = await startService(open)
     const { orgs, tokens } = await buildWorld(service)
     const acme = service.client(tokens.acme)

@@ -5,7 +5,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 
-/** System; a partner's people with all, one and none of its organizations; another partner; an organization. */
+/** System; users of a partner with all, one and no organizations; another partner; an organization. */
 const callers = ['system', 'acme', 'acmeBakery', 'acmeNone', 'globex', 'bakery'] as const
 
 type Row = [
@@ -14,7 +14,7 @@ type Row = [
   make: (client: Client, world: World, n: number) => Promise<unknown>,
 ]
 
-/** Every row of the tables of access but the deletions, which have tests of their own. */
+/** Every row of the access tables except the deletions, which have their own tests. */
 const rows: Row[] = [
   ['GET partners', [200, 403, 403, 403, 403, 403], (it) => it.call(api.partners.list)],
   [
@@ -93,7 +93,7 @@ const rows: Row[] = [
 
 onEveryDatabase((_, open) => {
   describe('tenancy', () => {
-    it('is open to those it is for, in every scope and every orgAccess', async () => {
+    it('is accessible to the documented callers, in every scope and with every orgAccess', async () => {
       const service = await startService(open)
       const world = await buildWorld(service)
       let n = 0
@@ -111,7 +111,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('lists sites of every organization in sight, and only those', async () => {
+    it('lists the sites of all visible organizations, and only those', async () => {
       const service = await startService(open)
       const { tokens } = await buildWorld(service)
       const names = async (token: string) =>
@@ -143,7 +143,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('adds a new organization to the reach of who made it, in the documented words', async () => {
+    it('adds a new organization to the access of its creator, with the documented errors', async () => {
       const service = await startService(open)
       const { partners, tokens } = await buildWorld(service)
       const create = (token: string, body: object) =>

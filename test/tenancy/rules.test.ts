@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { normalizeOrder } from '../../src/tenancy/partners/rules.ts'
 import { difference, mergePatch, mergeSettings } from '../../src/tenancy/rules.ts'
 
-describe('settings that are merged', () => {
+describe('merged settings', () => {
   it.each([
     [{ a: 1, b: 2 }, { b: 3 }, { a: 1, b: 3 }],
     [{ a: { x: 1, y: 2 } }, { a: { y: 3 } }, { a: { x: 1, y: 3 } }],
@@ -21,7 +21,7 @@ describe('settings that are merged', () => {
     fc.oneof(fc.integer(), fc.dictionary(fc.string(), fc.integer())),
   ) as fc.Arbitrary<Record<string, unknown>>
 
-  it('say what was said, keep the rest, and are the same when it is said again', () => {
+  it('contain the patch, keep the rest, and do not change when it is repeated', () => {
     fc.assert(
       fc.property(settings, settings, (present, said) => {
         const once = mergePatch(present, said)
@@ -39,15 +39,15 @@ describe('settings that are merged', () => {
     expect(({} as Record<string, unknown>).polluted).toBeUndefined()
   })
 
-  it('do not grow beyond their size in small steps', () => {
+  it('cannot exceed their maximum size in small steps', () => {
     const step = { b: 'y'.repeat(9000) }
     expect(() => mergeSettings({ a: 'x'.repeat(9000) }, step)).toThrow('16 KiB')
     expect(mergeSettings({ b: 'x'.repeat(9000) }, step)).toEqual(step)
   })
 })
 
-describe('what the audit log is told of a change', () => {
-  it('is what changed and nothing else', () => {
+describe('the difference in the audit log', () => {
+  it('contains what changed and nothing else', () => {
     const before = { name: 'A', settings: { a: { x: 1, y: 2 }, list: [1] }, updatedAt: '1' }
     const after = { name: 'B', settings: { a: { x: 1, y: 3 }, list: [1] }, updatedAt: '2' }
     expect(difference(before, after)).toEqual({
@@ -61,7 +61,7 @@ describe('what the audit log is told of a change', () => {
     expect(difference(before, { ...before, updatedAt: '2' })).toEqual({ before: {}, after: {} })
   })
 
-  it('names a secret that changed and does not show it', () => {
+  it('names a changed secret without showing it', () => {
     const secret = 'hunter2'
     const said = difference(
       { settings: {}, ssoConfig: null },
@@ -78,8 +78,8 @@ describe('what the audit log is told of a change', () => {
   })
 })
 
-describe('an order of organizations', () => {
-  it('drops what is unknown, keeps the first of two, and ends with the rest as registered', () => {
+describe('the order of organizations', () => {
+  it('drops unknown ones and duplicates, and appends the rest in registration order', () => {
     expect(normalizeOrder(['c', 'x', 'A', 'c'], ['a', 'b', 'c', 'd'])).toEqual(['c', 'a', 'b', 'd'])
     expect(normalizeOrder([], ['a', 'b'])).toEqual(['a', 'b'])
     expect(normalizeOrder(['x'], [])).toEqual([])

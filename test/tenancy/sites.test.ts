@@ -9,7 +9,7 @@ const refused = (status: number, code: string) => expect.objectContaining({ stat
 
 onEveryDatabase((_, open) => {
   describe('a site', () => {
-    it('is changed and deleted by whoever may and sees it', async () => {
+    it('is changed and deleted by users who have permission and can see it', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const system = service.client(tokens.system)
@@ -37,7 +37,7 @@ onEveryDatabase((_, open) => {
       expect((await rename(narrow, orgs.bakery.siteId)).name).toBe('Barn')
     })
 
-    it('is changed field by field; its organization stays', async () => {
+    it('is changed field by field, but never moves to another organization', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const bakery = service.client(tokens.bakery)
@@ -76,7 +76,7 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('that is still used stays, and says by what', async () => {
+    it('that is in use cannot be deleted, and the error says what uses it', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const bakery = service.client(tokens.bakery)
@@ -97,7 +97,7 @@ onEveryDatabase((_, open) => {
       expect((await bakery.call(api.sites.show, { params })).name).toBe('bakery site')
     })
 
-    it('that is deleted is gone for good, and nobody narrowed to it sees more', async () => {
+    it('is deleted for good, and nobody restricted to it gains access', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const bakery = service.client(tokens.bakery)

@@ -8,8 +8,8 @@ import { addOrgUser, addPartnerUser, buildWorld, type Org, type World } from '..
 
 const refused = (status: number, code: string) => expect.objectContaining({ status, code })
 
-/** What belongs to an organization, and whether it works. */
-async function belongings(service: TestService, { tokens }: World, org: Org) {
+/** Credentials of an organization, and a check which of them work. */
+async function credentialsOf(service: TestService, { tokens }: World, org: Org) {
   const system = service.client(tokens.system)
   const { key: apiKey } = await system.call(api.apiKeys.create, {
     body: { orgId: org.id, name: 'ci', scopes: ['devices:read'] },
@@ -62,17 +62,17 @@ async function belongings(service: TestService, { tokens }: World, org: Org) {
 const all = { session: 200, apiKey: 200, login: 200, enrollment: 200, agent: 200 }
 const reporting = { session: 401, apiKey: 401, login: 401, enrollment: 403, agent: 200 }
 const nothing = { ...reporting, agent: 401 }
-/** In use again: people may sign in anew, machines report; what was cut stays cut. */
+/** Active again: users may sign in and machines report; revoked credentials stay revoked. */
 const again = { session: 401, apiKey: 401, login: 200, enrollment: 401, agent: 200 }
 
 onEveryDatabase((_, open) => {
-  describe('a tenant that goes out of use', () => {
-    it('cuts keys and sessions of an organization for good; its machines come back with it', async () => {
+  describe('a tenant that is suspended or deleted', () => {
+    it('loses keys and sessions of an organization for good; its machines return with it', async () => {
       const service = await startService(open)
       const world = await buildWorld(service)
       const { orgs, tokens } = world
-      const bakery = await belongings(service, world, orgs.bakery)
-      const garage = await belongings(service, world, orgs.garage)
+      const bakery = await credentialsOf(service, world, orgs.bakery)
+      const garage = await credentialsOf(service, world, orgs.garage)
       const acme = service.client(tokens.acme)
       const turn = (status: 'active' | 'trial' | 'suspended' | 'churned') =>
         acme.call(api.orgs.update, { params: { id: orgs.bakery.id }, body: { status } })
@@ -82,7 +82,7 @@ onEveryDatabase((_, open) => {
       expect(await bakery.works()).toEqual(reporting)
       const { data } = await acme.call(api.orgs.list)
       expect(data.find(({ id }) => id === orgs.bakery.id)?.status).toBe('suspended')
-      // Nor are keys made ahead for when it comes back.
+      // No keys can be created in advance either.
       const orgId = orgs.bakery.id
       const ahead = [
         () => acme.call(api.apiKeys.create, { body: { orgId, name: 'ahead' } }),
@@ -101,17 +101,17 @@ onEveryDatabase((_, open) => {
       await expect(refresh).rejects.toEqual(refused(401, 'invalid_refresh_token'))
       const keys = await acme.call(api.apiKeys.list, { query: { orgId: orgs.bakery.id } })
       expect(new Set(keys.data.map(({ status }) => status))).toEqual(new Set(['revoked']))
-      // Next door nothing happened.
+      // The other organization is unaffected.
       expect(await garage.works()).toEqual(all)
       expect((await acme.call(api.orgs.list)).data).toHaveLength(2)
     })
 
-    it('takes all organizations of a partner along', async () => {
+    it('includes all organizations of a partner', async () => {
       const service = await startService(open)
       const world = await buildWorld(service)
       const { partners, orgs, tokens } = world
-      const bakery = await belongings(service, world, orgs.bakery)
-      const harbor = await belongings(service, world, orgs.harbor)
+      const bakery = await credentialsOf(service, world, orgs.bakery)
+      const harbor = await credentialsOf(service, world, orgs.harbor)
       const system = service.client(tokens.system)
       const turn = (status: 'active' | 'suspended' | 'churned') =>
         system.call(api.partners.update, { params: { id: partners.acme }, body: { status } })
@@ -132,13 +132,13 @@ onEveryDatabase((_, open) => {
       expect((await service.client(tokens.globex).call(api.orgs.list)).data).toHaveLength(1)
     })
 
-    it('loses everything when it is deleted', async () => {
+    it('loses everything when deleted', async () => {
       const service = await startService(open)
       const world = await buildWorld(service)
       const { partners, orgs, tokens } = world
       const [bakery, harbor] = [
-        await belongings(service, world, orgs.bakery),
-        await belongings(service, world, orgs.harbor),
+        await credentialsOf(service, world, orgs.bakery),
+        await credentialsOf(service, world, orgs.harbor),
       ]
       const system = service.client(tokens.system)
       await system.call(api.orgs.remove, { params: { id: orgs.bakery.id } })
@@ -147,7 +147,7 @@ onEveryDatabase((_, open) => {
       expect(await harbor.works()).toEqual(nothing)
     })
 
-    it('ends only the sessions that act in it', async () => {
+    it('ends only the sessions in that tenant', async () => {
       const service = await startService(open)
       const { partners, orgs, tokens } = await buildWorld(service)
       const token = await addPartnerUser(service, 'both', partners.acme, 'all')
@@ -160,11 +160,11 @@ onEveryDatabase((_, open) => {
       expect((await service.client(tokens.garage).call(api.sites.list)).data).toHaveLength(1)
     })
 
-    it('stays out of reach for a sign-in that began before', async () => {
+    it('cannot be entered by a sign-in that started before', async () => {
       const service = await startService(open)
       const world = await buildWorld(service)
       const { orgs, tokens } = world
-      const bakery = await belongings(service, world, orgs.bakery)
+      const bakery = await credentialsOf(service, world, orgs.bakery)
       const system = service.client(tokens.system)
       const params = { id: orgs.bakery.id }
       for (let round = 0; round < 5; round += 1) {
@@ -184,7 +184,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('a partner that waits for approval is let in by the system', async () => {
+  it('a pending partner is approved by the system', async () => {
     const service = await startService(open)
     const { partners, tokens } = await buildWorld(service)
     const turn = (status: 'pending' | 'active') =>

@@ -8,7 +8,7 @@ const refused = (status: number, code: string) => expect.objectContaining({ stat
 
 onEveryDatabase((_, open) => {
   describe('organizations and sites', () => {
-    it('are seen by whoever may see them, and by nobody else', async () => {
+    it('are visible to authorized callers only', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const names = async (token: string) =>
