@@ -17,7 +17,7 @@ const treesInRound = 500
 const treesInQuery = 25
 const devicesInFleet = 30
 
-/** For each tree the devices it matches, several trees to a query. */
+/** The devices that each tree matches, with several trees per query. */
 async function matchesIn({ read }: Storage, trees: readonly ConditionGroup[]): Promise<Set<string>[]> {
   const eb = expressionBuilder<Tables, 'devices'>()
   const columns = trees.map((tree, i) =>
@@ -39,7 +39,7 @@ async function matchesIn({ read }: Storage, trees: readonly ConditionGroup[]): P
   })
 }
 
-/** The smallest part of a tree about which a database still differs from the evaluator. */
+/** The smallest part of a tree on which a database still differs from the evaluator. */
 async function shrunk(storage: Storage, tree: ConditionGroup, device: Machine): Promise<ConditionGroup> {
   const parts = tree.conditions.map(
     (node): ConditionGroup => ('conditions' in node ? node : { operator: 'AND', conditions: [node] }),
@@ -58,7 +58,7 @@ test('a filter matches the same devices on SQLite, on Postgres and by its defini
   console.log(`SEED=${seed}: ${rounds * treesInRound} trees`)
   const random = randomFrom(seed)
   const databases = { sqlite: await openMigrated('sqlite'), postgres: await openMigrated('postgres') }
-  // The same ids on both: the fleets are the same.
+  // Both databases have the same IDs, so the fleets are equal.
   const places = await addPlaces(databases.sqlite.storage)
   await addPlaces(databases.postgres.storage, places)
   const asked = new Set<string>()
@@ -91,7 +91,7 @@ test('a filter matches the same devices on SQLite, on Postgres and by its defini
   }
   const every = fields.flatMap(({ key, operators }) => operators.map((operator) => `${key} ${operator}`))
   expect(every.filter((pair) => !asked.has(pair))).toEqual([])
-  // Neither everything nor nothing, or agreement would say little.
+  // Filters must match some devices, not all or none, for the agreement to mean anything.
   const share = matched / (2 * rounds * treesInRound * devicesInFleet)
   expect(share).toBeGreaterThan(0.1)
   expect(share).toBeLessThan(0.9)

@@ -20,7 +20,7 @@ const hostile = some(
   })),
 )
 
-/** As much as may be asked of each device. */
+/** The most expensive filter that is allowed. */
 const dearest = some(
   Array.from({ length: 190 }, (_, n) => ({
     field: 'lastUser',
@@ -44,7 +44,7 @@ onEveryDatabase((_, open) => {
     const admin = service.client(world.tokens.bakery)
     const filter = (name: string, conditions = plain) =>
       admin.call(api.filters.create, { body: { name, conditions } })
-    /** As it was saved before there was a bound. */
+    /** Stores conditions directly, as before there was a limit. */
     const make = (id: string, conditions: ConditionGroup) =>
       service.storage.write((tx) =>
         tx
@@ -58,8 +58,8 @@ onEveryDatabase((_, open) => {
     return { clock, service, world, admin, filter, make, group }
   }
 
-  describe('a filter that costs too much', { timeout: 60_000 }, () => {
-    it('is refused wherever it is written or asked, at once, naming its field', async () => {
+  describe('a filter that is too expensive', { timeout: 60_000 }, () => {
+    it('is refused at once, wherever it is stored or run, and the error names its field', async () => {
       const { world, service, admin, filter, make, group } = await start()
       const { id } = await filter('kitchen')
       const params = { id }
@@ -75,13 +75,13 @@ onEveryDatabase((_, open) => {
       const later = [() => viewer.call(api.filters.savedPreview, { params }), () => group('hostile', id)]
       for (const way of later) await expect(way()).rejects.toMatchObject(refused)
       expect(performance.now() - began).toBeLessThan(3000)
-      // It can be seen, mended and deleted.
+      // It can be viewed, repaired and deleted.
       expect(await admin.call(api.filters.show, { params })).toMatchObject({ conditions: hostile })
       await admin.call(api.filters.update, { params, body: { conditions: plain } })
       expect(await group('mended', id)).toMatchObject({ evaluationError: null })
     })
 
-    it('and fills a group is said in the group, which keeps its devices while the others go on', async () => {
+    it('is reported in the group it fills, which keeps its devices while others are refreshed', async () => {
       const { clock, service, world, admin, filter, make, group } = await start()
       await addDevice(service, world, world.orgs.bakery, 'kitchen-1')
       const [dear, good] = [await filter('dear'), await filter('good')]
@@ -106,9 +106,9 @@ onEveryDatabase((_, open) => {
       expect(await shown(marked.id)).toMatchObject({ deviceCount: 2, evaluationError: null })
     })
 
-    it('asked by one caller over and over keeps nobody else waiting', async () => {
+    it('run repeatedly by one caller keeps nobody else waiting', async () => {
       const { clock, service, world, admin, filter, make, group } = await start({
-        // A third of what the question takes on a fast machine that does nothing else.
+        // A third of the time the query takes on a fast, idle machine.
         QUESTION_TIMEOUT_MS: '500',
         QUESTION_WAIT_MS: '200',
       })
@@ -158,9 +158,9 @@ onEveryDatabase((_, open) => {
       isOver = true
       await Promise.all(asking)
       const usual = took.map((times) => times.toSorted((a, b) => a - b)[times.length / 2]!)
-      // The machine itself is shared: without bounds each search waits for several of the viewer's questions to end.
+      // The machine is shared: without limits each search would wait for several queries of the viewer.
       expect(Math.max(...usual)).toBeLessThan(1000)
-      // A group that such a filter fills costs the others one question in a quarter of an hour.
+      // A group with such a filter costs the others one query per 15 minutes.
       const { id } = await filter('slow')
       const slow = await group('Slow', id)
       await make(id, dearest)

@@ -3,8 +3,8 @@ import type { Condition, ConditionGroup } from '../../src/filters/contract.ts'
 import { type Machine, now } from './fleet.ts'
 
 /**
- * What a filter means, said a second time and in the plainest way: one device in memory, every value looked at.
- * Nothing of src/filters is used but its types.
+ * A second, simple implementation of filters: one device in memory, with all values compared.
+ * It uses only the types of src/filters.
  */
 export function matches(group: ConditionGroup, device: Machine): boolean {
   const each = group.conditions.map((node) =>

@@ -21,7 +21,7 @@ onEveryDatabase((kind, open) => {
     const saved = (token: string, name: string, orgId?: string) =>
       as(token).call(api.filters.create, { body: { name, conditions: isPc, ...(orgId && { orgId }) } })
 
-    it('are made, shown, listed, changed and deleted with their fields', async () => {
+    it('can be created, shown, listed, changed and deleted with all fields', async () => {
       const client = as(world.tokens.bakery)
       const filter = await client.call(api.filters.create, {
         body: { name: 'Ovens', description: 'hot', conditions: isPc },
@@ -46,7 +46,7 @@ onEveryDatabase((kind, open) => {
       await expect(gone).rejects.toMatchObject({ status: 404, message: 'Saved filter not found' })
     })
 
-    it('belong to the organization of whoever is in one, whatever orgId they name', async () => {
+    it('belong to the organization of a caller in organization scope, whatever their orgId', async () => {
       const filter = await saved(world.tokens.bakery, 'mine', world.orgs.harbor.id)
       expect(filter.orgId).toBe(world.orgs.bakery.id)
     })
@@ -67,13 +67,13 @@ onEveryDatabase((kind, open) => {
       await expect(elsewhere).rejects.toMatchObject({ status: 403, code: 'org_access_denied' })
     })
 
-    it('are not changed by a body that says nothing', async () => {
+    it('are not changed by an empty body', async () => {
       const { id } = await saved(world.tokens.garage, 'still')
       const nothing = as(world.tokens.garage).call(api.filters.update, { params: { id }, body: {} })
       await expect(nothing).rejects.toMatchObject({ status: 400 })
     })
 
-    it('are listed newest first over all organizations in reach, and found by name or description', async () => {
+    it('are listed newest first across visible organizations, and found by name or description', async () => {
       const first = await saved(world.tokens.harbor, 'Ärger 100%')
       const second = await as(world.tokens.harbor).call(api.filters.create, {
         body: { name: 'other', description: 'no ÄRGER', conditions: isPc },
@@ -95,7 +95,7 @@ onEveryDatabase((kind, open) => {
       expect(new Set(seen.data.map(({ orgId }) => orgId))).toEqual(new Set([world.orgs.bakery.id]))
     })
 
-    it('are listed in pages, however many there are', async () => {
+    it('are listed in pages, for any number of filters', async () => {
       const before = (await as(world.tokens.garage).call(api.filters.list)).total
       for (let n = before; n < 25; n++) await saved(world.tokens.garage, `one of many ${n}`)
       const page = (query: { page?: number; limit?: number }) =>
@@ -106,7 +106,7 @@ onEveryDatabase((kind, open) => {
       expect(new Set([...first.data, ...second.data].map(({ id }) => id)).size).toBe(25)
     })
 
-    it('cannot be changed by those who may only read, who preview all the same', async () => {
+    it('cannot be changed with read permission only, which suffices for previews', async () => {
       const { id } = await saved(world.tokens.bakery, 'looked at')
       const viewer = as(world.tokens.bakeryViewer)
       const params = { id }
@@ -114,7 +114,7 @@ onEveryDatabase((kind, open) => {
       expect((await viewer.call(api.filters.savedPreview, { params })).data.totalCount).toBe(1)
     })
 
-    it('stay while a device group takes its members from them', async () => {
+    it('cannot be deleted while a device group uses them', async () => {
       const { id } = await saved(world.tokens.bakery, 'needed')
       const { groupId } = world.orgs.bakery
       await service.storage.write((tx) =>
@@ -128,7 +128,7 @@ onEveryDatabase((kind, open) => {
       expect((await as(world.tokens.bakery).call(api.filters.remove, { params: { id } })).id).toBe(id)
     })
 
-    it('work with an API key, as far as its scopes go', async () => {
+    it('work with an API key, within its scopes', async () => {
       const { id: orgId } = world.orgs.bakery
       const keyWith = async (scopes: string[]) => {
         const body = { orgId, name: 'filters', scopes: scopes as never }
@@ -151,7 +151,7 @@ onEveryDatabase((kind, open) => {
         return { total: data.totalCount, names: data.devices.map(({ hostname }) => hostname) }
       }
 
-      it('counts all that match before it trims them, by hostname, within what the caller sees', async () => {
+      it('counts all matches and shows the first by hostname, within the scope of the caller', async () => {
         const { tokens } = world
         const everywhere = ['bakery-pc', 'garage-pc', 'harbor-pc']
         expect(await hostnames(tokens.system)).toEqual({ total: 3, names: everywhere })
@@ -163,7 +163,7 @@ onEveryDatabase((kind, open) => {
         expect(await hostnames(tokens.harbor)).toEqual({ total: 1, names: ['harbor-pc'] })
       })
 
-      it('never shows another tenant, whatever is asked', async () => {
+      it('never shows another tenant, whatever the conditions', async () => {
         const { harbor } = world.orgs
         const foreign = {
           operator: 'OR' as const,
@@ -175,7 +175,7 @@ onEveryDatabase((kind, open) => {
         expect(await hostnames(world.tokens.bakery, foreign)).toEqual({ total: 1, names: ['bakery-pc'] })
       })
 
-      it('is narrowed with the caller to some sites and groups', async () => {
+      it('is restricted to the sites and groups of the caller', async () => {
         const { bakery } = world.orgs
         const nowhere = { siteIds: [] as string[] }
         const site = await addOrgUser(service, 'filter-site', bakery.id, { siteIds: [bakery.siteId] })
@@ -186,7 +186,7 @@ onEveryDatabase((kind, open) => {
         expect((await hostnames(group)).total).toBe(1)
       })
 
-      it('of a saved filter looks at all organizations in reach, not only at its own', async () => {
+      it('of a saved filter covers all visible organizations, not only that of the filter', async () => {
         const { id } = await saved(world.tokens.bakery, 'shared')
         const call = { params: { id }, query: { limit: 1 } }
         const { data } = await as(world.tokens.acme).call(api.filters.savedPreview, call)
@@ -208,7 +208,7 @@ onEveryDatabase((kind, open) => {
         await expect(foreign).rejects.toMatchObject({ status: 404 })
       })
 
-      it.each([0, 101, 1.5])('is refused a limit of %s', async (limit) => {
+      it.each([0, 101, 1.5])('is refused with a limit of %s', async (limit) => {
         const { id } = await saved(world.tokens.bakery, `limit ${limit}`)
         const client = as(world.tokens.bakery)
         const fault = (path: string) => ({
@@ -226,12 +226,12 @@ onEveryDatabase((kind, open) => {
         ['^(bakery|garage)*-(p|pc?)+$', 2],
         ['^(([a-z])+.)+[A-Z]([a-z])+$', 0],
         ['(?i)^HARBOR', 1],
-      ])('answers %s rightly', async (value, total) => {
+      ])('evaluates %s correctly', async (value, total) => {
         const conditions = all({ field: 'hostname', operator: 'matches', value })
         expect((await hostnames(world.tokens.system, conditions)).total).toBe(total)
       })
 
-      it('says so where Postgres gives up on a pattern', async () => {
+      it('reports a pattern that is too complex for Postgres', async () => {
         const found = hostnames(
           world.tokens.system,
           all({ field: 'hostname', operator: 'matches', value: '(a|\\B){24}-pc$' }),
@@ -244,7 +244,7 @@ onEveryDatabase((kind, open) => {
       })
     })
 
-    it('are made of the fields that are listed', async () => {
+    it('use the fields that are listed', async () => {
       const { data } = await as(world.tokens.bakeryViewer).call(api.filters.fields)
       expect(data.find(({ key }) => key === 'status')).toEqual({
         key: 'status',

@@ -4,7 +4,7 @@ import { aggregatedTags } from '../../src/devices/changes.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import type { Random } from './random.ts'
 
-/** A device as a filter sees it: the fields that have one value by their key, and the lists. */
+/** A device as seen by a filter: single-valued fields by key, and lists. */
 export type Machine = {
   id: string
   values: Record<string, string | number | boolean | null>
@@ -21,7 +21,7 @@ export type Places = { orgIds: string[]; siteIds: string[]; groupIds: string[] }
 
 export const now = '2026-03-31T12:00:00.000Z'
 
-/** Text that comparisons stumble over. */
+/** Texts that are difficult for comparisons. */
 export const texts: readonly string[] = [
   ...[
     '',
@@ -116,7 +116,7 @@ export const reals: readonly number[] = [
   0, 0.1, 0.2, 0.30000000000000004, 50, 99.9, 100, -1, 1e300, -1e300, 1e-300,
 ]
 
-/** Fields with one value: their column, and what it may hold. */
+/** Single-valued fields: the column and its possible values. */
 const columns: Readonly<
   Record<string, [column: string, from: readonly (string | number)[], nullable?: true]>
 > = {
@@ -224,7 +224,7 @@ export async function addPlaces(
   return places
 }
 
-/** These devices instead of those there were. */
+/** Replaces all devices. */
 export async function replaceFleet({ write }: Storage, fleet: readonly Machine[]): Promise<void> {
   await write(async (tx) => {
     await tx.deleteFrom('devices').execute()

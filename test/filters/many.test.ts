@@ -6,7 +6,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { addOrganization, addPartner, deviceRow, now } from '../search/fleet.ts'
 
 onEveryDatabase((_, open) => {
-  it('a preview counts every device that matches and shows the first, few or many', async () => {
+  it('a preview counts all matching devices and shows the first ones, for few or many matches', async () => {
     const { storage } = await open()
     const partnerId = await addPartner(storage)
     const [orgId, other] = [

@@ -1,6 +1,6 @@
 import { randomFrom as numbersFrom } from '../depth.ts'
 
-/** Random choices that a seed repeats. */
+/** Random choices that are reproducible from a seed. */
 export type Random = {
   /** A whole number from 0, below `limit`. */
   below(limit: number): number

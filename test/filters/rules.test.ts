@@ -3,7 +3,7 @@ import { ConditionGroup, fields } from '../../src/filters/contract.ts'
 import { toComparable, windowStart } from '../../src/filters/instants.ts'
 import { findFaults } from '../../src/filters/rules.ts'
 
-/** What is wrong with a tree, as path and message, the shape first. */
+/** The faults of a tree, as path and message; faults of the shape come first. */
 function faults(tree: unknown): Record<string, string> {
   const parsed = ConditionGroup.safeParse(tree)
   if (!parsed.success) {
@@ -24,7 +24,7 @@ describe('conditions', () => {
   it.each<[string, unknown, Record<string, string>]>([
     ['nothing', undefined, { '': 'is required' }],
     ['a list', [], { '': 'must be a group: operator and conditions' }],
-    ['a group of nothing', group(), { conditions: 'must have at least one condition' }],
+    ['an empty group', group(), { conditions: 'must have at least one condition' }],
     ['no conditions', { operator: 'OR' }, { conditions: 'must be a list of conditions' }],
     [
       'another operator of a group',
@@ -32,12 +32,12 @@ describe('conditions', () => {
       { operator: 'must be AND or OR' },
     ],
     [
-      'a condition of nothing',
+      'an empty condition',
       group({}),
       { 'conditions.0.field': 'is required', 'conditions.0.operator': 'is required' },
     ],
     [
-      'more than there is',
+      'an unknown property',
       group({ field: 'tags', operator: 'isEmpty', not: true }),
       { 'conditions.0.not': 'is not a known field' },
     ],
@@ -47,16 +47,16 @@ describe('conditions', () => {
       { 'conditions.0': 'must be a condition or a group of conditions' },
     ],
     [
-      'a field that is close',
+      'a misspelled field',
       of('hostnam', 'equals', 'a'),
       { 'conditions.0.field': 'Unknown field: hostnam: did you mean hostname?' },
     ],
     [
-      'a field in other letters',
+      'a field in wrong letter case',
       of('Hostname', 'equals', 'a'),
       { 'conditions.0.field': 'Unknown field: Hostname: did you mean hostname?' },
     ],
-    ['a field of nobody', of('qqqqqqqq', 'equals', 'a'), { 'conditions.0.field': 'Unknown field: qqqqqqqq' }],
+    ['an unknown field', of('qqqqqqqq', 'equals', 'a'), { 'conditions.0.field': 'Unknown field: qqqqqqqq' }],
     ['a prototype', of('__proto__', 'equals', 'a'), { 'conditions.0.field': 'Unknown field: __proto__' }],
     [
       'null',
@@ -64,18 +64,22 @@ describe('conditions', () => {
       { [value]: 'must be text, a number, a boolean, a list or an object' },
     ],
     ['no value', of('hostname', 'equals'), { [value]: 'is required' }],
-    ['a value too much', of('hostname', 'isNull', 'x'), { [value]: 'must be left out with isNull' }],
+    ['an extra value', of('hostname', 'isNull', 'x'), { [value]: 'must be left out with isNull' }],
     ['a number for text', of('hostname', 'contains', 7), { [value]: 'must be text' }],
     ['text for a number', of('hardware.cpuCores', 'equals', '4'), { [value]: 'must be a number' }],
     ['text for a boolean', of('isHeadless', 'equals', 'yes'), { [value]: 'must be true or false' }],
-    ['a list for one', of('hostname', 'equals', ['a']), { [value]: 'must be text' }],
-    ['one for a list', of('hostname', 'in', 'a'), { [value]: 'must be a list of text with in' }],
+    ['a list in place of a single value', of('hostname', 'equals', ['a']), { [value]: 'must be text' }],
+    [
+      'a single value in place of a list',
+      of('hostname', 'in', 'a'),
+      { [value]: 'must be a list of text with in' },
+    ],
     ['numbers in a list', of('hostname', 'in', ['a', 7]), { [`${value}.1`]: 'must be text' }],
     ['NUL', of('hostname', 'equals', 'a\0'), { [value]: 'must not contain a NUL character' }],
     ['a bad date', of('enrolledAt', 'before', '2026-02-30'), { [value]: aDate }],
     ['a local time', of('enrolledAt', 'before', '2026-02-03T10:00:00'), { [value]: aDate }],
     [
-      'no such status',
+      'an unknown status',
       of('status', 'in', ['online', 'onlin']),
       {
         [`${value}.1`]:
@@ -93,22 +97,22 @@ describe('conditions', () => {
       { [`${value}.from`]: 'must be a number' },
     ],
     [
-      'a range backwards',
+      'a reversed range',
       of('enrolledAt', 'between', { from: '2026-02-01', to: '2026-01-01' }),
       { [value]: 'from must not be after to' },
     ],
     [
-      'a window that is none',
+      'an invalid window',
       of('enrolledAt', 'withinLast', 7),
       { [value]: 'must be amount and unit (one of minutes, hours, days, weeks, months) with withinLast' },
     ],
     [
-      'a window of nothing',
+      'an empty window',
       of('enrolledAt', 'withinLast', { amount: 0, unit: 'days' }),
       { [`${value}.amount`]: 'must be more than 0' },
     ],
     [
-      'a window of an age',
+      'a window that is too long',
       of('enrolledAt', 'withinLast', { amount: 1e9, unit: 'days' }),
       { [`${value}.amount`]: 'must be at most 1000000' },
     ],
@@ -123,7 +127,7 @@ describe('conditions', () => {
       { [`${value}.unit`]: 'must be one of minutes, hours, days, weeks, months' },
     ],
     [
-      'a custom key that cannot be',
+      'an invalid custom field key',
       of('custom.A b', 'equals', 'x'),
       {
         'conditions.0.field':
@@ -141,7 +145,7 @@ describe('conditions', () => {
       { [value]: 'Regex pattern too long for field hostname (max 250 characters)' },
     ],
     [
-      'a pattern that grows',
+      'a pattern that expands too much',
       of('hostname', 'matches', '(a?b?c?d?){200}'),
       { [value]: 'is too large: repeat less' },
     ],
@@ -152,7 +156,7 @@ describe('conditions', () => {
       '(a|b|^)?'.repeat(16),
       `(${'\\bx|^|'.repeat(16)}y)*z`,
     ].map((pattern): [string, unknown, Record<string, string>] => [
-      `the tests of ${pattern}`,
+      `the assertions of ${pattern}`,
       of('hostname', 'matches', pattern),
       { [value]: 'allows too many sequences of ^, $, \\b and \\B: repeat less' },
     ]),
@@ -175,7 +179,7 @@ describe('conditions', () => {
     expect(faults(tree)).toEqual(wanted)
   })
 
-  it('are refused with every fault at once, each with its place', () => {
+  it('are refused with all faults at once, each with its path', () => {
     const tree = group(
       { field: 'hostnam', operator: 'equals', value: 'a' },
       {
@@ -207,7 +211,7 @@ describe('conditions', () => {
     expect(faults(of('hostname', 'matches', pattern))).toEqual({})
   })
 
-  it('may be ten levels deep and no deeper, however deep they are', () => {
+  it('may be ten levels deep; deeper ones are refused, at any depth', () => {
     expect(faults(nested(10))).toEqual({})
     const deeper = faults(nested(11))
     expect(Object.values(deeper)).toEqual(['must not be nested more than 10 levels deep'])
@@ -216,13 +220,13 @@ describe('conditions', () => {
     expect(Object.values(faults(endless))).toEqual(['must not be nested more than 10 levels deep'])
   })
 
-  it('may have 200 nodes, empty lists and other words for an architecture', () => {
+  it('may have 200 nodes, empty lists and aliases of architectures', () => {
     expect(faults(group(...Array(199).fill({ field: 'tags', operator: 'isEmpty' })))).toEqual({})
     expect(faults(of('hostname', 'in', []))).toEqual({})
     expect(faults(of('architecture', 'in', ['x86_64', 'aarch64']))).toEqual({})
   })
 
-  it('take the operators of each type', () => {
+  it('accept the operators of their field type', () => {
     const of = (key: string) => fields.find((one) => one.key === key)!.operators
     const text = [
       'equals',
@@ -258,18 +262,18 @@ describe('conditions', () => {
   })
 })
 
-describe('a window', () => {
+describe('a time window', () => {
   it.each([
     ['2026-03-31T12:00:00.000Z', 1, '2026-02-28T12:00:00.000Z'],
     ['2024-03-31T12:00:00.000Z', 1, '2024-02-29T12:00:00.000Z'],
     ['2026-01-15T00:00:00.000Z', 1, '2025-12-15T00:00:00.000Z'],
     ['2024-02-29T00:00:00.000Z', 12, '2023-02-28T00:00:00.000Z'],
     ['2024-02-29T00:00:00.000Z', 48, '2020-02-29T00:00:00.000Z'],
-  ])('from %s goes %i months of the calendar back to %s', (now, months, start) => {
+  ])('from %s goes %i calendar months back to %s', (now, months, start) => {
     expect(toComparable(windowStart(now, months, 'months'))).toBe(start)
   })
 
-  it('that reaches before all years begins before every instant, and none comes after the last', () => {
+  it('beyond all dates is clamped to before the first or after the last instant', () => {
     expect(toComparable(windowStart('2026-01-01T00:00:00.000Z', 1_000_000, 'months'))).toBe('')
     expect(toComparable(Number.NEGATIVE_INFINITY) < '0000-01-01T00:00:00.000Z').toBe(true)
     expect(toComparable(Number.POSITIVE_INFINITY) > '9999-12-31T23:59:59.999Z').toBe(true)

@@ -6,7 +6,7 @@ import { previewFilter } from '../../src/filters/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addOrganization, addPartner, deviceRow, now } from '../search/fleet.ts'
 
-/** Tags that hold each other, and the signs in which a list of them is written. */
+/** Tags that contain each other, or characters used in the stored list. */
 const odd = [
   ...[
     'prod',
@@ -42,10 +42,10 @@ const odd = [
 ]
 
 onEveryDatabase((_, open) => {
-  it('of any spelling are found for what they are', async () => {
+  it('tags of any spelling are matched exactly', async () => {
     const { storage } = await open()
     const orgId = await addOrganization(storage, await addPartner(storage))
-    // Each alone, and between its neighbours.
+    // Each tag alone, and between its neighbors.
     const fleet = odd.flatMap((tag, n) => [
       [tag],
       [odd[(n + 1) % odd.length]!, tag, odd[(n + 5) % odd.length]!].sort(),

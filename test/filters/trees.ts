@@ -35,7 +35,7 @@ const patterns = [
   ...['(?i)[a-c]{3}', '\\Qa\\b\\E', '\\Bb', '^(web|WEB)-\\d+', '\\s', '(?i)ﬁ'],
 ]
 const days = [0, 0.5, 1, 7, 30, 31, 739_000, -30, 1e-9, 1e300, -1e300, 0.1, 365.25]
-const saidDates = [
+const dateInputs = [
   ...dates,
   ...['2026-03-31', '2024-02-29', '0001-01-01', '9999-12-31', '0000-01-01', '2026-03-31T14:00:00+02:00'],
   ...[
@@ -46,7 +46,7 @@ const saidDates = [
   ],
 ]
 
-/** A tree over all fields and operators; half of them of one condition, where a difference shows best. */
+/** A random tree over all fields and operators; half have one condition, where differences show best. */
 export function randomTree(random: Random, places: Places, depth = 0): ConditionGroup {
   const width = depth === 0 && random.chance(0.5) ? 1 : 1 + random.below(3)
   return {
@@ -102,7 +102,7 @@ function scalarFor(random: Random, places: Places, field: Field): string | numbe
     case 'boolean':
       return random.chance(0.5)
     case 'datetime':
-      return random.pick(saidDates)
+      return random.pick(dateInputs)
     case 'enum':
       return random.pick([...field.values!, ...Object.keys(field.aliases ?? {})])
     default:
