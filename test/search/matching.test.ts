@@ -24,8 +24,8 @@ onEveryDatabase((kind, open) => {
   const titles = async (storage: Storage, q: string, scope: Scope = systemScope, most = 8) =>
     (await findDevices(storage.heavy, scope, fold(q), most)).map(({ title }) => title)
 
-  describe('what is found', () => {
-    it('comes exact first, then prefixes, then words, then the rest, each by title', async () => {
+  describe('a match', () => {
+    it('is ranked: exact, prefix, word, then the rest, each sorted by title', async () => {
       const { storage, orgId } = await fleet([
         'desktop',
         'helpdesk',
@@ -44,7 +44,7 @@ onEveryDatabase((kind, open) => {
       }
     })
 
-    it('is what holds the text itself: no character means anything else', async () => {
+    it('contains the literal text: no character has a special meaning', async () => {
       const odd = ['100%', '100x', 'a_b', 'axb', 'a\\b', "o'brien", '"q"', 'a" OR "b', 'star*', 'NEAR(x y)']
       const more = ['-desk', 'col:hostname_key', '[a-z]', '?x', '^x', '(a|b)', '{2}', '$$', '+++', '\\d']
       const { storage, orgId } = await fleet([...odd, ...more, 'plain'])
@@ -78,13 +78,13 @@ onEveryDatabase((kind, open) => {
       ['🚀 rocket', '🚀'],
       ['Ångström', 'Ångström'],
       ['Straße 12', 'ße 1'],
-    ])('%s is found by %s', async (name, q) => {
+    ])('of %s is found by %s', async (name, q) => {
       const { storage, orgId } = await fleet([name, 'other'])
       expect(await titles(storage, q)).toEqual([name])
       expect(await titles(storage, q, organizationScope(orgId))).toEqual([name])
     })
 
-    it('is found by a title, too, that no index could hold whole', async () => {
+    it('is found even by a title that is too long for an index', async () => {
       const letters = Array.from({ length: 255 }, (_, i) => String.fromCodePoint(0x4e00 + i * 37)).join('')
       const { storage } = await fleet([`${letters}a`, `${letters}b`, '\ufdfa'.repeat(200)])
       expect(await titles(storage, `${letters.slice(0, 99)}`)).toHaveLength(2)
@@ -92,7 +92,7 @@ onEveryDatabase((kind, open) => {
       expect(await titles(storage, '\ufdfa'.repeat(100))).toHaveLength(1)
     })
 
-    it('is the same as by looking at every record', { timeout: 120_000 }, async () => {
+    it('is the same as by a scan of all records', { timeout: 120_000 }, async () => {
       const { storage } = await open()
       const partnerId = await addPartner(storage)
       const orgs = [await addOrganization(storage, partnerId), await addOrganization(storage, partnerId)]
@@ -118,7 +118,7 @@ onEveryDatabase((kind, open) => {
               const wanted = [q, naively(seen, q).slice(0, most)]
               const found = await findDevices(storage.read, scope, q, most)
               expect([q, found.map(({ id }) => id)]).toEqual(wanted)
-              // As if the fleet were large, and as if the text were in many of its names.
+              // With the plans for a large fleet, and for a text in many of its names.
               for (const bounds of [
                 { few: 0, rare: 2000 },
                 { few: 0, rare: 2 },
@@ -135,7 +135,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('the index', () => {
-    it('follows what is renamed, whoever renames it', async () => {
+    it('follows every kind of rename', async () => {
       const { storage } = await fleet(['oldname', 'bystander'])
       const rename = (columns: object) =>
         storage.write((tx) =>
@@ -153,7 +153,7 @@ onEveryDatabase((kind, open) => {
       expect(await titles(storage, 'bystander')).toEqual(['bystander'])
     })
 
-    it('forgets what is deleted, also along with something else', async () => {
+    it('forgets deleted records, also those deleted by cascade', async () => {
       const { storage, orgId } = await fleet([])
       const deviceId = await addDevice(storage, { orgId, hostname: 'printer' })
       await addAlert(storage, { orgId, deviceId, title: 'Out of paper' })
@@ -174,7 +174,7 @@ onEveryDatabase((kind, open) => {
       }
     })
 
-    it('knows nothing of a write that failed', async () => {
+    it('ignores a write that failed', async () => {
       const { storage, orgId } = await fleet(['stays'])
       const row = deviceRow({ orgId, hostname: 'never-was' })
       const failing = storage.write(async (tx) => {
@@ -188,7 +188,7 @@ onEveryDatabase((kind, open) => {
       expect(await titles(storage, 'stays')).toEqual(['stays'])
     })
 
-    it('is left alone by a heartbeat that says the same name', async () => {
+    it('is not written by a heartbeat with an unchanged name', async () => {
       const { storage } = await fleet(['steady'])
       const size = async () => {
         if (kind === 'postgres') return 0
@@ -210,7 +210,7 @@ onEveryDatabase((kind, open) => {
       expect(await titles(storage, 'steady')).toEqual(['steady'])
     })
 
-    it.runIf(kind === 'sqlite')('survives VACUUM, which numbers the rows anew', async () => {
+    it.runIf(kind === 'sqlite')('survives VACUUM, which renumbers rows', async () => {
       const { storage, orgId } = await fleet(['gone', 'first', 'second'])
       await storage.write((tx) => tx.deleteFrom('devices').where('hostname', '=', 'gone').execute())
       const rowids = async () => {
@@ -223,7 +223,7 @@ onEveryDatabase((kind, open) => {
       )
       const { default: Database } = await import('better-sqlite3')
       const other = new Database(rows[0]!.file)
-      // Allowed to VACUUM, though it seldom does so.
+      // VACUUM is allowed, though rarely used.
       other.exec('update devices set rowid = rowid + 100')
       other.function('fold', (text) => fold(String(text)))
       other.exec('vacuum')
@@ -237,7 +237,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('texts besides the title', () => {
-    it('are searched, ranked and ordered the same way', async () => {
+    it('are searched, ranked and sorted the same way', async () => {
       const { storage, orgId } = await fleet([])
       await addScript(storage, { orgId, name: 'Clean up', description: 'disk' })
       await addScript(storage, { orgId, name: 'Disk report' })
@@ -262,7 +262,7 @@ type Row = ReturnType<typeof deviceRow>
 
 const bytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b))
 
-/** The ids of the rows that hold `q`, in the order they ought to come. */
+/** The IDs of the rows that contain `q`, in the expected order. */
 function naively(rows: readonly Row[], q: string): string[] {
   return rows
     .flatMap((row) => {

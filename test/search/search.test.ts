@@ -6,7 +6,7 @@ import { addGroup, addOrgUser, addRole, buildWorld, type World } from '../world.
 import { addAlert, addDevice, addScript } from './fleet.ts'
 
 onEveryDatabase((_, open) => {
-  const staged = async () => {
+  const setUp = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)
     const ask = async (token: string | undefined, q: string, limit?: number) =>
@@ -25,8 +25,8 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a search', () => {
-    it('shows each record with what tells it from others', async () => {
-      const { service, world, ask } = await staged()
+    it('shows each record with details that distinguish it', async () => {
+      const { service, world, ask } = await setUp()
       const orgId = world.orgs.bakery.id
       const deviceId = await addDevice(service.storage, { orgId, hostname: 'PC-1', displayName: 'User desk' })
       await service.storage.write((tx) =>
@@ -53,8 +53,8 @@ onEveryDatabase((_, open) => {
       expect((await ask(world.tokens.bakery, 'five TIMES')).map(({ id }) => id)).toEqual([alertId])
     })
 
-    it('stays within what each scope may see', async () => {
-      const { service, world, titles } = await staged()
+    it('stays within the scope of the caller', async () => {
+      const { service, world, titles } = await setUp()
       const { bakery, garage, harbor } = world.orgs
       const { acme, globex } = world.partners
       const { storage } = service
@@ -81,8 +81,8 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('shows a narrowed member no device of others, and no alert about one or about none', async () => {
-      const { service, world, titles } = await staged()
+    it('shows a restricted member no other devices, and no alerts about them or about none', async () => {
+      const { service, world, titles } = await setUp()
       const { storage } = service
       const { id: orgId, siteId } = world.orgs.bakery
       const inside = await addDevice(storage, { orgId, siteId, hostname: 'find-inside' })
@@ -105,8 +105,8 @@ onEveryDatabase((_, open) => {
       expect(await titles(nothing, 'find')).toEqual([])
     })
 
-    it('leaves out the kinds that the caller may not read', async () => {
-      const { service, world, titles } = await staged()
+    it('omits the kinds that the caller may not read', async () => {
+      const { service, world, titles } = await setUp()
       const orgId = world.orgs.bakery.id
       await addDevice(service.storage, { orgId, hostname: 'manage-pc' })
       await addScript(service.storage, { orgId, name: 'manage script' })
@@ -124,8 +124,8 @@ onEveryDatabase((_, open) => {
       }
     })
 
-    it('is open to API keys, as far as their scopes go', async () => {
-      const { service, world } = await staged()
+    it('is open to API keys, within their scopes', async () => {
+      const { service, world } = await setUp()
       const orgId = world.orgs.bakery.id
       await addDevice(service.storage, { orgId, hostname: 'keyed' })
       await addScript(service.storage, { orgId, name: 'keyed' })
@@ -140,8 +140,8 @@ onEveryDatabase((_, open) => {
       expect(results.map(({ type }) => type)).toEqual(['devices'])
     })
 
-    it('gives each kind a quarter of the limit, 8 at most, and no more than the limit in all', async () => {
-      const { service, world, titles } = await staged()
+    it('gives each kind a quarter of the limit, at most 8, and never exceeds the limit', async () => {
+      const { service, world, titles } = await setUp()
       const orgId = world.orgs.bakery.id
       for (let i = 10; i < 22; i++) {
         await addDevice(service.storage, { orgId, hostname: `many-${i}` })
@@ -162,7 +162,7 @@ onEveryDatabase((_, open) => {
     })
 
     it.each(['', '   ', 'x'.repeat(101)])('refuses %j', async (q) => {
-      const { ask, world } = await staged()
+      const { ask, world } = await setUp()
       await expect(ask(world.tokens.bakery, q)).rejects.toMatchObject({ status: 400 })
     })
   })
