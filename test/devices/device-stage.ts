@@ -10,7 +10,7 @@ export const machine = {
   agentVersion: '0.1.0',
 } as const
 
-/** The world, and machines that come into its bakery as they are asked for. */
+/** The world, with a function that enrolls machines into its bakery. */
 export async function begin(open: Open, options: ServiceOptions = {}) {
   const service = await startService(open, options)
   const world = await buildWorld(service)
@@ -21,7 +21,7 @@ export async function begin(open: Open, options: ServiceOptions = {}) {
   return { service, ...world, bakery, client, enroll, show }
 }
 
-/** Enrolls machines into the organization of an administrator, by site if told. */
+/** Enrolls machines into the organization of an administrator, optionally into a site. */
 export async function enroller(service: TestService, token: string) {
   const client = service.client(token)
   const keys = new Map<string | undefined, string>()

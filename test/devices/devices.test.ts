@@ -10,7 +10,7 @@ const failing = (status: number, code: string, message?: string) =>
 
 onEveryDatabase((_, open) => {
   describe('a device', () => {
-    it('takes a name, tags, custom fields and a role, and the audit log tells before from after', async () => {
+    it('has a name, tags, custom fields and a role, whose changes are audited before and after', async () => {
       const { client, bakery } = await begin(open)
       const params = { id: bakery.deviceId }
       const update = (body: Partial<DeviceChange>) => client.call(api.devices.update, { params, body })
@@ -49,7 +49,7 @@ onEveryDatabase((_, open) => {
       expect(data[0]?.details).not.toHaveProperty('after.hostname')
     })
 
-    it('is not changed by nothing, nor by what makes no sense', async () => {
+    it('refuses empty and invalid changes', async () => {
       const { client, bakery, orgs } = await begin(open)
       const update = (body: Record<string, unknown>) =>
         client.call(api.devices.update, { params: { id: bakery.deviceId }, body: body as DeviceChange })
@@ -73,7 +73,7 @@ onEveryDatabase((_, open) => {
       await expect(update({ siteId: orgs.garage.siteId })).rejects.toEqual(failing(403, 'site_access_denied'))
     })
 
-    it('keeps a role that somebody set until it is left to the agent again', async () => {
+    it('keeps a role set by a user until it is left to the agent again', async () => {
       const { service, client, bakery, show } = await begin(open)
       const params = { id: bakery.deviceId }
       const beat = () =>
@@ -91,7 +91,7 @@ onEveryDatabase((_, open) => {
       expect(await show(params.id)).toMatchObject({ deviceRole: 'workstation', deviceRoleSource: 'auto' })
     })
 
-    it('moves between sites of its organization only, and for who sees some sites between those', async () => {
+    it('moves between sites of its organization, and for restricted members between theirs', async () => {
       const { service, tokens, client, bakery, orgs, enroll } = await begin(open)
       const site = async (name: string) =>
         (await client.call(api.sites.create, { body: { orgId: bakery.id, name } })).id
@@ -110,7 +110,7 @@ onEveryDatabase((_, open) => {
       await expect(move(narrow, shop)).rejects.toEqual(failing(404, 'not_found'))
     })
 
-    it('takes every one of many changes that come at once', async () => {
+    it('keeps all of many concurrent changes', async () => {
       const { client, bakery, show } = await begin(open)
       const names = Array.from({ length: 20 }, (_, n) => `tag-${String(n).padStart(2, '0')}`)
       await Promise.all(
@@ -126,7 +126,7 @@ onEveryDatabase((_, open) => {
       expect(Object.keys(device.customFields)).toHaveLength(20)
     })
 
-    it('shows its software by name, to who sees the device', async () => {
+    it('shows its software by name, to users who see the device', async () => {
       const { service, tokens, client, bakery } = await begin(open)
       const software = ['Zip', 'apt', 'Álbum', 'a%b'].map((name) => ({ name, version: '1' }))
       await service.client(bakery.agentToken).call(api.agents.inventory, {
@@ -147,7 +147,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('has names of software and custom fields of any script, however long, and is found by them', async () => {
+  it('a device is found by long software names and custom fields in any script', async () => {
     const { service, client, bakery } = await begin(open)
     const names = ['\ufdfa'.repeat(500), `${'\ufdfa'.repeat(499)}x`]
     await service.client(bakery.agentToken).call(api.agents.inventory, {
@@ -176,7 +176,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('tags', () => {
-    it('go on and off many devices at once, in one change with one entry', async () => {
+    it('are added to and removed from many devices in one change with one audit entry', async () => {
       const { client, bakery, enroll, show } = await begin(open)
       const one = (await enroll('web-1')).deviceId
       const two = (await enroll('web-2')).deviceId
@@ -190,7 +190,7 @@ onEveryDatabase((_, open) => {
       expect(data).toMatchObject([{ orgId: bakery.id, details: { after: { add: ['prod', 'prod'] } } }])
     })
 
-    it('go on none of them when one is out of sight, of another organization, or full', async () => {
+    it('are changed on no device if one is invisible, of another organization, or full', async () => {
       const { service, tokens, client, bakery, orgs, enroll, show } = await begin(open)
       const { deviceId: one } = await enroll('web-1')
       const tag = (token: string, deviceIds: string[]) =>
@@ -212,8 +212,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  describe('decommissioning', () => {
-    it('refuses the agent, frees a place under the cap, and is undone by restoring', async () => {
+  describe('decommissioning a device', () => {
+    it('refuses its agent, frees a place under the cap, and is undone by restoring', async () => {
       const { service, client, bakery, show } = await begin(open)
       const params = { id: bakery.deviceId }
       const beat = () =>
@@ -239,7 +239,7 @@ onEveryDatabase((_, open) => {
       expect((await show(params.id)).status).toBe('online')
     })
 
-    it('cannot be undone beyond the caps of organization and partner, however many try', async () => {
+    it('cannot be undone beyond the caps of organization and partner, even concurrently', async () => {
       const { service, client, bakery, enroll, partners } = await begin(open)
       const gone = [(await enroll('a')).deviceId, (await enroll('b')).deviceId, (await enroll('c')).deviceId]
       for (const id of gone) await client.call(api.devices.decommission, { params: { id } })
@@ -262,7 +262,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('comes before deleting for good, which leaves nothing but the audit log', async () => {
+    it('must precede the permanent deletion, which leaves only the audit log', async () => {
       const { service, client, bakery } = await begin(open)
       const params = { id: bakery.deviceId }
       await client.call(api.devices.update, { params, body: { tags: ['x'], customFields: { a: 'b' } } })
@@ -281,7 +281,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('a viewer changes nothing, an API key what its scopes hold', async () => {
+  it('a viewer changes no device, and an API key only what its scopes allow', async () => {
     const { service, tokens, client, bakery } = await begin(open)
     const params = { id: bakery.deviceId }
     const body = { displayName: 'x' }

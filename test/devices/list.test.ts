@@ -12,7 +12,7 @@ type Query = InputOf<typeof api.devices.list>['query']
 
 onEveryDatabase((kind, open) => {
   describe('the list of devices', () => {
-    it('is narrowed by site, group, state, system, role, tag and part of a name', async () => {
+    it('can be filtered by site, group, state, system, role, tag and part of a name', async () => {
       const { service, client, bakery, enroll } = await begin(open)
       const shop = await client.call(api.sites.create, { body: { orgId: bakery.id, name: 'Shop' } })
       const till = (await enroll('till_1', shop.id)).deviceId
@@ -43,7 +43,7 @@ onEveryDatabase((kind, open) => {
       expect(await names({ search: '%' })).toEqual([])
     })
 
-    it('shows those who see some sites or groups no more than those, whatever is asked', async () => {
+    it('shows restricted members only their sites and groups, whatever the filter', async () => {
       const { service, client, bakery, enroll } = await begin(open)
       const shop = await client.call(api.sites.create, { body: { orgId: bakery.id, name: 'Shop' } })
       const till = (await enroll('till-1', shop.id)).deviceId
@@ -63,11 +63,11 @@ onEveryDatabase((kind, open) => {
         expect(await names(token, { siteId: bakery.siteId })).toEqual([])
       }
       expect(await names(ofSite, { groupId: other })).toEqual(['till-1'])
-      // Who else is in a group that they do not see is none of their business.
+      // They must not learn the members of a group they cannot see.
       expect(await names(ofGroup, { groupId: other })).toEqual([])
     })
 
-    it('goes on from a cursor: no row twice and none lost, whatever comes in or moves meanwhile', async () => {
+    it('continues from a cursor without duplicates or gaps despite concurrent changes', async () => {
       const { client, enroll } = await begin(open)
       for (let n = 0; n < 12; n++) await enroll(n % 3 === 0 ? 'twin' : `pc-${n}`)
       const all = (await client.call(api.devices.list)).data.map(({ id }) => id)
@@ -90,7 +90,7 @@ onEveryDatabase((kind, open) => {
       expect(seen.filter((id) => all.includes(id))).toEqual(all)
     })
 
-    it('shows nothing of others to who holds a cursor of theirs', async () => {
+    it('shows nothing of other tenants with a cursor of theirs', async () => {
       const { service, tokens, client, enroll } = await begin(open)
       await enroll('aaa')
       const { pagination } = await client.call(api.devices.list, { query: { limit: '1' } as Query })
@@ -124,7 +124,7 @@ onEveryDatabase((kind, open) => {
       expect(queries()).toBe(1)
     })
 
-    it.runIf(kind === 'sqlite')('walks an index to any page', async () => {
+    it.runIf(kind === 'sqlite')('uses an index for any page', async () => {
       const { service, bakery } = await begin(open)
       const cursor = Buffer.from(JSON.stringify(['m', 'm'])).toString('base64url')
       const { plans, db } = counting(service.storage)
@@ -138,7 +138,7 @@ onEveryDatabase((kind, open) => {
   })
 })
 
-/** The reading connection with its queries counted. */
+/** The read connection with a count of its queries. */
 function counting({ read }: Storage) {
   const seen: { sql: string; parameters: readonly unknown[] }[] = []
   const executor = read.getExecutor()

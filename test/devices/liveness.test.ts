@@ -9,7 +9,7 @@ import { begin } from './device-stage.ts'
 const settings = { offlineAfterSeconds: 300 }
 
 onEveryDatabase((kind, open) => {
-  const staged = async () => {
+  const setUp = async () => {
     const clock = testClock()
     const stage = await begin(open, { clock })
     const { service, bakery, client, show } = stage
@@ -31,7 +31,7 @@ onEveryDatabase((kind, open) => {
 
   describe('a device', () => {
     it('is offline after five minutes of silence, and online with the next heartbeat', async () => {
-      const { clock, state, check, beat } = await staged()
+      const { clock, state, check, beat } = await setUp()
       clock.forward(300)
       expect(await check()).toEqual([])
       expect(await state()).toBe('online')
@@ -43,15 +43,15 @@ onEveryDatabase((kind, open) => {
       expect(await state()).toBe('online')
     })
 
-    it('that was awaited comes online with its first heartbeat', async () => {
-      const { state, beat, put } = await staged()
+    it('that is pending is online with its first heartbeat', async () => {
+      const { state, beat, put } = await setUp()
       await put('pending')
       await beat()
       expect(await state()).toBe('online')
     })
 
     it('in quarantine stays there, and its agent is told', async () => {
-      const { clock, state, check, beat, put, maintain } = await staged()
+      const { clock, state, check, beat, put, maintain } = await setUp()
       await put('quarantined')
       await expect(beat()).rejects.toMatchObject({
         ...{ status: 403, code: 'device_quarantined' },
@@ -65,8 +65,8 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('maintenance', () => {
-    it('survives heartbeats and silence, and ends when it was to', async () => {
-      const { clock, state, check, beat, maintain, show, bakery } = await staged()
+    it('continues despite heartbeats and silence, and ends on time', async () => {
+      const { clock, state, check, beat, maintain, show, bakery } = await setUp()
       const made = await maintain({ enable: true, durationHours: 2 })
       expect(made).toMatchObject({ status: 'maintenance', maintenanceUntil: '2026-03-01T14:00:00.000Z' })
       clock.forward(3600)
@@ -83,16 +83,16 @@ onEveryDatabase((kind, open) => {
       expect(await show(bakery.deviceId)).toMatchObject({ status: 'online', maintenanceUntil: null })
     })
 
-    it('of a device that fell silent ends offline', async () => {
-      const { clock, state, check, maintain } = await staged()
+    it('of a silent device ends offline', async () => {
+      const { clock, state, check, maintain } = await setUp()
       await maintain({ enable: true, durationHours: 1 })
       clock.forward(3600)
       await check()
       expect(await state()).toBe('offline')
     })
 
-    it('without an end lasts until it is ended, in the state its last heartbeat says', async () => {
-      const { clock, state, check, beat, maintain } = await staged()
+    it('without an end lasts until it is ended, and the state follows the last heartbeat', async () => {
+      const { clock, state, check, beat, maintain } = await setUp()
       expect(await maintain({ enable: true })).toMatchObject({ maintenanceUntil: null })
       clock.forward(400 * 3600)
       await check()
@@ -104,8 +104,8 @@ onEveryDatabase((kind, open) => {
       expect(await maintain({ enable: false })).toMatchObject({ status: 'online' })
     })
 
-    it('lasts an hour to a week, of a device in use', async () => {
-      const { client, bakery, maintain } = await staged()
+    it('lasts an hour to a week, and is refused for a decommissioned device', async () => {
+      const { client, bakery, maintain } = await setUp()
       for (const durationHours of [0, 169, 1.5]) {
         await expect(maintain({ enable: true, durationHours })).rejects.toMatchObject({ status: 400 })
       }
@@ -115,8 +115,8 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  it('processes that look at once move each device once', async () => {
-    const { clock, check, enroll } = await staged()
+  it('concurrent checks mark each device offline once', async () => {
+    const { clock, check, enroll } = await setUp()
     for (let n = 0; n < 20; n++) await enroll(`pc-${n}`)
     clock.forward(301)
     const moved = (await Promise.all([check(), check(), check(), check()])).flat()
@@ -125,9 +125,9 @@ onEveryDatabase((kind, open) => {
   })
 
   it.runIf(kind === 'sqlite')(
-    'the service looks by itself, but gives agents time to report after its start',
+    'the service checks automatically, but gives agents time to report after its start',
     async () => {
-      const { clock, state, bakery, service } = await staged()
+      const { clock, state, bakery, service } = await setUp()
       await service.storage.write((tx) =>
         tx
           .updateTable('devices')
@@ -143,8 +143,8 @@ onEveryDatabase((kind, open) => {
     40_000,
   )
 
-  it('what came back between the look and the change stays', async () => {
-    const { service, clock, bakery, state, beat } = await staged()
+  it('a device that reports between the check and the update stays online', async () => {
+    const { service, clock, bakery, state, beat } = await setUp()
     clock.forward(301)
     const due = { now: clock(), before: new Date(Date.parse(clock()) - 300_000).toISOString() }
     const { silent } = await findOverdue(service.storage.heavy, due, '', 100)
