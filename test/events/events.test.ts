@@ -9,7 +9,7 @@ import { buildWorld } from '../world.ts'
 import { listen } from './listener.ts'
 
 onEveryDatabase((_, open) => {
-  /** A service, and what the bakery's webhook was told of since it was last asked. */
+  /** A service, and the events that the bakery's webhook received since the last call. */
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })
@@ -26,12 +26,21 @@ onEveryDatabase((_, open) => {
     }
     const client = service.client(world.tokens.bakery)
     const { id: by } = (await client.call(api.auth.me)).user
-    return { clock, service, world, bakery, client, by, listen: listenTo, heard: await listenTo(bakery.id) }
+    return {
+      clock,
+      service,
+      world,
+      bakery,
+      client,
+      by,
+      listen: listenTo,
+      receivedEvents: await listenTo(bakery.id),
+    }
   }
 
-  describe('webhooks hear', () => {
-    it('of a device: that it came, changed, went silent, came back, and was taken out of use', async () => {
-      const { clock, service, bakery, client, by, heard, world } = await start()
+  describe('webhooks receive the events', () => {
+    it('of a device: enrolled, updated, offline, online and decommissioned', async () => {
+      const { clock, service, bakery, client, by, receivedEvents, world } = await start()
       const system = service.client(world.tokens.system)
       const key = await system.call(api.enrollmentKeys.create, { body: { orgId: bakery.id, name: 'k' } })
       const machine = {
@@ -46,7 +55,7 @@ onEveryDatabase((_, open) => {
       const { deviceId, agentId, authToken } = enrolled
       const named = { deviceId, hostname: 'till-1' }
       const enrolment = { siteId: null, osType: 'linux', agentVersion: '1.0.0', enrollmentKeyId: key.id }
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         {
           type: 'device.enrolled',
           data: { ...named, ...enrolment, reenrolled: false, possibleReplacementOf: null },
@@ -60,9 +69,9 @@ onEveryDatabase((_, open) => {
           body: { agentVersion, status: 'ok', lastUser: clock(), ...more },
         })
       await beat('1.0.0')
-      expect(await heard()).toEqual([])
+      expect(await receivedEvents()).toEqual([])
       await beat('1.1.0', { pendingReboot: true })
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         {
           type: 'device.updated',
           data: {
@@ -78,7 +87,7 @@ onEveryDatabase((_, open) => {
       await client.call(api.devices.update, { params, body: { displayName: 'Till', addTags: ['shop'] } })
       await client.call(api.devices.tag, { body: { deviceIds: [deviceId, bakery.deviceId], add: ['shop'] } })
       const other = { deviceId: bakery.deviceId, hostname: 'bakery-pc' }
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         {
           type: 'device.updated',
           data: { ...named, fields: ['displayName', 'tags'], displayName: 'Till', tags: ['shop'] },
@@ -89,7 +98,7 @@ onEveryDatabase((_, open) => {
       const lastSeenAt = clock()
       clock.forward(301)
       await checkLiveness(service.storage, { offlineAfterSeconds: 300 }, clock())
-      const offline = await heard()
+      const offline = await receivedEvents()
       expect(offline).toHaveLength(2)
       expect(offline).toContainEqual({
         type: 'device.offline',
@@ -97,7 +106,7 @@ onEveryDatabase((_, open) => {
       })
       await checkLiveness(service.storage, { offlineAfterSeconds: 300 }, clock())
       await beat('1.1.0')
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         { type: 'device.online', data: { ...named, agentVersion: '1.1.0', status: 'online' } },
       ])
 
@@ -105,7 +114,7 @@ onEveryDatabase((_, open) => {
       const maintenanceUntil = new Date(Date.parse(clock()) + 3_600_000).toISOString()
       await client.call(api.devices.decommission, { params })
       await client.call(api.devices.restore, { params })
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         {
           type: 'device.updated',
           data: { ...named, fields: ['status', 'maintenanceUntil'], status: 'maintenance', maintenanceUntil },
@@ -115,8 +124,8 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('of an update of its agent: that it began, and how it ended', async () => {
-      const { clock, service, bakery, heard } = await start()
+    it('of an agent update: started and ended', async () => {
+      const { clock, service, bakery, receivedEvents } = await start()
       const agent = service.client(bakery.agentToken)
       const params = { id: bakery.agentId }
       const named = { deviceId: bakery.deviceId, hostname: 'bakery-pc' }
@@ -130,34 +139,34 @@ onEveryDatabase((_, open) => {
 
       await say('updating')
       await beat('0.1.0')
-      expect(await heard()).toEqual([updated({ status: 'updating' })])
+      expect(await receivedEvents()).toEqual([updated({ status: 'updating' })])
       await beat('1.0.0')
-      expect(await heard()).toEqual([updated({ agentVersion: '1.0.0', status: 'online' })])
+      expect(await receivedEvents()).toEqual([updated({ agentVersion: '1.0.0', status: 'online' })])
       await say('updating')
       await say('rolled_back')
-      expect(await heard()).toEqual([updated({ status: 'updating' }), updated({ status: 'online' })])
+      expect(await receivedEvents()).toEqual([updated({ status: 'updating' }), updated({ status: 'online' })])
       await say('updating')
       clock.forward(301)
       await beat('1.0.0')
       await beat('0.1.0')
       await say('updating')
-      await heard()
+      await receivedEvents()
       clock.forward(301)
       await checkLiveness(service.storage, { offlineAfterSeconds: 3600 }, clock())
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         {
           type: 'device.offline',
           data: { ...named, displayName: null, lastSeenAt: expect.any(String) },
         },
       ])
       await beat('0.1.0')
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         { type: 'device.online', data: { ...named, agentVersion: '0.1.0', status: 'online' } },
       ])
     })
 
-    it('of an alert: that it was raised, is looked after, called for more, and was closed', async () => {
-      const { bakery, client, by, heard } = await start()
+    it('of an alert: triggered, acknowledged, escalated and resolved', async () => {
+      const { bakery, client, by, receivedEvents } = await start()
       const { deviceId } = bakery
       const body = { deviceId, severity: 'high', title: 'Disk full', ruleId: 'disk' } as const
       const { id: alertId } = await client.call(api.alerts.create, { body })
@@ -166,7 +175,7 @@ onEveryDatabase((_, open) => {
       await client.call(api.alerts.escalate, { params })
       await client.call(api.alerts.resolve, { params, body: { resolutionNote: 'Cleaned' } })
       const which = { alertId, ruleId: 'disk', deviceId }
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         { type: 'alert.triggered', data: { ...which, severity: 'high', title: 'Disk full', message: null } },
         { type: 'alert.acknowledged', data: { ...which, acknowledgedBy: by } },
         { type: 'alert.escalated', data: { ...which, severity: 'high', escalatedBy: by } },
@@ -174,46 +183,46 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('of a member who signs in, with and without a factor, and out', async () => {
+    it('of a member: sign-in with and without a second factor, and sign-out', async () => {
       const { service, world, clock, listen } = await start()
       const person = await addPerson(scenarioTools(service, world, clock))
-      const heard = await listen(person.org.id)
+      const receivedEvents = await listen(person.org.id)
       const { id: userId, email } = person
       const body = { email, password: adminPassword }
       const first = await service.client().call(api.auth.login, { body })
       const token = (first.tokens as { accessToken: string }).accessToken
       const who = { userId, email, ipAddress: '127.0.0.1' }
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         { type: 'user.login', data: { ...who, method: 'password', mfa: false } },
       ])
       const signedIn = service.client(token)
       const { secret } = await signedIn.call(api.auth.setupMfa)
       const code = () => generateSync({ secret, epoch: Date.parse(clock()) / 1000 })
       await signedIn.call(api.auth.enableMfa, { body: { code: code() } })
-      expect(await heard()).toEqual([])
+      expect(await receivedEvents()).toEqual([])
       clock.forward(60)
       const second = await service.client().call(api.auth.login, { body })
-      expect([second.mfaRequired, await heard()]).toEqual([true, []])
+      expect([second.mfaRequired, await receivedEvents()]).toEqual([true, []])
       const { tempToken } = second as { tempToken: string }
       const verified = await service.client().call(api.auth.verifyMfa, { body: { tempToken, code: code() } })
       await service.client((verified.tokens as { accessToken: string }).accessToken).call(api.auth.logout)
-      expect(await heard()).toEqual([
+      expect(await receivedEvents()).toEqual([
         { type: 'user.login', data: { ...who, method: 'totp', mfa: true } },
         { type: 'user.logout', data: { ...who, mfa: true } },
       ])
     })
 
-    it('of nothing that was refused or undone', async () => {
-      const { client, heard } = await start()
+    it('of nothing that was refused or rolled back', async () => {
+      const { client, receivedEvents } = await start()
       const body = { deviceId: '0197c1f2-77d0-7e24-b0c5-6f5e4d3c2b1a', severity: 'high', title: 'x' } as const
       await expect(client.call(api.alerts.create, { body })).rejects.toThrow()
-      expect(await heard()).toEqual([])
+      expect(await receivedEvents()).toEqual([])
     })
   })
 
-  describe('an event that somebody raises', () => {
-    it('takes whoever may do everything, for an organization they reach', async () => {
-      const { service, world, bakery, heard } = await start()
+  describe('an event created through the API', () => {
+    it('requires all permissions, in an organization within reach', async () => {
+      const { service, world, bakery, receivedEvents } = await start()
       const { system, acme, acmeNone, bakery: own } = world.tokens
       const body = {
         orgId: bakery.id,
@@ -231,10 +240,10 @@ onEveryDatabase((_, open) => {
       await raise(acme)
       await expect(raise(own)).rejects.toEqual(expect.objectContaining({ status: 403 }))
       await expect(raise(acmeNone)).rejects.toEqual(expect.objectContaining({ status: 403 }))
-      expect(await heard()).toEqual(Array(2).fill({ type: body.type, data: body.data }))
+      expect(await receivedEvents()).toEqual(Array(2).fill({ type: body.type, data: body.data }))
     })
 
-    it('has a type that is known and data of at most 64 KiB', async () => {
+    it('has a known type and data of at most 64 KiB', async () => {
       const { service, world, bakery } = await start()
       const raise = (type: string, data: unknown) =>
         service

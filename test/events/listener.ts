@@ -2,10 +2,10 @@ import { expect } from 'vitest'
 import type { TestService } from '../harness.ts'
 import { addWebhook } from '../world.ts'
 
-/** What a heartbeat tells is looked for every second. */
+/** Heartbeat changes are checked every second. */
 const soon = { timeout: 10_000 }
 
-/** The id of a webhook that hears everything of an organization, and is switched off: it keeps it all. */
+/** Adds a disabled webhook for all events of an organization, which keeps them; returns its ID. */
 export async function addKeeper(service: TestService, orgId: string): Promise<string> {
   const { id } = await addWebhook(service, orgId, 'listener', ['*'])
   await service.storage.write((tx) =>
@@ -14,7 +14,7 @@ export async function addKeeper(service: TestService, orgId: string): Promise<st
   return id
 }
 
-/** Gives what webhooks have heard of an organization since, in its order. */
+/** Returns a function that gives the events of an organization since the call, in order. */
 export async function listen(service: TestService, orgId: string) {
   const { storage } = service
   const id = await addKeeper(service, orgId)
