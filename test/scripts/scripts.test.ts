@@ -21,7 +21,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a script', () => {
-    it('is used by its organization, or by all of its partner, or by everyone', async () => {
+    it('is available to its organization, to all of its partner, or to everyone', async () => {
       const { world, client, create, names } = await start()
       const own = await create('bakery', 'own')
       const shared = await create('acme', 'shared')
@@ -48,7 +48,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('is changed and deleted by those it belongs to, however many use it', async () => {
+    it('is changed and deleted by its owner only, however many use it', async () => {
       const { client, create } = await start()
       const shared = await create('acme', 'shared')
       const builtIn = await create('system', 'built in', { isSystem: true })
@@ -68,7 +68,7 @@ onEveryDatabase((_, open) => {
       await remove('system', builtIn.id)
     })
 
-    it('is made where its maker may make it', async () => {
+    it('can be created only where its author has access', async () => {
       const { world, create } = await start()
       const { partners, orgs } = world
       await expect(create('bakery', 'x', { isSystem: true })).rejects.toEqual(refused(403, 'forbidden'))
@@ -96,7 +96,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('counts its version up when the content changes, and only then', async () => {
+    it('gets a new version when its content changes, and only then', async () => {
       const { client, create } = await start()
       const { id } = await create('bakery', 'own')
       const change = (body: Record<string, unknown>) =>
@@ -113,7 +113,7 @@ onEveryDatabase((_, open) => {
       expect(shown).toMatchObject({ version: 5, parameters: { level: 2 }, timeoutSeconds: 3600 })
     })
 
-    it('is at most a million characters long, whatever they are', async () => {
+    it('has at most a million characters, of any kind', async () => {
       const { client, create } = await start()
       const content = '\u0001"é'.repeat(333_333)
       const { id } = await create('bakery', 'long', { content })
@@ -124,7 +124,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('is refused with every fault at once', async () => {
+    it('is refused with all faults at once', async () => {
       const { create } = await start()
       const wrong = { osTypes: [], language: 'ruby', timeoutSeconds: 3601, runAs: 'root', content: '' }
       const attempt = create('bakery', '', wrong)
@@ -135,7 +135,7 @@ onEveryDatabase((_, open) => {
       )
     })
 
-    it('that was deleted is gone for everyone and stays on record', async () => {
+    it('that is deleted is inaccessible to everyone, but kept in the database', async () => {
       const { service, client, create, names } = await start()
       const { id } = await create('bakery', 'own')
       await client('bakery').call(api.scripts.remove, { params: { id } })
@@ -148,7 +148,7 @@ onEveryDatabase((_, open) => {
       expect(await row.executeTakeFirst()).toEqual({ deleted_at: expect.any(String) })
     })
 
-    it('is audited by what identifies its content, not by the content', async () => {
+    it('is audited with length and hash of its content, not with the content', async () => {
       const { service, client, create } = await start()
       const news = await newEntries(service)
       const { id } = await create('bakery', 'own', { content: 'echo a-telling-line' })
@@ -163,7 +163,7 @@ onEveryDatabase((_, open) => {
       expect(JSON.stringify(entries)).not.toContain('a-telling-line')
     })
 
-    it('asks for the permission of what is done with it', async () => {
+    it('requires the permission for each action', async () => {
       const { service, world, client, create } = await start()
       const { id } = await create('bakery', 'own')
       const token = await addOrgUser(service, 'technician', world.orgs.bakery.id, { role: 'Org Technician' })
@@ -184,7 +184,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('the list of scripts is narrowed by language, system, category, kind and text', async () => {
+  it('the list of scripts can be filtered by language, system, category, kind and text', async () => {
     const { service, create, names } = await start()
     const windows = { osTypes: ['windows', 'macos'], language: 'python', category: 'Printing' }
     await create('bakery', 'Spooler ΣΊΣΥΦΟΣ', { ...windows, description: '100% of it' })
