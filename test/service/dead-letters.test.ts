@@ -16,7 +16,7 @@ import { addWebhook, buildWorld } from '../world.ts'
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
 onEveryDatabase((_, open) => {
-  async function staged() {
+  async function setUp() {
     const service = await startService(open)
     const world = await buildWorld(service)
     const { storage } = service
@@ -37,9 +37,9 @@ onEveryDatabase((_, open) => {
     return { ...world, service, storage, client, orgId, happen, list, on, audited }
   }
 
-  describe('an audit entry that could not be written', () => {
-    it('is listed and shown, and written once that can be; each of it is audited', async () => {
-      const { storage, client, orgId, happen, list, on, audited } = await staged()
+  describe('a dead-lettered audit entry', () => {
+    it('is listed and shown, and can be retried until it is written, with audit entries', async () => {
+      const { storage, client, orgId, happen, list, on, audited } = await setUp()
       const cure = await failWrites(storage, 'insert', 'audit_logs', `new.action = 'poisoned'`)
       await happen('poisoned')
       await sealPending(storage)
@@ -49,7 +49,7 @@ onEveryDatabase((_, open) => {
       const shown = await client.call(api.deadLetters.show, on(letter!.number))
       expect(shown).toEqual({ ...letter, entry: expect.stringContaining('"poisoned"') })
       expect(letter).toMatchObject({ source: 'audit_logs', orgId, bytes: Buffer.byteLength(shown.entry) })
-      // What is in its way still is.
+      // Its obstacle still exists.
       await client.call(api.deadLetters.retry, on(letter!.number))
       await sealPending(storage)
       const [again] = await list()
@@ -71,8 +71,8 @@ onEveryDatabase((_, open) => {
       expect(own[2]!.details).toMatchObject({ source: 'audit_logs', organizationId: orgId, sha256 })
     })
 
-    it('that is none stays until it is deleted', async () => {
-      const { storage, client, list, on, audited } = await staged()
+    it('that is invalid stays until it is deleted', async () => {
+      const { storage, client, list, on, audited } = await setUp()
       const junk = { chain: 'nowhere', entry: '{"half' }
       await storage.write((tx) => tx.insertInto('outbox').values(junk).execute())
       await sealPending(storage)
@@ -91,8 +91,8 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('an event that a webhook was not told of is sent after all, while there is the webhook', async () => {
-    const { service, storage, client, orgId, list, on } = await staged()
+  it('a dead-lettered event is delivered on retry, while its webhook exists', async () => {
+    const { service, storage, client, orgId, list, on } = await setUp()
     const [hook, other] = [
       await addWebhook(service, orgId, 'stuck', ['device.offline']),
       await addWebhook(service, orgId, 'gone', ['device.offline']),
@@ -116,16 +116,16 @@ onEveryDatabase((_, open) => {
     expect(await list()).toHaveLength(1)
   })
 
-  it('what only a newer release can write is shown, and not retried', async () => {
-    const { storage, client, orgId, on } = await staged()
+  it('an entry that only a newer release can write is shown, but not retried', async () => {
+    const { storage, client, orgId, on } = await setUp()
     const letter = { source: 'invoices' as never, orgId, entry: '{}', reason: 'no', now: systemClock() }
     const number = (await storage.write((tx) => insertDeadLetter(tx, letter)))!
     expect(await client.call(api.deadLetters.show, on(number))).toMatchObject({ source: 'invoices' })
     await expect(client.call(api.deadLetters.retry, on(number))).rejects.toEqual(failing(409, 'conflict'))
   })
 
-  it('they are for system scope alone', async () => {
-    const { service, storage, tokens, orgId, on } = await staged()
+  it('dead letters are accessible in system scope only', async () => {
+    const { service, storage, tokens, orgId, on } = await setUp()
     const letter = { source: 'events' as const, orgId, entry: '{}', reason: 'no', now: systemClock() }
     const id = (await storage.write((tx) => insertDeadLetter(tx, letter)))!
     for (const token of [tokens.bakery, tokens.acme]) {
@@ -139,11 +139,11 @@ onEveryDatabase((_, open) => {
     }
   })
 
-  describe('what is set aside', () => {
-    it('has a bound of rows: beyond it nothing is kept, the chain says so, and it is counted and told', async () => {
-      const { storage, orgId, happen, list, audited } = await staged()
-      const told: unknown[] = []
-      const log = { error: (...what: unknown[]) => told.push(what) } as never
+  describe('the dead-letter table', () => {
+    it('is bounded in rows: beyond them entries are lost, which the chain and metrics report', async () => {
+      const { storage, orgId, happen, list, audited } = await setUp()
+      const logged: unknown[] = []
+      const log = { error: (...what: unknown[]) => logged.push(what) } as never
       const watch = new DeadLetterWatch(storage, systemClock, log)
       const row = { org_id: orgId, entry: '{}', reason: 'no', created_at: systemClock() }
       await storage.write(async (tx) => {
@@ -169,12 +169,12 @@ onEveryDatabase((_, open) => {
         })),
         { action: 'after' },
       ])
-      // Those of the other source have room of their own.
+      // Entries of the other source have their own limit.
       const event = { source: 'events' as const, orgId, entry: '{}', reason: 'no', now: systemClock() }
       expect(await storage.write((tx) => insertDeadLetter(tx, event))).toBeGreaterThan(0)
       expect(await list({ source: 'events' })).toHaveLength(1)
       await watch.tell()
-      expect(told).toEqual([
+      expect(logged).toEqual([
         [expect.objectContaining({ source: 'events' }), expect.stringContaining('svc dead-letters')],
         [{ source: 'audit_logs', lost: 2, reason: expect.any(String) }, expect.stringContaining('were lost')],
       ])
@@ -186,8 +186,8 @@ onEveryDatabase((_, open) => {
       expect(await metricValues(registry, 'svc_set_aside_lost_total')).toEqual({ audit_logs: 2, events: 0 })
     }, 30_000)
 
-    it('has a bound of bytes', async () => {
-      const { storage, orgId, list } = await staged()
+    it('is bounded in bytes', async () => {
+      const { storage, orgId, list } = await setUp()
       const entry = 'ä'.repeat(2 ** 20)
       const letter = { source: 'events' as const, orgId, entry, reason: 'no', now: systemClock() }
       const most = { rows: 100, bytes: 5 * 2 ** 20 }
