@@ -51,7 +51,7 @@ onEveryDatabase((_, open) => {
       await expect(again).rejects.toEqual(said(400, 'Alert is already resolved'))
     })
 
-    it('is escalated as often as needed, until it is resolved', async () => {
+    it('can be escalated repeatedly until it is resolved', async () => {
       const { admin, raise, clock } = await start()
       const { id } = await raise('Disk full')
       const first = await admin.call(api.alerts.escalate, { params: { id } })
@@ -65,7 +65,7 @@ onEveryDatabase((_, open) => {
       await expect(late).rejects.toEqual(said(400, 'Cannot escalate alert with status: resolved'))
     })
 
-    it('is acknowledged by one of two who do so at once', async () => {
+    it('is acknowledged by only one of several concurrent requests', async () => {
       const { service, world, raise } = await start()
       const { id } = await raise('Disk full')
       const results = await Promise.allSettled(
@@ -76,7 +76,7 @@ onEveryDatabase((_, open) => {
       expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     })
 
-    it('leaves what changed in the audit log', async () => {
+    it('has its changes in the audit log', async () => {
       const { service, admin, raise } = await start()
       const { id } = await raise('Disk full')
       const news = await newEntries(service)
@@ -93,7 +93,7 @@ onEveryDatabase((_, open) => {
       ])
     })
 
-    it('is not raised about a device of another organization', async () => {
+    it('cannot be created for a device of another organization', async () => {
       const { service, world, bakery, raise } = await start()
       const { garage, harbor } = world.orgs
       for (const deviceId of [garage.deviceId, harbor.deviceId]) {
@@ -109,7 +109,7 @@ onEveryDatabase((_, open) => {
       await expect(nowhere).rejects.toMatchObject({ status: 400, details: [{ path: 'body.orgId' }] })
     })
 
-    it('asks for the permission of each step', async () => {
+    it('requires the permission for each action', async () => {
       const { service, bakery, raise } = await start()
       const { id } = await raise('Disk full')
       const token = await addOrgUser(service, 'technician', bakery.id, { role: 'Org Technician' })
@@ -123,7 +123,7 @@ onEveryDatabase((_, open) => {
       await technician.call(api.alerts.acknowledge, { params: { id } })
     })
 
-    it('is raised by a program with an API key for its organization', async () => {
+    it('can be created by a program with an API key, in its organization', async () => {
       const { service, admin, bakery } = await start()
       const { key } = await admin.call(api.apiKeys.create, {
         body: { name: 'monitor', scopes: ['alerts:write', 'alerts:read'] },
@@ -137,7 +137,7 @@ onEveryDatabase((_, open) => {
       })
     })
 
-    it('keeps texts in the form that is searched', async () => {
+    it('stores texts in a normalized form for searches', async () => {
       const { service, raise } = await start()
       const { id } = await raise('ΣΊΣΥΦΟΣ Down', { message: 'STRASSE' })
       const row = await service.storage.read
@@ -150,7 +150,7 @@ onEveryDatabase((_, open) => {
   })
 
   describe('the list of alerts', () => {
-    it('is newest first, page after page by cursor', async () => {
+    it('is sorted newest first, and continues by cursor', async () => {
       const { admin, raise, clock } = await start()
       for (let n = 0; n < 5; n++) {
         clock.forward(n % 2)
@@ -171,7 +171,7 @@ onEveryDatabase((_, open) => {
       expect(titles.slice(0, 5)).toEqual(['alert 4', 'alert 3', 'alert 2', 'alert 1', 'alert 0'])
     })
 
-    it('is narrowed by device, state, severity, time and text', async () => {
+    it('can be filtered by device, state, severity, time and text', async () => {
       const { service, world, admin, bakery, raise, clock } = await start()
       const began = clock()
       clock.forward(10)
@@ -199,7 +199,7 @@ onEveryDatabase((_, open) => {
       await expect(ids({ cursor: 'nonsense' })).rejects.toMatchObject({ status: 400 })
     })
 
-    it('shows members who see a part of the organization the alerts of that part', async () => {
+    it('shows restricted members only the alerts within their sites and groups', async () => {
       const { service, world, bakery, admin, raise } = await start()
       const site = await admin.call(api.sites.create, { body: { orgId: bakery.id, name: 'Depot' } })
       const deviceId = await addDevice(service, world, bakery, 'depot-pc', { siteId: site.id })
