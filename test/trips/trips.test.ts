@@ -9,7 +9,7 @@ import { onEveryEmptyDatabase } from '../databases.ts'
 import { isSoak } from '../depth.ts'
 
 /*
- * A trip is a script of commands as a person types them, with what they print and how they end:
+ * A trip is a script of commands as a user types them, with their output and exit codes:
  *   $ command          run by bash, all in one shell
  *   expected output    stdout and stderr; `…` stands for anything, <id> and the like for their kind
  *   ! 5                the exit code, when it is not 0
@@ -49,7 +49,7 @@ function patternOf(output: string): RegExp {
   return new RegExp(`^${quoted.replace(/\n$/, '\\n?')}$`)
 }
 
-/** What each step printed and how it ended. */
+/** The output and exit code of each step. */
 async function walk(steps: Step[], env: Record<string, string>): Promise<{ output: string; exit: number }[]> {
   const script = steps.map(({ command }, index) => `{ ${command}\n} 2>&1\necho "@@${index} $?"`)
   const all = [prelude, ...script, 'stop 2>/dev/null; kill $(jobs -p) 2>/dev/null'].join('\n')
@@ -67,7 +67,7 @@ async function walk(steps: Step[], env: Record<string, string>): Promise<{ outpu
   })
 }
 
-/** In the soak every trip is made on both databases; in `npm test` one is, and the others take turns. */
+/** The soak runs every trip on both databases; `npm test` runs one on both, and the others alternately. */
 const onBoth = isSoak ? trips : ['walk.trip']
 const takesTurn = (kind: string) => (name: string, index: number) =>
   onBoth.includes(name) || (index % 2 === 0) === (kind === 'sqlite')
