@@ -135,8 +135,8 @@ onEveryDatabase((_, open) => {
 
     it('is searched by action, address, resource and details, and nothing else', async () => {
       const { service, orgs, client } = await begin()
-      const told = { details: { note: 'say "cheese" \\ now' }, userAgent: 'hidden-agent' }
-      await recorded(service, [[happening(orgs.bakery.id, told), '2030-01-01T00:00:00.000Z']])
+      const event = { details: { note: 'say "cheese" \\ now' }, userAgent: 'hidden-agent' }
+      await recorded(service, [[happening(orgs.bakery.id, event), '2030-01-01T00:00:00.000Z']])
       const { data } = await client.call(api.auditLogs.list, { query: { action: 'thing.happen' } })
       const total = async (q: string) =>
         (await client.call(api.auditLogs.search, { query: { q, excludeActions: 'data.access' } })).pagination
@@ -221,8 +221,8 @@ onEveryDatabase((_, open) => {
         const stream = client.stream(api.auditExports.download, { query: { format: 'ndjson' } })
         for await (const chunk of stream) expect(chunk.length).toBeGreaterThan(0)
       }
-      const told = await readEntries(client, 'data.export')
-      expect(told.map(({ details }) => details)).toMatchObject([
+      const exportEntries = await readEntries(client, 'data.export')
+      expect(exportEntries.map(({ details }) => details)).toMatchObject([
         { format: 'ndjson' },
         { format: 'ndjson' },
         { format: 'json', filters: { action: 'site' }, entries: 1 },

@@ -139,9 +139,12 @@ onEveryDatabase((_, open) => {
       const free = await client.call(hold, { query, body: { held: false, reason: 'closed' } })
       expect(free.hold).toBeNull()
       const entries = await entriesOf(client, orgId)
-      const told = entries.filter(({ action }) => action.startsWith('audit.hold'))
-      expect(told.map(({ action }) => action)).toEqual(['audit.hold.release', 'audit.hold.set'])
-      expect(told[0]?.details).toMatchObject({ reason: 'closed', before: { hold: { reason: 'Case 7' } } })
+      const holdEntries = entries.filter(({ action }) => action.startsWith('audit.hold'))
+      expect(holdEntries.map(({ action }) => action)).toEqual(['audit.hold.release', 'audit.hold.set'])
+      expect(holdEntries[0]?.details).toMatchObject({
+        reason: 'closed',
+        before: { hold: { reason: 'Case 7' } },
+      })
       expect((await client.call(run, { query })).pruned).toBeGreaterThan(0)
     })
   })

@@ -21,8 +21,8 @@ const generic = {
 
 /** A mail server that accepts every mail and keeps it. */
 const mailServer = () => {
-  const letters: MailMessage[] = []
-  return { letters, mailer: { real: true, send: async (letter: MailMessage) => void letters.push(letter) } }
+  const mails: MailMessage[] = []
+  return { mails, mailer: { real: true, send: async (mail: MailMessage) => void mails.push(mail) } }
 }
 
 onEveryDatabase((_, open) => {
@@ -99,14 +99,14 @@ onEveryDatabase((_, open) => {
     })
 
     it('waits until the address is verified, when mail is sent', async () => {
-      const { letters, mailer } = mailServer()
+      const { mails, mailer } = mailServer()
       const service = await startService(open, { outside: { mailer } })
       expect(await post(service, '/auth/register-partner', undefined, company)).toMatchObject(generic)
       const client = service.client(await systemToken(service))
       expect((await client.call(api.partners.list, { query: {} })).data).toEqual([])
-      await expect.poll(() => letters.length, { timeout: 5000 }).toBe(1)
-      expect(letters[0]).toMatchObject({ to: ada.email, kind: 'verify-email' })
-      const token = new URL(letters[0]!.links[0]!).searchParams.get('token')
+      await expect.poll(() => mails.length, { timeout: 5000 }).toBe(1)
+      expect(mails[0]).toMatchObject({ to: ada.email, kind: 'verify-email' })
+      const token = new URL(mails[0]!.links[0]!).searchParams.get('token')
 
       const verify = () => post(service, '/auth/verify-email', undefined, { token })
       const answers = await Promise.all([verify(), verify(), verify()])

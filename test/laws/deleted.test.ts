@@ -168,8 +168,10 @@ onEveryDatabase((_, open) => {
         // Until no work is left.
       }
       await fanOut(storage, clock())
-      const told = storage.read.selectFrom('webhook_deliveries').select('org_id')
-      expect(await told.where('event', '=', 'device.updated').execute()).toEqual([{ org_id: garage.id }])
+      const deliveries = storage.read.selectFrom('webhook_deliveries').select('org_id')
+      expect(await deliveries.where('event', '=', 'device.updated').execute()).toEqual([
+        { org_id: garage.id },
+      ])
       const rollout = await getRollout(storage.read, orgs.harbor.rolloutId)
       const out = await findOutOfUse(storage.read, rollout, 10)
       expect(out.map(({ id }) => id)).toEqual([bakery.deviceId])

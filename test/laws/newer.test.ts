@@ -291,7 +291,7 @@ onEveryDatabase((kind, open) => {
       const known = await addWebhook(service, bakery.id, 'known', ['device.offline'])
       const all = await addWebhook(service, bakery.id, 'all', ['*'])
       const other = await addWebhook(service, garage.id, 'other', ['device.offline'])
-      const letters: string[] = []
+      const sentMails: string[] = []
       await storage.write(async (tx) => {
         const draft = toDraftEntry(
           happening(bakery.id, { action: 'newer.act', resourceType: 'newer' }),
@@ -335,7 +335,7 @@ onEveryDatabase((kind, open) => {
           .where('id', '=', bakery.commandId)
           .execute()
       })
-      const mailer = { real: true, send: async ({ to }: { to: string }) => void letters.push(to) }
+      const mailer = { real: true, send: async ({ to }: { to: string }) => void sentMails.push(to) }
       await sendDueMails({ storage, cipher, mailer, clock: systemClock, onFailure: () => {} })
       expect(await runAll(on)).toEqual([])
       const group = await storage.read

@@ -183,16 +183,16 @@ const scenarios: Record<string, Scenario> = {
 
   /** It only reads. */
   async 'set aside'({ storage }) {
-    const told: unknown[] = []
+    const logged: unknown[] = []
     const watch = new DeadLetterWatch(storage, systemClock, {
-      error: (...what: unknown[]) => told.push(what),
+      error: (...what: unknown[]) => logged.push(what),
     } as never)
     await watch.tell()
     await add(storage, 'outbox', { chain: newId(), entry: '{"half' })
     await sealPending(storage)
     await watch.tell()
     await watch.tell()
-    expect(told).toHaveLength(1)
+    expect(logged).toHaveLength(1)
     expect(await watch.check()).toBe('audit_logs: 1')
     await watch.stored.refresh()
     expect(await metricValues(watch.stored.registry, 'svc_set_aside_rows')).toMatchObject({ audit_logs: 1 })
@@ -303,8 +303,10 @@ const scenarios: Record<string, Scenario> = {
     await failWrites(storage, 'insert', 'audit_logs', `new.chain = '${bad.id}'`)
     await run(gathered.write(storage, now()))
     await sealPending(storage)
-    const told = (await rowsIn(storage, 'audit_logs')).filter(({ action }) => action === 'poisoned by many')
-    expect(told).toMatchObject([{ chain: good.id }])
+    const poisonedEntries = (await rowsIn(storage, 'audit_logs')).filter(
+      ({ action }) => action === 'poisoned by many',
+    )
+    expect(poisonedEntries).toMatchObject([{ chain: good.id }])
     expect(gathered.size).toBe(1)
   },
 
@@ -316,8 +318,8 @@ const scenarios: Record<string, Scenario> = {
     for (const { deviceId } of [bad, bad, good, good]) waiting.emitsNow(deviceId, ['hostname'])
     await failWrites(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
     await run(waiting.tell(storage, now()))
-    const told = await storage.read.selectFrom('events').select(['org_id', 'type']).execute()
-    expect(told).toEqual([{ org_id: good.id, type: 'device.updated' }])
+    const events = await storage.read.selectFrom('events').select(['org_id', 'type']).execute()
+    expect(events).toEqual([{ org_id: good.id, type: 'device.updated' }])
     expect(waiting.size).toBe(1)
   },
 
@@ -397,8 +399,8 @@ const scenarios: Record<string, Scenario> = {
     const place = await damaged(kind, { dataDir, databaseUrl }, ['scripts', 'sites'])
     const hurt = await openStorage(place)
     onTestFinished(() => hurt.close())
-    const told: unknown[] = []
-    const log = { error: (...what: unknown[]) => void told.push(what), warn: expect.unreachable }
+    const logged: unknown[] = []
+    const log = { error: (...what: unknown[]) => void logged.push(what), warn: expect.unreachable }
     const watch = new IntegrityWatch(hurt, systemClock, log, new Registry())
     if (kind === 'postgres') {
       for (const table of ['scripts', 'sites'] as const)
@@ -409,7 +411,7 @@ const scenarios: Record<string, Scenario> = {
       sqlite: [expect.stringMatching(/^scripts: /), expect.stringMatching(/^sites: /)],
       postgres: [expect.stringMatching(/^checksum failures: 2, /)],
     }[kind]
-    expect(told).toEqual([[{ found }, expect.any(String)]])
+    expect(logged).toEqual([[{ found }, expect.any(String)]])
     expect(watch.isDamaged).toBe(true)
   },
 

@@ -7,10 +7,10 @@ export type Dump = Map<string, string[]>
 
 /** Tables written in the background: readiness, sealing and signing, outgoing mails and events. */
 const readiness = ['probes']
-const letters = ['mails', 'password_reset_requests', 'password_resets', 'registrations']
+const mailTables = ['mails', 'password_reset_requests', 'password_resets', 'registrations']
 const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts']
 const deliveries = ['events', 'webhook_counts', 'webhook_deliveries', 'webhook_queues', 'webhook_workers']
-const beside = ['outbox', 'audit_heads', 'audit_logs', ...readiness, ...signing, ...letters, ...deliveries]
+const beside = ['outbox', 'audit_heads', 'audit_logs', ...readiness, ...signing, ...mailTables, ...deliveries]
 /** Tables of currently connected agents. */
 const passing = ['agent_links', 'live_questions']
 const apart = ['svc_migrations', ...beside, ...passing]

@@ -47,11 +47,11 @@ const script = (url: string, code: string | null) => `(async () => {
   const me = await ask('GET', '/users/me', { headers: bearer })
   return {
     statuses: [exchanged.status, refreshed.status, me.status],
-    email: me.body?.email, told: exchanged.body,
+    email: me.body?.email, exchangeReply: exchanged.body,
   }
 })()`
 
-type Told = { statuses: unknown[]; email?: string; told?: unknown }
+type ScriptResult = { statuses: unknown[]; email?: string; exchangeReply?: unknown }
 
 onEveryDatabase((_, open) => {
   describe.skipIf(!hasChromium || !hasOpenssl)('a front-end on another origin, in a real browser', () => {
@@ -110,9 +110,9 @@ onEveryDatabase((_, open) => {
     it('exchanges its code, refreshes the session with the cookie, and calls the API', async () => {
       const { page, context, origin, code } = await arrive()
       expect(origin).toBe(app)
-      const told: Told = await page.evaluate(script(service.url, code))
-      expect(told.statuses).toEqual([200, 200, 200])
-      expect(told.email).toBe(accounts.dora.email)
+      const result: ScriptResult = await page.evaluate(script(service.url, code))
+      expect(result.statuses).toEqual([200, 200, 200])
+      expect(result.email).toBe(accounts.dora.email)
       const cookies = await context.cookies(`${service.url}/api/v1/auth/`)
       expect(cookies.find(({ name }) => name === 'service_refresh_token')).toMatchObject({ httpOnly: true })
       await context.close()
@@ -120,15 +120,15 @@ onEveryDatabase((_, open) => {
 
     it('is refused all of it if its origin is not allowed, even with an existing session', async () => {
       const { page, context, code } = await arrive()
-      const first: Told = await page.evaluate(script(service.url, code))
+      const first: ScriptResult = await page.evaluate(script(service.url, code))
       expect(first.statuses).toEqual([200, 200, 200])
       await page.goto(`${stranger}/`)
-      const told: Told = await page.evaluate(script(service.url, code))
-      expect(told).toMatchObject({ statuses: ['TypeError', 'TypeError', 'TypeError'] })
-      expect(told.told).toBeUndefined()
+      const result: ScriptResult = await page.evaluate(script(service.url, code))
+      expect(result).toMatchObject({ statuses: ['TypeError', 'TypeError', 'TypeError'] })
+      expect(result.exchangeReply).toBeUndefined()
       // The session of the allowed origin is unaffected.
       await page.goto(`${app}/`)
-      const again: Told = await page.evaluate(script(service.url, null))
+      const again: ScriptResult = await page.evaluate(script(service.url, null))
       expect(again.statuses[0]).toBe(400)
       expect(again.statuses.slice(1)).toEqual([200, 200])
       await context.close()

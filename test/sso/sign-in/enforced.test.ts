@@ -81,8 +81,8 @@ onEveryDatabase((_kind, open) => {
       await expect(login(service, person.email)).rejects.toMatchObject(refused)
       await expect(login(service, person.email, { orgId: bakery.id })).rejects.toMatchObject(refused)
       const entry = { action: 'user.login.failed', orgId: bakery.id, actorId: dora }
-      const told = { ...entry, details: { reason: 'sso_required' } }
-      expect(await news()).toMatchObject([told, told])
+      const failedLogin = { ...entry, details: { reason: 'sso_required' } }
+      expect(await news()).toMatchObject([failedLogin, failedLogin])
       expect(await service.client((await bySso()).accessToken).call(api.auth.me)).toMatchObject({
         orgId: bakery.id,
       })

@@ -431,8 +431,8 @@ async function expectTold(
   const query = Object.fromEntries(new URL(location, service.url).searchParams)
   expect([status, query]).toEqual([302, { error: code, message, hint, orgId: bakery.id }])
   const received = detail === '' ? expect.anything() : expect.stringContaining(detail)
-  const told = { reason: code, hint, providerId: id, ...(detail !== '' && { detail: received }) }
-  expect(refusals()).toEqual([expect.objectContaining(told)])
+  const logEntry = { reason: code, hint, providerId: id, ...(detail !== '' && { detail: received }) }
+  expect(refusals()).toEqual([expect.objectContaining(logEntry)])
 
   clock.forward(601)
   const trial = await client.call(api.ssoTrials.begin, { params: { id }, body: {} })
@@ -550,12 +550,14 @@ onEveryDatabase((kind, open) => {
         const query = new URL(location, service.url).searchParams
         return [query.get('error'), query.get('hint')]
       }
-      const told = (code: FailureCode) => [code, failures[code].hint]
-      expect(await under(() => setStatus(id, 'inactive'))).toEqual(told('provider_not_found'))
+      const errorAndHint = (code: FailureCode) => [code, failures[code].hint]
+      expect(await under(() => setStatus(id, 'inactive'))).toEqual(errorAndHint('provider_not_found'))
       await setStatus(id, 'active')
-      expect(await under(() => change(id, { scopes: 'openid email' }))).toEqual(told('sso_config_changed'))
+      expect(await under(() => change(id, { scopes: 'openid email' }))).toEqual(
+        errorAndHint('sso_config_changed'),
+      )
       const remove = () => client.call(api.ssoProviders.remove, { params: { id } })
-      expect(await under(remove)).toEqual(told('provider_not_found'))
+      expect(await under(remove)).toEqual(errorAndHint('provider_not_found'))
     })
 
     it('is reported when the default role was deleted', async () => {

@@ -51,9 +51,9 @@ onEveryDatabase((_, open) => {
       const garageAdmin = service.client(world.tokens.garage)
       const seen = () => garageAdmin.call(api.users.show, { params: { id } })
       const before = await seen()
-      const letters = async () =>
+      const countMails = async () =>
         (await service.storage.read.selectFrom('mails').select('id').execute()).length
-      const [mails, news] = [await letters(), await newEntries(service)]
+      const [mails, news] = [await countMails(), await newEntries(service)]
 
       const { location } = await signIn(gus)
       const { message, hint } = failures.invitation_pending
@@ -80,7 +80,7 @@ onEveryDatabase((_, open) => {
       ])
       expect(await memberships()).toMatchObject([{ accepted_at: null }])
       expect(await service.storage.read.selectFrom('sso_identities').selectAll().execute()).toEqual([])
-      expect(await letters()).toBe(mails)
+      expect(await countMails()).toBe(mails)
 
       // The bakery sees what its provider asserted, the garage what it saw before.
       const shown = await client.call(api.users.show, { params: { id } })

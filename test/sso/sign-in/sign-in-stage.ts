@@ -94,7 +94,7 @@ export async function start(open: Open, env: Record<string, string> = {}, outsid
   }
 }
 
-/** Somebody who belongs to an organization. */
+/** Adds a member of an organization. */
 export async function addMember(
   service: TestService,
   orgId: string,
@@ -110,7 +110,7 @@ export async function addMember(
   return id
 }
 
-/** What a browser was sent on with. */
+/** The code or the error in the redirect of a browser. */
 export const codeIn = (location: string): string =>
   new URL(location, 'https://x.example').hash.replace('#ssoCode=', '')
 export const errorIn = (location: string): string | null =>
