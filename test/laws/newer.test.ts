@@ -337,6 +337,7 @@ onEveryDatabase((kind, open) => {
       })
       const mailer = { real: true, send: async ({ to }: { to: string }) => void sentMails.push(to) }
       await sendDueMails({ storage, cipher, mailer, clock: systemClock, onFailure: () => {} })
+      expect(sentMails).toEqual(['x@example.com'])
       expect(await runAll(on)).toEqual([])
       const group = await storage.read
         .selectFrom('device_groups')
