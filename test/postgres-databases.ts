@@ -158,10 +158,11 @@ const empty = `
     for found in
       select oid from pg_class
       where relkind = 'r' and relnamespace = 'public'::regnamespace
-        and relname not in ('svc_migrations', 'probes') and pg_relation_size(oid) > 0
+        and relname <> 'svc_migrations' and pg_relation_size(oid) > 0
     loop
       execute format('delete from %s', found);
     end loop;
+    insert into probes values (1, '');
     for found in select oid from pg_class where relkind = 'S' and relnamespace = 'public'::regnamespace loop
       perform setval(found, 1, false);
     end loop;

@@ -117,7 +117,12 @@ onEveryDatabase((_, open) => {
       const { say, write, said, written } = await start()
       const names = Array.from({ length: 40 }, (_, n) => [`${n}/a`, `${n}/b`, `${n}/c`])
       let coming = true
-      const all = Promise.all(names.map((some, n) => (n % 2 ? say(...some) : write(...some)))).finally(() => {
+      // Fewer at once than a device may have in progress.
+      const remaining = names.entries()
+      const lanes = Array.from({ length: 12 }, async () => {
+        for (const [n, some] of remaining) await (n % 2 ? say(...some) : write(...some))
+      })
+      const all = Promise.all(lanes).finally(() => {
         coming = false
       })
       const follow = async (list: typeof said | typeof written) => {
