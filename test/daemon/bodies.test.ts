@@ -74,13 +74,12 @@ describe('many compressed bodies at once from one agent', () => {
         isOver = true
       },
     )
-    const waits: number[] = []
+    let answered = 0
     let most = before
-    while (!isOver || waits.length < 3) {
-      const start = performance.now()
+    while (!isOver) {
       const beat = await post(good, 'heartbeat', JSON.stringify({ status: 'ok', agentVersion: '0.1.0' }))
       expect(beat.status).toBe(200)
-      waits.push(performance.now() - start)
+      if (!isOver) answered += 1
       most = Math.max(most, await metric('process_resident_memory_bytes'))
     }
     expect((most - before) / mebi).toBeLessThan(250)
@@ -90,7 +89,7 @@ describe('many compressed bodies at once from one agent', () => {
     expect(refused.length).toBeGreaterThan(50)
     expect(refused.every(({ headers }) => Number(headers['retry-after']) > 0)).toBe(true)
     expect(answers.every(({ text }) => text.length < 64 * 1024)).toBe(true)
-    expect(Math.max(...waits)).toBeLessThan(2000)
+    expect(answered, 'heartbeats answered meanwhile').toBeGreaterThan(3)
     await until(async () => (await metric('svc_body_bytes_in_flight')) === 0)
   })
 

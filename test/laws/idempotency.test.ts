@@ -6,6 +6,7 @@ import { type Endpoint, entriesOf, keyRefusal } from '../../src/core/endpoint.ts
 import { openApiOf } from '../../src/core/openapi.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { isSoak } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { newEntries } from './audited.ts'
@@ -13,7 +14,7 @@ import { callOf, toWire, unknownRecords } from './calls.ts'
 import { called } from './fields.ts'
 import { faultOf } from './refusal.ts'
 import { type Scenario, type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
-import { changed, type Dump, dump } from './tables.ts'
+import { changed, dump } from './tables.ts'
 import { type Answer, Line, type Wire } from './wire.ts'
 
 /*
@@ -30,15 +31,6 @@ const withKey = (wire: Wire, key: string): Wire => ({ ...wire, headers: { 'idemp
 
 /** Tables of all devices and versions of the service, not only of one scenario. */
 const ofAll = ['agent_builds', 'agent_rollouts', 'agent_rollout_devices', 'idempotency_keys']
-
-/** Added, removed and changed rows, except for the evaluation times of groups. */
-function differences(before: Dump, after: Dump): string[] {
-  const plain = (all: Dump): Dump =>
-    new Map(
-      [...all].map(([table, rows]) => [table, rows.map((row) => row.replace(/"evaluated_at":"[^"]*"/, ''))]),
-    )
-  return changed(plain(before), plain(after))
-}
 
 type Refusal = { details?: { path: string; message: string }[] }
 
@@ -86,7 +78,13 @@ describe('an Idempotency-Key', () => {
   })
 })
 
-onEveryDatabase((_, open) => {
+/** A refusal comes before a query: in `npm test` Postgres gets each fourth. */
+const refusedOn = {
+  sqlite: refusing,
+  postgres: isSoak ? refusing : refusing.filter((_, index) => index % 4 === 0),
+}
+
+onEveryDatabase((kind, open) => {
   let service: TestService
   let hand: ScenarioTools
   let lines: [Line, Line]
@@ -107,7 +105,7 @@ onEveryDatabase((_, open) => {
       (await readOutboxMessages(service.dataDir)).filter(({ kind }) => kind === 'sms-code')
     const [before, { length: said }] = [await dump(service.storage), await sent()]
     await act()
-    const rows = differences(before, await dump(service.storage)).filter(
+    const rows = changed(before, await dump(service.storage)).filter(
       (row) => !ofAll.includes(row.slice(0, row.indexOf(' '))),
     )
     const messages = (await sent()).slice(said).map(() => 'a message')
@@ -145,29 +143,35 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it.each(refusing)('to $name is refused with the reason, and has no effect', async ({ name, entry }) => {
-      const scenario = await scenarioOf(name, entry, hand)
-      const news = await newEntries(service)
-      const before = await dump(service.storage, { sessions: true })
-      const answer = await lines[0].send(withKey(wireOf(entry, scenario), 'of no use'))
-      expect(faultOf(answer, { path })).toBe(undefined)
-      expect(saidOfKey(answer)).toContain(`Idempotency-Key is not honored here, leave it out: `)
-      expect(saidOfKey(answer)).toContain(keyRefusal(entry))
-      expect(differences(before, await dump(service.storage, { sessions: true }))).toEqual([])
-      expect(await news()).toEqual([])
+    it.each(refusedOn[kind])(
+      'to $name is refused with the reason, and has no effect',
+      async ({ name, entry }) => {
+        const scenario = await scenarioOf(name, entry, hand)
+        const news = await newEntries(service)
+        const before = await dump(service.storage, { sessions: true })
+        const answer = await lines[0].send(withKey(wireOf(entry, scenario), 'of no use'))
+        expect(faultOf(answer, { path })).toBe(undefined)
+        expect(saidOfKey(answer)).toContain(`Idempotency-Key is not honored here, leave it out: `)
+        expect(saidOfKey(answer)).toContain(keyRefusal(entry))
+        expect(changed(before, await dump(service.storage, { sessions: true }))).toEqual([])
+        expect(await news()).toEqual([])
 
-      // All faults are reported together.
-      const wrong = toWire(
-        entry,
-        { ...scenario.input, query: { ...scenario.input.query, nope: '1' } },
-        scenario.token,
-      )
-      const both = await lines[0].send(withKey(wrong, ''))
-      expect([faultOf(both, { path }), faultOf(both, { path: 'query.nope' })]).toEqual([undefined, undefined])
-      if (!entry.bytes) return
-      const head = await lines[0].send({ ...withKey(wireOf(entry, scenario), 'x'), method: 'HEAD' })
-      expect(head.status).toBe(400)
-    })
+        // All faults are reported together.
+        const wrong = toWire(
+          entry,
+          { ...scenario.input, query: { ...scenario.input.query, nope: '1' } },
+          scenario.token,
+        )
+        const both = await lines[0].send(withKey(wrong, ''))
+        expect([faultOf(both, { path }), faultOf(both, { path: 'query.nope' })]).toEqual([
+          undefined,
+          undefined,
+        ])
+        if (!entry.bytes) return
+        const head = await lines[0].send({ ...withKey(wireOf(entry, scenario), 'x'), method: 'HEAD' })
+        expect(head.status).toBe(400)
+      },
+    )
 
     it.each(onTheWay)('to $name by a redirected browser fails', async ({ entry }) => {
       const wire = toWire(entry, callOf(entry, unknownRecords()))

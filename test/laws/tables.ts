@@ -13,6 +13,8 @@ const deliveries = ['events', 'webhook_counts', 'webhook_deliveries', 'webhook_q
 const beside = ['outbox', 'audit_heads', 'audit_logs', ...readiness, ...signing, ...mailTables, ...deliveries]
 /** Tables of currently connected agents. */
 const passing = ['agent_links', 'live_questions']
+/** Written each minute by whatever process evaluates the group. */
+const evaluation = 'device_groups.evaluated_at'
 const apart = ['svc_migrations', ...beside, ...passing]
 /** Tables of the callers' accounts, which every sign-in changes. */
 const callers = ['sessions', 'sign_in_marks']
@@ -54,8 +56,14 @@ async function questionOf({ dialect, read }: Storage, sessions: boolean): Promis
     ({ name }) => !apart.includes(name) && !/_trigrams/.test(name) && (sessions || !callers.includes(name)),
   )
   const parts = tables.map(({ name, columns }) => {
-    const fields = columns.map((column) => `'${column.name}', "${column.name}"`).join(', ')
-    const row = dialect === 'sqlite' ? `json_object(${fields})` : `row_to_json("${name}")::text`
+    const names = columns.map((column) => column.name).filter((column) => `${name}.${column}` !== evaluation)
+    const fields = names.map((column) => `'${column}', "${column}"`).join(', ')
+    const row =
+      dialect === 'sqlite'
+        ? `json_object(${fields})`
+        : names.length === columns.length
+          ? `row_to_json("${name}")::text`
+          : `json_build_object(${fields})::text`
     return `select '${name}' as place, ${row} as row from "${name}"`
   })
   return parts.join(' union all ')

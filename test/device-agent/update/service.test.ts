@@ -4,6 +4,7 @@ import { api } from '../../../src/api.ts'
 import { releaseHost } from '../../agents/release-host.ts'
 import { signedRelease } from '../../agents/signed-release.ts'
 import { onEveryDatabase, openMigrated } from '../../databases.ts'
+import { isSoak } from '../../depth.ts'
 import { startService } from '../../harness.ts'
 import { buildWorld, systemToken } from '../../world.ts'
 import { builds, machine } from './machine.ts'
@@ -72,8 +73,9 @@ onEveryDatabase((_, open) => {
     updateAndRollBack(open, [build('1.0.0'), build('2.0.0')]))
 })
 
-test('an agent that is a single executable is updated in the same way', () =>
+test.runIf(isSoak)('an agent that is a single executable is updated in the same way', () =>
   updateAndRollBack(
     () => openMigrated('sqlite'),
     [build('1.0.0', { executable: true }), build('2.0.0', { executable: true })],
-  ))
+  ),
+)
