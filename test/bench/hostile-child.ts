@@ -1,6 +1,6 @@
 // What hostile callers send, all at once and without rest, until this process is ended.
-import { createServer } from 'node:http'
-import { type AddressInfo, createConnection } from 'node:net'
+import { once } from 'node:events'
+import { type AddressInfo, createConnection, createServer } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { Agent, request } from 'undici'
 
@@ -58,7 +58,8 @@ const heartbeat = JSON.stringify({ status: 'ok', agentVersion: '0.1.0' })
 
 /** A receiver and identity provider that accepts everything and never answers. */
 const silent = createServer(() => {}).listen(0, '127.0.0.1')
-const silentUrl = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`
+await once(silent, 'listening')
+const silentUrl = `https://127.0.0.1:${(silent.address() as AddressInfo).port}`
 
 const get = (path: string) => ({ method: 'GET' as const, path, headers: bearer() })
 const post = (path: string, body: object) => ({ path, headers: bearer(), body: JSON.stringify(body) })
