@@ -8,7 +8,7 @@ export type Dump = Map<string, string[]>
 /** Tables written in the background: readiness, sealing and signing, outgoing mails and events. */
 const readiness = ['probes']
 const mailTables = ['mails', 'password_reset_requests', 'password_resets', 'registrations']
-const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts']
+const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts', 'audit_readings']
 const deliveries = ['events', 'webhook_counts', 'webhook_deliveries', 'webhook_queues', 'webhook_workers']
 const beside = ['outbox', 'audit_heads', 'audit_logs', ...readiness, ...signing, ...mailTables, ...deliveries]
 /** Tables of currently connected agents. */
