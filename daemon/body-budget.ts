@@ -1,5 +1,5 @@
 import type { Counter, Registry } from 'prom-client'
-import { addCount } from '../src/core/counts.ts'
+import { addCount, countOf } from '../src/core/counts.ts'
 import { Problem } from '../src/core/errors.ts'
 import { addCounter, addGauge } from './metrics.ts'
 
@@ -72,7 +72,7 @@ export class BodyBudget {
 
   #take(caller: string, bytes: number, before: number, anyway: boolean): void {
     const { whole, perCaller } = this.#settings
-    const own = (this.#byCaller.get(caller) ?? 0) + bytes
+    const own = countOf(this.#byCaller, caller) + bytes
     if (bytes > 0 && !anyway) {
       if (own > perCaller) throw this.#refusal('caller')
       const room = before + bytes > small ? whole * shareOfLarge : whole

@@ -1,7 +1,7 @@
 import type { RequestListener, Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Counter, Registry } from 'prom-client'
-import { addCount } from '../src/core/counts.ts'
+import { addCount, countOf } from '../src/core/counts.ts'
 import { normalizeAddress } from '../src/core/network.ts'
 import { networkOf } from './address.ts'
 import { addCounter, addGauge } from './metrics.ts'
@@ -86,8 +86,7 @@ export class ConnectionLimit {
     if (peer === undefined) return
     const address = this.#isProxy(peer) ? undefined : networkOf(normalizeAddress(peer))
     if (address !== undefined) {
-      const others = this.#byAddress.get(address) ?? 0
-      if (others >= this.#settings.perAddress) {
+      if (countOf(this.#byAddress, address) >= this.#settings.perAddress) {
         this.#refused.inc({ reason: 'address' })
         socket.destroy()
         return

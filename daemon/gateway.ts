@@ -83,8 +83,9 @@ export function gateway(
     server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
       stream.on('error', () => stream.destroy())
       upgrade(request, stream, head).catch((error) => {
-        if (isUnexpected(error)) log.error({ err: error }, 'an upgrade failed')
-        refuse(stream, problemOf(error), newId())
+        const problem = problemOf(error)
+        if (isUnexpected(error, problem)) log.error({ err: error }, 'an upgrade failed')
+        refuse(stream, problem, newId())
       })
     })
   }

@@ -164,9 +164,12 @@ export function addRoute(
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
-      const { caller, party } = request
+      const { caller } = request
       const deviceId = caller?.kind === 'agent' ? caller.deviceId : undefined
-      const result = await on.work.run(() => outcomeOf(request, reply), { party, deviceId })
+      const result = await on.work.run(() => outcomeOf(request, reply), {
+        tenant: request.party![0],
+        deviceId,
+      })
       if (entry.bytes) await sendBytes(request, reply.code(status), result as FileReply)
       else send(request, reply.code(status), result)
     } catch (error) {

@@ -59,14 +59,13 @@ const expected: ReadonlySet<ErrorCode> = new Set([
 ])
 
 /** Whether somebody should look into it. During an outage, damage or a full body budget, every request would log the same. */
-export const isUnexpected = (error: unknown): boolean => {
-  const problem = problemOf(error)
-  return problem.status >= 500 && !expected.has(problem.code) && classifyDatabaseError(error) === undefined
-}
+export const isUnexpected = (error: unknown, problem = problemOf(error)): boolean =>
+  problem.status >= 500 && !expected.has(problem.code) && classifyDatabaseError(error) === undefined
 
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
-  if (isUnexpected(error)) request.log.error({ requestId: request.id, err: error }, 'unhandled error')
+  if (isUnexpected(error, problem))
+    request.log.error({ requestId: request.id, err: error }, 'unhandled error')
   const { retryAfter, location = lost(request, problem) } = problem.extras
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)
   if (retryAfter !== undefined) reply.header('retry-after', retryAfter)

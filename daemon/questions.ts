@@ -1,5 +1,5 @@
 import { type Counter, Gauge, type Registry } from 'prom-client'
-import { addCount } from '../src/core/counts.ts'
+import { addCount, countOf } from '../src/core/counts.ts'
 import { Problem } from '../src/core/errors.ts'
 import { classifyDatabaseError } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
@@ -89,8 +89,8 @@ export class ReadQueryQueue {
     const { atOnce, perTenant, perCaller } = this.#limits
     return (
       this.#all < atOnce &&
-      (this.#byTenant.get(tenant) ?? 0) < perTenant &&
-      (this.#byCaller.get(caller) ?? 0) < perCaller
+      countOf(this.#byTenant, tenant) < perTenant &&
+      countOf(this.#byCaller, caller) < perCaller
     )
   }
 

@@ -1,7 +1,6 @@
 import { Counter, type Registry } from 'prom-client'
-import { addCount } from '../src/core/counts.ts'
+import { addCount, countOf } from '../src/core/counts.ts'
 import { Problem } from '../src/core/errors.ts'
-import type { Party } from '../src/storage/turns.ts'
 import { addGauge } from './metrics.ts'
 
 const retrySeconds = 1
@@ -41,12 +40,11 @@ export class ConcurrencyLimit {
    * Runs `work`, unless too many requests are in progress: in all, of this tenant or of this device.
    * @throws unavailable
    */
-  async run<T>(work: () => Promise<T>, { party, deviceId }: Requester = {}): Promise<T> {
-    const tenant = party?.[0]
+  async run<T>(work: () => Promise<T>, { tenant, deviceId }: Requester = {}): Promise<T> {
     const isFull =
       this.#busy >= this.#most ||
-      inUse(this.#byTenant, tenant) >= this.#most * shareOfTenant ||
-      inUse(this.#byDevice, deviceId) >= maxOfDevice
+      (tenant !== undefined && countOf(this.#byTenant, tenant) >= this.#most * shareOfTenant) ||
+      (deviceId !== undefined && countOf(this.#byDevice, deviceId) >= maxOfDevice)
     if (isFull) {
       this.#refused.inc()
       throw new Problem('unavailable', 'The service has too many requests under way', {
@@ -68,7 +66,4 @@ export class ConcurrencyLimit {
 }
 
 /** The tenant and the device that a request comes from, if known. */
-type Requester = { party?: Party | undefined; deviceId?: string | undefined }
-
-const inUse = (counts: ReadonlyMap<string, number>, key: string | undefined): number =>
-  key === undefined ? 0 : (counts.get(key) ?? 0)
+type Requester = { tenant?: string | undefined; deviceId?: string | undefined }

@@ -1,4 +1,4 @@
-import { addCount } from '../core/counts.ts'
+import { addCount, countOf } from '../core/counts.ts'
 import { Problem } from '../core/errors.ts'
 import { toPage } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
@@ -44,7 +44,7 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
     note({ ...about(device), ...(logName !== undefined && { details: { log: logName } }) })
     checkQueryable(device)
     const who = 'id' in caller ? caller.id : ''
-    if ((underWay.get(who) ?? 0) >= maxConcurrent) {
+    if (countOf(underWay, who) >= maxConcurrent) {
       throw new Problem('rate_limited', 'Too many live queries at once', { retryAfter: 1 })
     }
     addCount(underWay, who, 1)

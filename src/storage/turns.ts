@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { addCount } from '../core/counts.ts'
+import { addCount, countOf } from '../core/counts.ts'
 import { Problem } from '../core/errors.ts'
 import { isAsyncContextCheap } from './nested-writes.ts'
 
@@ -176,7 +176,7 @@ export class FairSlots {
   }
 
   readonly #mayRun = (group: string, level = 0): boolean =>
-    level > 0 || group === service[0] || (this.#byGroup.get(group) ?? 0) < this.#perGroup
+    level > 0 || group === service[0] || countOf(this.#byGroup, group) < this.#perGroup
 
   #count(group: string, change: 1 | -1): void {
     this.#taken += change

@@ -60,8 +60,7 @@ describe('the fair queue', () => {
 test('one tenant has at most a quarter of the requests in progress, and one device sixteen', async () => {
   const limit = new ConcurrencyLimit(80, new Registry())
   const { promise, resolve } = Promise.withResolvers<void>()
-  const run = (tenant: string, deviceId?: string) =>
-    limit.run(() => promise, { party: [tenant, `organization of ${tenant}`], deviceId })
+  const run = (tenant: string, deviceId?: string) => limit.run(() => promise, { tenant, deviceId })
   const running = Array.from({ length: 16 }, () => run('a', 'chatty'))
   await expect(run('a', 'chatty')).rejects.toMatchObject({ code: 'unavailable' })
   running.push(...['one', 'two', 'three', undefined].map((deviceId) => run('a', deviceId)))

@@ -1,4 +1,4 @@
-import { addCount } from '../../core/counts.ts'
+import { addCount, countOf } from '../../core/counts.ts'
 import type { Instant } from '../../core/time.ts'
 import { FairQueue, type Party } from '../../storage/turns.ts'
 import type { PendingDelivery } from '../deliveries/rules.ts'
@@ -80,7 +80,7 @@ export class EndpointQueues {
   /** Ids of the partners and organizations that have reached their limit of queues. */
   full(): string[] {
     const full = this.all().flatMap(({ party }) =>
-      party.filter((id, level) => inUse(this.#queues, id) >= maxAt(level)),
+      party.filter((id, level) => countOf(this.#queues, id) >= maxAt(level)),
     )
     return [...new Set(full)]
   }
@@ -95,11 +95,11 @@ export class EndpointQueues {
     }
     const queue = { webhookId, party, ...none, isFailing: false, sent: 0, isWaiting: false }
     this.#held.set(webhookId, { ...queue, isOverdue, isPassedOn: false })
-    countOf(this.#queues, party, 1)
+    countParty(this.#queues, party, 1)
   }
 
   remove({ webhookId, party }: EndpointQueue): void {
-    if (this.#held.delete(webhookId)) countOf(this.#queues, party, -1)
+    if (this.#held.delete(webhookId)) countParty(this.#queues, party, -1)
   }
 
   /**
@@ -157,16 +157,16 @@ export class EndpointQueues {
     this.enqueue(queue)
   }
 
-  readonly #isBelowLimit = (id: string, level: number): boolean => inUse(this.#active, id) < maxAt(level)
+  readonly #isBelowLimit = (id: string, level: number): boolean => countOf(this.#active, id) < maxAt(level)
 
   #count({ party }: EndpointQueue, change: 1 | -1): void {
     this.#activeInAll += change
-    countOf(this.#active, party, change)
+    countParty(this.#active, party, change)
   }
 
   #hasHadItsShare({ party, sent }: EndpointQueue): boolean {
     if (sent < fairShare) return false
-    return this.room === 0 || party.some((id, level) => inUse(this.#queues, id) >= maxAt(level))
+    return this.room === 0 || party.some((id, level) => countOf(this.#queues, id) >= maxAt(level))
   }
 
   #width(queue: EndpointQueue): number {
@@ -180,8 +180,6 @@ export class EndpointQueues {
 
 const maxAt = (level: number): number => (level === 0 ? maxQueues.ofPartner : maxQueues.ofOrg)
 
-const inUse = (counts: ReadonlyMap<string, number>, id: string): number => counts.get(id) ?? 0
-
-function countOf(counts: Map<string, number>, party: Party, change: 1 | -1): void {
+function countParty(counts: Map<string, number>, party: Party, change: 1 | -1): void {
   for (const id of party) addCount(counts, id, change)
 }
