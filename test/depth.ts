@@ -1,8 +1,17 @@
+import type { Dialect } from '../src/storage/db.ts'
+
 /** Whether this is `npm run test:soak`, which repeats the random, kill and update suites in full depth. */
 export const isSoak = process.env.SOAK === '1'
 
 /** How many rounds or cases: `few` in `npm test`, `many` in the soak. */
 export const depth = (few: number, many: number): number => (isSoak ? many : few)
+
+/**
+ * Whether a case is tried of what is decided above the storage: all of them on SQLite and in the soak, each nth on Postgres
+ * in `npm test`.
+ */
+export const isTried = (kind: Dialect, index: number, nth: number): boolean =>
+  isSoak || kind === 'sqlite' || index % nth === 0
 
 /** Of everything random: the same in each `npm test`, another in each soak. `SEED=n` repeats a run. */
 export const seed = Number(process.env.SEED ?? (isSoak ? Date.now() % 2 ** 31 : 1))

@@ -6,7 +6,7 @@ import { type Endpoint, entriesOf, keyRefusal } from '../../src/core/endpoint.ts
 import { openApiOf } from '../../src/core/openapi.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { isSoak } from '../depth.ts'
+import { isTried } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { newEntries } from './audited.ts'
@@ -78,12 +78,6 @@ describe('an Idempotency-Key', () => {
   })
 })
 
-/** A refusal comes before a query: in `npm test` Postgres gets each fourth. */
-const refusedOn = {
-  sqlite: refusing,
-  postgres: isSoak ? refusing : refusing.filter((_, index) => index % 4 === 0),
-}
-
 onEveryDatabase((kind, open) => {
   let service: TestService
   let hand: ScenarioTools
@@ -143,7 +137,7 @@ onEveryDatabase((kind, open) => {
       },
     )
 
-    it.each(refusedOn[kind])(
+    it.each(refusing.filter((_, index) => isTried(kind, index, 4)))(
       'to $name is refused with the reason, and has no effect',
       async ({ name, entry }) => {
         const scenario = await scenarioOf(name, entry, hand)

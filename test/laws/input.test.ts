@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { isMutation } from '../../src/core/endpoint.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { isSoak } from '../depth.ts'
+import { isTried } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { toWire } from './calls.ts'
@@ -15,9 +15,6 @@ import { changed, dump } from './tables.ts'
 import { Line } from './wire.ts'
 
 const entries = called(api)
-/** Input is refused before a query, so that on Postgres `npm test` tries only every fifth call. */
-const stepOn = { sqlite: 1, postgres: isSoak ? 1 : 5 }
-
 onEveryDatabase((kind, open) => {
   let service: TestService
   let hand: ScenarioTools
@@ -43,7 +40,7 @@ onEveryDatabase((kind, open) => {
         expect(mutations.length).toBeGreaterThan(5)
         const refused = mutations
           .filter(({ outcome }) => outcome === 'refused')
-          .filter((_, index) => index % stepOn[kind] === 0)
+          .filter((_, index) => isTried(kind, index, 5))
         const faults: string[] = []
         const before = await dump(service.storage)
         for (const { what, wire, path } of refused) {

@@ -32,7 +32,7 @@ import { retentionOn } from '../audit/retention-world.ts'
 import { happening } from '../audit/rows.ts'
 import { readChain } from '../daemon/request.ts'
 import { onEveryDatabase, onEveryEmptyDatabase } from '../databases.ts'
-import { isSoak } from '../depth.ts'
+import { isTried } from '../depth.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addWebhook, buildWorld, type World } from '../world.ts'
 import { callOf, type Records, toWire } from './calls.ts'
@@ -209,9 +209,6 @@ function collect(schema: unknown): void {
 }
 for (const { entry } of entries) if (entry.reply) collect(toJsonSchema(entry.reply, 'output'))
 
-/** What reads a word is above the storage: in `npm test` Postgres gets each third column. */
-const share = { sqlite: 1, postgres: isSoak ? 1 : 3 }
-
 onEveryDatabase((kind, open) => {
   describe('a process of the previous release', { timeout: 300_000 }, () => {
     it('keeps working while a newer one adds columns to every table', async () => {
@@ -251,7 +248,7 @@ onEveryDatabase((kind, open) => {
           continue
         }
         count += 1
-        if (count % share[kind] === 0) {
+        if (isTried(kind, count, 3)) {
           const wrong = [...(await askAll(on, ['GET'])), ...(await runAll(on))]
           failed.push(...wrong.map((what) => `${table}.${column}: ${what}`))
         }

@@ -57,14 +57,12 @@ async function questionOf({ dialect, read }: Storage, sessions: boolean): Promis
   )
   const parts = tables.map(({ name, columns }) => {
     const names = columns.map((column) => column.name).filter((column) => `${name}.${column}` !== evaluation)
-    const fields = names.map((column) => `'${column}', "${column}"`).join(', ')
     const row =
       dialect === 'sqlite'
-        ? `json_object(${fields})`
-        : names.length === columns.length
-          ? `row_to_json("${name}")::text`
-          : `json_build_object(${fields})::text`
-    return `select '${name}' as place, ${row} as row from "${name}"`
+        ? `json_object(${names.map((column) => `'${column}', "${column}"`).join(', ')})`
+        : 'row_to_json(one)::text'
+    const from = `(select ${names.map((column) => `"${column}"`).join(', ')} from "${name}") one`
+    return `select '${name}' as place, ${row} as row from ${from}`
   })
   return parts.join(' union all ')
 }

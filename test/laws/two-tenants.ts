@@ -1,4 +1,3 @@
-import { hash } from '@node-rs/argon2'
 import type { z } from 'zod'
 import { api } from '../../src/api.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
@@ -7,6 +6,7 @@ import { newId } from '../../src/core/new-id.ts'
 import { unwrap } from '../../src/core/schema.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
+import { hashPassword } from '../../src/identity/password-hash.ts'
 import { insertSession } from '../../src/identity/sessions/store.ts'
 import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { insertUser } from '../../src/identity/store.ts'
@@ -66,8 +66,7 @@ export async function buildTwoTenants(
   const now = () => systemClock()
   const viewer = roleOf('Org Viewer', 'organization')
   const partnerViewer = roleOf('Partner Viewer', 'partner')
-  // A fast hash, as it is verified hundreds of times.
-  const passwordHash = await hash(password, { memoryCost: 64, timeCost: 1, parallelism: 1 })
+  const passwordHash = await hashPassword(password)
 
   const person = async (name: string): Promise<Person> => {
     const one = { id: newId(), email: `${name}@example.net`, name: `${name} as they are` }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { onEveryDatabase } from '../../databases.ts'
-import { isSoak } from '../../depth.ts'
+import { isSoak, isTried } from '../../depth.ts'
 import { before, begin } from './rollout-stage.ts'
 import { clientsFor, type Fate, Fleet, type Machine } from './simulator.ts'
 
@@ -24,7 +24,6 @@ const fates = [
   ['refuses', 'Refused: checksum'],
   ['rolls back', 'Rolled back: exit 1'],
 ] as const
-const fatesOn = { sqlite: fates, postgres: isSoak ? fates : fates.slice(0, 1) }
 
 onEveryDatabase((kind, open) => {
   const inDepth = it.runIf(kind === 'sqlite' || isSoak)
@@ -107,7 +106,7 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('a version that fails', () => {
-    it.each(fatesOn[kind])(
+    it.each(fates.filter((_, index) => isTried(kind, index, fates.length)))(
       'because it makes agents %s is halted in its first wave, with the reason',
       async (fate, why) => {
         const { fleet, wanted } = await start()
