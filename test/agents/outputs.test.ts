@@ -10,6 +10,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { begin } from '../devices/device-stage.ts'
 import { testClock } from '../harness.ts'
 import { RawAgent } from '../live/raw-agent.ts'
+import { makeNoRoom } from '../logs/room.ts'
 import { metricValues } from '../metric-values.ts'
 
 const kib = 1024
@@ -77,6 +78,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('may exceed the quota once, and make room for the next, also over the connection', async () => {
+      makeNoRoom()
       const { enroll, service } = await start({ COMMAND_RESULT_BYTES_PER_DEVICE: `${100 * kib}` })
       const device = await enroll('till-1')
       const large = await device.run(500 * kib)

@@ -9,6 +9,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService, testClock } from '../harness.ts'
 import { metricValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
+import { makeNoRoom } from './room.ts'
 
 const kib = 1024
 const perDevice = 64 * kib
@@ -178,6 +179,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('are refused as a whole or not at all; a request below the quota may be of any size', async () => {
+      makeNoRoom()
       const { service, bakery } = await start()
       await bakery.miscount(256 * 2 ** 20)
       await bakery.say(...range(0, 400))
