@@ -49,10 +49,6 @@ export class ConnectionLimit {
   }
 
   serve(server: Server): void {
-    server.maxConnections = this.#settings.whole
-    server.on('drop', () => {
-      this.#refused.inc({ reason: 'whole' })
-    })
     server.on('connection', (socket: Socket) => this.#accept(socket))
     const answers = server.listeners('request') as RequestListener[]
     server.removeAllListeners('request')
@@ -85,16 +81,21 @@ export class ConnectionLimit {
     // It is closed already.
     if (peer === undefined) return
     const address = this.#isProxy(peer) ? undefined : networkOf(normalizeAddress(peer))
-    if (address !== undefined) {
-      if (countOf(this.#byAddress, address) >= this.#settings.perAddress) {
-        this.#refused.inc({ reason: 'address' })
-        socket.destroy()
-        return
-      }
-      addCount(this.#byAddress, address, 1)
+    const reason = this.#exceeded(address)
+    if (reason !== undefined) {
+      this.#refused.inc({ reason })
+      socket.destroy()
+      return
     }
+    if (address !== undefined) addCount(this.#byAddress, address, 1)
     this.#open += 1
     socket.once('close', () => this.#closed(address))
+  }
+
+  #exceeded(address: string | undefined): 'whole' | 'address' | undefined {
+    if (this.#open >= this.#settings.whole) return 'whole'
+    const isFull = address !== undefined && countOf(this.#byAddress, address) >= this.#settings.perAddress
+    return isFull ? 'address' : undefined
   }
 
   #closed(address: string | undefined): void {

@@ -86,6 +86,7 @@ import { createKeyAuthenticator } from './key-actor.ts'
 import { assertDatabaseNotLost, checkKeys } from './key-fingerprints.ts'
 import { KeyMeter } from './key-meter.ts'
 import { Limiter } from './limiter.ts'
+import { listen } from './listen.ts'
 import { logTo } from './log.ts'
 import { LogWatch } from './log-watch.ts'
 import type { Loop } from './loop.ts'
@@ -202,7 +203,7 @@ export async function serve(
     }
     const parts: Dependencies = { ...own, ...outside }
     const app: FastifyInstance = appOf(parts, config)
-    await app.listen({ host: await addressOf(config.host), port: config.port })
+    await listen(app, { host: await addressOf(config.host), port: config.port })
 
     const loops = backgroundLoops(parts, config)
     return {

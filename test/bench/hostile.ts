@@ -29,8 +29,8 @@ export async function hostile(options: HostileOptions, say: (line: string) => vo
   say('hostile: filling in')
   const world = await buildWorld(place, 5000)
   const { admins, neighbors } = await addTenants(place, world)
-  const env = { TRUST_PROXY_HEADERS: 'true', OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' }
-  const server = await startService('svc', place, { limits: true, env })
+  const env = { TRUST_PROXY_HEADERS: 'true', OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8', LISTENERS: process.env.LISTENERS ?? '0' }
+  const server = await startService('svc', place, { limits: true, env, ...(process.env.PROF ? { nodeFlags: ['--cpu-prof', '--cpu-prof-interval', '1000', '--cpu-prof-dir', process.env.PROF] } : {}) })
   const victims = { ...world, agents: neighbors }
   await heartbeats(server, victims, 5)
   const before = residentMb(server.child) ?? Number.NaN
@@ -38,6 +38,7 @@ export async function hostile(options: HostileOptions, say: (line: string) => vo
   const task = { url: server.url, admins, orgId: world.orgId, agents: world.agents.slice(0, 60) }
   const attackers = start([fromHere('./hostile-child.ts'), JSON.stringify(task)])
   await firstLine(attackers, () => 'begun')
+  console.error('T0', Number(process.hrtime.bigint() / 1000n))
   const times = await heartbeats(server, victims, options.seconds)
   const most = residentMb(server.child, 'VmHWM') ?? Number.NaN
   const counts = await ended(attackers)
@@ -107,6 +108,8 @@ async function heartbeats(server: Server, world: World, seconds: number) {
   const machines = requests.slice(0, 100)
   const milliseconds: number[] = []
   const reasons = new Map<string, number>()
+  const late: [number, number][] = []
+  const start0 = performance.now()
   const one = async (n: number): Promise<void> => {
     const { path, headers, body } = machines[n % machines.length]!
     const begun = performance.now()
@@ -119,7 +122,7 @@ async function heartbeats(server: Server, world: World, seconds: number) {
         return String(reply.statusCode)
       })
       .catch((error: { code?: string }) => error.code ?? 'failed')
-    if (status === '200') milliseconds.push(performance.now() - begun)
+    if (status === '200') { milliseconds.push(performance.now() - begun); if (process.env.PROF) late.push([Math.round(begun), Math.round(performance.now() - begun)]) }
     else reasons.set(status, (reasons.get(status) ?? 0) + 1)
   }
   const under: Promise<void>[] = []
@@ -129,6 +132,7 @@ async function heartbeats(server: Server, world: World, seconds: number) {
   }
   await Promise.all(under)
   await dispatcher.close()
+  if (process.env.PROF) console.error('LATE', JSON.stringify(late.map(([b, d]) => [Math.round(b - start0), d]).filter(([, d]) => d! > 300)))
   milliseconds.sort((a, b) => a - b)
   const failures = [...reasons.values()].reduce((sum, count) => sum + count, 0)
   return { milliseconds, failures, reasons: JSON.stringify(Object.fromEntries(reasons)) }

@@ -73,6 +73,24 @@ it('an address may open MAX_CONNECTIONS_PER_ADDRESS connections, WebSockets incl
   await expect.poll(async () => isServed(await opened(service)), { timeout: 10_000 }).toBe(true)
 })
 
+it('new connections are accepted while every turn of the event loop is busy', async () => {
+  const service = await start({})
+  let turns = 0
+  let isOver = false
+  const spin = () => {
+    const end = performance.now() + 5
+    while (performance.now() < end);
+    turns += 1
+    if (!isOver) setImmediate(spin)
+  }
+  const sockets = await Promise.all(Array.from({ length: 300 }, () => opened(service)))
+  // All of them are in the queue of the system, and most not yet accepted.
+  spin()
+  expect(await Promise.all(sockets.map(isServed))).not.toContain(false)
+  isOver = true
+  expect(turns).toBeLessThan(100)
+})
+
 it('behind a trusted proxy only the total of connections is bounded', async () => {
   const env = { MAX_CONNECTIONS_PER_ADDRESS: '3', MAX_CONNECTIONS: '8' }
   const service = await start({ ...env, TRUST_PROXY_HEADERS: 'true' })
