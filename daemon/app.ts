@@ -18,7 +18,7 @@ import { addBodies } from './bodies.ts'
 import { sendCsrfHeader } from './browser.ts'
 import type { ConnectionLimit } from './connection-bound.ts'
 import { allowOrigin, answerPreflight, isAllowed, isPreflight } from './cors.ts'
-import { docsPage } from './docs.ts'
+import { type DocsPage, docsPage } from './docs.ts'
 import { type Gateway, isUpgrade } from './gateway.ts'
 import { addMetrics, type Metrics } from './metrics.ts'
 import { addPages } from './pages.ts'
@@ -219,16 +219,19 @@ const description =
 
 /** Created on first use, so that they cost no start-up time. */
 function addReference(app: FastifyInstance, contract: Contract, version: string): void {
-  // Cached as text: serializing it for each request would block all other requests.
-  let document: string | undefined
-  let docs: ReturnType<typeof docsPage> | undefined
+  // Cached as bytes: serializing it for each request would block all other requests.
+  let document: Promise<Buffer> | undefined
+  let docs: Promise<DocsPage> | undefined
+  const describe = async () =>
+    Buffer.from(JSON.stringify(await openApiOf(contract, { title: 'svc', version, description }, sections)))
   app.get('/api/v1/openapi.json', async (_, reply) => {
-    document ??= JSON.stringify(openApiOf(contract, { title: 'svc', version, description }, sections))
-    return reply.type('application/json; charset=utf-8').send(document)
+    document ??= describe()
+    return reply.type('application/json; charset=utf-8').send(await document)
   })
   app.get('/docs', async (_, reply) => {
     docs ??= docsPage(contract, version)
-    return reply.header('content-security-policy', docs.csp).type('text/html; charset=utf-8').send(docs.html)
+    const { csp, html } = await docs
+    return reply.header('content-security-policy', csp).type('text/html; charset=utf-8').send(html)
   })
 }
 

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { z } from 'zod'
 import { type Access, type Contract, type Endpoint, entriesOf } from './endpoint.ts'
 import { type ErrorCode, errors } from './errors.ts'
@@ -23,18 +24,22 @@ export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
   return made
 }
 
-/** The OpenAPI 3.1 document of a contract. `sections` describes each tag. */
-export function openApiOf(
+/**
+ * The OpenAPI 3.1 document of a contract. `sections` describes each tag. It takes some 200 ms, so others get their turn
+ * after each endpoint.
+ */
+export async function openApiOf(
   contract: Contract,
   about: { title: string; version: string; description: string },
   sections: Readonly<Record<string, string>> = {},
-): Json {
+): Promise<Json> {
   const components: Components = { schemas: { Error: errorSchema }, responses: {} }
   const paths: Record<string, Json> = {}
   for (const { name, entry } of entriesOf(contract)) {
     // The service treats a path with and without a trailing slash the same.
     const path = entry.path.replaceAll(/:(\w+)/g, '{$1}').replace(/(?<=.)\/$/, '')
     paths[path] = { ...paths[path], [entry.method.toLowerCase()]: operationOf(name, entry, components) }
+    await nextTurn()
   }
   return {
     openapi: '3.1.0',

@@ -50,7 +50,7 @@ describe('the OpenAPI document', () => {
   })
 
   it('would fail the lint with a broken operation', async () => {
-    const { tags: _, ...document } = openApiOf(
+    const { tags: _, ...document } = await openApiOf(
       api,
       { title: 'svc', version: '0', description: 'x' },
       sections,

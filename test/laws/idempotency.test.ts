@@ -53,7 +53,7 @@ describe('an Idempotency-Key', () => {
   })
 
   it('is documented and sent exactly where it is honored', async () => {
-    const { paths } = openApiOf(api, { title: 'svc', version: '0', description: '' }) as {
+    const { paths } = (await openApiOf(api, { title: 'svc', version: '0', description: '' })) as {
       paths: Record<string, Record<string, { operationId: string; parameters?: { name: string }[] }>>
     }
     const documented = Object.values(paths)
