@@ -7,7 +7,7 @@ import type { FastifyInstance } from 'fastify'
  * them share the port. With one, each of a thousand new connections waits for as many turns as there are before it, and
  * a busy turn takes tens of milliseconds.
  */
-const listeningSockets = 16
+const listeningSockets = 32
 
 /** Node shares a port between sockets of one process on some systems alone; elsewhere there is one. */
 const isShareable = process.platform === 'linux'

@@ -1,8 +1,9 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import fs from 'node:fs'
+import fs, { readdirSync, readFileSync } from 'node:fs'
 import { chmod, mkdir, stat, writeFile } from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
+import { getPriority } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -27,6 +28,17 @@ async function open(dataDir?: string): Promise<Storage> {
   onTestFinished(() => storage.close())
   return storage
 }
+
+/** Field 19 of each thread of this process; proc_pid_stat(5). */
+const nicenessOfThreads = (): number[] =>
+  readdirSync('/proc/self/task').flatMap((id) => {
+    try {
+      const afterName = readFileSync(`/proc/self/task/${id}/stat`, 'utf8').split(') ')[1]!
+      return [Number(afterName.split(' ')[16])]
+    } catch {
+      return []
+    }
+  })
 
 /** A log that never needs a copy and is always on disk. */
 const idleLog = { ready: () => undefined, sync: async () => {}, committed: () => {}, settled: () => {} }
@@ -397,6 +409,19 @@ describe('heavy reads', () => {
     await expect(ask()).rejects.toThrow('Cannot open the database file')
     openWriter(file).close()
     expect((await ask()).rows).toEqual([{ x: 1 }])
+  })
+
+  test.runIf(process.platform === 'linux')('their threads let the main thread go first', async () => {
+    const file = sqliteFile(await temporaryFolder())
+    openWriter(file).close()
+    const readers = new ReaderPool(file, 2)
+    onTestFinished(() => readers.close())
+    const niceThreads = () => nicenessOfThreads().filter((one) => one === 5).length
+    const others = niceThreads()
+    const ask = () => kyselyOver(readers).executeQuery(CompiledQuery.raw('select 1 as x'))
+    await Promise.all([ask(), ask()])
+    expect(niceThreads() - others).toBe(2)
+    expect(getPriority()).toBe(0)
   })
 
   test('reading connections cannot write', async () => {

@@ -2,6 +2,7 @@ import { parentPort } from 'node:worker_threads'
 import { ZxcvbnFactory } from '@zxcvbn-ts/core'
 import { adjacencyGraphs, dictionary as common } from '@zxcvbn-ts/language-common'
 import { dictionary as english, translations } from '@zxcvbn-ts/language-en'
+import { lowerThreadPriority } from '../../core/thread-priority.ts'
 
 export type StrengthRequest = { password: string; about: readonly string[] }
 
@@ -11,6 +12,7 @@ export type StrengthResult = { score: number; advice: string[] }
 /** The work grows with the square of the length; characters beyond this can only make a password stronger. */
 const maxEstimatedLength = 64
 
+lowerThreadPriority()
 const dictionary = { ...common, ...english }
 const estimator = new ZxcvbnFactory({ translations, graphs: adjacencyGraphs, dictionary })
 

@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads'
+import { lowerThreadPriority } from '../../core/thread-priority.ts'
 import { SqliteConnection } from './connection.ts'
 import { openInterruptibleReader } from './file.ts'
 import { QueryDeadline } from './query-deadline.ts'
@@ -12,6 +13,7 @@ export type ReaderReply =
   | { id: number; error: { name: string; message: string; code?: string } }
 
 const { file, timeoutMs } = workerData as ReaderData
+lowerThreadPriority()
 const deadline = new QueryDeadline()
 const connection = new SqliteConnection(openInterruptibleReader(file, deadline))
 
