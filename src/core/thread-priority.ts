@@ -1,7 +1,8 @@
-import { setPriority } from 'node:os'
+import { getPriority, setPriority } from 'node:os'
 
-/** Niceness of a thread that answers expensive questions; the one that serves every request has 0. */
-const niceness = 5
+/** How much nicer a thread that answers expensive questions is than the one that serves every request. */
+const nicer = 5
+const nicest = 19
 
 /**
  * Lets the main thread go first where all processors are busy: it serves everybody, and one caller's expensive
@@ -9,5 +10,5 @@ const niceness = 5
  * the whole process.
  */
 export function lowerThreadPriority(): void {
-  if (process.platform === 'linux') setPriority(0, niceness)
+  if (process.platform === 'linux') setPriority(0, Math.min(nicest, getPriority() + nicer))
 }
