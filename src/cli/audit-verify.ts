@@ -14,6 +14,7 @@ import { type NamedVerdict, printVerdicts } from './audit-verdicts.ts'
 import type { CommandContext } from './base.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
 import { type ProgressBar, progressBar } from './progress.ts'
+import { retryWhenLimited } from './rate-limit.ts'
 import { escapeToOneLine } from './table.ts'
 
 /** Verification functions that the command passes in; they need no service and no trust in one. */
@@ -150,11 +151,12 @@ async function verifyService(
       : known
   const verdicts: NamedVerdict[] = []
   for (const { orgId, name, seq, deletedAt } of chains) {
-    const stream = client.stream(chain, { query: { orgId: orgId ?? undefined } })
     const progress = progressBar('Verifying', 'rows', seq)
     const of = { name: escapeToOneLine(name), ...(deletedAt && { deletedAt }) }
+    const read = () =>
+      verifyStream(client.stream(chain, { query: { orgId: orgId ?? undefined } }), begin(), progress)
     try {
-      const verdict = await verifyStream(stream, begin(), progress)
+      const verdict = await retryWhenLimited(read)
       verdicts.push({ ...of, ...(checkChainIdentity(verdict, orgId) ?? verdict) })
     } catch (failure) {
       // For a single requested chain the failure itself is the answer.

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../core/client.ts'
 import { safeParse } from '../core/schema.ts'
 import { NewOrganization, orgs } from '../tenancy/contract.ts'
@@ -8,6 +7,7 @@ import { selectColumns } from './columns.ts'
 import { exitCodes, SilentExit, usageError } from './exit-codes.ts'
 import { fetchAllRows } from './pages.ts'
 import { printNote, rowPrinter } from './print.ts'
+import { retryWhenLimited } from './rate-limit.ts'
 import { resolveId } from './resolve.ts'
 import { escapeToOneLine } from './table.ts'
 import { parseRecords, slugify } from './tabular.ts'
@@ -139,19 +139,5 @@ async function importOne(
       existing && error.code === 'slug_taken' ? (await idsBySlug(session)).get(keyOf(body)) : undefined
     if (raced !== undefined) return { result: 'exists', id: raced, error: null }
     return { result: 'failed', id: null, error: error.message }
-  }
-}
-
-/** Waits as `Retry-After` says, a few times. */
-async function retryWhenLimited<T>(send: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await send()
-    } catch (error) {
-      const wait = error instanceof ApiError && error.status === 429 ? error.retryAfter : undefined
-      if (wait === undefined || attempt === 5) throw error
-      printNote(`Rate limited: continuing in ${wait} s`)
-      await sleep(wait * 1000)
-    }
   }
 }

@@ -12,7 +12,7 @@ import {
 } from '../../src/audit/chain.ts'
 import { signingKeyOf } from '../../src/audit/checkpoints/checkpoint.ts'
 import { bundle, sealed } from '../audit/bundles.ts'
-import { FakeService, organization, problem, uuid } from './fake-service.ts'
+import { afterRateLimit, FakeService, organization, problem, uuid } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
 
 /** The lines of a chain as the service streams it. */
@@ -191,6 +191,13 @@ describe('svc audit verify', () => {
     })
     answer(altered)
     expect((await verify()).code).toBe(1)
+  })
+
+  it('waits when reading many chains exceeds the rate limit', async () => {
+    service.answers['GET /audit-logs/chain'] = afterRateLimit(() => ({ body: sound.join('') }))
+    const { code, stdout, stderr } = await home.run(['audit', 'verify', '--org', org])
+    expect(stderr).toContain('Rate limited: continuing in 0 s')
+    expect([code, stdout]).toEqual([0, expect.stringContaining('5 entries')])
   })
 
   it('finds a deleted organization by ID, slug and name', async () => {

@@ -164,3 +164,12 @@ export const signIn = (n = 1, more: object = {}): Answer => ({
     ...more,
   },
 })
+
+/** The answer after as many refusals for too many requests: more than the client itself repeats in one call. */
+export function afterRateLimit(answer: (seen: RecordedRequest) => Answer, refusals = 4): Handler {
+  let left = refusals
+  return (seen) => {
+    left -= 1
+    return left >= 0 ? problem(429, 'rate_limited', 'Too many requests', { retryAfter: 0 }) : answer(seen)
+  }
+}

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { FakeService, organization, page, site, uuid } from './fake-service.ts'
+import { afterRateLimit, FakeService, organization, page, site, uuid } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
 
 const bakery = organization(10, 'blue-bakery', 'Blue "Bakery", Ltd')
@@ -162,6 +162,19 @@ describe('pagination', () => {
     ).toEqual(rows.map(({ name }) => name))
     expect(stderr).toBe('')
     expect(queries()).toEqual(['page=1&limit=100', 'page=2&limit=100', 'page=3&limit=100'])
+  })
+
+  it('with --all waits when it exceeds the rate limit, and continues', async () => {
+    const limited = afterRateLimit(({ path }) => paged(path))
+    service.answers['GET /orgs/sites'] = (seen) =>
+      seen.path.includes('page=2') ? limited(seen) : paged(seen.path)
+    const { code, stdout, stderr } = await svc('sites', '-q', '--all')
+    service.answers['GET /orgs/sites'] = ({ path }) => paged(path)
+    expect([code, count(stdout)]).toEqual([0, total])
+    expect(stderr).toBe('Rate limited: continuing in 0 s\n')
+    service.answers['GET /orgs/sites'] = afterRateLimit(({ path }) => paged(path))
+    expect((await svc('sites', '-q')).code, 'a single request fails at once').toBe(7)
+    service.answers['GET /orgs/sites'] = ({ path }) => paged(path)
   })
 
   it('with --all --json gives one document with all rows', async () => {
