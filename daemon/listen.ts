@@ -3,36 +3,66 @@ import { type AddressInfo, createServer, type Server } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 
 /**
- * One turn of the event loop accepts one connection of each listening socket (libuv, pull request 3696), so several of
- * them share the port. With one, each of a thousand new connections waits for as many turns as there are before it, and
- * a busy turn takes tens of milliseconds.
+ * One turn of the event loop accepts one connection of each listening socket (libuv, pull request 3696), so several
+ * sockets share the port. With one, each of a thousand new connections waits for as many turns as there are before it,
+ * and a busy turn takes tens of milliseconds.
  */
 const listeningSockets = 32
 
-/** Node shares a port between sockets of one process on some systems alone; elsewhere there is one. */
-const isShareable = process.platform === 'linux'
+/** Whether one process can share a port between its sockets (SO_REUSEPORT). */
+const canSharePort = process.platform === 'linux'
 
-/** @throws the error of `listen(2)`, EADDRINUSE among them */
+/**
+ * Listens, and closes with the app: once all requests in progress are answered.
+ *
+ * @throws the error of `listen(2)`, EADDRINUSE among them
+ */
 export async function listen(
   app: FastifyInstance,
   { host, port }: { host: string; port: number },
 ): Promise<void> {
-  const more: Server[] = []
+  const extras: Server[] = []
+  const ends: Promise<unknown>[] = []
   app.addHook('preClose', async () => {
-    for (const one of more) one.close()
+    for (const extra of extras) {
+      ends.push(once(extra, 'close'))
+      extra.close()
+    }
   })
-  // Sockets that share a port could share that of another process, which the first of them must not.
-  if (isShareable && port !== 0) await assertFree({ host, port })
-  const place = { host, port, reusePort: isShareable }
-  await app.listen(place)
-  const { port: shared } = app.server.address() as AddressInfo
-  while (isShareable && more.length < listeningSockets - 1) {
-    // As the server of node:http sets its own.
-    const one = createServer({ allowHalfOpen: true, noDelay: true })
-    one.on('connection', (socket) => app.server.emit('connection', socket))
-    more.push(one.listen({ ...place, port: shared }))
-    await once(one, 'listening')
+  // The server of the app ends with its own connections, and knows nothing of those of the extra sockets.
+  app.addHook('onClose', async () => {
+    await Promise.all(ends)
+  })
+  await app.ready()
+  // A socket with SO_REUSEPORT would also join a port that another process shares.
+  if (canSharePort && port !== 0) await assertFree({ host, port })
+  const options = { host, port, reusePort: canSharePort }
+  await app.listen(options)
+  logErrors(app, app.server)
+  if (canSharePort) await addSockets(app, extras)
+}
+
+async function addSockets(app: FastifyInstance, extras: Server[]): Promise<void> {
+  const { address: host, port } = app.server.address() as AddressInfo
+  while (extras.length < listeningSockets - 1) {
+    // The options that node:http gives its own server. It takes a connection from its 'connection' event.
+    const extra = createServer({ allowHalfOpen: true, noDelay: true })
+    extra.on('connection', (socket) => app.server.emit('connection', socket))
+    try {
+      extra.listen({ host, port, reusePort: true })
+      await once(extra, 'listening')
+    } catch (error) {
+      app.log.warn({ err: error, sockets: extras.length + 1 }, 'new connections are accepted more slowly')
+      return
+    }
+    logErrors(app, extra)
+    extras.push(extra)
   }
+}
+
+/** Of accept(2): without a listener they would end the process. */
+function logErrors(app: FastifyInstance, server: Server): void {
+  server.on('error', (error) => app.log.error({ err: error }, 'a connection could not be accepted'))
 }
 
 async function assertFree(place: { host: string; port: number }): Promise<void> {

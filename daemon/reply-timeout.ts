@@ -19,7 +19,8 @@ export function limitSlowReaders(
   { idleMs, bytesPerSecond } = patience,
 ): void {
   app.addHook('onSend', (request, reply, payload, done) => {
-    const bytes = typeof payload === 'string' ? Buffer.byteLength(payload) : 0
+    const isWhole = typeof payload === 'string' || Buffer.isBuffer(payload)
+    const bytes = isWhole ? Buffer.byteLength(payload) : 0
     if (isStream(payload)) {
       // A client that has received everything sent so far is not slow.
       reply.raw.setTimeout(idleMs, () => {

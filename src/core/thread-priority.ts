@@ -1,8 +1,8 @@
 import { getPriority, setPriority } from 'node:os'
 
-/** How much nicer a thread that answers expensive questions is than the one that serves every request. */
-const nicer = 5
-const nicest = 19
+/** Added to the niceness of the process. */
+const addedNiceness = 5
+const maxNiceness = 19
 
 /**
  * Lets the main thread go first where all processors are busy: it serves everybody, and one caller's expensive
@@ -10,5 +10,10 @@ const nicest = 19
  * the whole process.
  */
 export function lowerThreadPriority(): void {
-  if (process.platform === 'linux') setPriority(0, Math.min(nicest, getPriority() + nicer))
+  if (process.platform !== 'linux') return
+  try {
+    setPriority(0, Math.min(maxNiceness, getPriority() + addedNiceness))
+  } catch {
+    // A sandbox may refuse it: the thread works with the usual priority.
+  }
 }

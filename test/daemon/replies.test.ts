@@ -35,6 +35,8 @@ async function begin(
   })
   limitSlowReaders(app, budget, patience)
   app.get('/large', (_, reply) => reply.type('application/json').send(large))
+  const bytes = Buffer.from(large)
+  app.get('/bytes', (_, reply) => reply.type('application/json').send(bytes))
   app.put('/large', (_, reply) => {
     changes += 1
     return reply.type('application/json').send(large)
@@ -72,7 +74,7 @@ async function begin(
 describe('a large reply that the client does not read', () => {
   it('counts against its caller until it is read or the connection closes', async () => {
     const { budget, ask, read } = await begin({ whole: 200 * mebi, perCaller: 40 * mebi })
-    const slow = [ask('192.0.2.1'), ask('192.0.2.1')]
+    const slow = [ask('192.0.2.1'), ask('192.0.2.1', '/bytes')]
     await until(() => budget.used === 2 * large.length)
     const refused = await read('/large', '192.0.2.1')
     expect(refused).toMatchObject({ status: 429, headers: { 'retry-after': '5' } })

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -19,10 +20,12 @@ async function unfinishedRequest(url: string): Promise<Socket> {
     `Host: ${hostname}`,
     'Content-Type: application/json',
     'Content-Length: 99',
+    'Expect: 100-continue',
   ]
-  await new Promise((resolve) => socket.write(`${head.join('\r\n')}\r\n\r\n{`, resolve))
-  // Its connection came first, so it is accepted once a later one is answered.
-  await send(url, 'GET', '/health/live')
+  socket.write(`${head.join('\r\n')}\r\n\r\n`)
+  const [answer] = await once(socket, 'data')
+  expect(String(answer)).toContain('100 Continue')
+  await new Promise<void>((resolve) => socket.write('{', () => resolve()))
   return socket
 }
 
