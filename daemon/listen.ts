@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 
 /**
@@ -34,12 +35,47 @@ export async function listen(
     await Promise.all(ends)
   })
   await app.ready()
-  // A socket with SO_REUSEPORT would also join a port that another process shares.
-  if (canSharePort && port !== 0) await assertFree({ host, port })
-  const options = { host, port, reusePort: canSharePort }
-  await app.listen(options)
+  if (canSharePort) {
+    await listenAlone(app, { host, port })
+    await addSockets(app, extras)
+  } else await app.listen({ host, port })
   logErrors(app, app.server)
-  if (canSharePort) await addSockets(app, extras)
+}
+
+/** A socket with SO_REUSEPORT would also join a port that another process shares. */
+async function listenAlone(app: FastifyInstance, place: { host: string; port: number }): Promise<void> {
+  const shared = { ...place, reusePort: true }
+  if (place.port === 0) {
+    await app.listen(shared)
+    return
+  }
+  const unlock = await lockPort(place.port)
+  try {
+    const trial = createServer().listen(place)
+    await once(trial, 'listening')
+    trial.close()
+    await once(trial, 'close')
+    await app.listen(shared)
+  } finally {
+    unlock()
+  }
+}
+
+/**
+ * Of two services that start at once, one waits until the other listens. The lock is an abstract socket (unix(7)), which
+ * ends with its process; after a second without it the start goes on.
+ */
+async function lockPort(port: number): Promise<() => void> {
+  for (let attempt = 0; attempt < 50; attempt += 1) {
+    const lock = createServer().listen(`\0svc-listens-on-${port}`)
+    const isLocked = await once(lock, 'listening').then(
+      () => true,
+      () => false,
+    )
+    if (isLocked) return () => void lock.close()
+    await sleep(20)
+  }
+  return () => {}
 }
 
 async function addSockets(app: FastifyInstance, extras: Server[]): Promise<void> {
@@ -63,11 +99,4 @@ async function addSockets(app: FastifyInstance, extras: Server[]): Promise<void>
 /** Of accept(2): without a listener they would end the process. */
 function logErrors(app: FastifyInstance, server: Server): void {
   server.on('error', (error) => app.log.error({ err: error }, 'a connection could not be accepted'))
-}
-
-async function assertFree(place: { host: string; port: number }): Promise<void> {
-  const trial = createServer().listen(place)
-  await once(trial, 'listening')
-  trial.close()
-  await once(trial, 'close')
 }
