@@ -23,7 +23,7 @@ async function unfinishedRequest(url: string): Promise<Socket> {
     'Expect: 100-continue',
   ]
   socket.write(`${head.join('\r\n')}\r\n\r\n`)
-  const [answer] = await once(socket, 'data')
+  const [answer] = await Promise.race([once(socket, 'data'), once(socket, 'close').then(() => ['closed'])])
   expect(String(answer)).toContain('100 Continue')
   await new Promise<void>((resolve) => socket.write('{', () => resolve()))
   return socket
