@@ -39,3 +39,45 @@ describe('a comment, a page or a test', () => {
     expect(strayIn('src/core/x.ts', '/** See docs/testing.md and AGENTS.md. */')).toEqual([])
   })
 })
+
+const pages = globSync(['docs/**/*.md', '{README,AGENTS,CONTRIBUTING}.md'], { cwd: root })
+const paths = globSync('{bin,commands,daemon,docs,man,migrations,src,test}/**', { cwd: root })
+const code = globSync('{src,daemon,commands,test}/**/*.ts', { cwd: root })
+  .filter((file) => !file.endsWith('citations.test.ts'))
+  .map((file) => readFileSync(join(root, file), 'utf8'))
+const words = new Set(code.flatMap((text) => text.match(/\w+/g) ?? []))
+
+/** Paths and functions between backticks that are not in the repository. A file may be named without its folder. */
+function unknownIn(text: string): string[] {
+  const spans = [...text.matchAll(/`([^`\n]+)`/g)].map(([, span]) => span!)
+  const isThere = (path: string) =>
+    existsSync(join(root, path)) ||
+    existsSync(join(root, `${path}.ts`)) ||
+    paths.some((one) => one.endsWith(`/${path}`))
+  const named = spans
+    .flatMap((span) => span.split(' '))
+    .filter((word) =>
+      /^[\w.-]+\.(ts|js|json|md)$|^(bin|commands|daemon|docs|man|migrations|src|test)\//.test(word),
+    )
+    .filter((word) => !/[<>*]|^-/.test(word))
+  const functions = spans.flatMap((span) => [...span.matchAll(/(\w+)\(\)/g)].map(([, name]) => name!))
+  return [...named.filter((path) => !isThere(path)), ...functions.filter((name) => !words.has(name))]
+}
+
+describe('a page of documentation', () => {
+  it('names only files and functions of the repository', () => {
+    const unknown = pages.flatMap((page) =>
+      unknownIn(readFileSync(join(root, page), 'utf8')).map((name) => `${page}: ${name}`),
+    )
+    expect(pages.length).toBeGreaterThan(35)
+    expect(unknown).toEqual([])
+  })
+
+  it('that names something else would be found', () => {
+    expect(unknownIn('`src/core/nothing.ts`, `nothing.ts` and `run test/nothing`')).toHaveLength(3)
+    expect(unknownIn('`thereIsNone()`, `Program.thereIsNone()`')).toEqual(['thereIsNone', 'thereIsNone'])
+    expect(
+      unknownIn('`src/core/`, `scope.ts`, `commands/serve`, `src/<capability>/none.ts`, `inScope()`'),
+    ).toEqual([])
+  })
+})

@@ -82,7 +82,7 @@ export function scenarioTools(service: TestService, world: World, clock: Clock):
 export async function scenarioOf(name: string, entry: Endpoint, hand: ScenarioTools): Promise<Scenario> {
   const own = scenarios[name]
   if (own) return own(hand)
-  if (isMutation(entry) && entry.access.who !== 'user') throw new Error(`${name} needs a play of its own`)
+  if (isMutation(entry) && entry.access.who !== 'user') throw new Error(`${name} needs a scenario of its own`)
   const { service, world, fresh, serial } = hand
   const org = await fresh()
   const records = await recordsOf(service, world.partners.acme, org)
@@ -452,7 +452,7 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const org = await fresh()
     const { key } = await service
       .client(world.tokens.system)
-      .call(api.enrollmentKeys.create, { body: { orgId: org.id, name: 'for a play', maxUsage: 1000 } })
+      .call(api.enrollmentKeys.create, { body: { orgId: org.id, name: 'for a scenario', maxUsage: 1000 } })
     return {
       input: asked('agents.enroll', { enrollmentKey: key }),
       actor: { type: 'agent', id: ({ deviceId }) => deviceId, email: null },
