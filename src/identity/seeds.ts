@@ -96,38 +96,52 @@ export const builtInRoles: readonly BuiltIn[] = [
   },
 ]
 
-/** Adds the missing built-in roles. */
+/** Adds the built-in roles that are missing, and permissions that a release has added to one. */
 export async function seedRoles(db: Db, now: Instant): Promise<void> {
-  const present = new Set(
-    (await db.selectFrom('roles').select('id').where('is_system', '=', 1).execute()).map((r) => r.id),
-  )
-  const missing = builtInRoles.filter(({ id }) => !present.has(id))
-  if (missing.length === 0) return
-  const roles = missing.map(({ id, scope, name, description, forceMfa }) => ({
-    id,
-    partner_id: null,
-    org_id: null,
-    parent_role_id: null,
-    scope,
-    name,
-    description,
-    is_system: 1,
-    force_mfa: forceMfa ? 1 : 0,
-    created_at: now,
-    updated_at: now,
-  }))
-  const permissions = missing.flatMap((role) =>
-    role.permissions.map((permission) => ({ role_id: role.id, permission })),
-  )
+  const present = await db.selectFrom('roles').select('id').where('is_system', '=', 1).execute()
+  const presentIds = new Set(present.map(({ id }) => id))
+  const roles = builtInRoles
+    .filter(({ id }) => !presentIds.has(id))
+    .map(({ id, scope, name, description, forceMfa }) => ({
+      id,
+      partner_id: null,
+      org_id: null,
+      parent_role_id: null,
+      scope,
+      name,
+      description,
+      is_system: 1,
+      force_mfa: forceMfa ? 1 : 0,
+      created_at: now,
+      updated_at: now,
+    }))
   // Another process may be adding them at the same time.
-  await db
-    .insertInto('roles')
-    .values(roles)
-    .onConflict((c) => c.doNothing())
+  if (roles.length > 0) {
+    await db
+      .insertInto('roles')
+      .values(roles)
+      .onConflict((c) => c.doNothing())
+      .execute()
+  }
+  const granted = await db
+    .selectFrom('role_permissions')
+    .select(['role_id', 'permission'])
+    .where(
+      'role_id',
+      'in',
+      builtInRoles.map(({ id }) => id),
+    )
     .execute()
+  const pairs = new Set(granted.map(({ role_id, permission }) => `${role_id} ${permission}`))
+  const missing = builtInRoles.flatMap(({ id, permissions }) =>
+    permissions
+      .filter((permission) => !pairs.has(`${id} ${permission}`))
+      .map((permission) => ({ role_id: id, permission })),
+  )
+  if (missing.length === 0) return
   await db
     .insertInto('role_permissions')
-    .values(permissions)
+    .values(missing)
     .onConflict((c) => c.doNothing())
     .execute()
 }
