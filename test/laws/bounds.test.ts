@@ -116,6 +116,32 @@ describe('an excessive body', () => {
   })
 })
 
+describe('the faults of a body', () => {
+  const refusalOf = async (body: string) => {
+    const { status, text } = await line.send({ method: 'POST', path: '/api/v1/auth/login', body })
+    return { status, ...(JSON.parse(text) as { details: { message: string }[]; moreDetails?: number }) }
+  }
+  const withUnknown = (count: number) =>
+    JSON.stringify({
+      ...{ email: 'a@example.com', password: 'a' },
+      ...Object.fromEntries(Array.from({ length: count }, (_, n) => [`key${n}`, n])),
+    })
+
+  it('are listed up to 50; of further ones the number is given', async () => {
+    const few = await refusalOf(withUnknown(50))
+    expect([few.status, few.details.length, few.moreDetails]).toEqual([400, 50, undefined])
+    const many = await refusalOf(withUnknown(130))
+    expect([many.status, many.details.length, many.moreDetails]).toEqual([400, 50, 80])
+  })
+
+  it('are not looked for in a body with too many fields', async () => {
+    const { details } = await refusalOf(withUnknown(3000))
+    expect(details).toEqual([
+      { path: 'body', message: expect.stringMatching(/^must have at most \d+ fields and elements$/) },
+    ])
+  })
+})
+
 describe('an excessive query', () => {
   it.each(called(api))('at $name is answered quickly', async ({ name, entry }) => {
     const { input, token } = await scenarioOf(name, entry, hand)

@@ -13,13 +13,14 @@ async function open(): Promise<Storage> {
   return storage
 }
 
-async function openWithOneConnection(): Promise<Storage> {
+async function openWith(poolSize: number): Promise<Storage> {
   const { databaseUrl, dataDir, close } = await openEmpty('postgres')
   onTestFinished(close)
-  const storage = await openStorage({ databaseUrl, dataDir, postgres: { poolSize: 1 } })
+  const storage = await openStorage({ databaseUrl, dataDir, postgres: { poolSize } })
   onTestFinished(() => storage.close())
   return storage
 }
+const openWithOneConnection = () => openWith(1)
 
 type Note = { id: number; body: string; size?: number | null }
 
@@ -50,6 +51,13 @@ test('a wrong password and a missing database get different messages, without th
   const message = await failureOf(missing.href)
   expect(message).toContain('database "nowhere" does not exist')
   expect(message).not.toContain(missing.password)
+})
+
+test.each([2, 5])('at most %d queries run at once with a pool of that size', async (size) => {
+  const storage = await openWith(size)
+  const ask = () => sql<{ pid: number }>`select pg_backend_pid() as pid, pg_sleep(0.05)`.execute(storage.read)
+  const answers = await Promise.all(Array.from({ length: 20 }, ask))
+  expect(new Set(answers.map(({ rows }) => rows[0]!.pid)).size).toBe(size)
 })
 
 test.each([1, 2, 3])(
