@@ -176,7 +176,7 @@ const ownImports: Rule[] = [
     applies: inZone('migrations'),
     allows: (path, { target, typeOnly }) =>
       (typeOnly && target === 'src/storage/columns.ts') ||
-      (path === 'migrations/index.ts' &&
+      (/^migrations\/(index|all)\.ts$/.test(path) &&
         (target.startsWith('migrations/') || (typeOnly && target === 'src/storage/migrate.ts'))),
   },
 ]
