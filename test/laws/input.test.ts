@@ -50,7 +50,10 @@ onEveryDatabase((kind, open) => {
         expect(faults).toEqual([])
         expect(changed(before, await dump(service.storage))).toEqual([])
 
-        for (const { what, wire } of mutations.filter(({ outcome }) => outcome === 'either')) {
+        const undecided = mutations
+          .filter(({ outcome }) => outcome === 'either')
+          .filter((_, index) => isTried(kind, index, 5))
+        for (const { what, wire } of undecided) {
           const answer = await line.send(wire)
           const fault = answer.status < 300 ? undefined : faultOf(answer)
           if (fault) faults.push(`${what}: ${fault}`)
@@ -60,7 +63,7 @@ onEveryDatabase((kind, open) => {
     )
 
     it('leaves the service working', { timeout: 120_000 }, async () => {
-      for (const { name, entry } of entries) {
+      for (const { name, entry } of entries.filter((_, index) => isTried(kind, index, 5))) {
         const scenario = await scenarioOf(name, entry, hand)
         const { status, text } = await line.send(toWire(entry, scenario.input, scenario.token))
         expect([name, status, text]).toEqual([name, statusOf(entry), expect.any(String)])
