@@ -1,11 +1,8 @@
-import { allowSequence } from '../core/terminal.ts'
 import { formatValue } from './columns.ts'
+import { clearStatus, showStatus } from './stderr-notes.ts'
 import { escapeToOneLine } from './table.ts'
 
 const visible = (): boolean => process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
-
-/** Clears the line and returns to its beginning. */
-export const clearLine = allowSequence('\r\u001b[2K')
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
@@ -17,13 +14,13 @@ export async function withSpinner<T>(what: string, work: Promise<T>): Promise<T>
     const passed = performance.now() - started
     if (passed < 1000) return
     const frame = frames[Math.floor(passed / 100) % frames.length]
-    process.stderr.write(`${clearLine}${frame} ${escapeToOneLine(what)} ${Math.floor(passed / 1000)} s`)
+    showStatus(`${frame} ${escapeToOneLine(what)} ${Math.floor(passed / 1000)} s`)
   }, 100)
   try {
     return await work
   } finally {
     clearInterval(timer)
-    if (performance.now() - started >= 1000) process.stderr.write(clearLine)
+    clearStatus()
   }
 }
 
@@ -36,12 +33,10 @@ export type ProgressBar = { done(count: number): void; end(): void }
 export function progressBar(what: string, unit: string, total?: number): ProgressBar {
   const started = performance.now()
   let count = 0
-  let drawn = false
   const draw = () => {
     const passed = performance.now() - started
     if (passed < 1000) return
-    drawn = true
-    process.stderr.write(`${clearLine}${progressLine(what, unit, count, passed, total)}`)
+    showStatus(progressLine(what, unit, count, passed, total))
   }
   const timer = visible() ? setInterval(draw, 200) : undefined
   return {
@@ -50,7 +45,7 @@ export function progressBar(what: string, unit: string, total?: number): Progres
     },
     end: () => {
       clearInterval(timer)
-      if (drawn) process.stderr.write(clearLine)
+      clearStatus()
     },
   }
 }

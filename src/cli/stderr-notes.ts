@@ -1,11 +1,30 @@
-import { escapeToOneLine } from '../core/terminal.ts'
+import { allowSequence, escapeToOneLine } from '../core/terminal.ts'
 
 let buffered: string[] | undefined
+let isStatusShown = false
+
+/** Clears the line and returns to its beginning. */
+const clearLine = allowSequence('\r\u001b[2K')
+
+/** Shows a spinner or a bar in the current line of the terminal, in place of the one before. */
+export function showStatus(text: string): void {
+  isStatusShown = true
+  process.stderr.write(`${clearLine}${text}`)
+}
+
+export function clearStatus(): void {
+  if (isStatusShown) process.stderr.write(clearLine)
+  isStatusShown = false
+}
 
 /** Prints a note on standard error, escaped to one line: a name in it could contain lines that look like the program's. */
 export function printNote(text: string): void {
-  if (buffered) buffered.push(text)
-  else process.stderr.write(`${process.stderr.isTTY ? escapeToOneLine(text) : text}\n`)
+  if (buffered) {
+    buffered.push(text)
+    return
+  }
+  clearStatus()
+  process.stderr.write(`${process.stderr.isTTY ? escapeToOneLine(text) : text}\n`)
 }
 
 /**

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { progressLine } from '../../src/cli/progress.ts'
-import { printNote } from '../../src/cli/stderr-notes.ts'
+import { clearStatus, printNote, showStatus } from '../../src/cli/stderr-notes.ts'
 import { plainStyle } from '../../src/cli/style.ts'
 import { displayWidth, renderRecord, renderTable } from '../../src/cli/table.ts'
+import { allowSequence } from '../../src/core/terminal.ts'
 import { FakeService, organization, page, site, uuid } from './fake-service.ts'
 import { Home, noTerminal } from './run.ts'
 
@@ -19,6 +20,7 @@ const service = new FakeService({
   }),
 })
 const esc = '\u001b'
+const clear = `\r${esc}[2K`
 const color = new RegExp(`${esc}\\[\\d+m`, 'g')
 
 beforeAll(async () => {
@@ -131,6 +133,24 @@ it('a note is one line of a terminal, whatever name it contains', () => {
     ])
   } finally {
     process.stderr.isTTY = isTTY
+    write.mockRestore()
+  }
+})
+
+it('a note takes the place of a spinner or bar, and is not appended to it', () => {
+  const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+  try {
+    showStatus('Waiting for the service 2 s')
+    printNote('Rate limited')
+    printNote('Rate limited')
+    showStatus('Waiting for the service 3 s')
+    clearStatus()
+    clearStatus()
+    const written = write.mock.calls.map(([text]) => text).join('')
+    expect(written.replaceAll(allowSequence('\r\u001b[2K'), clear)).toBe(
+      `${clear}Waiting for the service 2 s${clear}Rate limited\nRate limited\n${clear}Waiting for the service 3 s${clear}`,
+    )
+  } finally {
     write.mockRestore()
   }
 })

@@ -1,8 +1,8 @@
 import { readSecret } from '../../cli/ask.ts'
 import { exitCodes, usageError } from '../../cli/exit-codes.ts'
 import { printNote, toJson, writeStdout } from '../../cli/print.ts'
-import { clearLine } from '../../cli/progress.ts'
 import { resolveSettings, type Settings } from '../../cli/settings.ts'
+import { clearStatus, showStatus } from '../../cli/stderr-notes.ts'
 import { isLoopbackHost, socketOptions } from '../../cli/transport.ts'
 import { agentDialer } from '../connection.ts'
 import { loadFleet, type SavedFleet, saveFleet } from './fleet-file.ts'
@@ -130,17 +130,12 @@ const asLines = (): View => ({
 function onTerminal(): View {
   const isSeen = process.stderr.isTTY === true && process.env.TERM !== 'dumb' && !process.env.CI
   let hasSaid = false
-  const clear = () => isSeen && process.stderr.write(clearLine)
   return {
     show(event) {
       if (event.event === 'progress') {
-        if (isSeen)
-          process.stderr.write(
-            `${clearLine}${formatStatus(event).slice(0, (process.stderr.columns ?? 80) - 1)}`,
-          )
+        if (isSeen) showStatus(formatStatus(event).slice(0, (process.stderr.columns ?? 80) - 1))
         return
       }
-      clear()
       if (event.event === 'enrolled')
         return printNote(`${event.agents} agents are enrolled; stop with Ctrl-C`)
       if (hasSaid) return
@@ -149,6 +144,6 @@ function onTerminal(): View {
         `The service requests a pause of ${event.seconds} s: it limits requests by client address. For simulations, start it with RATE_LIMIT_IP=off RATE_LIMIT_ENROLL_IP=off`,
       )
     },
-    end: () => void clear(),
+    end: clearStatus,
   }
 }
