@@ -29,12 +29,14 @@ export async function enrollMissing(
       await enroll(fleet, missing[next++]! + 1, key, patience)
     }
   }
-  try {
-    await Promise.all(Array.from({ length: concurrency }, work))
-  } catch (error) {
-    refused.abort()
-    throw error
-  }
+  const lane = () =>
+    work().catch((error: unknown) => {
+      refused.abort()
+      throw error
+    })
+  // Enrollments under way end first: the service has their agents, which would be lost.
+  const ended = await Promise.allSettled(Array.from({ length: concurrency }, lane))
+  for (const one of ended) if (one.status === 'rejected') throw one.reason
 }
 
 /** Delays requests after a Retry-After; `wait` returns false when everything stops. */
