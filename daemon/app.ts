@@ -219,7 +219,7 @@ const description =
 
 /** Created on first use, so that they cost no start-up time. */
 function addReference(app: FastifyInstance, contract: Contract, version: string): void {
-  // Cached as bytes: serializing it for each request would block all other requests.
+  // Made and encoded once: for each request it would block all others.
   let document: Promise<Buffer> | undefined
   let docs: Promise<DocsPage> | undefined
   const describe = async () =>

@@ -96,7 +96,10 @@ export const builtInRoles: readonly BuiltIn[] = [
   },
 ]
 
-/** Adds the built-in roles that are missing, and permissions that a release has added to one. */
+/**
+ * Adds the built-in roles that are missing, and permissions that a release has added to one. Several processes may do so
+ * at once.
+ */
 export async function seedRoles(db: Db, now: Instant): Promise<void> {
   const present = await db.selectFrom('roles').select('id').where('is_system', '=', 1).execute()
   const presentIds = new Set(present.map(({ id }) => id))
@@ -115,7 +118,6 @@ export async function seedRoles(db: Db, now: Instant): Promise<void> {
       created_at: now,
       updated_at: now,
     }))
-  // Another process may be adding them at the same time.
   if (roles.length > 0) {
     await db
       .insertInto('roles')

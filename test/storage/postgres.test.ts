@@ -55,7 +55,7 @@ test('a wrong password and a missing database get different messages, without th
 
 test.each([2, 5])('at most %d queries run at once with a pool of that size', async (size) => {
   const storage = await openWith(size)
-  const ask = () => sql<{ pid: number }>`select pg_backend_pid() as pid, pg_sleep(0.05)`.execute(storage.read)
+  const ask = () => sql<{ pid: number }>`select pg_backend_pid() as pid, pg_sleep(0.1)`.execute(storage.read)
   const answers = await Promise.all(Array.from({ length: 20 }, ask))
   expect(new Set(answers.map(({ rows }) => rows[0]!.pid)).size).toBe(size)
 })
