@@ -19,7 +19,7 @@ import { issueResets } from '../src/identity/passwords/jobs.ts'
 import { sweepResets } from '../src/identity/passwords/store.ts'
 import { sweepRegistrations } from '../src/identity/registration/store.ts'
 import { sweepSessions } from '../src/identity/sessions/store.ts'
-import type { User } from '../src/identity/store.ts'
+import { sweepInvited, type User } from '../src/identity/store.ts'
 import { deleteOldLogs, enforceQuotas, recountBytes } from '../src/logs/jobs.ts'
 import { type MailFailure, sendDueMails } from '../src/messages/jobs.ts'
 import { sweepPhoneCodes } from '../src/messages/store.ts'
@@ -193,6 +193,7 @@ const sweeps: readonly ((tx: Db, now: Instant) => Promise<void>)[] = [
   sweepMarks,
   sweepFactors,
   sweepInvitations,
+  sweepInvited,
   sweepResets,
   sweepRegistrations,
   deleteOldAttempts,

@@ -5,6 +5,7 @@ import ipaddr from 'ipaddr.js'
 import type { SigningSeeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
+import { defaultQuotas, type QuotaName, type Quotas } from '../src/core/quotas.ts'
 import { email, safeParse } from '../src/core/schema.ts'
 import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
@@ -71,9 +72,13 @@ export type Config = {
   webhookTimeoutMs: number
   /** WEBHOOK_DELIVERY_RETENTION_DAYS: retention of finished deliveries. */
   deliveryDays: number
+  /** WEBHOOK_DELIVERIES_KEPT: newest deliveries kept of each webhook. */
+  deliveriesKept: number
   /** AUDIT_RETENTION_ENABLED: old audit entries are deleted automatically. */
   auditRetentionOn: boolean
   limits: Limits
+  /** QUOTA_<NAME> */
+  quotas: Quotas
   /** BODY_BYTES_IN_FLIGHT, BODY_BYTES_PER_CALLER */
   bodies: BodyLimits
   /** MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS */
@@ -187,8 +192,10 @@ export function readConfig(given: Env, flags: Flags = {}): Config {
     liveTimeoutMs: readInteger(env, 'LIVE_QUERY_TIMEOUT_MS', 30_000, 100, 600_000),
     webhookTimeoutMs: readInteger(env, 'WEBHOOK_TIMEOUT_MS', 30_000, 100, 600_000),
     deliveryDays: readInteger(env, 'WEBHOOK_DELIVERY_RETENTION_DAYS', 30, 1, 3650),
+    deliveriesKept: readInteger(env, 'WEBHOOK_DELIVERIES_KEPT', 100_000, 100, 100_000_000),
     auditRetentionOn: readBoolean(env, 'AUDIT_RETENTION_ENABLED', true),
     limits: readLimits(env),
+    quotas: readQuotas(env),
     connections: {
       whole: readInteger(env, 'MAX_CONNECTIONS', 20_000, 1, 1_000_000),
       perAddress: readInteger(env, 'MAX_CONNECTIONS_PER_ADDRESS', 2000, 1, 1_000_000),
@@ -394,6 +401,18 @@ function keep(file: string, secrets: Partial<Secrets>, fresh: boolean): boolean 
 function readLimits(env: Env): Limits {
   const names = Object.keys(defaultLimits) as LimitName[]
   return Object.fromEntries(names.map((name) => [name, readLimit(env, name)])) as Limits
+}
+
+/** Beyond this, counting the records of a tenant would delay each creation. */
+const maxQuota = 1_000_000
+
+function readQuotas(env: Env): Quotas {
+  const names = Object.keys(defaultQuotas) as QuotaName[]
+  const counts = names.map((name) => [
+    name,
+    readInteger(env, `QUOTA_${name}`, defaultQuotas[name], 1, maxQuota),
+  ])
+  return Object.fromEntries(counts) as Quotas
 }
 
 function readLimit(env: Env, name: LimitName): Limit | undefined {

@@ -21,7 +21,7 @@ const most = 100_000
 const sweptAtOnce = 1000
 
 /**
- * Exact sliding windows, in memory. An event that would exceed `count` in the last `seconds` is refused, and not
+ * Sliding windows, in memory: exact up to 10,000 events, above that to a thousandth of their time. An event that would exceed `count` in the last `seconds` is refused, and not
  * counted, so that a client that retries constantly recovers. A single amount above `count` is accepted in an empty
  * window.
  */
@@ -59,9 +59,7 @@ export class Limiter {
     const now = performance.now()
     const wait = waitFor(window, amount, now)
     if (wait > 0) return wait
-    window.times.push(now)
-    window.amounts.push(amount)
-    window.used += amount
+    add(window, amount, now)
     return 0
   }
 
@@ -104,6 +102,21 @@ function dropOldest(windows: Windows): void {
   const { value, done } = windows.oldest.next()
   if (done) windows.oldest = undefined
   else windows.byKey.delete(value)
+}
+
+/** Events of a window above which they are added up in slots of a thousandth of it, which expire together. */
+const mostExact = 10_000
+
+function add(window: Window, amount: number, now: number): void {
+  const { limit, times, amounts } = window
+  const last = times.length - 1
+  window.used += amount
+  if (limit.count > mostExact && last >= window.start && now - times[last]! < limit.seconds) {
+    amounts[last]! += amount
+    return
+  }
+  times.push(now)
+  amounts.push(amount)
 }
 
 /** Removes expired events from the window. */
@@ -161,6 +174,7 @@ const messages: Partial<Record<LimitName, string>> = {
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
   BODY_BYTES: 'Too many bytes of requests in a short time',
+  TENANT_BODY_BYTES: 'Too many bytes of requests of one organization or partner',
   AGENT_CHANGES: 'The agent changes its tokens or its update too often',
   EVENT_LOGS: 'Rate limit exceeded',
   LOG_BYTES: 'The device sends too many logs in a short time',

@@ -12,6 +12,7 @@ import {
 } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
 import { compileFastValidator, declined, type FastValidator } from '../src/core/fast-validator.ts'
+import type { QuotaOwner } from '../src/core/quotas.ts'
 import { holdsSecrets, safeParse } from '../src/core/schema.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/rate-limit-window.ts'
@@ -52,6 +53,7 @@ import type { Limiter } from './limiter.ts'
 import type { Parties } from './party.ts'
 import { problemOf } from './problems.ts'
 import type { ReadQueryQueue } from './questions.ts'
+import type { QuotaCheck } from './quotas.ts'
 import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
 import { replyWriter } from './reply-writer.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
@@ -80,6 +82,7 @@ export type Pipeline = {
   limiter: Limiter
   agentEntries: AgentAuditBuffer
   questions: ReadQueryQueue
+  quotas: QuotaCheck
   bodies: BodyBudget
   replies: BodyBudget
   work: ConcurrencyLimit
@@ -208,6 +211,7 @@ export function addRoute(
           },
           work,
         ),
+      quota: (owner: QuotaOwner) => on.quotas.check(asked.db!, entry.quota!, owner, now),
       gone: () => goneOf(reply),
       limit,
       claim: async () => {

@@ -93,6 +93,7 @@ import type { Loop } from './loop.ts'
 import { metricsOf, readinessOf } from './observability.ts'
 import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
+import { QuotaCheck } from './quotas.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 import { ConcurrencyLimit } from './work-bound.ts'
@@ -363,6 +364,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     limiter,
     agentEntries,
     questions,
+    quotas: new QuotaCheck(config.quotas, parts.metrics),
     bodies,
     replies,
     work,

@@ -1,5 +1,6 @@
 import type { BodyOf, Endpoint, ParamsOf, QueryOf, Redirect, ReplyOf, StreamType } from './core/endpoint.ts'
 import type { LimitName } from './core/limits.ts'
+import type { QuotaName, QuotaOwner } from './core/quotas.ts'
 import type { Scope } from './core/scope.ts'
 import type { Instant } from './core/time.ts'
 import type { Db, Storage } from './storage/open.ts'
@@ -128,7 +129,17 @@ type QuestionCall = {
 }
 
 /** `db` is the transaction of a mutation, or a read connection. */
-export type Call<E extends Endpoint> = RequestInput<E> & { db: Db; storage: Storage }
+export type Call<E extends Endpoint> = RequestInput<E> & { db: Db; storage: Storage } & (E extends {
+    quota: QuotaName
+  }
+    ? QuotaCall
+    : unknown)
+
+/** For endpoints whose contract entry has a `quota`. */
+type QuotaCall = {
+  /** To call before the record is created: checks that its owner may have another one. @throws quota_exceeded */
+  quota(owner: QuotaOwner): Promise<void>
+}
 
 /** Before the transaction: rate limits, and work that waits for something else. Its writes are not part of it. */
 export type Preparation<E extends Endpoint> = RequestInput<E> & {

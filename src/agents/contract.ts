@@ -202,6 +202,7 @@ export const agents = {
     status: 201,
     reply: EnrollmentReply,
     audit: { action: 'device.create', resource: 'device' },
+    quota: 'DEVICES',
     emits: ['device.enrolled', 'alert.triggered'],
     limit: 'ENROLL_IP',
     errors: [

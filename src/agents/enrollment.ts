@@ -53,7 +53,7 @@ export const enrollHandler =
     }
   }
 
-async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: EnrollSettings) {
+async function enroll({ db, body, now, ip, note, quota }: Call<Enroll>, settings: EnrollSettings) {
   const { pepper, otherPepper } = settings
   const current = enrollmentKeyHash(pepper, body.enrollmentKey)
   const other = otherPepper && enrollmentKeyHash(otherPepper, body.enrollmentKey)
@@ -82,6 +82,7 @@ async function enroll({ db, body, now, ip, note }: Call<Enroll>, settings: Enrol
   // Decommissioning ends a record for its agent: the machine gets a new one, which counts towards the caps.
   const again = known?.status === 'decommissioned' ? undefined : known
   if (!again) {
+    await quota({ orgId })
     checkDeviceCap(tenant.org.max_devices, await countDevices(db, { orgId }))
     const { partner_id: partnerId } = tenant.org
     checkDeviceCap(tenant.partner.max_devices, await countDevices(db, { partnerId }))

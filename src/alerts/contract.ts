@@ -82,6 +82,7 @@ export const alerts = {
     status: 201,
     reply: Alert,
     audit: { action: 'alert.create', resource: 'alert' },
+    quota: 'ALERTS',
     emits: ['alert.triggered'],
     errors: ['org_access_denied', 'site_access_denied'],
     example: { severity: 'high', title: 'Backup failed', message: 'No backup for two days' },

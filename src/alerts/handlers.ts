@@ -25,11 +25,12 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
     return query.search ? ask(listed) : listed(db)
   },
 
-  async create({ db, scope, body, now, note }) {
+  async create({ db, scope, body, now, note, quota }) {
     const orgId = await resolveOrg(db, scope, body.orgId)
     checkMayRaise(scope, body.deviceId)
     if (body.deviceId !== null) checkSameOrg(await getDevice(db, scope, body.deviceId), orgId)
     const alert = makeAlert({ ...body, orgId }, { id: newId(), now })
+    await quota({ orgId })
     await store.insertAlert(db, alert)
     await emit(db, alertEvent('alert.triggered', alert), now)
     note({ resourceName: alert.title })

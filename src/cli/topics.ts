@@ -134,6 +134,8 @@ export const helpPages: Record<string, string> = {
   LIVE_QUERY_TIMEOUT_MS  how long the agent of a device has to answer a live query; 30000
   WEBHOOK_TIMEOUT_MS   how long the receiver of a webhook has to answer; 30000
   WEBHOOK_DELIVERY_RETENTION_DAYS  retention of finished deliveries; 30
+  WEBHOOK_DELIVERIES_KEPT   newest deliveries kept of a webhook; 100000
+  QUOTA_<NAME>          how many records of a kind an organization or partner may have; man/svc-serve.8 lists them
   AUDIT_RETENTION_ENABLED   false: only svc audit prune deletes old audit entries
   AUDIT_ARCHIVE_S3_BUCKET   where audit entries are archived before they are deleted, in S3-compatible storage; with
                         AUDIT_ARCHIVE_S3_PREFIX, _REGION, _ENDPOINT (if not AWS), _ACCESS_KEY_ID and

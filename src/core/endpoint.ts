@@ -3,6 +3,7 @@ import type { ErrorCode } from './errors.ts'
 import type { EventType } from './event-types.ts'
 import type { LimitName } from './limits.ts'
 import type { Permission } from './permissions.ts'
+import type { QuotaName } from './quotas.ts'
 import type { AuditedResource } from './schema.ts'
 import type { ScopeKind } from './scope.ts'
 
@@ -182,6 +183,8 @@ export type Endpoint = {
   session?: 'starts' | 'renews' | 'ends'
   /** Limit by client address, for agents by device, in addition to the general ones. */
   limit?: LimitName
+  /** It creates records of this kind, of which each tenant may have so many (`call.quota`). */
+  quota?: QuotaName
   /** The handler may run queries whose cost the caller controls (`call.ask`). */
   question?: true
   /** Failures worth documenting beyond those of every endpoint. */

@@ -83,6 +83,7 @@ export const errors = {
   agent_role_required: { status: 403, exit: 5, title: 'Only the agent may do this, not its watchdog' },
   command_role_mismatch: { status: 403, exit: 5, title: 'Command role mismatch' },
   device_limit_reached: { status: 403, exit: 5, title: 'Device limit reached' },
+  quota_exceeded: { status: 403, exit: 5, title: 'Quota exceeded' },
   organization_limit_reached: { status: 403, exit: 5, title: 'Organization limit reached' },
   not_found: { status: 404, exit: 3, title: 'Not found' },
   invite_not_found: { status: 404, exit: 3, title: 'Invalid or expired invite token' },

@@ -216,6 +216,7 @@ function refusalsOf(entry: Endpoint, responses: Json): Json {
     ...when(entry.params !== undefined, 'not_found'),
     ...when(isHonored, 'idempotency_mismatch', 'idempotency_in_progress'),
     'rate_limited',
+    ...when(entry.quota !== undefined, 'quota_exceeded'),
     ...when(entry.question, 'too_many_questions', 'question_too_slow'),
     ...(entry.errors ?? []),
   ])

@@ -125,6 +125,7 @@ export const filters = {
     status: 201,
     reply: SavedFilter,
     audit: { action: 'filter.create', resource: 'filter' },
+    quota: 'FILTERS',
     errors: ['org_access_denied', 'filter_too_expensive'],
     example: { name: 'Silent Windows machines', conditions: example },
   }),

@@ -37,11 +37,12 @@ export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typ
     return { ...page, total: page.pagination.total }
   },
 
-  async create({ db, scope, body, caller, now }) {
+  async create({ db, scope, body, caller, now, quota }) {
     checkConditions(body.conditions)
     // In organization scope body.orgId is ignored.
     const orgId = scope.kind === 'organization' ? scope.orgId : await resolveOrg(db, scope, body.orgId)
     const filter = makeFilter(body, { id: newId(), orgId, by: caller.id, now })
+    await quota({ orgId })
     await saved.insertFilter(db, filter)
     return filter
   },

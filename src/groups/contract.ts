@@ -130,6 +130,7 @@ export const deviceGroups = {
     status: 201,
     reply: DeviceGroup,
     audit: { action: 'device_group.create', resource: 'device_group' },
+    quota: 'DEVICE_GROUPS',
     errors: ['org_access_denied', 'filter_too_expensive', ...narrowed],
     example: { name: 'Reception' },
   }),

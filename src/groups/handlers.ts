@@ -38,8 +38,9 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
       const { dynamic } = await planned(storage.read, scope, body, now)
       return dynamic && ask((on) => evaluateFilter(on, dynamic, now))
     },
-    async run({ db, scope, body, now }, answer) {
+    async run({ db, scope, body, now, quota }, answer) {
       const { group, dynamic } = await planned(db, scope, body, now)
+      await quota(group)
       await store.insertGroup(db, group)
       if (dynamic) await refreshGroup(db, dynamic, answer, now)
       return store.getGroup(db, scope, group.id)

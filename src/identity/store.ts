@@ -1,6 +1,6 @@
 import { Problem } from '../core/errors.ts'
-import type { Instant } from '../core/time.ts'
-import { prepared } from '../storage/dialect.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
+import { equalsText, forUpdate, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf, type Value } from '../storage/schema/rows.ts'
 import type { UserRow } from '../storage/schema/tables.ts'
@@ -62,12 +62,15 @@ export async function insertUser(db: Db, user: NewUser, now: Instant): Promise<v
   await db.insertInto('users').values(newRow(user, now)).execute()
 }
 
-/** Does nothing when an account with this e-mail exists, even one created at the same time. */
+/**
+ * Does nothing when an account with this e-mail exists, even one created at the same time; that one is locked until the
+ * transaction ends, so that `sweepInvited` does not delete it.
+ */
 export async function insertUserOnce(db: Db, user: NewUser, now: Instant): Promise<void> {
   await db
     .insertInto('users')
     .values(newRow(user, now))
-    .onConflict((c) => c.column('email_key').doNothing())
+    .onConflict((c) => c.column('email_key').doUpdateSet({ email_key: (eb) => eb.ref('excluded.email_key') }))
     .execute()
 }
 
@@ -98,6 +101,32 @@ function newRow(user: NewUser, now: Instant): UserRow {
     created_at: now,
     updated_at: now,
   }
+}
+
+/** Deletes accounts that were only ever invited, and that no tenant invites any more. */
+export async function sweepInvited(db: Db, now: Instant): Promise<void> {
+  const abandoned = db
+    .selectFrom('users')
+    .select('users.id')
+    .where(equalsText('users.status', 'invited'))
+    .where('users.created_at', '<', addSeconds(now, -86_400))
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(selectFrom('partner_memberships as m').select('m.id').whereRef('m.user_id', '=', 'users.id')),
+      ),
+    )
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom('organization_memberships as m').select('m.id').whereRef('m.user_id', '=', 'users.id'),
+        ),
+      ),
+    )
+    .limit(1000)
+  await db
+    .deleteFrom('users')
+    .where('id', 'in', forUpdate(abandoned, { skipLocked: true }))
+    .execute()
 }
 
 /** Records when it was proved that the account's holder reads the mail of its address. */

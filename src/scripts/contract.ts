@@ -135,6 +135,7 @@ export const scripts = {
     status: 201,
     reply: Script,
     audit: { action: 'script.create', resource: 'script' },
+    quota: 'SCRIPTS',
     errors: ['tenant_required', 'org_access_denied', 'partner_mismatch', 'partner_access_limited'],
     example: {
       name: 'Clear temporary files',

@@ -24,11 +24,12 @@ export const scripts: HandlersOf<typeof contract.scripts> = {
     return query.search ? ask(listed) : listed(db)
   },
 
-  async create({ db, scope, body, caller, now, note }) {
+  async create({ db, scope, body, caller, now, note, quota }) {
     if (body.isSystem) checkSystemScript(scope, body)
     const owner = body.isSystem ? undefined : await getTenant(db, scope, body)
     const script = makeScript(body, owner, { id: newId(), by: caller.id, now })
     checkMayWrite(scope, script)
+    await quota(script)
     await store.insertScript(db, script)
     note({ after: auditSnapshot(script) })
     return script

@@ -135,6 +135,7 @@ export const ssoProviders = {
     status: 201,
     reply: changeReply,
     audit: audited('sso.provider.create'),
+    quota: 'SSO_PROVIDERS',
     errors: ['org_access_denied', 'site_access_denied'],
     example: {
       name: 'Okta',

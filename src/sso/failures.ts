@@ -19,6 +19,10 @@ export const failures = {
     message: 'Single sign-on of this organization was removed or switched off',
     hint: 'Ask an administrator whether the provider is active: svc sso list.',
   },
+  organization_full: {
+    message: 'The organization has as many members as it may have',
+    hint: 'Remove members who left, or ask the operator of the service to raise QUOTA_MEMBERS.',
+  },
   sso_config_changed: {
     message: 'The settings of the provider were changed while the sign-in was under way',
     hint: 'Begin again.',

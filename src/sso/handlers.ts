@@ -153,13 +153,14 @@ export function ssoHandlers(on: SsoDependencies): {
           const provider = makeProvider({ ...wanted, orgId: '' }, undefined, made)
           return discoverIfNeeded(undefined, input, provider, await newKeyIfMissing(storage, input, now))
         },
-        async run({ db, scope, caller, now, note }, { input, discovered, warning, key }) {
+        async run({ db, scope, caller, now, note, quota }, { input, discovered, warning, key }) {
           const { force, ...wanted } = input
           const orgId = await resolveOrg(db, scope, input.orgId)
           const made = { id: newId(), by: caller, now }
           const provider = makeProvider({ ...wanted, orgId }, discovered, made)
           await checkRole(db, provider, caller.permissions)
           if (provider.enforceSSO) checkProven(force === true)
+          await quota({ orgId })
           await store.insertProvider(db, cipher, provider)
           if (key) await insertSigningKey(db, key)
           const { id, name, type, status } = provider

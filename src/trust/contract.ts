@@ -180,6 +180,7 @@ export const trustPolicies = {
     status: 201,
     reply: changeReply,
     audit: audited('trust.policy.create'),
+    quota: 'TRUST_POLICIES',
     errors: ['org_access_denied', 'site_access_denied'],
     example: {
       name: 'Releases',

@@ -83,9 +83,10 @@ export function trustHandlers(on: On): {
           makeRecord(body, orgId, { by: caller.id, now })
           return discoveryWarning(body.issuer, now)
         },
-        async run({ db, scope, caller, body, now, note }, warning) {
+        async run({ db, scope, caller, body, now, note, quota }, warning) {
           const orgId = await resolveOrg(db, scope, body.orgId)
           const policy = makeRecord(body, orgId, { by: caller.id, now })
+          await quota({ orgId })
           await store.insertTrustPolicy(db, policy)
           note({ orgId, resourceId: policy.id, resourceName: policy.name, after: auditedPolicy(policy) })
           return toReply(policy, warning)

@@ -198,7 +198,9 @@ export async function consumeToken(db: Db, use: { hash: string; until: Instant }
   return numInsertedOrUpdatedRows === 1n
 }
 
-/** Deletes used tokens that are no longer accepted anyway. */
+/** Deletes used tokens that are no longer accepted anyway, and issuers that no policy trusts any more. */
 export async function sweepTokens(db: Db, now: Instant): Promise<void> {
   await db.deleteFrom('trust_tokens').where('expires_at', '<', now).execute()
+  const policies = db.selectFrom('trust_policies').select('trust_policies.issuer')
+  await db.deleteFrom('trust_issuers').where('trust_issuers.issuer', 'not in', policies).execute()
 }

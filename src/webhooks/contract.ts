@@ -180,6 +180,7 @@ export const webhooks = {
     status: 201,
     reply: Webhook,
     audit: { action: 'webhook.create', resource: 'webhook' },
+    quota: 'WEBHOOKS',
     errors: ['org_access_denied'],
     example: {
       name: 'Ticket system',

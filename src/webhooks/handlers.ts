@@ -56,9 +56,10 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
         checkHeaders(body.headers)
         await checkReachable(body.url)
       },
-      async run({ db, scope, body, caller, now, note }) {
+      async run({ db, scope, body, caller, now, note, quota }) {
         const orgId = await resolveOrg(db, scope, body.orgId)
         const webhook = makeWebhook({ ...body, orgId }, { id: newId(), by: caller.id, now })
+        await quota({ orgId })
         await store.insertWebhook(db, cipher, webhook)
         const { name, url, events, headers } = redactWebhook(webhook)
         note({ resourceName: name, after: { name, url, events, headers } })

@@ -8,21 +8,24 @@ const keptHours = 72
 /** Rows of one transaction: this bounds how long other writes wait. */
 const batch = 500
 
+const surpassedBy = (kept: number) =>
+  `Dropped: the webhook has ${kept} later deliveries, the most that are kept`
 const expired = `Stored for ${keptHours} hours while the webhook was paused, and not replayed`
 
 /**
- * Fails deliveries that were stored too long, deletes deliveries finished more than `deliveryDays` ago, and removes
- * deleted webhooks with all their deliveries.
+ * Fails deliveries that were stored too long, deletes deliveries finished more than `deliveryDays` ago, leaves each
+ * webhook its newest `deliveriesKept`, and removes deleted webhooks with all their deliveries.
  */
 export async function tidy(
   storage: Storage,
-  settings: { deliveryDays: number },
+  settings: { deliveryDays: number; deliveriesKept: number },
   now: Instant,
 ): Promise<void> {
   const keptSince = addSeconds(now, -keptHours * 3600)
   const endedBefore = addSeconds(now, -settings.deliveryDays * 86_400)
   const steps = [
     () => expireKept(storage, keptSince, now),
+    () => keepNewest(storage, settings.deliveriesKept, now),
     () => forgetEnded(storage, endedBefore),
     () => storage.write((tx) => deleteEventDeadLetters(tx, endedBefore), { unsynced: true }),
     () => removeDeleted(storage),
@@ -63,6 +66,38 @@ async function forgetEnded({ read, write }: Storage, before: Instant): Promise<v
   const forget = (tx: Db, ids: readonly string[]) =>
     tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', '<', before).execute()
   await writeInChunks(find, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
+}
+
+/**
+ * Of the deliveries of a webhook beyond its newest `kept`, deletes those that have ended, and fails the others: they are
+ * deleted the next time.
+ */
+async function keepNewest({ read, write }: Storage, kept: number, now: Instant): Promise<void> {
+  const long = read
+    .selectFrom('webhook_queues')
+    .select(['webhook_id', 'last_seq'])
+    .where('last_seq', '>', kept)
+  await forEachSettled(await long.execute(), async ({ webhook_id: id, last_seq: newest }) => {
+    const older = (except: readonly string[]) =>
+      found(read, except)
+        .where('webhook_id', '=', id)
+        .where('seq', '<=', newest - kept)
+        .orderBy('seq')
+    const findEnded = (except: readonly string[]) => older(except).where('ended_at', 'is not', null).execute()
+    const findWaiting = (except: readonly string[]) => older(except).where('ended_at', 'is', null).execute()
+    const forget = (tx: Db, ids: readonly string[]) =>
+      tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', 'is not', null).execute()
+    // One that is under way counts as failed, whatever its receiver answers.
+    const fail = (tx: Db, ids: readonly string[]) =>
+      tx
+        .updateTable('webhook_deliveries')
+        .set({ status: 'failed', error_message: surpassedBy(kept), ended_at: now, due_at: null })
+        .where('id', 'in', ids)
+        .where('ended_at', 'is', null)
+        .execute()
+    await writeInChunks(findEnded, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
+    await writeInChunks(findWaiting, (ids) => write((tx) => fail(tx, ids), { unsynced: true }), batch)
+  })
 }
 
 async function removeDeleted({ read, write }: Storage): Promise<void> {

@@ -4,8 +4,10 @@ import { describe, expect, it } from 'vitest'
 import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { getCommand } from '../../src/agents/commands/store.ts'
 import { api } from '../../src/api.ts'
+import { newId } from '../../src/core/new-id.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
+import { countOf } from '../../src/storage/query/counts.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin } from '../devices/device-stage.ts'
 import { testClock } from '../harness.ts'
@@ -113,6 +115,59 @@ onEveryDatabase((_, open) => {
       const given = rest.flat().map(({ id }) => id)
       expect(given).toHaveLength(13)
       expect(new Set(given)).toEqual(new Set(ids.slice(10)))
+    })
+
+    it('is kept among the newest 1000 that have finished of its device', async () => {
+      const { send, service, deviceId, enroll, client } = await start()
+      const other = await enroll('till-2')
+      const ended = async (device: string, count: number) => {
+        const { org_id } = await service.storage.read
+          .selectFrom('devices')
+          .select('org_id')
+          .where('id', '=', device)
+          .executeTakeFirstOrThrow()
+        const rest = {
+          org_id,
+          type: 'collect',
+          payload: '{}',
+          target_role: 'agent',
+          status: 'completed',
+          sent_count: 1,
+        }
+        const at = '2026-01-01T00:00:00.000Z'
+        const times = { created_at: at, expires_at: at, completed_at: at, result: '{"stdout":"12345"}' }
+        const rows = Array.from({ length: count }, () => ({
+          ...rest,
+          ...times,
+          id: newId(),
+          device_id: device,
+        }))
+        await service.storage.write(async (tx) => {
+          for (let n = 0; n < rows.length; n += 500) {
+            await tx
+              .insertInto('agent_commands')
+              .values(rows.slice(n, n + 500))
+              .execute()
+          }
+        })
+        return rows.map(({ id }) => id)
+      }
+      const count = (device: string) =>
+        countOf(service.storage.read.selectFrom('agent_commands').where('device_id', '=', device))
+      const [oldest] = await ended(deviceId, 1003)
+      await ended(other.deviceId, 1003)
+      const { id } = await send()
+      expect(await count(deviceId)).toBe(1001)
+      expect(await count(other.deviceId)).toBe(1003)
+      const show = (commandId: string) =>
+        client.call(api.deviceCommands.show, { params: { id: deviceId, commandId } })
+      await expect(show(oldest!)).rejects.toEqual(failing(404, 'not_found'))
+      expect(await show(id)).toMatchObject({ status: 'pending' })
+      const device = service.storage.read
+        .selectFrom('devices')
+        .select('command_bytes')
+        .where('id', '=', deviceId)
+      expect(Number((await device.executeTakeFirstOrThrow()).command_bytes)).toBeGreaterThan(1000 * 5)
     })
 
     it('that failed or timed out says so, and a late result does not change one that has ended', async () => {

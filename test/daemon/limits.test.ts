@@ -6,7 +6,7 @@ import { api } from '../../src/api.ts'
 import type { Limits } from '../../src/core/limits.ts'
 import { type Open, openMigrated } from '../databases.ts'
 import { adminEmail, startService, type TestService, testSecrets } from '../harness.ts'
-import { buildWorld, systemToken } from '../world.ts'
+import { addOrgUser, buildWorld, systemToken } from '../world.ts'
 import { machine, send } from './request.ts'
 
 const configOf = (env: Record<string, string>) =>
@@ -105,6 +105,23 @@ describe('a rate limit', () => {
     const kept = `/api/v1/devices/${bakery.deviceId}/eventlogs`
     const list = await send(service.url, 'GET', kept, { token: tokens.bakery })
     expect(list.body).toMatchObject({ pagination: { total: 5 } })
+  })
+
+  it('TENANT_BODY_BYTES: counts the bodies of all users and keys of an organization, and of no other', async () => {
+    const service = await started({ RATE_LIMIT_TENANT_BODY_BYTES: '100000/3600' })
+    const { orgs, tokens } = await buildWorld(service)
+    const filter = {
+      operator: 'AND',
+      conditions: [{ field: 'hostname', operator: 'in', value: ['x'.repeat(60_000)] }],
+    }
+    const preview = (token: string) =>
+      send(service.url, 'POST', '/api/v1/filters/preview', { token, body: { conditions: filter } })
+    const other = await addOrgUser(service, 'another', orgs.bakery.id)
+    expect((await preview(tokens.bakery)).status).not.toBe(429)
+    const refused = await preview(other)
+    expect(refused).toMatchObject(limited('Too many bytes of requests of one organization or partner', 3600))
+    expect((await preview(tokens.garage)).status).not.toBe(429)
+    expect((await sites(service, other)).status).toBe(200)
   })
 
   it('BEARER and AGENT: count per user and per agent, and only with valid credentials', async () => {
@@ -301,5 +318,16 @@ describe('a sliding window', () => {
     vi.advanceTimersByTime(10_000)
     await limiter.sweep()
     expect([take(9), take(1)]).toEqual(['taken', 10])
+  })
+
+  it('of more than 10,000 is kept in at most a thousand slots, which expire together', () => {
+    const { take } = taking(10_001)
+    expect(take(10_000)).toBe('taken')
+    vi.advanceTimersByTime(9)
+    expect([take(1), take(1)]).toEqual(['taken', 10])
+    vi.advanceTimersByTime(9991)
+    expect(take(10_001)).toBe('taken')
+    vi.advanceTimersByTime(5000)
+    expect(take(1)).toBe(5)
   })
 })

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
 import { defaultLimits } from '../../src/core/limits.ts'
+import { defaultQuotas } from '../../src/core/quotas.ts'
 import { temporaryFolder } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
 
@@ -31,6 +32,7 @@ test('every setting the service reads is in man/svc-serve.8', async () => {
   const isDocumented = (name: string): boolean => {
     const own = name.replace(/_FILE$/, '')
     if (name.startsWith('RATE_LIMIT_')) return page.includes(`\n| ${name.slice(11)} | `)
+    if (name.startsWith('QUOTA_')) return page.includes(`\n| ${name.slice(6)} | `)
     const part = /^(AUDIT_ARCHIVE_S3|AGENT_BINARY_S3)(_\w+)$/.exec(own)
     if (part) return page.includes(`${part[1]}_BUCKET`) && page.includes(part[2]!)
     return new RegExp(`\\b(${name}|${own})\\b`).test(page)
@@ -45,4 +47,10 @@ test('man/svc-serve.8 documents the default rate limits', () => {
     { count: Number(count), seconds: Number(seconds) },
   ])
   expect(Object.fromEntries(said)).toEqual(defaultLimits)
+})
+
+test('man/svc-serve.8 documents the default quotas', () => {
+  const [, table = ''] = page.split('\n## Quotas\n')
+  const said = [...table.split('\n## ')[0]!.matchAll(/^\| ([A-Z_]+) \| (\d+) \|/gm)]
+  expect(Object.fromEntries(said.map(([, name, count]) => [name, Number(count)]))).toEqual(defaultQuotas)
 })

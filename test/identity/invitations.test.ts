@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { markEmailProved } from '../../src/identity/store.ts'
+import { addSeconds } from '../../src/core/time.ts'
+import { markEmailProved, sweepInvited } from '../../src/identity/store.ts'
 import type { Mailer } from '../../src/messages/ports.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestClock, type TestService, testClock } from '../harness.ts'
@@ -167,6 +168,30 @@ onEveryDatabase((_, open) => {
       await expect(preview(tokenOf(sent))).rejects.toEqual(failing(404, 'invite_not_found'))
       // The address can be invited again.
       expect(await invite()).toMatchObject({ id, status: 'invited' })
+    })
+
+    it('leaves no account once it was withdrawn, unless another tenant invites, or the person is there', async () => {
+      const { id } = await invite()
+      const bakery = as(world.tokens.bakery)
+      const account = async () =>
+        (await service.storage.read.selectFrom('users').select('id').where('id', '=', id).execute()).length
+      const sweep = () => service.storage.write((tx) => sweepInvited(tx, addSeconds(clock(), 2 * 86_400)))
+      await sweep()
+      expect(await account()).toBe(1)
+      await bakery.call(api.users.remove, { params: { id } })
+      await invite(world.tokens.garage)
+      await sweep()
+      expect(await account()).toBe(1)
+      await as(world.tokens.garage).call(api.users.remove, { params: { id } })
+      await sweep()
+      expect(await account()).toBe(0)
+      const again = await invite()
+      expect(again.id).not.toBe(id)
+      await accept(tokenOf(again))
+      await bakery.call(api.users.remove, { params: { id: again.id } })
+      await sweep()
+      const users = service.storage.read.selectFrom('users').select('id').where('id', '=', again.id)
+      expect(await users.execute()).toHaveLength(1)
     })
 
     it('never sets the password of an account that has one', async () => {

@@ -98,6 +98,24 @@ onEveryDatabase((_, open) => {
       expect(users).toEqual([{ email: adminEmail }])
     })
 
+    it('is refused where the service has as many as its quota allows, also when its link is opened', async () => {
+      const { mails, mailer } = mailServer()
+      const service = await startService(open, { outside: { mailer }, env: { QUOTA_PARTNERS: '1' } })
+      expect(await post(service, '/auth/register-partner', undefined, company)).toMatchObject(generic)
+      await expect.poll(() => mails.length, { timeout: 5000 }).toBe(1)
+      const token = new URL(mails[0]!.links[0]!).searchParams.get('token')
+      const client = service.client(await systemToken(service))
+      await client.call(api.partners.create, { body: { name: 'First', slug: 'first' } })
+      const full = { status: 403, body: { code: 'quota_exceeded' } }
+      const other = { ...company, email: 'grace@example.com' }
+      expect(await post(service, '/auth/register-partner', undefined, other)).toMatchObject(full)
+      expect(await post(service, '/auth/verify-email', undefined, { token })).toMatchObject(full)
+      expect((await client.call(api.partners.list, { query: {} })).data).toHaveLength(1)
+      // The link stays valid until there is room.
+      await service.storage.write((tx) => tx.deleteFrom('partners').execute())
+      expect(await post(service, '/auth/verify-email', undefined, { token })).toMatchObject({ status: 200 })
+    })
+
     it('waits until the address is verified, when mail is sent', async () => {
       const { mails, mailer } = mailServer()
       const service = await startService(open, { outside: { mailer } })

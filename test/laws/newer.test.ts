@@ -184,7 +184,7 @@ async function runAll({ service }: Stage): Promise<string[]> {
       const { failure } = await fanOut(storage, now())
       if (failure !== undefined) throw failure
     },
-    upkeep: () => tidy(storage, { deliveryDays: 30 }, now()),
+    upkeep: () => tidy(storage, { deliveryDays: 30, deliveriesKept: 100_000 }, now()),
   }
   const failed: string[] = []
   for (const [name, run] of Object.entries(runs))

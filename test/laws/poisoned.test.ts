@@ -471,7 +471,7 @@ const scenarios: Record<string, Scenario> = {
 
   async 'webhook upkeep'({ storage, bad, good }) {
     await failWrites(storage, 'delete', 'webhook_deliveries', `old.id = '${bad.deliveryId}'`)
-    await run(tidy(storage, { deliveryDays: 1 }, addSeconds(now(), 30 * day)))
+    await run(tidy(storage, { deliveryDays: 1, deliveriesKept: 100_000 }, addSeconds(now(), 30 * day)))
     const left = (await rowsIn(storage, 'webhook_deliveries')).map(({ id }) => id)
     expect([left.includes(bad.deliveryId), left.includes(good.deliveryId)]).toEqual([true, false])
   },

@@ -9,10 +9,12 @@ import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
 import { Parties } from '../../daemon/party.ts'
 import { ReadQueryQueue } from '../../daemon/questions.ts'
+import { QuotaCheck } from '../../daemon/quotas.ts'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
 import { defaultLimits, type Limits } from '../../src/core/limits.ts'
+import { defaultQuotas } from '../../src/core/quotas.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { createAccessTokens } from '../../src/identity/sessions/tokens.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
@@ -47,6 +49,7 @@ export async function serveContract(
       { timeoutMs: 10_000, atOnce: 6, perTenant: 4, perCaller: 2, waitMs: 5000 },
       metrics,
     ),
+    quotas: new QuotaCheck(defaultQuotas, metrics),
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'requests', metrics),
     replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies', metrics),
     work: new ConcurrencyLimit(mostAtOnce, metrics),

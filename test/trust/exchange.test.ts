@@ -2,6 +2,7 @@ import { exportSPKI } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
+import { sweepTokens } from '../../src/trust/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -76,6 +77,18 @@ onEveryDatabase((_, open) => {
       await expect(exchange(token)).rejects.toEqual(refused('too_old'))
       const kept = await service.storage.read.selectFrom('trust_tokens').select('expires_at').execute()
       expect(kept).toEqual([{ expires_at: new Date((iat + 3720) * 1000).toISOString() }])
+    })
+
+    it('leaves no record of its issuer once no policy trusts it', async () => {
+      const { create, exchange, tokenOf, clock, service, client } = await start(open)
+      const { id } = await create()
+      const issuers = () => service.storage.read.selectFrom('trust_issuers').select('issuer').execute()
+      await exchange(await tokenOf())
+      await service.storage.write((tx) => sweepTokens(tx, clock()))
+      expect(await issuers()).toHaveLength(1)
+      await client.call(api.trustPolicies.remove, { params: { id } })
+      await service.storage.write((tx) => sweepTokens(tx, clock()))
+      expect(await issuers()).toEqual([])
     })
 
     it.each([

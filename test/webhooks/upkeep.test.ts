@@ -21,8 +21,8 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       const clock = testClock()
       const fixture = await stage(open, certificate, { clock })
       const begin = clock()
-      const tidied = (seconds: number, deliveryDays = 30) =>
-        tidy(fixture.service.storage, { deliveryDays }, addSeconds(begin, seconds))
+      const tidied = (seconds: number, deliveryDays = 30, deliveriesKept = 100_000) =>
+        tidy(fixture.service.storage, { deliveryDays, deliveriesKept }, addSeconds(begin, seconds))
       const to = await receiver(certificate)
       const id = await fixture.hook(to.url)
       const pause = () =>
@@ -104,6 +104,32 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       expect((await untilAll(id, 1, ({ status }) => status === 'delivered'))[0]).toMatchObject({
         sequence: 4,
       })
+    })
+
+    it('leaves a webhook its newest deliveries: older ones that wait fail, and are deleted with those that ended', async () => {
+      const { id, pause, raise, untilAll, tidied, deliveries, hook, to } = await start()
+      const other = await hook(to.url)
+      await raise(2)
+      await untilAll(id, 2, ({ status }) => status === 'delivered')
+      await pause()
+      await raise(4)
+      await untilAll(id, 6, ({ sequence, status }) => sequence < 3 || status === 'pending')
+      await untilAll(other, 6, ({ status }) => status === 'delivered')
+      const statuses = async () => (await deliveries(id)).map(({ sequence, status }) => [sequence, status])
+      await tidied(0, 30, 6)
+      expect(await statuses()).toHaveLength(6)
+      await tidied(0, 30, 2)
+      const failed = { status: 'failed', errorMessage: expect.stringContaining('2 later deliveries') }
+      expect(await deliveries(id)).toMatchObject([
+        ...[3, 4].map((sequence) => ({ sequence, ...failed })),
+        ...[5, 6].map((sequence) => ({ sequence, status: 'pending' })),
+      ])
+      expect(await deliveries(other)).toMatchObject([{ sequence: 5 }, { sequence: 6 }])
+      await tidied(0, 30, 2)
+      expect(await statuses()).toEqual([
+        [5, 'pending'],
+        [6, 'pending'],
+      ])
     })
 
     it('removes a deleted webhook with all its rows, however many, and no rows of others', async () => {

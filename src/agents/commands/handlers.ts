@@ -34,6 +34,7 @@ export function commandHandlers({ nudge, commandQuota }: { nudge: Nudge; command
     checkQueueLimit(await store.countOpen(db, id))
     const command = makeCommand(wanted, { id: newId(), orgId, deviceId: id, by: caller.id, now })
     await store.insertCommand(db, command)
+    await store.deleteOldestCommands(db, id)
     await nudge(db, id)
     note({ details: { commandId: command.id } })
     return command

@@ -54,6 +54,27 @@ export async function insertCommand(db: Db, command: DeviceCommandDetail & { org
   await db.insertInto('agent_commands').values(commandRows.write(command)).execute()
 }
 
+/** Finished commands kept of a device. */
+const keptCommands = 1000
+
+/** Deletes the oldest finished commands of a device beyond those that are kept. The caller has locked the device. */
+export async function deleteOldestCommands(db: Db, deviceId: string): Promise<void> {
+  const oldest = db
+    .selectFrom('agent_commands')
+    .select('id')
+    .where('device_id', '=', deviceId)
+    .where('completed_at', 'is not', null)
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .offset(keptCommands)
+    .limit(100)
+  const { numDeletedRows } = await db
+    .deleteFrom('agent_commands')
+    .where('id', 'in', oldest)
+    .executeTakeFirstOrThrow()
+  if (numDeletedRows > 0n) await recountAll(db, [deviceId])
+}
+
 type CommandQuery = CursorPageQuery & { status?: string | undefined; type?: string | undefined }
 
 /** Newest first. @throws not_found, also for a device outside the scope */

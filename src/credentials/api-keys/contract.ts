@@ -103,6 +103,7 @@ export const apiKeys = {
     status: 201,
     reply: MintedApiKey,
     audit: { action: 'api_key.create', resource: 'api_key' },
+    quota: 'API_KEYS',
     errors: ['org_access_denied'],
     example: { name: 'Inventory export', scopes: ['devices:read'], rateLimit: 500 },
   }),

@@ -25,12 +25,13 @@ export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
     return store.listApiKeys(db, scope, query)
   },
 
-  async create({ db, scope, body, caller, now }) {
+  async create({ db, scope, body, caller, now, quota }) {
     checkExpiry(body.expiresAt, now)
     const orgId = await resolveKeyOrg(db, scope, body.orgId)
     checkDelegation(body.scopes, caller.permissions)
     const key = newApiKey()
     const minted = makeApiKey({ ...body, orgId }, { id: newId(), key, by: caller.id, now })
+    await quota({ orgId })
     await store.insertApiKey(db, minted, apiKeyHash(key))
     return { ...minted, key, warning: 'Store this API key securely. It will not be shown again.' }
   },

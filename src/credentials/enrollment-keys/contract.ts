@@ -83,6 +83,7 @@ export const enrollmentKeys = {
     status: 201,
     reply: MintedEnrollmentKey,
     audit: { action: 'enrollment_key.create', resource: 'enrollment_key' },
+    quota: 'ENROLLMENT_KEYS',
     errors: ['org_access_denied', 'key_shape_exceeded'],
     example: { name: 'Reception laptops', maxUsage: 5 },
   }),

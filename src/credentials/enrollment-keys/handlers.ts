@@ -28,7 +28,7 @@ export const enrollmentKeyHandlers = (
       return store.listEnrollmentKeys(db, scope, query, now)
     },
 
-    async create({ db, scope, body, caller, now }) {
+    async create({ db, scope, body, caller, now, quota }) {
       checkExpiry(body.expiresAt, now)
       const shape = shapeOf(caller)
       checkShape(body, shape, now)
@@ -38,6 +38,7 @@ export const enrollmentKeyHandlers = (
       const ttlMinutes = Math.min(settings.ttlMinutes, shape?.maxTtlMinutes ?? settings.ttlMinutes)
       const made = { id: newId(), by: caller.id, now, ttlMinutes }
       const minted = makeEnrollmentKey({ ...body, orgId }, made)
+      await quota({ orgId })
       await store.insertEnrollmentKey(db, minted, hashOf(key))
       return { ...minted, key }
     },

@@ -45,6 +45,7 @@ export const invitations = {
       ...sent,
     }),
     audit: { action: 'user.invite', resource: 'user' },
+    quota: 'MEMBERS',
     errors: ['user_exists', 'tenant_required', 'org_access_denied', 'partner_mismatch'],
     example: { email: 'ada@example.com', name: 'Ada Lovelace' },
   }),

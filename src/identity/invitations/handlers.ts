@@ -136,12 +136,13 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
       limitLetters(limit, caller, tenant, body.email)
       return tenant
     },
-    async run({ db, scope, body, caller, now, note }, tenant) {
+    async run({ db, scope, body, caller, now, note, quota }, tenant) {
       const role = await findRole(db, tenant, body.roleId)
       const message = 'Invalid role for this scope'
       if (!role) throw invalid([{ path: 'body.roleId', message }], message)
       checkMayGrant(caller.permissions, (await findGrants(db, role.id)).permissions)
 
+      await quota(tenant)
       const { email, name } = body
       await insertUserOnce(db, { id: newId(), email, name, passwordHash: null, status: 'invited' }, now)
       const user = (await findUserByEmail(db, email))!

@@ -44,6 +44,7 @@ export const registration = {
     }),
     reply: Done,
     audit: { action: 'partner.register', resource: 'partner' },
+    quota: 'PARTNERS',
     limit: 'REGISTER_PARTNER',
     example: {
       companyName: 'Example Managed Services',
@@ -62,6 +63,7 @@ export const registration = {
     body: z.strictObject({ token: secret(text(128, 1)) }),
     reply: Done,
     audit: { action: 'user.email.verify', resource: 'user' },
+    quota: 'PARTNERS',
     limit: 'VERIFY_EMAIL',
     errors: ['invalid_verification_link'],
     example: { token: 'from-the-link' },

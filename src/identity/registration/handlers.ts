@@ -78,10 +78,13 @@ export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf
 
     registerPartner: inSteps<Entries['registerPartner'], Registration>({
       prepare: async (call) => ({ ...(await prepare(call)), companyName: call.body.companyName }),
-      run: ({ db, now, note }, wanted) => begin(db, wanted, now, note),
+      async run({ db, now, note, quota }, wanted) {
+        await quota({})
+        return begin(db, wanted, now, note)
+      },
     }),
 
-    async verifyEmail({ db, body, now, note }) {
+    async verifyEmail({ db, body, now, note, quota }) {
       if (!registrationOn) throw new Problem('not_found')
       const hash = tokenHash(body.token)
       const waiting = await store.consumeRegistration(db, hash, now)
@@ -89,6 +92,7 @@ export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf
       if (!content) throw new Problem('invalid_verification_link')
       const wanted = JSON.parse(content) as Registration
       if (await findUserByEmail(db, wanted.email)) throw new Problem('invalid_verification_link')
+      if (wanted.companyName !== null) await quota({})
       note(await open(db, wanted, now, now))
       return { success: true, message: 'The address is confirmed. You can sign in now.' }
     },

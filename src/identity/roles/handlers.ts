@@ -27,7 +27,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
     return getDetails(db, await getNamedScope(db, scope, query), params.id)
   },
 
-  async create({ db, scope, caller, body, now }) {
+  async create({ db, scope, caller, body, now, quota }) {
     const { orgId, partnerId, permissions, ...wanted } = body
     const tenant = await getTenant(db, scope, { orgId, partnerId })
     await lockTenant(db, tenant)
@@ -35,6 +35,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const link = { ...role, permissions: rules.permissionNames(permissions) }
     const parent = await getParentChain(db, scope, tenant, role.parentRoleId)
     rules.checkMayGrant(caller.permissions, rules.grantedPermissions(rules.buildChain(link, parent, [role])))
+    await quota(role)
     await store.insertRole(db, role, link.permissions)
     return getDetails(db, scope, role.id)
   },
@@ -79,7 +80,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
     return { success: true, message: 'Role deleted' }
   },
 
-  async clone({ db, scope, caller, params, body, now, note }) {
+  async clone({ db, scope, caller, params, body, now, note, quota }) {
     const source = await store.getRole(db, scope, params.id)
     const { orgId, partnerId } = body
     const named = orgId !== undefined || partnerId !== undefined
@@ -97,6 +98,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
       forceMfa: rules.forcesMfa(chain),
     }
     const role = rules.makeRole(wanted, tenant, { id: newId(), now })
+    await quota(role)
     await store.insertRole(db, role, permissions)
     note({ details: { clonedFrom: { id: source.id, name: source.name } } })
     return getDetails(db, scope, role.id)

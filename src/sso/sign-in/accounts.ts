@@ -6,6 +6,7 @@ import { newId } from '../../core/new-id.ts'
 import { missingPermissions } from '../../core/permissions.ts'
 import { safeParse } from '../../core/schema.ts'
 import type { Instant } from '../../core/time.ts'
+import type { Call } from '../../handler.ts'
 import { voidInvitation } from '../../identity/invitations/store.ts'
 import { acceptMembership, findGrants, findMembership, joinOrganization } from '../../identity/memberships.ts'
 import { findRole } from '../../identity/roles/store.ts'
@@ -17,6 +18,7 @@ import { lockTenantInUse } from '../../tenancy/lock-in-use.ts'
 import type { AssertedIdentity } from '../asserted-identity.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
 import type { ProviderRecord } from '../rules.ts'
+import type { ssoSignIn } from './contract.ts'
 import { activateInvited, findIdentity, type Identity, saveIdentity } from './store.ts'
 
 /** An admitted user, and what was created for them. */
@@ -130,15 +132,23 @@ function checkDomain(email: string, domains: string | null): void {
   throw new SsoFailure('domain_not_allowed', `${domain} is none of ${domains}`)
 }
 
+type CheckQuota = Call<typeof ssoSignIn.callback>['quota']
+
 /** Admits a user, creating account and link if needed; or invites them. @throws SsoFailure */
 export async function admit(
   db: Db,
   cipher: Cipher,
-  { provider, asserted, now }: { provider: ProviderRecord; asserted: AssertedIdentity; now: Instant },
+  {
+    provider,
+    asserted,
+    now,
+    quota,
+  }: { provider: ProviderRecord; asserted: AssertedIdentity; now: Instant; quota: CheckQuota },
 ): Promise<AdmittedUser | InvitedUser> {
   const { id: providerId, orgId } = provider
   await checkInUse(db, orgId)
   const admission = await decideAdmission(db, provider, asserted)
+  if (admission.kind !== 'known') await checkRoom(quota, orgId)
   if (admission.kind === 'elsewhere') return invite(db, orgId, admission, now)
   const { user, made } = await ensureAccount(db, provider, admission, now)
   const link = admission.kind === 'known' ? admission.link : undefined
@@ -206,6 +216,12 @@ async function invite(
     throw isUniqueViolation(error) ? new SsoFailure('invitation_pending', email) : error
   })
   return { userId: user.id, email, roleName: role.name, made: 'invitation' }
+}
+
+async function checkRoom(quota: CheckQuota, orgId: string): Promise<void> {
+  await quota({ orgId }).catch((error: unknown) => {
+    throw error instanceof Problem ? new SsoFailure('organization_full') : error
+  })
 }
 
 async function checkInUse(db: Db, orgId: string): Promise<void> {

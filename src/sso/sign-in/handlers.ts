@@ -43,7 +43,7 @@ import {
 
 type Entries = typeof ssoSignIn
 
-type CallbackCall = Pick<Call<Entries['callback']>, 'db' | 'now' | 'note'>
+type CallbackCall = Pick<Call<Entries['callback']>, 'db' | 'now' | 'note' | 'quota'>
 type StartedSignIn = {
   provider: ProviderRecord
   trial: Trial | undefined
@@ -64,7 +64,7 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
   }
 
   /** Admits the user of a callback; for a trial it only records who would have been admitted. */
-  async function letIn({ db, now, note }: CallbackCall, arrival: CallbackResult): Promise<Redirect> {
+  async function letIn({ db, now, note, quota }: CallbackCall, arrival: CallbackResult): Promise<Redirect> {
     const { signIn, provider, asserted, trace } = arrival
     if (signIn.testId !== null) {
       await saveTrial(db, { id: signIn.testId, status: 'passed', steps: trace.steps })
@@ -84,7 +84,7 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
         lockProvider(db, cipher, organizationScope(provider.orgId), provider.id),
       )
       checkUnchanged(held, signIn)
-      return admit(db, cipher, { provider, asserted, now })
+      return admit(db, cipher, { provider, asserted, now, quota })
     })
     if (admitted.made === 'invitation') {
       const { extras } = await toRefusal(new SsoFailure('invitation_pending', admitted.email), arrival)

@@ -154,6 +154,7 @@ export const orgs = {
     status: 201,
     reply: Organization,
     audit: { action: 'organization.create', resource: 'organization' },
+    quota: 'ORGANIZATIONS',
     errors: ['slug_taken', 'partner_mismatch', 'organization_limit_reached'],
     example: { name: 'Blue Bakery', slug: 'blue-bakery' },
   }),

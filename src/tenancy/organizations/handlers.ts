@@ -19,10 +19,11 @@ export const orgHandlers = ({
 
   page: ({ db, scope, query }) => store.pageOrgs(db, scope, query),
 
-  async create({ db, scope, body, caller, now, note }) {
+  async create({ db, scope, body, caller, now, note, quota }) {
     // Locked, so that the organization limit holds under parallel requests.
     const partner = await lockPartner(db, rules.resolvePartner(scope, body.partnerId))
     checkOrgCap(partner, await store.countOrgs(db, partner.id))
+    await quota({ partnerId: partner.id })
     const org = rules.makeOrg(body, partner.id, { id: newId(), now })
     await store.insertOrg(db, org)
     await store.grantOrg(db, partner.id, caller.id, org.id)

@@ -132,6 +132,7 @@ export const partners = {
     status: 201,
     reply: Partner,
     audit: { action: 'partner.create', resource: 'partner' },
+    quota: 'PARTNERS',
     errors: ['slug_taken'],
     example: { name: 'Acme IT', slug: 'acme' },
   }),

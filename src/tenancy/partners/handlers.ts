@@ -40,7 +40,8 @@ export const partnerHandlers = ({
 }): HandlersOf<typeof contract.partners> => ({
   list: ({ db, query }) => store.listPartners(db, query),
 
-  async create({ db, body, now }) {
+  async create({ db, body, now, quota }) {
+    await quota({})
     const partner = rules.makePartner(body, { id: newId(), now })
     await store.insertPartner(db, partner)
     return partner

@@ -73,6 +73,7 @@ export const sites = {
     status: 201,
     reply: Site,
     audit: { action: 'site.create', resource: 'site' },
+    quota: 'SITES',
     errors: ['org_access_denied'],
     example: { name: 'Main Office', timezone: 'Europe/Paris' },
   }),

@@ -13,10 +13,11 @@ export const siteHandlers: HandlersOf<typeof contract.sites> = {
     return store.listSites(db, scope, { orgId, ...page })
   },
 
-  async create({ db, scope, body, now }) {
+  async create({ db, scope, body, now, quota }) {
     await shareLockOrg(db, scope, body.orgId)
     rules.checkSeesAllSites(scope)
     const site = rules.makeSite(body, { id: newId(), now })
+    await quota(site)
     await store.insertSite(db, site)
     return site
   },

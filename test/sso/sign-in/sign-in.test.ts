@@ -102,6 +102,25 @@ onEveryDatabase((kind, open) => {
       expect(codeIn((await signIn()).location)).not.toBe('')
     })
 
+    it('creates no account for an organization that is full, and invites nobody to it', async () => {
+      const { service, bakery, garage, provider, signIn } = await start(open, { QUOTA_MEMBERS: '3' })
+      const members = service.storage.read
+        .selectFrom('organization_memberships')
+        .select('user_id')
+        .where('org_id', '=', bakery.id)
+      await addMember(service, bakery.id, 'known@bakery.example.com')
+      const before = await members.execute()
+      expect(before.length).toBeGreaterThanOrEqual(3)
+      await addMember(service, garage.id, 'gus@garage.example.com')
+      await provider({ autoProvision: true, defaultRoleId: roleOf('Org Viewer', 'organization') })
+      expect(errorIn((await signIn()).location)).toBe('organization_full')
+      const elsewhere = { ...person, sub: 'gus', email: 'gus@garage.example.com' }
+      expect(errorIn((await signIn(elsewhere)).location)).toBe('organization_full')
+      expect(await members.execute()).toEqual(before)
+      const member = { ...person, sub: 'known', email: 'known@bakery.example.com' }
+      expect(errorIn((await signIn(member)).location)).toBeNull()
+    })
+
     it('refuses users with a specific reason each', async () => {
       const { service, system, bakery, garage, provider, change, signIn } = await start(open)
       const { id } = await provider()

@@ -1,0 +1,96 @@
+import { type RawBuilder, sql } from 'kysely'
+import { Problem } from '../core/errors.ts'
+import type { QuotaName, QuotaOwner } from '../core/quotas.ts'
+import type { Instant } from '../core/time.ts'
+import type { Db } from './db.ts'
+import type { TableName } from './schema/tables.ts'
+
+type Kind = {
+  table: TableName
+  /** The table of a partner's records, where it is another one. */
+  ofPartner?: TableName
+  /** Columns that name the owner; none: the quota is one for the whole service. */
+  owner: readonly ('org_id' | 'partner_id')[]
+  /** Which records count; all by default. */
+  counted?: RawBuilder<boolean>
+  /** Which records nobody needs any more: the oldest of them make room for a new one. */
+  ended?: (now: Instant) => RawBuilder<boolean>
+}
+
+const ofOrg = ['org_id'] as const
+const ofEither = ['org_id', 'partner_id'] as const
+
+/** Where the records of each quota are. */
+const kinds: Readonly<Record<QuotaName, Kind>> = {
+  PARTNERS: { table: 'partners', owner: [] },
+  ORGANIZATIONS: { table: 'organizations', owner: ['partner_id'] },
+  SITES: { table: 'sites', owner: ofOrg },
+  MEMBERS: { table: 'organization_memberships', ofPartner: 'partner_memberships', owner: ofOrg },
+  ROLES: { table: 'roles', owner: ofEither },
+  API_KEYS: {
+    table: 'api_keys',
+    owner: ofOrg,
+    ended: (now) => sql`(status = 'revoked' or expires_at <= ${now})`,
+  },
+  ENROLLMENT_KEYS: {
+    table: 'enrollment_keys',
+    owner: ofOrg,
+    ended: (now) => sql`(expires_at <= ${now} or usage_count >= max_usage)`,
+  },
+  DEVICES: { table: 'devices', owner: ofOrg },
+  FILTERS: { table: 'saved_filters', owner: ofOrg },
+  DEVICE_GROUPS: { table: 'device_groups', owner: ofOrg },
+  SCRIPTS: { table: 'scripts', owner: ofEither, ended: () => sql`deleted_at is not null` },
+  ALERTS: { table: 'alerts', owner: ofOrg, ended: () => sql`resolved_at is not null` },
+  WEBHOOKS: { table: 'webhooks', owner: ofOrg, counted: sql`deleted_at is null` },
+  SSO_PROVIDERS: { table: 'sso_providers', owner: ofOrg },
+  TRUST_POLICIES: { table: 'trust_policies', owner: ofOrg },
+}
+
+/** Ended records deleted at once: a quota that was lowered is reached again step by step. */
+const batch = 10
+
+/**
+ * Checks, before a record is created, that its owner may have another one. On Postgres requests that run at the same
+ * moment do not see each other's records: an owner may exceed the quota by the number of connections of the pools.
+ * @throws quota_exceeded
+ */
+export async function checkQuota(
+  db: Db,
+  name: QuotaName,
+  { owner, most, now }: { owner: QuotaOwner; most: number; now: Instant },
+): Promise<void> {
+  const { counted = sql`true`, ended, ...kind } = kinds[name]
+  const isOfPartner = kind.ofPartner !== undefined && !owner.orgId
+  const table = sql.table(isOfPartner ? kind.ofPartner! : kind.table)
+  const owned = ownedBy(isOfPartner ? ['partner_id'] : kind.owner, owner)
+  const { rows } = await sql<{ count: number | string }>`
+    select count(*) as count from (select 1 from ${table} where ${owned} and ${counted} limit ${most}) as own`.execute(
+    db,
+  )
+  if (Number(rows[0]!.count) < most) return
+  const deleted = ended
+    ? await sql<{ id: string }>`
+        delete from ${table} where id in (
+          select id from ${table} where ${owned} and ${ended(now)} order by id limit ${batch})
+        returning id`.execute(db)
+    : undefined
+  if (deleted?.rows.length) return
+  throw new Problem(
+    'quota_exceeded',
+    `There are ${most} ${nounOf(name)} already, which is the most allowed`,
+    {
+      details: { quota: name, most },
+    },
+  )
+}
+
+function ownedBy(columns: Kind['owner'], { orgId, partnerId }: QuotaOwner): RawBuilder<boolean> {
+  const ids = { org_id: orgId, partner_id: partnerId }
+  const parts = columns.map((column) =>
+    ids[column] ? sql`${sql.ref(column)} = ${ids[column]}` : sql`${sql.ref(column)} is null`,
+  )
+  return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `)
+}
+
+const nounOf = (name: QuotaName): string => name.toLowerCase().replaceAll('_', ' ')

@@ -1,0 +1,187 @@
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { deleteExpired } from '../../daemon/background.ts'
+import { api } from '../../src/api.ts'
+import { addSeconds, systemClock } from '../../src/core/time.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { isTried } from '../depth.ts'
+import { startService, type TestService } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { toWire } from './calls.ts'
+import { called } from './fields.ts'
+import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
+import { grownTables, tableSizes } from './table-sizes.ts'
+import { Line } from './wire.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+type Bound = { by: string; test: [file: string, name: string] }
+
+const bound = (by: string, file: string, name: string): Bound => ({ by, test: [file, name] })
+const quota = bound(
+  'QUOTA_<NAME>',
+  'test/laws/quotas.test.ts',
+  'is refused when its tenant has as many as the quota allows',
+)
+const expiry = bound(
+  'rows expire',
+  'test/laws/growth-of-tenants.test.ts',
+  'is empty again when everything that expires has expired',
+)
+const ofOwner = (by: string): Bound => ({ ...quota, by })
+const ofSystem = (by: string): Bound => ({
+  by: `of system administrators alone: ${by}`,
+  test: [
+    'test/agents/versions/sync.test.ts',
+    'is refused when it differs from the one registered under its version',
+  ],
+})
+const history = bound(
+  'AUDIT_RETENTION_ENABLED, RATE_LIMIT_TENANT_BODY_BYTES, 64 KiB of an entry',
+  'test/daemon/limits.test.ts',
+  'TENANT_BODY_BYTES: counts the bodies of all users and keys of an organization',
+)
+
+/** All tables that grow with the actions of people, programs and strangers: what bounds them, and the test that reaches the bound. */
+const bounds: Record<string, Bound> = {
+  alerts: quota,
+  api_keys: quota,
+  device_groups: quota,
+  devices: quota,
+  enrollment_keys: quota,
+  organization_memberships: quota,
+  organizations: quota,
+  partner_memberships: quota,
+  partners: quota,
+  roles: quota,
+  saved_filters: quota,
+  scripts: quota,
+  sites: quota,
+  sso_providers: quota,
+  trust_policies: quota,
+  webhooks: quota,
+  organization_membership_groups: ofOwner('members and groups of an organization'),
+  organization_membership_sites: ofOwner('members and sites of an organization'),
+  webhook_counts: ofOwner('one of each webhook'),
+  webhook_events: ofOwner('one of each webhook and event type'),
+  webhook_queues: ofOwner('one of each webhook'),
+  audit_heads: ofOwner('one of each organization'),
+  audit_retention: ofOwner('one of each organization'),
+  role_permissions: ofOwner('permissions of the service, of each role'),
+  device_tags: ofOwner('100 of each device'),
+  trust_issuers: bound(
+    'issuers of trust policies',
+    'test/trust/exchange.test.ts',
+    'leaves no record of its issuer once no policy trusts it',
+  ),
+  users: bound(
+    'members; RATE_LIMIT_REGISTER of those who register; others are deleted',
+    'test/identity/invitations.test.ts',
+    'leaves no account once it was withdrawn',
+  ),
+  recovery_codes: bound(
+    'ten of each account',
+    'test/daemon/mfa.test.ts',
+    'returns a secret for an authenticator app and ten recovery codes',
+  ),
+  agent_commands: bound(
+    '100 open and 1000 finished ones of each device',
+    'test/agents/commands.test.ts',
+    'is kept among the newest 1000 that have finished of its device',
+  ),
+  device_group_changes: bound(
+    'the newest 10,000 of each group',
+    'test/groups/dynamic.test.ts',
+    'the newest 10,000 membership changes of a group are kept',
+  ),
+  audit_logs: history,
+  audit_checkpoints: { ...history, by: 'one of each entry' },
+  audit_tiles: { ...history, by: 'one of 256 entries' },
+  agent_builds: ofSystem('builds of the release host'),
+  agent_releases: ofSystem('releases of the release host'),
+  agent_rollouts: ofSystem('one at a time'),
+  invitations: expiry,
+  mfa_setups: expiry,
+  password_reset_requests: expiry,
+  phone_codes: expiry,
+  sessions: expiry,
+  sign_in_marks: expiry,
+  sso_tests: expiry,
+  trust_tokens: expiry,
+}
+
+/** What the background works off: whether a row is seen depends on when. */
+const passing: Record<string, Bound> = {
+  events: bound(
+    'handed to webhooks',
+    'test/webhooks/upkeep.test.ts',
+    'removes deliveries when their retention',
+  ),
+  mails: bound('sent, or given up', 'test/messages/queue.test.ts', 'is given up when it has expired'),
+  webhook_deliveries: bound(
+    'WEBHOOK_DELIVERIES_KEPT of each webhook',
+    'test/webhooks/upkeep.test.ts',
+    'leaves a webhook its newest deliveries',
+  ),
+  agent_rollout_devices: ofSystem('devices, of each rollout'),
+  webhook_workers: bound(
+    'one of each process',
+    'test/webhooks/upkeep.test.ts',
+    'removes deliveries when their retention',
+  ),
+}
+
+/** Tables that are empty again when everything in them has expired. */
+const expiring = Object.entries(bounds).flatMap(([table, one]) => (one === expiry ? [table] : []))
+
+/** Search indexes, which are proportional to what they index. */
+const isIndex = /_trigrams/
+
+onEveryDatabase((kind, open) => {
+  let service: TestService
+  let hand: ScenarioTools
+  let line: Line
+  beforeAll(async () => {
+    service = await startService(open)
+    hand = scenarioTools(service, await buildWorld(service), systemClock)
+    line = new Line(service.url)
+  })
+  afterAll(async () => {
+    await line.close()
+    await service.close()
+  })
+
+  const others = called(api).filter(({ entry }) => entry.access.who !== 'agent')
+  const sizes = () => tableSizes(service.storage)
+
+  it('has a bound that a test reaches', { timeout: 120_000 }, async () => {
+    const found = new Map<string, string>()
+    for (const [n, { name, entry }] of others.entries()) {
+      if (!isTried(kind, n, 3)) continue
+      const { input, token } = await scenarioOf(name, entry, hand)
+      const before = await sizes()
+      const { status } = await line.send(toWire(entry, input, token))
+      expect([name, status < 400]).toEqual([name, true])
+      for (const table of grownTables(before, await sizes())) if (!isIndex.test(table)) found.set(table, name)
+    }
+    expect(found.size).toBeGreaterThan(kind === 'sqlite' ? 30 : 10)
+    const unbounded = [...found].filter(([table]) => !(table in bounds || table in passing))
+    expect(unbounded).toEqual([])
+    const unseen = Object.keys(bounds).filter((table) => !found.has(table))
+    if (kind === 'sqlite') expect(unseen).toEqual([])
+    for (const { test } of Object.values({ ...bounds, ...passing })) {
+      const [file, name] = test
+      expect([test, readFileSync(`${root}/${file}`, 'utf8').includes(name)]).toEqual([test, true])
+    }
+  })
+
+  it('is empty again when everything that expires has expired', async () => {
+    // Those that tests start by themselves have no end.
+    const endless = '9999-01-01T00:00:00.000Z'
+    await service.storage.write((tx) => tx.deleteFrom('sessions').where('expires_at', '=', endless).execute())
+    await deleteExpired(service.storage, addSeconds(systemClock(), 400 * 86_400))
+    const after = await sizes()
+    expect(expiring.filter((table) => after.get(table)!.rows > 0)).toEqual([])
+  })
+})
