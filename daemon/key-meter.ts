@@ -163,7 +163,7 @@ export class KeyMeter {
 async function inParts<T>(items: readonly T[], write: (some: readonly T[]) => Promise<void>): Promise<void> {
   const failures: unknown[] = []
   for (let at = 0; at < items.length; at += batch) {
-    const { refused } = await writeBisecting(items.slice(at, at + batch), write)
+    const { refused } = await writeBisecting(items.slice(at, at + batch), write, { locked: true })
     failures.push(...refused.map(({ error }) => error))
   }
   if (failures.length > 0) throw failures[0]

@@ -44,6 +44,7 @@ export async function refreshDueGroups({
   const { done, refused } = await writeBisecting(
     await listDueGroups(storage.read, now, { limit: batch, ofPartner: maxOfPartner }),
     (some) => storage.write((tx) => claimDueGroups(tx, some, now), { unsynced: true }),
+    { locked: true },
   )
   const groups = done.flat()
   const failures = refused.map(({ error }) => error)

@@ -1,5 +1,5 @@
 import { sql } from 'kysely'
-import { isOutage } from './database-errors.ts'
+import { isLockTimeout, isOutage } from './database-errors.ts'
 import type { Db } from './db.ts'
 import { isPostgres } from './query/prepared.ts'
 
@@ -8,21 +8,23 @@ export type FailedItem<T> = { item: T; error: unknown }
 
 /**
  * Writes many items together. If that fails, it tries each half, recursively, so one bad item does not hold up the
- * others. An outage is thrown at once. `write` is one transaction.
+ * others. An outage is thrown at once. `write` is one transaction. `locked`: items whose row another transaction keeps
+ * locked are refused as well, for callers that try refused items again later.
  */
 export async function writeBisecting<T, R>(
   items: readonly T[],
   write: (some: readonly T[]) => Promise<R>,
+  { locked = false }: { locked?: boolean } = {},
 ): Promise<{ done: R[]; refused: FailedItem<T>[] }> {
   if (items.length === 0) return { done: [], refused: [] }
   try {
     return { done: [await write(items)], refused: [] }
   } catch (error) {
-    if (isOutage(error)) throw error
+    if (isOutage(error) && !(locked && isLockTimeout(error))) throw error
     if (items.length === 1) return { done: [], refused: [{ item: items[0]!, error }] }
     const middle = items.length >> 1
-    const first = await writeBisecting(items.slice(0, middle), write)
-    const second = await writeBisecting(items.slice(middle), write)
+    const first = await writeBisecting(items.slice(0, middle), write, { locked })
+    const second = await writeBisecting(items.slice(middle), write, { locked })
     return { done: [...first.done, ...second.done], refused: [...first.refused, ...second.refused] }
   }
 }
@@ -40,7 +42,7 @@ export async function drain<T>(
   const failures: FailedItem<T>[] = []
   for (let at = 0; at < items.length; at += batch) {
     try {
-      const { refused } = await writeBisecting(items.slice(at, at + batch), write)
+      const { refused } = await writeBisecting(items.slice(at, at + batch), write, { locked: true })
       requeue(refused.map(({ item }) => item))
       failures.push(...refused)
     } catch (error) {
@@ -64,7 +66,7 @@ export async function writeInChunks(
   const failures = new Map<string, unknown>()
   for (;;) {
     const ids = (await find([...failures.keys()])).map(({ id }) => id)
-    const { refused } = await writeBisecting(ids, write)
+    const { refused } = await writeBisecting(ids, write, { locked: true })
     for (const { item, error } of refused) failures.set(item, error)
     if (ids.length < batch || failures.size >= batch) break
   }

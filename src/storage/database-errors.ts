@@ -107,6 +107,9 @@ export function classifyDatabaseError(error: unknown): DatabaseFailure | undefin
   return fileErrors[code]
 }
 
+/** Whether another transaction kept a row locked for longer than a statement waits. Of Postgres only. */
+export const isLockTimeout = (error: unknown): boolean => databaseError(error).code === '55P03'
+
 /** Whether the database could not be used, through no fault of the statement: the same statement may work later. */
 export function isOutage(error: unknown): boolean {
   const failure = classifyDatabaseError(error)

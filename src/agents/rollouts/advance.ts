@@ -86,8 +86,10 @@ async function settleDueDevices(
       })),
     ]
     for (let at = 0; at < over.length; at += writeLimit) {
-      const { done, refused } = await writeBisecting(over.slice(at, at + writeLimit), (some) =>
-        storage.write((tx) => settleBatch(tx, rollout.id, some, now)),
+      const { done, refused } = await writeBisecting(
+        over.slice(at, at + writeLimit),
+        (some) => storage.write((tx) => settleBatch(tx, rollout.id, some, now)),
+        { locked: true },
       )
       failure ??= refused[0]?.error
       if (done.includes(false)) return failure

@@ -207,11 +207,15 @@ const connectionConfig = (databaseUrl: string): pg.ClientConfig => ({
 
 /**
  * The default page cost assumes a spinning disk, where scanning a small table beats an index; here the data is in
- * memory. A process stopped in the middle of a transaction holds its locks no longer than a statement may take. Not
- * connection parameters: poolers support few of those.
+ * memory. A process stopped in the middle of a transaction holds its locks no longer than a statement may take; others
+ * wait less for a lock, so that a batch with a locked row is soon taken apart. Not connection parameters: poolers
+ * support few of those.
  */
 const sessionSettings = (statementMs: number): string =>
-  `set random_page_cost = 1.1; set statement_timeout = ${statementMs}; set idle_in_transaction_session_timeout = ${statementMs}`
+  `set random_page_cost = 1.1; set statement_timeout = ${statementMs}; set lock_timeout = ${lockMs(statementMs)}; set idle_in_transaction_session_timeout = ${statementMs}`
+
+/** How long a statement waits for a lock; 0: without end, as a migration does. */
+const lockMs = (statementMs: number): number => Math.min(5000, Math.ceil(statementMs / 2))
 
 /** Refused, starting, stopping, or out of connections: a retry may succeed soon. */
 const retryableCodes = new Set(['ECONNREFUSED', '57P03', '53300'])
