@@ -76,13 +76,9 @@ export async function checkQuota(
         returning id`.execute(db)
     : undefined
   if (deleted?.rows.length) return
-  throw new Problem(
-    'quota_exceeded',
-    `There are ${most} ${nounOf(name)} already, which is the most allowed`,
-    {
-      details: { quota: name, most },
-    },
-  )
+  const already = `There are ${most} ${nounOf(name)} already, the most allowed`
+  const message = `${already}: delete some, or ask the operator of the service to raise QUOTA_${name}`
+  throw new Problem('quota_exceeded', message, { details: { quota: name, most } })
 }
 
 function ownedBy(columns: Kind['owner'], { orgId, partnerId }: QuotaOwner): RawBuilder<boolean> {

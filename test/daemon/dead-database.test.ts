@@ -2,36 +2,58 @@ import { expect, test } from 'vitest'
 import { temporaryFolder } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { OwnPostgres } from '../own-postgres.ts'
+import { type LossyProxy, lossyProxy } from '../storage/packet-loss-proxy.ts'
 import { buildWorld } from '../world.ts'
-import { ServeProcess } from './process.ts'
+import { ServeProcess, told } from './process.ts'
 import { send } from './request.ts'
 import { pause, Writers } from './writers.ts'
 
-async function serviceUnderLoad() {
+/** A service with writers of two tenants; `between`: what its connections go through. */
+async function serviceUnderLoad(between?: (databaseUrl: string) => Promise<LossyProxy>) {
   const server = await OwnPostgres.begin()
-  const place = { dataDir: await temporaryFolder(), databaseUrl: server.databaseUrl }
-  const first = await serviceOn(place)
+  const dataDir = await temporaryFolder()
+  const first = await serviceOn({ dataDir, databaseUrl: server.databaseUrl })
   const { tokens, orgs } = await buildWorld(first)
   await first.close()
-  const service = new ServeProcess(place)
+  const proxy = await between?.(server.databaseUrl)
+  const place = { dataDir, databaseUrl: proxy?.databaseUrl ?? server.databaseUrl }
+  const env = { ...told, DATABASE_STATEMENT_TIMEOUT_MS: '3000' }
+  const service = new ServeProcess(place, proxy ? { env } : {})
   const url = await service.listening()
-  const writers = new Writers(tokens.bakery, orgs.bakery.id)
-  writers.begin(url)
-  const count = () => writers.acknowledged.length
-  await expect.poll(count, { timeout: 10_000 }).toBeGreaterThan(50)
-  /** Until more writes are acknowledged and readiness is 200. */
-  const recovers = async () => {
-    const before = count()
-    await expect.poll(count, { timeout: 20_000 }).toBeGreaterThan(before + 50)
-    await expect.poll(async () => (await ready(url)).status, { timeout: 10_000 }).toBe(200)
+  const all = [new Writers(tokens.bakery, orgs.bakery.id), new Writers(tokens.harbor, orgs.harbor.id)]
+  for (const one of all) one.begin(url)
+  const counts = () => all.map((one) => one.acknowledged.length)
+  const more = (than: number[]) => () => counts().every((count, n) => count > than[n]! + 25)
+  await expect.poll(more([0, 0]), { timeout: 10_000 }).toBe(true)
+  return {
+    ...{ server, place, service, url, tokens, proxy: proxy! },
+    /** Until more writes of each tenant are acknowledged and readiness is 200. */
+    async recovers() {
+      await expect.poll(more(counts()), { timeout: 20_000 }).toBe(true)
+      await expect.poll(async () => (await ready(url)).status, { timeout: 10_000 }).toBe(200)
+    },
+    end: () => Promise.all(all.map((one) => one.end())),
+    refusals: () => all.map((one) => one.replies.filter(({ status }) => status === 503).length),
+    wrong: () => all.flatMap((one) => one.wrong),
+    missing: async (at: string) => (await Promise.all(all.map((one) => one.missing(at)))).flat(),
+    add: (at: string) => Promise.all(all.map((one) => one.add(at))),
   }
-  return { server, place, service, url, writers, recovers }
+}
+
+/** Ends the service in the middle of a request; within ten seconds, as the manual says. */
+async function ends(service: ServeProcess, url: string): Promise<void> {
+  const asked = ready(url).catch(() => undefined)
+  await pause(50)
+  const begun = performance.now()
+  expect(await service.stop()).toEqual({ code: 0, signal: null })
+  expect(performance.now() - begun).toBeLessThan(10_000)
+  await asked
 }
 
 const ready = (url: string) => send<{ checks: { database: string } }>(url, 'GET', '/health/ready')
 
 test('no acknowledged write is lost when the processes of the database are killed', async () => {
-  const { server, service, url, writers, recovers } = await serviceUnderLoad()
+  const { server, service, url, ...writers } = await serviceUnderLoad()
   const one = await server.ask(async (client) => {
     const { rows } = await client.query(
       `select pid from pg_stat_activity where application_name = 'svc' limit 1`,
@@ -39,25 +61,25 @@ test('no acknowledged write is lost when the processes of the database are kille
     return rows[0].pid as number
   })
   process.kill(one, 'SIGKILL')
-  await recovers()
+  await writers.recovers()
 
+  const isUnreachable = { status: 503, body: { checks: { database: 'error: unreachable' } } }
   await server.kill()
-  await expect
-    .poll(() => ready(url), { timeout: 10_000 })
-    .toMatchObject({ status: 503, body: { checks: { database: 'error: unreachable' } } })
+  await expect.poll(() => ready(url), { timeout: 10_000 }).toMatchObject(isUnreachable)
   await server.start()
-  await recovers()
-
+  await writers.recovers()
   await writers.end()
-  expect(writers.wrong).toEqual([])
-  expect(writers.replies.filter(({ status }) => status === 503).length).toBeGreaterThan(0)
+  expect(writers.wrong()).toEqual([])
+  expect(Math.min(...writers.refusals())).toBeGreaterThan(0)
   expect(await writers.missing(url)).toEqual([])
   expect(service.stderr).not.toContain('"stack"')
-  expect(await service.stop()).toEqual({ code: 0, signal: null })
+
+  await server.kill()
+  await ends(service, url)
 }, 60_000)
 
 test('with a frozen database readiness is 503, SIGTERM ends the service, and no write is lost', async () => {
-  const { server, place, service, url, writers } = await serviceUnderLoad()
+  const { server, place, service, url, ...writers } = await serviceUnderLoad()
   server.signalAll('SIGSTOP')
   expect(await ready(url)).toMatchObject({
     status: 503,
@@ -65,20 +87,56 @@ test('with a frozen database readiness is 503, SIGTERM ends the service, and no 
   })
   expect((await send(url, 'GET', '/health/live')).status).toBe(200)
   await pause(1100)
-  // A request is in flight while it ends.
-  const asked = ready(url).catch(() => undefined)
-  await pause(50)
-  const begun = performance.now()
-  expect(await service.stop()).toEqual({ code: 0, signal: null })
-  expect(performance.now() - begun).toBeLessThan(10_000)
-  await asked
+  await ends(service, url)
   await writers.end()
 
   server.signalAll('SIGCONT')
   const again = new ServeProcess(place)
   const there = await again.listening()
-  expect(writers.wrong).toEqual([])
+  expect(writers.wrong()).toEqual([])
   expect(await writers.missing(there)).toEqual([])
-  expect(await writers.add(there)).toBe(201)
+  expect(await writers.add(there)).toEqual([201, 201])
   expect(await again.stop()).toEqual({ code: 0, signal: null })
+}, 60_000)
+
+test('while the database is read-only, reads are served, changes get 503, and readiness says why', async () => {
+  const { server, service, url, tokens, ...writers } = await serviceUnderLoad()
+  const readOnly = (state: 'on' | 'off') =>
+    server.ask(async (client) => {
+      await client.query(`alter system set default_transaction_read_only = ${state}`)
+      await client.query('select pg_reload_conf()')
+    })
+  await readOnly('on')
+  await expect
+    .poll(() => ready(url), { timeout: 10_000 })
+    .toMatchObject({ status: 503, body: { checks: { database: 'error: read-only' } } })
+  await expect.poll(() => Math.min(...writers.refusals()), { timeout: 10_000 }).toBeGreaterThan(0)
+  for (const token of [tokens.bakery, tokens.harbor])
+    expect((await send(url, 'GET', '/api/v1/orgs/sites', { token })).status).toBe(200)
+  await readOnly('off')
+  await writers.recovers()
+  await writers.end()
+  expect(writers.wrong()).toEqual([])
+  expect(await writers.missing(url)).toEqual([])
+  expect(service.stderr).not.toContain('"stack"')
+  expect(service.stderr).toContain('"sqlState":"25006"')
+  expect(await service.stop()).toEqual({ code: 0, signal: null })
+}, 60_000)
+
+test('when a firewall drops every packet, the service recovers by itself, and no write is lost', async () => {
+  const { service, url, proxy, ...writers } = await serviceUnderLoad(lossyProxy)
+  proxy.swallow()
+  await expect.poll(async () => (await ready(url)).status, { timeout: 10_000 }).toBe(503)
+  expect((await send(url, 'GET', '/health/live')).status).toBe(200)
+  await expect.poll(() => Math.min(...writers.refusals()), { timeout: 20_000 }).toBeGreaterThan(0)
+  // The connections from before stay silent for ever.
+  proxy.recover()
+  await writers.recovers()
+  await writers.end()
+  expect(writers.wrong()).toEqual([])
+  expect(await writers.missing(url)).toEqual([])
+  expect(service.stderr).not.toContain('"stack"')
+
+  proxy.swallow()
+  await ends(service, url)
 }, 60_000)

@@ -17,8 +17,8 @@ const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'
 describe.skipIf(!hasOpenssl)('deliveries', () => {
   const certificate = testCertificate()
   onEveryDatabase((_, open) => {
-    const start = async () => {
-      const service = await startService(open, { env: reaching(certificate) })
+    const start = async (env: Record<string, string> = {}) => {
+      const service = await startService(open, { env: { ...reaching(certificate), ...env } })
       const world = await buildWorld(service)
       const system = service.client(world.tokens.system)
       const client = service.client(world.tokens.bakery)
@@ -123,7 +123,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
     })
 
     it('each event is delivered once to each of more webhooks than one batch holds, in order', async () => {
-      const { service, client, hook, raise } = await start()
+      const { service, client, hook, raise } = await start({ QUOTA_WEBHOOKS: '1000' })
       const made = await Promise.all(Array.from({ length: 450 }, () => hook()))
       await Promise.all(
         made.map(({ id }) =>
