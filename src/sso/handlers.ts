@@ -12,6 +12,7 @@ import { checkMayGrant } from '../identity/roles/rules.ts'
 import { findRole } from '../identity/roles/store.ts'
 import { endPasswordSessions } from '../identity/sessions/tenants.ts'
 import type { AccessTokens } from '../identity/sessions/tokens.ts'
+import { assertHasKey } from '../storage/key-check.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
@@ -39,7 +40,7 @@ import {
   rebindToConfigurer,
   redactProvider,
 } from './rules.ts'
-import { createSigningKey, findSigningKey, insertSigningKey, type SigningKeyRow } from './saml/signing-key.ts'
+import { createSigningKey, findSigningKey, insertSigningKey, type NewSigningKey } from './saml/signing-key.ts'
 import type { ssoSignIn } from './sign-in/contract.ts'
 import { signInHandlers } from './sign-in/handlers.ts'
 import { registrationUrls, type WebConfig } from './sign-in/web.ts'
@@ -56,7 +57,7 @@ type PreparedChange<S> = {
   discovered: DiscoveredProvider | undefined
   warning: string | undefined
   /** A new key for signing requests, if the installation has none yet. */
-  key: SigningKeyRow | undefined
+  key: NewSigningKey | undefined
 }
 
 type SsoDependencies = {
@@ -96,10 +97,12 @@ export function ssoHandlers(on: SsoDependencies): {
     { read }: Storage,
     input: ProviderInput,
     now: Instant,
-  ): Promise<SigningKeyRow | undefined> {
-    return input.signRequests && !(await findSigningKey(read, cipher))
-      ? createSigningKey(cipher, now)
-      : undefined
+  ): Promise<NewSigningKey | undefined> {
+    const own = input.signRequests ? await findSigningKey(read, cipher) : undefined
+    if (!input.signRequests || own?.key) return undefined
+    // Other processes may still be able to decrypt it.
+    if (own) await assertHasKey(read, cipher, own.sealed)
+    return createSigningKey(cipher, own?.sealed, now)
   }
 
   /** Discovery is optional: a failure is a warning. */
@@ -107,7 +110,7 @@ export function ssoHandlers(on: SsoDependencies): {
     before: ProviderRecord | undefined,
     input: S,
     after: ProviderRecord,
-    key: SigningKeyRow | undefined,
+    key: NewSigningKey | undefined,
   ): Promise<PreparedChange<S>> {
     const issuer = issuerToDiscover(before, input, after)
     if (issuer === undefined) return { input, discovered: undefined, warning: undefined, key }
@@ -207,7 +210,11 @@ export function ssoHandlers(on: SsoDependencies): {
           await endPasswordSessionsIfEnforced(db, after, now)
           note({ orgId: after.orgId, resourceName: after.name, ...auditDiff(before, after) })
           note({
-            details: { ...(enforces && forcedDetail(after, force)), ...(forgotten > 0 && { forgotten }) },
+            details: {
+              ...(enforces && forcedDetail(after, force)),
+              ...(forgotten > 0 && { forgotten }),
+              ...(key?.replaces !== undefined && { signingKey: 'replaced' }),
+            },
           })
           return { data: toReply(after), ...toWarning(warning, await countMembersBeyond(db, after)) }
         },

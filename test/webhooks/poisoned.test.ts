@@ -5,19 +5,10 @@ import type { Dialect } from '../../src/storage/db.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { type ServiceOptions, serviceOn, startService, type TestService } from '../harness.ts'
+import { startService } from '../harness.ts'
+import { withoutKey } from '../lost-key.ts'
 import { buildWorld } from '../world.ts'
 import { reaching, receiver } from './receiver.ts'
-
-const otherKey = 'another-key-of-which-nothing-is-known-0123456789'
-
-/** The same database with another key and without the previous one, as after the loss of a key. */
-async function withoutKey(service: TestService, env: ServiceOptions['env'] = {}): Promise<TestService> {
-  const lost = { ...env, APP_ENCRYPTION_KEY: otherKey }
-  const refused = await serviceOn(service, { env: lost }).catch((error: Error) => error.message)
-  const [, id = ''] = /ACCEPT_NEW_KEYS=(\w+)/.exec(String(refused)) ?? []
-  return serviceOn(service, { env: { ...lost, ACCEPT_NEW_KEYS: id } })
-}
 
 /** From now on the database refuses to store `text` as the reply of a receiver. */
 async function refuse(db: Db, kind: Dialect, text: string): Promise<void> {
@@ -105,7 +96,9 @@ describe.skipIf(!hasOpenssl)('one bad row never blocks others', () => {
       const lost = await bakery.hook('lost')
       const doomed = await bakery.hook('doomed')
       await service.close()
-      const again = await withoutKey(service, { ...reaching(certificate), METRICS_TOKEN: 'metrics' })
+      const again = await withoutKey(service, {
+        env: { ...reaching(certificate), METRICS_TOKEN: 'metrics' },
+      })
       const client = again.client(world.tokens.bakery)
       const { id: fine } = await again.client(world.tokens.garage).call(api.webhooks.create, {
         body: { name: 'fine', url: `${to.url}/fine`, events: ['patch.installed'] },

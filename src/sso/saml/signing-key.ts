@@ -15,14 +15,14 @@ export type RequestSigningKey = {
   certificate: Buffer
 }
 
-/** The stored row, with the private key sealed. */
-export type SigningKeyRow = Tables['saml_keys']
+/** The row to store, with the private key sealed. `replaces`: the stored private key, which nothing can decrypt any more. */
+export type NewSigningKey = Tables['saml_keys'] & { replaces: string | undefined }
 
 /* The key belongs to the service, not to a tenant. */
 const id = 'requests'
 const privateKeyAad = 'saml_keys.private_key'
 
-/** The signing key; it is created once a provider needs signed requests. */
+/** The signing key; it is created once a provider needs signed requests, and again when its encryption key was lost. */
 export async function findSigningKey(db: Db, cipher: Cipher): Promise<RequestSigningKey | undefined> {
   const row = await db.selectFrom('saml_keys').selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) return undefined
@@ -34,7 +34,11 @@ export async function findSigningKey(db: Db, cipher: Cipher): Promise<RequestSig
   }
 }
 
-export async function createSigningKey(cipher: Cipher, now: Instant): Promise<SigningKeyRow> {
+export async function createSigningKey(
+  cipher: Cipher,
+  replaces: string | undefined,
+  now: Instant,
+): Promise<NewSigningKey> {
   const pair = await promisify(generateKeyPair)('rsa', { modulusLength: 3072 })
   const certificate = createSelfSigned(pair, { name: 'svc', serial: randomBytes(15), from: new Date(now) })
   const pem = pair.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
@@ -43,14 +47,19 @@ export async function createSigningKey(cipher: Cipher, now: Instant): Promise<Si
     private_key: cipher.seal(pem, privateKeyAad),
     certificate: certificate.toString('base64'),
     created_at: now,
+    replaces,
   }
 }
 
 /** If two processes create one at once, the first one wins. */
-export async function insertSigningKey(db: Db, key: SigningKeyRow): Promise<void> {
+export async function insertSigningKey(db: Db, { replaces, ...key }: NewSigningKey): Promise<void> {
   await db
     .insertInto('saml_keys')
     .values(key)
-    .onConflict((c) => c.column('id').doNothing())
+    .onConflict((c) =>
+      replaces === undefined
+        ? c.column('id').doNothing()
+        : c.column('id').doUpdateSet(key).where('saml_keys.private_key', '=', replaces),
+    )
     .execute()
 }

@@ -52,6 +52,9 @@ type StartedSignIn = {
   key: KeyObject | undefined
 }
 
+const unreadableKey =
+  'The key that signs requests cannot be decrypted: set signRequests of the provider again, and give its new metadata to the identity provider'
+
 export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
   const { cipher, access, web } = on
   const { receiveCallback, withRefusal, toRefusal } = createCallbacks(on)
@@ -133,6 +136,7 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
         const own = signs ? await findSigningKey(storage.read, cipher) : undefined
         const key = own?.key
         if (own && !key) await assertHasKey(storage.read, cipher, own.sealed)
+        if (own && !key) throw new Problem('invalid_request', unreadableKey)
         if (!isComplete(provider) || (signs && !key)) {
           throw new Problem('invalid_request', 'SSO provider configuration is invalid')
         }

@@ -5,6 +5,8 @@ import { addSeconds } from '../../../src/core/time.ts'
 import { parseXml } from '../../../src/sso/saml/xml.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
+import { withoutKey } from '../../lost-key.ts'
+import { metricsToken } from '../../metric-values.ts'
 import { roleOf } from '../../world.ts'
 import { expected, jo, type Said, signedAssertion } from '../saml/identity-provider.ts'
 import { post, requestIn, responseTo, saml, samlEnv } from './posting.ts'
@@ -217,6 +219,32 @@ onEveryDatabase((kind, open) => {
       const [, signed = ''] = /(SAMLRequest=.*&SigAlg=[^&]+)&Signature=/.exec(search) ?? []
       const signature = Buffer.from(searchParams.get('Signature')!, 'base64')
       expect(verify('sha256', Buffer.from(signed), publicKey, signature)).toBe(true)
+    })
+
+    it('is signed by a new key, set up anew, when the old one cannot be decrypted', async () => {
+      const { service, world, bakery, begin, client, id, clock } = await setUp()
+      const sign = { params: { id }, body: { signRequests: true } } as const
+      await client.call(api.ssoProviders.update, sign)
+      const before = new URL((await begin()).location).searchParams.get('SigAlg')
+      await service.close()
+      const env = { ...samlEnv, PUBLIC_URL: 'https://svc.example.com', METRICS_TOKEN: metricsToken }
+      const again = await withoutKey(service, { clock, env })
+      const login = () => browser().open(`${again.url}/api/v1/sso/login/${bakery.id}`)
+      const refused = await login()
+      expect(refused.status).toBe(400)
+      expect(refused.text).toContain('cannot be decrypted: set signRequests of the provider again')
+      const headers = { authorization: `Bearer ${metricsToken}` }
+      const metrics = await (await fetch(`${again.url}/metrics`, { headers })).text()
+      expect(metrics).toMatch(/svc_unreadable_values_total\{column="saml_keys\.private_key"\} [1-9]/)
+      const certificateOf = async () =>
+        /<ds:X509Certificate>([^<]+)</.exec(
+          await (await fetch(`${again.url}/api/v1/sso/saml/metadata?signed=true`)).text(),
+        )![1]!
+      const old = await certificateOf()
+      await again.client(world.tokens.bakery).call(api.ssoProviders.update, sign)
+      const { location } = await login()
+      expect(new URL(location).searchParams.get('SigAlg')).toBe(before)
+      expect(await certificateOf()).not.toBe(old)
     })
 
     it('that demands a new authentication is not answered by an old one', async () => {
