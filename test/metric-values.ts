@@ -10,3 +10,11 @@ export async function metricValues(registry: Registry, name: string): Promise<Re
     values.map(({ labels, value }) => [Object.values<string | number | undefined>(labels).join(), value]),
   )
 }
+
+/** The same, as a service with `METRICS_TOKEN: metricsToken` serves them. */
+export async function scrapedValues(url: string, name: string): Promise<Record<string, number>> {
+  const reply = await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${metricsToken}` } })
+  const lines = (await reply.text()).matchAll(new RegExp(`^${name}(?:\\{([^}]*)\\})? (\\S+)$`, 'gm'))
+  const valuesOf = (labels = '') => [...labels.matchAll(/="([^"]*)"/g)].map(([, value]) => value).join()
+  return Object.fromEntries([...lines].map(([, labels, value]) => [valuesOf(labels), Number(value)]))
+}

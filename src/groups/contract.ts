@@ -104,6 +104,7 @@ export const deviceGroups = {
     summary: 'List device groups by name',
     tag,
     access: reads,
+    question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only groups of this organization'),
       siteId: idOf('site').optional().describe('Only groups of this site'),

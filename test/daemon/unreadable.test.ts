@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { withoutKey } from '../lost-key.ts'
-import { metricsToken } from '../metric-values.ts'
+import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { addPerson, addTenant, codeAt, enrolFactor, password, post, signIn } from './people.ts'
 import { send } from './request.ts'
 
@@ -19,11 +19,8 @@ onEveryDatabase((_, open) => {
     const lost = async () => {
       await service.close()
       const again = await withoutKey(service, { clock, env: { METRICS_TOKEN: metricsToken } })
-      const unreadable = async (column: string) => {
-        const headers = { authorization: `Bearer ${metricsToken}` }
-        const text = await (await fetch(`${again.url}/metrics`, { headers })).text()
-        return Number(text.split(`svc_unreadable_values_total{column="${column}"} `)[1]?.split('\n')[0] ?? 0)
-      }
+      const unreadable = async (column: string) =>
+        (await scrapedValues(again.url, 'svc_unreadable_values_total'))[column]
       return { again, unreadable }
     }
     return { clock, service, orgId, email, accessToken, lost }

@@ -6,6 +6,7 @@ import { unwrap } from '../../src/core/schema.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { openMigrated } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
+import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
 import { put, toWire } from './calls.ts'
 import { called, fieldsOf } from './fields.ts'
@@ -27,13 +28,36 @@ let hand: ScenarioTools
 let line: Line
 
 beforeAll(async () => {
-  service = await startService(() => openMigrated('sqlite'), { env: { OFFLINE_AFTER_SECONDS: '86400' } })
+  service = await startService(() => openMigrated('sqlite'), {
+    env: { OFFLINE_AFTER_SECONDS: '86400', METRICS_TOKEN: metricsToken },
+  })
   hand = scenarioTools(service, await buildWorld(service), systemClock)
   line = new Line(service.url)
 })
 afterAll(async () => {
   await line.close()
   await service.close()
+})
+
+/** Endpoints that find a part of a text: the database reads all rows that the caller may see. */
+const searching = called(api).flatMap(({ name, entry }) => {
+  const field = Object.keys(entry.query?.shape ?? {}).find((key) => key === 'search' || key === 'q')
+  return field === undefined ? [] : [{ name, entry, field }]
+})
+
+describe('a search', () => {
+  it.each(searching)('by $name runs among the questions, which have limits of their own', async (one) => {
+    const { input, token } = await scenarioOf(one.name, one.entry, hand)
+    const answered = async () => (await scrapedValues(service.url, 'svc_questions_total')).answered!
+    const before = await answered()
+    const query = { ...input.query, [one.field]: 'part of a text' }
+    expect((await line.send(toWire(one.entry, { ...input, query }, token))).status).toBe(200)
+    expect(await answered()).toBeGreaterThan(before)
+  })
+
+  it('is possible in as many places as the contract has', () => {
+    expect(searching.length).toBeGreaterThan(7)
+  })
 })
 
 describe('the body of a public endpoint', () => {

@@ -8,6 +8,7 @@ import { addSeconds, systemClock } from '../../src/core/time.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
+import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { buildWorld, type World } from '../world.ts'
 import { type Input, toWire } from './calls.ts'
 import { type Scenario, type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
@@ -88,7 +89,7 @@ onEveryDatabase((_, open) => {
   let hand: ScenarioTools
   let line: Line
   beforeAll(async () => {
-    service = await startService(open, { env: { ...env, METRICS_TOKEN: 'x'.repeat(40) } })
+    service = await startService(open, { env: { ...env, METRICS_TOKEN: metricsToken } })
     world = await buildWorld(service)
     hand = scenarioTools(service, world, systemClock)
     line = new Line(service.url)
@@ -104,16 +105,7 @@ onEveryDatabase((_, open) => {
       .select(({ fn }) => fn.countAll<number>().as('count'))
     return Number((await query.executeTakeFirstOrThrow()).count)
   }
-  const refusals = async () => {
-    const page = await fetch(`${service.url}/metrics`, {
-      headers: { authorization: `Bearer ${'x'.repeat(40)}` },
-    })
-    return Object.fromEntries(
-      [...(await page.text()).matchAll(/^svc_quota_refusals_total\{quota="(\w+)"\} (\d+)$/gm)].map(
-        ([, name, count]) => [name!, Number(count)],
-      ),
-    )
-  }
+  const refusals = () => scrapedValues(service.url, 'svc_quota_refusals_total')
   let serial = 0
   /** The call with another name for what it creates. */
   const again = ({ entry }: Quoted, { input, token }: Scenario) => {

@@ -5,6 +5,7 @@ import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import { missingPermissions } from '../../core/permissions.ts'
 import { safeParse } from '../../core/schema.ts'
+import { truncateStorable } from '../../core/text.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Call } from '../../handler.ts'
 import { voidInvitation } from '../../identity/invitations/store.ts'
@@ -86,7 +87,7 @@ async function decideNewcomer(
   const role = roleId === null ? undefined : await findRole(db, { kind: 'organization', orgId }, roleId)
   if (!role) throw new SsoFailure('default_role_required', email)
   await checkWithinCeiling(db, provider, role.id)
-  const name = (asserted.name ?? email.slice(0, email.lastIndexOf('@'))).slice(0, 255)
+  const name = truncateStorable(asserted.name ?? email.slice(0, email.lastIndexOf('@')), 255)
   return { email, name, role }
 }
 
