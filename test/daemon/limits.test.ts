@@ -260,6 +260,7 @@ describe('the configuration of limits', () => {
       MFA: { count: 5, seconds: 300 },
       ENROLL_IP: { count: 10, seconds: 60 },
     })
+    expect(configOf({}).connections).toEqual({ whole: 20_000, perAddress: 2000 })
   })
 
   it.each(['x', '10', '10/', '/60', '0/60', '10/0', '-1/5', '1.5/60', '10/60/1', ' 10/60', 'OFF', '1e3/60'])(

@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib'
 import pino from 'pino'
 import { Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
@@ -29,6 +30,8 @@ function machineOf(service: TestService, { agentId, agentToken, deviceId, orgId 
   const written = { timestamp, level: 'info', category: 'system', source: 'kernel' } as const
   const { storage } = service
   return {
+    agentId,
+    agentToken,
     deviceId,
     orgId,
     say: (...names: (string | number)[]) =>
@@ -176,6 +179,30 @@ onEveryDatabase((_, open) => {
       clock.forward(86_401)
       await deleteOldLogs(service.storage, retention, clock())
       expect(await bakery.kept()).toEqual({ counted: 0, names: [] })
+    })
+
+    it('are counted after inflation when they are sent compressed', async () => {
+      const { service, bakery, garage } = await start()
+      const names = range(0, 20)
+      await bakery.say(...names)
+      const body = {
+        logs: entries(names).map((one) => ({ timestamp, component: 'x', level: 'info', ...one })),
+      }
+      const packed = gzipSync(JSON.stringify(body))
+      expect(packed.length).toBeLessThan(2 * kib)
+      const reply = await fetch(`${service.url}/api/v1/agents/${garage.agentId}/logs`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${garage.agentToken}`,
+          'content-type': 'application/json',
+          'content-encoding': 'gzip',
+        },
+        body: packed,
+      })
+      expect(reply.status).toBe(201)
+      const { counted } = await garage.kept()
+      expect(counted).toBe((await bakery.kept()).counted)
+      expect(counted).toBeGreaterThan(10 * packed.length)
     })
 
     it('are refused as a whole or not at all; a request below the quota may be of any size', async () => {
