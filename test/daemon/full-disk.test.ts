@@ -8,7 +8,7 @@ import { openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { OwnPostgres } from '../own-postgres.ts'
 import { buildWorld } from '../world.ts'
-import { type Place, ServeProcess } from './process.ts'
+import { failedStart, type Place, ServeProcess } from './process.ts'
 import { send } from './request.ts'
 import { noDisk, type SmallDisk, smallDisk } from './small-disk.ts'
 import { Writers } from './writers.ts'
@@ -80,6 +80,19 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
     },
     60_000,
   )
+
+  test('that is read-only stops the start of SQLite with one sentence, and loses nothing', async () => {
+    const { disk, place } = await places.sqlite!()
+    const service = new ServeProcess(place)
+    await service.listening()
+    expect(await service.stop()).toEqual({ code: 0, signal: null })
+    disk.setReadOnly()
+    const { code, stderr } = await failedStart(place)
+    expect(code).toBe(1)
+    expect(stderr.trim().split('\n')).toEqual([
+      expect.stringMatching(/Cannot open the database file .*svc\.sqlite: .*EROFS: read-only file system/),
+    ])
+  }, 60_000)
 
   test('of the data directory: what needs it is refused or waits, the rest works', async () => {
     const disk = await smallDisk(4 * mebibyte)

@@ -22,6 +22,8 @@ export type SmallDisk = {
   fill(leave?: number): void
   /** Frees what `fill` took. */
   empty(): void
+  /** From now on nothing can be written, as after an error of the disk; nobody may have a file open for writing. */
+  setReadOnly(): void
 }
 
 /** A real file system of so many bytes; it is unmounted when the test ends. */
@@ -51,5 +53,9 @@ export async function smallDisk(bytes: number): Promise<SmallDisk> {
       if (leave > 0) run('truncate', '-s', `-${leave}`, ballast)
     },
     empty: () => rmSync(ballast, { force: true }),
+    setReadOnly() {
+      const remounted = run('mount', '-o', 'remount,ro', path)
+      if (remounted.status !== 0) throw new Error(`not read-only: ${remounted.stderr}`)
+    },
   }
 }
