@@ -5,7 +5,6 @@ import { type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { findDeepPath, maxJsonDepth, measureJson } from '../src/core/json.ts'
 import { networkOf } from './address.ts'
 import type { BodyBudget } from './body-budget.ts'
-import { contextOf } from './idempotency.ts'
 import type { Limiter } from './limiter.ts'
 
 /** Memory of the state of a gzip stream, in bytes. */
@@ -119,8 +118,8 @@ function receive(
       if (fault) throw fault
       // Counted before parsing, which blocks all requests, and by inflated size.
       limiter.take('BODY_BYTES', owner, size)
-      const tenant = tenantOf(request)
-      if (tenant !== undefined) limiter.take('TENANT_BODY_BYTES', tenant, size)
+      // Agents have limits of their own, of what is stored.
+      if (isPerson(request)) limiter.take('BODY_BYTES_HOURLY', owner, size)
       understand(textOf(whole, size), (fault, value) => {
         if (fault) held.release()
         done(fault, value)
@@ -203,10 +202,8 @@ export function budgetOwner({ caller = { kind: 'nobody' }, client }: FastifyRequ
   return caller.kind === 'agent' ? agentOwner(caller.agentId) : `${caller.kind} ${caller.id}`
 }
 
+/** A user, key or workload. */
+const isPerson = ({ caller }: FastifyRequest): boolean => caller !== undefined && 'scope' in caller
+
 /** The same for frames of a WebSocket (gateway.ts). */
 export const agentOwner = (agentId: string): string => `agent ${agentId}`
-
-/** The organization or partner that a body counts for; none for agents, which have limits of their own. */
-function tenantOf({ caller }: FastifyRequest): string | undefined {
-  return caller && 'scope' in caller ? contextOf(caller.scope) : undefined
-}

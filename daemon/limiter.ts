@@ -104,14 +104,16 @@ function dropOldest(windows: Windows): void {
   else windows.byKey.delete(value)
 }
 
-/** Events of a window above which they are added up in slots of a thousandth of it, which expire together. */
+/** A window of more events than this is kept in slots, each of which expires as a whole. */
 const mostExact = 10_000
+const slots = 1000
 
 function add(window: Window, amount: number, now: number): void {
   const { limit, times, amounts } = window
   const last = times.length - 1
   window.used += amount
-  if (limit.count > mostExact && last >= window.start && now - times[last]! < limit.seconds) {
+  const slotMs = (limit.seconds * 1000) / slots
+  if (limit.count > mostExact && last >= window.start && now - times[last]! < slotMs) {
     amounts[last]! += amount
     return
   }
@@ -174,7 +176,7 @@ const messages: Partial<Record<LimitName, string>> = {
   ENROLL_IP: 'Enrollment rate limit exceeded',
   AGENT: 'Agent rate limit exceeded',
   BODY_BYTES: 'Too many bytes of requests in a short time',
-  TENANT_BODY_BYTES: 'Too many bytes of requests of one organization or partner',
+  BODY_BYTES_HOURLY: 'Too many bytes of requests in an hour',
   AGENT_CHANGES: 'The agent changes its tokens or its update too often',
   EVENT_LOGS: 'Rate limit exceeded',
   LOG_BYTES: 'The device sends too many logs in a short time',

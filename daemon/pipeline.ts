@@ -211,7 +211,10 @@ export function addRoute(
           },
           work,
         ),
-      quota: (owner: QuotaOwner) => on.quotas.check(asked.db!, entry.quota!, owner, now),
+      quota: async (owner: QuotaOwner) => {
+        const displaced = await on.quotas.check(asked.db!, entry.quota!, owner, now)
+        if (displaced.length > 0) asked.note({ details: { displaced } })
+      },
       gone: () => goneOf(reply),
       limit,
       claim: async () => {

@@ -20,10 +20,10 @@ export class QuotaCheck {
     this.#refusals = addCounter(metrics, refusals, 'quota', Object.keys(quotas))
   }
 
-  /** @throws quota_exceeded */
-  async check(db: Db, name: QuotaName, owner: QuotaOwner, now: Instant): Promise<void> {
+  /** Returns the ids of records that were deleted to make room. @throws quota_exceeded */
+  async check(db: Db, name: QuotaName, owner: QuotaOwner, now: Instant): Promise<string[]> {
     try {
-      await checkQuota(db, name, { owner, most: this.#quotas[name], now })
+      return await checkQuota(db, name, { owner, most: this.#quotas[name], now })
     } catch (error) {
       if (error instanceof Problem && error.code === 'quota_exceeded') this.#refusals.inc({ quota: name })
       throw error

@@ -5,7 +5,7 @@ import type { Device } from '../devices/contract.ts'
 import { rowOf } from '../devices/rows.ts'
 import { nameKeys } from '../devices/rules.ts'
 import { getDevice } from '../devices/store.ts'
-import { equalsText, forUpdate, isHash, prepared, rowList } from '../storage/dialect.ts'
+import { equalsText, forNoKeyUpdate, forUpdate, isHash, prepared, rowList } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import {
   type AgentDeviceRow,
@@ -277,6 +277,7 @@ const unchangedRows = rowList<UnchangedRow>({
   process_count: 'bigint',
 })
 
+/** A row that another transaction keeps locked is left out, so that it does not delay the others. */
 const sampledTogether = prepared((db, p: { rows: string }) =>
   db
     .updateTable('devices')
@@ -293,7 +294,19 @@ const sampledTogether = prepared((db, p: { rows: string }) =>
       process_count: eb.ref('said.process_count'),
     }))
     .whereRef('devices.id', '=', 'said.id')
-    .whereRef('devices.status', '=', 'said.status'),
+    .whereRef('devices.status', '=', 'said.status')
+    .where('devices.id', 'in', (eb) =>
+      forNoKeyUpdate(
+        eb
+          .selectFrom('devices as free')
+          .select('free.id')
+          .where('free.id', 'in', (one) =>
+            one.selectFrom(unchangedRows.as(p.rows, 'wanted')).select('wanted.id'),
+          ),
+        { skipLocked: true },
+      ),
+    )
+    .returning('devices.id'),
 )
 
 const sampledAlone = prepared((db, p: UnchangedRow) =>
@@ -316,14 +329,13 @@ export async function recordUnchangedOneByOne(db: Db, rows: readonly UnchangedRo
 }
 
 /**
- * The same in one statement, so one round trip. False for all of them when one device has changed: recording the others
- * twice is harmless.
+ * The same in one statement, so one round trip. False as well for a device whose row another transaction keeps locked.
  */
 export async function recordUnchangedTogether(db: Db, rows: readonly UnchangedRow[]): Promise<boolean[]> {
   const latest = new Map(rows.map((row) => [row.id, row]))
-  const [result] = await sampledTogether(db, { rows: unchangedRows.of([...latest.values()]) })
-  const areRecorded = Number(result!.numUpdatedRows) === latest.size
-  return rows.map(() => areRecorded)
+  const recorded = await sampledTogether(db, { rows: unchangedRows.of([...latest.values()]) })
+  const ids = new Set(recorded.map(({ id }) => id))
+  return rows.map(({ id }) => ids.has(id))
 }
 
 const watched = prepared((db, p: { id: string; now: Instant }) =>

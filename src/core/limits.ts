@@ -11,11 +11,8 @@ export const defaultLimits = {
   AGENT: { count: 120, seconds: 60 },
   /** Bytes of bodies, inflated, by agent, key, user or workload; without a sign-in, by network. */
   BODY_BYTES: { count: 67_108_864, seconds: 60 },
-  /**
-   * Bytes of bodies of users, keys and workloads, inflated, by their organization or partner: what they write stays in
-   * the audit log.
-   */
-  TENANT_BODY_BYTES: { count: 268_435_456, seconds: 3600 },
+  /** The same of users, keys and workloads over a longer time: what they write stays in the audit log. */
+  BODY_BYTES_HOURLY: { count: 268_435_456, seconds: 3600 },
   /** Tokens and updates: what an agent may change about itself, by device. */
   AGENT_CHANGES: { count: 60, seconds: 3600 },
   /** Audit entries about anything else, by device: entries beyond the limit are summarized in one. */

@@ -5,6 +5,8 @@
 export const defaultQuotas = {
   /** Of the whole service, with deleted ones: their audit log is kept. */
   PARTNERS: 100_000,
+  /** Of them, those that registered themselves and wait for approval. */
+  PENDING_PARTNERS: 1000,
   /** Of a partner, with deleted ones: their audit log is kept. */
   ORGANIZATIONS: 50_000,
   SITES: 10_000,
@@ -13,7 +15,7 @@ export const defaultQuotas = {
   ROLES: 1000,
   /** Revoked and expired keys make room. */
   API_KEYS: 1000,
-  /** Expired and used-up keys make room. */
+  /** Keys that expired three months ago make room. */
   ENROLLMENT_KEYS: 10_000,
   /** With decommissioned ones, until they are deleted. */
   DEVICES: 100_000,

@@ -3,7 +3,7 @@ import type { Clock } from '../core/time.ts'
 import { isUnsupported } from '../filters/compile.ts'
 import { checkCost } from '../filters/rules.ts'
 import { drain, writeBisecting } from '../storage/bisect-writes.ts'
-import { classifyDatabaseError, isPatternTooComplex } from '../storage/dialect.ts'
+import { classifyDatabaseError, isLockTimeout, isPatternTooComplex } from '../storage/dialect.ts'
 import type { Storage } from '../storage/open.ts'
 import {
   applyClaimedDiff,
@@ -120,6 +120,8 @@ async function differenceOf(
 
 function faultOf(error: unknown): string | undefined {
   if (error instanceof Problem && error.code === 'filter_too_expensive') return error.message
+  // Somebody keeps the table locked: that says nothing of the filter.
+  if (isLockTimeout(error)) return undefined
   if (isPatternTooComplex(error)) return 'a pattern of the filter is too complex for this database'
   return classifyDatabaseError(error) === 'too slow'
     ? 'the filter takes longer than a query may: simplify it'

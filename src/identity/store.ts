@@ -70,7 +70,7 @@ export async function insertUserOnce(db: Db, user: NewUser, now: Instant): Promi
   await db
     .insertInto('users')
     .values(newRow(user, now))
-    .onConflict((c) => c.column('email_key').doUpdateSet({ email_key: (eb) => eb.ref('excluded.email_key') }))
+    .onConflict((c) => c.column('email_key').doUpdateSet({ status: (eb) => eb.ref('users.status') }))
     .execute()
 }
 
@@ -103,30 +103,34 @@ function newRow(user: NewUser, now: Instant): UserRow {
   }
 }
 
-/** Deletes accounts that were only ever invited, and that no tenant invites any more. */
-export async function sweepInvited(db: Db, now: Instant): Promise<void> {
-  const abandoned = db
+/** Accounts that nobody ever used, and that no tenant invites any more. */
+const abandoned = (db: Db, before: Instant) =>
+  db
     .selectFrom('users')
     .select('users.id')
     .where(equalsText('users.status', 'invited'))
-    .where('users.created_at', '<', addSeconds(now, -86_400))
-    .where(({ not, exists, selectFrom }) =>
-      not(
-        exists(selectFrom('partner_memberships as m').select('m.id').whereRef('m.user_id', '=', 'users.id')),
-      ),
-    )
-    .where(({ not, exists, selectFrom }) =>
-      not(
-        exists(
-          selectFrom('organization_memberships as m').select('m.id').whereRef('m.user_id', '=', 'users.id'),
-        ),
-      ),
-    )
-    .limit(1000)
-  await db
-    .deleteFrom('users')
-    .where('id', 'in', forUpdate(abandoned, { skipLocked: true }))
-    .execute()
+    .where('users.password_hash', 'is', null)
+    .where('users.last_login_at', 'is', null)
+    .where('users.is_system', '=', 0)
+    .where('users.created_at', '<', before)
+    .where(({ not, exists, selectFrom }) => {
+      const partners = selectFrom('partner_memberships as m').select('m.id')
+      return not(exists(partners.whereRef('m.user_id', '=', 'users.id')))
+    })
+    .where(({ not, exists, selectFrom }) => {
+      const organizations = selectFrom('organization_memberships as m').select('m.id')
+      return not(exists(organizations.whereRef('m.user_id', '=', 'users.id')))
+    })
+
+/** Deletes accounts that were only ever invited, a day after their creation at the earliest. */
+export async function sweepInvited(db: Db, now: Instant): Promise<void> {
+  const before = addSeconds(now, -86_400)
+  const found = await forUpdate(abandoned(db, before).limit(1000), { skipLocked: true }).execute()
+  const ids = found.map(({ id }) => id)
+  if (ids.length === 0) return
+  // Looked up again: a membership may have been committed before the rows were locked, and none can be since.
+  const still = abandoned(db, before).where('users.id', 'in', ids)
+  await db.deleteFrom('users').where('id', 'in', still).execute()
 }
 
 /** Records when it was proved that the account's holder reads the mail of its address. */

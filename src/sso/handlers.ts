@@ -96,12 +96,17 @@ export function ssoHandlers(on: SsoDependencies): {
   async function newKeyIfMissing(
     { read }: Storage,
     input: ProviderInput,
+    scope: Scope,
     now: Instant,
   ): Promise<NewSigningKey | undefined> {
     const own = input.signRequests ? await findSigningKey(read, cipher) : undefined
     if (!input.signRequests || own?.key) return undefined
-    // Other processes may still be able to decrypt it.
-    if (own) await assertHasKey(read, cipher, own.sealed)
+    if (own) {
+      // Other processes may still be able to decrypt it.
+      await assertHasKey(read, cipher, own.sealed)
+      // All tenants share the key, and have to register its successor.
+      if (scope.kind !== 'system') return undefined
+    }
     return createSigningKey(cipher, own?.sealed, now)
   }
 
@@ -154,7 +159,12 @@ export function ssoHandlers(on: SsoDependencies): {
           const made = { id: newId(), by: caller, now }
           const { force: _, ...wanted } = input
           const provider = makeProvider({ ...wanted, orgId: '' }, undefined, made)
-          return discoverIfNeeded(undefined, input, provider, await newKeyIfMissing(storage, input, now))
+          return discoverIfNeeded(
+            undefined,
+            input,
+            provider,
+            await newKeyIfMissing(storage, input, scope, now),
+          )
         },
         async run({ db, scope, caller, now, note, quota }, { input, discovered, warning, key }) {
           const { force, ...wanted } = input
@@ -165,12 +175,12 @@ export function ssoHandlers(on: SsoDependencies): {
           if (provider.enforceSSO) checkProven(force === true)
           await quota({ orgId })
           await store.insertProvider(db, cipher, provider)
-          if (key) await insertSigningKey(db, key)
+          const isReplaced = key !== undefined && (await insertSigningKey(db, key))
           const { id, name, type, status } = provider
           note({ orgId, resourceId: id, resourceName: name })
           note({
             after: settingsOf(redactProvider(provider)),
-            details: { type, status, ...forcedDetail(provider, force) },
+            details: { type, status, ...forcedDetail(provider, force), ...replacedDetail(isReplaced) },
           })
           return { data: toReply(provider), ...toWarning(warning, await countMembersBeyond(db, provider)) }
         },
@@ -192,7 +202,7 @@ export function ssoHandlers(on: SsoDependencies): {
           assertNotEmptyChange(change)
           const input = await checkInput(change)
           const after = applyChange(before, input, undefined, now)
-          return discoverIfNeeded(before, input, after, await newKeyIfMissing(storage, input, now))
+          return discoverIfNeeded(before, input, after, await newKeyIfMissing(storage, input, scope, now))
         },
         async run({ db, scope, params, body: { force }, caller, now, note }, prepared) {
           const { input, discovered, warning, key } = prepared
@@ -206,14 +216,14 @@ export function ssoHandlers(on: SsoDependencies): {
           const enforces = after.enforceSSO && !before.enforceSSO
           if (enforces) checkProven(force === true || (await isProven(db, scope, after, now)))
           await store.changeProvider(db, cipher, scope, after)
-          if (key) await insertSigningKey(db, key)
+          const isReplaced = key !== undefined && (await insertSigningKey(db, key))
           await endPasswordSessionsIfEnforced(db, after, now)
           note({ orgId: after.orgId, resourceName: after.name, ...auditDiff(before, after) })
           note({
             details: {
               ...(enforces && forcedDetail(after, force)),
               ...(forgotten > 0 && { forgotten }),
-              ...(key?.replaces !== undefined && { signingKey: 'replaced' }),
+              ...replacedDetail(isReplaced),
             },
           })
           return { data: toReply(after), ...toWarning(warning, await countMembersBeyond(db, after)) }
@@ -304,6 +314,8 @@ async function checkRole(db: Db, provider: ProviderRecord, held: ReadonlySet<str
 }
 
 /** Number of members of its organization who have more permissions than the provider may assert. */
+const replacedDetail = (isReplaced: boolean) => (isReplaced ? { signingKey: 'replaced' } : {})
+
 async function countMembersBeyond(db: Db, { orgId, vouches }: ProviderRecord): Promise<number> {
   const held = new Set(vouches)
   let count = 0

@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
-import { isLockTimeout, isOutage } from './database-errors.ts'
+import { isOutage } from './database-errors.ts'
 import type { Db, Storage } from './db.ts'
 import { onOwnBehalf } from './turns.ts'
 
@@ -59,7 +59,7 @@ export function batchWrites<Item, Outcome>(
       })
     } catch (error) {
       const batch = take()
-      if (batch.length > 1 && (!isOutage(error) || isLockTimeout(error))) return writeEach(batch)
+      if (batch.length > 1 && !isOutage(error)) return writeEach(batch)
       for (const { reject } of batch) reject(error)
     }
   }

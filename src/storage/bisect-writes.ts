@@ -6,25 +6,33 @@ import { isPostgres } from './query/prepared.ts'
 /** An item that could not be written, and the error. */
 export type FailedItem<T> = { item: T; error: unknown }
 
+/** Waits for a lock in one call: enough to find one locked row among 500. */
+const maxLockWaits = 10
+
 /**
  * Writes many items together. If that fails, it tries each half, recursively, so one bad item does not hold up the
  * others. An outage is thrown at once. `write` is one transaction. `locked`: items whose row another transaction keeps
- * locked are refused as well, for callers that try refused items again later.
+ * locked are refused as well, for callers that try refused items again later; after `maxLockWaits` all that meet a
+ * locked row are, without being taken apart.
  */
 export async function writeBisecting<T, R>(
   items: readonly T[],
   write: (some: readonly T[]) => Promise<R>,
-  { locked = false }: { locked?: boolean } = {},
+  { locked = false, waits = { left: maxLockWaits } }: { locked?: boolean; waits?: { left: number } } = {},
 ): Promise<{ done: R[]; refused: FailedItem<T>[] }> {
   if (items.length === 0) return { done: [], refused: [] }
   try {
     return { done: [await write(items)], refused: [] }
   } catch (error) {
-    if (isOutage(error) && !(locked && isLockTimeout(error))) throw error
-    if (items.length === 1) return { done: [], refused: [{ item: items[0]!, error }] }
+    const isLocked = locked && isLockTimeout(error)
+    if (isOutage(error) && !isLocked) throw error
+    if (isLocked) waits.left -= 1
+    if (items.length === 1 || (isLocked && waits.left <= 0)) {
+      return { done: [], refused: items.map((item) => ({ item, error })) }
+    }
     const middle = items.length >> 1
-    const first = await writeBisecting(items.slice(0, middle), write, { locked })
-    const second = await writeBisecting(items.slice(middle), write, { locked })
+    const first = await writeBisecting(items.slice(0, middle), write, { locked, waits })
+    const second = await writeBisecting(items.slice(middle), write, { locked, waits })
     return { done: [...first.done, ...second.done], refused: [...first.refused, ...second.refused] }
   }
 }

@@ -6,6 +6,7 @@ export {
   classifyDatabaseError,
   type DatabaseFailure,
   isForeignKeyViolation,
+  isLockTimeout,
   isOutage,
   isPatternTooComplex,
   isUniqueViolation,
@@ -231,7 +232,11 @@ export function forUpdate<DB, TB extends keyof DB, O>(
 /** The same for rows that keep their keys: rows that refer to them may be added meanwhile. */
 export const forNoKeyUpdate = <DB, TB extends keyof DB, O>(
   query: SelectQueryBuilder<DB, TB, O>,
-): SelectQueryBuilder<DB, TB, O> => query.forNoKeyUpdate()
+  options: { skipLocked?: boolean } = {},
+): SelectQueryBuilder<DB, TB, O> => {
+  const locked = query.forNoKeyUpdate()
+  return options.skipLocked ? locked.skipLocked() : locked
+}
 
 /** A shared lock: the row cannot change, and transactions that only refer to it do not wait for each other. */
 export const forShare = <DB, TB extends keyof DB, O>(

@@ -1,8 +1,9 @@
 import { type RawBuilder, sql } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import type { QuotaName, QuotaOwner } from '../core/quotas.ts'
-import type { Instant } from '../core/time.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import type { Db } from './db.ts'
+import { isPostgres } from './query/prepared.ts'
 import type { TableName } from './schema/tables.ts'
 
 type Kind = {
@@ -11,9 +12,11 @@ type Kind = {
   ofPartner?: TableName
   /** Columns that name the owner; none: the quota is one for the whole service. */
   owner: readonly ('org_id' | 'partner_id')[]
+  /** Deleted records count, too. */
+  keepsDeleted?: true
   /** Which records count; all by default. */
   counted?: RawBuilder<boolean>
-  /** Which records nobody needs any more: the oldest of them make room for a new one. */
+  /** Which records are deleted, oldest first, to make room for a new one. */
   ended?: (now: Instant) => RawBuilder<boolean>
 }
 
@@ -22,8 +25,9 @@ const ofEither = ['org_id', 'partner_id'] as const
 
 /** Where the records of each quota are. */
 const kinds: Readonly<Record<QuotaName, Kind>> = {
-  PARTNERS: { table: 'partners', owner: [] },
-  ORGANIZATIONS: { table: 'organizations', owner: ['partner_id'] },
+  PARTNERS: { table: 'partners', owner: [], keepsDeleted: true },
+  PENDING_PARTNERS: { table: 'partners', owner: [], counted: sql`status = 'pending'` },
+  ORGANIZATIONS: { table: 'organizations', owner: ['partner_id'], keepsDeleted: true },
   SITES: { table: 'sites', owner: ofOrg },
   MEMBERS: { table: 'organization_memberships', ofPartner: 'partner_memberships', owner: ofOrg },
   ROLES: { table: 'roles', owner: ofEither },
@@ -35,7 +39,8 @@ const kinds: Readonly<Record<QuotaName, Kind>> = {
   ENROLLMENT_KEYS: {
     table: 'enrollment_keys',
     owner: ofOrg,
-    ended: (now) => sql`(expires_at <= ${now} or usage_count >= max_usage)`,
+    // Until then it may be rotated, and used again.
+    ended: (now) => sql`expires_at <= ${addSeconds(now, -90 * 86_400)}`,
   },
   DEVICES: { table: 'devices', owner: ofOrg },
   FILTERS: { table: 'saved_filters', owner: ofOrg },
@@ -47,38 +52,43 @@ const kinds: Readonly<Record<QuotaName, Kind>> = {
   TRUST_POLICIES: { table: 'trust_policies', owner: ofOrg },
 }
 
-/** Ended records deleted at once: a quota that was lowered is reached again step by step. */
+/** Most records deleted at once: a quota that was lowered is reached again step by step. */
 const batch = 10
 
 /**
- * Checks, before a record is created, that its owner may have another one. On Postgres requests that run at the same
- * moment do not see each other's records: an owner may exceed the quota by the number of connections of the pools.
+ * Checks, before a record is created, that its owner may have another one; returns the ids of those that were deleted to
+ * make room. On Postgres requests that run at the same moment do not see each other's records: an owner may exceed the
+ * quota by the number of connections of the pools.
  * @throws quota_exceeded
  */
 export async function checkQuota(
   db: Db,
   name: QuotaName,
   { owner, most, now }: { owner: QuotaOwner; most: number; now: Instant },
-): Promise<void> {
+): Promise<string[]> {
   const { counted = sql`true`, ended, ...kind } = kinds[name]
   const isOfPartner = kind.ofPartner !== undefined && !owner.orgId
   const table = sql.table(isOfPartner ? kind.ofPartner! : kind.table)
   const owned = ownedBy(isOfPartner ? ['partner_id'] : kind.owner, owner)
   const { rows } = await sql<{ count: number | string }>`
-    select count(*) as count from (select 1 from ${table} where ${owned} and ${counted} limit ${most}) as own`.execute(
-    db,
-  )
-  if (Number(rows[0]!.count) < most) return
-  const deleted = ended
-    ? await sql<{ id: string }>`
-        delete from ${table} where id in (
-          select id from ${table} where ${owned} and ${ended(now)} order by id limit ${batch})
-        returning id`.execute(db)
-    : undefined
-  if (deleted?.rows.length) return
+    select count(*) as count from (
+      select 1 from ${table} where ${owned} and ${counted} limit ${most + batch}) as own`.execute(db)
+  const excess = Number(rows[0]!.count) - most + 1
+  if (excess <= 0) return []
+  if (ended) {
+    // What another transaction deletes at this moment is left to it.
+    const unlocked = isPostgres(db.getExecutor()) ? sql`for update skip locked` : sql``
+    const deleted = await sql<{ id: string }>`
+      delete from ${table} where id in (
+        select id from ${table} where ${owned} and ${ended(now)} order by id limit ${Math.min(excess, batch)}
+        ${unlocked}) returning id`.execute(db)
+    if (deleted.rows.length > 0) return deleted.rows.map(({ id }) => id)
+  }
   const already = `There are ${most} ${nounOf(name)} already, the most allowed`
-  const message = `${already}: delete some, or ask the operator of the service to raise QUOTA_${name}`
-  throw new Problem('quota_exceeded', message, { details: { quota: name, most } })
+  const remedy = `ask the operator of the service to raise QUOTA_${name}`
+  throw new Problem('quota_exceeded', `${already}: ${kind.keepsDeleted ? '' : 'delete some, or '}${remedy}`, {
+    details: { quota: name, most },
+  })
 }
 
 function ownedBy(columns: Kind['owner'], { orgId, partnerId }: QuotaOwner): RawBuilder<boolean> {

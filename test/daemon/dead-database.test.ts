@@ -46,7 +46,8 @@ async function ends(service: ServeProcess, url: string): Promise<void> {
   await pause(50)
   const begun = performance.now()
   expect(await service.stop()).toEqual({ code: 0, signal: null })
-  expect(performance.now() - begun).toBeLessThan(10_000)
+  // Ten seconds of its own, and what a busy machine takes to start and to end it.
+  expect(performance.now() - begun).toBeLessThan(12_000)
   await asked
 }
 
@@ -66,11 +67,11 @@ test('no acknowledged write is lost when the processes of the database are kille
   const isUnreachable = { status: 503, body: { checks: { database: 'error: unreachable' } } }
   await server.kill()
   await expect.poll(() => ready(url), { timeout: 10_000 }).toMatchObject(isUnreachable)
+  await expect.poll(() => Math.min(...writers.refusals()), { timeout: 20_000 }).toBeGreaterThan(0)
   await server.start()
   await writers.recovers()
   await writers.end()
   expect(writers.wrong()).toEqual([])
-  expect(Math.min(...writers.refusals())).toBeGreaterThan(0)
   expect(await writers.missing(url)).toEqual([])
   expect(service.stderr).not.toContain('"stack"')
 

@@ -107,21 +107,18 @@ describe('a rate limit', () => {
     expect(list.body).toMatchObject({ pagination: { total: 5 } })
   })
 
-  it('TENANT_BODY_BYTES: counts the bodies of all users and keys of an organization, and of no other', async () => {
-    const service = await started({ RATE_LIMIT_TENANT_BODY_BYTES: '100000/3600' })
+  it('BODY_BYTES_HOURLY: counts the bodies of a user, and of nobody else', async () => {
+    const service = await started({ RATE_LIMIT_BODY_BYTES_HOURLY: '100000/3600' })
     const { orgs, tokens } = await buildWorld(service)
-    const filter = {
-      operator: 'AND',
-      conditions: [{ field: 'hostname', operator: 'in', value: ['x'.repeat(60_000)] }],
-    }
+    const value = ['x'.repeat(60_000)]
+    const conditions = { operator: 'AND', conditions: [{ field: 'hostname', operator: 'in', value }] }
     const preview = (token: string) =>
-      send(service.url, 'POST', '/api/v1/filters/preview', { token, body: { conditions: filter } })
-    const other = await addOrgUser(service, 'another', orgs.bakery.id)
+      send(service.url, 'POST', '/api/v1/filters/preview', { token, body: { conditions } })
     expect((await preview(tokens.bakery)).status).not.toBe(429)
-    const refused = await preview(other)
-    expect(refused).toMatchObject(limited('Too many bytes of requests of one organization or partner', 3600))
-    expect((await preview(tokens.garage)).status).not.toBe(429)
-    expect((await sites(service, other)).status).toBe(200)
+    expect(await preview(tokens.bakery)).toMatchObject(limited('Too many bytes of requests in an hour', 3600))
+    expect((await sites(service, tokens.bakery)).status).toBe(200)
+    const colleague = await addOrgUser(service, 'colleague', orgs.bakery.id)
+    expect((await preview(colleague)).status).not.toBe(429)
   })
 
   it('BEARER and AGENT: count per user and per agent, and only with valid credentials', async () => {

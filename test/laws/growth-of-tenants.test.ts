@@ -38,9 +38,9 @@ const ofSystem = (by: string): Bound => ({
   ],
 })
 const history = bound(
-  'AUDIT_RETENTION_ENABLED, RATE_LIMIT_TENANT_BODY_BYTES, 64 KiB of an entry',
+  'AUDIT_RETENTION_ENABLED, RATE_LIMIT_BODY_BYTES_HOURLY, 64 KiB of an entry',
   'test/daemon/limits.test.ts',
-  'TENANT_BODY_BYTES: counts the bodies of all users and keys of an organization',
+  'BODY_BYTES_HOURLY: counts the bodies of a user',
 )
 
 /** All tables that grow with the actions of people, programs and strangers: what bounds them, and the test that reaches the bound. */
@@ -76,7 +76,7 @@ const bounds: Record<string, Bound> = {
     'leaves no record of its issuer once no policy trusts it',
   ),
   users: bound(
-    'members; RATE_LIMIT_REGISTER of those who register; others are deleted',
+    'members; those who register or come by single sign-on: RATE_LIMIT_REGISTER, RATE_LIMIT_SSO_ORG; others are deleted',
     'test/identity/invitations.test.ts',
     'leaves no account once it was withdrawn',
   ),

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { sealPending } from '../../src/audit/outbox.ts'
 import { type Endpoint, entriesOf } from '../../src/core/endpoint.ts'
 import { defaultQuotas, type QuotaName } from '../../src/core/quotas.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
@@ -9,7 +10,7 @@ import type { TableName } from '../../src/storage/schema/tables.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { metricsToken, scrapedValues } from '../metric-values.ts'
-import { buildWorld, type World } from '../world.ts'
+import { buildWorld, roleOf, type World } from '../world.ts'
 import { type Input, toWire } from './calls.ts'
 import { type Scenario, type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { Line } from './wire.ts'
@@ -34,6 +35,7 @@ const elsewhere: Record<string, [file: string, name: string]> = {
 
 const tables: Record<QuotaName, TableName> = {
   PARTNERS: 'partners',
+  PENDING_PARTNERS: 'partners',
   ORGANIZATIONS: 'organizations',
   SITES: 'sites',
   MEMBERS: 'organization_memberships',
@@ -53,12 +55,12 @@ const tables: Record<QuotaName, TableName> = {
 /** Scenarios create partners and organizations of their own: these two are used up last. */
 const quotas: Record<QuotaName, number> = {
   ...(Object.fromEntries(Object.keys(defaultQuotas).map((name) => [name, 5])) as Record<QuotaName, number>),
-  ...{ ORGANIZATIONS: 60, PARTNERS: 20 },
+  ...{ ORGANIZATIONS: 60, PARTNERS: 20, PENDING_PARTNERS: 3 },
 }
 const env = Object.fromEntries(Object.entries(quotas).map(([name, most]) => [`QUOTA_${name}`, String(most)]))
 
 type Quoted = { name: string; entry: Endpoint & { quota: QuotaName } }
-const isLast = ({ entry }: Quoted): boolean => entry.quota === 'ORGANIZATIONS' || entry.quota === 'PARTNERS'
+const isLast = ({ entry }: Quoted): boolean => /^ORGANIZATIONS$|PARTNERS$/.test(entry.quota)
 const all = entriesOf(api).filter(({ entry }) => entry.quota !== undefined) as Quoted[]
 const repeatable = all.filter(({ name }) => !(name in elsewhere))
 const [others, last] = [repeatable.filter((one) => !isLast(one)), repeatable.filter(isLast)]
@@ -131,7 +133,9 @@ onEveryDatabase((_, open) => {
     const refusal = await exhaust(one, scenario)
     expect([refusal.status, JSON.parse(refusal.text)]).toMatchObject([
       403,
-      { code: 'quota_exceeded', details: { quota, most: quotas[quota] } },
+      one.name === 'auth.registerPartner'
+        ? { code: 'quota_exceeded' }
+        : { code: 'quota_exceeded', details: { quota, most: quotas[quota] } },
     ])
     const before = { count: await countOf(quota), refusals: await refusals() }
     expect((await again(one, scenario)).status).toBe(403)
@@ -155,7 +159,7 @@ onEveryDatabase((_, open) => {
     service.storage.write((tx) =>
       tx
         .updateTable(table)
-        .set({ expires_at: addSeconds(systemClock(), -1) })
+        .set({ expires_at: addSeconds(systemClock(), -91 * 86_400) })
         .where('id', '=', id)
         .execute(),
     )
@@ -170,6 +174,36 @@ onEveryDatabase((_, open) => {
     const own = await rows.where('org_id', '=', String(scenario.orgId)).execute()
     expect(own).toHaveLength(5)
     expect(own.map(({ id }) => id)).not.toContain(first.id)
+    await sealPending(service.storage)
+    const entries = service.storage.read
+      .selectFrom('audit_logs')
+      .select('canonical')
+      .where('chain', '=', String(scenario.orgId))
+    const displaced = (await entries.execute()).flatMap(
+      ({ canonical }) => JSON.parse(canonical).details.displaced ?? [],
+    )
+    expect(displaced).toEqual([first.id])
+  })
+
+  it('users.invite is refused for a partner that has as many members as the quota allows', async () => {
+    const body = (n: number) => ({
+      ...{ email: `of-partner-${n}@example.com`, name: 'Partner', partnerId: world.partners.globex },
+      roleId: roleOf('Partner Viewer', 'partner'),
+    })
+    const invited: unknown[] = []
+    for (let n = 0; n < 6; n++) {
+      invited.push(
+        await system()
+          .call(api.users.invite, { body: body(n) })
+          .catch(({ code }) => code),
+      )
+    }
+    expect(invited.at(-1)).toBe('quota_exceeded')
+    const members = service.storage.read
+      .selectFrom('partner_memberships')
+      .select('id')
+      .where('partner_id', '=', world.partners.globex)
+    expect(await members.execute()).toHaveLength(5)
   })
 
   // Scenarios create partners and organizations of their own.

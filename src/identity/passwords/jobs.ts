@@ -3,7 +3,7 @@ import { addSeconds, type Clock } from '../../core/time.ts'
 import { resetLink } from '../../messages/links.ts'
 import { queueMail } from '../../messages/queue.ts'
 import { passwordReset } from '../../messages/templates.ts'
-import { isOutage } from '../../storage/dialect.ts'
+import { isLockTimeout, isOutage } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { newToken, tokenHash } from '../sessions/tokens.ts'
 import { isResetUnusable } from '../sso-only.ts'
@@ -36,8 +36,10 @@ export async function issueResets(on: ResetDependencies): Promise<void> {
       const isTaken = await storage.write((tx) => issueNext(tx, on, last, (id) => (at = id)))
       if (!isTaken) break
     } catch (error) {
-      if (isOutage(error) || at === last) throw error
+      if ((isOutage(error) && !isLockTimeout(error)) || at === last) throw error
       failures.push(error)
+      // It is tried again the next time.
+      if (isLockTimeout(error)) continue
       const id = at
       await storage.write((tx) => deleteResetRequest(tx, id)).catch((again) => failures.push(again))
     }

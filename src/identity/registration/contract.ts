@@ -44,7 +44,7 @@ export const registration = {
     }),
     reply: Done,
     audit: { action: 'partner.register', resource: 'partner' },
-    quota: 'PARTNERS',
+    quota: 'PENDING_PARTNERS',
     limit: 'REGISTER_PARTNER',
     example: {
       companyName: 'Example Managed Services',
@@ -63,7 +63,7 @@ export const registration = {
     body: z.strictObject({ token: secret(text(128, 1)) }),
     reply: Done,
     audit: { action: 'user.email.verify', resource: 'user' },
-    quota: 'PARTNERS',
+    quota: 'PENDING_PARTNERS',
     limit: 'VERIFY_EMAIL',
     errors: ['invalid_verification_link'],
     example: { token: 'from-the-link' },

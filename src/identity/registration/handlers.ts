@@ -2,7 +2,7 @@ import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
-import { type AuditFacts, type HandlersOf, inSteps, type Preparation } from '../../handler.ts'
+import { type AuditFacts, type Call, type HandlersOf, inSteps, type Preparation } from '../../handler.ts'
 import { verifyLink } from '../../messages/links.ts'
 import type { MailMessage } from '../../messages/ports.ts'
 import { queueMail } from '../../messages/queue.ts'
@@ -79,7 +79,7 @@ export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf
     registerPartner: inSteps<Entries['registerPartner'], Registration>({
       prepare: async (call) => ({ ...(await prepare(call)), companyName: call.body.companyName }),
       async run({ db, now, note, quota }, wanted) {
-        await quota({})
+        await checkRoom(quota)
         return begin(db, wanted, now, note)
       },
     }),
@@ -92,12 +92,21 @@ export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf
       if (!content) throw new Problem('invalid_verification_link')
       const wanted = JSON.parse(content) as Registration
       if (await findUserByEmail(db, wanted.email)) throw new Problem('invalid_verification_link')
-      if (wanted.companyName !== null) await quota({})
+      if (wanted.companyName !== null) await checkRoom(quota)
       note(await open(db, wanted, now, now))
       return { success: true, message: 'The address is confirmed. You can sign in now.' }
     },
   }
 }
+
+/** A stranger learns no number of partners. */
+async function checkRoom(quota: Call<Entries['verifyEmail']>['quota']): Promise<void> {
+  await quota({}).catch((error: unknown) => {
+    throw error instanceof Problem ? new Problem('quota_exceeded', registrationFull) : error
+  })
+}
+
+const registrationFull = 'Too many partners wait for approval: ask the operator of the service'
 
 const sameReply = {
   success: true as const,

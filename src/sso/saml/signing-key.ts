@@ -51,15 +51,24 @@ export async function createSigningKey(
   }
 }
 
-/** If two processes create one at once, the first one wins. */
-export async function insertSigningKey(db: Db, { replaces, ...key }: NewSigningKey): Promise<void> {
+/**
+ * If two processes create one at once, the first one wins. The row of a replaced key is kept under another id, so that it
+ * can be restored with its encryption key. Returns whether this one replaces another.
+ */
+export async function insertSigningKey(db: Db, { replaces, ...key }: NewSigningKey): Promise<boolean> {
+  if (replaces !== undefined) {
+    const { numUpdatedRows } = await db
+      .updateTable('saml_keys')
+      .set({ id: `${id}, until ${key.created_at}` })
+      .where('id', '=', id)
+      .where('private_key', '=', replaces)
+      .executeTakeFirstOrThrow()
+    if (numUpdatedRows === 0n) return false
+  }
   await db
     .insertInto('saml_keys')
     .values(key)
-    .onConflict((c) =>
-      replaces === undefined
-        ? c.column('id').doNothing()
-        : c.column('id').doUpdateSet(key).where('saml_keys.private_key', '=', replaces),
-    )
+    .onConflict((c) => c.column('id').doNothing())
     .execute()
+  return replaces !== undefined
 }

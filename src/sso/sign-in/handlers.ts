@@ -53,7 +53,7 @@ type StartedSignIn = {
 }
 
 const unreadableKey =
-  'The key that signs requests cannot be decrypted: set signRequests of the provider again, and give its new metadata to the identity provider'
+  'The key that signs requests cannot be decrypted: a system administrator has to set signRequests of a provider again, and identity providers need the new metadata'
 
 export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
   const { cipher, access, web } = on

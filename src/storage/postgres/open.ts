@@ -214,8 +214,12 @@ const connectionConfig = (databaseUrl: string): pg.ClientConfig => ({
 const sessionSettings = (statementMs: number): string =>
   `set random_page_cost = 1.1; set statement_timeout = ${statementMs}; set lock_timeout = ${lockMs(statementMs)}; set idle_in_transaction_session_timeout = ${statementMs}`
 
+/** Longer than Postgres takes to notice a deadlock (`deadlock_timeout`), which is tried again. */
+const minLockMs = 1500
+
 /** How long a statement waits for a lock; 0: without end, as a migration does. */
-const lockMs = (statementMs: number): number => Math.min(5000, Math.ceil(statementMs / 2))
+const lockMs = (statementMs: number): number =>
+  statementMs === 0 ? 0 : Math.min(5000, Math.max(minLockMs, statementMs / 2))
 
 /** Refused, starting, stopping, or out of connections: a retry may succeed soon. */
 const retryableCodes = new Set(['ECONNREFUSED', '57P03', '53300'])

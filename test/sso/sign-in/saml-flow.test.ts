@@ -1,4 +1,4 @@
-import { verify, X509Certificate } from 'node:crypto'
+import { type KeyObject, verify, X509Certificate } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { addSeconds } from '../../../src/core/time.ts'
@@ -11,6 +11,14 @@ import { roleOf } from '../../world.ts'
 import { expected, jo, type Said, signedAssertion } from '../saml/identity-provider.ts'
 import { post, requestIn, responseTo, saml, samlEnv } from './posting.ts'
 import { addMember, browser, codeIn, errorIn, start } from './sign-in-stage.ts'
+
+/** Whether the request in that redirect is signed by the holder of the key. */
+function isSignedBy(publicKey: KeyObject, location: string): boolean {
+  const { search, searchParams } = new URL(location)
+  const [, signed = ''] = /(SAMLRequest=.*&SigAlg=[^&]+)&Signature=/.exec(search) ?? []
+  const signature = Buffer.from(searchParams.get('Signature') ?? '', 'base64')
+  return verify('sha256', Buffer.from(signed), publicKey, signature)
+}
 
 onEveryDatabase((kind, open) => {
   async function setUp(more: object = {}, env: Record<string, string> = {}) {
@@ -215,24 +223,20 @@ onEveryDatabase((kind, open) => {
       const metadata = await (await fetch(`${service.url}/api/v1/sso/saml/metadata?signed=true`)).text()
       const [, base64 = ''] = /<ds:X509Certificate>([^<]+)</.exec(metadata) ?? []
       const { publicKey } = new X509Certificate(Buffer.from(base64, 'base64'))
-      const { search, searchParams } = new URL(location)
-      const [, signed = ''] = /(SAMLRequest=.*&SigAlg=[^&]+)&Signature=/.exec(search) ?? []
-      const signature = Buffer.from(searchParams.get('Signature')!, 'base64')
-      expect(verify('sha256', Buffer.from(signed), publicKey, signature)).toBe(true)
+      expect(isSignedBy(publicKey, location)).toBe(true)
     })
 
     it('is signed by a new key, set up anew, when the old one cannot be decrypted', async () => {
-      const { service, world, bakery, begin, client, id, clock } = await setUp()
+      const { service, world, bakery, client, id, clock } = await setUp()
       const sign = { params: { id }, body: { signRequests: true } } as const
       await client.call(api.ssoProviders.update, sign)
-      const before = new URL((await begin()).location).searchParams.get('SigAlg')
       await service.close()
       const env = { ...samlEnv, PUBLIC_URL: 'https://svc.example.com', METRICS_TOKEN: metricsToken }
       const again = await withoutKey(service, { clock, env })
       const login = () => browser().open(`${again.url}/api/v1/sso/login/${bakery.id}`)
       const refused = await login()
       expect(refused.status).toBe(400)
-      expect(refused.text).toContain('cannot be decrypted: set signRequests of the provider again')
+      expect(refused.text).toContain('cannot be decrypted: a system administrator has to set signRequests')
       const unreadable = await scrapedValues(again.url, 'svc_unreadable_values_total')
       expect(unreadable['saml_keys.private_key']).toBeGreaterThan(0)
       const certificateOf = async () =>
@@ -240,10 +244,24 @@ onEveryDatabase((kind, open) => {
           await (await fetch(`${again.url}/api/v1/sso/saml/metadata?signed=true`)).text(),
         )![1]!
       const old = await certificateOf()
+      // All tenants share the key: an administrator of one of them does not replace it.
       await again.client(world.tokens.bakery).call(api.ssoProviders.update, sign)
+      expect(await certificateOf()).toBe(old)
+      expect((await login()).status).toBe(400)
+      const news = await newEntries(again)
+      const system = again.client(world.tokens.system)
+      await Promise.all([1, 2].map(() => system.call(api.ssoProviders.update, sign)))
+      const replaced = (await news()).filter(({ details }) => details.signingKey === 'replaced')
+      expect(replaced).toHaveLength(1)
       const { location } = await login()
-      expect(new URL(location).searchParams.get('SigAlg')).toBe(before)
+      const { publicKey } = new X509Certificate(Buffer.from(await certificateOf(), 'base64'))
       expect(await certificateOf()).not.toBe(old)
+      expect(isSignedBy(publicKey, location)).toBe(true)
+      const rows = await again.storage.read.selectFrom('saml_keys').select(['id', 'certificate']).execute()
+      expect(rows).toEqual(
+        expect.arrayContaining([{ id: expect.stringContaining('until'), certificate: old }]),
+      )
+      expect(rows).toHaveLength(2)
     })
 
     it('that demands a new authentication is not answered by an old one', async () => {
