@@ -56,8 +56,8 @@ const kinds: Readonly<Record<QuotaName, Kind>> = {
 const batch = 10
 
 /**
- * Checks, before a record is created, that its owner may have another one; returns the ids of those that were deleted to
- * make room. On Postgres requests that run at the same moment do not see each other's records: an owner may exceed the
+ * Checks, before a record is created, that its owner may have another one. `room`: how many the owner may have besides
+ * the present ones; `displaced`: ids of those that were deleted to make room. On Postgres requests that run at the same moment do not see each other's records: an owner may exceed the
  * quota by the number of connections of the pools.
  * @throws quota_exceeded
  */
@@ -65,7 +65,7 @@ export async function checkQuota(
   db: Db,
   name: QuotaName,
   { owner, most, now }: { owner: QuotaOwner; most: number; now: Instant },
-): Promise<string[]> {
+): Promise<{ room: number; displaced: string[] }> {
   const { counted = sql`true`, ended, ...kind } = kinds[name]
   const isOfPartner = kind.ofPartner !== undefined && !owner.orgId
   const table = sql.table(isOfPartner ? kind.ofPartner! : kind.table)
@@ -74,7 +74,7 @@ export async function checkQuota(
     select count(*) as count from (
       select 1 from ${table} where ${owned} and ${counted} limit ${most + batch}) as own`.execute(db)
   const excess = Number(rows[0]!.count) - most + 1
-  if (excess <= 0) return []
+  if (excess <= 0) return { room: 1 - excess, displaced: [] }
   if (ended) {
     // What another transaction deletes at this moment is left to it.
     const unlocked = isPostgres(db.getExecutor()) ? sql`for update skip locked` : sql``
@@ -82,7 +82,7 @@ export async function checkQuota(
       delete from ${table} where id in (
         select id from ${table} where ${owned} and ${ended(now)} order by id limit ${Math.min(excess, batch)}
         ${unlocked}) returning id`.execute(db)
-    if (deleted.rows.length > 0) return deleted.rows.map(({ id }) => id)
+    if (deleted.rows.length > 0) return { room: 1, displaced: deleted.rows.map(({ id }) => id) }
   }
   const already = `There are ${most} ${nounOf(name)} already, the most allowed`
   const remedy = `ask the operator of the service to raise QUOTA_${name}`

@@ -3,6 +3,7 @@ import { existsSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { defaultLimits } from '../../src/core/limits.ts'
+import { defaultQuotas } from '../../src/core/quotas.ts'
 import type { BareRoute } from './bare-server.ts'
 import { bareEnv, firstLine, fromHere, root, start, temporaryFolder } from './children.ts'
 import { type Place, secrets } from './world.ts'
@@ -39,7 +40,10 @@ export function svcEnv(more: Record<string, string> = {}): Record<string, string
   return bareEnv({ HOME: home, ...at, ...more })
 }
 
-const noLimits = Object.fromEntries(Object.keys(defaultLimits).map((name) => [`RATE_LIMIT_${name}`, 'off']))
+const noLimits = Object.fromEntries([
+  ...Object.keys(defaultLimits).map((name) => [`RATE_LIMIT_${name}`, 'off']),
+  ...Object.keys(defaultQuotas).map((name) => [`QUOTA_${name}`, '1000000']),
+])
 
 type ServiceOptions = {
   logLevel?: string

@@ -42,6 +42,7 @@ const bounds: Record<string, string> = {
   'daemon/limiter.ts #windows': '100,000 of each limit',
   'daemon/integrations/exchange.ts #pieces': 'the largest answer of its request',
   'daemon/integrations/guard.ts parsedRanges': 'code',
+  'daemon/quotas.ts #uncounted': '10,000',
   'daemon/questions.ts #byCaller': 'work',
   'daemon/questions.ts #byTenant': 'work',
   'daemon/questions.ts #waiting': 'work',
