@@ -108,10 +108,12 @@ export const filters = {
     access: reads,
     question: true,
     query: z.strictObject({
+      orgId: idOf('organization').optional().describe('Only filters of this organization'),
       search: text(1000).optional().describe('Part of the name or description'),
       ...pageQuery({ default: maxPage, max: maxPage }),
     }),
     reply: pageOf(SavedFilter).extend({ total: z.int().describe('In all, as in pagination') }),
+    errors: ['org_access_denied'],
   }),
   create: endpoint({
     method: 'POST',

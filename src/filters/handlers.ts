@@ -5,6 +5,7 @@ import { type HandlersOf, inSteps, type Preparation } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { difference } from '../tenancy/rules.ts'
+import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { fields } from './fields/contract.ts'
 import { checkConditions } from './rules.ts'
@@ -32,7 +33,8 @@ export type FilterHooks<Answer> = {
 }
 
 export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typeof contract.filters> => ({
-  async list({ ask, scope, query }) {
+  async list({ db, ask, scope, query }) {
+    if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
     const page = await ask((on) => saved.listFilters(on, scope, query))
     return { ...page, total: page.pagination.total }
   },

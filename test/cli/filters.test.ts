@@ -56,6 +56,16 @@ describe('svc filters', () => {
     expect((await admin(['filters', '--columns', 'name', '--no-header'])).stdout).toBe('bakery filter\n')
   })
 
+  it('lists those of one organization with --org', async () => {
+    for (const org of ['bakery', 'garage'])
+      await acme(['filters', 'create', '--org', org, '--name', `Of the ${org}`, '--where', where, '-q'])
+    const { code, stdout } = await acme(['filters', '--org', 'garage', '--columns', 'name'])
+    expect(code).toBe(0)
+    expect(stdout).toContain('Of the garage')
+    expect(stdout).not.toContain('Of the bakery')
+    expect((await acme(['filters', '--columns', 'name'])).stdout).toContain('Of the bakery')
+  })
+
   it('previews an expression, a saved filter or a file, and prints the count on standard error', async () => {
     expect((await admin(['filters', 'create', '--name', 'Mine', '--where', where])).code).toBe(0)
     home.write(

@@ -30,11 +30,13 @@ const filtersIn = (db: Db, scope: Scope) =>
 export function listFilters(
   db: Db,
   scope: Scope,
-  { search, ...page }: PageQuery & { search?: string | undefined },
+  { orgId, search, ...page }: PageQuery & { orgId?: string | undefined; search?: string | undefined },
 ): Promise<Page<SavedFilter>> {
-  const found = filtersIn(db, scope).$if(search !== undefined && search !== '', (q) =>
-    q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
-  )
+  const found = filtersIn(db, scope)
+    .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+    .$if(search !== undefined && search !== '', (q) =>
+      q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
+    )
   return readPage(
     found,
     page,
