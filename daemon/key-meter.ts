@@ -7,7 +7,7 @@ import {
   type UnusedLease,
 } from '../src/credentials/api-keys/usage.ts'
 import { forEachSettled, writeBisecting } from '../src/storage/bisect-writes.ts'
-import type { Storage } from '../src/storage/open.ts'
+import type { Storage, WriteOptions } from '../src/storage/open.ts'
 
 type Metered = { id: string; hash: string; rateLimit: number }
 
@@ -133,12 +133,12 @@ export class KeyMeter {
     const uses = [...this.#uses.values()].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))
     this.#uses = new Map()
     const waiting = new Set(uses)
-    const record = async (some: readonly KeyUsage[]) => {
-      await this.#storage.write((tx) => recordUsage(tx, some), { unsynced: true })
+    const record = async (some: readonly KeyUsage[], options: WriteOptions) => {
+      await this.#storage.write((tx) => recordUsage(tx, some), { ...options, unsynced: true })
       for (const one of some) waiting.delete(one)
     }
-    const giveBack = (some: readonly UnusedLease[]) =>
-      this.#storage.write((tx) => releaseRequests(tx, some), { unsynced: true })
+    const giveBack = (some: readonly UnusedLease[], options: WriteOptions) =>
+      this.#storage.write((tx) => releaseRequests(tx, some), { ...options, unsynced: true })
     try {
       await forEachSettled([() => inParts(uses, record), () => inParts(leftovers, giveBack)], (step) =>
         step(),
@@ -160,7 +160,10 @@ export class KeyMeter {
 }
 
 /** @throws the failures, after all other parts were written */
-async function inParts<T>(items: readonly T[], write: (some: readonly T[]) => Promise<void>): Promise<void> {
+async function inParts<T>(
+  items: readonly T[],
+  write: (some: readonly T[], options: WriteOptions) => Promise<void>,
+): Promise<void> {
   const failures: unknown[] = []
   for (let at = 0; at < items.length; at += batch) {
     const { refused } = await writeBisecting(items.slice(at, at + batch), write, { locked: true })

@@ -65,9 +65,11 @@ async function inParts<T>(
   const changed: T[] = []
   for (let at = 0; at < ids.length; at += writeLimit) {
     // A change lost in a crash is found again.
-    const write = (some: readonly string[]) =>
-      storage.write((tx) => change(tx, [...some]), { unsynced: true })
-    const { done, refused } = await writeBisecting(ids.slice(at, at + writeLimit), write, { locked: true })
+    const { done, refused } = await writeBisecting(
+      ids.slice(at, at + writeLimit),
+      (some, options) => storage.write((tx) => change(tx, [...some]), { ...options, unsynced: true }),
+      { locked: true },
+    )
     changed.push(...done.flat())
     for (const { item, error } of refused) stuck.set(item, error)
   }

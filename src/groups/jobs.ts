@@ -4,7 +4,7 @@ import { isUnsupported } from '../filters/compile.ts'
 import { checkCost } from '../filters/rules.ts'
 import { drain, writeBisecting } from '../storage/bisect-writes.ts'
 import { classifyDatabaseError, isLockTimeout, isPatternTooComplex } from '../storage/dialect.ts'
-import type { Storage } from '../storage/open.ts'
+import type { Storage, WriteOptions } from '../storage/open.ts'
 import {
   applyClaimedDiff,
   type ClaimedGroup,
@@ -43,7 +43,7 @@ export async function refreshDueGroups({
   // Claims lost in a power failure are evaluated again.
   const { done, refused } = await writeBisecting(
     await listDueGroups(storage.read, now, { limit: batch, ofPartner: maxOfPartner }),
-    (some) => storage.write((tx) => claimDueGroups(tx, some, now), { unsynced: true }),
+    (some, options) => storage.write((tx) => claimDueGroups(tx, some, now), { ...options, unsynced: true }),
     { locked: true },
   )
   const groups = done.flat()
@@ -91,12 +91,13 @@ async function refreshClaimed(
     ...missing.map((id) => ({ id, isFound: true })),
     ...surplus.map((id) => ({ id, isFound: false })),
   ]
-  const settle = (some: readonly (typeof moves)[number][]) => {
+  const settle = (some: readonly (typeof moves)[number][], options: WriteOptions) => {
     const part = {
       missing: some.filter(({ isFound }) => isFound).map(({ id }) => id),
       surplus: some.filter(({ isFound }) => !isFound).map(({ id }) => id),
     }
-    return storage.write((tx) => applyClaimedDiff(tx, group.id, part, { claimedAt, now: clock() }))
+    const applied = { claimedAt, now: clock() }
+    return storage.write((tx) => applyClaimedDiff(tx, group.id, part, applied), options)
   }
   await drain(moves, maxMoves, settle, () => {})
 }

@@ -1,7 +1,7 @@
 import { addSeconds, type Instant } from '../core/time.ts'
 import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { forNoKeyUpdate, rowList } from '../storage/dialect.ts'
-import type { Db, Storage } from '../storage/open.ts'
+import type { Db, Storage, WriteOptions } from '../storage/open.ts'
 import type { LogQuota } from './quota.ts'
 import { computeShares } from './quota-shares.ts'
 import { type LogTable, logTables, sizeIn, sumOfSizes } from './sizes.ts'
@@ -36,8 +36,8 @@ async function forget({ read, write }: Storage, table: LogTable, before: Instant
       .limit(batch)
       .execute()
   // Entries that a crash restores are found again.
-  const remove = (ids: readonly string[]) =>
-    write((tx) => removeWithDevices(tx, table, ids), { unsynced: true })
+  const remove = (ids: readonly string[], options: WriteOptions) =>
+    write((tx) => removeWithDevices(tx, table, ids), { ...options, unsynced: true })
   await writeInChunks(find, remove, batch)
 }
 

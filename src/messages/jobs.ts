@@ -29,9 +29,11 @@ export async function sendDueMails(on: MailSenderOptions): Promise<boolean> {
   if (!(await store.isMailDue(storage.read, now))) return false
   const lease = newId()
   const until = addSeconds(now, leaseSeconds)
-  const claim = (some: readonly string[]) =>
-    storage.write((tx) => store.claimMails(tx, some, { lease, now, until }))
-  const { done, refused } = await writeBisecting(await listDue(on, now), claim, { locked: true })
+  const { done, refused } = await writeBisecting(
+    await listDue(on, now),
+    (some, options) => storage.write((tx) => store.claimMails(tx, some, { lease, now, until }), options),
+    { locked: true },
+  )
   const mails = done.flat()
   const outcomes = await Promise.allSettled(mails.map((mail) => deliver(on, mail, lease)))
   const failed = outcomes.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))

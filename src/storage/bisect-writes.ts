@@ -6,23 +6,28 @@ import { isPostgres } from './query/prepared.ts'
 /** An item that could not be written, and the error. */
 export type FailedItem<T> = { item: T; error: unknown }
 
-/** Waits for a lock in one call: enough to find one locked row among 500. */
-const maxLockWaits = 10
+/** How long a part of a batch with a locked row waits for a lock, and how often in one call. */
+const lockMs = 200
+const maxLockWaits = 50
+
+/** One transaction; `options` are for `Storage.write`. */
+type Write<T, R> = (some: readonly T[], options: { lockMs?: number }) => Promise<R>
 
 /**
  * Writes many items together. If that fails, it tries each half, recursively, so one bad item does not hold up the
- * others. An outage is thrown at once. `write` is one transaction. `locked`: items whose row another transaction keeps
+ * others. An outage is thrown at once. `locked`: items whose row another transaction keeps
  * locked are refused as well, for callers that try refused items again later; after `maxLockWaits` all that meet a
  * locked row are, without being taken apart.
  */
 export async function writeBisecting<T, R>(
   items: readonly T[],
-  write: (some: readonly T[]) => Promise<R>,
+  write: Write<T, R>,
   { locked = false, waits = { left: maxLockWaits } }: { locked?: boolean; waits?: { left: number } } = {},
 ): Promise<{ done: R[]; refused: FailedItem<T>[] }> {
   if (items.length === 0) return { done: [], refused: [] }
   try {
-    return { done: [await write(items)], refused: [] }
+    const isTakenApart = waits.left < maxLockWaits
+    return { done: [await write(items, isTakenApart ? { lockMs } : {})], refused: [] }
   } catch (error) {
     const isLocked = locked && isLockTimeout(error)
     if (isOutage(error) && !isLocked) throw error
@@ -44,7 +49,7 @@ export async function writeBisecting<T, R>(
 export async function drain<T>(
   items: readonly T[],
   batch: number,
-  write: (some: readonly T[]) => Promise<unknown>,
+  write: Write<T, unknown>,
   requeue: (some: readonly T[]) => void,
 ): Promise<void> {
   const failures: FailedItem<T>[] = []
@@ -68,7 +73,7 @@ export async function drain<T>(
  */
 export async function writeInChunks(
   find: (except: readonly string[]) => Promise<readonly { id: string }[]>,
-  write: (ids: readonly string[]) => Promise<unknown>,
+  write: Write<string, unknown>,
   batch: number,
 ): Promise<void> {
   const failures = new Map<string, unknown>()

@@ -55,6 +55,8 @@ type StorageTraits = {
   batchSize: number
 }
 
+export type WriteOptions = { unsynced?: boolean; lockMs?: number }
+
 export type Storage = {
   /** For src/storage and migrations; everything else uses `traits`. */
   dialect: Dialect
@@ -73,9 +75,10 @@ export type Storage = {
    * `work` changes nothing. `work` must be short, must wait only for the queries of its `tx`, must not call `write`
    * itself, and may run again after a deadlock, so it has no other effects. After a failed statement it must not go
    * on: Postgres has aborted the transaction by then. `unsynced` may be lost in a power failure (not when the process
-   * dies) and calls no listener: for telemetry, and for what can be redone from stored data.
+   * dies) and calls no listener: for telemetry, and for what can be redone from stored data. `lockMs`: milliseconds to wait
+   * for each lock, instead of the usual five seconds; of Postgres only, for what can be done later.
    */
-  write<T>(work: (tx: Db) => Promise<T>, options?: { unsynced?: boolean }): Promise<T>
+  write<T>(work: (tx: Db) => Promise<T>, options?: WriteOptions): Promise<T>
   /**
    * Called synchronously after synced commits in this process; it must be cheap. With `tables`, only after commits to
    * those, or where the tables cannot be determined.

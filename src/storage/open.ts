@@ -1,6 +1,6 @@
 import type { PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
 
-export type { Db, Integrity, PostgresSettings, Storage } from './db.ts'
+export type { Db, Integrity, PostgresSettings, Storage, WriteOptions } from './db.ts'
 
 export type StorageOptions = {
   /** `postgres://…`; without it, SQLite in the data directory. */

@@ -1,7 +1,7 @@
 import { addSeconds, type Instant } from '../core/time.ts'
 import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { deleteEventDeadLetters } from '../storage/dead-letters.ts'
-import type { Db, Storage } from '../storage/open.ts'
+import type { Db, Storage, WriteOptions } from '../storage/open.ts'
 
 /** How long deliveries stored while a webhook was paused can be replayed. */
 const keptHours = 72
@@ -56,7 +56,11 @@ async function expireKept({ read, write }: Storage, before: Instant, now: Instan
       .where('status', '=', 'pending')
       .where('due_at', 'is', null)
       .execute()
-  await writeInChunks(find, (ids) => write((tx) => expire(tx, ids), { unsynced: true }), batch)
+  await writeInChunks(
+    find,
+    (ids, options) => write((tx) => expire(tx, ids), { ...options, unsynced: true }),
+    batch,
+  )
 }
 
 async function forgetEnded({ read, write }: Storage, before: Instant): Promise<void> {
@@ -65,7 +69,11 @@ async function forgetEnded({ read, write }: Storage, before: Instant): Promise<v
   // A user may have requested one of them meanwhile.
   const forget = (tx: Db, ids: readonly string[]) =>
     tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', '<', before).execute()
-  await writeInChunks(find, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
+  await writeInChunks(
+    find,
+    (ids, options) => write((tx) => forget(tx, ids), { ...options, unsynced: true }),
+    batch,
+  )
 }
 
 /**
@@ -95,8 +103,16 @@ async function keepNewest({ read, write }: Storage, kept: number, now: Instant):
         .where('id', 'in', ids)
         .where('ended_at', 'is', null)
         .execute()
-    await writeInChunks(findEnded, (ids) => write((tx) => forget(tx, ids), { unsynced: true }), batch)
-    await writeInChunks(findWaiting, (ids) => write((tx) => fail(tx, ids), { unsynced: true }), batch)
+    await writeInChunks(
+      findEnded,
+      (ids, options) => write((tx) => forget(tx, ids), { ...options, unsynced: true }),
+      batch,
+    )
+    await writeInChunks(
+      findWaiting,
+      (ids, options) => write((tx) => fail(tx, ids), { ...options, unsynced: true }),
+      batch,
+    )
   })
 }
 
@@ -104,8 +120,11 @@ async function removeDeleted({ read, write }: Storage): Promise<void> {
   const deleted = await read.selectFrom('webhooks').select('id').where('deleted_at', 'is not', null).execute()
   await forEachSettled(deleted, async ({ id }) => {
     const find = (except: readonly string[]) => found(read, except).where('webhook_id', '=', id).execute()
-    const remove = (ids: readonly string[]) =>
-      write((tx) => tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).execute(), { unsynced: true })
+    const remove = (ids: readonly string[], options: WriteOptions) =>
+      write((tx) => tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).execute(), {
+        ...options,
+        unsynced: true,
+      })
     await writeInChunks(find, remove, batch)
     const end = (tx: Db) =>
       tx.deleteFrom('webhooks').where('id', '=', id).where('deleted_at', 'is not', null).execute()

@@ -83,7 +83,11 @@ async function changeInBatches(
       .limit(batch)
       .execute()
   // A change lost in a crash is found again.
-  await writeInParts(find, (ids) => write((tx) => change(tx, ids), { unsynced: true }), batch)
+  await writeInParts(
+    find,
+    (ids, options) => write((tx) => change(tx, ids), { ...options, unsynced: true }),
+    batch,
+  )
 }
 
 /** Deletes commands that finished before the retention time. */
@@ -99,7 +103,11 @@ export async function deleteOldCommands({ read, write }: Storage, now: Instant):
       .orderBy('completed_at')
       .limit(batch)
       .execute()
-  await writeInParts(find, (ids) => write((tx) => deleteCommands(tx, ids), { unsynced: true }), batch)
+  await writeInParts(
+    find,
+    (ids, options) => write((tx) => deleteCommands(tx, ids), { ...options, unsynced: true }),
+    batch,
+  )
 }
 
 async function deleteCommands(tx: Db, ids: readonly string[]): Promise<void> {

@@ -88,7 +88,7 @@ async function settleDueDevices(
     for (let at = 0; at < over.length; at += writeLimit) {
       const { done, refused } = await writeBisecting(
         over.slice(at, at + writeLimit),
-        (some) => storage.write((tx) => settleBatch(tx, rollout.id, some, now)),
+        (some, options) => storage.write((tx) => settleBatch(tx, rollout.id, some, now), options),
         { locked: true },
       )
       failure ??= refused[0]?.error

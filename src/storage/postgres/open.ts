@@ -8,11 +8,12 @@ import {
   type PostgresDialectConfig,
   PostgresDriver,
   type QueryCompiler,
+  sql,
 } from 'kysely'
 import pg from 'pg'
 import { SetupError } from '../../core/errors.ts'
 import { CommitListeners } from '../commit-listeners.ts'
-import type { Db, PostgresSettings, ReadQuerySettings, Storage } from '../db.ts'
+import type { Db, PostgresSettings, ReadQuerySettings, Storage, WriteOptions } from '../db.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
 import { PostgresCompiler } from '../query/compilers.ts'
 import { FairSlots } from '../turns.ts'
@@ -65,12 +66,13 @@ export async function openPostgres(
   const running = new Set<Promise<unknown>>()
   let closing: Promise<void> | undefined
 
-  async function write<T>(work: (tx: Db) => Promise<T>, options?: { unsynced?: boolean }): Promise<T> {
+  async function write<T>(work: (tx: Db) => Promise<T>, options?: WriteOptions): Promise<T> {
     nesting.check()
     if (closing) throw new Error('The storage is closed')
     const result = transaction(options?.unsynced ? unsynced : db, async (tx) => {
       const write = { isOver: false }
       try {
+        if (options?.lockMs !== undefined) await setLockTimeout(tx, options.lockMs)
         return await nesting.run(write, () => work(tx))
       } finally {
         write.isOver = true
@@ -213,6 +215,9 @@ const connectionConfig = (databaseUrl: string): pg.ClientConfig => ({
  */
 const sessionSettings = (statementMs: number): string =>
   `set random_page_cost = 1.1; set statement_timeout = ${statementMs}; set lock_timeout = ${lockMs(statementMs)}; set idle_in_transaction_session_timeout = ${statementMs}`
+
+/** For the rest of the transaction. */
+const setLockTimeout = (tx: Db, ms: number) => sql`set local lock_timeout = ${sql.lit(ms)}`.execute(tx)
 
 /** Longer than Postgres takes to notice a deadlock (`deadlock_timeout`), which is tried again. */
 const minLockMs = 1500

@@ -4,9 +4,9 @@ import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
 import { writeBisecting } from '../../storage/bisect-writes.ts'
-import { isOutage } from '../../storage/dialect.ts'
+import { isLockTimeout, isOutage } from '../../storage/dialect.ts'
 import { lacksCurrentKey } from '../../storage/key-check.ts'
-import type { Db, Storage } from '../../storage/open.ts'
+import type { Db, Storage, WriteOptions } from '../../storage/open.ts'
 import {
   bodyOf,
   type DeliveryOutcome,
@@ -48,9 +48,15 @@ export type DeliveryWorkerOptions = {
   onSpoiled(what: { deliveryId: string; webhookId: string; error: unknown }): void
 }
 
-type EndedAttempt = Attempt & { queue: EndpointQueue }
+type EndedAttempt = Attempt & {
+  queue: EndpointQueue
+  /** Another transaction kept its row locked: when to try again, of `performance.now()`. */
+  heldUntil?: number
+}
 type Recorded = {
   attempts: EndedAttempt[]
+  /** Of them, those whose row is locked. */
+  held: Set<EndedAttempt>
   finished: EndpointQueue[]
   results: Map<string, store.ReleaseResult>
 }
@@ -63,6 +69,10 @@ function faultOf(webhook: WebhookRecord): string | undefined {
 
 const faults = new WeakMap<WebhookRecord, string | undefined>()
 
+/** How long an outcome waits for its row, and the queue of its webhook, which others lock for milliseconds. */
+const lockMs = 1000
+/** When an outcome whose row was locked is recorded again. */
+const holdMs = 10_000
 /** Interval between scans for work that no notification announced. */
 const scanIntervalMs = 1000
 /** How long `close` waits for attempts in progress: less than the service has to shut down (daemon/serve.ts). */
@@ -106,7 +116,7 @@ export class DeliveryWorker {
     const [hasRecorded, next] = await settleAll([this.#recordAndSend(), findNextDueTime(storage.read)])
     const isDue = next !== undefined && next <= clock() && this.#queues.room > 0
     const hasAcquired = isDue && (await this.#acquire())
-    if (hasRecorded || hasAcquired || this.#ended.length > 0) wake()
+    if (hasRecorded || hasAcquired || this.#recordable().length > 0) wake()
     else this.#wakeAt(next)
   }
 
@@ -331,12 +341,13 @@ export class DeliveryWorker {
   async #record(): Promise<Recorded | undefined> {
     const { storage, clock } = this.#options
     const batch = storage.traits.batchSize
-    const attempts = this.#ended.slice(0, batch)
+    const attempts = this.#recordable().slice(0, batch)
     const recording = new Map(attempts.map(({ queue, delivery }) => [delivery.id, queue]))
     const finished = this.#queues
       .all()
       .filter((queue) => [...queue.inFlight].every((id) => recording.has(id)))
       .filter((queue) => queue.ready.length === 0 && this.#queues.wanted(queue) === 0)
+      .filter(({ heldUntil = 0 }) => heldUntil <= this.#now())
       .slice(0, batch)
     if (attempts.length === 0 && finished.length === 0) return undefined
     const released = finished.map((queue) => ({
@@ -350,40 +361,86 @@ export class DeliveryWorker {
       return releaseFinished(tx)
     }
     // Unsynced: a delivery whose outcome is lost in a power failure is sent again.
-    const results = await storage.write(work, { unsynced: true }).catch(async (error) => {
-      if (attempts.length === 0 || isOutage(error)) throw error
-      await this.#recordOneByOne(attempts, now)
-      return storage.write(releaseFinished, { unsynced: true })
-    })
-    return { attempts, finished, results }
+    try {
+      const results = await storage.write(work, { unsynced: true, lockMs })
+      return { attempts, held: new Set(), finished, results }
+    } catch (error) {
+      const isLocked = isLockTimeout(error)
+      if ((isOutage(error) && !isLocked) || (attempts.length === 0 && !isLocked)) throw error
+      const held = await this.#recordOneByOne(attempts, now)
+      const holding = new Set([...held].map(({ queue }) => queue.webhookId))
+      const free = released.filter(({ webhookId }) => !holding.has(webhookId))
+      return { attempts, held, finished, results: await this.#releaseOneByOne(free, now) }
+    }
+  }
+
+  /** Ended attempts whose outcome may be recorded now. */
+  #recordable(): EndedAttempt[] {
+    const now = this.#now()
+    return this.#ended.filter(({ heldUntil = 0 }) => heldUntil <= now)
+  }
+
+  /** What is held back is tried once more at the end. */
+  #now(): number {
+    return this.#isClosing ? Number.POSITIVE_INFINITY : performance.now()
+  }
+
+  /** Releases queues; those whose row is locked are missing in the result. */
+  async #releaseOneByOne(
+    queues: readonly store.ReleasedQueue[],
+    now: Instant,
+  ): Promise<Map<string, store.ReleaseResult>> {
+    const { storage } = this.#options
+    const release = (some: readonly store.ReleasedQueue[], options: WriteOptions) =>
+      storage.write((tx) => store.releaseQueues(tx, some, { holder: this.#workerId, now }), {
+        lockMs,
+        ...options,
+        unsynced: true,
+      })
+    const { done, refused } = await writeBisecting(queues, release, { locked: true })
+    const failure = refused.find(({ error }) => !isLockTimeout(error))
+    if (failure) throw failure.error
+    return new Map(done.flatMap((results) => [...results]))
   }
 
   /**
    * An outcome that cannot be stored must not block the others, which may belong to other organizations: its delivery
-   * is recorded as failed instead. If that fails too, the delivery is sent again later, as after a crash.
+   * is recorded as failed instead. If that fails too, the delivery is sent again later, as after a crash. Returns those
+   * whose row is locked.
    */
-  async #recordOneByOne(attempts: readonly EndedAttempt[], now: Instant): Promise<void> {
+  async #recordOneByOne(attempts: readonly EndedAttempt[], now: Instant): Promise<Set<EndedAttempt>> {
     const { storage, onSpoiled } = this.#options
-    const record = (some: readonly Attempt[]) =>
-      storage.write((tx) => recordOutcomes(tx, some, now), { unsynced: true })
-    const { refused } = await writeBisecting(attempts, record)
-    for (const { item, error } of refused) {
+    const record = (some: readonly Attempt[], options: WriteOptions) =>
+      storage.write((tx) => recordOutcomes(tx, some, now), { lockMs, ...options, unsynced: true })
+    const { refused } = await writeBisecting(attempts, record, { locked: true })
+    const locked = refused.filter(({ error }) => isLockTimeout(error))
+    const spoiled = refused.filter(({ error }) => !isLockTimeout(error))
+    for (const { item, error } of spoiled) {
       onSpoiled({ deliveryId: item.delivery.id, webhookId: item.delivery.webhookId, error })
     }
     await writeBisecting(
-      refused.map(({ item }) => ({ ...item, outcome: outcomeNotStored(item.outcome) })),
+      spoiled.map(({ item }) => ({ ...item, outcome: outcomeNotStored(item.outcome) })),
       record,
+      { locked: true },
     )
+    return new Set(locked.map(({ item }) => item))
   }
 
   #conclude(recorded: Recorded | undefined): void {
     if (!recorded) return
-    const { attempts, finished, results } = recorded
-    this.#ended.splice(0, attempts.length)
-    for (const { queue, delivery } of attempts) this.#queues.outcomeRecorded(queue, delivery.id)
+    const { attempts, held, finished, results } = recorded
+    const taken = new Set(attempts)
+    this.#ended = this.#ended.filter((one) => !taken.has(one))
+    for (const one of attempts) {
+      // At the end of the process the next holder of the queue sends the delivery again.
+      if (held.has(one) && !this.#isClosing)
+        this.#ended.push({ ...one, heldUntil: performance.now() + holdMs })
+      else this.#queues.outcomeRecorded(one.queue, one.delivery.id)
+    }
     for (const queue of finished) {
-      if (results.get(queue.webhookId) === 'kept')
-        Object.assign(queue, { mayHaveMore: true, readUpTo: queueStart })
+      const result = results.get(queue.webhookId)
+      if (result === undefined && !this.#isClosing) queue.heldUntil = performance.now() + holdMs
+      else if (result === 'kept') Object.assign(queue, { mayHaveMore: true, readUpTo: queueStart })
       else this.#queues.remove(queue)
     }
   }

@@ -35,6 +35,8 @@ export type EndpointQueue = {
   isOverdue: boolean
   /** Cannot be decrypted here, and is released for a process that has the key. */
   isPassedOn: boolean
+  /** Another transaction kept its row locked: when to release it again, of `performance.now()`. */
+  heldUntil?: number
 }
 
 /** Concurrent deliveries of one webhook. */

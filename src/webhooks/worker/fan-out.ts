@@ -6,6 +6,7 @@ import {
   type Each,
   forUpdate,
   inScope,
+  isLockTimeout,
   isOutage,
   prepared,
   preparedForEach,
@@ -13,6 +14,9 @@ import {
 } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { toStoredStatus } from '../rules.ts'
+
+/** How long an event waits for the queue of a webhook, which other transactions lock for milliseconds. */
+const lockMs = 1000
 
 /** Events whose listeners are loaded at once. Each event may have more of them than fit into the batch. */
 const lookAhead = 20
@@ -37,30 +41,41 @@ export async function fanOut(storage: Storage, now: Instant): Promise<FanOutResu
   const batch = 2 * storage.traits.batchSize
   try {
     // Unsynced: after a power failure the same events are fanned out again, as deliveries with other ids.
-    return await storage.write((tx) => fanOutBatch(tx, now, { batch, after: 0 }), { unsynced: true })
+    return await storage.write((tx) => fanOutBatch(tx, now, { batch }), { unsynced: true, lockMs })
   } catch (error) {
-    if (isOutage(error)) throw error
+    if (isOutage(error) && !isLockTimeout(error)) throw error
     return fanOutOneByOne(storage, now, batch)
   }
 }
 
-/** One event for one webhook per transaction: a delivery that cannot be created is skipped, and blocks no other. */
+/**
+ * One event for one webhook per transaction: a delivery that cannot be created is skipped, and blocks no other. An
+ * organization with a queue that another transaction keeps locked is left for later, with all its events in order.
+ */
 async function fanOutOneByOne(storage: Storage, now: Instant, most: number): Promise<FanOutResult> {
   const webhookIds = new Set<string>()
   let after = 0
+  const locked = new Set<string>()
   let failure: unknown
   for (let n = 0; n < most; n++) {
     const progress: Progress = { event: undefined, listener: undefined }
     try {
-      const result = await storage.write((tx) => fanOutBatch(tx, now, { batch: 1, after, progress }), {
+      const from = { after, without: [...locked], progress }
+      const result = await storage.write((tx) => fanOutBatch(tx, now, { batch: 1, from }), {
         unsynced: true,
+        lockMs,
       })
       for (const id of result.webhookIds) webhookIds.add(id)
       if (progress.event === undefined) return { webhookIds: [...webhookIds], more: false, failure }
     } catch (error) {
       const { event, listener } = progress
-      if (isOutage(error) || event === undefined) throw error
+      const isLocked = isLockTimeout(error)
+      if ((isOutage(error) && !isLocked) || event === undefined) throw error
       failure ??= error
+      if (isLocked) {
+        locked.add(event.orgId)
+        continue
+      }
       if (listener === undefined || !(await skipListener(storage, { event, listener, error, now })))
         after = event.seq
     }
@@ -162,8 +177,17 @@ const these = prepared((db, p: { seqs: string }) =>
   ),
 )
 
-const next = prepared((db, p: { after: number }) =>
-  forUpdate(eventsIn(db).where('seq', '>', p.after).orderBy('seq').limit(1), { skipLocked: true }),
+const orgs = rowList<{ orgId: string }>({ orgId: 'text' })
+
+const next = prepared((db, p: { after: number; without: string }) =>
+  forUpdate(
+    eventsIn(db)
+      .where('seq', '>', p.after)
+      .where('org_id', 'not in', (eb) => eb.selectFrom(orgs.as(p.without, 'locked')).select('locked.orgId'))
+      .orderBy('seq')
+      .limit(1),
+    { skipLocked: true },
+  ),
 )
 
 /**
@@ -207,14 +231,18 @@ const listeners = preparedForEach(
       .limit(audience.limit),
 )
 
-/** With `progress`, fans out only the first event after `after`, and records there how far it is. */
+/**
+ * With `from`, fans out only the first event after one, without those of some organizations, and records in `progress` how
+ * far it is.
+ */
 async function fanOutBatch(
   tx: Db,
   now: Instant,
-  { batch, after, progress }: { batch: number; after: number; progress?: Progress },
+  { batch, from }: { batch: number; from?: { after: number; without: string[]; progress: Progress } },
 ): Promise<FanOutResult> {
-  const { events, share } = progress
-    ? { events: await next(tx, { after }), share: batch }
+  const progress = from?.progress
+  const { events, share } = from
+    ? { events: await next(tx, { after: from.after, without: listOfOrgs(from.without) }), share: batch }
     : await pending(tx, batch)
   if (progress) Object.assign(progress, { event: events[0], listener: undefined })
   const made: { event: Pending; listener: Listener }[] = []
@@ -243,6 +271,8 @@ async function fanOutBatch(
   if (done.length > 0) await deleteEvents(tx, { seqs: seqs.of(done.map((seq) => ({ seq }))) })
   return { webhookIds, more: events.length > 0 }
 }
+
+const listOfOrgs = (ids: readonly string[]): string => orgs.of(ids.map((orgId) => ({ orgId })))
 
 const nameOf = ({ orgId, type, behind }: Audience): string => `${orgId} ${type} ${behind}`
 
