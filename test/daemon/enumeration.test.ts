@@ -63,7 +63,8 @@ onEveryDatabase((_, open) => {
     clock = testClock()
     service = await startService(open, {
       clock,
-      env: guarding,
+      // Low enough that each registration counts: a process counts again after a twentieth of the room.
+      env: { ...guarding, QUOTA_PENDING_PARTNERS: '10' },
       outside: { mailer: unsent(options.real ?? false) },
     })
     const { orgId } = await addTenant(service)

@@ -754,7 +754,8 @@ async function movingRollout(
 ): Promise<Scenario> {
   const { org, about } = await inFreshOrg(hand)
   const id = await addRollout(hand.service, status)
-  if (isHalfDone) await addPlace(hand.service, id, org, 'updated')
+  // A wave in which no device is left would be halted by the background, at any moment.
+  await addPlace(hand.service, id, org, isHalfDone ? 'updated' : 'offered')
   const input = { ...asked(name, {}, { id }), body: undefined }
   return { input, ...about, orgId: null, resourceId: () => id }
 }
