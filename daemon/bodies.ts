@@ -119,7 +119,7 @@ function receive(
       // Counted before parsing, which blocks all requests, and by inflated size.
       limiter.take('BODY_BYTES', owner, size)
       // Agents have limits of their own, of what is stored.
-      if (isPerson(request)) limiter.take('BODY_BYTES_HOURLY', owner, size)
+      if (isOfTenant(request)) limiter.take('BODY_BYTES_HOURLY', owner, size)
       understand(textOf(whole, size), (fault, value) => {
         if (fault) held.release()
         done(fault, value)
@@ -202,8 +202,8 @@ export function budgetOwner({ caller = { kind: 'nobody' }, client }: FastifyRequ
   return caller.kind === 'agent' ? agentOwner(caller.agentId) : `${caller.kind} ${caller.id}`
 }
 
-/** A user, key or workload. */
-const isPerson = ({ caller }: FastifyRequest): boolean => caller !== undefined && 'scope' in caller
+/** Sent by a user, key or workload. */
+const isOfTenant = ({ caller }: FastifyRequest): boolean => caller !== undefined && 'scope' in caller
 
 /** The same for frames of a WebSocket (gateway.ts). */
 export const agentOwner = (agentId: string): string => `agent ${agentId}`

@@ -21,9 +21,9 @@ const most = 100_000
 const sweptAtOnce = 1000
 
 /**
- * Sliding windows, in memory: exact up to 10,000 events, above that to a thousandth of their time. An event that would exceed `count` in the last `seconds` is refused, and not
- * counted, so that a client that retries constantly recovers. A single amount above `count` is accepted in an empty
- * window.
+ * Sliding windows, in memory: exact up to 10,000 events, above that to a thousandth of their time. An event that would
+ * exceed `count` in the last `seconds` is refused, and not counted, so that a client that retries constantly recovers. A
+ * single amount above `count` is accepted in an empty window.
  */
 export class Limiter {
   readonly #limits: Limits

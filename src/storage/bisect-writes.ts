@@ -15,9 +15,8 @@ type Write<T, R> = (some: readonly T[], options: { lockMs?: number }) => Promise
 
 /**
  * Writes many items together. If that fails, it tries each half, recursively, so one bad item does not hold up the
- * others. An outage is thrown at once. `locked`: items whose row another transaction keeps
- * locked are refused as well, for callers that try refused items again later; after `maxLockWaits` all that meet a
- * locked row are, without being taken apart.
+ * others. An outage is thrown at once. `locked`: items whose row another transaction keeps locked are refused as well,
+ * for callers that try refused items again later. After `maxLockWaits` items are no longer taken apart for a locked row.
  */
 export async function writeBisecting<T, R>(
   items: readonly T[],

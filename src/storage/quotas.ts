@@ -57,8 +57,8 @@ const batch = 10
 
 /**
  * Checks, before a record is created, that its owner may have another one. `room`: how many the owner may have besides
- * the present ones; `displaced`: ids of those that were deleted to make room. On Postgres requests that run at the same moment do not see each other's records: an owner may exceed the
- * quota by the number of connections of the pools.
+ * the present ones; `displaced`: ids of those that were deleted to make room. On Postgres requests that run at the same
+ * moment do not see each other's records: an owner may exceed the quota by the number of connections of the pools.
  * @throws quota_exceeded
  */
 export async function checkQuota(

@@ -7,7 +7,10 @@ import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { addPerson, addTenant, codeAt, enrolFactor, password, post, signIn } from './people.ts'
 import { send } from './request.ts'
 
-/* What becomes of encrypted values when their key is lost. Those of webhooks, mail and providers: test/webhooks, test/messages. */
+/*
+ * What becomes of encrypted values when their key is lost. Those of webhooks and providers: test/webhooks/poisoned, of mail:
+ * test/messages/queue.
+ */
 onEveryDatabase((_, open) => {
   async function begin() {
     const clock = testClock()

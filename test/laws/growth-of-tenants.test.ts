@@ -43,7 +43,10 @@ const history = bound(
   'BODY_BYTES_HOURLY: counts the bodies of a user',
 )
 
-/** All tables that grow with the actions of people, programs and strangers: what bounds them, and the test that reaches the bound. */
+/**
+ * All tables that grow with the actions of people, programs and strangers: what bounds them, and the test that reaches
+ * the bound.
+ */
 const bounds: Record<string, Bound> = {
   alerts: quota,
   api_keys: quota,

@@ -15,7 +15,9 @@ export type RequestSigningKey = {
   certificate: Buffer
 }
 
-/** The row to store, with the private key sealed. `replaces`: the stored private key, which nothing can decrypt any more. */
+/**
+ * The row to store, with the private key sealed. `replaces`: the stored private key, which nothing can decrypt any more.
+ */
 export type NewSigningKey = Tables['saml_keys'] & { replaces: string | undefined }
 
 /* The key belongs to the service, not to a tenant. */
