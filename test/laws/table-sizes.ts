@@ -27,6 +27,18 @@ export async function tableSizes(storage: Storage): Promise<Map<string, Size>> {
   return found
 }
 
+/** The number of rows of each table, which is much faster. */
+export async function tableRows(storage: Storage): Promise<Map<string, number>> {
+  await sealPending(storage)
+  const { read } = storage
+  const counts = (await read.introspection.getTables()).map(
+    ({ name }) => sql`select ${sql.lit(name)} as name, count(*) as rows from ${sql.table(name)}`,
+  )
+  const { rows: found } = await sql<{ name: string; rows: number | string }>`
+    ${sql.join(counts, sql` union all `)}`.execute(read)
+  return new Map(found.map(({ name, rows }) => [name, Number(rows)]))
+}
+
 /** Tables with more rows than before, or with more than `by` more bytes. */
 export const grownTables = (before: Map<string, Size>, after: Map<string, Size>, by = 0): string[] =>
   [...after].flatMap(([name, { rows: many, bytes }]) => {
