@@ -179,8 +179,10 @@ onEveryDatabase((kind, open) => {
       for (const table of grownTables(before, await sizes())) found.add(table)
       expect([...found].length).toBeGreaterThan(8)
       const own = [...found].filter((name) => !beside.includes(name) && !isIndex.test(name))
-      const written = Object.keys(bounds).filter((table) => kind === 'postgres' || table !== 'agent_links')
-      expect(own.sort()).toEqual(written.sort())
+      expect(own.filter((table) => !(table in bounds))).toEqual([])
+      // On Postgres the background works beside the requests: whether a row is seen depends on when.
+      const expected = Object.keys(bounds).filter((table) => table !== 'agent_links')
+      if (kind === 'sqlite') expect(own.sort()).toEqual(expected.sort())
       for (const { test } of Object.values(bounds)) {
         const [file, name] = test
         expect([test, readFileSync(`${root}/${file}`, 'utf8').includes(name)]).toEqual([test, true])
