@@ -30,7 +30,7 @@ export default defineConfig({
           include: files,
           exclude: alone,
           isolate: false,
-          setupFiles: ['test/cheap-passwords.ts'],
+          setupFiles: ['test/cheap-passwords.ts', 'test/random.ts'],
         },
       },
       { extends: true, test: { name: 'alone', include: alone } },
