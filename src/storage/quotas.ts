@@ -84,9 +84,9 @@ export async function checkQuota(
         ${unlocked}) returning id`.execute(db)
     if (deleted.rows.length > 0) return { room: 1, displaced: deleted.rows.map(({ id }) => id) }
   }
-  const already = `There are ${most} ${nounOf(name)} already, the most allowed`
+  const reached = `The quota of ${most} ${nounOf(name)} is used up`
   const remedy = `ask the operator of the service to raise QUOTA_${name}`
-  throw new Problem('quota_exceeded', `${already}: ${kind.keepsDeleted ? '' : 'delete some, or '}${remedy}`, {
+  throw new Problem('quota_exceeded', `${reached}: ${kind.keepsDeleted ? '' : 'delete some, or '}${remedy}`, {
     details: { quota: name, most },
   })
 }
