@@ -4,7 +4,7 @@ import type { DraftEntry } from '../src/audit/rules.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Instant } from '../src/core/time.ts'
 import { drain } from '../src/storage/bisect-writes.ts'
-import type { Storage, WriteOptions } from '../src/storage/open.ts'
+import type { Db, Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 
 /** Similar entries of one device that were not written one by one. */
@@ -64,11 +64,10 @@ export class AgentAuditBuffer {
   async write(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
     const all = [...this.#gathered.values()]
     this.#gathered.clear()
-    const write = (some: readonly Gathered[], options: WriteOptions) =>
-      storage.write(async (tx) => {
-        for (const one of some) await recordAudit(tx, toldOf(one, now))
-      }, options)
-    await drain(all, batch, write, (some) => {
+    const write = async (tx: Db, some: readonly Gathered[]) => {
+      for (const one of some) await recordAudit(tx, toldOf(one, now))
+    }
+    await drain(storage, all, batch, write, (some) => {
       for (const one of some) this.#add(one)
     })
   }

@@ -2,7 +2,7 @@ import { Counter, type Registry } from 'prom-client'
 import { emitDeferred } from '../src/agents/heartbeats.ts'
 import type { Instant } from '../src/core/time.ts'
 import { drain } from '../src/storage/bisect-writes.ts'
-import type { Storage, WriteOptions } from '../src/storage/open.ts'
+import type { Db, Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 
 /** Most devices with waiting changes: those of others are sent immediately. */
@@ -52,11 +52,10 @@ export class AgentEventBuffer {
   async tell(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
     const all = [...this.#waiting]
     this.#waiting.clear()
-    const write = (some: readonly (typeof all)[number][], options: WriteOptions) =>
-      storage.write(async (tx) => {
-        for (const [deviceId, columns] of some) await emitDeferred(tx, deviceId, columns, now)
-      }, options)
-    await drain(all, batch, write, (some) => {
+    const write = async (tx: Db, some: readonly (typeof all)[number][]) => {
+      for (const [deviceId, columns] of some) await emitDeferred(tx, deviceId, columns, now)
+    }
+    await drain(storage, all, batch, write, (some) => {
       for (const one of some) this.#wait(...one)
     })
   }

@@ -1,5 +1,5 @@
 import { addSeconds, type Instant } from '../core/time.ts'
-import { writeBisecting } from '../storage/bisect-writes.ts'
+import { writeLeavingLocked } from '../storage/bisect-writes.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { emitStatusChanges, emitUpdated, type StatusChange } from './events.ts'
 import {
@@ -64,11 +64,14 @@ async function inParts<T>(
 ): Promise<T[]> {
   const changed: T[] = []
   for (let at = 0; at < ids.length; at += writeLimit) {
+    const part = ids.slice(at, at + writeLimit)
     // A change lost in a crash is found again.
-    const { done, refused } = await writeBisecting(
-      ids.slice(at, at + writeLimit),
-      (some, options) => storage.write((tx) => change(tx, [...some]), { ...options, unsynced: true }),
-      { locked: true },
+    const options = { unsynced: true }
+    const { done, refused } = await writeLeavingLocked(
+      storage,
+      part,
+      (tx, some) => change(tx, [...some]),
+      options,
     )
     changed.push(...done.flat())
     for (const { item, error } of refused) stuck.set(item, error)

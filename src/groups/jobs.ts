@@ -2,9 +2,9 @@ import { Problem } from '../core/errors.ts'
 import type { Clock } from '../core/time.ts'
 import { isUnsupported } from '../filters/compile.ts'
 import { checkCost } from '../filters/rules.ts'
-import { drain, writeBisecting } from '../storage/bisect-writes.ts'
+import { drain, writeLeavingLocked } from '../storage/bisect-writes.ts'
 import { classifyDatabaseError, isLockTimeout, isPatternTooComplex } from '../storage/dialect.ts'
-import type { Storage, WriteOptions } from '../storage/open.ts'
+import type { Db, Storage } from '../storage/open.ts'
 import {
   applyClaimedDiff,
   type ClaimedGroup,
@@ -41,10 +41,11 @@ export async function refreshDueGroups({
   const now = clock()
   if (!(await hasDueGroup(storage.read, now))) return false
   // Claims lost in a power failure are evaluated again.
-  const { done, refused } = await writeBisecting(
+  const { done, refused } = await writeLeavingLocked(
+    storage,
     await listDueGroups(storage.read, now, { limit: batch, ofPartner: maxOfPartner }),
-    (some, options) => storage.write((tx) => claimDueGroups(tx, some, now), { ...options, unsynced: true }),
-    { locked: true },
+    (tx, some) => claimDueGroups(tx, some, now),
+    { unsynced: true },
   )
   const groups = done.flat()
   const failures = refused.map(({ error }) => error)
@@ -91,15 +92,14 @@ async function refreshClaimed(
     ...missing.map((id) => ({ id, isFound: true })),
     ...surplus.map((id) => ({ id, isFound: false })),
   ]
-  const settle = (some: readonly (typeof moves)[number][], options: WriteOptions) => {
+  const settle = (tx: Db, some: readonly (typeof moves)[number][]) => {
     const part = {
       missing: some.filter(({ isFound }) => isFound).map(({ id }) => id),
       surplus: some.filter(({ isFound }) => !isFound).map(({ id }) => id),
     }
-    const applied = { claimedAt, now: clock() }
-    return storage.write((tx) => applyClaimedDiff(tx, group.id, part, applied), options)
+    return applyClaimedDiff(tx, group.id, part, { claimedAt, now: clock() })
   }
-  await drain(moves, maxMoves, settle, () => {})
+  await drain(storage, moves, maxMoves, settle, () => {})
 }
 
 /** The difference, or the fault of the filter: it may be older than the limits, or the fleet may have grown since. */

@@ -1,7 +1,7 @@
 import { addSeconds, type Instant } from '../core/time.ts'
 import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { forNoKeyUpdate, rowList } from '../storage/dialect.ts'
-import type { Db, Storage, WriteOptions } from '../storage/open.ts'
+import type { Db, Storage } from '../storage/open.ts'
 import type { LogQuota } from './quota.ts'
 import { computeShares } from './quota-shares.ts'
 import { type LogTable, logTables, sizeIn, sumOfSizes } from './sizes.ts'
@@ -25,9 +25,9 @@ export async function deleteOldLogs(
   await forEachSettled(kept, ([table, days]) => forget(storage, table, addSeconds(now, -days * day)))
 }
 
-async function forget({ read, write }: Storage, table: LogTable, before: Instant): Promise<void> {
+async function forget(storage: Storage, table: LogTable, before: Instant): Promise<void> {
   const find = (except: readonly string[]) =>
-    read
+    storage.read
       .selectFrom(table)
       .select('id')
       .where('created_at', '<', before)
@@ -35,10 +35,8 @@ async function forget({ read, write }: Storage, table: LogTable, before: Instant
       .orderBy('created_at')
       .limit(batch)
       .execute()
-  // Entries that a crash restores are found again.
-  const remove = (ids: readonly string[], options: WriteOptions) =>
-    write((tx) => removeWithDevices(tx, table, ids), { ...options, unsynced: true })
-  await writeInChunks(find, remove, batch)
+  const remove = (tx: Db, ids: readonly string[]) => removeWithDevices(tx, table, ids)
+  await writeInChunks(storage, find, remove, batch)
 }
 
 async function removeWithDevices(tx: Db, table: LogTable, ids: readonly string[]): Promise<void> {

@@ -1,9 +1,9 @@
 import type { Cipher } from '../core/cipher.ts'
 import { newId } from '../core/new-id.ts'
 import { addSeconds, type Clock, type Instant } from '../core/time.ts'
-import { writeBisecting } from '../storage/bisect-writes.ts'
+import { writeLeavingLocked } from '../storage/bisect-writes.ts'
 import { lacksCurrentKey } from '../storage/key-check.ts'
-import type { Storage } from '../storage/open.ts'
+import type { Db, Storage } from '../storage/open.ts'
 import type { Mailer, MailMessage } from './ports.ts'
 import { batch, leaseSeconds, mailContext, nextAttempt } from './rules.ts'
 import * as store from './store.ts'
@@ -29,11 +29,8 @@ export async function sendDueMails(on: MailSenderOptions): Promise<boolean> {
   if (!(await store.isMailDue(storage.read, now))) return false
   const lease = newId()
   const until = addSeconds(now, leaseSeconds)
-  const { done, refused } = await writeBisecting(
-    await listDue(on, now),
-    (some, options) => storage.write((tx) => store.claimMails(tx, some, { lease, now, until }), options),
-    { locked: true },
-  )
+  const claim = (tx: Db, some: readonly string[]) => store.claimMails(tx, some, { lease, now, until })
+  const { done, refused } = await writeLeavingLocked(storage, await listDue(on, now), claim)
   const mails = done.flat()
   const outcomes = await Promise.allSettled(mails.map((mail) => deliver(on, mail, lease)))
   const failed = outcomes.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { isLockTimeout, isOutage } from './database-errors.ts'
-import type { Db } from './db.ts'
+import type { Db, Storage, WriteOptions } from './db.ts'
 import { isPostgres } from './query/prepared.ts'
 
 /** An item that could not be written, and the error. */
@@ -10,8 +10,11 @@ export type FailedItem<T> = { item: T; error: unknown }
 const lockMs = 200
 const maxLockWaits = 50
 
+type Writer = Pick<Storage, 'write'>
 /** One transaction; `options` are for `Storage.write`. */
-type Write<T, R> = (some: readonly T[], options: { lockMs?: number }) => Promise<R>
+type Write<T, R> = (some: readonly T[], options: WriteOptions) => Promise<R>
+/** What one transaction changes. */
+type Change<T, R> = (tx: Db, some: readonly T[]) => Promise<R>
 
 /**
  * Writes many items together. If that fails, it tries each half, recursively, so one bad item does not hold up the
@@ -41,20 +44,34 @@ export async function writeBisecting<T, R>(
   }
 }
 
+/** The same with transactions of the storage, for callers that try refused items, and so those with a locked row, again later. */
+export const writeLeavingLocked = <T, R>(
+  storage: Writer,
+  items: readonly T[],
+  change: Change<T, R>,
+  options: WriteOptions = {},
+): Promise<{ done: R[]; refused: FailedItem<T>[] }> =>
+  writeBisecting(
+    items,
+    (some, hurried) => storage.write((tx) => change(tx, some), { ...options, ...hurried }),
+    { locked: true },
+  )
+
 /**
  * Writes all items, `batch` per transaction. Items that cannot be written go to `requeue`.
  * @throws the first item's error after all others are written, or an outage at once
  */
 export async function drain<T>(
+  storage: Writer,
   items: readonly T[],
   batch: number,
-  write: Write<T, unknown>,
+  change: Change<T, unknown>,
   requeue: (some: readonly T[]) => void,
 ): Promise<void> {
   const failures: FailedItem<T>[] = []
   for (let at = 0; at < items.length; at += batch) {
     try {
-      const { refused } = await writeBisecting(items.slice(at, at + batch), write, { locked: true })
+      const { refused } = await writeLeavingLocked(storage, items.slice(at, at + batch), change)
       requeue(refused.map(({ item }) => item))
       failures.push(...refused)
     } catch (error) {
@@ -66,19 +83,20 @@ export async function drain<T>(
 }
 
 /**
- * Writes the rows that `find` returns, `batch` at a time, until none are left or as many have failed. `find` excludes
- * the ids that failed.
+ * Changes the rows that `find` returns, `batch` at a time, until none are left or as many have failed. `find` excludes
+ * the ids that failed. Unsynced: a change that is lost in a crash is found again.
  * @throws the first error, after the others are written
  */
 export async function writeInChunks(
+  storage: Writer,
   find: (except: readonly string[]) => Promise<readonly { id: string }[]>,
-  write: Write<string, unknown>,
+  change: Change<string, unknown>,
   batch: number,
 ): Promise<void> {
   const failures = new Map<string, unknown>()
   for (;;) {
     const ids = (await find([...failures.keys()])).map(({ id }) => id)
-    const { refused } = await writeBisecting(ids, write, { locked: true })
+    const { refused } = await writeLeavingLocked(storage, ids, change, { unsynced: true })
     for (const { item, error } of refused) failures.set(item, error)
     if (ids.length < batch || failures.size >= batch) break
   }

@@ -1,7 +1,7 @@
 import { addSeconds, type Instant } from '../core/time.ts'
 import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { deleteEventDeadLetters } from '../storage/dead-letters.ts'
-import type { Db, Storage, WriteOptions } from '../storage/open.ts'
+import type { Db, Storage } from '../storage/open.ts'
 
 /** How long deliveries stored while a webhook was paused can be replayed. */
 const keptHours = 72
@@ -40,9 +40,9 @@ const found = (db: Db, except: readonly string[]) =>
     .$if(except.length > 0, (q) => q.where('id', 'not in', except))
     .limit(batch)
 
-async function expireKept({ read, write }: Storage, before: Instant, now: Instant): Promise<void> {
+async function expireKept(storage: Storage, before: Instant, now: Instant): Promise<void> {
   const find = (except: readonly string[]) =>
-    found(read, except)
+    found(storage.read, except)
       .where('status', '=', 'pending')
       .where('due_at', 'is', null)
       .where('created_at', '<', before)
@@ -56,38 +56,30 @@ async function expireKept({ read, write }: Storage, before: Instant, now: Instan
       .where('status', '=', 'pending')
       .where('due_at', 'is', null)
       .execute()
-  await writeInChunks(
-    find,
-    (ids, options) => write((tx) => expire(tx, ids), { ...options, unsynced: true }),
-    batch,
-  )
+  await writeInChunks(storage, find, expire, batch)
 }
 
-async function forgetEnded({ read, write }: Storage, before: Instant): Promise<void> {
+async function forgetEnded(storage: Storage, before: Instant): Promise<void> {
   const find = (except: readonly string[]) =>
-    found(read, except).where('ended_at', '<', before).orderBy('ended_at').execute()
+    found(storage.read, except).where('ended_at', '<', before).orderBy('ended_at').execute()
   // A user may have requested one of them meanwhile.
   const forget = (tx: Db, ids: readonly string[]) =>
     tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).where('ended_at', '<', before).execute()
-  await writeInChunks(
-    find,
-    (ids, options) => write((tx) => forget(tx, ids), { ...options, unsynced: true }),
-    batch,
-  )
+  await writeInChunks(storage, find, forget, batch)
 }
 
 /**
  * Of the deliveries of a webhook beyond its newest `kept`, deletes those that have ended, and fails the others: they are
  * deleted the next time.
  */
-async function keepNewest({ read, write }: Storage, kept: number, now: Instant): Promise<void> {
-  const long = read
+async function keepNewest(storage: Storage, kept: number, now: Instant): Promise<void> {
+  const long = storage.read
     .selectFrom('webhook_queues')
     .select(['webhook_id', 'last_seq'])
     .where('last_seq', '>', kept)
   await forEachSettled(await long.execute(), async ({ webhook_id: id, last_seq: newest }) => {
     const older = (except: readonly string[]) =>
-      found(read, except)
+      found(storage.read, except)
         .where('webhook_id', '=', id)
         .where('seq', '<=', newest - kept)
         .orderBy('seq')
@@ -103,31 +95,25 @@ async function keepNewest({ read, write }: Storage, kept: number, now: Instant):
         .where('id', 'in', ids)
         .where('ended_at', 'is', null)
         .execute()
-    await writeInChunks(
-      findEnded,
-      (ids, options) => write((tx) => forget(tx, ids), { ...options, unsynced: true }),
-      batch,
-    )
-    await writeInChunks(
-      findWaiting,
-      (ids, options) => write((tx) => fail(tx, ids), { ...options, unsynced: true }),
-      batch,
-    )
+    await writeInChunks(storage, findEnded, forget, batch)
+    await writeInChunks(storage, findWaiting, fail, batch)
   })
 }
 
-async function removeDeleted({ read, write }: Storage): Promise<void> {
-  const deleted = await read.selectFrom('webhooks').select('id').where('deleted_at', 'is not', null).execute()
+async function removeDeleted(storage: Storage): Promise<void> {
+  const deleted = await storage.read
+    .selectFrom('webhooks')
+    .select('id')
+    .where('deleted_at', 'is not', null)
+    .execute()
   await forEachSettled(deleted, async ({ id }) => {
-    const find = (except: readonly string[]) => found(read, except).where('webhook_id', '=', id).execute()
-    const remove = (ids: readonly string[], options: WriteOptions) =>
-      write((tx) => tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).execute(), {
-        ...options,
-        unsynced: true,
-      })
-    await writeInChunks(find, remove, batch)
+    const find = (except: readonly string[]) =>
+      found(storage.read, except).where('webhook_id', '=', id).execute()
+    const remove = (tx: Db, ids: readonly string[]) =>
+      tx.deleteFrom('webhook_deliveries').where('id', 'in', ids).execute()
+    await writeInChunks(storage, find, remove, batch)
     const end = (tx: Db) =>
       tx.deleteFrom('webhooks').where('id', '=', id).where('deleted_at', 'is not', null).execute()
-    await write(end, { unsynced: true })
+    await storage.write(end, { unsynced: true })
   })
 }

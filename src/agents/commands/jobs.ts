@@ -1,5 +1,5 @@
 import { addSeconds, type Instant } from '../../core/time.ts'
-import { forEachSettled, writeInChunks as writeInParts } from '../../storage/bisect-writes.ts'
+import { forEachSettled, writeInChunks } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import type { Outcome } from './contract.ts'
 import type { Nudge } from './ports.ts'
@@ -73,28 +73,23 @@ async function failCommands(
 }
 
 async function changeInBatches(
-  { read, write }: Storage,
+  storage: Storage,
   due: (db: Db) => ReturnType<typeof open>,
   change: (tx: Db, ids: readonly string[]) => Promise<void>,
 ): Promise<void> {
   const find = (except: readonly string[]) =>
-    due(read)
+    due(storage.read)
       .$if(except.length > 0, (q) => q.where('agent_commands.id', 'not in', except))
       .limit(batch)
       .execute()
-  // A change lost in a crash is found again.
-  await writeInParts(
-    find,
-    (ids, options) => write((tx) => change(tx, ids), { ...options, unsynced: true }),
-    batch,
-  )
+  await writeInChunks(storage, find, change, batch)
 }
 
 /** Deletes commands that finished before the retention time. */
-export async function deleteOldCommands({ read, write }: Storage, now: Instant): Promise<void> {
+export async function deleteOldCommands(storage: Storage, now: Instant): Promise<void> {
   const before = addSeconds(now, -retentionDays * 86_400)
   const find = (except: readonly string[]) =>
-    read
+    storage.read
       .selectFrom('agent_commands')
       .select('id')
       .where('completed_at', 'is not', null)
@@ -103,11 +98,7 @@ export async function deleteOldCommands({ read, write }: Storage, now: Instant):
       .orderBy('completed_at')
       .limit(batch)
       .execute()
-  await writeInParts(
-    find,
-    (ids, options) => write((tx) => deleteCommands(tx, ids), { ...options, unsynced: true }),
-    batch,
-  )
+  await writeInChunks(storage, find, deleteCommands, batch)
 }
 
 async function deleteCommands(tx: Db, ids: readonly string[]): Promise<void> {

@@ -1,5 +1,5 @@
 import { addSeconds, type Clock, type Instant } from '../../core/time.ts'
-import { writeBisecting } from '../../storage/bisect-writes.ts'
+import { writeLeavingLocked } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import type { RolloutDeviceState } from './contract.ts'
 import {
@@ -86,11 +86,9 @@ async function settleDueDevices(
       })),
     ]
     for (let at = 0; at < over.length; at += writeLimit) {
-      const { done, refused } = await writeBisecting(
-        over.slice(at, at + writeLimit),
-        (some, options) => storage.write((tx) => settleBatch(tx, rollout.id, some, now), options),
-        { locked: true },
-      )
+      const part = over.slice(at, at + writeLimit)
+      const settle = (tx: Db, some: readonly DueDevice[]) => settleBatch(tx, rollout.id, some, now)
+      const { done, refused } = await writeLeavingLocked(storage, part, settle)
       failure ??= refused[0]?.error
       if (done.includes(false)) return failure
     }

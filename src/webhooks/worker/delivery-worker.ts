@@ -3,10 +3,10 @@ import type { Cipher } from '../../core/cipher.ts'
 import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
-import { writeBisecting } from '../../storage/bisect-writes.ts'
+import { writeLeavingLocked } from '../../storage/bisect-writes.ts'
 import { isLockTimeout, isOutage } from '../../storage/dialect.ts'
 import { lacksCurrentKey } from '../../storage/key-check.ts'
-import type { Db, Storage, WriteOptions } from '../../storage/open.ts'
+import type { Db, Storage } from '../../storage/open.ts'
 import {
   bodyOf,
   type DeliveryOutcome,
@@ -391,13 +391,9 @@ export class DeliveryWorker {
     now: Instant,
   ): Promise<Map<string, store.ReleaseResult>> {
     const { storage } = this.#options
-    const release = (some: readonly store.ReleasedQueue[], options: WriteOptions) =>
-      storage.write((tx) => store.releaseQueues(tx, some, { holder: this.#workerId, now }), {
-        lockMs,
-        ...options,
-        unsynced: true,
-      })
-    const { done, refused } = await writeBisecting(queues, release, { locked: true })
+    const release = (tx: Db, some: readonly store.ReleasedQueue[]) =>
+      store.releaseQueues(tx, some, { holder: this.#workerId, now })
+    const { done, refused } = await writeLeavingLocked(storage, queues, release, { unsynced: true, lockMs })
     const failure = refused.find(({ error }) => !isLockTimeout(error))
     if (failure) throw failure.error
     return new Map(done.flatMap((results) => [...results]))
@@ -410,19 +406,18 @@ export class DeliveryWorker {
    */
   async #recordOneByOne(attempts: readonly EndedAttempt[], now: Instant): Promise<Set<EndedAttempt>> {
     const { storage, onSpoiled } = this.#options
-    const record = (some: readonly Attempt[], options: WriteOptions) =>
-      storage.write((tx) => recordOutcomes(tx, some, now), { lockMs, ...options, unsynced: true })
-    const { refused } = await writeBisecting(attempts, record, { locked: true })
+    const record = <T extends Attempt>(some: readonly T[]) =>
+      writeLeavingLocked(storage, some, (tx, part) => recordOutcomes(tx, part, now), {
+        unsynced: true,
+        lockMs,
+      })
+    const { refused } = await record(attempts)
     const locked = refused.filter(({ error }) => isLockTimeout(error))
     const spoiled = refused.filter(({ error }) => !isLockTimeout(error))
     for (const { item, error } of spoiled) {
       onSpoiled({ deliveryId: item.delivery.id, webhookId: item.delivery.webhookId, error })
     }
-    await writeBisecting(
-      spoiled.map(({ item }) => ({ ...item, outcome: outcomeNotStored(item.outcome) })),
-      record,
-      { locked: true },
-    )
+    await record(spoiled.map(({ item }) => ({ ...item, outcome: outcomeNotStored(item.outcome) })))
     return new Set(locked.map(({ item }) => item))
   }
 
