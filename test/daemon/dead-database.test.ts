@@ -46,8 +46,7 @@ async function ends(service: ServeProcess, url: string): Promise<void> {
   await pause(50)
   const begun = performance.now()
   expect(await service.stop()).toEqual({ code: 0, signal: null })
-  // Ten seconds of its own, and what a busy machine takes to start and to end it.
-  expect(performance.now() - begun).toBeLessThan(12_000)
+  expect(performance.now() - begun).toBeLessThan(10_000)
   await asked
 }
 

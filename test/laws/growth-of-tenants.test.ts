@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { deleteExpired } from '../../daemon/background.ts'
 import { api } from '../../src/api.ts'
@@ -10,15 +8,11 @@ import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { toWire } from './calls.ts'
 import { called } from './fields.ts'
+import { type Bound, bound, expectTests } from './named-bounds.ts'
 import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { tableRows } from './table-sizes.ts'
 import { Line } from './wire.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
-
-type Bound = { by: string; test: [file: string, name: string] }
-
-const bound = (by: string, file: string, name: string): Bound => ({ by, test: [file, name] })
 const quota = bound(
   'QUOTA_<NAME>',
   'test/laws/quotas.test.ts',
@@ -211,10 +205,7 @@ onEveryDatabase((kind, open) => {
     expect(unbounded).toEqual([])
     const unseen = Object.keys(bounds).filter((table) => !found.has(table))
     if (kind === 'sqlite') expect(unseen).toEqual([])
-    for (const { test } of Object.values({ ...bounds, ...passing })) {
-      const [file, name] = test
-      expect([test, readFileSync(`${root}/${file}`, 'utf8').includes(name)]).toEqual([test, true])
-    }
+    expectTests(Object.values({ ...bounds, ...passing }).map(({ test }) => test))
   })
 
   it('is known, with every other table, to this law or to that of agents', async () => {

@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { bodyLimitOf } from '../../src/core/endpoint.ts'
@@ -11,15 +9,11 @@ import { RawAgent } from '../live/raw-agent.ts'
 import { addCommand, addWebhook, buildWorld, type World } from '../world.ts'
 import { put, toWire } from './calls.ts'
 import { called, fieldsOf } from './fields.ts'
+import { type Bound, bound, expectTests } from './named-bounds.ts'
 import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { grownTables, tableSizes } from './table-sizes.ts'
 import { Line } from './wire.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
-
-type Bound = { by: string; test: [file: string, name: string] }
-
-const bound = (by: string, file: string, name: string): Bound => ({ by, test: [file, name] })
 const audit = bound(
   'AGENT_AUDIT, AGENT_CHANGES, retention',
   'test/agents/audit.test.ts',
@@ -183,10 +177,7 @@ onEveryDatabase((kind, open) => {
       // On Postgres the background works beside the requests: whether a row is seen depends on when.
       const expected = Object.keys(bounds).filter((table) => table !== 'agent_links')
       if (kind === 'sqlite') expect(own.sort()).toEqual(expected.sort())
-      for (const { test } of Object.values(bounds)) {
-        const [file, name] = test
-        expect([test, readFileSync(`${root}/${file}`, 'utf8').includes(name)]).toEqual([test, true])
-      }
+      expectTests(Object.values(bounds).map(({ test }) => test))
     }, 60_000)
 
     it('does not grow when the same request is repeated', async () => {

@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
@@ -12,13 +10,12 @@ import { startService, type TestService } from '../harness.ts'
 import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { buildWorld, roleOf, type World } from '../world.ts'
 import { type Input, toWire } from './calls.ts'
+import { expectTests, type NamedTest } from './named-bounds.ts'
 import { type Scenario, type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { Line } from './wire.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
-
 /** Endpoints whose scenario cannot be repeated, and the tests of their quota. */
-const elsewhere: Record<string, [file: string, name: string]> = {
+const elsewhere: Record<string, NamedTest> = {
   'auth.verifyEmail': [
     'test/identity/registration.test.ts',
     'is refused where the service has as many as its quota allows',
@@ -70,9 +67,7 @@ describe('an endpoint that creates records', () => {
     const creating = entriesOf(api).filter(({ name, entry }) => entry.status === 201 && !(name in unlimited))
     expect(creating.filter(({ entry }) => entry.quota === undefined).map(({ name }) => name)).toEqual([])
     expect(new Set(all.map(({ entry }) => entry.quota))).toEqual(new Set(Object.keys(defaultQuotas)))
-    for (const [file, name] of Object.values(elsewhere)) {
-      expect([file, readFileSync(`${root}/${file}`, 'utf8').includes(name)]).toEqual([file, true])
-    }
+    expectTests(Object.values(elsewhere))
   })
 })
 
