@@ -92,12 +92,15 @@ onEveryDatabase((_, open) => {
     await post(service, '/auth/register', undefined, ada)
     await expect.poll(() => mails.length, { timeout: 5000 }).toBe(1)
     await service.close()
-    const again = await withoutKey(service, { clock, outside: { mailer } })
+    const env = { METRICS_TOKEN: metricsToken }
+    const again = await withoutKey(service, { clock, outside: { mailer }, env })
     const verify = (at: number) => {
       const token = new URL(mails[at]!.links[0]!).searchParams.get('token')
       return post(again, '/auth/verify-email', undefined, { token })
     }
     expect(await verify(0)).toMatchObject({ status: 400, body: { code: 'invalid_verification_link' } })
+    const unreadable = await scrapedValues(again.url, 'svc_unreadable_values_total')
+    expect(unreadable['registrations.content']).toBeGreaterThan(0)
     await post(again, '/auth/register', undefined, ada)
     await expect.poll(() => mails.length, { timeout: 5000 }).toBe(2)
     expect((await verify(1)).status).toBe(200)

@@ -25,7 +25,7 @@ const elsewhere: Record<string, NamedTest> = {
     'creates no account for an organization that is full',
   ],
   'ssoSignIn.acs': [
-    'test/sso/sign-in/sign-in.test.ts',
+    'test/sso/sign-in/saml-flow.test.ts',
     'creates no account for an organization that is full',
   ],
 }

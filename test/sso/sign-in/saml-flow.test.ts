@@ -103,6 +103,18 @@ onEveryDatabase((kind, open) => {
       })
     })
 
+    it('creates no account for an organization that is full', async () => {
+      const role = roleOf('Org Viewer', 'organization')
+      const { service, bakery, enter } = await setUp(
+        { autoProvision: true, defaultRoleId: role },
+        { QUOTA_MEMBERS: '1' },
+      )
+      const attributes = { email: [jo], firstName: ['Jo'], lastName: ['Baker'] }
+      expect(errorIn((await enter({ attributes })).location)).toBe('organization_full')
+      await addMember(service, bakery.id, jo)
+      expect(errorIn((await enter({ attributes })).location)).toBeNull()
+    })
+
     it('accepts the second factor of the provider', async () => {
       const { service, bakery, enter, exchange } = await setUp()
       await addMember(service, bakery.id, jo)
