@@ -34,6 +34,7 @@ import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
 import { deleteOldAttempts } from './idempotency.ts'
 import { type Loop, loop } from './loop.ts'
+import { sweepWindows } from './shared-windows.ts'
 
 /** While the service was down no agent could report: agents get this time before they count as silent. */
 const startSeconds = 90
@@ -205,9 +206,15 @@ const sweeps: readonly ((tx: Db, now: Instant) => Promise<void>)[] = [
   (tx, now) => sweepBuckets(tx, Date.parse(now)),
 ]
 
-/** Each sweep in a separate transaction: a failed one does not stop the others. */
+/** Each sweep in transactions of its own: a failed one does not stop the others. */
 export const deleteExpired = (storage: Storage, now: Instant): Promise<void> =>
-  forEachSettled(sweeps, (one) => storage.write((tx) => one(tx, now)))
+  forEachSettled(
+    [
+      ...sweeps.map((one) => () => storage.write((tx) => one(tx, now))),
+      () => sweepWindows(storage, Date.parse(now)),
+    ],
+    (sweep) => sweep(),
+  )
 
 function webhooksOf(parts: Dependencies, config: Config): Loop[] {
   const { storage, clock } = parts

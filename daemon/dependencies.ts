@@ -24,6 +24,7 @@ import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
 import type { LogWatch } from './log-watch.ts'
 import type { ReadQueryQueue } from './questions.ts'
+import type { SharedLimiter } from './shared-limiter.ts'
 import type { SignInWatch } from './sign-in-watch.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
@@ -33,6 +34,7 @@ export type Dependencies = Integrations & {
   storage: Storage
   metrics: Registry
   limiter: Limiter
+  sharedLimiter: SharedLimiter
   bodies: BodyBudget
   replies: BodyBudget
   work: ConcurrencyLimit

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Problem } from '../src/core/errors.ts'
-import type { Limit, LimitName, Limits } from '../src/core/limits.ts'
+import type { Limit, LimitName, Limits, ProcessLimit } from '../src/core/limits.ts'
 
 /**
  * Times and amounts of the events accepted in the last `seconds`, oldest first, from index `start` on. Entries before
@@ -21,38 +21,38 @@ const most = 100_000
 const sweptAtOnce = 1000
 
 /**
- * Sliding windows, in memory: exact up to 10,000 events, above that to a thousandth of their time. An event that would
+ * Sliding windows of this process, in memory, for the limits that each process counts: exact up to 10,000 events, above that to a thousandth of their time. An event that would
  * exceed `count` in the last `seconds` is refused, and not counted, so that a client that retries constantly recovers. A
  * single amount above `count` is accepted in an empty window.
  */
 export class Limiter {
   readonly #limits: Limits
-  readonly #windows = new Map<LimitName, Windows>()
+  readonly #windows = new Map<ProcessLimit, Windows>()
 
   constructor(limits: Limits) {
     this.#limits = limits
   }
 
   /** Refuses when the window is full, without counting. @throws rate_limited */
-  check(name: LimitName, key: string): void {
+  check(name: ProcessLimit, key: string): void {
     const window = this.#windows.get(name)?.byKey.get(key)
     const wait = window ? waitFor(window, 1, performance.now()) : 0
     if (wait > 0) throw refusal(name, wait)
   }
 
   /** Counts one event, or `amount`. @throws rate_limited with the seconds until they are accepted */
-  take(name: LimitName, key: string, amount = 1): void {
+  take(name: ProcessLimit, key: string, amount = 1): void {
     const wait = this.#count(name, key, amount)
     if (wait > 0) throw refusal(name, wait)
   }
 
   /** Counts one event; returns false, and counts nothing, when the window is full. */
-  tryTake(name: LimitName, key: string): boolean {
+  tryTake(name: ProcessLimit, key: string): boolean {
     return this.#count(name, key, 1) === 0
   }
 
   /** Counts, or returns the seconds until the event would be accepted. */
-  #count(name: LimitName, key: string, amount: number): number {
+  #count(name: ProcessLimit, key: string, amount: number): number {
     const limit = this.#limits[name]
     if (!limit) return 0
     const window = this.#windowOf(name, key, limit)
@@ -81,7 +81,7 @@ export class Limiter {
     return [...this.#windows.values()].reduce((sum, windows) => sum + windows.byKey.size, 0)
   }
 
-  #windowOf(name: LimitName, key: string, limit: Limit): Window {
+  #windowOf(name: ProcessLimit, key: string, limit: Limit): Window {
     let windows = this.#windows.get(name)
     if (!windows) {
       windows = { byKey: new Map(), oldest: undefined }
@@ -148,7 +148,7 @@ function waitFor(window: Window, amount: number, now: number): number {
   return wait
 }
 
-const refusal = (name: LimitName, wait: number): Problem =>
+export const refusal = (name: LimitName, wait: number): Problem =>
   new Problem('rate_limited', messages[name], { retryAfter: Math.ceil(wait) })
 
 const messages: Partial<Record<LimitName, string>> = {

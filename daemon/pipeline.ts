@@ -12,6 +12,7 @@ import {
 } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
 import { compileFastValidator, declined, type FastValidator } from '../src/core/fast-validator.ts'
+import { isShared, type ProcessLimit, type SharedLimit } from '../src/core/limits.ts'
 import type { QuotaOwner } from '../src/core/quotas.ts'
 import { holdsSecrets, safeParse } from '../src/core/schema.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
@@ -20,6 +21,7 @@ import {
   type AuditFacts,
   type Call,
   type Caller,
+  type CountEvent,
   EarlyReply,
   type FileReply,
   type Handler,
@@ -56,6 +58,7 @@ import type { ReadQueryQueue } from './questions.ts'
 import type { QuotaCheck } from './quotas.ts'
 import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
 import { replyWriter } from './reply-writer.ts'
+import type { SharedLimiter } from './shared-limiter.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
 
 declare module 'fastify' {
@@ -80,6 +83,7 @@ export type Pipeline = {
   storage: Storage
   actors: Authenticator
   limiter: Limiter
+  sharedLimiter: SharedLimiter
   agentEntries: AgentAuditBuffer
   questions: ReadQueryQueue
   quotas: QuotaCheck
@@ -125,7 +129,9 @@ export function addRoute(
   const isGathered = entry.audit !== undefined && 'action' in entry.audit && entry.audit.gathered === true
   const readings = readAuditThrottle(entry)
   const parse = parserOf(entry, on.origins)
-  const limit: Preparation<AnyEndpoint>['limit'] = (...taken) => on.limiter.take(...taken)
+  const count = (name: SharedLimit | ProcessLimit, key: string, amount?: number) =>
+    isShared(name) ? on.sharedLimiter.take(name, key) : on.limiter.take(name, key, amount)
+  const limit = count as CountEvent
 
   app.route({
     method: entry.bytes ? [entry.method, 'HEAD'] : entry.method,
@@ -148,12 +154,17 @@ export function addRoute(
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
       const { limit: own, access } = entry
-      if (own && access.who !== 'agent') on.limiter.take(own, networkOf(request.client.ip))
-      const admitted = () => on.work.run(() => on.actors.admit(entry, request, request.now))
-      const caller = await onBehalfOf(['admission', networkOf(request.client.ip)], admitted)
+      const network = networkOf(request.client.ip)
+      const find = () => on.actors.admit(entry, request, request.now)
+      const limited = async () => {
+        await count(own!, network)
+        return find()
+      }
+      const admitted = () => on.work.run(own && access.who !== 'agent' ? limited : find)
+      const caller = await onBehalfOf(['admission', network], admitted)
       request.caller = caller
       await partyOf(request)
-      if (own && caller.kind === 'agent') on.limiter.take(own, caller.deviceId)
+      if (own && caller.kind === 'agent') await count(own, caller.deviceId)
     } catch (error) {
       throw await refuse(request, error)
     } finally {

@@ -94,6 +94,7 @@ import { metricsOf, readinessOf } from './observability.ts'
 import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { QuotaCheck } from './quotas.ts'
+import { SharedLimiter } from './shared-limiter.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 import { ConcurrencyLimit } from './work-bound.ts'
@@ -139,7 +140,11 @@ export async function serve(
     const firstPassword = await firstRun(storage, config, clock())
 
     const metrics = new Registry()
-    const limiter = new Limiter(config.limits)
+    const { limits } = config
+    const limiter = new Limiter(limits)
+    const pepper = config.secrets.recoveryPepper
+    const otherPepper = config.previous.recoveryPepper
+    const sharedLimiter = new SharedLimiter({ storage, limits, clock, pepper, otherPepper })
     const agentEntries = new AgentAuditBuffer(limiter, metrics)
     const agentEvents = new AgentEventBuffer(limiter, metrics)
     const bodies = new BodyBudget(config.bodies, 'requests', metrics)
@@ -168,13 +173,13 @@ export async function serve(
     const logs = new LogWatch(log, metrics)
     const logQuota = new LogQuota(config.logBytes, (excess) => logs.add(excess))
     const questions = new ReadQueryQueue(storage, config.questions, metrics)
-    const { limits } = config
     const onStopped = signIns.add.bind(signIns)
     const guard = createPasswordGuard({ cipher, publicUrl, limits, onLockedOut: onStopped })
     const own = {
       storage,
       metrics,
       limiter,
+      sharedLimiter,
       agentEntries,
       agentEvents,
       bodies,
@@ -287,6 +292,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
   const {
     storage,
     limiter,
+    sharedLimiter,
     agentEntries,
     work,
     bodies,
@@ -362,6 +368,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
       mfaOn,
     ),
     limiter,
+    sharedLimiter,
     agentEntries,
     questions,
     quotas: new QuotaCheck(config.quotas, parts.metrics),

@@ -1,5 +1,5 @@
 import type { BodyOf, Endpoint, ParamsOf, QueryOf, Redirect, ReplyOf, StreamType } from './core/endpoint.ts'
-import type { LimitName } from './core/limits.ts'
+import type { ProcessLimit, SharedLimit } from './core/limits.ts'
 import type { QuotaName, QuotaOwner } from './core/quotas.ts'
 import type { Scope } from './core/scope.ts'
 import type { Instant } from './core/time.ts'
@@ -141,11 +141,19 @@ type QuotaCall = {
   quota(owner: QuotaOwner): Promise<void>
 }
 
+/**
+ * Counts one event, or `amount`. What is counted stays counted, whatever becomes of the request.
+ * @throws rate_limited when the window is full
+ */
+export type CountEvent = {
+  (name: SharedLimit, key: string): Promise<void>
+  (name: ProcessLimit, key: string, amount?: number): void
+}
+
 /** Before the transaction: rate limits, and work that waits for something else. Its writes are not part of it. */
 export type Preparation<E extends Endpoint> = RequestInput<E> & {
   storage: Storage
-  /** Counts one event, or `amount`; throws 429 when the window is full. */
-  limit(name: LimitName, key: string, amount?: number): void
+  limit: CountEvent
   /**
    * To call before an irreversible effect, such as sending a message: of all requests with one Idempotency-Key only one
    * passes, unless it fails. @throws idempotency_in_progress

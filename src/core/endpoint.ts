@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import type { ErrorCode } from './errors.ts'
 import type { EventType } from './event-types.ts'
-import type { LimitName } from './limits.ts'
+import type { ProcessLimit, SharedLimit } from './limits.ts'
 import type { Permission } from './permissions.ts'
 import type { QuotaName } from './quotas.ts'
 import type { AuditedResource } from './schema.ts'
@@ -182,7 +182,7 @@ export type Endpoint = {
   /** Effect of the reply on the session cookies (daemon/browser.ts). */
   session?: 'starts' | 'renews' | 'ends'
   /** Limit by client address, for agents by device, in addition to the general ones. */
-  limit?: LimitName
+  limit?: SharedLimit | ProcessLimit
   /** It creates records of this kind, of which each tenant may have so many (`call.quota`). */
   quota?: QuotaName
   /** The handler may run queries whose cost the caller controls (`call.ask`). */

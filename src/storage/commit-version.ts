@@ -17,6 +17,7 @@ export const tablesWithoutVersion: readonly TableName[] = [
   'events',
   'idempotency_keys',
   'outbox',
+  'rate_limit_windows',
   'set_aside',
   'set_aside_lost',
   'webhook_counts',

@@ -27,7 +27,7 @@ const limited = (error: string, seconds: number) => ({
   body: { error, code: 'rate_limited', retryAfter: expect.any(Number) },
 })
 
-/** Limits are kept in memory, whatever the database. */
+/** Those that the database keeps are tested on both: shared-limits.test.ts. */
 const open: Open = async () => {
   const database = await openMigrated('sqlite')
   onTestFinished(database.close)
@@ -275,10 +275,10 @@ describe('a sliding window', () => {
 
   const taking = (count: number) => {
     vi.useFakeTimers({ toFake: ['performance'] })
-    const limiter = new Limiter({ MFA: { count, seconds: 10 } } as Limits)
+    const limiter = new Limiter({ AGENT: { count, seconds: 10 } } as Limits)
     const take = (amount?: number) => {
       try {
-        limiter.take('MFA', 'someone', amount)
+        limiter.take('AGENT', 'someone', amount)
         return 'taken'
       } catch (error) {
         return (error as { extras: { retryAfter: number } }).extras.retryAfter

@@ -41,12 +41,21 @@ test('every setting the service reads is in man/svc-serve.8', async () => {
   expect([...names].filter((name) => !isDocumented(name) && name !== 'AWS_REGION')).toEqual([])
 })
 
-test('man/svc-serve.8 documents the default rate limits', () => {
-  const said = [...page.matchAll(/^\| ([A-Z_]+) \| (\d+)\/(\d+) \|/gm)].map(([, name, count, seconds]) => [
-    name,
-    { count: Number(count), seconds: Number(seconds) },
-  ])
-  expect(Object.fromEntries(said)).toEqual(defaultLimits)
+test('man/svc-serve.8 documents the default rate limits, and who counts each', () => {
+  const documented = (title: string) => {
+    const [, section = ''] = page.split(`\n### ${title}\n`)
+    return [...section.split('\n##')[0]!.matchAll(/^\| ([A-Z_]+) \| (\d+\/\d+) \|/gm)].map(
+      ([, name, value]) => `${name} ${value}`,
+    )
+  }
+  const limits = (isCounted: (counted: string) => boolean) =>
+    Object.entries(defaultLimits).flatMap(([name, { count, seconds, counted }]) =>
+      isCounted(counted) ? [`${name} ${count}/${seconds}`] : [],
+    )
+  const together = documented('Counted by all replicas together')
+  expect(together.sort()).toEqual(limits((counted) => counted !== 'process').sort())
+  const apart = documented('Counted by each process')
+  expect(apart.sort()).toEqual(limits((counted) => counted === 'process').sort())
 })
 
 test('man/svc-serve.8 documents the default quotas', () => {

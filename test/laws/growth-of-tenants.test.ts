@@ -121,6 +121,11 @@ const passing: Record<string, Bound> = {
     'test/webhooks/upkeep.test.ts',
     'leaves a webhook its newest deliveries',
   ),
+  rate_limit_windows: bound(
+    '2^20 of each limit; rows expire within its seconds',
+    'test/daemon/shared-limits.test.ts',
+    'has at most 1,048,576 rows of each limit',
+  ),
   agent_rollout_devices: ofSystem('devices, of each rollout'),
   webhook_workers: bound(
     'one of each process',

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, type Mock, vi } from 'vitest'
-import { Limiter } from '../../daemon/limiter.ts'
+import { SharedLimiter } from '../../daemon/shared-limiter.ts'
 import { api } from '../../src/api.ts'
 
 import type { LimitName } from '../../src/core/limits.ts'
@@ -60,7 +60,7 @@ describe('an endpoint that sends a mail or a message', () => {
   it.each(changing)('is bounded by a specific limit: $name', async ({ name, entry }) => {
     const scenario = await scenarioOf(name, entry, hand)
     const before = await sent()
-    const take = vi.spyOn(Limiter.prototype, 'take') as unknown as Mock
+    const take = vi.spyOn(SharedLimiter.prototype, 'take') as unknown as Mock
     try {
       await line.send(toWire(entry, scenario.input, scenario.token))
       const sends = [...(await sent())].some((one) => !before.has(one))

@@ -10,6 +10,7 @@ import { Limiter } from '../../daemon/limiter.ts'
 import { Parties } from '../../daemon/party.ts'
 import { ReadQueryQueue } from '../../daemon/questions.ts'
 import { QuotaCheck } from '../../daemon/quotas.ts'
+import { SharedLimiter } from '../../daemon/shared-limiter.ts'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Contract } from '../../src/core/endpoint.ts'
@@ -27,9 +28,8 @@ export async function serveContract(
   handlersOf: Record<string, Record<string, unknown>>,
   mostAtOnce = 1000,
 ): Promise<{ url: string; close(): Promise<void> }> {
-  const limiter = new Limiter(
-    Object.fromEntries(Object.keys(defaultLimits).map((name) => [name, undefined])) as Limits,
-  )
+  const limits = Object.fromEntries(Object.keys(defaultLimits).map((name) => [name, undefined])) as Limits
+  const limiter = new Limiter(limits)
   const secret = testSecrets.JWT_SECRET
   const tokens = { access: createAccessTokens(secret), workloads: workloadTokens(secret) }
   const metrics = new Registry()
@@ -43,6 +43,10 @@ export async function serveContract(
       true,
     ),
     limiter,
+    sharedLimiter: new SharedLimiter({
+      ...{ storage, limits, clock: systemClock },
+      ...{ pepper: testSecrets.MFA_RECOVERY_CODE_PEPPER, otherPepper: undefined },
+    }),
     agentEntries: new AgentAuditBuffer(limiter, metrics),
     questions: new ReadQueryQueue(
       storage,

@@ -12,7 +12,7 @@ import { readAuditThrottle } from '../../daemon/read-audit.ts'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { api } from '../../src/api.ts'
 import { type Contract, endpoint, entriesOf, publicAccess } from '../../src/core/endpoint.ts'
-import { defaultLimits, type LimitName, type Limits } from '../../src/core/limits.ts'
+import { defaultLimits, type LimitName, type Limits, type ProcessLimit } from '../../src/core/limits.ts'
 import { currentParty } from '../../src/storage/turns.ts'
 import { openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
@@ -40,6 +40,8 @@ const bounds: Record<string, string> = {
   'daemon/key-meter.ts #leases': 'API keys that were used in the last minute',
   'daemon/key-meter.ts #uses': 'API keys that were used in the last minute',
   'daemon/limiter.ts #windows': '100,000 of each limit',
+  'daemon/shared-limiter.ts #full': '10,000',
+  'daemon/shared-limiter.ts #turns': 'work',
   'daemon/integrations/exchange.ts #pieces': 'the largest answer of its request',
   'daemon/integrations/guard.ts parsedRanges': 'code',
   'daemon/quotas.ts #uncounted': '10,000',
@@ -86,6 +88,10 @@ const bounds: Record<string, string> = {
 const state =
   /^(?: {2}(?:readonly )?(#\w+)|(?:const|let) (\w+))(?:: [^=\n]+)? = (?:new (?:Map|Set|FairQueue)<.*>\(\)|new (?:Map|Set|FairQueue)\(\)|\[\])$/gm
 
+const ofProcess = (Object.keys(defaultLimits) as LimitName[]).filter(
+  (name): name is ProcessLimit => defaultLimits[name].counted === 'process',
+)
+
 describe('the memory of a process', () => {
   it('has a bound wherever it grows', () => {
     const files = globSync(['src/**/*.ts', 'daemon/**/*.ts'], { cwd: root })
@@ -100,26 +106,23 @@ describe('the memory of a process', () => {
   })
 
   it('for rate limit windows is bounded per limit, and one limit evicts nothing of another', () => {
-    const limits = { IP: { count: 1, seconds: 60 }, PHONE: { count: 1, seconds: 60 } } as Limits
+    const limits = { IP: { count: 1, seconds: 60 }, AGENT: { count: 1, seconds: 60 } } as Limits
     const limiter = new Limiter(limits)
-    limiter.take('PHONE', 'one')
+    limiter.take('AGENT', 'one')
     for (let n = 0; n < 100_500; n++) limiter.take('IP', `${n}`)
     expect(limiter.size).toBe(100_001)
-    expect(() => limiter.take('PHONE', 'one')).toThrow()
+    expect(() => limiter.take('AGENT', 'one')).toThrow()
     expect(() => limiter.take('IP', '100400')).toThrow()
     // The oldest window was evicted.
     limiter.take('IP', '0')
   })
 
-  it.each(Object.keys(defaultLimits) as LimitName[])(
-    'for %s is empty again when its windows have expired',
-    async (name) => {
-      const limiter = new Limiter({ [name]: { count: 5, seconds: 0 } } as Limits)
-      for (let n = 0; n < 100; n++) limiter.take(name, `${n}`)
-      await limiter.sweep()
-      expect(limiter.size).toBe(0)
-    },
-  )
+  it.each(ofProcess)('for %s is empty again when its windows have expired', async (name) => {
+    const limiter = new Limiter({ [name]: { count: 5, seconds: 0 } } as Limits)
+    for (let n = 0; n < 100; n++) limiter.take(name, `${n}`)
+    await limiter.sweep()
+    expect(limiter.size).toBe(0)
+  })
 
   it('is swept in pieces, between which requests are answered', async () => {
     const limiter = new Limiter({ IP: { count: 5, seconds: 60 } } as unknown as Limits)

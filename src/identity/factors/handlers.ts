@@ -54,7 +54,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
     body: { code: string; currentPassword?: string | undefined },
   ): Promise<ConfirmedSetup> {
     const { storage, caller, now, limit } = call
-    limit('MFA', factorLimitKey(caller))
+    await limit('MFA', factorLimitKey(caller))
     const setup = await store.findMfaSetup(storage.read, caller.id)
     const user = await getUser(storage.read, caller.id)
     const content =
@@ -67,7 +67,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
     const { secret, recoveryCodes } = JSON.parse(content) as Setup
     const step = totpStep(secret, body.code.trim(), now, 0)
     if (step === undefined) throw invalidCode(caller)
-    limit('NOTICE', caller.id)
+    await limit('NOTICE', caller.id)
     const factor = { method: 'totp' as const, secret: cipher.seal(secret, totpAad(user.id)), step }
     const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
     const { ssoProviderId, endsBy } = caller
@@ -149,7 +149,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
           if (user.mfaMethod === null) {
             return { kind: 'enrollment', confirmed: await confirm({ ...call, caller: signedIn }, body) }
           }
-          limit('MFA', factorLimitKey(signedIn))
+          await limit('MFA', factorLimitKey(signedIn))
           const context = contextOfScope(signedIn.scope)
           const proof = await verifyCode(storage.read, keys, user, body.code, now)
           const { ssoProviderId, endsBy } = signedIn
@@ -157,7 +157,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
           return { kind: 'step-up', user, proof, granted, replaces: signedIn.sessionId }
         }
         const { challenge, user, orgId } = await getPendingChallenge(storage.read, body.tempToken, now)
-        limit('MFA', user.id)
+        await limit('MFA', user.id)
         const { context } = challenge
         const proof = await verifyCode(storage.read, keys, user, body.code, now, { orgId })
         const granted = await grantSession(access, user, { context, mfa: true, ssoProviderId: null }, now)
@@ -198,11 +198,11 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
         await checkCanManageFactors(storage.read, user, caller)
         const policy = await store.findMfaPolicy(storage.read, user.id, contextOfScope(caller.scope))
         if (policy.required || !policy.smsAllowed) throw new Problem('mfa_enforced')
-        limit('MFA', user.id)
+        await limit('MFA', user.id)
         // The code in the request is a proof itself.
         if (body.currentPassword !== undefined) await reauthenticate(guard, user, body.currentPassword, call)
         const proof = await verifyCode(storage.read, keys, user, body.code, now)
-        limit('NOTICE', user.id)
+        await limit('NOTICE', user.id)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
         const session = { context: contextOfScope(caller.scope), mfa: false, ssoProviderId, endsBy }
@@ -227,7 +227,7 @@ export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> =>
           throw mfaNotEnabled('MFA must be enabled before generating recovery codes')
         await checkCanManageFactors(storage.read, user, caller)
         await reauthenticate(guard, user, body.currentPassword, call)
-        call.limit('NOTICE', user.id)
+        await call.limit('NOTICE', user.id)
         return user
       },
       async run({ db, now, note }, user) {

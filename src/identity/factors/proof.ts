@@ -1,7 +1,7 @@
 import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { type Instant, secondsBetween } from '../../core/time.ts'
-import type { UserCaller } from '../../handler.ts'
+import type { CountEvent, UserCaller } from '../../handler.ts'
 import type { PhoneCodes } from '../../messages/ports.ts'
 import { decryptOrUnavailable } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
@@ -18,7 +18,7 @@ export type ReauthenticationCall = {
   ip: string
   isLocal: boolean
   now: Instant
-  limit: (name: 'PASSWORD' | 'MFA' | 'NOTICE', key: string) => void
+  limit: CountEvent
 }
 
 export type ProofDependencies = {
@@ -117,6 +117,6 @@ export async function reauthenticate(
   call: ReauthenticationCall,
 ): Promise<void> {
   if (password === undefined) return checkRecentAuthentication(call.caller, call.now)
-  call.limit('PASSWORD', user.id)
+  await call.limit('PASSWORD', user.id)
   await guard.confirm(call, user, password)
 }

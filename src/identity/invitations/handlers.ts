@@ -3,7 +3,7 @@ import { invalid, Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
-import { type HandlersOf, inSteps, type Preparation, type UserCaller } from '../../handler.ts'
+import { type CountEvent, type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
 import { forgotLink, inviteLink, loginLink } from '../../messages/links.ts'
 import { queueMail } from '../../messages/queue.ts'
 import { addedToTenant, invitation } from '../../messages/templates.ts'
@@ -59,16 +59,16 @@ type Entries = typeof invitations
  * The limit of the address comes first, so repeated invitations to one address do not use up the limit of
  * others.
  */
-function limitLetters(
-  limit: Preparation<Entries['invite']>['limit'],
+async function limitLetters(
+  limit: CountEvent,
   caller: { id: string },
   tenant: Tenant,
   address: string,
-): void {
+): Promise<void> {
   const place = idOfTenant(tenant)
-  limit('INVITE_ADDRESS', `${place} ${foldEmail(address)}`)
-  limit('INVITE_INVITER', caller.id)
-  limit('INVITE_TENANT', place)
+  await limit('INVITE_ADDRESS', `${place} ${foldEmail(address)}`)
+  await limit('INVITE_INVITER', caller.id)
+  await limit('INVITE_TENANT', place)
 }
 
 type Accept = (typeof acceptance)['acceptInvite']
@@ -133,7 +133,7 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
   invite: inSteps<Entries['invite'], Tenant>({
     async prepare({ storage, scope, body, caller, limit }) {
       const tenant = await getTenant(storage.read, scope, body)
-      limitLetters(limit, caller, tenant, body.email)
+      await limitLetters(limit, caller, tenant, body.email)
       return tenant
     },
     async run({ db, scope, body, caller, now, note, quota }, tenant) {
@@ -159,7 +159,7 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
     async prepare({ storage, scope, body, caller, limit }) {
       const asked = await findNamedTenant(storage.read, scope, body)
       const target = await findTarget(storage.read, scope, body.userId, asked, 'body')
-      limitLetters(limit, caller, getMembership(target).tenant, target.account.email)
+      await limitLetters(limit, caller, getMembership(target).tenant, target.account.email)
     },
     async run({ db, scope, body, caller, now, note }) {
       const asked = await findNamedTenant(db, scope, body)

@@ -40,7 +40,7 @@ export const passwordHandlers = ({
     forgotPassword: inSteps<Passwords['forgotPassword'], void>({
       async prepare({ body, limit }) {
         // A caller who uses up this limit has sent the holder a link that works for as long as the limit lasts.
-        limit('LETTER', `password-reset ${foldEmail(body.email)}`)
+        await limit('LETTER', `password-reset ${foldEmail(body.email)}`)
       },
       async run({ db, body, now }) {
         await store.insertResetRequest(db, body.email, now)
@@ -82,7 +82,7 @@ export const passwordHandlers = ({
         await reauthenticate(guard, user, body.currentPassword, call)
         // A limit of its own: an attacker with a session alone cannot use up what the holder needs to end that
         // session.
-        call.limit('NOTICE', `password ${user.id}`)
+        await call.limit('NOTICE', `password ${user.id}`)
         if (body.newPassword === body.currentPassword) {
           const message = 'must not be the current password'
           throw invalid([{ path: 'body.newPassword', message }])

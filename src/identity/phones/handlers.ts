@@ -36,8 +36,8 @@ export const phoneHandlers = (keys: FactorDependencies): HandlersOf<Phones> => {
         await checkCanManageFactors(storage.read, user, caller)
         await reauthenticate(guard, user, body.currentPassword, call)
         await claim()
-        limit('PHONE', body.phoneNumber)
-        limit('PHONE', user.id)
+        await limit('PHONE', body.phoneNumber)
+        await limit('PHONE', user.id)
         await phoneCodes.send(body.phoneNumber)
       },
       async run({ caller, note }) {
@@ -53,7 +53,7 @@ export const phoneHandlers = (keys: FactorDependencies): HandlersOf<Phones> => {
         const user = await getUser(storage.read, caller.id)
         mayChange(user, caller)
         await checkCanManageFactors(storage.read, user, caller)
-        limit('MFA', factorLimitKey(caller))
+        await limit('MFA', factorLimitKey(caller))
         await reauthenticate(guard, user, body.currentPassword, call)
         const code = body.code.trim()
         if (!/^\d{4,10}$/.test(code) || !(await phoneCodes.check(body.phoneNumber, code))) {
@@ -82,7 +82,7 @@ export const phoneHandlers = (keys: FactorDependencies): HandlersOf<Phones> => {
         if (!policy.smsAllowed) throw new Problem('sms_not_allowed')
         await checkCanManageFactors(storage.read, user, caller)
         await reauthenticate(guard, user, body.currentPassword, call)
-        call.limit('NOTICE', user.id)
+        await call.limit('NOTICE', user.id)
         const renewed = { ...user, mfaEpoch: user.mfaEpoch + 1 }
         const { ssoProviderId, endsBy } = caller
         const session = { context: contextOfScope(caller.scope), mfa: false, ssoProviderId, endsBy }
@@ -114,8 +114,8 @@ export const phoneHandlers = (keys: FactorDependencies): HandlersOf<Phones> => {
           throw invalid([{ path: 'body.tempToken', message }], message)
         }
         await claim()
-        limit('SMS', challenge.tokenHash)
-        limit('SMS_PHONE', phoneNumber)
+        await limit('SMS', challenge.tokenHash)
+        await limit('SMS_PHONE', phoneNumber)
         await phoneCodes.send(phoneNumber)
         return { user, orgId }
       },

@@ -44,7 +44,7 @@ export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf
   async function prepare({ body, limit }: Preparation<Entries['register']>): Promise<Registration> {
     if (!registrationOn) throw new Problem('not_found')
     const { email, name, password } = body
-    limit('LETTER', `registration ${foldEmail(email)}`)
+    await limit('LETTER', `registration ${foldEmail(email)}`)
     await checkStrength(password, 'body.password', [email, name])
     return { email, name, passwordHash: await hashPassword(password), companyName: null }
   }

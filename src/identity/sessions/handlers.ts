@@ -71,7 +71,7 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
 
   /** Every refusal is the same 401 after the same work; only the audit log has the reason. */
   async function verifyLogin({ storage, body, cookies, ip, isLocal, now, limit }: LoginCall) {
-    limit('LOGIN_ACCOUNT', `${ip} ${foldEmail(body.email)}`)
+    await limit('LOGIN_ACCOUNT', `${ip} ${foldEmail(body.email)}`)
     const user = await findUserByEmail(storage.read, body.email)
     const proof = body.refreshToken ?? cookies[refreshCookie]
     const known =

@@ -225,7 +225,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   resetMfa: inSteps<(typeof people)['resetMfa'], void>({
     async prepare({ params, caller, limit }) {
-      limit('NOTICE', `${caller.id} ${params.id}`)
+      await limit('NOTICE', `${caller.id} ${params.id}`)
     },
     async run({ db, scope, params, caller, now, note }) {
       checkRecentAuthentication(caller, now)

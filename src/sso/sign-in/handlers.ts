@@ -120,7 +120,7 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
   return {
     login: inSteps<Entries['login'], StartedSignIn>({
       async prepare({ storage, params: { orgId }, query, ip, now, limit }) {
-        limit('SSO_ORG', `${ip} ${orgId}`)
+        await limit('SSO_ORG', `${ip} ${orgId}`)
         const url = base()
         const trial = query.test === undefined ? undefined : await findTrial(storage.read, query.test, now)
         const target = trial?.redirectPath ?? redirectTarget(query.redirect, query.challenge)

@@ -43,6 +43,8 @@ export type Tables = {
   sessions: SessionRow
   /** Recent sign-in attempts for an account (src/identity/password-guard). */
   sign_in_marks: { door: string; marks: string; guarded_until: string | null; expires_at: string }
+  /** Windows of rate limits that all processes count together (daemon/shared-windows.ts). */
+  rate_limit_windows: { id: string; events: string; expires_at: number }
   roles: RoleRow
   role_permissions: { role_id: string; permission: string }
   partner_memberships: PartnerMembershipRow
