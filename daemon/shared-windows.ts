@@ -1,7 +1,8 @@
 import { createHmac } from 'node:crypto'
 import type { Limit, SharedLimit } from '../src/core/limits.ts'
 import { clockSkew } from '../src/core/time.ts'
-import { forUpdate, prepared } from '../src/storage/dialect.ts'
+import { writeInChunks } from '../src/storage/bisect-writes.ts'
+import { prepared } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 
 /** The events of one slot: when the last of them was, and how many. */
@@ -93,24 +94,19 @@ function add(events: Events[], limit: Limit, now: number): void {
   else events.push([now, 1])
 }
 
-/** Deletes expired windows, a batch at a time. A locked one is being counted in: it is not expired, or not for long. */
-export async function sweepWindows(storage: Storage, nowMs: number): Promise<void> {
+/** Deletes expired windows. A locked one is being counted in. */
+export function sweepWindows(storage: Storage, nowMs: number): Promise<void> {
   const { batchSize } = storage.traits
-  for (;;) {
-    const swept = await storage.write((tx) => deleteExpired(tx, nowMs, batchSize), { unsynced: true })
-    if (swept < batchSize) return
-  }
-}
-
-async function deleteExpired(tx: Db, nowMs: number, most: number): Promise<number> {
-  const expired = tx
-    .selectFrom('rate_limit_windows')
-    .select('id')
-    .where('expires_at', '<=', nowMs)
-    .limit(most)
-  const rows = await forUpdate(expired, { skipLocked: true }).execute()
-  if (rows.length === 0) return 0
-  const ids = rows.map(({ id }) => id)
-  await tx.deleteFrom('rate_limit_windows').where('id', 'in', ids).execute()
-  return rows.length
+  const find = (except: readonly string[]) =>
+    storage.read
+      .selectFrom('rate_limit_windows')
+      .select('id')
+      .where('expires_at', '<=', nowMs)
+      .$if(except.length > 0, (q) => q.where('id', 'not in', except))
+      .limit(batchSize)
+      .execute()
+  const remove = (tx: Db, ids: readonly string[]) =>
+    // An event may have been counted in it meanwhile.
+    tx.deleteFrom('rate_limit_windows').where('id', 'in', ids).where('expires_at', '<=', nowMs).execute()
+  return writeInChunks(storage, find, remove, batchSize)
 }

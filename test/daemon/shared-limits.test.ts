@@ -14,6 +14,7 @@ import { addSeconds } from '../../src/core/time.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase, type TestDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
+import { failWrites } from '../laws/failing-writes.ts'
 
 const shared = (Object.keys(defaultLimits) as LimitName[]).filter(
   (name): name is SharedLimit => defaultLimits[name].counted === 'shared',
@@ -235,6 +236,16 @@ onEveryDatabase((kind, open) => {
       clock.forward(10)
       await deleteExpired(database.storage, clock())
       expect(await rowsOf(database)).toEqual([])
+    })
+
+    it('is swept of all others when the database refuses to delete one', async () => {
+      const { database, limiter } = await window(1)
+      await Promise.all(numbers(20).map((n) => limiter.take('MFA', `${n}`)))
+      const bad = windowOf('a pepper', 'MFA', '7')
+      await failWrites(database.storage, 'delete', 'rate_limit_windows', `old.id = '${bad}'`)
+      clock.forward(10)
+      await expect(deleteExpired(database.storage, clock())).rejects.toThrow('poisoned')
+      expect((await rowsOf(database)).map(({ id }) => id)).toEqual([bad])
     })
   })
 })
