@@ -133,6 +133,19 @@ onEveryDatabase((kind, open) => {
       expect([await taking(after, 'MFA', 'b'), await taking(after, 'MFA', 'b')]).toEqual(['counted', 10])
     })
 
+    it('fails all who wait for a window with the first of them, and counts none', async () => {
+      const { database, limiter } = await window(3)
+      const cure = await failWrites(database.storage, 'update', 'rate_limit_windows', `new.id <> ''`)
+      const write = vi.spyOn(database.storage, 'write')
+      const outcomes = await Promise.allSettled(numbers(20).map(() => limiter.take('MFA', 'a')))
+      expect(outcomes.filter(({ status }) => status === 'rejected')).toHaveLength(20)
+      expect(write).toHaveBeenCalledTimes(1)
+      write.mockRestore()
+      await cure()
+      const again = await Promise.all(numbers(4).map(() => taking(limiter, 'MFA', 'a')))
+      expect(again).toEqual(['counted', 'counted', 'counted', 10])
+    })
+
     it('is off without a count', async () => {
       const database = await open()
       const limiter = limiterOn(database.storage, {})
