@@ -9,6 +9,8 @@ const mostFull = 10_000
 /** Milliseconds to wait for a window that another process has locked. */
 const lockMs = 1000
 
+type Ids = readonly [id: string, ...string[]]
+
 type Shared = {
   storage: Storage
   limits: Limits
@@ -42,8 +44,10 @@ export class SharedLimiter {
     const limit = limits[name]
     if (!limit) return
     const id = windowOf(pepper, name, key)
-    const others = otherPepper === undefined ? [] : [windowOf(otherPepper, name, key)]
-    const freeAt = this.#fullUntil(id) ?? (await this.#inTurn(id, () => this.#count([id, ...others], limit)))
+    const other = otherPepper === undefined ? id : windowOf(otherPepper, name, key)
+    // Both keys may name one window.
+    const ids: Ids = other === id ? [id] : [id, other]
+    const freeAt = this.#fullUntil(id) ?? (await this.#inTurn(id, () => this.#count(ids, limit)))
     if (freeAt > 0) throw refusal(name, Math.max(1, (freeAt - this.#now()) / 1000))
   }
 
@@ -56,7 +60,7 @@ export class SharedLimiter {
   }
 
   /** Returns 0, or when the window has room again. */
-  async #count(ids: readonly [string, ...string[]], limit: Limit): Promise<number> {
+  async #count(ids: Ids, limit: Limit): Promise<number> {
     const [id] = ids
     const known = this.#fullUntil(id)
     if (known !== undefined) return known

@@ -127,6 +127,12 @@ onEveryDatabase((kind, open) => {
       const outcomes = [await taking(before, 'MFA', 'a')]
       outcomes.push(...(await Promise.all(numbers(8).map((n) => taking(n % 2 ? first : second, 'MFA', 'a')))))
       expect(outcomes.filter((one) => one === 'counted')).toHaveLength(4)
+      const same = limiterOn(database.storage, limits, { pepper: old, otherPepper: old })
+      const five = [1, 2, 3, 4, 5]
+      expect(await Promise.all(five.map(() => taking(same, 'MFA', 'c')))).toEqual([
+        ...Array(4).fill('counted'),
+        10,
+      ])
       await taking(second, 'MFA', 'b')
       await taking(first, 'MFA', 'b')
       await taking(second, 'MFA', 'b')
