@@ -6,7 +6,8 @@ import { localCopiesIn } from '../src/audit/checkpoints/local-copies.ts'
 import { createSigner, recordKeys, type SigningSeeds } from '../src/audit/checkpoints/signer.ts'
 import { countVerdicts, listFaults } from '../src/audit/checkpoints/verdicts.ts'
 import { type VerificationDependencies, VerificationState } from '../src/audit/checkpoints/verification.ts'
-import type { Clock } from '../src/core/time.ts'
+import { countPending } from '../src/audit/outbox.ts'
+import { type Clock, secondsBetween } from '../src/core/time.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { StoredMetrics } from './metrics.ts'
 
@@ -25,6 +26,9 @@ export type AuditWatch = {
   check(): Promise<string>
   stored: StoredMetrics
 }
+
+/** Entries that are counted: more look like as many. */
+const mostCounted = 10_000
 
 const told = {
   tampered: 'an audit chain was tampered with',
@@ -69,6 +73,16 @@ export async function watchAudit({
     help: 'When an audit chain was last verified.',
     registers: [registry],
   })
+  const unsealed = new Gauge({
+    name: 'svc_audit_unsealed_entries',
+    help: `Audit entries that wait to be sealed; ${mostCounted} stands for as many or more.`,
+    registers: [registry],
+  })
+  const unsealedAge = new Gauge({
+    name: 'svc_audit_oldest_unsealed_age_seconds',
+    help: 'For how long the first of them has waited; 0: none does.',
+    registers: [registry],
+  })
   const memory = new VerificationState()
   const localCopies = localCopiesIn(join(dataDir, 'checkpoints'))
   const parts: AuditWatch['parts'] = {
@@ -110,13 +124,16 @@ export async function watchAudit({
     stored: {
       registry,
       refresh: async () => {
-        const counts = await countVerdicts(storage.read)
+        const counts = await countVerdicts(storage.heavy)
         const { tampered, unverifiable, hidden } = await faultsNow()
         const sound = counts.find((one) => one.verdict === 'sound')?.count ?? 0
         verdicts.set({ verdict: 'sound' }, Math.max(0, sound - hidden))
         verdicts.set({ verdict: 'tampered' }, tampered)
         verdicts.set({ verdict: 'unverifiable' }, unverifiable)
         lastVerified.set(Math.max(0, ...counts.map((one) => Date.parse(one.last) / 1000)))
+        const { count, oldest } = await countPending(storage.heavy, mostCounted)
+        unsealed.set(count)
+        unsealedAge.set(oldest === undefined ? 0 : Math.max(0, secondsBetween(oldest, clock())))
       },
     },
   }

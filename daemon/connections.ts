@@ -9,12 +9,17 @@ import { gateway } from './gateway.ts'
 
 /** The connections of agents to this process, and access to those connected to other processes. */
 export function connectionsOf(
-  on: Pick<Dependencies, 'storage' | 'limiter' | 'bodies' | 'clock' | 'log' | 'commandQuota'>,
+  on: Pick<Dependencies, 'storage' | 'limiter' | 'bodies' | 'clock' | 'log' | 'commandQuota' | 'agentWatch'>,
   config: Config,
 ): Pick<Dependencies, 'agents' | 'switchboard' | 'nudge'> {
   const { storage, limiter, bodies, clock, log } = on
   const { trustKeys } = config.outside.releases
-  const socket = agentSocket({ ...on, trustKeys, onUpdateStatus: applyUpdateStatus })
+  const socket = agentSocket({
+    ...on,
+    trustKeys,
+    onUpdateStatus: applyUpdateStatus,
+    onHeartbeat: () => on.agentWatch.heartbeat('websocket'),
+  })
   const agents = gateway(
     admission(storage, limiter, clientReader(config.proxies), clock),
     socket,

@@ -11,6 +11,7 @@ import type { WebConfig } from '../src/sso/sign-in/web.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import type { AgentEventBuffer } from './agent-event-buffer.ts'
+import type { AgentWatch } from './agent-watch.ts'
 import type { AuditWatch } from './audit-watch.ts'
 import type { BodyBudget } from './body-budget.ts'
 import type { CommandWatch } from './command-watch.ts'
@@ -23,15 +24,18 @@ import type { IntegrityWatch } from './integrity-watch.ts'
 import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
 import type { LogWatch } from './log-watch.ts'
+import type { LoopWatch } from './loop-watch.ts'
 import type { ReadQueryQueue } from './questions.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
 import type { SignInWatch } from './sign-in-watch.ts'
+import type { StorageWatch } from './storage-watch.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
 
 /** The parts of a running service. */
 export type Dependencies = Integrations & {
   storage: Storage
+  storageWatch: StorageWatch
   metrics: Registry
   limiter: Limiter
   sharedLimiter: SharedLimiter
@@ -51,6 +55,7 @@ export type Dependencies = Integrations & {
   questions: ReadQueryQueue
   setAside: DeadLetterWatch
   logs: LogWatch
+  loops: LoopWatch
   agentEntries: AgentAuditBuffer
   agentEvents: AgentEventBuffer
   /** The quota of device logs. */
@@ -62,6 +67,7 @@ export type Dependencies = Integrations & {
   guard: PasswordGuard
   /** The connections of agents. */
   agents: Gateway
+  agentWatch: AgentWatch
   /** Queries agents and notifies them of pending commands, in any process. */
   switchboard: Switchboard
   nudge: Nudge

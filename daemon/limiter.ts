@@ -1,6 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Registry } from 'prom-client'
 import { Problem } from '../src/core/errors.ts'
-import type { Limit, LimitName, Limits, ProcessLimit } from '../src/core/limits.ts'
+import type { Limit, LimitName, Limits, ProcessLimit, SharedLimit } from '../src/core/limits.ts'
+import { addCounter } from './metrics.ts'
 
 /**
  * Times and amounts of the events accepted in the last `seconds`, oldest first, from index `start` on. Entries before
@@ -28,16 +30,20 @@ const sweptAtOnce = 1000
 export class Limiter {
   readonly #limits: Limits
   readonly #windows = new Map<ProcessLimit, Windows>()
+  readonly #onRefused: (name: ProcessLimit) => void
 
-  constructor(limits: Limits) {
+  constructor(limits: Limits, onRefused: (name: ProcessLimit) => void = () => {}) {
     this.#limits = limits
+    this.#onRefused = onRefused
   }
 
   /** Refuses when the window is full, without counting. @throws rate_limited */
   check(name: ProcessLimit, key: string): void {
     const window = this.#windows.get(name)?.byKey.get(key)
     const wait = window ? waitFor(window, 1, performance.now()) : 0
-    if (wait > 0) throw refusal(name, wait)
+    if (wait === 0) return
+    this.#onRefused(name)
+    throw refusal(name, wait)
   }
 
   /** Counts one event, or `amount`. @throws rate_limited with the seconds until they are accepted */
@@ -58,7 +64,10 @@ export class Limiter {
     const window = this.#windowOf(name, key, limit)
     const now = performance.now()
     const wait = waitFor(window, amount, now)
-    if (wait > 0) return wait
+    if (wait > 0) {
+      this.#onRefused(name)
+      return wait
+    }
     add(window, amount, now)
     return 0
   }
@@ -95,6 +104,17 @@ export class Limiter {
     }
     return window
   }
+}
+
+/** Counts the refusals of this process by the limit, never by whom; the limits that password-guard counts are left out. */
+export function refusalCounter(metrics: Registry, limits: Limits): (name: SharedLimit | ProcessLimit) => void {
+  const refusals = {
+    name: 'svc_rate_limit_refusals_total',
+    help: 'What this process did not accept because a rate limit was reached, by the limit.',
+  }
+  const counted = Object.keys(limits).filter((name) => !name.startsWith('WRONG_PASSWORDS_'))
+  const counter = addCounter(metrics, refusals, 'limit', counted)
+  return (name) => counter.inc({ limit: name })
 }
 
 function dropOldest(windows: Windows): void {

@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { classifyDatabaseError, isOutage } from '../src/storage/dialect.ts'
 import { onOwnBehalf } from '../src/storage/turns.ts'
 import type { DatabaseWatch } from './database-watch.ts'
+import type { LoopWatch } from './loop-watch.ts'
 
 /** Background work: woken by commits and at an interval, one run at a time. */
 export type Loop = {
@@ -15,6 +16,8 @@ export type LoopParts = {
   log: Logger
   /** Receives failures. */
   database?: Pick<DatabaseWatch, 'note'>
+  /** Observes the runs. */
+  loops?: LoopWatch
 }
 
 const sayAgainMs = 60_000
@@ -28,7 +31,7 @@ export function loop(
   name: string,
   work: () => Promise<void>,
   everyMs: number,
-  { log, database }: LoopParts,
+  { log, database, loops }: LoopParts,
   { firstMs = everyMs, restMs = 0 }: { firstMs?: number; restMs?: number } = {},
 ): Loop {
   let stopped = false
@@ -37,6 +40,7 @@ export function loop(
   let failures = 0
   let said = { message: '', until: 0 }
   let running: Promise<void> | undefined
+  loops?.started(name, everyMs)
 
   const failed = (err: unknown): void => {
     failures += 1
@@ -65,11 +69,14 @@ export function loop(
         continue
       }
       woken = false
+      const begun = performance.now()
       try {
         await onOwnBehalf(work)
+        loops?.ended(name, performance.now() - begun, true)
         worked()
         restedAt = performance.now() + restMs
       } catch (err) {
+        loops?.ended(name, performance.now() - begun, false)
         failed(err)
         return
       }

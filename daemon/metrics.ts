@@ -4,8 +4,11 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import { Problem } from '../src/core/errors.ts'
 import { bounded } from './bounded.ts'
 
-/** Metrics whose values are read from the database at each scrape. */
-export type StoredMetrics = { registry: Registry; refresh(): Promise<void> }
+/**
+ * Metrics whose values are read from the database at a scrape. `keepMs`: how long they are served before they are read
+ * again, for reads that cost more than a look at an index.
+ */
+export type StoredMetrics = { registry: Registry; refresh(): Promise<void>; keepMs?: number }
 
 export type Metrics = {
   /** Bearer token of those who may read them. */
@@ -79,17 +82,37 @@ export function metricsReader(
     help: 'Groups of metrics that are left out, because the database did not answer for them in time.',
     registers: [registry],
   })
-  const groups = stored.map((group) => {
-    const read = async () => {
-      await group.refresh()
-      return group.registry.metrics()
-    }
-    return bounded(read, deadlineMs, onError)
-  })
+  const groups = stored.map((group) => storedReader(group, onError))
   return async () => {
     const texts = await Promise.all(groups.map((read) => read()))
     lacking.set(texts.filter((text) => text === undefined).length)
     return [await registry.metrics(), ...texts.filter((text) => text !== undefined)].join('\n')
+  }
+}
+
+/**
+ * Reads one group. A read that is late continues for the next scrape; until then, for as long again as the values are kept,
+ * the previous ones are served.
+ */
+function storedReader(
+  { registry, refresh, keepMs = 0 }: StoredMetrics,
+  onError: (error: unknown) => void,
+): () => Promise<string | undefined> {
+  let kept: { text: string; at: number } | undefined
+  const isWithin = (ms: number) => kept !== undefined && performance.now() - kept.at < ms
+  const read = bounded(
+    async () => {
+      await refresh()
+      kept = { text: await registry.metrics(), at: performance.now() }
+      return kept.text
+    },
+    deadlineMs,
+    onError,
+  )
+  return async () => {
+    if (isWithin(keepMs)) return kept?.text
+    const text = await read()
+    return text ?? (isWithin(2 * keepMs) ? kept?.text : undefined)
   }
 }
 

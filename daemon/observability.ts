@@ -1,4 +1,4 @@
-import { Counter, type Registry } from 'prom-client'
+import { Counter, Gauge, Registry } from 'prom-client'
 import type { Cipher } from '../src/core/cipher.ts'
 import { classifyDatabaseError } from '../src/storage/dialect.ts'
 import type { Readiness } from './app.ts'
@@ -6,25 +6,32 @@ import { bounded } from './bounded.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
 import { missingKeys } from './key-fingerprints.ts'
-import { addGauge, type Metrics, metricsReader, observeRequests } from './metrics.ts'
+import { addGauge, type Metrics, metricsReader, observeRequests, type StoredMetrics } from './metrics.ts'
 
 /* Metrics and readiness of all parts of the service. */
 
 /** Milliseconds that a check of readiness waits for what needs the database. */
 const deadlineMs = 3000
 
-export function metricsOf(parts: Dependencies, token: string): Metrics {
-  const { metrics, cipher, signIns, audit, setAside } = parts
+export function metricsOf(parts: Dependencies, config: Config, token: string): Metrics {
+  const { metrics, cipher, signIns, audit, setAside, webhooks, agentWatch, storageWatch, storage, agents } =
+    parts
   const damaged = {
     name: 'svc_database_damaged',
     help: '1 once this process knows that what the database stores is not what it wrote.',
   }
   addGauge(metrics, damaged, () => Number(isDamaged(parts)))
   addUnreadableValues(metrics, cipher)
+  const connected = { name: 'svc_agent_connections', help: 'Agents that are connected to this process.' }
+  addGauge(metrics, connected, () => agents.links.size)
+  const stored = [
+    ...[signIns.stored, audit.stored, setAside.stored, webhooks.stored, agentWatch.stored],
+    ...[storageWatch.measure(storage), missingKeysMetric(parts, config)],
+  ]
   return {
     token,
     onRequest: observeRequests(metrics),
-    read: metricsReader(metrics, [signIns.stored, audit.stored, setAside.stored], failureLog(parts)),
+    read: metricsReader(metrics, stored, failureLog(parts)),
   }
 }
 
@@ -50,6 +57,16 @@ function addUnreadableValues(registry: Registry, { unreadable }: Cipher): void {
       for (const [column, count] of unreadable) counter.inc({ column }, count)
     },
   })
+}
+
+function missingKeysMetric({ storage }: Dependencies, config: Config): StoredMetrics {
+  const registry = new Registry()
+  const missing = new Gauge({
+    name: 'svc_keys_changed_elsewhere',
+    help: 'Keys that other processes use and this one does not have.',
+    registers: [registry],
+  })
+  return { registry, refresh: async () => missing.set((await missingKeys(storage.read, config)).length) }
 }
 
 export function readinessOf(parts: Dependencies, config: Config): Readiness {

@@ -69,6 +69,7 @@ import { createAuthenticator } from './actor.ts'
 import { clientReader, proxyReader } from './address.ts'
 import { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import { AgentEventBuffer } from './agent-event-buffer.ts'
+import { AgentWatch } from './agent-watch.ts'
 import { buildApp } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundLoops } from './background.ts'
@@ -85,17 +86,19 @@ import { IntegrityWatch } from './integrity-watch.ts'
 import { createKeyAuthenticator } from './key-actor.ts'
 import { assertDatabaseNotLost, checkKeys } from './key-fingerprints.ts'
 import { KeyMeter } from './key-meter.ts'
-import { Limiter } from './limiter.ts'
+import { Limiter, refusalCounter } from './limiter.ts'
 import { listen } from './listen.ts'
 import { logTo } from './log.ts'
 import { LogWatch } from './log-watch.ts'
 import type { Loop } from './loop.ts'
+import { LoopWatch } from './loop-watch.ts'
 import { metricsOf, readinessOf } from './observability.ts'
 import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { QuotaCheck } from './quotas.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 import { SignInWatch } from './sign-in-watch.ts'
+import { StorageWatch } from './storage-watch.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 import { ConcurrencyLimit } from './work-bound.ts'
 
@@ -131,7 +134,9 @@ export async function serve(
     ...(config.databaseUrl !== undefined && { databaseUrl: config.databaseUrl }),
     postgres: { ...config.postgres, onRefused },
   }
-  const storage = await openStorage({ ...place, alone, questions: config.questions })
+  const metrics = new Registry()
+  const observer = new StorageWatch(log, metrics)
+  const storage = await openStorage({ ...place, alone, questions: config.questions, observer })
   try {
     await prepareSchema(storage, place, config.autoMigrate)
     await assertDatabaseNotLost(storage, config.dataDir)
@@ -139,12 +144,12 @@ export async function serve(
     if (changed.length > 0) log.warn({ keys: changed }, 'keys were changed')
     const firstPassword = await firstRun(storage, config, clock())
 
-    const metrics = new Registry()
     const { limits } = config
-    const limiter = new Limiter(limits)
+    const onRefused = refusalCounter(metrics, limits)
+    const limiter = new Limiter(limits, onRefused)
     const pepper = config.secrets.recoveryPepper
     const otherPepper = config.previous.recoveryPepper
-    const sharedLimiter = new SharedLimiter({ storage, limits, clock, pepper, otherPepper })
+    const sharedLimiter = new SharedLimiter({ storage, limits, clock, pepper, otherPepper, onRefused })
     const agentEntries = new AgentAuditBuffer(limiter, metrics)
     const agentEvents = new AgentEventBuffer(limiter, metrics)
     const bodies = new BodyBudget(config.bodies, 'requests', metrics)
@@ -159,13 +164,14 @@ export async function serve(
     const audit = await watchAudit({ ...config, storage, clock, log, metrics })
     const outputs = new CommandWatch(log, metrics)
     const commandQuota = new ByteQuota(config.commandBytes, (excess) => outputs.add(excess))
-    const agents = connectionsOf({ storage, limiter, bodies, clock, log, commandQuota }, config)
+    const agentWatch = new AgentWatch({ ...config, storage, clock, metrics })
+    const agents = connectionsOf({ storage, limiter, bodies, clock, log, commandQuota, agentWatch }, config)
     const { appUrl, samlEntityId } = config.outside
     // In production links must not point to the localhost of the reader.
     const isKnown = config.outside.publicUrl !== undefined || !config.production
     const web = { url: () => (isKnown ? publicUrl() : undefined), app: appUrl, samlEntityId }
     const rollouts = { isStarted: false }
-    const webhooks = new WebhookWatch(metrics)
+    const webhooks = new WebhookWatch(storage, clock, metrics)
     const database = new DatabaseWatch(storage, log, metrics)
     const integrity = new IntegrityWatch(storage, clock, log, metrics)
     const signIns = new SignInWatch(storage, clock, metrics)
@@ -177,6 +183,7 @@ export async function serve(
     const guard = createPasswordGuard({ cipher, publicUrl, limits, onLockedOut: onStopped })
     const own = {
       storage,
+      storageWatch: observer,
       metrics,
       limiter,
       sharedLimiter,
@@ -197,11 +204,13 @@ export async function serve(
       signIns,
       setAside,
       logs,
+      loops: new LoopWatch(clock, metrics),
       logQuota,
       outputs,
       commandQuota,
       questions,
       guard,
+      agentWatch,
       ...agents,
       publicUrl,
       web,
@@ -343,6 +352,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
       otherPepper: previous.enrollmentPepper,
       trustKeys: config.outside.releases.trustKeys,
       emitsNow: (...changed) => parts.agentEvents.emitsNow(...changed),
+      onHeartbeat: () => parts.agentWatch.heartbeat('http'),
     }),
     agentUpdates,
     agentRollouts: rolloutHandlers(parts.rollouts),
@@ -391,7 +401,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     connections: parts.connections,
     headerMs: config.headerMs,
     publicUrl: parts.publicUrl,
-    ...(token !== undefined && { metrics: metricsOf(parts, token) }),
+    ...(token !== undefined && { metrics: metricsOf(parts, config, token) }),
   })
 }
 

@@ -18,6 +18,7 @@ type Shared = {
   /** The key of the digests, and the other one while it is being changed. */
   pepper: string
   otherPepper: string | undefined
+  onRefused?: (name: SharedLimit) => void
 }
 
 /**
@@ -48,7 +49,9 @@ export class SharedLimiter {
     // Both keys may name one window.
     const ids: Ids = other === id ? [id] : [id, other]
     const freeAt = this.#fullUntil(id) ?? (await this.#inTurn(id, () => this.#count(ids, limit)))
-    if (freeAt > 0) throw refusal(name, Math.max(1, (freeAt - this.#now()) / 1000))
+    if (freeAt === 0) return
+    this.#on.onRefused?.(name)
+    throw refusal(name, Math.max(1, (freeAt - this.#now()) / 1000))
   }
 
   get size(): number {

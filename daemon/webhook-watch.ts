@@ -1,20 +1,54 @@
-import type { Counter, Registry } from 'prom-client'
+import { type Counter, Gauge, Registry } from 'prom-client'
+import { type Clock, secondsBetween } from '../src/core/time.ts'
+import type { Storage } from '../src/storage/open.ts'
 import type { DeliveryOutcome } from '../src/webhooks/deliveries/rules.ts'
-import { addCounter } from './metrics.ts'
+import { countDue } from '../src/webhooks/queues.ts'
+import { addCounter, type StoredMetrics } from './metrics.ts'
 
-/** Counts the delivery attempts of this process, by how they end. */
+/** Due deliveries that are counted: more look like as many. */
+const mostCounted = 10_000
+/** How long the backlog is served before it is counted again. */
+const keepMs = 5000
+
+/** Counts the delivery attempts of this process, by how they end, and what is due across all tenants. */
 export class WebhookWatch {
   readonly #attempts: Counter<'result'>
+  readonly #ended: Counter<'status'>
+  readonly stored: StoredMetrics
 
-  constructor(metrics: Registry) {
+  constructor(storage: Storage, clock: Clock, metrics: Registry) {
     const attempts = {
       name: 'svc_webhook_attempts_total',
       help: 'Attempts of this process to deliver to a webhook: delivered, or the class of the failure.',
     }
     this.#attempts = addCounter(metrics, attempts, 'result', ['delivered'])
+    const ended = {
+      name: 'svc_webhook_deliveries_ended_total',
+      help: 'Deliveries of this process that ended: delivered, or failed in the last attempt.',
+    }
+    this.#ended = addCounter(metrics, ended, 'status', ['delivered', 'failed'])
+    const registry = new Registry()
+    const due = new Gauge({
+      name: 'svc_webhook_deliveries_due',
+      help: `Deliveries of all webhooks that are due; ${mostCounted} stands for as many or more.`,
+      registers: [registry],
+    })
+    const age = new Gauge({
+      name: 'svc_webhook_oldest_due_age_seconds',
+      help: 'For how long the first delivery of them has been due; 0: none is.',
+      registers: [registry],
+    })
+    const refresh = async () => {
+      const now = clock()
+      const { count, oldest } = await countDue(storage.heavy, now, mostCounted)
+      due.set(count)
+      age.set(oldest === undefined ? 0 : secondsBetween(oldest, now))
+    }
+    this.stored = { registry, refresh, keepMs }
   }
 
-  add({ failureClass }: Pick<DeliveryOutcome, 'failureClass'>): void {
+  add({ failureClass, status }: Pick<DeliveryOutcome, 'failureClass' | 'status'>): void {
     this.#attempts.inc({ result: failureClass ?? 'delivered' })
+    if (status === 'delivered' || status === 'failed') this.#ended.inc({ status })
   }
 }

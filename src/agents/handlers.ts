@@ -8,7 +8,7 @@ import { saveInventory } from './inventory.ts'
 import { agentConfig, collectors } from './rules.ts'
 import * as store from './store.ts'
 
-type Settings = HeartbeatSettings & EnrollSettings & { storage: Storage }
+type Settings = HeartbeatSettings & EnrollSettings & { storage: Storage; onHeartbeat?(): void }
 
 export const agentHandlers = (settings: Settings): HandlersOf<typeof contract.agents> => ({
   enroll: enrollHandler(settings),
@@ -32,6 +32,7 @@ function heartbeats(settings: Settings): Handler<typeof contract.agents.heartbea
   const keep = batchWrites(storage, record)
   return inSteps({
     async prepare({ caller, body, ip, userAgent, now }) {
+      settings.onHeartbeat?.()
       const quiet = unchangedHeartbeat(caller, body, { ip, userAgent, now }, settings)
       if (!quiet) return { isAnother: false }
       return (await keep(quiet.kept)) ? new EarlyReply(quiet.reply) : { isAnother: true }

@@ -27,6 +27,8 @@ export type SocketDependencies = {
   clock: Clock
   trustKeys: readonly TrustKey[]
   commandQuota: ByteQuota
+  /** Called for each sign of life. */
+  onHeartbeat?(): void
   /** Saves an update status that an agent reports. */
   onUpdateStatus(
     tx: Db,
@@ -37,7 +39,14 @@ export type SocketDependencies = {
 }
 
 /** Handles the frames of an agent, like the HTTP routes of the same names. */
-export function agentSocket({ storage, clock, trustKeys, commandQuota, onUpdateStatus }: SocketDependencies) {
+export function agentSocket({
+  storage,
+  clock,
+  trustKeys,
+  commandQuota,
+  onUpdateStatus,
+  onHeartbeat,
+}: SocketDependencies) {
   const originOf = ({ ip, userAgent }: ConnectedAgent): RequestOrigin => ({ ip, userAgent, now: clock() })
 
   /** Returns nothing for a device that other routes refuse: its connection is about to be closed. */
@@ -57,6 +66,7 @@ export function agentSocket({ storage, clock, trustKeys, commandQuota, onUpdateS
     async heartbeat(
       agent: ConnectedAgent,
     ): Promise<{ commands: AgentCommand[]; manifestTrustKeys: TrustKey[] }> {
+      onHeartbeat?.()
       return { commands: await claimFor(agent, true), manifestTrustKeys: [...trustKeys] }
     },
 

@@ -5,6 +5,7 @@ import { beforeCommit } from '../storage/before-commit.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
 import { bytesOf, forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
+import { countOf } from '../storage/query/counts.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
 import {
   type ChainEntry,
@@ -80,6 +81,26 @@ export async function sealPending(storage: Storage, clock: Clock = systemClock):
         stuck.set(chain, error)
       }
     }
+  }
+}
+
+/** Entries that wait to be sealed, at most as many as counted, and the time of the first of them. */
+export async function countPending(
+  db: Db,
+  most: number,
+): Promise<{ count: number; oldest: Instant | undefined }> {
+  const some = db.selectFrom('outbox').select('id').orderBy('id').limit(most)
+  const count = await countOf(db.selectFrom(some.as('pending')))
+  const first = await db.selectFrom('outbox').select('entry').orderBy('id').limit(1).executeTakeFirst()
+  return { count, oldest: first && timeOf(first.entry) }
+}
+
+/** Undefined for an entry that cannot be read: it becomes a dead letter. */
+function timeOf(entry: string): Instant | undefined {
+  try {
+    return (JSON.parse(entry) as Partial<DraftEntry> | null)?.timestamp
+  } catch {
+    return undefined
   }
 }
 

@@ -19,7 +19,7 @@ export type LivenessCutoff = { now: Instant; before: Instant }
 const eb = expressionBuilder<Tables, 'devices'>()
 
 /** A device that updates has a separate limit. */
-const isSilent = ({ before }: LivenessCutoff) =>
+const isSilent = ({ before }: Pick<LivenessCutoff, 'before'>) =>
   eb.and([eb('status', '=', 'online'), eb('last_seen_at', '<', before)])
 
 /** Whether or not it was seen since: the agent that still reports is the old one. */
@@ -61,6 +61,25 @@ export async function findOverdue(
     ...(rows.length === limit && { next: rows.at(-1)!.id }),
   }
 }
+
+/** How many devices have each status, and how many of them are online and silent since before `late`. One scan as well. */
+export const countDevices = (
+  db: Db,
+  late: Instant,
+): Promise<{ status: string; count: number; late: number }[]> =>
+  db
+    .selectFrom('devices')
+    .select(({ fn }) => [
+      'status',
+      fn.countAll<number>().as('count'),
+      fn
+        .countAll<number>()
+        .filterWhere(isSilent({ before: late }))
+        .as('late'),
+    ])
+    .where(inScope(systemScope, 'org_id'))
+    .groupBy('status')
+    .execute()
 
 /** Marks those of these devices whose watchdogs are still silent. */
 export const markWatchdogsOffline = (db: Db, ids: readonly string[], due: LivenessCutoff) =>

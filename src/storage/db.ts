@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import type { PoolName, PoolUsage } from './observer.ts'
 import type { TableName, Tables } from './schema/tables.ts'
 
 /** Runs queries: plain reads, heavy reads, or the transaction of one write. */
@@ -100,6 +101,10 @@ export type Storage = {
    * @throws when the check did not finish, which says nothing about the pages
    */
   checkIntegrity(signal: AbortSignal): Promise<Integrity>
+  /** How busy it is, at this moment. */
+  usage(): Partial<Record<PoolName, PoolUsage>>
+  /** Bytes of the database; `log`: of the write-ahead log of SQLite, a file beside it. */
+  sizes(): Promise<{ data: number; log?: number }>
   /** Finishes what is queued, then closes. Safe to call twice. */
   close(): Promise<void>
 }

@@ -1,4 +1,5 @@
 import type { PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
+import { noObserver, type StorageObserver } from './observer.ts'
 
 export type { Db, Integrity, PostgresSettings, Storage, WriteOptions } from './db.ts'
 
@@ -12,6 +13,7 @@ export type StorageOptions = {
   /** Threads for heavy reads on SQLite. */
   readerThreads?: number
   questions?: ReadQuerySettings
+  observer?: StorageObserver
 }
 
 const defaultPostgres: PostgresSettings = { poolSize: 10, statementMs: 30_000, waitMs: 0 }
@@ -21,10 +23,15 @@ const defaultReadQueries: ReadQuerySettings = { timeoutMs: 10_000, atOnce: 6 }
 /** Opens the database without touching its tables (migrate.ts does). Loads only the driver it needs. */
 export async function openStorage(options: StorageOptions): Promise<Storage> {
   const { databaseUrl, dataDir, postgres, alone = false, readerThreads = 2 } = options
-  const { questions = defaultReadQueries } = options
+  const { questions = defaultReadQueries, observer = noObserver } = options
   if (databaseUrl) {
     const settings = { ...defaultPostgres, ...postgres }
-    return (await import('./postgres/open.ts')).openPostgres(databaseUrl, settings, questions)
+    return (await import('./postgres/open.ts')).openPostgres(databaseUrl, settings, questions, observer)
   }
-  return (await import('./sqlite/open.ts')).openSqlite(dataDir, { alone, readerThreads, questions })
+  return (await import('./sqlite/open.ts')).openSqlite(dataDir, {
+    alone,
+    readerThreads,
+    questions,
+    observer,
+  })
 }

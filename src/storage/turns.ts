@@ -146,6 +146,11 @@ export class FairSlots {
     }
   }
 
+  /** How many wait for a slot. */
+  get waiting(): number {
+    return this.#queue.size
+  }
+
   #waitTurn(party: Party): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const released = this.#released

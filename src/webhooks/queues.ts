@@ -1,6 +1,7 @@
 import type { Instant } from '../core/time.ts'
 import { type Each, forUpdate, prepared, preparedForEach } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { countOf } from '../storage/query/counts.ts'
 
 /* Queues of webhooks. The caller found them within a scope, or is the service's own worker. */
 
@@ -56,4 +57,20 @@ export async function reschedule(db: Db, webhookId: string, state: { isActive: b
   if (!(await lockQueue(db, webhookId))) return
   const dueAt = (await findNextDue(db, [{ id: webhookId, ...state }])).get(webhookId) ?? null
   await dueChange(db, { webhookId, dueAt })
+}
+
+/** Deliveries that are due, at most as many as counted, and since when the first of them is. */
+export async function countDue(
+  db: Db,
+  now: Instant,
+  most: number,
+): Promise<{ count: number; oldest: Instant | undefined }> {
+  const queues = db.selectFrom('webhook_queues as q').where('q.due_at', '<=', now)
+  const first = await queues.select('q.due_at').orderBy('q.due_at').limit(1).executeTakeFirst()
+  const some = queues
+    .innerJoin('webhook_deliveries as d', 'd.webhook_id', 'q.webhook_id')
+    .select('d.id')
+    .where('d.due_at', '<=', now)
+    .limit(most)
+  return { count: await countOf(db.selectFrom(some.as('due'))), oldest: first?.due_at ?? undefined }
 }

@@ -4,6 +4,7 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScope, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { countOf } from '../../storage/query/counts.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { ApiKeyRow } from '../../storage/schema/tables.ts'
@@ -46,6 +47,19 @@ export async function listApiKeys(
     q.select(columns).orderBy('created_at', 'desc').orderBy('id', 'desc')
   return readPage(found, query, newestFirst, read)
 }
+
+/** How many keys in use expire within a time. */
+export const countExpiringApiKeys = (
+  db: Db,
+  scope: Scope,
+  { after, until }: { after: Instant; until: Instant },
+): Promise<number> =>
+  countOf(
+    keysIn(db, scope)
+      .where('status', '=', 'active')
+      .where('expires_at', '>', after)
+      .where('expires_at', '<=', until),
+  )
 
 /** @throws not_found, also for a key outside the scope */
 export async function getApiKey(db: Db, scope: Scope, id: string): Promise<ApiKey> {

@@ -5,6 +5,7 @@ import { isNarrowed, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { forUpdate, inGroups, inScope, inSites, isHash, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { countOf } from '../../storage/query/counts.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { DeviceRow, EnrollmentKeyRow, Tables } from '../../storage/schema/tables.ts'
@@ -48,6 +49,19 @@ const keysIn = (db: Db, scope: Scope) =>
     .selectFrom('enrollment_keys')
     .where(inScope(scope, 'enrollment_keys.org_id'))
     .where((eb) => eb.or([eb('site_id', 'is', null), inSites(scope, 'enrollment_keys.site_id')]))
+
+/** How many keys that are not used up expire within a time. */
+export const countExpiringEnrollmentKeys = (
+  db: Db,
+  scope: Scope,
+  { after, until }: { after: Instant; until: Instant },
+): Promise<number> =>
+  countOf(
+    keysIn(db, scope)
+      .where('expires_at', '>', after)
+      .where('expires_at', '<=', until)
+      .where((eb) => eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage'))])),
+  )
 
 /** Newest first: ids grow with time. */
 export async function listEnrollmentKeys(

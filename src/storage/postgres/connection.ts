@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { noObserver, type StorageObserver } from '../observer.ts'
 import { statementName } from '../query/prepared.ts'
 
 /** Whether a table was altered since the statement was planned: a newer release migrates while this one still runs. */
@@ -24,6 +25,7 @@ class NamedQuery extends pg.Query {
 
 /** Names statements that run repeatedly, so Postgres parses each once per connection and plans it rarely. */
 export class PostgresConnection extends pg.Client {
+  observer: Pick<StorageObserver, 'ran'> = noObserver
   /** Part of each statement's name: a new generation abandons all earlier names. */
   #generation = 0
   #plannedAt = performance.now()
@@ -38,8 +40,8 @@ export class PostgresConnection extends pg.Client {
     if (name !== undefined) return this.#run(name, text, values)
     const result = (super.query as (...all: unknown[]) => unknown).apply(this, args)
     if (result instanceof Promise) {
-      this.#asked()
-      result.then(this.#answered, this.#answered)
+      const answered = this.#asked(String(text))
+      result.then(answered, answered)
     }
     return result
   }
@@ -74,24 +76,27 @@ export class PostgresConnection extends pg.Client {
 
   #ask(name: string, text: string, values: unknown[]): Promise<unknown> {
     const { promise, resolve, reject } = Promise.withResolvers()
+    const answered = this.#asked(text)
     const done: Done = (error, result) => {
-      this.#answered()
+      answered()
       if (error) reject(error)
       else resolve(result)
     }
-    this.#asked()
     super.query(new NamedQuery(`${name}_${this.#generation}`, text, values, done))
     return promise
   }
 
-  #asked(): void {
-    if (this.#unanswered === 0) this.#waitingSince = performance.now()
+  /** Returns what to call once it is answered. */
+  #asked(text: string): () => void {
+    const since = performance.now()
+    if (this.#unanswered === 0) this.#waitingSince = since
     this.#unanswered += 1
-  }
-
-  readonly #answered = (): void => {
-    this.#unanswered -= 1
-    if (this.#unanswered > 0) this.#waitingSince = performance.now()
+    return () => {
+      const now = performance.now()
+      this.#unanswered -= 1
+      if (this.#unanswered > 0) this.#waitingSince = now
+      this.observer.ran(text, now - since)
+    }
   }
 
   #refreshPlans(): void {

@@ -15,6 +15,7 @@ import { SetupError } from '../../core/errors.ts'
 import { CommitListeners } from '../commit-listeners.ts'
 import type { Db, PostgresSettings, ReadQuerySettings, Storage, WriteOptions } from '../db.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
+import type { PoolName, PoolUsage, StorageObserver } from '../observer.ts'
 import { PostgresCompiler } from '../query/compilers.ts'
 import { FairSlots } from '../turns.ts'
 import { isStalePlan, PostgresConnection } from './connection.ts'
@@ -39,10 +40,11 @@ export async function openPostgres(
   databaseUrl: string,
   settings: PostgresSettings,
   { timeoutMs, atOnce }: ReadQuerySettings,
+  observer: StorageObserver,
 ): Promise<Storage> {
   const { statementMs } = settings
   const connections = new Set<PostgresConnection>()
-  const pool = newPool(FairPool, databaseUrl, settings, connections)
+  const pool = newPool(FairPool, databaseUrl, settings, connections, observerOf('main', observer))
   await firstConnection(pool, databaseUrl, settings)
   const questionConnections = new Set<PostgresConnection>()
   const watch = setInterval(() => {
@@ -58,6 +60,7 @@ export async function openPostgres(
     databaseUrl,
     { ...settings, poolSize: atOnce, statementMs: timeoutMs },
     questionConnections,
+    observerOf('questions', observer),
   )
   const questions: Db = new Kysely({ dialect: new PortableDialect({ pool: questionPool }, begin) })
   const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginUnsynced) })
@@ -116,6 +119,13 @@ export async function openPostgres(
     signals: postgresNotifications(databaseUrl, db),
     check: () => probe.check(),
     checkIntegrity: () => checkPostgresIntegrity(db),
+    usage: () => ({ main: pool.usage(), questions: questionPool.usage() }),
+    sizes: async () => {
+      const found = await sql<{ data: number }>`select pg_database_size(current_database()) as data`.execute(
+        db,
+      )
+      return found.rows[0]!
+    },
     close: () => {
       closing ??= close()
       return closing
@@ -173,15 +183,24 @@ class BeginningDriver extends PostgresDriver {
   }
 }
 
+type PoolObserver = { waited(milliseconds: number): void } & Pick<StorageObserver, 'ran'>
+
+const observerOf = (pool: PoolName, observer: StorageObserver): PoolObserver => ({
+  waited: (milliseconds) => observer.waited(pool, milliseconds),
+  ran: (sql, milliseconds) => observer.ran(sql, milliseconds),
+})
+
 function newPool(
   Pool: typeof RetryingPool,
   databaseUrl: string,
   { poolSize, statementMs }: PostgresSettings,
   connections: Set<PostgresConnection>,
-): pg.Pool {
+  observer: PoolObserver,
+): RetryingPool {
   class Registered extends PostgresConnection {
     constructor(config?: string | pg.ClientConfig) {
       super(config)
+      this.observer = observer
       connections.add(this)
       // A lost connection fails the query that uses it and is replaced; the event itself must not end the process.
       this.on('error', ignore)
@@ -197,6 +216,7 @@ function newPool(
     onConnect: (client: pg.ClientBase) => client.query(sessionSettings(statementMs)),
   })
   pool.on('error', ignore)
+  pool.observer = observer
   return pool
 }
 
@@ -235,6 +255,8 @@ const retryMs = 2000
 
 /** Retries a refused connection for a moment. */
 class RetryingPool extends pg.Pool {
+  observer: Pick<PoolObserver, 'waited'> | undefined
+
   override connect(): Promise<pg.PoolClient>
   override connect(callback: Parameters<pg.Pool['connect']>[0]): void
   override connect(callback?: Parameters<pg.Pool['connect']>[0]): Promise<pg.PoolClient> | undefined {
@@ -242,7 +264,25 @@ class RetryingPool extends pg.Pool {
       super.connect(callback)
       return undefined
     }
-    return this.acquire()
+    return this.#timed()
+  }
+
+  usage(): PoolUsage {
+    const { options, totalCount, idleCount } = this
+    return { limit: options.max, inUse: totalCount - idleCount, waiting: this.waiting }
+  }
+
+  protected get waiting(): number {
+    return this.waitingCount
+  }
+
+  async #timed(): Promise<pg.PoolClient> {
+    const since = performance.now()
+    try {
+      return await this.acquire()
+    } finally {
+      this.observer?.waited(performance.now() - since)
+    }
   }
 
   protected acquire(): Promise<pg.PoolClient> {
@@ -258,6 +298,10 @@ class FairPool extends RetryingPool {
   constructor(settings: pg.PoolConfig) {
     super(settings)
     this.on('release', (_, client) => this.#releases.get(client)?.())
+  }
+
+  protected override get waiting(): number {
+    return this.#slots.waiting + this.waitingCount
   }
 
   protected override async acquire(): Promise<pg.PoolClient> {

@@ -1,5 +1,6 @@
 import type { Database } from 'better-sqlite3'
 import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
+import { noObserver, type StorageObserver } from '../observer.ts'
 import { StatementCache } from './statement-cache.ts'
 
 /** Runs compiled queries on one open SQLite database, synchronously on this thread. */
@@ -10,9 +11,11 @@ export class SqliteConnection implements DatabaseConnection {
   /** The tables whose rows they may have changed since this was last cleared. */
   readonly touched = new Set<string>()
   readonly #statements: StatementCache
+  readonly #observer: Pick<StorageObserver, 'ran'>
 
-  constructor(database: Database) {
+  constructor(database: Database, observer: Pick<StorageObserver, 'ran'> = noObserver) {
     this.database = database
+    this.#observer = observer
     this.#statements = new StatementCache(database)
   }
 
@@ -25,6 +28,7 @@ export class SqliteConnection implements DatabaseConnection {
       if (parameters[i] === undefined) throw unusable(parameters, sql)
     }
     const { statement, reader, changes: table } = this.#statements.get(sql)
+    const begun = performance.now()
     try {
       if (table !== undefined) {
         this.changed++
@@ -35,6 +39,8 @@ export class SqliteConnection implements DatabaseConnection {
       return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) }
     } catch (error) {
       throw error instanceof TypeError ? unusable(parameters, sql, error) : error
+    } finally {
+      this.#observer.ran(sql, performance.now() - begun)
     }
   }
 
@@ -56,8 +62,8 @@ export class SqliteConnection implements DatabaseConnection {
 export class ReadingConnection extends SqliteConnection {
   readonly #writer: SqliteConnection
 
-  constructor(database: Database, writer: SqliteConnection) {
-    super(database)
+  constructor(database: Database, writer: SqliteConnection, observer?: Pick<StorageObserver, 'ran'>) {
+    super(database, observer)
     this.#writer = writer
   }
 

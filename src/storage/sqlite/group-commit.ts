@@ -2,6 +2,7 @@ import { BeforeCommitHooks } from '../before-commit.ts'
 import { isOutage } from '../database-errors.ts'
 import type { Db } from '../db.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
+import type { PoolUsage } from '../observer.ts'
 import { currentParty, FairQueue } from '../turns.ts'
 import type { SqliteConnection } from './connection.ts'
 import { WriteExecutor } from './kysely.ts'
@@ -11,6 +12,7 @@ type Work = (tx: Db) => Promise<unknown>
 type Job = {
   work: Work
   unsynced: boolean
+  since: number
   /** It may have caused the failure of a shared commit, so it gets a commit of its own. */
   isAlone?: true
   resolve: (value: never) => void
@@ -42,6 +44,8 @@ type Log = {
   committed(touched: ReadonlySet<string>): void
   /** Called once the synced jobs of a commit are on disk; without `touched` if it had none. */
   settled(touched?: ReadonlySet<string>): void
+  /** Called when a job had its turn. */
+  waited?(milliseconds: number): void
 }
 
 /**
@@ -74,7 +78,7 @@ export class GroupCommit {
     return new Promise<T>((resolve, reject) => {
       this.#nesting.check()
       if (this.#closed) throw new Error('The storage is closed')
-      this.#waiting.push(currentParty(), { work, unsynced, resolve, reject })
+      this.#waiting.push(currentParty(), { work, unsynced, since: performance.now(), resolve, reject })
       this.#pump ??= this.#run()
       if (this.#waiter && this.#pending >= this.#waiter.jobs) this.#waiter.go()
     })
@@ -103,6 +107,10 @@ export class GroupCommit {
     this.#pump = undefined
   }
 
+  usage(): PoolUsage {
+    return { limit: 1, inUse: this.#pump ? 1 : 0, waiting: this.#pending }
+  }
+
   get #pending(): number {
     return this.#queue.length + this.#waiting.size
   }
@@ -111,7 +119,9 @@ export class GroupCommit {
   #jobAt(place: number): Job | undefined {
     if (place < this.#queue.length) return this.#queue[place]
     const job = this.#waiting.shift()
-    if (job) this.#queue.push(job)
+    if (!job) return undefined
+    this.#queue.push(job)
+    this.#log.waited?.(performance.now() - job.since)
     return job
   }
 

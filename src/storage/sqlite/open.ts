@@ -1,7 +1,9 @@
+import { stat } from 'node:fs/promises'
 import type { Database } from 'better-sqlite3'
 import { CommitListeners } from '../commit-listeners.ts'
 import { CommitVersion } from '../commit-version.ts'
 import type { Db, ReadQuerySettings, Storage } from '../db.ts'
+import type { PoolName, StorageObserver } from '../observer.ts'
 import { ReadingConnection, SqliteConnection } from './connection.ts'
 import { lockDirectory } from './directory-lock.ts'
 import { openReader, openWriter, sqliteFile } from './file.ts'
@@ -20,15 +22,23 @@ export async function openSqlite(
     alone,
     readerThreads,
     questions,
-  }: { alone: boolean; readerThreads: number; questions: ReadQuerySettings },
+    observer,
+  }: { alone: boolean; readerThreads: number; questions: ReadQuerySettings; observer: StorageObserver },
 ): Promise<Storage> {
   const file = sqliteFile(dataDir)
   const database = openWriter(file)
   const unlock = alone ? lockOr(database, dataDir) : undefined
-  const writer = new SqliteConnection(database)
-  const reader = new ReadingConnection(openReader(file), writer)
-  const readers = new ReaderPool(file, readerThreads)
-  const questionReaders = new ReaderPool(file, questions.atOnce, questions.timeoutMs)
+  const writer = new SqliteConnection(database, observer)
+  const reader = new ReadingConnection(openReader(file), writer, observer)
+  const onQuery = (pool: PoolName) => (sql: string, waitedMs: number, ranMs: number) => {
+    observer.waited(pool, waitedMs)
+    observer.ran(sql, ranMs)
+  }
+  const readers = new ReaderPool(file, readerThreads, { onQuery: onQuery('heavy') })
+  const questionReaders = new ReaderPool(file, questions.atOnce, {
+    timeoutMs: questions.timeoutMs,
+    onQuery: onQuery('questions'),
+  })
   const checkpointer = new WalCheckpointer(file, writer.database)
   const walSync = new WalSync(file)
   const files = new OpenFiles(file, database)
@@ -49,6 +59,7 @@ export async function openSqlite(
       checkpointer.go()
       if (touched) commits.announce(touched)
     },
+    waited: (milliseconds) => observer.waited('writes', milliseconds),
   })
 
   const ending = new AbortController()
@@ -84,12 +95,25 @@ export async function openSqlite(
       await queue.write(probe, true)
     },
     checkIntegrity: (signal) => checkSqliteIntegrity(file, AbortSignal.any([signal, ending.signal])),
+    usage: () => ({
+      writes: queue.usage(),
+      heavy: readers.usage(),
+      questions: questionReaders.usage(),
+    }),
+    sizes: async () => ({ data: await bytesOf(file), log: await bytesOf(`${file}-wal`) }),
     close: () => {
       closing ??= close()
       return closing
     },
   }
 }
+
+/** A file that is not there has none: readiness reports one that should be. */
+const bytesOf = (path: string): Promise<number> =>
+  stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  )
 
 /** The directory exists only after its database was opened. */
 function lockOr(database: Database, dataDir: string): () => void {

@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
 import { packageModule } from '../../core/package-files.ts'
+import type { PoolUsage } from '../observer.ts'
 import type { ReaderData, ReaderReply } from './reader-thread.ts'
 
 const script = packageModule('src/storage/sqlite/reader-thread.ts')
@@ -17,8 +18,14 @@ export class ReaderPool implements DatabaseConnection {
   #closed = false
 
   /** `timeoutMs`: time limit of a query, from when its thread starts it. */
-  constructor(file: string, threads: number, timeoutMs?: number) {
-    this.#readers = Array.from({ length: threads }, () => new Reader({ file, timeoutMs }))
+  constructor(file: string, threads: number, { timeoutMs, onQuery = () => {} }: ReaderSettings = {}) {
+    this.#readers = Array.from({ length: threads }, () => new Reader({ file, timeoutMs }, onQuery))
+  }
+
+  usage(): PoolUsage {
+    const busy = this.#readers.filter(({ waiting }) => waiting > 0)
+    const asked = busy.reduce((sum, { waiting }) => sum + waiting, 0)
+    return { limit: this.#readers.length, inUse: busy.length, waiting: asked - busy.length }
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
@@ -38,17 +45,29 @@ export class ReaderPool implements DatabaseConnection {
   }
 }
 
-type Waiting = { resolve: (rows: unknown[]) => void; reject: (error: unknown) => void }
+type ReaderSettings = { timeoutMs?: number; onQuery?: OnQuery }
+
+/** Called when a query has ended: it waited for its thread, and then ran. */
+type OnQuery = (sql: string, waitedMs: number, ranMs: number) => void
+
+type Waiting = {
+  sql: string
+  since: number
+  resolve: (rows: unknown[]) => void
+  reject: (error: unknown) => void
+}
 
 class Reader {
   readonly #data: ReaderData
+  readonly #onQuery: OnQuery
   readonly #waiting = new Map<number, Waiting>()
   #worker: Worker | undefined
   #lastId = 0
   #idle: (() => void) | undefined
 
-  constructor(data: ReaderData) {
+  constructor(data: ReaderData, onQuery: OnQuery) {
     this.#data = data
+    this.#onQuery = onQuery
   }
 
   get waiting(): number {
@@ -61,7 +80,7 @@ class Reader {
       const worker = this.#worker
       const id = ++this.#lastId
       worker.postMessage({ id, sql, parameters })
-      this.#waiting.set(id, { resolve, reject })
+      this.#waiting.set(id, { sql, since: performance.now(), resolve, reject })
       worker.ref()
     })
   }
@@ -91,6 +110,7 @@ class Reader {
   #settle(reply: ReaderReply): void {
     const waiting = this.#waiting.get(reply.id)
     this.#waiting.delete(reply.id)
+    if (waiting) this.#onQuery(waiting.sql, performance.now() - waiting.since - reply.ms, reply.ms)
     if ('rows' in reply) waiting?.resolve(reply.rows)
     else waiting?.reject(Object.assign(new Error(reply.error.message), reply.error))
     if (this.#waiting.size === 0) this.#rest()

@@ -8,9 +8,11 @@ export type ReaderData = { file: string; timeoutMs: number | undefined }
 
 export type ReaderRequest = { id: number; sql: string; parameters: readonly unknown[] }
 
-export type ReaderReply =
-  | { id: number; rows: unknown[] }
-  | { id: number; error: { name: string; message: string; code?: string } }
+/** `ms`: how long the query ran, without its wait for the thread. */
+export type ReaderReply = { id: number; ms: number } & (
+  | { rows: unknown[] }
+  | { error: { name: string; message: string; code?: string } }
+)
 
 const { file, timeoutMs } = workerData as ReaderData
 lowerThreadPriority()
@@ -22,11 +24,14 @@ parentPort?.on('message', ({ id, sql, parameters }: ReaderRequest) => {
 })
 
 function reply(id: number, sql: string, parameters: readonly unknown[]): ReaderReply {
+  const begun = performance.now()
+  const ms = () => performance.now() - begun
   try {
     if (timeoutMs !== undefined) deadline.begin(timeoutMs)
-    return { id, rows: connection.run(sql, parameters).rows }
+    const { rows } = connection.run(sql, parameters)
+    return { id, ms: ms(), rows }
   } catch (cause) {
     const { name, message, code } = cause as Error & { code?: string }
-    return { id, error: { name, message, code } }
+    return { id, ms: ms(), error: { name, message, code } }
   }
 }
