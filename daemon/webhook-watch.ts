@@ -5,8 +5,8 @@ import type { DeliveryOutcome } from '../src/webhooks/deliveries/rules.ts'
 import { countDue } from '../src/webhooks/queues.ts'
 import { addCounter, type StoredMetrics } from './metrics.ts'
 
-/** Due deliveries that are counted: more look like as many. */
-const mostCounted = 10_000
+/** Webhooks, and due deliveries of each, that are counted: more look like as many. */
+const mostCounted = 1000
 /** How long the backlog is served before it is counted again. */
 const keepMs = 5000
 
@@ -30,7 +30,7 @@ export class WebhookWatch {
     const registry = new Registry()
     const due = new Gauge({
       name: 'svc_webhook_deliveries_due',
-      help: `Deliveries of all webhooks that are due; ${mostCounted} stands for as many or more.`,
+      help: `Deliveries that are due, of at most ${mostCounted} webhooks and at most ${mostCounted} of each.`,
       registers: [registry],
     })
     const age = new Gauge({

@@ -1,3 +1,4 @@
+import { Registry } from 'prom-client'
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { clientReader, networkOf } from '../../daemon/address.ts'
 import { readConfig } from '../../daemon/config.ts'
@@ -6,6 +7,7 @@ import { api } from '../../src/api.ts'
 import type { Limits } from '../../src/core/limits.ts'
 import { type Open, openMigrated } from '../databases.ts'
 import { adminEmail, startService, type TestService, testSecrets } from '../harness.ts'
+import { metricValues } from '../metric-values.ts'
 import { addOrgUser, buildWorld, systemToken } from '../world.ts'
 import { machine, send } from './request.ts'
 
@@ -302,6 +304,22 @@ describe('a sliding window', () => {
     vi.advanceTimersByTime(60_000)
     await limiter.sweep()
     expect([take(), take(), take()]).toEqual(['taken', 'taken', 10])
+  })
+
+  it('counts what it refuses by the limit, never by whom', async () => {
+    const metrics = new Registry()
+    const limiter = new Limiter(
+      { MFA: { count: 1, seconds: 10 }, IP: { count: 1, seconds: 10 } } as Limits,
+      metrics,
+    )
+    const refused = (work: () => unknown) => expect(work).toThrow('Too many')
+    limiter.take('MFA', 'someone')
+    limiter.take('MFA', 'another')
+    refused(() => limiter.take('MFA', 'someone'))
+    refused(() => limiter.check('MFA', 'another'))
+    expect(limiter.tryTake('IP', '::1')).toBe(true)
+    expect(limiter.tryTake('IP', '::1')).toBe(false)
+    expect(await metricValues(metrics, 'svc_rate_limit_refusals_total')).toEqual({ MFA: 2, IP: 1 })
   })
 
   it('takes several at once when enough slots are free, too many only when empty', async () => {

@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
+import { Registry } from 'prom-client'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { logInto } from '../../daemon/log.ts'
 import { type Loop, loop } from '../../daemon/loop.ts'
+import { LoopWatch } from '../../daemon/loop-watch.ts'
+import { systemClock } from '../../src/core/time.ts'
+import { metricValues } from '../metric-values.ts'
 
 const log = pino({ level: 'silent' })
 const never = 3_600_000
@@ -87,4 +91,38 @@ test('work that keeps failing is logged once per minute per error, and its recov
   fault = 'no space'
   await vi.advanceTimersByTimeAsync(1000)
   expect(loggedLines()).toMatchObject([failed('no space', 1)])
+})
+
+test('metrics have the last success, the duration and the failures of each loop', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  const metrics = new Registry()
+  const loops = new LoopWatch(systemClock, metrics)
+  const begun = Date.now() / 1000
+  let isBroken = false
+  const work = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 2000))
+    if (isBroken) throw new Error('no')
+  }
+  const one = loop('work', work, 10_000, { log, loops })
+  onTestFinished(() => one.stop())
+  const read = async () => ({
+    success: (await metricValues(metrics, 'svc_loop_last_success_timestamp_seconds')).work! - begun,
+    failures: (await metricValues(metrics, 'svc_loop_failures_total')).work,
+    interval: (await metricValues(metrics, 'svc_loop_interval_seconds')).work,
+    lines: (await metrics.getSingleMetricAsString('svc_loop_duration_seconds')).split('\n'),
+  })
+  expect(await read()).toMatchObject({ success: 0, failures: 0, interval: 10 })
+  await vi.advanceTimersByTimeAsync(12_100)
+  const first = await read()
+  expect(first.success).toBeCloseTo(12, 1)
+  expect(first).toMatchObject({ failures: 0 })
+  expect(first.lines).toContain('svc_loop_duration_seconds_count{loop="work"} 1')
+  expect(first.lines).toContain('svc_loop_duration_seconds_bucket{le="1",loop="work"} 0')
+  expect(first.lines).toContain('svc_loop_duration_seconds_bucket{le="5",loop="work"} 1')
+  isBroken = true
+  await vi.advanceTimersByTimeAsync(10_000)
+  const second = await read()
+  expect(second).toMatchObject({ success: first.success, failures: 1 })
+  expect(second.lines).toContain('svc_loop_duration_seconds_count{loop="work"} 2')
 })
