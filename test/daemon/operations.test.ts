@@ -1,0 +1,195 @@
+import { execFile, spawnSync } from 'node:child_process'
+import { globSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { describe, expect, it, test } from 'vitest'
+import { parse } from 'yaml'
+import { onEveryDatabase, temporaryFolder } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { metricsToken } from '../metric-values.ts'
+import { buildWorld } from '../world.ts'
+
+/* What docs/operations/ gives operators fits what the service serves. */
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const rulesFile = join(root, 'docs/operations/alert-rules.yml')
+const rulesTests = ['alert-rules.yml', 'alert-rules-late.yml'].map((name) => join(root, 'test/daemon', name))
+
+type Rule = {
+  alert: string
+  expr: string
+  labels: { severity: string }
+  annotations: { summary: string; description: string; command: string }
+}
+const { groups } = parse(readFileSync(rulesFile, 'utf8')) as { groups: { rules: Rule[] }[] }
+const rules = groups.flatMap((group) => group.rules)
+
+type Panel = {
+  id: number
+  type: string
+  title: string
+  gridPos: { x: number; y: number; w: number; h: number }
+  datasource?: { type: string; uid: string }
+  targets?: { refId: string; expr: string; datasource: { uid: string } }[]
+}
+type Dashboard = {
+  uid: string
+  title: string
+  schemaVersion: number
+  panels: Panel[]
+  templating: { list: { name: string; type: string; query: string | { query: string } }[] }
+}
+const dashboard = JSON.parse(
+  readFileSync(join(root, 'docs/operations/grafana-dashboard.json'), 'utf8'),
+) as Dashboard
+const { panels } = dashboard
+const charts = panels.filter(({ type }) => type !== 'row')
+const charted = charts.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr))
+
+/** Metrics that an expression names, with the labels that it asks each for. */
+const selectorsIn = (expr: string) =>
+  [...expr.matchAll(/\b((?:svc|nodejs|process)_\w+|up)\b(?:\{([^}]*)\})?/g)].map(
+    ([, name = '', inner = '']) => ({
+      name,
+      labels: [...inner.matchAll(/(\w+)=~?"([^"]*)"/g)]
+        .map(([, label = '', value = '']) => ({ label, value }))
+        .filter(({ label }) => label !== 'job' && label !== 'instance'),
+    }),
+  )
+
+const expressions = [...rules.map(({ expr }) => expr), ...charted]
+
+describe('metrics that rules and the dashboard name', () => {
+  onEveryDatabase((kind, open) => {
+    it('are served, with the labels that they are selected by', async () => {
+      const service = await startService(open, { env: { METRICS_TOKEN: metricsToken } })
+      await buildWorld(service)
+      const reply = await fetch(`${service.url}/metrics`, {
+        headers: { authorization: `Bearer ${metricsToken}` },
+      })
+      const text = await reply.text()
+      const kinds = new Map(
+        [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name!, type!]),
+      )
+      const samples = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+      const isServed = (name: string) => {
+        const base = name.replace(/_(bucket|sum|count)$/, '')
+        return name === 'up' || kinds.has(name) || (base !== name && kinds.get(base) === 'histogram')
+      }
+      const selectors = expressions.flatMap(selectorsIn)
+      expect(selectors.length).toBeGreaterThan(80)
+      expect(selectors.filter(({ name }) => !isServed(name)).map(({ name }) => name)).toEqual([])
+      const missing = selectors.flatMap(({ name, labels }) =>
+        labels
+          // The kinds of failures are there only once there is one.
+          .filter(({ label, value }) => label !== 'status' || value !== '5..')
+          .filter(({ label, value }) => {
+            const wanted = new RegExp(`^${name}\\{.*\\b${label}="(${value})"`)
+            return !samples.some((line) => wanted.test(line))
+          })
+          .map(({ label, value }) => `${kind}: ${name}{${label}="${value}"}`),
+      )
+      expect(missing).toEqual([])
+    })
+  })
+})
+
+describe('the rules', () => {
+  it('say what happened, what it means and what to run next', () => {
+    expect(rules.length).toBeGreaterThan(20)
+    expect(new Set(rules.map(({ alert }) => alert)).size).toBe(rules.length)
+    for (const { alert, expr, labels, annotations } of rules) {
+      expect([alert, labels.severity]).toEqual([expect.stringMatching(/^Svc[A-Za-z]+$/), labels.severity])
+      expect(['page', 'ticket']).toContain(labels.severity)
+      expect(annotations.description.length, alert).toBeGreaterThan(60)
+      expect(annotations.summary.length, alert).toBeGreaterThan(20)
+      expect(selectorsIn(expr).length, alert).toBeGreaterThan(0)
+    }
+  })
+
+  it('name commands that exist', () => {
+    const known = new Set(
+      globSync('**/*.ts', { cwd: join(root, 'commands') }).map((file) =>
+        file.replace(/(\/index)?\.ts$/, '').replaceAll('/', ' '),
+      ),
+    )
+    const others = /^(curl -sS -m 10 |man svc-serve$|psql "\$DATABASE_URL" -c )/
+    for (const { alert, annotations } of rules) {
+      const [, own] = /^svc ([a-z -]+?)(?: --.*)?$/.exec(annotations.command) ?? []
+      if (own === undefined) expect(annotations.command, alert).toMatch(others)
+      else expect(known, alert).toContain(own)
+    }
+  })
+
+  it('each have a test in which they fire', () => {
+    const text = rulesTests.map((file) => readFileSync(file, 'utf8')).join('')
+    expect(
+      rules.map(({ alert }) => alert).filter((alert) => !text.includes(`{alertname="${alert}"}`)),
+    ).toEqual([])
+  })
+})
+
+/** How Grafana writes the variable, which is no template of this file. */
+const chosen = ['$', '{datasource}'].join('')
+
+describe('the dashboard', () => {
+  it('has what Grafana needs to import it', () => {
+    expect(dashboard).toMatchObject({ uid: 'svc-overview', title: 'svc', schemaVersion: expect.any(Number) })
+    const ids = panels.map(({ id }) => id)
+    expect(new Set(ids).size).toBe(ids.length)
+    const [datasource, ...variables] = dashboard.templating.list
+    expect(datasource).toMatchObject({ name: 'datasource', type: 'datasource', query: 'prometheus' })
+    expect(variables.map(({ name }) => name)).toEqual(['job', 'instance'])
+    expect(charts.length).toBeGreaterThan(30)
+    for (const { title, datasource: own, targets = [] } of charts) {
+      expect(own, title).toEqual({ type: 'prometheus', uid: chosen })
+      expect(targets.length, title).toBeGreaterThan(0)
+      expect(new Set(targets.map(({ refId }) => refId)).size, title).toBe(targets.length)
+      for (const target of targets) expect(target.datasource.uid).toBe(chosen)
+    }
+  })
+
+  it('has no panel over another or beyond the grid, and each in the row that it belongs to', () => {
+    expect(panels[0]?.type).toBe('row')
+    const cells = new Map<string, string>()
+    for (const { title, gridPos } of panels) {
+      expect(gridPos.x + gridPos.w, title).toBeLessThanOrEqual(24)
+      for (let x = gridPos.x; x < gridPos.x + gridPos.w; x++) {
+        for (let y = gridPos.y; y < gridPos.y + gridPos.h; y++) {
+          expect(cells.get(`${x},${y}`), `${title} covers it`).toBeUndefined()
+          cells.set(`${x},${y}`, title)
+        }
+      }
+    }
+    const rows = panels.map(({ gridPos }) => gridPos.y)
+    expect(rows).toEqual([...rows].sort((a, b) => a - b))
+  })
+})
+
+const missing = spawnSync('promtool', ['--version']).status === 0 ? undefined : 'promtool is not installed'
+
+describe.skipIf(missing)(`promtool${missing === undefined ? '' : `: ${missing}`}`, () => {
+  const run = (...args: string[]) =>
+    promisify(execFile)('promtool', args, { timeout: 120_000 }).then(
+      () => 'fine',
+      ({ stdout, stderr }: { stdout: string; stderr: string }) => `${stdout}${stderr}`,
+    )
+
+  test('the rules are valid', async () => {
+    expect(await run('check', 'rules', rulesFile)).toBe('fine')
+  })
+
+  test('a healthy service fires nothing, and each rule fires when it should', async () => {
+    expect(await run('test', 'rules', ...rulesTests)).toBe('fine')
+  }, 130_000)
+
+  test('the expressions of the dashboard are valid', async () => {
+    const concrete = (expr: string) =>
+      expr.replaceAll('$__rate_interval', '4m').replaceAll('$job', 'svc').replaceAll('$instance', '.*')
+    const recorded = charted.map((expr, n) => ({ record: `panel:${n}`, expr: concrete(expr) }))
+    const file = join(await temporaryFolder(), 'dashboard.yml')
+    writeFileSync(file, JSON.stringify({ groups: [{ name: 'dashboard', rules: recorded }] }))
+    expect(await run('check', 'rules', file)).toBe('fine')
+  })
+})
