@@ -107,7 +107,10 @@ export class Limiter {
 }
 
 /** Counts the refusals of this process by the limit, never by whom; the limits that password-guard counts are left out. */
-export function refusalCounter(metrics: Registry, limits: Limits): (name: SharedLimit | ProcessLimit) => void {
+export function refusalCounter(
+  metrics: Registry,
+  limits: Limits,
+): (name: SharedLimit | ProcessLimit) => void {
   const refusals = {
     name: 'svc_rate_limit_refusals_total',
     help: 'What this process did not accept because a rate limit was reached, by the limit.',

@@ -47,6 +47,13 @@ const { panels } = dashboard
 const charts = panels.filter(({ type }) => type !== 'row')
 const charted = charts.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr))
 
+/** Metrics in the tables of the manual, with their labels. */
+const manual = [
+  ...readFileSync(join(root, 'man/svc-serve.8.md'), 'utf8').matchAll(
+    /^\| (svc_\w+)(?:\{([\w,]+)\})? \| \S/gm,
+  ),
+].map(([, name = '', labels = '']) => ({ name, labels: labels.split(',').filter((label) => label !== '') }))
+
 /** Metrics that an expression names, with the labels that it asks each for. */
 const selectorsIn = (expr: string) =>
   [...expr.matchAll(/\b((?:svc|nodejs|process)_\w+|up)\b(?:\{([^}]*)\})?/g)].map(
@@ -60,9 +67,9 @@ const selectorsIn = (expr: string) =>
 
 const expressions = [...rules.map(({ expr }) => expr), ...charted]
 
-describe('metrics that rules and the dashboard name', () => {
+describe('metrics of a real service', () => {
   onEveryDatabase((kind, open) => {
-    it('are served, with the labels that they are selected by', async () => {
+    async function scraped() {
       const service = await startService(open, { env: { METRICS_TOKEN: metricsToken } })
       await buildWorld(service)
       const reply = await fetch(`${service.url}/metrics`, {
@@ -73,6 +80,23 @@ describe('metrics that rules and the dashboard name', () => {
         [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name!, type!]),
       )
       const samples = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+      return { kinds, samples }
+    }
+
+    it('are those of man/svc-serve.8, with the labels that it gives', async () => {
+      const { kinds, samples } = await scraped()
+      const served = [...kinds.keys()].filter((name) => name.startsWith('svc_'))
+      expect(manual.map(({ name }) => name).sort()).toEqual(served.sort())
+      for (const { name, labels } of manual) {
+        const own = samples.find((line) => new RegExp(`^${name}(_count)?[{ ]`).test(line))
+        if (own === undefined) continue
+        const said = [...own.matchAll(/(\w+)="/g)].map(([, label]) => label)
+        expect(said.sort(), name).toEqual(labels.sort())
+      }
+    })
+
+    it('are those that rules and the dashboard name, with the labels that they are selected by', async () => {
+      const { kinds, samples } = await scraped()
       const isServed = (name: string) => {
         const base = name.replace(/_(bucket|sum|count)$/, '')
         return name === 'up' || kinds.has(name) || (base !== name && kinds.get(base) === 'histogram')
