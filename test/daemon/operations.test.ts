@@ -7,7 +7,7 @@ import { describe, expect, it, test } from 'vitest'
 import { parse } from 'yaml'
 import { onEveryDatabase, temporaryFolder } from '../databases.ts'
 import { startService } from '../harness.ts'
-import { metricsToken } from '../metric-values.ts'
+import { metricsToken, scrapedValues } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
 
 /* What docs/operations/ gives operators fits what the service serves. */
@@ -72,6 +72,9 @@ describe('metrics of a real service', () => {
     async function scraped() {
       const service = await startService(open, { env: { METRICS_TOKEN: metricsToken } })
       await buildWorld(service)
+      // A busy machine may be late with what comes from the database.
+      const lacking = () => scrapedValues(service.url, 'svc_metrics_lacking')
+      await expect.poll(lacking, { timeout: 20_000 }).toEqual({ '': 0 })
       const reply = await fetch(`${service.url}/metrics`, {
         headers: { authorization: `Bearer ${metricsToken}` },
       })
