@@ -2,7 +2,7 @@ import { Registry } from 'prom-client'
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { clientReader, networkOf } from '../../daemon/address.ts'
 import { readConfig } from '../../daemon/config.ts'
-import { Limiter } from '../../daemon/limiter.ts'
+import { Limiter, refusalCounter } from '../../daemon/limiter.ts'
 import { api } from '../../src/api.ts'
 import type { Limits } from '../../src/core/limits.ts'
 import { type Open, openMigrated } from '../databases.ts'
@@ -308,18 +308,16 @@ describe('a sliding window', () => {
 
   it('counts what it refuses by the limit, never by whom', async () => {
     const metrics = new Registry()
-    const limiter = new Limiter(
-      { MFA: { count: 1, seconds: 10 }, IP: { count: 1, seconds: 10 } } as Limits,
-      metrics,
-    )
+    const limits = { BEARER: { count: 1, seconds: 10 }, IP: { count: 1, seconds: 10 } } as Limits
+    const limiter = new Limiter(limits, refusalCounter(metrics, limits))
     const refused = (work: () => unknown) => expect(work).toThrow('Too many')
-    limiter.take('MFA', 'someone')
-    limiter.take('MFA', 'another')
-    refused(() => limiter.take('MFA', 'someone'))
-    refused(() => limiter.check('MFA', 'another'))
+    limiter.take('BEARER', 'someone')
+    limiter.take('BEARER', 'another')
+    refused(() => limiter.take('BEARER', 'someone'))
+    refused(() => limiter.check('BEARER', 'another'))
     expect(limiter.tryTake('IP', '::1')).toBe(true)
     expect(limiter.tryTake('IP', '::1')).toBe(false)
-    expect(await metricValues(metrics, 'svc_rate_limit_refusals_total')).toEqual({ MFA: 2, IP: 1 })
+    expect(await metricValues(metrics, 'svc_rate_limit_refusals_total')).toEqual({ BEARER: 2, IP: 1 })
   })
 
   it('takes several at once when enough slots are free, too many only when empty', async () => {

@@ -61,11 +61,15 @@ onEveryDatabase((kind, open) => {
   describe('a limit that all processes count together', () => {
     it.each(shared)('admits its count in all, and no more after a restart: %s', async (name) => {
       const database = await open()
-      const two = [database.storage, await another(database)].map((one) => limiterOn(one, defaultLimits))
+      const onRefused = vi.fn()
+      const two = [database.storage, await another(database)].map((one) =>
+        limiterOn(one, defaultLimits, { onRefused }),
+      )
       const { count, seconds } = defaultLimits[name]
       const outcomes = await Promise.all(numbers(count + 4).map((n) => taking(two[n % 2]!, name, 'someone')))
       expect(outcomes.filter((one) => one === 'counted')).toHaveLength(count)
       expect(outcomes.filter((one) => one !== 'counted')).toEqual([seconds, seconds, seconds, seconds])
+      expect(onRefused.mock.calls).toEqual([[name], [name], [name], [name]])
       const restarted = limiterOn(await another(database), defaultLimits)
       expect(await taking(restarted, name, 'someone')).toBe(seconds)
       expect(await taking(restarted, name, 'somebody else')).toBe('counted')
