@@ -32,6 +32,8 @@ export type Config = {
   questions: ReadQueryLimits
   production: boolean
   autoMigrate: boolean
+  /** MIGRATION_LOCK_WAIT_SECONDS: how long a migration tries to get a lock of Postgres. */
+  migrationLockMs: number
   logLevel: string
   /** Colors in the log on a terminal. */
   color: boolean
@@ -126,6 +128,10 @@ export function databaseOf(
 export const dataDirOf = (flags: Flags, env: Env = process.env): string =>
   resolve(flags['data-dir'] || withoutEmpty(env).SVC_DATA_DIR || './data')
 
+/** @throws SetupError */
+export const migrationLockMsOf = (env: Env = process.env): number =>
+  readInteger(withoutEmpty(env), 'MIGRATION_LOCK_WAIT_SECONDS', 300, 1, 86_400) * 1000
+
 /** The command to print in examples: after `npm start`, svc is not on the PATH. */
 export const programName = (): string => (process.env.npm_lifecycle_event ? 'npx svc' : 'svc')
 
@@ -164,6 +170,7 @@ export function readConfig(given: Env, flags: Flags = {}): Config {
     },
     production,
     autoMigrate: readBoolean(env, 'AUTO_MIGRATE', true),
+    migrationLockMs: migrationLockMsOf(env),
     logLevel: readLogLevel(env),
     color: !env.NO_COLOR,
     secrets,

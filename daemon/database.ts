@@ -1,12 +1,15 @@
 import { migrations } from '../migrations/index.ts'
-import { type MigrationState, migrate, migrationStatus } from '../src/storage/migrate.ts'
+import { type MigrationState, migrate, migrationStatus, unknownMigrations } from '../src/storage/migrate.ts'
 import { breakMigrationLock } from '../src/storage/migration-lock.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
-import { databaseOf } from './config.ts'
+import { describeWait } from '../src/storage/postgres/blockers.ts'
+import { version } from '../src/version.ts'
+import { databaseOf, migrationLockMsOf } from './config.ts'
 
 /* The commands of `svc db` work directly on the database that `svc serve` would use, also while it runs. */
 
 type Flags = { 'data-dir'?: string | undefined }
+type Note = (text: string) => void
 
 async function withStorage<T>(flags: Flags, work: (storage: Storage) => Promise<T>): Promise<T> {
   const storage = await openStorage({ ...databaseOf(flags), postgres: { statementMs: 0 } })
@@ -17,12 +20,31 @@ async function withStorage<T>(flags: Flags, work: (storage: Storage) => Promise<
   }
 }
 
-export const statusOf = (flags: Flags): Promise<MigrationState[]> =>
-  withStorage(flags, (storage) => migrationStatus(storage, migrations))
+export const statusOf = (flags: Flags, note: Note): Promise<MigrationState[]> =>
+  withStorage(flags, async (storage) => {
+    const states = await migrationStatus(storage, migrations, { version })
+    await noteUnknown(storage, note)
+    return states
+  })
 
 /** Applies pending migrations and returns their names. */
-export const migrateNow = (flags: Flags): Promise<string[]> =>
-  withStorage(flags, (storage) => migrate(storage, migrations))
+export const migrateNow = (flags: Flags, note: Note): Promise<string[]> =>
+  withStorage(flags, async (storage) => {
+    const locks = { totalMs: migrationLockMsOf() }
+    const applied = await migrate(storage, migrations, {
+      version,
+      locks,
+      onWait: (wait) => note(describeWait(wait)),
+    })
+    await noteUnknown(storage, note)
+    return applied
+  })
+
+async function noteUnknown(storage: Storage, note: Note): Promise<void> {
+  const names = await unknownMigrations(storage, migrations)
+  if (names.length > 0)
+    note(`A later version has applied ${names.join(', ')}, which svc ${version} can work with`)
+}
 
 /** Closes connections that hold the migration lock and returns their number. */
 export const unlockNow = (flags: Flags): Promise<number> => withStorage(flags, breakMigrationLock)

@@ -4,7 +4,6 @@ import { mkdirSync } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { Registry } from 'prom-client'
-import { migrations } from '../migrations/index.ts'
 import { commandHandlers } from '../src/agents/commands/handlers.ts'
 import { agentDownloadHandlers } from '../src/agents/downloads/handlers.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
@@ -54,8 +53,7 @@ import { search } from '../src/search/handlers.ts'
 import { deadLetterHandlers, type Rewrites } from '../src/service/dead-letters/handlers.ts'
 import { ssoHandlers } from '../src/sso/handlers.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
-import { migrate, pendingMigrations } from '../src/storage/migrate.ts'
-import { openStorage, type Storage, type StorageOptions } from '../src/storage/open.ts'
+import { openStorage, type Storage } from '../src/storage/open.ts'
 import { tenancyHandlers } from '../src/tenancy/handlers.ts'
 import type { RevokeAccess } from '../src/tenancy/revoke-access.ts'
 import { trustHandlers } from '../src/trust/handlers.ts'
@@ -96,6 +94,7 @@ import { metricsOf, readinessOf } from './observability.ts'
 import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { QuotaCheck } from './quotas.ts'
+import { prepareSchema } from './schema.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { StorageWatch } from './storage-watch.ts'
@@ -138,7 +137,7 @@ export async function serve(
   const observer = new StorageWatch(log, metrics)
   const storage = await openStorage({ ...place, alone, questions: config.questions, observer })
   try {
-    await prepareSchema(storage, place, config.autoMigrate)
+    await prepareSchema(storage, place, config, log)
     await assertDatabaseNotLost(storage, config.dataDir)
     const changed = await checkKeys(storage, config, clock())
     if (changed.length > 0) log.warn({ keys: changed }, 'keys were changed')
@@ -258,19 +257,6 @@ function makeDataDir(dataDir: string): void {
       `Cannot use the data directory ${dataDir}: ${mkdirFailures[code] ?? message}. Choose another with --data-dir or SVC_DATA_DIR.`,
     )
   }
-}
-
-async function prepareSchema(storage: Storage, place: StorageOptions, autoMigrate: boolean): Promise<void> {
-  const pending = await pendingMigrations(storage, migrations)
-  if (pending.length === 0) return
-  if (!autoMigrate) {
-    throw new SetupError(
-      `AUTO_MIGRATE is off and migrations are pending: ${pending.join(', ')}. Run: svc db migrate`,
-    )
-  }
-  // In separate connections without a time limit: a migration of many rows may take long.
-  const patient = await openStorage({ ...place, postgres: { ...place.postgres, statementMs: 0 } })
-  await migrate(patient, migrations).finally(() => patient.close())
 }
 
 /** Creates built-in roles, and a system administrator if there is no user; returns the generated password. */

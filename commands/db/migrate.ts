@@ -1,6 +1,6 @@
 import { LocalCommand } from '../../src/cli/base.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
-import { parseOutputFlags, writeJson, writeStdout } from '../../src/cli/print.ts'
+import { parseOutputFlags, printNote, writeJson, writeStdout } from '../../src/cli/print.ts'
 
 export default class DbMigrate extends LocalCommand {
   static override summary = 'Apply pending migrations'
@@ -12,7 +12,7 @@ export default class DbMigrate extends LocalCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(DbMigrate)
     const { migrateNow } = await import('../../daemon/database.ts')
-    const applied = await migrateNow(flags)
+    const applied = await migrateNow(flags, printNote)
     const text = applied.length === 0 ? 'Nothing to apply' : `Applied ${applied.join(', ')}`
     const output = parseOutputFlags(flags)
     await (output.format === 'json' ? writeJson(output, { applied }) : writeStdout(`${text}\n`))

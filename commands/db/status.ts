@@ -1,6 +1,6 @@
 import { LocalCommand } from '../../src/cli/base.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
-import { parseOutputFlags, rowPrinter } from '../../src/cli/print.ts'
+import { parseOutputFlags, printNote, rowPrinter } from '../../src/cli/print.ts'
 
 export default class DbStatus extends LocalCommand {
   static override summary = 'Show which migrations were applied to the database'
@@ -15,7 +15,7 @@ export default class DbStatus extends LocalCommand {
     const { flags } = await this.parse(DbStatus)
     const { statusOf } = await import('../../daemon/database.ts')
     const printer = rowPrinter(parseOutputFlags(flags), ['name', 'state', 'appliedAt'])
-    await printer.rows(await statusOf(flags))
+    await printer.rows(await statusOf(flags, printNote))
     await printer.end()
   }
 }

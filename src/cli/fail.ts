@@ -25,8 +25,14 @@ export async function fail(error: unknown, argv: string[]): Promise<number> {
   const report = expected ?? unexpected(error)
   if (wantsJson(argv)) process.stderr.write(`${JSON.stringify({ error: report.error })}\n`)
   else process.stderr.write(await text(report))
-  if (!expected && process.env.SVC_DEBUG && error instanceof Error) process.stderr.write(`${error.stack}\n`)
+  if (process.env.SVC_DEBUG && error instanceof Error) process.stderr.write(stacks(error, !expected))
   return report.exit
+}
+
+/** Of a bug, and of what caused a failure. */
+function stacks({ stack, cause }: Error, isBug: boolean): string {
+  const own = isBug ? `${stack}\n` : ''
+  return cause instanceof Error ? `${own}Caused by: ${cause.stack}\n` : own
 }
 
 async function text({ error, notes }: ErrorReport): Promise<string> {

@@ -16,6 +16,20 @@ type ColumnType = ColumnDataType | RawBuilder<unknown>
 // biome-ignore lint/suspicious/noExplicitAny: this is how Kysely spells a database of unknown tables
 export type AnyDb = Kysely<any>
 
+/**
+ * An index of a migration that exports `indexes` instead of `up`. On Postgres it is built while others write to the table,
+ * for which there can be no transaction: so such a migration does nothing that could not be begun again.
+ */
+export type Index = {
+  name: string
+  table: string
+  /** Names of columns, or SQL such as `created_at desc`. */
+  columns: readonly string[]
+  unique?: boolean
+  /** A SQL condition. */
+  where?: string
+}
+
 /** What a migration builds with: columns that hand back the same JavaScript values on both databases. */
 export type Schema = {
   db: AnyDb

@@ -3,11 +3,25 @@ import { readFile } from 'node:fs/promises'
 import { sql } from 'kysely'
 import { SetupError } from '../core/errors.ts'
 import { packageFile } from '../core/package-files.ts'
-import { type AnyDb, type Schema, schemaFor } from './columns.ts'
+import { type AnyDb, type Index, type Schema, schemaFor } from './columns.ts'
+import { createIndex } from './indexes.ts'
+import { addToLedger, createLedger, ledgerOf, readLedger } from './migration-ledger.ts'
 import { lock, unlock } from './migration-lock.ts'
-import type { Storage } from './open.ts'
+import { checkVersion, raiseOldestVersion } from './oldest-version.ts'
+import type { Db, Storage } from './open.ts'
+import type { MigrationWait } from './postgres/blockers.ts'
+import { buildConcurrently, inSlices, type LockLimits } from './postgres/lock-waits.ts'
 
-export type Migration = { name: string; up: (schema: Schema) => Promise<void> }
+/** What the file of a migration exports: `up` runs in a transaction, `indexes` are built beside the running service. */
+export type MigrationFile = {
+  /**
+   * The oldest version of svc that may use the database from then on: for a migration that removes or tightens what an
+   * older one uses.
+   */
+  oldestVersion?: string
+} & ({ up: (schema: Schema) => Promise<void>; indexes?: never } | { indexes: readonly Index[]; up?: never })
+
+export type Migration = MigrationFile & { name: string }
 
 export type MigrationState = {
   name: string
@@ -21,33 +35,50 @@ type Options = {
   /** Where the sources of the migrations are. */
   folder?: URL
   now?: () => string
+  /** Of this program: refused when only a later one may use the database. */
+  version?: string
+  onWait?: (wait: MigrationWait) => void
+  /** On Postgres. */
+  locks?: Partial<LockLimits>
 }
-type Ledger = Map<string, { checksum: string; appliedAt: string }>
+type Run = {
+  now: () => string
+  version: string | undefined
+  onWait(wait: MigrationWait): void
+  locks: LockLimits
+}
 
 const defaultFolder = packageFile('migrations/')
+const defaultLocks: LockLimits = { sliceMs: 2000, totalMs: 300_000 }
 
 /**
- * Applies what is missing, in order, each in a transaction of its own, and returns the names. Throws when
- * the file of an applied migration has changed. Several processes may do this at once: one works, the
- * others wait. Applied migrations that this version does not know are left alone.
+ * Applies what is missing, in order, and returns the names. One that fails leaves the database as it was before it.
+ * Throws when the file of an applied migration has changed, or when the database needs a later version. Several
+ * processes may do this at once: one works, the others wait. Applied migrations that this version does not know are left
+ * alone.
  */
 export async function migrate(
   storage: MigratedStorage,
   migrations: readonly Migration[],
-  { folder = defaultFolder, now = () => new Date().toISOString() }: Options = {},
+  { folder = defaultFolder, now = nowText, version, onWait = () => {}, locks }: Options = {},
 ): Promise<string[]> {
   const sources = await withChecksums(migrations, folder)
-  const run = storage.dialect === 'sqlite' ? migrateSqlite : migratePostgres
-  return run(storage, sources, now)
+  const run = { now, version, onWait, locks: { ...defaultLocks, ...locks } }
+  return storage.dialect === 'sqlite'
+    ? migrateSqlite(storage, sources, run)
+    : migratePostgres(storage, sources, run)
 }
+
+const nowText = () => new Date().toISOString()
 
 export async function migrationStatus(
   storage: MigratedStorage,
   migrations: readonly Migration[],
-  { folder = defaultFolder }: Options = {},
+  { folder = defaultFolder, version }: Options = {},
 ): Promise<MigrationState[]> {
+  await checkVersion(storage, version)
   const sources = await withChecksums(migrations, folder)
-  const ledger = (await hasLedger(storage)) ? await readLedger(storage.read as AnyDb) : new Map()
+  const ledger = await ledgerOf(storage)
   return sources.map(({ name, checksum }) => {
     const row = ledger.get(name)
     const state = !row ? 'pending' : row.checksum === checksum ? 'applied' : 'changed'
@@ -55,7 +86,7 @@ export async function migrationStatus(
   })
 }
 
-/** Names of what is missing. Throws when the file of an applied migration has changed. */
+/** Names of what is missing. Throws as `migrate` does. */
 export async function pendingMigrations(
   storage: MigratedStorage,
   migrations: readonly Migration[],
@@ -66,13 +97,22 @@ export async function pendingMigrations(
   return states.filter((it) => it.state === 'pending').map((it) => it.name)
 }
 
+/** Names of those that a later version has applied. */
+export async function unknownMigrations(
+  storage: MigratedStorage,
+  migrations: readonly Migration[],
+): Promise<string[]> {
+  const known = new Set(migrations.map(({ name }) => name))
+  return [...(await ledgerOf(storage)).keys()].filter((name) => !known.has(name)).sort()
+}
+
 type Source = Migration & { checksum: string }
 
 function withChecksums(migrations: readonly Migration[], folder: URL): Promise<Source[]> {
   return Promise.all(
-    migrations.map(async ({ name, up }) => {
-      const text = await readFile(new URL(`${name}.ts`, folder))
-      return { name, up, checksum: createHash('sha256').update(text).digest('hex') }
+    migrations.map(async (migration) => {
+      const text = await readFile(new URL(`${migration.name}.ts`, folder))
+      return { ...migration, checksum: createHash('sha256').update(text).digest('hex') }
     }),
   )
 }
@@ -81,15 +121,23 @@ function withChecksums(migrations: readonly Migration[], folder: URL): Promise<S
 async function migrateSqlite(
   storage: MigratedStorage,
   sources: readonly Source[],
-  now: () => string,
+  { now, version }: Run,
 ): Promise<string[]> {
+  const check = (read: Db) => checkVersion({ dialect: 'sqlite', read }, version)
   const applied: string[] = []
   const missing = await storage.write(async (tx) => {
+    await check(tx)
     await createLedger(tx as AnyDb)
-    return missingIn(await readLedger(tx as AnyDb), sources)
+    return missingIn(tx as AnyDb, sources)
   })
   for (const source of missing) {
-    const done = await storage.write((tx) => applyOnce(schemaFor(tx, 'sqlite'), source, now()))
+    const done = await explained(source.name, 'failed and changed nothing', () =>
+      storage.write(async (tx) => {
+        // Another process may have applied others since.
+        await check(tx)
+        return applyOnce(schemaFor(tx, 'sqlite'), source, now())
+      }),
+    )
     if (done) applied.push(source.name)
   }
   return applied
@@ -98,28 +146,47 @@ async function migrateSqlite(
 async function migratePostgres(
   storage: MigratedStorage,
   sources: readonly Source[],
-  now: () => string,
+  { now, version, onWait, locks: limits }: Run,
 ): Promise<string[]> {
-  return (storage.read as AnyDb).connection().execute(async (db) => {
-    await lock(db)
+  const watcher = storage.read as AnyDb
+  return watcher.connection().execute(async (db) => {
+    await noticeEnd(db)
+    await lock(db, (blockers) => onWait({ migration: null, blockers }))
     try {
+      await checkVersion({ dialect: 'postgres', read: db }, version)
       await createLedger(db)
       const applied: string[] = []
-      for (const source of missingIn(await readLedger(db), sources)) {
-        const done = await db
-          .transaction()
-          .execute((tx) => applyOnce(schemaFor(tx, 'postgres'), source, now()))
-        if (done) applied.push(source.name)
+      const on = { db, watcher, limits }
+      for (const source of await missingIn(db, sources)) {
+        const { name, indexes } = source
+        const outcome = indexes ? 'failed and kept the indexes that were done' : 'failed and changed nothing'
+        await explained(name, outcome, async () => {
+          if (indexes) await buildConcurrently(name, indexes, on, onWait)
+          const work = (tx: AnyDb) => applyOnce(schemaFor(tx, 'postgres'), source, now())
+          await inSlices(name, on, work, onWait)
+        })
+        applied.push(name)
       }
       return applied
     } finally {
-      await unlock(db)
+      // The lock of a lost connection is gone as well, and the reason is what matters.
+      await unlock(db).catch(() => {})
     }
   })
 }
 
+/**
+ * Lets the server notice within seconds that this process was killed: otherwise it would keep the migration and its locks
+ * until the statement is done. Servers before Postgres 14 do not have the setting.
+ */
+async function noticeEnd(db: AnyDb): Promise<void> {
+  await sql`select set_config(name, '2000', false) from pg_settings
+    where name = 'client_connection_check_interval'`.execute(db)
+}
+
 /** What was not applied yet. Throws when the file of what was has changed. */
-function missingIn(ledger: Ledger, sources: readonly Source[]): Source[] {
+async function missingIn(db: AnyDb, sources: readonly Source[]): Promise<Source[]> {
+  const ledger = await readLedger(db)
   for (const { name, checksum } of sources) {
     const row = ledger.get(name)
     if (row && row.checksum !== checksum) throw changed(name)
@@ -132,32 +199,24 @@ const changed = (name: string): SetupError =>
     `Migration checksum mismatch for ${name}. The file changed after being applied. Add a new migration instead.`,
   )
 
+async function explained<T>(name: string, outcome: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof SetupError) throw error
+    const [reason] = (error instanceof Error ? error.message : String(error)).split('\n')
+    throw new SetupError(`Migration ${name} ${outcome}: ${reason}`, { cause: error })
+  }
+}
+
+/** In the transaction of the migration. On Postgres indexes were built before it. */
 async function applyOnce(schema: Schema, source: Source, now: string): Promise<boolean> {
-  const ledger = await readLedger(schema.db)
-  if (ledger.has(source.name)) return false
-  await source.up(schema)
-  await schema.db
-    .insertInto('svc_migrations')
-    .values({ name: source.name, checksum: source.checksum, applied_at: now })
-    .execute()
+  const { db, dialect } = schema
+  const { name, up, indexes = [], oldestVersion } = source
+  if ((await readLedger(db)).has(name)) return false
+  await up?.(schema)
+  if (dialect === 'sqlite') for (const index of indexes) await createIndex(db, index)
+  if (oldestVersion !== undefined) await raiseOldestVersion(db, { version: oldestVersion, migration: name })
+  await addToLedger(db, source, now)
   return true
-}
-
-async function createLedger(db: AnyDb): Promise<void> {
-  await sql`create table if not exists svc_migrations (
-    name text primary key, checksum text not null, applied_at text not null
-  )`.execute(db)
-}
-
-async function hasLedger({ dialect, read }: MigratedStorage): Promise<boolean> {
-  const found =
-    dialect === 'sqlite'
-      ? sql`select name from sqlite_schema where type = 'table' and name = 'svc_migrations'`
-      : sql`select 1 as name where to_regclass('svc_migrations') is not null`
-  return (await found.execute(read)).rows.length > 0
-}
-
-async function readLedger(db: AnyDb): Promise<Ledger> {
-  const rows = await db.selectFrom('svc_migrations').selectAll().execute()
-  return new Map(rows.map((row) => [row.name, { checksum: row.checksum, appliedAt: row.applied_at }]))
 }

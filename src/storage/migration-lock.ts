@@ -1,13 +1,33 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import type { AnyDb } from './columns.ts'
 import type { Storage } from './db.ts'
+import { type Blocker, holdersOf } from './postgres/blockers.ts'
 
 /** An advisory lock that no other program takes: the bytes of "svc", and 1 for migrations. */
-const [space, key] = [sql.lit(0x737663), sql.lit(1)]
+const lockKey = [0x737663, 1] as const
+const [space, key] = [sql.lit(lockKey[0]), sql.lit(lockKey[1])]
 
-/** Waits for the lock, which the connection holds until it ends. Postgres only. */
-export async function lock(db: AnyDb): Promise<void> {
-  await sql`select pg_advisory_lock(${space}, ${key})`.execute(db)
+const askMs = 200
+/** How many questions apart are two reports of who has the lock. */
+const reportEvery = 150
+
+/**
+ * Waits for the lock, which the connection holds until it ends. Postgres only. It asks again and again: a statement that
+ * waits has a snapshot, for whose end an index that the holder builds concurrently would wait.
+ */
+export async function lock(db: AnyDb, onWait: (holders: Blocker[]) => void): Promise<void> {
+  for (let asked = 0; !(await tryLock(db)); asked += 1) {
+    if (asked % reportEvery === 5) onWait(await holdersOf(db, lockKey))
+    await sleep(askMs)
+  }
+}
+
+async function tryLock(db: AnyDb): Promise<boolean> {
+  const { rows } = await sql<{
+    locked: number
+  }>`select pg_try_advisory_lock(${space}, ${key}) as locked`.execute(db)
+  return rows[0]!.locked === 1
 }
 
 export async function unlock(db: AnyDb): Promise<void> {
