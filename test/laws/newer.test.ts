@@ -2,7 +2,6 @@ import { sql } from 'kysely'
 import { pino } from 'pino'
 import { describe, expect, it } from 'vitest'
 import { deleteExpired } from '../../daemon/background.ts'
-import { migrations } from '../../migrations/index.ts'
 import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { reconcileRollout } from '../../src/agents/rollouts/jobs.ts'
 import { api } from '../../src/api.ts'
@@ -23,7 +22,6 @@ import { deleteOldLogs } from '../../src/logs/jobs.ts'
 import { sendDueMails } from '../../src/messages/jobs.ts'
 import { queueMail } from '../../src/messages/queue.ts'
 import { passwordReset } from '../../src/messages/templates.ts'
-import { migrate } from '../../src/storage/migrate.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { tidy } from '../../src/webhooks/jobs.ts'
 import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
@@ -31,94 +29,17 @@ import { partsOn } from '../audit/chains.ts'
 import { retentionOn } from '../audit/retention-world.ts'
 import { happening } from '../audit/rows.ts'
 import { readChain } from '../daemon/request.ts'
-import { onEveryDatabase, onEveryEmptyDatabase } from '../databases.ts'
+import { onEveryDatabase } from '../databases.ts'
 import { isTried } from '../depth.ts'
 import { startService, type TestService, testSecrets } from '../harness.ts'
 import { addWebhook, buildWorld, type World } from '../world.ts'
 import { callOf, type Records, toWire } from './calls.ts'
 import { recordsOf } from './fixture.ts'
-import { schemaOf } from './schema.ts'
 import { Line } from './wire.ts'
 
 /*
- * During a rolling upgrade, old processes work with the schema and the rows of a newer release.
+ * During a rolling upgrade, old processes work with the schema (contracting.test.ts) and the rows of a newer release.
  */
-
-/** From this migration on, a release works with the schema of the next one. */
-const first = '0032_accepted_memberships'
-
-type Tables = Map<string, Map<string, { type: string; isFilled: boolean; isNullable: boolean }>>
-type Shape = { tables: Tables; unique: Set<string> }
-
-async function shapeOf(storage: Storage): Promise<Shape> {
-  const tables = (await storage.read.introspection.getTables()).filter(({ name }) => !/_trigrams/.test(name))
-  const unique = Object.entries(await schemaOf(storage)).flatMap(([table, { unique, indexes }]) =>
-    [...unique, ...indexes.filter((index) => / unique\b/.test(index))].map((one) => `${table}: ${one}`),
-  )
-  const columnsOf = ({ columns }: (typeof tables)[number]) =>
-    columns.map(({ name, dataType: type, isNullable, hasDefaultValue, isAutoIncrementing }) => {
-      const isFilled = isNullable || hasDefaultValue || isAutoIncrementing
-      return [name, { type, isFilled, isNullable }] as const
-    })
-  return {
-    tables: new Map(tables.map((one) => [one.name, new Map(columnsOf(one))])),
-    unique: new Set(unique),
-  }
-}
-
-/** What the previous release, which does not know the change, could not do any more. */
-function broken(before: Shape, after: Shape): string[] {
-  const found: string[] = []
-  for (const [table, columns] of before.tables) {
-    const now = after.tables.get(table)
-    if (!now) {
-      found.push(`${table} is gone`)
-      continue
-    }
-    for (const [name, { type, isNullable }] of columns) {
-      const column = now.get(name)
-      if (!column) found.push(`${table}.${name} is gone`)
-      else if (column.type !== type) found.push(`${table}.${name} is of another type`)
-      else if (isNullable && !column.isNullable) found.push(`${table}.${name} may not be null any more`)
-    }
-    for (const [name, { isFilled }] of now)
-      if (!columns.has(name) && !isFilled) found.push(`${table}.${name} has to be given`)
-  }
-  for (const one of after.unique) {
-    const [table = '', key = ''] = one.split(': ')
-    const known = before.tables.get(table)
-    const isNew = [...(after.tables.get(table)?.keys() ?? [])].some(
-      (name) => known && !known.has(name) && new RegExp(`\\b${name}\\b`).test(key),
-    )
-    if (known && !before.unique.has(one) && !isNew) found.push(`${one} is unique from now on`)
-  }
-  return found
-}
-
-onEveryEmptyDatabase((kind, open) => {
-  it('a migration preserves everything that the previous release reads and writes', async () => {
-    const { storage } = await open()
-    const from = migrations.findIndex(({ name }) => name === first)
-    await migrate(storage, migrations.slice(0, from))
-    let before = await shapeOf(storage)
-    const found: string[] = []
-    for (let n = from; n < migrations.length; n += 1) {
-      await migrate(storage, migrations.slice(0, n + 1))
-      const after = await shapeOf(storage)
-      found.push(...broken(before, after).map((what) => `${migrations[n]!.name}: ${what}`))
-      before = after
-    }
-    expect(found).toEqual([])
-    await storage.write(async (tx) => {
-      await sql`alter table sites drop column contact`.execute(tx)
-      await sql`create unique index once on sites (timezone)`.execute(tx)
-      if (kind === 'postgres') await sql`alter table sites add column floor text not null`.execute(tx)
-    })
-    const harm = ['sites.contact is gone', ...(kind === 'postgres' ? ['sites.floor has to be given'] : [])]
-    const unique = expect.stringMatching(/^sites: .*timezone.* is unique from now on$/)
-    expect(broken(before, await shapeOf(storage))).toEqual([...harm, unique])
-  }, 60_000)
-})
 
 /** A service with a record of each kind, and its logged errors. */
 async function setUp(open: Parameters<typeof startService>[0]) {
