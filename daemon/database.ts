@@ -1,8 +1,11 @@
+import { resolve } from 'node:path'
 import { migrations } from '../migrations/index.ts'
+import { SetupError } from '../src/core/errors.ts'
 import { type MigrationState, migrate, migrationStatus, unknownMigrations } from '../src/storage/migrate.ts'
 import { breakMigrationLock } from '../src/storage/migration-lock.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
 import { describeWait } from '../src/storage/postgres/blockers.ts'
+import { type Rehearsal, rehearse } from '../src/storage/rehearse.ts'
 import { version } from '../src/version.ts'
 import { databaseOf, migrationLockMsOf } from './config.ts'
 
@@ -48,3 +51,15 @@ async function noteUnknown(storage: Storage, note: Note): Promise<void> {
 
 /** Closes connections that hold the migration lock and returns their number. */
 export const unlockNow = (flags: Flags): Promise<number> => withStorage(flags, breakMigrationLock)
+
+/** Applies pending migrations to a copy, which is removed afterwards. */
+export function rehearseNow(
+  flags: Flags & { scratch?: string | undefined },
+  on: { signal: AbortSignal; onProgress(what: string, done: number, total: number): void },
+): Promise<Rehearsal> {
+  const place = databaseOf(flags)
+  if (flags.scratch !== undefined && place.databaseUrl !== undefined)
+    throw new SetupError('--scratch is for SQLite: on Postgres the copy is a database of the same server.')
+  const scratch = flags.scratch === undefined ? undefined : resolve(flags.scratch)
+  return rehearse(place, migrations, { scratch, version, ...on })
+}

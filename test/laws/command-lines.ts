@@ -6,7 +6,7 @@ export const alone = ['agent:run', 'agent:simulate', 'db:status', 'login', 'serv
 /** Commands that call no service and read no foreign data; some change this machine. */
 export const local = [
   ...['agent:install', 'agent:uninstall', 'agent:sign-release'],
-  ...['db:migrate', 'db:unlock'],
+  ...['db:migrate', 'db:rehearse', 'db:unlock'],
 ]
 
 const uuid = '0197c1c4-0000-7000-8000-000000000010'

@@ -1,0 +1,50 @@
+import { existsSync } from 'node:fs'
+import { statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { SetupError } from '../../core/errors.ts'
+import { SqliteConnection } from './connection.ts'
+import { openReader, sqliteFile } from './file.ts'
+import { kyselyOver } from './kysely.ts'
+
+/** Pages of one step, after which others have their turn. */
+const stepPages = 1000
+
+/** Opens a database for reading alone: not even its write-ahead log is copied into the file. */
+export function openUntouched(dataDir: string) {
+  const file = sqliteFile(dataDir)
+  if (!existsSync(file))
+    throw new SetupError(`There is no database in ${dataDir}: name its directory with --data-dir.`)
+  const database = openReader(file)
+  const bytes = () =>
+    (database.pragma('page_count', { simple: true }) as number) *
+    (database.pragma('page_size', { simple: true }) as number)
+  return { database, read: kyselyOver(new SqliteConnection(database)), bytes, close: () => database.close() }
+}
+
+/** Twice the database: a migration may write all of it again. */
+export async function assertSpace(folder: string, bytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(folder)
+  const [free, needed] = [bavail * bsize, bytes * 2].map((it) => Math.floor(it / 2 ** 20))
+  if (free! >= needed!) return
+  throw new SetupError(
+    `${folder} has ${free} MiB left, and the rehearsal may need ${needed} MiB, twice the database: name another directory with --scratch.`,
+  )
+}
+
+/** Copies the database as it is now into a folder; others go on writing to it. */
+export async function copySqlite(
+  { database }: ReturnType<typeof openUntouched>,
+  folder: string,
+  { signal, onProgress }: { signal: AbortSignal; onProgress(done: number, total: number): void },
+): Promise<void> {
+  // With a transaction of its own the copy is of one moment; without, each write of the service would begin it anew.
+  database.exec('begin')
+  database.prepare('select count(*) from sqlite_schema').get()
+  await database.backup(join(folder, 'svc.sqlite'), {
+    progress: ({ totalPages, remainingPages }) => {
+      signal.throwIfAborted()
+      onProgress(totalPages - remainingPages, totalPages)
+      return stepPages
+    },
+  })
+}
