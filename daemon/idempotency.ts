@@ -77,7 +77,7 @@ export function contextOf(scope: Scope): string {
   return scope.kind === 'partner' ? `partner ${scope.partnerId}` : `organization ${scope.orgId}`
 }
 
-const placeOf = ({ owner, key }: IdempotentAttempt): string => `idempotency_keys.reply.${owner}.${key}`
+const placeOf = ({ owner, key }: IdempotentAttempt) => `idempotency_keys.reply.${owner}.${key}` as const
 
 /**
  * The stored reply of a key within 24 hours, if any, and if its record is still in the caller's scope.

@@ -1,4 +1,5 @@
 import { createCipheriv, createDecipheriv, hash, hkdfSync } from 'node:crypto'
+import type { EncryptionContext } from './encrypted-columns.ts'
 import { keyFingerprint } from './key-fingerprint.ts'
 import { randomBytes } from './random.ts'
 
@@ -7,11 +8,11 @@ import { randomBytes } from './random.ts'
  * (table.column.row) is authenticated, so a value copied to another row does not open.
  */
 export type Cipher = {
-  seal(plain: string, place: string): string
+  seal(plain: string, place: EncryptionContext): string
   /** Throws when the value was altered, moved, or sealed with a key that is not in the ring. */
-  open(sealed: string, place: string): string
+  open(sealed: string, place: EncryptionContext): string
   /** undefined where `open` throws: one unreadable value is marked and does not block the values beside it. */
-  tryOpen(sealed: string, place: string): string | undefined
+  tryOpen(sealed: string, place: EncryptionContext): string | undefined
   /** False when the value names a key outside of the ring: another process may be able to open it. */
   knows(sealed: string): boolean
   /** Prefixes of the values that this ring can open: `keyIdLength` characters each. */

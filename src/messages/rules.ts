@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { addSeconds, type Instant } from '../core/time.ts'
 
 /** The place a mail is sealed for: it does not open in another row. */
-export const mailContext = (id: string): string => `mails.content.${id}`
+export const mailContext = (id: string) => `mails.content.${id}` as const
 
 /** Duration of a claim on a mail; longer than any attempt takes. */
 export const leaseSeconds = 120

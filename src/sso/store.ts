@@ -16,7 +16,7 @@ const rows = rowsOf<SsoProviderRow>()({
   flags: ['auto_provision', 'enforce_sso', 'force_authn', 'sign_requests'],
 })
 
-const secretAad = (id: string) => `sso_providers.client_secret.${id}`
+const secretAad = (id: string) => `sso_providers.client_secret.${id}` as const
 
 function toProvider(cipher: Cipher, row: SsoProviderRow): ProviderRecord {
   const { enforceSso: enforceSSO, clientSecret: sealed, ...rest } = rows.read(row)

@@ -1,5 +1,6 @@
 import { type Expression, type SqlBool, sql } from 'kysely'
 import { type Cipher, encryptionKeyName, keyIdLength } from '../core/cipher.ts'
+import type { EncryptionContext } from '../core/encrypted-columns.ts'
 import { Problem } from '../core/errors.ts'
 import type { Db } from './db.ts'
 
@@ -23,7 +24,7 @@ export async function decryptOrUnavailable(
   db: Db,
   cipher: Cipher,
   sealed: string,
-  place: string,
+  place: EncryptionContext,
 ): Promise<string | undefined> {
   const plain = cipher.tryOpen(sealed, place)
   if (plain === undefined) await assertHasKey(db, cipher, sealed)

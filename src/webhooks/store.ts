@@ -38,7 +38,7 @@ const eventsOf = textsOf({ table: 'webhook_events', by: 'webhook_id', of: 'webho
 type HeldRow = Omit<WebhookRow, 'deleted_at'> & { events: string }
 type Counts = Omit<WebhookCountRow, 'webhook_id'>
 
-const placeOf = (column: string, id: string) => `webhooks.${column}.${id}`
+const placeOf = (column: EncryptedColumn, id: string) => `webhooks.${column}.${id}` as const
 
 /** Decrypts the encrypted columns of a row. */
 export function decryptWebhook(cipher: Cipher, row: HeldRow): WebhookRecord {

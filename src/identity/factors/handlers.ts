@@ -43,7 +43,7 @@ type Setup = { secret: string; recoveryCodes: string[] }
 type ConfirmedSetup = { user: User; factor: store.Factor; recoveryCodes: string[]; granted: GrantedSession }
 
 const setupSeconds = 10 * 60
-const setupAad = (userId: string) => `mfa_setups.content.${userId}`
+const setupAad = (userId: string) => `mfa_setups.content.${userId}` as const
 
 export const factorHandlers = (keys: FactorDependencies): HandlersOf<Factors> => {
   const { access, cipher, guard, mfaOn } = keys

@@ -36,7 +36,7 @@ export type Proof =
   | { method: 'recovery_code'; hashes: string[] }
   | { method: 'sms' }
 
-export const totpAad = (userId: string) => `users.totp_secret.${userId}`
+export const totpAad = (userId: string) => `users.totp_secret.${userId}` as const
 
 /** The organization that a sign-in is reported to. */
 type SignInOrg = { orgId: string | null }

@@ -36,7 +36,7 @@ export type RegistrationDependencies = {
   publicUrl: () => string
 }
 
-const contentAad = (hash: string) => `registrations.content.${hash}`
+const contentAad = (hash: string) => `registrations.content.${hash}` as const
 
 export const registrationHandlers = (keys: RegistrationDependencies): HandlersOf<Entries> => {
   const { cipher, registrationOn, mailer, publicUrl } = keys

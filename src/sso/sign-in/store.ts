@@ -18,7 +18,7 @@ const exchangeRows = rowsOf<SsoExchangeRow>()({ flags: ['mfa'] })
 export type SignIn = Value<SsoSessionRow>
 export type Exchange = Value<SsoExchangeRow, never, 'mfa'>
 
-const verifierAad = (stateHash: string) => `sso_sessions.code_verifier.${stateHash}`
+const verifierAad = (stateHash: string) => `sso_sessions.code_verifier.${stateHash}` as const
 
 export async function insertSignIn(db: Db, cipher: Cipher, signIn: SignIn): Promise<void> {
   const codeVerifier = cipher.seal(signIn.codeVerifier, verifierAad(signIn.stateHash))
@@ -100,7 +100,7 @@ export async function saveIdentity(
 ): Promise<void> {
   const { id, providerId, userId, email, asserted, now } = link
   const { accessToken, refreshToken, expiresInSeconds } = asserted.tokens ?? {}
-  const seal = (column: string, token: string | null | undefined) =>
+  const seal = (column: 'access_token' | 'refresh_token', token: string | null | undefined) =>
     token ? cipher.seal(token, `sso_identities.${column}.${id}`) : null
   const claims = {
     email,
