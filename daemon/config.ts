@@ -138,8 +138,12 @@ export const programName = (): string => (process.env.npm_lifecycle_event ? 'npx
 /** SVC_DEBUG: failures print their stack. Read before the rest of the configuration. */
 export const isDebug = (): boolean => Boolean(process.env.SVC_DEBUG)
 
-/** @throws SetupError */
-export function readConfig(given: Env, flags: Flags = {}): Config {
+/** As `configFromEnv`, and writes nothing: a missing secret is an error. @throws SetupError */
+export const existingConfig = (flags: Flags, env: Env = process.env): Config =>
+  readConfig(env, flags, { mayGenerate: false })
+
+/** `mayGenerate`: missing secrets are generated, and kept in the data directory. @throws SetupError */
+export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true } = {}): Config {
   const env = withoutEmpty(given)
   const { dataDir, databaseUrl } = databaseOf(flags, env)
   const production = env.NODE_ENV === 'production'
@@ -149,7 +153,7 @@ export function readConfig(given: Env, flags: Flags = {}): Config {
   }
   const weakSecrets = weakKeys(env)
   if (production && weakSecrets !== undefined) throw new SetupError(weakSecrets)
-  const secrets = readSecrets(env, dataDir, production)
+  const secrets = readSecrets(env, dataDir, { production, mayGenerate })
   return {
     host: flags.host || (env.HOST ?? '127.0.0.1'),
     port: flags.port ?? readInteger(env, 'PORT', 3000, 0, 65_535),
@@ -259,13 +263,17 @@ function databaseUrlOf(env: Env): string | undefined {
  * Secrets come from the environment, else from the data directory, where missing ones are generated once.
  * In production with neither, start-up fails.
  */
-function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
+function readSecrets(
+  env: Env,
+  dataDir: string,
+  from: { production: boolean; mayGenerate: boolean },
+): Secrets {
   const file = join(dataDir, 'secrets.json')
   const stored = existsSync(file) ? readStored(file) : undefined
   const jwt = readSecret(env, 'JWT_SECRET')
   const encryption = readSecret(env, 'APP_ENCRYPTION_KEY') ?? readSecret(env, 'SECRET_ENCRYPTION_KEY')
   const pepper = readSecret(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
-  if (production && !stored && pepper === undefined) {
+  if (from.production && !stored && pepper === undefined) {
     throw new SetupError(
       'In production svc does not generate its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
         `ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER and, if the audit log has a separate signing key, ` +
@@ -294,10 +302,15 @@ function readSecrets(env: Env, dataDir: string, production: boolean): Secrets {
   secrets.auditSigning = signing ?? seedFrom(secrets.encryption)
   // A changed key in the environment has its _PREVIOUS; the signing key in the file must not change with the encryption key.
   if (signing === undefined && encryption === undefined) invented.auditSigning = secrets.auditSigning
+  if (Object.keys(invented).length === 0) return secrets
+  if (!from.mayGenerate) {
+    throw new SetupError(
+      `${file} lacks ${Object.keys(invented).join(', ')}, and the environment does not set them: svc serve generates them when it starts`,
+    )
+  }
   // Secrets of the environment are never copied to disk.
-  const kept =
-    Object.keys(invented).length === 0 || keep(file, { ...stored, ...invented }, stored === undefined)
-  return kept ? secrets : readSecrets(env, dataDir, production)
+  const kept = keep(file, { ...stored, ...invented }, stored === undefined)
+  return kept ? secrets : readSecrets(env, dataDir, from)
 }
 
 function previousSecrets(env: Env, { enrollmentPepper }: Secrets): PreviousSecrets {

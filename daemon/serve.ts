@@ -35,6 +35,7 @@ import { filterHandlers } from '../src/filters/handlers.ts'
 import { filterHooks } from '../src/groups/filter-hooks.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
 import { leaveGroupsOfOtherSites } from '../src/groups/site-change.ts'
+import type { HandlersOf } from '../src/handler.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { createPasswordGuard } from '../src/identity/password-guard/guard.ts'
 import { hashPassword } from '../src/identity/password-hash.ts'
@@ -306,7 +307,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
   const { recoveryPepper } = secrets
   const peppers = { recoveryPepper, otherRecoveryPepper: previous.recoveryPepper }
   const handlers = {
-    service: { health: async () => ({ status: 'ok', version, uptime: process.uptime() }) },
+    service: { health },
     deadLetters: deadLetterHandlers(rewrites),
     ...tenancyHandlers({ revokeAccess }),
     auth: authHandlers({ ...parts, ...peppers, access, mfaOn, registrationOn }),
@@ -390,6 +391,13 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     ...(token !== undefined && { metrics: metricsOf(parts, config, token) }),
   })
 }
+
+const health: HandlersOf<typeof api.service>['health'] = async ({ ip }) => ({
+  status: 'ok',
+  version,
+  uptime: process.uptime(),
+  clientAddress: ip,
+})
 
 const rewrites: Rewrites = {
   async audit_logs(db, _scope, letter) {

@@ -26,6 +26,16 @@ export function smtpMailer(settings: SmtpSettings): Mailer {
   }
 }
 
+/** Connects and signs in, and sends nothing. @throws with the reason of the server */
+export async function verifySmtp(settings: SmtpSettings): Promise<void> {
+  const transport = await open(settings)
+  try {
+    await transport.verify()
+  } finally {
+    transport.close()
+  }
+}
+
 /** The library is loaded with the first mail: most processes never send one. */
 async function open({ host, port, secure, startTls, auth, from, ca }: SmtpSettings) {
   const { createTransport } = await import('nodemailer')

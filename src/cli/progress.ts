@@ -6,15 +6,17 @@ const visible = (): boolean => process.stderr.isTTY === true && process.env.TERM
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
-/** Shows a spinner after a second, only if standard error is a terminal. */
-export async function withSpinner<T>(what: string, work: Promise<T>): Promise<T> {
+/** Shows a spinner after a second, only if standard error is a terminal; `what` may change meanwhile. */
+export async function withSpinner<T>(what: string | (() => string), work: Promise<T>): Promise<T> {
   if (!visible()) return work
   const started = performance.now()
   const timer = setInterval(() => {
     const passed = performance.now() - started
     if (passed < 1000) return
     const frame = frames[Math.floor(passed / 100) % frames.length]
-    showStatus(`${frame} ${escapeToOneLine(what)} ${Math.floor(passed / 1000)} s`)
+    showStatus(
+      `${frame} ${escapeToOneLine(typeof what === 'string' ? what : what())} ${Math.floor(passed / 1000)} s`,
+    )
   }, 100)
   try {
     return await work

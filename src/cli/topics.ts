@@ -41,8 +41,8 @@ export const helpPages: Record<string, string> = {
   'exit-codes': `EXIT CODES
   0    success
   1    failure, or the answer is no: can-i, explain; audit verify found tampering, webhooks verify a wrong signature;
-       agent rollout status --exit-code: the rollout was halted, aborted or rolled back
-  2    the command line or the input is wrong; a confirmation is missing
+       agent rollout status --exit-code: the rollout was halted, aborted or rolled back; doctor: there are warnings
+  2    the command line or the input is wrong; a confirmation is missing; doctor: there are errors
   3    not found
   4    sign-in required, or the sign-in was refused
   5    not allowed, or a second factor is needed

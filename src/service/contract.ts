@@ -6,6 +6,9 @@ const Health = z
     status: z.literal('ok'),
     version: z.string(),
     uptime: z.number().describe('Seconds since start'),
+    clientAddress: z
+      .string()
+      .describe('The address of the caller, as the service sees it: through proxies, if it trusts them'),
   })
   .meta({ id: 'Health' })
 

@@ -1,0 +1,102 @@
+import type { Finding } from '../../src/core/finding.ts'
+import type { Config } from '../config.ts'
+import { passed, warning } from './finding.ts'
+
+/* What the settings alone show. */
+
+export function checkSettings(config: Config): Finding[] {
+  const found = [
+    ...weakSecrets(config),
+    ...sharedPepper(config),
+    ...previousKeys(config),
+    ...publicAddress(config),
+    ...mail(config),
+  ]
+  return found.length > 0 ? found : [passed('settings', 'Complete')]
+}
+
+function weakSecrets({ weakSecrets }: Config): Finding[] {
+  if (weakSecrets === undefined) return []
+  const reason = 'Whoever has a token or a hash can guess a short key without asking the service.'
+  return [warning('settings', { message: `${weakSecrets}.`, reason, remedy: 'openssl rand -base64 32' })]
+}
+
+/** Where no pepper is set, another key serves as it, and must not change alone. */
+function sharedPepper({ secrets }: Config): Finding[] {
+  const { enrollmentPepper, encryption, jwt } = secrets
+  const other =
+    enrollmentPepper === encryption
+      ? 'APP_ENCRYPTION_KEY'
+      : enrollmentPepper === jwt
+        ? 'JWT_SECRET'
+        : undefined
+  if (other === undefined) return []
+  return [
+    warning('settings', {
+      message: `ENROLLMENT_KEY_PEPPER is not set: ${other} serves as it.`,
+      reason: `A change of ${other} changes the pepper too, and without its _PREVIOUS every enrollment key becomes invalid.`,
+      remedy: `set ENROLLMENT_KEY_PEPPER to the present value of ${other}`,
+    }),
+  ]
+}
+
+function previousKeys({ previous, signing }: Config): Finding[] {
+  const names = [
+    ...(previous.jwt === undefined ? [] : ['JWT_SECRET']),
+    ...(previous.encryption === undefined ? [] : ['APP_ENCRYPTION_KEY']),
+    ...(previous.recoveryPepper === undefined ? [] : ['MFA_RECOVERY_CODE_PEPPER']),
+    ...(signing.previous === undefined || signing.isPreviousAssumed ? [] : ['AUDIT_SIGNING_KEY']),
+  ]
+  return names.length === 0 ? [] : [passed('settings', `Being rotated: ${names.join(', ')}`)]
+}
+
+function publicAddress({ outside, proxies, production, host }: Config): Finding[] {
+  const { publicUrl } = outside
+  if (publicUrl === undefined) {
+    if (!production && isLoopbackHost(host)) return []
+    return [
+      warning('settings', {
+        message: 'PUBLIC_URL is not set.',
+        reason:
+          'Links in mails, and identity providers that send people back, need the address that people use.',
+        remedy: 'set PUBLIC_URL, such as https://svc.example.com',
+      }),
+    ]
+  }
+  const { protocol, hostname } = new URL(publicUrl)
+  if (protocol === 'http:' && !isLoopbackHost(hostname)) {
+    return [
+      warning('settings', {
+        message: `PUBLIC_URL is ${publicUrl}, without TLS.`,
+        reason: 'Passwords and tokens cross the network in clear.',
+        remedy: 'put a proxy with TLS before the service, and set PUBLIC_URL to its https address',
+      }),
+    ]
+  }
+  if (protocol === 'https:' && proxies === undefined) {
+    return [
+      warning('settings', {
+        message: 'PUBLIC_URL is https, and TRUST_PROXY_HEADERS is off.',
+        reason:
+          'The proxy that ends TLS looks like the only client: limits by address hold all people together, and the audit log has its address.',
+        remedy: 'set TRUST_PROXY_HEADERS=true, and TRUSTED_PROXY_CIDRS to the addresses of the proxy',
+      }),
+    ]
+  }
+  return []
+}
+
+const isLoopbackHost = (host: string): boolean =>
+  ['localhost', '[::1]', '::1'].includes(host) || host.startsWith('127.')
+
+function mail({ outside }: Config): Finding[] {
+  if (outside.smtp) return []
+  return [
+    warning('mail', {
+      message: 'Mail is not configured.',
+      reason:
+        'Invitations and password resets reach nobody: they are written to outbox/ in the data directory.',
+      remedy: 'set SMTP_URL and MAIL_FROM; until then svc dev outbox shows them',
+    }),
+  ]
+}

@@ -1,0 +1,184 @@
+import { countVerdicts, listFaults } from '../../src/audit/checkpoints/verdicts.ts'
+import type { Finding } from '../../src/core/finding.ts'
+import { addSeconds, type Instant, secondsBetween } from '../../src/core/time.ts'
+import { countDeadLetters, listLostDeadLetters } from '../../src/storage/dead-letters.ts'
+import type { Db } from '../../src/storage/open.ts'
+import { counted, failed, passed, warning } from './finding.ts'
+
+/* What the rows show about the work of the service. Of all organizations, as totals. */
+
+const day = 86_400
+
+export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]> {
+  const check = 'audit log'
+  const faults = await listFaults(db)
+  if (faults.length > 0) {
+    return faults.slice(0, 10).map(({ chain, verdict }) =>
+      failed(check, {
+        message: `The chain ${chain} is ${verdict}.`,
+        reason:
+          'Entries were changed or removed after they were written, or cannot be compared with what was signed.',
+        remedy: 'svc audit verify shows where; keep the database and checkpoints/ as they are',
+      }),
+    )
+  }
+  const verdicts = await countVerdicts(db)
+  const last = verdicts
+    .map((one) => one.last)
+    .sort()
+    .at(-1)
+  const chains = verdicts.reduce((sum, { count }) => sum + count, 0)
+  if (last !== undefined && secondsBetween(last, now) > 2 * day) {
+    return [
+      warning(check, {
+        message: `No chain was verified since ${last}.`,
+        reason: 'The service verifies the chains in turn every day; a change of them would show late.',
+        remedy: 'see whether the service runs, and what its log says about the loop audit verification',
+      }),
+    ]
+  }
+  return [
+    passed(
+      check,
+      last === undefined ? 'Not verified yet' : `${counted(chains, 'chain')} sound, last verified ${last}`,
+    ),
+  ]
+}
+
+/** Rows that wait for a service that is busy are gone within seconds. */
+const stuckSeconds = 600
+
+export async function checkQueues(db: Db, now: Instant): Promise<Finding[]> {
+  const since = addSeconds(now, -stuckSeconds)
+  const [mails, deliveries, events] = [
+    await db
+      .selectFrom('mails')
+      .select((eb) => eb.fn.countAll<number | string>().as('count'))
+      .where('created_at', '<', since)
+      .executeTakeFirstOrThrow(),
+    await db
+      .selectFrom('webhook_queues')
+      .select((eb) => eb.fn.countAll<number | string>().as('count'))
+      .where('due_at', '<', since)
+      .executeTakeFirstOrThrow(),
+    await db
+      .selectFrom('events')
+      .select((eb) => eb.fn.countAll<number | string>().as('count'))
+      .where('created_at', '<', since)
+      .executeTakeFirstOrThrow(),
+  ].map(({ count }) => Number(count)) as [number, number, number]
+  const findings: Finding[] = []
+  if (mails > 0) {
+    findings.push(
+      warning('mail', {
+        message: `${counted(mails, 'mail')} could not be sent for ten minutes or longer.`,
+        reason: 'Links in them expire, and people wait for them.',
+        remedy: 'see the log of the service for the answer of the mail server, and SMTP_URL',
+      }),
+    )
+  }
+  if (deliveries > 0 || events > 0) {
+    const waiting = [
+      ...(deliveries > 0 ? [`the deliveries of ${counted(deliveries, 'webhook')}`] : []),
+      ...(events > 0 ? [counted(events, 'event')] : []),
+    ]
+    findings.push(
+      warning('webhooks', {
+        message: `${waiting.join(' and ')} have been due for ten minutes or longer.`,
+        reason: 'Nobody sends them: the service does not run, or is behind.',
+        remedy: 'see whether the service runs, and what its log says about webhooks',
+      }),
+    )
+  }
+  return findings.length > 0 ? findings : [passed('queues', 'Nothing waits')]
+}
+
+export async function checkWebhooks(db: Db): Promise<Finding[]> {
+  const rows = await db
+    .selectFrom('webhooks')
+    .select(({ fn }) => ['status', fn.countAll<number | string>().as('count')])
+    .where('deleted_at', 'is', null)
+    .groupBy('status')
+    .execute()
+  const countOf = (status: string) => Number(rows.find((one) => one.status === status)?.count ?? 0)
+  const failing = countOf('error')
+  if (failing === 0) return [passed('webhooks', `${counted(countOf('active'), 'webhook')} active`)]
+  return [
+    warning('webhooks', {
+      message: `${counted(failing, 'webhook')} failed too often.`,
+      reason: 'Nothing is sent to them; deliveries wait for 72 hours and are given up then.',
+      remedy: 'svc webhooks list --status failed; svc webhooks resume NAME once its receiver answers',
+    }),
+  ]
+}
+
+export async function checkDeadLetters(db: Db): Promise<Finding[]> {
+  const check = 'dead letters'
+  const kept = await countDeadLetters(db, '')
+  const lost = await listLostDeadLetters(db)
+  const findings = [
+    ...kept.map(({ source, count }) =>
+      warning(check, {
+        message: `${counted(count, 'row')} could not be written to ${source}.`,
+        reason: 'They are kept apart, so that they hold up no others, and are missing where they belong.',
+        remedy: `svc dead-letters --source ${source}; then svc dead-letters retry or delete`,
+      }),
+    ),
+    ...lost.map(({ source, count, reason }) =>
+      failed(check, {
+        message: `${counted(count, 'row')} of ${source} ${count === 1 ? 'was' : 'were'} lost (${reason}).`,
+        reason: 'There were too many dead letters to keep them too.',
+        remedy: 'svc dead-letters shows those that were kept: mend their cause, then retry them',
+      }),
+    ),
+  ]
+  return findings.length > 0 ? findings : [passed(check, 'None')]
+}
+
+/** Share of devices at which their silence has a cause in common. */
+const manyOffline = 0.2
+const few = 10
+
+export async function checkDevices(db: Db): Promise<Finding[]> {
+  const rows = await db
+    .selectFrom('devices')
+    .select(({ fn }) => ['status', fn.countAll<number | string>().as('count')])
+    .where('status', '<>', 'decommissioned')
+    .groupBy('status')
+    .execute()
+  const all = rows.reduce((sum, { count }) => sum + Number(count), 0)
+  const offline = Number(rows.find(({ status }) => status === 'offline')?.count ?? 0)
+  if (all < few || offline < all * manyOffline) {
+    return [passed('devices', `${counted(all, 'device')}, ${offline} offline`)]
+  }
+  return [
+    warning('devices', {
+      message: `${offline} of ${counted(all, 'device')} are offline.`,
+      reason:
+        'So many at once have a cause in common: the network, the certificate, or the address of the service.',
+      remedy: 'svc devices list --status offline; compare PUBLIC_URL with what their agents use',
+    }),
+  ]
+}
+
+/** Time in which a key can be replaced without hurry. */
+const soonSeconds = 14 * day
+
+export async function checkKeyExpiry(db: Db, now: Instant): Promise<Finding[]> {
+  const { count } = await db
+    .selectFrom('api_keys')
+    .select((eb) => eb.fn.countAll<number | string>().as('count'))
+    .where('status', '=', 'active')
+    .where('expires_at', '>', now)
+    .where('expires_at', '<', addSeconds(now, soonSeconds))
+    .executeTakeFirstOrThrow()
+  const soon = Number(count)
+  if (soon === 0) return [passed('API keys', 'None expires within 14 days')]
+  return [
+    warning('API keys', {
+      message: `${counted(soon, 'API key')} ${soon === 1 ? 'expires' : 'expire'} within 14 days.`,
+      reason: 'The scripts that use them are refused from then on.',
+      remedy: 'svc keys list shows them; svc keys rotate KEY replaces one',
+    }),
+  ]
+}

@@ -1,0 +1,356 @@
+import { chmod, mkdir, rm, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingMessage } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { expect, it, onTestFinished } from 'vitest'
+import { examine } from '../../daemon/doctor/examine.ts'
+import { migrations } from '../../migrations/index.ts'
+import { createCipher } from '../../src/core/cipher.ts'
+import type { Finding } from '../../src/core/finding.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { migrate } from '../../src/storage/migrate.ts'
+import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
+import { noLimits, serviceOn, startService, testSecrets } from '../harness.ts'
+import { certificate, privateKey } from '../messages/certificate.ts'
+import { startMailServer } from '../messages/mail-server.ts'
+import { buildWorld } from '../world.ts'
+import { asking, damaged } from './damage.ts'
+import type { Place } from './process.ts'
+
+type Env = Record<string, string | undefined>
+
+/** What is found in an installation, without what is well. */
+async function findingsOf(
+  { dataDir, databaseUrl }: Place,
+  env: Env = {},
+  offline = true,
+): Promise<Finding[]> {
+  const settings = { ...testSecrets, ...noLimits, SMTP_URL: 'smtp://127.0.0.1:9', MAIL_FROM: 'a@example.com' }
+  const found = await examine(
+    {},
+    { offline, env: { ...settings, SVC_DATA_DIR: dataDir, DATABASE_URL: databaseUrl, ...env } },
+  )
+  await found.close()
+  return found.findings.filter(({ state }) => state !== 'ok')
+}
+
+const summaryOf = (findings: Finding[]) =>
+  findings.map(({ check, state, message }) => [check, state, message])
+
+onEveryDatabase((kind, open) => {
+  it('finds nothing in an installation that is well, with rows of every kind', async () => {
+    const service = await startService(open)
+    await buildWorld(service)
+    await chmod(service.dataDir, 0o700)
+    // It was filled by hand: its webhooks and devices are in every state, and one mail waits.
+    const found = await findingsOf(service)
+    expect(found.filter(({ check }) => !['webhooks', 'devices', 'mail', 'queues'].includes(check))).toEqual(
+      [],
+    )
+  })
+
+  it('sees a damaged page', async () => {
+    const service = await startService(open)
+    await buildWorld(service)
+    await service.close()
+    const place = await damaged(kind, service, ['scripts'])
+    if (kind === 'postgres') {
+      // PostgreSQL notices when somebody reads the page.
+      const read = asking(place.databaseUrl!, (client) => client.query('select * from scripts'))
+      await expect(read).rejects.toMatchObject({ code: 'XX001' })
+    }
+    const pages = () => findingsOf(place).then((all) => all.find(({ check }) => check === 'database pages'))
+    await expect.poll(pages, { timeout: 15_000 }).toMatchObject({
+      state: 'error',
+      message: expect.stringMatching({ sqlite: /scripts/, postgres: /checksum failures/ }[kind]),
+      remedy: expect.stringContaining('restore the database from a backup'),
+    })
+  })
+
+  it('names the columns whose values were sealed with another key, and those that were changed', async () => {
+    const { storage, ...place } = await open()
+    const service = await serviceOn(place)
+    const { orgs } = await buildWorld(service)
+    const { id } = (await storage.read.selectFrom('webhooks').select('id').executeTakeFirst())!
+    const { id: changed } = (await storage.read
+      .selectFrom('webhooks')
+      .select('id')
+      .where('id', '<>', id)
+      .executeTakeFirst())!
+    const foreign = createCipher(['another key of which nothing is known'])
+    const own = createCipher([testSecrets.APP_ENCRYPTION_KEY])
+    await storage.write(async (tx) => {
+      const table = tx.updateTable('webhooks')
+      await table
+        .set({ secret: foreign.seal('s', `webhooks.secret.${id}`) })
+        .where('id', '=', id)
+        .execute()
+      const moved = own.seal('s', `webhooks.secret.${newId()}`)
+      await table.set({ secret: moved }).where('id', '=', changed).execute()
+      const clientSecret = foreign.seal('s', `sso_providers.client_secret.${orgs.bakery.providerId}`)
+      await tx
+        .updateTable('sso_providers')
+        .set({ client_secret: clientSecret })
+        .where('id', '=', orgs.bakery.providerId)
+        .execute()
+    })
+    const found = (await findingsOf(place)).filter(({ check }) => check === 'encrypted values')
+    expect(summaryOf(found)).toEqual([
+      [
+        'encrypted values',
+        'error',
+        '1 value of webhooks.secret sealed with another key, 1 value of webhooks.secret changed since.',
+      ],
+      ['encrypted values', 'error', '1 value of sso_providers.client_secret sealed with another key.'],
+    ])
+    expect(found[1]?.remedy).toContain('svc sso update')
+  })
+
+  it('refuses other keys than those of the database', async () => {
+    const service = await startService(open)
+    await service.close()
+    const found = await findingsOf(service, { JWT_SECRET: 'AAjq8b9DsX+YFc4PacPescFk0DSwo7kDQduSA9o90wI=' })
+    expect(found.find(({ check }) => check === 'keys')).toMatchObject({
+      state: 'error',
+      message: 'The database is used with other keys: JWT_SECRET.',
+    })
+  })
+
+  it('reports tampered chains, dead letters, failed webhooks, stuck queues and silent devices', async () => {
+    const { storage, ...place } = await open()
+    const service = await serviceOn(place)
+    const { orgs } = await buildWorld(service)
+    const org = orgs.bakery.id
+    await service.close()
+    const long = '2020-01-01T00:00:00.000Z'
+    await storage.write(async (tx) => {
+      const row = { verdict: 'tampered', fault: null, entries: 1, checked_at: long, seal: null }
+      await tx
+        .insertInto('audit_verdicts')
+        .values({ chain: org, ...row })
+        .onConflict((c) => c.column('chain').doUpdateSet(row))
+        .execute()
+      await tx
+        .insertInto('set_aside')
+        .values({ source: 'events', org_id: org, entry: '{}', reason: 'refused', created_at: long })
+        .execute()
+      await tx
+        .insertInto('set_aside_lost')
+        .values({ source: 'events', count: 2, reason: 'full', last_at: long })
+        .execute()
+      await tx
+        .updateTable('webhooks')
+        .set({ status: 'error' })
+        .where('id', '=', orgs.bakery.webhookId)
+        .execute()
+      await tx.updateTable('webhook_queues').set({ due_at: null }).execute()
+      await tx
+        .updateTable('webhook_queues')
+        .set({ due_at: long })
+        .where('webhook_id', '=', orgs.bakery.webhookId)
+        .execute()
+      await tx.deleteFrom('mails').execute()
+      const mail = { id: newId(), kind: 'invitation', attempts: 3, lease: null, expires_at: '9999' }
+      const content = createCipher([testSecrets.APP_ENCRYPTION_KEY]).seal('{}', `mails.content.${mail.id}`)
+      await tx
+        .insertInto('mails')
+        .values({ ...mail, content, due_at: long, created_at: long })
+        .execute()
+    })
+    const found = summaryOf(await findingsOf(place))
+    expect(found).toEqual(
+      expect.arrayContaining([
+        ['audit log', 'error', `The chain ${org} is tampered.`],
+        ['dead letters', 'warning', '1 row could not be written to events.'],
+        ['dead letters', 'error', '2 rows of events were lost (full).'],
+        [
+          'webhooks',
+          'warning',
+          expect.stringMatching(/^the deliveries of 1 webhook.* ten minutes or longer\.$/),
+        ],
+        ['webhooks', 'warning', expect.stringMatching(/^\d webhooks? failed too often\.$/)],
+        ['mail', 'warning', '1 mail could not be sent for ten minutes or longer.'],
+      ]),
+    )
+  })
+
+  it('sees a service that is down, one that is another program, and one that runs', async () => {
+    const { storage, ...place } = await open()
+    const service = await serviceOn(place)
+    const port = (url: string) => new URL(url).port
+    const online = async (port: string) =>
+      (await findingsOf(place, { PORT: port }, false)).filter(({ check }) => check === 'service')
+    expect(await online(port(service.url))).toEqual([])
+    await service.close()
+    expect(await online(port(service.url))).toMatchObject([
+      { state: 'error', message: expect.stringMatching(/nothing listens there/) },
+    ])
+    const other = await listening(createServer((_, reply) => void reply.end('hello')))
+    expect(await online(`${other}`)).toMatchObject([
+      { state: 'error', message: expect.stringMatching(/answered by another program/) },
+    ])
+  })
+})
+
+onEveryEmptyDatabase((kind, open) => {
+  it('--fix applies the migrations of which an older database has only the first', async () => {
+    const { storage, dataDir, databaseUrl } = await open()
+    await migrate(storage, migrations.slice(0, 20))
+    const env = { ...testSecrets, SVC_DATA_DIR: dataDir, DATABASE_URL: databaseUrl }
+    const before = await examine({}, { offline: true, env })
+    expect(before.findings.find(({ check }) => check === 'database schema')).toMatchObject({
+      state: 'warning',
+    })
+    for (const { run } of before.repairs) await run()
+    await before.close()
+    const after = await examine({}, { offline: true, env })
+    await after.close()
+    expect(after.findings.find(({ check }) => check === 'database schema')).toMatchObject({ state: 'ok' })
+    expect(after.repairs).toEqual([])
+    expect(kind).toBeDefined()
+  })
+})
+
+const listening = async (server: ReturnType<typeof createServer>): Promise<number> => {
+  server.listen(0, '127.0.0.1')
+  onTestFinished(() => void server.close())
+  await new Promise((resolve) => server.once('listening', resolve))
+  return (server.address() as AddressInfo).port
+}
+
+it('writes nothing: without a data directory, a database or secrets it says so', async () => {
+  const folder = await temporaryFolder()
+  const nowhere = join(folder, 'none')
+  expect(summaryOf(await findingsOf({ dataDir: nowhere }))).toEqual([
+    ['data directory', 'error', `There is no data directory ${nowhere}.`],
+  ])
+  const empty = join(folder, 'empty')
+  await mkdir(empty, { mode: 0o700 })
+  const without = Object.fromEntries(Object.keys(testSecrets).map((name) => [name, undefined]))
+  const secrets = await findingsOf({ dataDir: empty }, without)
+  expect(secrets).toMatchObject([
+    {
+      check: 'settings',
+      message: expect.stringMatching(/lacks jwt, encryption, .*svc serve generates them/),
+    },
+  ])
+  expect(await findingsOf({ dataDir: empty })).toMatchObject([
+    { check: 'database', message: expect.stringMatching(/no database/) },
+  ])
+  await expect(rm(join(empty, 'secrets.json'))).rejects.toMatchObject({ code: 'ENOENT' })
+  await expect(rm(join(empty, 'svc.sqlite'))).rejects.toMatchObject({ code: 'ENOENT' })
+})
+
+it('names settings that do not work, without their secrets', async () => {
+  const { dataDir } = await openMigrated('sqlite')
+  const [found] = await findingsOf({ dataDir }, { DATABASE_URL: 'postgres://svc:s3cret@[::/' })
+  expect(found).toMatchObject({
+    check: 'settings',
+    state: 'error',
+    message: expect.stringMatching(/DATABASE_URL is not a valid URL/),
+  })
+  expect(JSON.stringify(found)).not.toContain('s3cret')
+  const unreachable = await findingsOf({ dataDir }, { DATABASE_URL: 'postgres://svc:s3cret@127.0.0.1:1/svc' })
+  expect(unreachable.find(({ check }) => check === 'database')).toMatchObject({ state: 'error' })
+  expect(JSON.stringify(unreachable)).not.toContain('s3cret')
+})
+
+it('a file that is no database, and files that others may read', async () => {
+  const { dataDir, storage } = await openMigrated('sqlite')
+  await storage.close()
+  await chmod(dataDir, 0o755)
+  await writeFile(join(dataDir, 'secrets.json'), '{}', { mode: 0o644 })
+  const readable = (await findingsOf({ dataDir })).filter(({ check }) => check === 'data directory')
+  expect(readable.map(({ remedy }) => remedy)).toEqual(
+    expect.arrayContaining([`chmod 0700 ${dataDir}`, `chmod 0600 ${join(dataDir, 'secrets.json')}`]),
+  )
+  await writeFile(join(dataDir, 'svc.sqlite'), 'no database, but longer than a header of one: '.repeat(100))
+  const [found] = (await findingsOf({ dataDir })).filter(({ check }) => check === 'database')
+  expect(found).toMatchObject({ state: 'error' })
+})
+
+it('ENROLLMENT_KEY_PEPPER that another key serves as is named before that key is changed', async () => {
+  const { dataDir } = await openMigrated('sqlite')
+  const found = await findingsOf({ dataDir }, { ENROLLMENT_KEY_PEPPER: undefined })
+  expect(found.filter(({ check }) => check === 'settings')).toMatchObject([
+    {
+      message: 'ENROLLMENT_KEY_PEPPER is not set: APP_ENCRYPTION_KEY serves as it.',
+      remedy: 'set ENROLLMENT_KEY_PEPPER to the present value of APP_ENCRYPTION_KEY',
+    },
+  ])
+})
+
+/** A proxy in front of the service; `forward` decides the headers that it adds. */
+async function proxyTo(
+  url: string,
+  forward: (from: IncomingMessage) => Record<string, string>,
+): Promise<number> {
+  const server = createServer(async (from, reply) => {
+    const answer = await fetch(url + from.url, { headers: forward(from) })
+    reply.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text())
+  })
+  return listening(server)
+}
+
+it('a proxy that lets clients choose their address is an error', async () => {
+  const { storage, ...place } = await openMigrated('sqlite')
+  const env = { TRUST_PROXY_HEADERS: 'true' }
+  const service = await serviceOn(place, { env })
+  const passes = await proxyTo(service.url, ({ headers }) => ({
+    'x-forwarded-for': `${headers['x-forwarded-for'] ?? '198.51.100.7'}`,
+  }))
+  const replaces = await proxyTo(service.url, () => ({ 'x-forwarded-for': '198.51.100.7' }))
+  const through = async (port: number) => {
+    const all = await findingsOf(
+      place,
+      { ...env, PORT: new URL(service.url).port, PUBLIC_URL: `http://127.0.0.1:${port}` },
+      false,
+    )
+    return all.filter(({ check }) => check === 'client addresses')
+  }
+  expect(await through(passes)).toMatchObject([
+    { state: 'error', message: expect.stringMatching(/believes the address that a client writes/) },
+  ])
+  expect(await through(replaces)).toEqual([])
+})
+
+it('failures of TLS and of the name are in words', async () => {
+  const { storage, ...place } = await openMigrated('sqlite')
+  await serviceOn(place)
+  const address = async (publicUrl: string) => {
+    const all = await findingsOf(
+      place,
+      { PUBLIC_URL: publicUrl, TRUST_PROXY_HEADERS: 'true', PORT: '0' },
+      false,
+    )
+    return all.filter(({ check }) => check === 'public address').map(({ message }) => message)
+  }
+  const tls = await listening(
+    createTlsServer({ key: privateKey, cert: certificate }, (_, reply) => void reply.end()),
+  )
+  const plain = await listening(createServer((_, reply) => void reply.end('hello')))
+  expect(await address(`https://localhost:${tls}`)).toEqual([
+    expect.stringContaining('its certificate is self-signed'),
+  ])
+  expect(await address(`https://localhost:${plain}`)).toEqual([
+    expect.stringContaining('it does not speak TLS'),
+  ])
+  expect(await address('https://svc.invalid')).toEqual([expect.stringContaining('its name does not resolve')])
+  expect(await address(`http://localhost:${plain}`)).toEqual([
+    expect.stringContaining('not as this service does'),
+  ])
+})
+
+it('a mail server is asked whether it accepts the user, and gets no mail', async () => {
+  const place = await openMigrated('sqlite')
+  const server = await startMailServer({ plain: true, login: { user: 'svc', pass: 'right' } })
+  const mail = async (password: string) => {
+    const url = `smtp://svc:${password}@127.0.0.1:${server.port}`
+    const all = await findingsOf(place, { SMTP_URL: url, SMTP_STARTTLS: 'false', PORT: '0' }, false)
+    return all.filter(({ check }) => check === 'mail')
+  }
+  expect(await mail('right')).toEqual([])
+  expect(await mail('wrong')).toMatchObject([{ state: 'error', message: expect.stringMatching(/refuses/) }])
+  expect(server.received).toEqual([])
+})
