@@ -1,6 +1,5 @@
 import { hkdfSync, randomBytes } from 'node:crypto'
-import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import ipaddr from 'ipaddr.js'
 import type { SigningSeeds } from '../src/audit/checkpoints/signer.ts'
 import { SetupError } from '../src/core/errors.ts'
@@ -16,6 +15,14 @@ import { type Origins, readOrigins } from './cors.ts'
 import { type IntegrationSettings, readIntegrationSettings } from './integrations/settings.ts'
 import type { ReadQueryLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
+import {
+  previousEntry,
+  readSecretsFile,
+  type SecretEntry,
+  type StoredSecrets,
+  secretsFile,
+  writeSecretsFile,
+} from './secrets/file.ts'
 import { type Env, readBoolean, readInteger, readSecret, withoutEmpty } from './variables.ts'
 
 /** The configuration of `svc serve`. This file is the only reader of the environment. */
@@ -97,15 +104,9 @@ export type Config = {
   outside: IntegrationSettings
 }
 
-type Secrets = {
-  jwt: string
-  encryption: string
-  enrollmentPepper: string
-  recoveryPepper: string
-  auditSigning: string
-}
+type Secrets = Record<SecretEntry, string>
 
-type PreviousSecrets = { [K in Exclude<keyof Secrets, 'auditSigning'>]: string | undefined }
+type PreviousSecrets = { [K in Exclude<SecretEntry, 'auditSigning'>]: string | undefined }
 
 type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
 
@@ -179,9 +180,9 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
     color: !env.NO_COLOR,
     secrets,
     weakSecrets,
-    previous: previousSecrets(env, secrets),
+    previous: previousSecrets(env, secrets, readSecretsFile(secretsFile(dataDir))),
     acceptedKeys: env.ACCEPT_NEW_KEYS || undefined,
-    signing: signingSeeds(env, secrets),
+    signing: signingSeeds(env, secrets, readSecretsFile(secretsFile(dataDir))),
     checkpointSeconds: readInteger(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
     metricsToken: readSecret(env, 'METRICS_TOKEN'),
     mfaOn: readBoolean(env, 'ENABLE_2FA', true),
@@ -268,8 +269,8 @@ function readSecrets(
   dataDir: string,
   from: { production: boolean; mayGenerate: boolean },
 ): Secrets {
-  const file = join(dataDir, 'secrets.json')
-  const stored = existsSync(file) ? readStored(file) : undefined
+  const file = secretsFile(dataDir)
+  const stored = readSecretsFile(file)
   const jwt = readSecret(env, 'JWT_SECRET')
   const encryption = readSecret(env, 'APP_ENCRYPTION_KEY') ?? readSecret(env, 'SECRET_ENCRYPTION_KEY')
   const pepper = readSecret(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
@@ -309,13 +310,17 @@ function readSecrets(
     )
   }
   // Secrets of the environment are never copied to disk.
-  const kept = keep(file, { ...stored, ...invented }, stored === undefined)
+  const kept = writeSecretsFile(file, { ...stored, ...invented }, { isNew: stored === undefined })
   return kept ? secrets : readSecrets(env, dataDir, from)
 }
 
-function previousSecrets(env: Env, { enrollmentPepper }: Secrets): PreviousSecrets {
-  const jwt = readSecret(env, 'JWT_SECRET_PREVIOUS')
-  const encryption = readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
+function previousSecrets(
+  env: Env,
+  { enrollmentPepper }: Secrets,
+  stored: StoredSecrets | undefined,
+): PreviousSecrets {
+  const jwt = readSecret(env, 'JWT_SECRET_PREVIOUS') ?? stored?.[previousEntry.jwt]
+  const encryption = readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS') ?? stored?.[previousEntry.encryption]
   // Where another key serves as the pepper, it changes with that key.
   const isAlsoPepper = (...names: string[]) =>
     names.some((name) => readSecret(env, name) === enrollmentPepper)
@@ -327,8 +332,12 @@ function previousSecrets(env: Env, { enrollmentPepper }: Secrets): PreviousSecre
   return {
     jwt,
     encryption,
-    enrollmentPepper: readSecret(env, 'ENROLLMENT_KEY_PEPPER_PREVIOUS') ?? unnamed,
-    recoveryPepper: readSecret(env, 'MFA_RECOVERY_CODE_PEPPER_PREVIOUS'),
+    enrollmentPepper:
+      readSecret(env, 'ENROLLMENT_KEY_PEPPER_PREVIOUS') ??
+      stored?.[previousEntry.enrollmentPepper] ??
+      unnamed,
+    recoveryPepper:
+      readSecret(env, 'MFA_RECOVERY_CODE_PEPPER_PREVIOUS') ?? stored?.[previousEntry.recoveryPepper],
   }
 }
 
@@ -363,9 +372,13 @@ const seedFrom = (encryption: string): string =>
   Buffer.from(hkdfSync('sha256', encryption, '', 'svc audit signing key', 32)).toString('base64')
 
 /** The signing key and the previous one, which may be a derived key instead of a setting. */
-function signingSeeds(env: Env, { auditSigning, encryption }: Secrets): SigningSeeds {
+function signingSeeds(
+  env: Env,
+  { auditSigning, encryption }: Secrets,
+  stored: StoredSecrets | undefined,
+): SigningSeeds {
   const current = seedOf('AUDIT_SIGNING_KEY', auditSigning)
-  const told = readSecret(env, 'AUDIT_SIGNING_KEY_PREVIOUS')
+  const told = readSecret(env, 'AUDIT_SIGNING_KEY_PREVIOUS') ?? stored?.[previousEntry.auditSigning]
   if (told !== undefined) {
     return { current, previous: seedOf('AUDIT_SIGNING_KEY_PREVIOUS', told), isPreviousAssumed: false }
   }
@@ -380,42 +393,6 @@ function seedOf(name: string, text: string): Buffer {
   const seed = Buffer.from(text, 'base64')
   if (/^[\w+/-]{43}=?$/.test(text) && seed.length === 32) return seed
   throw new SetupError(`${name} must be 32 bytes in base64, as openssl rand -base64 32 prints them`)
-}
-
-function readStored(file: string): Partial<Secrets> {
-  const unreadable = (reason: string) =>
-    new SetupError(
-      `${file} cannot be read: ${reason}. Restore it from a backup: stored secrets cannot be decrypted without it.`,
-    )
-  let stored: unknown
-  try {
-    stored = JSON.parse(readFileSync(file, 'utf8'))
-  } catch (error) {
-    // A syntax error quotes the text, and with it the secrets.
-    throw unreadable(error instanceof SyntaxError ? 'it is damaged' : (error as Error).message)
-  }
-  if (typeof stored !== 'object' || stored === null || Array.isArray(stored))
-    throw unreadable('it is damaged')
-  const wrong = Object.entries(stored).find(([, secret]) => typeof secret !== 'string' || secret === '')
-  if (wrong) throw unreadable(`its entry ${JSON.stringify(wrong[0])} is not a secret`)
-  return stored as Partial<Secrets>
-}
-
-/** False when a new file was expected and another process created it first. */
-function keep(file: string, secrets: Partial<Secrets>, fresh: boolean): boolean {
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-  const draft = `${file}.${process.pid}`
-  writeFileSync(draft, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 })
-  try {
-    if (fresh) linkSync(draft, file)
-    else renameSync(draft, file)
-    return true
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
-    throw error
-  } finally {
-    rmSync(draft, { force: true })
-  }
 }
 
 function readLimits(env: Env): Limits {

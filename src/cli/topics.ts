@@ -29,6 +29,7 @@ export const topicDescriptions: Record<string, string> = {
   profile: 'Your name and picture',
   roles: 'Roles and their permissions',
   scripts: 'Scripts for devices',
+  secrets: 'Secrets of a service: rotate them, and re-encrypt what they encrypted',
   sites: 'Sites of organizations',
   sso: 'Single sign-on: the identity providers of an organization',
   trust: 'Trust policies: sign-in of CI jobs without stored secrets',

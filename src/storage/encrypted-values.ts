@@ -1,6 +1,7 @@
-import { sql } from 'kysely'
+import { type RawBuilder, sql } from 'kysely'
 import type { Cipher } from '../core/cipher.ts'
 import { type EncryptedColumn, type EncryptionContext, encryptedColumns } from '../core/encrypted-columns.ts'
+import { isLockTimeout } from './database-errors.ts'
 import type { Storage } from './db.ts'
 import { isEncryptedWith } from './key-check.ts'
 
@@ -30,8 +31,23 @@ export async function findUnreadable(
   return found
 }
 
+/** Number of values that no key of the ring has sealed. */
+export async function countSealedOtherwise(
+  { heavy }: Pick<Storage, 'heavy'>,
+  cipher: Cipher,
+): Promise<number> {
+  let count = 0
+  for (const one of encryptedColumns) count += await countOtherKeys(heavy, cipher, one)
+  return count
+}
+
 // The reply of a request that is still running is empty.
 const hasValue = (column: string) => sql<boolean>`${sql.ref(column)} <> ''`
+
+const contextOf = (
+  { table, column, row }: EncryptedColumn,
+  values: Record<string, string>,
+): EncryptionContext => [table, column, ...row.map((name) => values[name])].join('.') as EncryptionContext
 
 async function countOtherKeys(
   db: Storage['heavy'],
@@ -53,7 +69,96 @@ async function countDamaged(
     select ${sql.join([column, ...row].map((name) => sql.ref(name)))} from ${sql.table(table)}
     where ${hasValue(column)} and ${isEncryptedWith(cipher.marks, column)}
     limit ${sql.lit(sampleSize)}`.execute(db)
-  const placeOf = (values: Record<string, string>) =>
-    [table, column, ...row.map((name) => values[name])].join('.') as EncryptionContext
-  return rows.filter((values) => cipher.tryOpen(values[column]!, placeOf(values)) === undefined).length
+  return rows.filter(
+    (values) => cipher.tryOpen(values[column]!, contextOf({ table, column, row }, values)) === undefined,
+  ).length
+}
+
+/** Values resealed in one transaction. */
+const batchSize = 50
+
+export type Resealed = {
+  resealed: number
+  /** Values that open with no key of the ring: they stay as they are. */
+  unreadable: number
+  /** Values whose rows another session keeps locked: a second run finds them. */
+  locked: number
+}
+
+/**
+ * Encrypts every value that a former key of the ring has sealed with the current one, also while the service changes them.
+ * `onProgress` gets the number of values looked at so far.
+ */
+export async function reseal(
+  storage: Storage,
+  cipher: Cipher,
+  onProgress: (count: number) => void,
+): Promise<Resealed> {
+  const total: Resealed = { resealed: 0, unreadable: 0, locked: 0 }
+  for (const column of encryptedColumns) {
+    for (let skipped = 0; ; ) {
+      const batch = await storedWithOtherKey(storage.heavy, cipher, column, skipped)
+      const done = await resealBatch(storage, cipher, column, batch)
+      total.resealed += done.resealed
+      total.unreadable += done.unreadable
+      total.locked += done.locked
+      // What stays as it is comes first again.
+      skipped += done.unreadable + done.locked
+      onProgress(total.resealed + total.unreadable + total.locked)
+      if (batch.length < batchSize) break
+    }
+  }
+  return total
+}
+
+type StoredValue = { sealed: string; context: EncryptionContext; isRow: RawBuilder<boolean> }
+
+/** Values that the current key has not sealed, in the order of their rows. */
+async function storedWithOtherKey(
+  db: Storage['heavy'],
+  { marks }: Cipher,
+  { table, column, row }: EncryptedColumn,
+  skipped: number,
+): Promise<StoredValue[]> {
+  const refs = [column, ...row].map((name) => sql.ref(name))
+  const { rows } = await sql<Record<string, string>>`
+    select ${sql.join(refs)} from ${sql.table(table)}
+    where ${hasValue(column)} and not ${isEncryptedWith(marks.slice(0, 1), column)}
+    order by ${sql.join(refs.slice(row.length > 0 ? 1 : 0))}
+    limit ${sql.lit(batchSize)} offset ${sql.lit(skipped)}`.execute(db)
+  return rows.map((values) => {
+    const keys = row.map((name) => sql<boolean>`${sql.ref(name)} = ${values[name]}`)
+    const sealed = values[column]!
+    const isRow = sql<boolean>`${sql.join([sql`${sql.ref(column)} = ${sealed}`, ...keys], sql` and `)}`
+    return { sealed, context: contextOf({ table, column, row }, values), isRow }
+  })
+}
+
+async function resealBatch(
+  storage: Storage,
+  cipher: Cipher,
+  { table, column }: EncryptedColumn,
+  batch: readonly StoredValue[],
+): Promise<Resealed> {
+  const opened = batch.map((value) => ({ ...value, plain: cipher.tryOpen(value.sealed, value.context) }))
+  const readable = opened.flatMap(({ plain, ...value }) => (plain === undefined ? [] : [{ ...value, plain }]))
+  const unreadable = batch.length - readable.length
+  if (readable.length === 0) return { resealed: 0, unreadable, locked: 0 }
+  try {
+    await storage.write(
+      async (tx) => {
+        for (const { plain, context, isRow } of readable) {
+          // Only if it still is the value that was read.
+          await sql`update ${sql.table(table)} set ${sql.ref(column)} = ${cipher.seal(plain, context)} where ${isRow}`.execute(
+            tx,
+          )
+        }
+      },
+      { lockMs: 1000 },
+    )
+    return { resealed: readable.length, unreadable, locked: 0 }
+  } catch (error) {
+    if (!isLockTimeout(error)) throw error
+    return { resealed: 0, unreadable, locked: readable.length }
+  }
 }

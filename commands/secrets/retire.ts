@@ -1,0 +1,30 @@
+import { boolean } from '@oclif/core/flags'
+import { LocalCommand } from '../../src/cli/base.ts'
+import { dataDirFlag } from '../../src/cli/flags.ts'
+import { parseOutputFlags, printNote, printRecord } from '../../src/cli/print.ts'
+import { parseSecretName, secretNameArg } from '../../src/cli/secret-names.ts'
+
+export default class SecretsRetire extends LocalCommand {
+  static override summary = 'Remove a former secret, once nothing needs it'
+  static override description =
+    'Refuses while something needs it, and says what: values that svc secrets reseal encrypts anew, tokens that expire, enrollment keys or recovery codes from before.'
+  static override examples = ['svc secrets retire JWT_SECRET\nThe former JWT_SECRET is gone']
+  static override args = { name: secretNameArg }
+  static override flags = {
+    ...dataDirFlag,
+    force: boolean({ description: 'Although something needs it, which stops working' }),
+  }
+
+  async run(): Promise<void> {
+    const { args, flags } = await this.parse(SecretsRetire)
+    const { retireSecret, secretNames } = await import('../../daemon/secrets/ring.ts')
+    const name = parseSecretName(args.name, secretNames)
+    const done = await retireSecret(flags, name, { force: flags.force, now: new Date().toISOString() })
+    if (done.neededBy !== null) printNote(`These stop working: ${done.neededBy}`)
+    await printRecord(parseOutputFlags(flags), { name, ...done }, undefined, () =>
+      done.removed
+        ? `The former ${name} is gone\n`
+        : `Nothing needs the former ${name}: remove ${name}_PREVIOUS from the environment of the service\n`,
+    )
+  }
+}

@@ -1,0 +1,34 @@
+import { boolean } from '@oclif/core/flags'
+import { LocalCommand } from '../../src/cli/base.ts'
+import { dataDirFlag } from '../../src/cli/flags.ts'
+import { parseOutputFlags, printRecord } from '../../src/cli/print.ts'
+import { parseSecretName, secretNameArg } from '../../src/cli/secret-names.ts'
+
+export default class SecretsRotate extends LocalCommand {
+  static override summary = 'Generate a new secret; the former one still opens what it made'
+  static override description =
+    'For secrets that `svc serve` generated, in secrets.json of the data directory. The service takes the new one when it starts ' +
+    'again; svc secrets list shows what still needs the former one, svc secrets retire removes it. svc help serve has the steps ' +
+    'for secrets in the environment and for several replicas.'
+  static override examples = [
+    'svc secrets rotate APP_ENCRYPTION_KEY\nsystemctl restart svc\nsvc secrets reseal\nsvc secrets retire APP_ENCRYPTION_KEY',
+  ]
+  static override args = { name: secretNameArg }
+  static override flags = {
+    ...dataDirFlag,
+    'dry-run': boolean({ description: 'Print what would be done, and change nothing' }),
+  }
+
+  async run(): Promise<void> {
+    const { args, flags } = await this.parse(SecretsRotate)
+    const { rotateSecret, secretNames } = await import('../../daemon/secrets/ring.ts')
+    const name = parseSecretName(args.name, secretNames)
+    const dryRun = flags['dry-run']
+    const { id, file } = rotateSecret(flags, name, { dryRun })
+    await printRecord(parseOutputFlags(flags), { name, id, file, dryRun }, undefined, () =>
+      dryRun
+        ? `${name} would be new in ${file}, and the former one would be kept beside it\n`
+        : `${name} is new in ${file}, and the former one still works. Now restart the service.\n`,
+    )
+  }
+}

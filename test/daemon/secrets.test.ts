@@ -1,0 +1,227 @@
+import { readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { examine } from '../../daemon/doctor/examine.ts'
+import { listSecrets, resealValues, retireSecret, rotateSecret } from '../../daemon/secrets/ring.ts'
+import { api } from '../../src/api.ts'
+import { createCipher } from '../../src/core/cipher.ts'
+import { encryptedColumns } from '../../src/core/encrypted-columns.ts'
+import { addSeconds } from '../../src/core/time.ts'
+import { countSealedOtherwise } from '../../src/storage/encrypted-values.ts'
+import { type Open, onEveryDatabase, openMigrated } from '../databases.ts'
+import { machine } from '../devices/device-stage.ts'
+import { noLimits, serviceOn, startService, testSecrets } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+
+/** No secret is in the environment: all are in secrets.json. */
+const generated = Object.fromEntries(Object.keys(testSecrets).map((name) => [name, '']))
+const signingKey = 'ZGF0YSBvZiB0aGUgc2lnbmluZyBrZXksIDMyIGJ5dGU='
+
+/** A service with rows of every kind, whose secrets are in secrets.json. */
+async function begin(open: Open) {
+  const database = await open()
+  const place = { dataDir: database.dataDir, databaseUrl: database.databaseUrl }
+  const file = join(place.dataDir, 'secrets.json')
+  const secrets = {
+    jwt: testSecrets.JWT_SECRET,
+    encryption: testSecrets.APP_ENCRYPTION_KEY,
+    enrollmentPepper: testSecrets.ENROLLMENT_KEY_PEPPER,
+    recoveryPepper: testSecrets.MFA_RECOVERY_CODE_PEPPER,
+    auditSigning: signingKey,
+  }
+  await writeFile(file, JSON.stringify(secrets), { mode: 0o600 })
+  const env = { ...generated, SVC_DATA_DIR: place.dataDir, DATABASE_URL: place.databaseUrl ?? '' }
+  const start = () => serviceOn(place, { env: generated })
+  const service = await start()
+  const world = await buildWorld(service)
+  const stored = async () => JSON.parse(await readFile(file, 'utf8')) as Record<string, string>
+  const list = async (now = new Date().toISOString()) => {
+    const all = await listSecrets({}, now, env)
+    return all.filter(({ state }) => state === 'previous').map(({ name, neededBy }) => [name, neededBy])
+  }
+  const retire = (name: Parameters<typeof rotateSecret>[1], now = new Date().toISOString(), force = false) =>
+    retireSecret({}, name, { force, now, env })
+  return { service, ...world, place, file, env, start, stored, list, retire, storage: database.storage }
+}
+
+onEveryDatabase((_kind, open) => {
+  it('APP_ENCRYPTION_KEY: everything that the former key has encrypted is encrypted anew, and it retires', async () => {
+    const { service, env, start, stored, list, retire, storage, file, orgs, tokens } = await begin(open)
+    const before = await stored()
+    const former = createCipher([before.encryption!])
+    const fill = createCipher(['no key that anybody has'])
+    const all = await countSealedOtherwise(storage, fill)
+    expect(all).toBeGreaterThan(5)
+    expect(rotateSecret({}, 'APP_ENCRYPTION_KEY', { env, dryRun: true }).id).toBeNull()
+    expect(await stored()).toEqual(before)
+    rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })
+    expect(await stored()).toMatchObject({
+      ...before,
+      encryption: expect.any(String),
+      encryptionPrevious: before.encryption,
+    })
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    // The service that runs knows only the former key.
+    await expect(resealValues({}, () => {}, env)).rejects.toThrow(
+      /has not started with the present APP_ENCRYPTION_KEY/,
+    )
+    await expect(retire('APP_ENCRYPTION_KEY')).rejects.toThrow(/needed by the service, until it has started/)
+    expect(() => rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })).toThrow(/Retire it first/)
+
+    await service.close()
+    const second = await start()
+    expect(await list()).toEqual([['APP_ENCRYPTION_KEY', `${all} encrypted values`]])
+    await expect(retire('APP_ENCRYPTION_KEY')).rejects.toThrow(/encrypted values\. Run: svc secrets reseal/)
+    const seen: number[] = []
+    expect(await resealValues({}, (count) => seen.push(count), env)).toEqual({
+      resealed: all,
+      unreadable: 0,
+      locked: 0,
+    })
+    expect(seen.at(-1)).toBe(all)
+    expect(await countSealedOtherwise(storage, createCipher([(await stored()).encryption!]))).toBe(0)
+    expect(await countSealedOtherwise(storage, former)).toBe(all)
+    expect(await retire('APP_ENCRYPTION_KEY')).toEqual({ removed: true, neededBy: null })
+    expect(await stored()).not.toHaveProperty('encryptionPrevious')
+    await second.close()
+
+    const third = await start()
+    const webhook = await third
+      .client(tokens.bakery)
+      .call(api.webhooks.show, { params: { id: orgs.bakery.webhookId } })
+    expect(webhook.url).toMatch(/^https?:/)
+    await third.close()
+    const found = await examine({}, { offline: true, env: { ...noLimits, ...env } })
+    await found.close()
+    expect(found.findings.find(({ check }) => check === 'encrypted values')).toMatchObject({ state: 'ok' })
+  })
+
+  it('a reseal that is stopped goes on, and leaves what no key opens', async () => {
+    const { service, env, start, stored, storage, orgs } = await begin(open)
+    const foreign = createCipher(['a key that is lost'])
+    await storage.write((tx) =>
+      tx
+        .updateTable('webhooks')
+        .set({ secret: foreign.seal('s', `webhooks.secret.${orgs.bakery.webhookId}`) })
+        .where('id', '=', orgs.bakery.webhookId)
+        .execute(),
+    )
+    // More than one batch.
+    const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
+    const rows = Array.from({ length: 120 }, (_, i) => ({
+      token_hash: `hash-${i}`,
+      content: cipher.seal('{}', `registrations.content.hash-${i}`),
+      expires_at: '9999-01-01T00:00:00.000Z',
+    }))
+    await storage.write((tx) => tx.insertInto('registrations').values(rows).execute())
+    rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })
+    await service.close()
+    await start()
+    const stop = resealValues({}, (count) => expect(count).toBeLessThan(60), env)
+    await expect(stop).rejects.toThrow()
+    const { resealed, unreadable } = await resealValues({}, () => {}, env)
+    expect(resealed).toBeGreaterThan(0)
+    expect(unreadable).toBe(1)
+    expect(await countSealedOtherwise(storage, createCipher([(await stored()).encryption!]))).toBe(1)
+  })
+
+  it('JWT_SECRET: tokens from before are accepted, and it retires when they have expired', async () => {
+    const { service, env, start, list, retire, tokens, orgs } = await begin(open)
+    rotateSecret({}, 'JWT_SECRET', { env })
+    await service.close()
+    const { client } = await start()
+    const show = () =>
+      client(tokens.bakery).call(api.webhooks.show, { params: { id: orgs.bakery.webhookId } })
+    expect(await show()).toMatchObject({ id: orgs.bakery.webhookId })
+    expect(await list()).toEqual([['JWT_SECRET', expect.stringMatching(/^tokens until /)]])
+    await expect(retire('JWT_SECRET')).rejects.toThrow(/needed by tokens until/)
+    const later = addSeconds(new Date().toISOString(), 1300)
+    expect(await list(later)).toEqual([['JWT_SECRET', null]])
+    expect(await retire('JWT_SECRET', later)).toMatchObject({ removed: true })
+  })
+
+  it('the peppers: keys and codes from before are counted, and retire with force alone', async () => {
+    const { service, env, start, list, retire, tokens, storage } = await begin(open)
+    const body = { name: 'before' }
+    const { key } = await service.client(tokens.bakery).call(api.enrollmentKeys.create, { body })
+    const { user_id: userId } = (await storage.read
+      .selectFrom('sessions')
+      .select('user_id')
+      .executeTakeFirst())!
+    await storage.write(async (tx) => {
+      await tx.deleteFrom('recovery_codes').execute()
+      const codes = [0, 1].map((n) => ({
+        id: `01900000-0000-7000-8000-00000000000${n}`,
+        user_id: userId,
+        hash: `h${n}`,
+        used_at: null,
+      }))
+      await tx.insertInto('recovery_codes').values(codes).execute()
+    })
+    rotateSecret({}, 'ENROLLMENT_KEY_PEPPER', { env })
+    rotateSecret({}, 'MFA_RECOVERY_CODE_PEPPER', { env })
+    await service.close()
+    const second = await start()
+    const enrolled = await second
+      .client()
+      .call(api.agents.enroll, { body: { enrollmentKey: key, hostname: 'till', ...machine } })
+    expect(enrolled.deviceId).toBeDefined()
+    expect(await list()).toEqual([
+      ['ENROLLMENT_KEY_PEPPER', expect.stringMatching(/^\d+ enrollment keys?$/)],
+      ['MFA_RECOVERY_CODE_PEPPER', '1 account with older recovery codes'],
+    ])
+    await expect(retire('ENROLLMENT_KEY_PEPPER')).rejects.toThrow(/still needed by \d+ enrollment key/)
+    const forced = await retire('MFA_RECOVERY_CODE_PEPPER', undefined, true)
+    expect(forced).toEqual({ removed: true, neededBy: '1 account with older recovery codes' })
+    expect((await list(addSeconds(new Date().toISOString(), 40_000_000))).at(0)).toEqual([
+      'ENROLLMENT_KEY_PEPPER',
+      null,
+    ])
+  })
+
+  it('AUDIT_SIGNING_KEY: the former public key leads to the new one, also once it is retired', async () => {
+    const { service, env, start, list, retire, tokens } = await begin(open)
+    const keys = (of: typeof service) => of.client(tokens.system).call(api.auditCheckpoints.key)
+    const before = await keys(service)
+    rotateSecret({}, 'AUDIT_SIGNING_KEY', { env })
+    await expect(retire('AUDIT_SIGNING_KEY')).rejects.toThrow(/until it has started/)
+    await service.close()
+    const second = await start()
+    expect(await list()).toEqual([['AUDIT_SIGNING_KEY', null]])
+    expect(await retire('AUDIT_SIGNING_KEY')).toMatchObject({ removed: true })
+    await second.close()
+    const after = await keys(await start())
+    expect(after.current).not.toEqual(before.current)
+    expect(after.former).toEqual([before.current])
+  })
+})
+
+it('what is in the environment is changed there: the refusal has the steps', async () => {
+  const service = await startService(() => openMigrated('sqlite'))
+  const env = { ...testSecrets, SVC_DATA_DIR: service.dataDir }
+  await service.close()
+  expect(() => rotateSecret({}, 'JWT_SECRET', { env })).toThrow(
+    /Set JWT_SECRET_PREVIOUS to its present value/,
+  )
+  const rotated = {
+    ...env,
+    JWT_SECRET: 'AAjq8b9DsX+YFc4PacPescFk0DSwo7kDQduSA9o90wI=',
+    JWT_SECRET_PREVIOUS: env.JWT_SECRET,
+  }
+  await (await serviceOn(service, { env: rotated })).close()
+  const now = addSeconds(new Date().toISOString(), 1300)
+  expect(await retireSecret({}, 'JWT_SECRET', { force: false, now, env: rotated })).toEqual({
+    removed: false,
+    neededBy: null,
+  })
+  await expect(retireSecret({}, 'APP_ENCRYPTION_KEY', { force: false, now, env: rotated })).rejects.toThrow(
+    /no former/,
+  )
+  const text = JSON.stringify(await listSecrets({}, now, rotated))
+  for (const secret of Object.values(testSecrets)) expect(text).not.toContain(secret)
+})
+
+it('lists each encrypted column once', () => {
+  const names = encryptedColumns.map(({ table, column }) => `${table}.${column}`)
+  expect(new Set(names).size).toBe(names.length)
+})
