@@ -306,7 +306,7 @@ function readSecrets(
   if (Object.keys(invented).length === 0) return secrets
   if (!from.mayGenerate) {
     throw new SetupError(
-      `${file} lacks ${Object.keys(invented).join(', ')}, and the environment does not set them: svc serve generates them when it starts`,
+      `${file} lacks ${Object.keys(invented).join(', ')}, and the environment does not set them. Restore it from a backup; for a new installation svc serve generates them.`,
     )
   }
   // Secrets of the environment are never copied to disk.

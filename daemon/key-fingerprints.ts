@@ -130,7 +130,7 @@ function refusal(keys: readonly Key[], config: Keys): SetupError {
  * An empty database is initialized, unless the directory shows that there was another one.
  * @throws SetupError
  */
-export async function assertDatabaseNotLost(storage: Storage, dataDir: string): Promise<void> {
+export async function assertDatabaseNotLost(storage: Pick<Storage, 'read'>, dataDir: string): Promise<void> {
   if (await hasUsers(storage.read)) return
   const folder = join(dataDir, 'checkpoints')
   const signed = await localCopiesIn(folder).list()

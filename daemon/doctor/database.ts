@@ -1,24 +1,46 @@
 import { migrations } from '../../migrations/index.ts'
 import type { Cipher } from '../../src/core/cipher.ts'
+import { SetupError } from '../../src/core/errors.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { findUnreadable } from '../../src/storage/encrypted-values.ts'
 import { migrate, migrationStatus } from '../../src/storage/migrate.ts'
-import type { Storage } from '../../src/storage/open.ts'
+import { openStorage, type ReadStorage, type StorageOptions } from '../../src/storage/open.ts'
 import { serverStateOf } from '../../src/storage/server-state.ts'
 import type { Config } from '../config.ts'
-import { missingKeys } from '../key-fingerprints.ts'
-import { counted, failed, passed, type Repair, warning } from './finding.ts'
+import { assertDatabaseNotLost, missingKeys } from '../key-fingerprints.ts'
+import { counted, failed, passed, type Repair, restoreIt, warning } from './finding.ts'
 import { formatBytes } from './machine.ts'
 
 /* The database, and whether it belongs to these keys. */
 
-const restore = 'stop the service, keep a copy of the damaged files, and restore the database from a backup'
+/** Free room in a file that is worth a look. */
+const maxFreeBytes = 2 ** 30
 
-export async function checkServer(storage: Storage): Promise<Finding[]> {
+export async function checkServer(storage: ReadStorage): Promise<Finding[]> {
   const check = 'database'
   const before = Date.now()
-  const { version, bytes, clockMs, connections, idleTransactions } = await serverStateOf(storage)
+  const state = await serverStateOf(storage)
+  const { version, bytes, clockMs, connections, idleTransactions } = state
   const findings: Finding[] = [passed(check, `${version}, ${formatBytes(bytes)}`)]
+  if (state.isReadOnly) {
+    findings.push(
+      failed(check, {
+        message: 'It accepts no changes.',
+        reason: 'Every change is answered with 503.',
+        remedy:
+          'point DATABASE_URL at the primary, or let the user of the service write svc.sqlite and its directory',
+      }),
+    )
+  }
+  if (state.freeShare !== undefined && state.freeShare > 0.5 && bytes > maxFreeBytes) {
+    findings.push(
+      warning(check, {
+        message: `Half of its ${formatBytes(bytes)} or more are free.`,
+        reason: 'Deleted rows leave room in the file, which new rows use; the disk does not get it back.',
+        remedy: 'to shrink the file, stop the service and run: sqlite3 svc.sqlite vacuum',
+      }),
+    )
+  }
   if (connections && connections.used >= connections.max * 0.9) {
     findings.push(
       warning(check, {
@@ -38,62 +60,107 @@ export async function checkServer(storage: Storage): Promise<Finding[]> {
     )
   }
   if (clockMs !== undefined)
-    findings.push(...clockFinding(clockMs - (before + Date.now()) / 2, 'the database'))
+    findings.push(...clockFinding(clockMs, clockMs, [before, Date.now()], 'the database'))
   return findings
 }
 
 /** Difference of two clocks, in milliseconds, at which tokens and limits begin to be wrong. */
 const maxSkewMs = 5000
 
-export function clockFinding(skewMs: number, other: string): Finding[] {
-  if (Math.abs(skewMs) <= maxSkewMs) return []
-  const seconds = Math.round(Math.abs(skewMs) / 1000)
+/**
+ * The other clock showed something from `earliest` to `latest` (milliseconds since 1970) while this one showed something within
+ * `own`.
+ */
+export function clockFinding(
+  earliest: number,
+  latest: number,
+  own: readonly [from: number, to: number],
+  other: string,
+): Finding[] {
+  const [behind, ahead] = [earliest - own[1], own[0] - latest]
+  if (behind <= maxSkewMs && ahead <= maxSkewMs) return []
+  const seconds = Math.round(Math.max(behind, ahead) / 1000)
   return [
     warning('clock', {
-      message: `The clock of this machine is ${seconds} s ${skewMs > 0 ? 'behind' : 'ahead of'} that of ${other}.`,
+      message: `The clock of this machine is ${seconds} s ${behind > 0 ? 'behind' : 'ahead of'} that of ${other}.`,
       reason: 'One-time passwords, tokens and the times of the audit log depend on it.',
       remedy: 'synchronize both clocks, for instance with chrony or systemd-timesyncd',
     }),
   ]
 }
 
-export async function checkWritable(storage: Storage): Promise<Finding[]> {
-  await storage.check()
-  return [passed('database writes', 'Accepted')]
-}
-
-export async function checkSchema(storage: Storage): Promise<{ findings: Finding[]; repairs: Repair[] }> {
+/** Adds pending migrations to `repairs`. */
+export async function checkSchema(
+  storage: ReadStorage,
+  options: StorageOptions,
+  repairs: Repair[],
+): Promise<Finding[]> {
   const check = 'database schema'
   const states = await migrationStatus(storage, migrations)
   const named = (state: string) => states.filter((one) => one.state === state).map(({ name }) => name)
-  const changed = named('changed')
+  const [changed, pending] = [named('changed'), named('pending')]
   if (changed.length > 0) {
-    const found = failed(check, {
-      message: `The file of ${changed.join(', ')} is not the one that was applied.`,
-      reason: 'The service does not start on a schema that it cannot know.',
-      remedy: 'install the release of svc again',
-    })
-    return { findings: [found], repairs: [] }
+    return [
+      failed(check, {
+        message: `The file of ${changed.join(', ')} is not the one that was applied.`,
+        reason: 'The service does not start on a schema that it cannot know.',
+        remedy: 'install the release of svc again',
+      }),
+    ]
   }
-  const pending = named('pending')
-  if (pending.length === 0)
-    return { findings: [passed(check, `${counted(states.length, 'migration')} applied`)], repairs: [] }
-  const found = warning(check, {
-    message: `${counted(pending.length, 'migration')} not applied: ${pending.join(', ')}.`,
-    reason: 'This version needs them; the service applies them when it starts, unless AUTO_MIGRATE is off.',
-    remedy: 'svc db migrate',
-  })
-  const repair = { check, plan: `apply ${pending.join(', ')}`, run: () => migrate(storage, migrations) }
-  return { findings: [found], repairs: [repair] }
+  if (pending.length === 0) return [passed(check, `${counted(states.length, 'migration')} applied`)]
+  if (pending.length === states.length) {
+    return [
+      failed(check, {
+        message: 'The database is empty, or belongs to another program.',
+        reason: 'All that the service stored is somewhere else, or lost.',
+        remedy: 'check DATABASE_URL and SVC_DATA_DIR, or restore a backup; svc serve fills an empty database',
+      }),
+    ]
+  }
+  const plan = `apply ${counted(pending.length, 'migration')}, ${pending[0]} and later, to the database`
+  repairs.push({ plan, run: () => migrateAt(options) })
+  return [
+    warning(check, {
+      message: `${counted(pending.length, 'migration')} not applied: ${shortened(pending)}.`,
+      reason: 'This version needs them; the service applies them when it starts, unless AUTO_MIGRATE is off.',
+      remedy: 'svc db migrate',
+    }),
+  ]
+}
+
+const shortened = (names: readonly string[]): string =>
+  names.length > 5 ? `${names.slice(0, 5).join(', ')} and ${names.length - 5} more` : names.join(', ')
+
+async function migrateAt(options: StorageOptions): Promise<void> {
+  const storage = await openStorage({ ...options, postgres: { statementMs: 0 } })
+  await migrate(storage, migrations).finally(() => storage.close())
+}
+
+/** An empty database beside signed checkpoints of another one. */
+export async function checkNotLost({ read }: ReadStorage, dataDir: string): Promise<Finding[]> {
+  try {
+    await assertDatabaseNotLost({ read }, dataDir)
+    return []
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error
+    return [
+      failed('database', {
+        message: error.message,
+        reason: 'The service refuses to start on it.',
+        remedy: 'restore the database from a backup',
+      }),
+    ]
+  }
 }
 
 /** Reading all pages of a large SQLite file takes minutes. */
 export const integrityMs = 1_800_000
 
-export async function checkIntegrity(storage: Storage): Promise<Finding[]> {
+export async function checkIntegrity(storage: ReadStorage): Promise<Finding[]> {
   const check = 'database pages'
   const seen = await storage.checkIntegrity(AbortSignal.timeout(integrityMs))
-  if (seen.verdict === 'sound') return [passed(check, 'Sound')]
+  if (seen.verdict === 'sound') return [passed(check, 'No damage found')]
   if (seen.verdict === 'unknown') {
     return [
       warning(check, {
@@ -107,15 +174,21 @@ export async function checkIntegrity(storage: Storage): Promise<Finding[]> {
     failed(check, {
       message: `Damaged: ${seen.found.join('; ')}.`,
       reason: 'What the database stores is not what was written; it may spread with each change.',
-      remedy: restore,
+      remedy: restoreIt,
     }),
   ]
 }
 
-export async function checkKeyFingerprints({ read }: Storage, config: Config): Promise<Finding[]> {
+export async function checkKeyFingerprints({ read }: ReadStorage, config: Config): Promise<Finding[]> {
   const check = 'keys'
   const missing = await missingKeys(read, config)
-  if (missing.length === 0) return [passed(check, 'Those that the database is used with')]
+  if (missing.length === 0) {
+    const { since } = await read
+      .selectFrom('key_prints')
+      .select((eb) => eb.fn.min('since').as('since'))
+      .executeTakeFirstOrThrow()
+    return [passed(check, `Those that the database is used with, the oldest since ${since?.slice(0, 10)}`)]
+  }
   return [
     failed(check, {
       message: `The database is used with other keys: ${missing.join(', ')}.`,
@@ -125,7 +198,7 @@ export async function checkKeyFingerprints({ read }: Storage, config: Config): P
   ]
 }
 
-export async function checkEncryptedValues(storage: Storage, cipher: Cipher): Promise<Finding[]> {
+export async function checkEncryptedValues(storage: ReadStorage, cipher: Cipher): Promise<Finding[]> {
   const check = 'encrypted values'
   const unreadable = await findUnreadable(storage, cipher)
   if (unreadable.length === 0) return [passed(check, 'All open with the keys of this service')]

@@ -1,4 +1,4 @@
-import { type IncomingMessage, request as requestHttp } from 'node:http'
+import { type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import type { TLSSocket } from 'node:tls'
 
@@ -8,10 +8,11 @@ export type Probe = {
   body: string
   /** This machine's address on the connection. */
   localAddress: string
-  /** Milliseconds by which the clock of the server is ahead, to a second; undefined without a Date header. */
-  skewMs: number | undefined
-  /** When the certificate ends; undefined without TLS. */
-  certificateEnds: Date | undefined
+  headers: IncomingHttpHeaders
+  /** When the request was sent and when its answer began, in milliseconds since 1970. */
+  during: readonly [number, number]
+  /** The certificate of the server; undefined without TLS. */
+  certificate: { from: Date; to: Date } | undefined
 }
 
 const timeoutMs = 10_000
@@ -20,14 +21,18 @@ const maxBody = 4 * 2 ** 20
 /** Requests a URL of the operator's own settings. @throws Error whose message is a sentence for the operator */
 export function probe(url: URL, headers: Record<string, string> = {}): Promise<Probe> {
   const { promise, resolve, reject } = Promise.withResolvers<Probe>()
+  const sentAt = Date.now()
   const request = url.protocol === 'https:' ? requestHttps : requestHttp
   const sent = request(url, { headers, signal: AbortSignal.timeout(timeoutMs) }, (reply) => {
     // Read before the body ends, when the connection may be gone.
-    const seen = { localAddress: reply.socket.localAddress ?? '', certificateEnds: certificateEnd(reply) }
-    readText(reply).then(
-      (body) => resolve({ status: reply.statusCode ?? 0, body, skewMs: skewOf(reply), ...seen }),
-      reject,
-    )
+    const seen = {
+      status: reply.statusCode ?? 0,
+      headers: reply.headers,
+      during: [sentAt, Date.now()] as const,
+      localAddress: reply.socket.localAddress ?? '',
+      certificate: certificateOf(reply),
+    }
+    readText(reply).then((body) => resolve({ body, ...seen }), reject)
   })
   sent.on('error', (error) => reject(new Error(explain(error as NodeJS.ErrnoException, url))))
   sent.end()
@@ -45,15 +50,14 @@ async function readText(reply: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString('utf8')
 }
 
-function certificateEnd({ socket }: IncomingMessage): Date | undefined {
+function certificateOf({ socket }: IncomingMessage): Probe['certificate'] {
   if (!('getPeerCertificate' in socket)) return undefined
-  return new Date((socket as TLSSocket).getPeerCertificate().valid_to)
+  const { valid_from: from, valid_to: to } = (socket as TLSSocket).getPeerCertificate()
+  return { from: new Date(from), to: new Date(to) }
 }
 
-function skewOf({ headers }: IncomingMessage): number | undefined {
-  const at = Date.parse(headers.date ?? '')
-  return Number.isNaN(at) ? undefined : at + 500 - Date.now()
-}
+const untrusted =
+  'its certificate comes from an authority that this machine does not trust; NODE_EXTRA_CA_CERTS names further ones'
 
 const failures: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there',
@@ -65,15 +69,16 @@ const failures: Readonly<Record<string, string>> = {
   EHOSTUNREACH: 'there is no route to it',
   ENETUNREACH: 'there is no route to it',
   EPROTO: 'it does not speak TLS',
+  HPE_INVALID_CONSTANT: 'it does not speak HTTP',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS',
   ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
   CERT_HAS_EXPIRED: 'its certificate has expired',
   CERT_NOT_YET_VALID: 'its certificate is not valid yet',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed',
-  SELF_SIGNED_CERT_IN_CHAIN: 'its certificate comes from an authority that this machine does not trust',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'it does not send the certificate of its authority',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
-    'its certificate comes from an authority that this machine does not trust',
+  SELF_SIGNED_CERT_IN_CHAIN: untrusted,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    'its certificate comes from an authority that this machine does not trust (NODE_EXTRA_CA_CERTS names more), or does not send the certificate of it',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
   ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name',
 }
 

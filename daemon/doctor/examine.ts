@@ -1,20 +1,25 @@
-import { existsSync } from 'node:fs'
-import { type Cipher, createCipher } from '../../src/core/cipher.ts'
+import { createCipher } from '../../src/core/cipher.ts'
+import { SetupError } from '../../src/core/errors.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { openStorage, type Storage } from '../../src/storage/open.ts'
-import { type Config, dataDirOf, existingConfig } from '../config.ts'
+import {
+  databaseExists,
+  openReadOnly,
+  type ReadStorage,
+  type StorageOptions,
+} from '../../src/storage/open.ts'
+import { type Config, databaseOf, dataDirOf, existingConfig } from '../config.ts'
 import type { Env } from '../variables.ts'
 import * as database from './database.ts'
-import { failed, type Repair, runCheck, sentenceOf } from './finding.ts'
+import { failed, type Repair, runCheck } from './finding.ts'
 import { checkDataDirectory, checkDisk } from './machine.ts'
 import * as network from './network.ts'
 import { checkSettings } from './settings.ts'
 import * as stored from './stored.ts'
 
-type Flags = { 'data-dir'?: string | undefined }
+type Flags = { 'data-dir'?: string | undefined; host?: string | undefined; port?: number | undefined }
 type Options = {
-  /** Asks no other machine, and not the running service. */
+  /** Asks no other machine than that of the database, and not the running service. */
   offline: boolean
   /** Called with what is checked next. */
   onCheck?(name: string): void
@@ -24,14 +29,13 @@ type Options = {
 
 export type Examination = {
   findings: Finding[]
-  /** Of those, what can be mended automatically. Valid until `close`. */
+  /** What can be mended automatically. */
   repairs: Repair[]
-  close(): Promise<void>
 }
 
 /**
- * Examines an installation with its own settings, also while it is served, and writes nothing. A check that needs the result
- * of one that failed is left out.
+ * Examines an installation with its own settings, also while it is served, and changes nothing. A check that needs the result of
+ * one that failed is left out.
  */
 export async function examine(
   flags: Flags,
@@ -39,107 +43,141 @@ export async function examine(
 ): Promise<Examination> {
   const findings: Finding[] = []
   const repairs: Repair[] = []
-  let storage: Storage | undefined
-  const close = async () => storage?.close()
-  const add = async (name: string, run: () => Promise<Finding[]>, ms?: number) => {
+  /** False when the check did not come to its end. */
+  const add: AddCheck = async (name, run, ms) => {
     onCheck(name)
-    findings.push(...(await runCheck(name, run, ms)))
+    const found = await runCheck(name, run, ms)
+    findings.push(...found.findings)
+    return found.isComplete
   }
+  const hasErrors = () => findings.some(({ state }) => state === 'error')
 
   const dataDir = dataDirOf(flags, env)
-  onCheck('data directory')
-  const directory = await checkDataDirectory(dataDir)
-  findings.push(...directory.findings)
-  repairs.push(...directory.repairs)
-  if (findings.some(({ state }) => state === 'error')) return { findings, repairs, close }
+  await add('data directory', () => checkDataDirectory(dataDir, repairs))
+  if (hasErrors()) return { findings, repairs: [] }
   await add('disk', () => checkDisk(dataDir))
 
-  const config = readSettings(flags, env, findings)
-  if (!config) return { findings, repairs, close }
-  findings.push(...checkSettings(config))
-  storage = await openDatabase(config, findings)
+  const config = await settingsOrFinding(flags, env, findings)
+  const options = config ?? (await orUndefined(() => databaseOf(flags, env)))
+  const storage = options && (await openDatabase(options, findings))
   if (storage) {
-    const { secrets, previous } = config
-    const cipher = createCipher([secrets.encryption, ...(previous.encryption ? [previous.encryption] : [])])
-    await examineDatabase({ storage, config, cipher, add, repairs })
+    try {
+      await examineDatabase({ storage, options, config, add, repairs, hasErrors })
+    } finally {
+      await storage.close()
+    }
   }
-  if (!offline) {
+  if (config && !offline) {
     if (config.port !== 0) await add('service', () => network.checkService(config))
+    if (config.port !== 0) await add('limits', () => network.checkLimits(config))
     await add('public address', () => network.checkPublicUrl(config))
     await add('mail', () => network.checkMail(config))
     await add('SMS', () => network.checkSms(config))
   }
-  return { findings, repairs, close }
+  return { findings, repairs }
 }
 
-function readSettings(flags: Flags, env: Env | undefined, findings: Finding[]): Config | undefined {
+type AddCheck = (name: string, run: () => Promise<Finding[]>, ms?: number) => Promise<boolean>
+
+async function settingsOrFinding(
+  flags: Flags,
+  env: Env | undefined,
+  findings: Finding[],
+): Promise<Config | undefined> {
   try {
-    return existingConfig(flags, env)
+    const config = existingConfig(flags, env)
+    findings.push(...checkSettings(config))
+    return config
   } catch (error) {
+    if (!(error instanceof SetupError)) throw error
     findings.push(
       failed('settings', {
-        message: sentenceOf(error),
-        reason: 'The service does not start with these settings.',
-        remedy: 'run this with the environment of the service; svc help serve explains each variable',
+        message: error.message,
+        reason: 'The service does not start with these settings and files.',
+        remedy:
+          'run this as the user of the service and with its environment; svc-serve(8) explains each variable',
       }),
     )
     return undefined
   }
 }
 
-async function openDatabase(config: Config, findings: Finding[]): Promise<Storage | undefined> {
-  const { databaseUrl, dataDir } = config
-  const explained = {
-    reason: 'The service cannot start, or answers 503.',
-    remedy: 'mend this first; svc help serve has a section on the database',
-  }
-  // Opening it would create it.
-  if (databaseUrl === undefined && !existsSync(`${dataDir}/svc.sqlite`)) {
-    findings.push(failed('database', { message: `There is no database in ${dataDir}.`, ...explained }))
+async function orUndefined<T>(read: () => T): Promise<T | undefined> {
+  try {
+    return read()
+  } catch {
     return undefined
   }
-  const options = { dataDir, ...(databaseUrl !== undefined && { databaseUrl }) }
+}
+
+const place = ({ dataDir, databaseUrl }: StorageOptions): StorageOptions => ({
+  dataDir,
+  ...(databaseUrl !== undefined && { databaseUrl }),
+})
+
+async function openDatabase(options: StorageOptions, findings: Finding[]): Promise<ReadStorage | undefined> {
+  const explained = {
+    reason: 'The service cannot start, or answers 503.',
+    remedy: 'svc-serve(8) has a section on the database; a damaged file is restored from a backup, and kept',
+  }
+  if (!(await databaseExists(options))) {
+    findings.push(
+      failed('database', { message: `There is no database in ${options.dataDir}.`, ...explained }),
+    )
+    return undefined
+  }
   try {
-    return await openStorage({ ...options, postgres: { poolSize: 2 } })
+    return await openReadOnly(place(options))
   } catch (error) {
-    findings.push(failed('database', { message: `It cannot be opened: ${sentenceOf(error)}`, ...explained }))
+    findings.push(failed('database', { message: (error as Error).message, ...explained }))
     return undefined
   }
 }
 
 async function examineDatabase({
   storage,
+  options,
   config,
-  cipher,
   add,
   repairs,
+  hasErrors,
 }: {
-  storage: Storage
-  config: Config
-  cipher: Cipher
-  add: (name: string, run: () => Promise<Finding[]>, ms?: number) => Promise<void>
+  storage: ReadStorage
+  options: StorageOptions
+  /** undefined when the settings are wrong. */
+  config: Config | undefined
+  add: AddCheck
   repairs: Repair[]
+  hasErrors(): boolean
 }): Promise<void> {
   const now = systemClock()
   const { heavy } = storage
-  await add('database', () => database.checkServer(storage))
-  await add('database pages', () => database.checkIntegrity(storage), database.integrityMs)
-  let isCurrent = false
-  await add('database schema', async () => {
-    const schema = await database.checkSchema(storage)
-    repairs.push(...schema.repairs)
-    isCurrent = schema.findings.every(({ state }) => state === 'ok')
-    return schema.findings
-  })
+  const pages = () => database.checkIntegrity(storage)
+  // A database that does not answer one question keeps each of the others waiting.
+  if (!(await add('database', () => database.checkServer(storage)))) return
+  if (!(await add('database pages', pages, database.integrityMs))) return
+  const unsafe = hasErrors()
+  const schema: Repair[] = []
+  const isKnown = await add('database schema', () => database.checkSchema(storage, place(options), schema))
+  // Not on damaged pages.
+  if (!unsafe) repairs.push(...schema)
   // The tables of another version may lack what is read here.
-  if (!isCurrent) return
-  await add('database writes', () => database.checkWritable(storage))
-  await add('keys', () => database.checkKeyFingerprints(storage, config))
-  await add('encrypted values', () => database.checkEncryptedValues(storage, cipher))
-  await add('audit log', () => stored.checkAuditChains(heavy, now))
-  await add('queues', () => stored.checkQueues(heavy, now))
-  await add('dead letters', () => stored.checkDeadLetters(heavy))
-  await add('webhooks', () => stored.checkWebhooks(heavy))
-  await add('devices', () => stored.checkDevices(heavy))
-  await add('API keys', () => stored.checkKeyExpiry(heavy, now))
+  if (!isKnown || schema.length > 0 || (!unsafe && hasErrors()) || !config) return
+
+  const { secrets, previous, dataDir } = config
+  const cipher = createCipher([secrets.encryption, ...(previous.encryption ? [previous.encryption] : [])])
+  const checks: [string, () => Promise<Finding[]>][] = [
+    ['database', () => database.checkNotLost(storage, dataDir)],
+    ['keys', () => database.checkKeyFingerprints(storage, config)],
+    ['encrypted values', () => database.checkEncryptedValues(storage, cipher)],
+    ['audit log', () => stored.checkAuditChains(heavy, now)],
+    ['queues', () => stored.checkQueues(heavy, now)],
+    ['dead letters', () => stored.checkDeadLetters(heavy, now)],
+    ['webhooks', () => stored.checkWebhooks(heavy)],
+    ['devices', () => stored.checkDevices(heavy)],
+    ['API keys', () => stored.checkKeyExpiry(heavy, now)],
+  ]
+  for (const [name, run] of checks) {
+    if (!(await add(name, run))) return
+  }
 }

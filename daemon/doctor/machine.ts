@@ -1,66 +1,96 @@
-import { chmod, lstat, readdir, statfs } from 'node:fs/promises'
+import { constants, type Stats } from 'node:fs'
+import { lstat, open, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Finding } from '../../src/core/finding.ts'
 import { failed, passed, type Repair, warning } from './finding.ts'
 
 /* The data directory and its disk. */
 
-type Seen = { findings: Finding[]; repairs: Repair[] }
-
 const check = 'data directory'
 const mebi = 2 ** 20
 
-/** Private files: others may neither read the keys nor the rows. */
-const isPrivate = (name: string): boolean => name === 'secrets.json' || name.startsWith('svc.sqlite')
+/** Files that hold the keys or the rows. */
+const privateFiles = ['secrets.json', 'svc.sqlite', 'svc.sqlite-wal', 'svc.sqlite-shm']
 
-export async function checkDataDirectory(dataDir: string): Promise<Seen> {
-  let mode: number
+/** Adds what can be mended to `repairs`. */
+export async function checkDataDirectory(dataDir: string, repairs: Repair[]): Promise<Finding[]> {
+  const directory = await statOrReason(dataDir)
+  if (typeof directory === 'string') return [missing(`The data directory ${dataDir} ${directory}.`)]
+  if (!directory.isDirectory()) return [missing(`${dataDir} is not a directory.`)]
+  const findings = await checkMode(dataDir, directory, 0o700, repairs)
+  for (const name of privateFiles) {
+    const path = join(dataDir, name)
+    const file = await statOrReason(path)
+    if (typeof file === 'string') continue
+    findings.push(...(await checkMode(path, file, 0o600, repairs)), ...checkOwner(path, file, directory))
+  }
+  return findings.length > 0 ? findings : [passed(check, dataDir)]
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOENT: 'does not exist',
+  EACCES: 'may not be read by this user',
+  ENOTDIR: 'has a file in its path',
+}
+
+async function statOrReason(path: string): Promise<Stats | string> {
   try {
-    const found = await lstat(dataDir)
-    if (!found.isDirectory() && !found.isSymbolicLink()) return missing(`${dataDir} is not a directory.`)
-    mode = found.isDirectory() ? found.mode : 0o700
+    return await stat(path)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return missing(`There is no data directory ${dataDir}.`)
-    return missing(`The data directory ${dataDir} cannot be read (${code}).`)
-  }
-  const open = process.platform === 'win32' ? [] : await openPaths(dataDir, mode)
-  const findings = open.map(({ path, mode, wanted }) =>
-    warning(check, {
-      message: `${path} has mode ${octal(mode)}.`,
-      reason: 'Other users of this machine can read the database or the keys.',
-      remedy: `chmod ${octal(wanted)} ${path}`,
-    }),
-  )
-  const repairs = open.map(({ path, wanted }) => ({
-    check,
-    plan: `chmod ${octal(wanted)} ${path}`,
-    run: () => chmod(path, wanted),
-  }))
-  return { findings: findings.length > 0 ? findings : [passed(check, dataDir)], repairs }
-}
-
-function missing(message: string): Seen {
-  const remedy =
-    'start the service once with svc serve, or name its directory with --data-dir or SVC_DATA_DIR; run this as the user of the service'
-  return {
-    findings: [failed(check, { message, reason: 'Without it nothing else can be checked.', remedy })],
-    repairs: [],
+    const { code = '' } = error as NodeJS.ErrnoException
+    return reasons[code] ?? `cannot be read (${code})`
   }
 }
 
-type OpenPath = { path: string; mode: number; wanted: number }
+const missing = (message: string): Finding =>
+  failed(check, {
+    message,
+    reason: 'Without it nothing else can be checked.',
+    remedy:
+      'name the directory of the service with --data-dir or SVC_DATA_DIR, and run this as its user; for a new installation start svc serve first',
+  })
 
 const octal = (mode: number): string => (mode & 0o777).toString(8).padStart(4, '0')
 
-async function openPaths(dataDir: string, mode: number): Promise<OpenPath[]> {
-  const found: OpenPath[] = (mode & 0o077) === 0 ? [] : [{ path: dataDir, mode, wanted: 0o700 }]
-  for (const name of (await readdir(dataDir)).filter(isPrivate)) {
-    const path = join(dataDir, name)
-    const { mode } = await lstat(path)
-    if ((mode & 0o077) !== 0) found.push({ path, mode, wanted: 0o600 })
+async function checkMode(
+  path: string,
+  { mode }: Stats,
+  wanted: number,
+  repairs: Repair[],
+): Promise<Finding[]> {
+  if (process.platform === 'win32' || (mode & 0o077) === 0) return []
+  const plan = `chmod ${octal(wanted)} ${path}`
+  // What a link leads to may belong to somebody else, such as a secret that an orchestrator mounts.
+  const isLink = (await lstat(path)).isSymbolicLink()
+  if (!isLink) repairs.push({ plan, run: () => changeMode(path, wanted) })
+  return [
+    warning(check, {
+      message: `${path}${isLink ? ' is a link to what' : ''} has mode ${octal(mode)}.`,
+      reason: 'Other users of this machine can read the database or the keys.',
+      remedy: isLink ? 'restrict what the link leads to' : plan,
+    }),
+  ]
+}
+
+/** Follows no link that was put in its place meanwhile. */
+async function changeMode(path: string, mode: number): Promise<void> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+  try {
+    await file.chmod(mode)
+  } finally {
+    await file.close()
   }
-  return found
+}
+
+function checkOwner(path: string, file: Stats, directory: Stats): Finding[] {
+  if (file.uid === directory.uid) return []
+  return [
+    warning(check, {
+      message: `${path} belongs to user ${file.uid}, and its directory to user ${directory.uid}.`,
+      reason: 'The service cannot open it as the user of its directory.',
+      remedy: `chown ${directory.uid}:${directory.gid} ${path}`,
+    }),
+  ]
 }
 
 /** Free bytes at which the service should get more, and at which it is about to refuse writes. */
@@ -75,7 +105,7 @@ export async function checkDisk(dataDir: string): Promise<Finding[]> {
     message: `Only ${message}.`,
     reason: 'On a full disk the service answers every change with 503.',
     remedy:
-      'give the file system more space, or lower LOG_BYTES_PER_ORG and the retention days (svc help serve)',
+      'give the file system more space, or lower LOG_BYTES_PER_ORG and the retention days (svc-serve(8))',
   }
   return [free < little.error ? failed('disk', found) : warning('disk', found)]
 }

@@ -1,51 +1,61 @@
-import { isIP } from 'node:net'
+import type { z } from 'zod'
 import type { Finding } from '../../src/core/finding.ts'
 import { isLoopback, normalizeAddress } from '../../src/core/network.ts'
+import { safeParse } from '../../src/core/schema.ts'
+import { service } from '../../src/service/contract.ts'
 import { version } from '../../src/version.ts'
+import { proxyReader } from '../address.ts'
 import type { Config } from '../config.ts'
 import { verifySmtp } from '../integrations/smtp.ts'
 import { clockFinding } from './database.ts'
 import { type Probe, probe } from './endpoint.ts'
-import { failed, passed, sentenceOf, warning } from './finding.ts'
+import { counted, failed, passed, warning } from './finding.ts'
 
 /* The running service, as this machine and as its clients reach it, and what it needs outside. */
 
-const isEveryAddress = (host: string): boolean => host === '0.0.0.0' || host === '::'
-
-/** Where the service listens according to the settings. */
-function ownUrl({ host, port }: Config): URL {
-  const name = isEveryAddress(host) ? '127.0.0.1' : host
-  return new URL(`http://${isIP(name) === 6 ? `[${name}]` : name}:${port}`)
+/** Where the service listens according to the settings. @throws Error for an address that no URL can have */
+function ownUrl({ host, port }: Config, path: string): URL {
+  const name = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  const url = URL.parse(`http://${name.includes(':') ? `[${name}]` : name}:${port}${path}`)
+  if (url) return url
+  throw new Error(`HOST ${host} cannot be written as a URL`)
 }
 
-type Health = { version?: string; clientAddress?: string }
-type Ready = { status?: string; checks?: Record<string, string> }
-
-function parse<T>({ body }: Probe): Partial<T> {
+function parseJson({ body }: Probe): unknown {
   try {
-    return JSON.parse(body) as T
+    return JSON.parse(body)
   } catch {
-    return {}
+    return undefined
   }
+}
+
+function healthOf(seen: Probe): z.infer<typeof service.health.reply> | undefined {
+  const parsed = safeParse(service.health.reply, parseJson(seen))
+  return parsed.success ? parsed.data : undefined
+}
+
+/** Whether it is svc that refuses: its errors have a code and the id of the request. */
+const isRefusal = (seen: Probe): boolean => {
+  const body = parseJson(seen) as { code?: unknown; requestId?: unknown } | null | undefined
+  return typeof body?.code === 'string' && typeof body.requestId === 'string'
+}
+
+const isDown = {
+  reason: 'Nobody can sign in, and agents report nothing.',
+  remedy:
+    'start it with svc serve, and read its log; HOST and PORT, or --host and --port, say where it listens',
 }
 
 export async function checkService(config: Config): Promise<Finding[]> {
   const check = 'service'
-  const url = ownUrl(config)
-  let health: Probe
-  try {
-    health = await probe(new URL('/api/v1/health', url))
-  } catch (error) {
-    return [
-      failed(check, {
-        message: `No service answers: ${sentenceOf(error)}.`,
-        reason: 'Nobody can sign in, and agents report nothing.',
-        remedy: 'systemctl status svc, or svc serve; HOST and PORT say where it listens',
-      }),
-    ]
+  const url = ownUrl(config, '/api/v1/health')
+  const seen = await attempt(() => probe(url))
+  if (seen instanceof Error) {
+    return [failed(check, { message: `No service answers: ${seen.message}.`, ...isDown })]
   }
-  const running = parse<Health>(health).version
-  if (running === undefined) {
+  const health = healthOf(seen)
+  if (!health) {
+    if (isRefusal(seen)) return [refusal(check, seen)]
     return [
       failed(check, {
         message: `${url.origin} is answered by another program.`,
@@ -55,72 +65,108 @@ export async function checkService(config: Config): Promise<Finding[]> {
     ]
   }
   const findings: Finding[] = []
-  if (running !== version) {
+  if (health.version !== version) {
     findings.push(
       warning(check, {
-        message: `It runs version ${running}, and this is svc ${version}.`,
+        message: `It runs version ${health.version}, and this is svc ${version}.`,
         reason: 'An upgrade takes effect when the service starts again.',
-        remedy: 'systemctl restart svc',
+        remedy: 'restart the service',
       }),
     )
   }
-  const ready = parse<Ready>(await probe(new URL('/health/ready', url)))
-  for (const [name, said] of Object.entries(ready.checks ?? {})) {
-    if (said !== 'ok') findings.push(notReady(name, said))
-  }
-  return findings.length > 0 ? findings : [passed(check, `Version ${running}, ready`)]
+  findings.push(...readiness(await probe(ownUrl(config, '/health/ready'))))
+  return findings.length > 0 ? findings : [passed(check, `Version ${health.version}, ready`)]
 }
 
-const notReady = (name: string, said: string): Finding =>
-  failed('service', {
-    message: `Its readiness check reports ${name}: ${said}.`,
-    reason: 'Requests that need this fail.',
-    remedy: 'mend what the other findings say about it; the log of the service has the details',
+/** What the database says of chains, dead letters and keys has checks of its own. */
+function readiness(seen: Probe): Finding[] {
+  const { status, checks } = (parseJson(seen) ?? {}) as { status?: unknown; checks?: { database?: unknown } }
+  if (status === 'ready' && checks?.database === 'ok') return []
+  const said = typeof checks?.database === 'string' ? checks.database : `HTTP ${seen.status}`
+  return [
+    failed('service', {
+      message: `It is not ready: ${said}.`,
+      reason: 'Requests that need the database fail.',
+      remedy: 'svc-serve(8) says under Health what each reason needs; the log of the service has the details',
+    }),
+  ]
+}
+
+function refusal(check: string, { status }: Probe): Finding {
+  if (status !== 429) {
+    const reason = 'It is overloaded, or cannot use its database.'
+    return failed(check, { message: `It answers ${status}.`, reason, remedy: 'read the log of the service' })
+  }
+  return warning(check, {
+    message: 'It answers 429: too many requests came from the address of this machine.',
+    reason: 'Where a proxy runs on this machine and is not trusted, these are the requests of everybody.',
+    remedy: 'set TRUST_PROXY_HEADERS and TRUSTED_PROXY_CIDRS for a proxy, or wait a minute',
   })
+}
 
-/** Time in which a certificate should have been renewed. */
-const certificateMs = 14 * 86_400_000
-
-export async function checkPublicUrl({ outside }: Config): Promise<Finding[]> {
-  const check = 'public address'
-  const { publicUrl } = outside
-  if (publicUrl === undefined) return []
-  let seen: Probe
+async function attempt<T>(work: () => Promise<T>): Promise<T | Error> {
   try {
-    seen = await probe(new URL(`${publicUrl.replace(/\/$/, '')}/api/v1/health`))
+    return await work()
   } catch (error) {
+    return error as Error
+  }
+}
+
+export async function checkPublicUrl({ outside, proxies }: Config): Promise<Finding[]> {
+  const check = 'public address'
+  const { apiUrl } = outside
+  if (apiUrl === undefined) return []
+  const url = new URL(`${apiUrl}/api/v1/health`)
+  const seen = await attempt(() => probe(url))
+  const used = 'Agents and people use this address.'
+  if (seen instanceof Error) {
     return [
       failed(check, {
-        message: `PUBLIC_URL does not work: ${sentenceOf(error)}.`,
-        reason: 'Agents and people use this address.',
+        message: `PUBLIC_URL does not work: ${seen.message}.`,
+        reason: used,
         remedy:
           'mend the proxy, its certificate or the name; or set PUBLIC_URL to the address that people use',
       }),
     ]
   }
-  const health = parse<Health>(seen)
-  if (health.version === undefined) {
+  const health = healthOf(seen)
+  if (!health) {
+    if (isRefusal(seen)) return [refusal(check, seen)]
+    const to = seen.headers.location
     return [
       failed(check, {
-        message: `${publicUrl}/api/v1/health answers ${seen.status}, and not as this service does.`,
-        reason: 'Agents and people use this address.',
+        message: `${url.href} answers ${seen.status}${to === undefined ? '' : ` (to ${to})`}, and not as this service does.`,
+        reason: used,
         remedy: 'let the proxy pass requests on to the service with their path',
       }),
     ]
   }
-  const findings = [...certificate(publicUrl, seen), ...(await clientAddress(publicUrl, seen, health))]
-  if (seen.skewMs !== undefined) findings.push(...clockFinding(seen.skewMs, 'the proxy'))
-  return findings.length > 0 ? findings : [passed(check, `${publicUrl} answers${endOf(seen)}`)]
+  return [
+    ...certificate(apiUrl, seen),
+    ...(await clientAddress(url, proxies, seen, health.clientAddress)),
+    ...clock(seen),
+  ]
 }
 
-const endOf = ({ certificateEnds }: Probe): string =>
-  certificateEnds ? `, certificate until ${certificateEnds.toISOString().slice(0, 10)}` : ''
+/** The Date header has whole seconds, and was set some time between the request and its answer. */
+function clock({ headers, during }: Probe): Finding[] {
+  const at = Date.parse(headers.date ?? '')
+  return Number.isNaN(at) ? [] : clockFinding(at, at + 1000, during, 'PUBLIC_URL')
+}
 
-function certificate(publicUrl: string, { certificateEnds }: Probe): Finding[] {
-  if (certificateEnds === undefined || certificateEnds.getTime() - Date.now() > certificateMs) return []
+const day = 86_400_000
+
+function certificate(publicUrl: string, { certificate: valid }: Probe): Finding[] {
+  const check = 'public address'
+  if (valid === undefined) return [passed(check, `${publicUrl} answers`)]
+  const until = valid.to.toISOString().slice(0, 10)
+  // Certificates of a few days are renewed in the last third of their time.
+  const soon = Math.min(14 * day, (valid.to.getTime() - valid.from.getTime()) / 4)
+  if (valid.to.getTime() - Date.now() > soon)
+    return [passed(check, `${publicUrl} answers, certificate until ${until}`)]
   return [
-    warning('public address', {
-      message: `The certificate of ${publicUrl} ends on ${certificateEnds.toISOString().slice(0, 10)}.`,
+    warning(check, {
+      message: `The certificate of ${publicUrl} ends on ${until}.`,
       reason: 'From then on no agent and no person can connect.',
       remedy: 'renew it, and see why it was not renewed by itself',
     }),
@@ -130,32 +176,79 @@ function certificate(publicUrl: string, { certificateEnds }: Probe): Finding[] {
 /** An address of documentation (RFC 5737), which no client has. */
 const madeUp = '192.0.2.1'
 
-/** Whether the service sees through the proxy to its clients, and believes no client that claims another address. */
-async function clientAddress(publicUrl: string, { localAddress }: Probe, health: Health): Promise<Finding[]> {
-  const check = 'client addresses'
+async function clientAddress(
+  url: URL,
+  proxies: Config['proxies'],
+  { localAddress }: Probe,
+  seen: string,
+): Promise<Finding[]> {
   const own = normalizeAddress(localAddress)
-  const seen = health.clientAddress
-  if (seen === undefined) return []
-  const forged = await probe(new URL(`${publicUrl.replace(/\/$/, '')}/api/v1/health`), {
-    'x-forwarded-for': madeUp,
-  })
-  if (parse<Health>(forged).clientAddress === madeUp) {
-    return [
-      failed(check, {
-        message: 'The service believes the address that a client writes into X-Forwarded-For.',
-        reason:
-          'Whoever guesses passwords evades every limit by address, and writes any address into the audit log.',
-        remedy: 'let the proxy replace X-Forwarded-For, and list only its addresses in TRUSTED_PROXY_CIDRS',
-      }),
-    ]
+  // The claims of a trusted address are believed, and have to be.
+  const isBelieved = isLoopback(own) || proxyReader(proxies)(own)
+  const forged = isBelieved ? undefined : healthOf(await probe(url, { 'x-forwarded-for': madeUp }))
+  return [addressFinding({ own, isBelieved, seen, seenForged: forged?.clientAddress })]
+}
+
+/** Whether the service sees through the proxy to its clients, and believes no client that claims another address. */
+export function addressFinding({
+  own,
+  isBelieved,
+  seen,
+  seenForged,
+}: {
+  /** This machine's address on the connection. */
+  own: string
+  /** Whether the service may believe what this machine claims. */
+  isBelieved: boolean
+  /** As the service saw the request of this machine. */
+  seen: string
+  /** As it saw one that claims to come from another address. */
+  seenForged: string | undefined
+}): Finding {
+  const check = 'client addresses'
+  if (isBelieved) {
+    const elsewhere = 'whether it believes clients shows from another machine only'
+    return passed(check, `The service sees this machine as ${seen}; ${elsewhere}`)
   }
-  if (seen === own || !isLoopback(seen) || isLoopback(own)) return []
+  if (seenForged === madeUp) {
+    return failed(check, {
+      message: 'The service believes the address that a client writes into X-Forwarded-For.',
+      reason:
+        'Whoever guesses passwords evades every limit by address, and writes any address into the audit log.',
+      remedy: 'let the proxy replace X-Forwarded-For, and list only its addresses in TRUSTED_PROXY_CIDRS',
+    })
+  }
+  if (seen === own || !isLoopback(seen)) return passed(check, `The service sees this machine as ${seen}`)
+  return warning(check, {
+    message: `The service sees the requests of this machine (${own}) as those of ${seen}.`,
+    reason:
+      'All clients look like the proxy: limits by address hold them together, and the audit log has the address of the proxy.',
+    remedy: 'set TRUST_PROXY_HEADERS=true, and TRUSTED_PROXY_CIDRS to the addresses of the proxy',
+  })
+}
+
+/** Counters of refusals, each by one label. */
+const refusals = /^svc_(?:rate_limit|quota)_refusals_total\{(\w+)="(\w+)"[^}]*\} (\d+)/gm
+
+/** What the service refused since it started; known with METRICS_TOKEN alone. */
+export async function checkLimits(config: Config): Promise<Finding[]> {
+  const check = 'limits'
+  const { metricsToken } = config
+  if (metricsToken === undefined) return []
+  const seen = await attempt(() =>
+    probe(ownUrl(config, '/metrics'), { authorization: `Bearer ${metricsToken}` }),
+  )
+  if (seen instanceof Error || seen.status !== 200) return []
+  const hit = [...seen.body.matchAll(refusals)].filter(([, , , count]) => count !== '0')
+  if (hit.length === 0) return [passed(check, 'None was reached since the service started')]
+  const named = hit.map(
+    ([, kind, name, count]) => `${kind === 'quota' ? 'quota' : 'limit'} ${name} ${count}×`,
+  )
   return [
     warning(check, {
-      message: `The service sees ${seen} as the address of this machine's request, which came from ${own}.`,
-      reason:
-        'All clients look like the proxy: limits by address hold them together, and the audit log has the address of the proxy.',
-      remedy: 'set TRUST_PROXY_HEADERS=true, and TRUSTED_PROXY_CIDRS to the addresses of the proxy',
+      message: `${counted(hit.length, 'limit')} reached since the service started: ${named.join(', ')}.`,
+      reason: 'These requests were refused: of somebody who guesses, or of people who need more.',
+      remedy: 'find the callers in the log; RATE_LIMIT_<NAME> and QUOTA_<NAME> raise a limit (svc-serve(8))',
     }),
   ]
 }
@@ -163,40 +256,35 @@ async function clientAddress(publicUrl: string, { localAddress }: Probe, health:
 export async function checkMail({ outside }: Config): Promise<Finding[]> {
   const { smtp } = outside
   if (!smtp) return []
-  try {
-    await verifySmtp(smtp)
-    return [passed('mail', `${smtp.host}:${smtp.port} accepts mail`)]
-  } catch (error) {
-    return [
-      failed('mail', {
-        message: `The mail server ${smtp.host}:${smtp.port} refuses: ${sentenceOf(error)}.`,
-        reason: 'Invitations, password resets and warnings reach nobody.',
-        remedy: 'see SMTP_URL, SMTP_STARTTLS and SMTP_CA_FILE (svc help serve)',
-      }),
-    ]
-  }
+  const refused = await attempt(() => verifySmtp(smtp))
+  if (!(refused instanceof Error)) return [passed('mail', `${smtp.host}:${smtp.port} accepts mail`)]
+  // A server may repeat what it was sent.
+  const said = smtp.auth ? refused.message.replaceAll(smtp.auth.pass, '********') : refused.message
+  return [
+    failed('mail', {
+      message: `The mail server ${smtp.host}:${smtp.port} cannot be used: ${said}.`,
+      reason: 'Invitations, password resets and warnings reach nobody.',
+      remedy: 'see SMTP_URL, SMTP_STARTTLS and SMTP_CA_FILE in svc-serve(8)',
+    }),
+  ]
 }
 
 export async function checkSms({ outside }: Config): Promise<Finding[]> {
   const { twilio } = outside
   if (!twilio) return []
-  try {
-    const { status } = await probe(
-      new URL(`/v2/Services/${encodeURIComponent(twilio.serviceSid)}`, twilio.apiUrl),
-      {
-        authorization: `Basic ${Buffer.from(`${twilio.accountSid}:${twilio.authToken}`).toString('base64')}`,
-      },
-    )
-    if (status === 200) return [passed('SMS', 'The verification service answers')]
-    return [smsFailed(`it answers ${status}`)]
-  } catch (error) {
-    return [smsFailed(sentenceOf(error))]
-  }
+  const { accountSid, authToken, serviceSid, apiUrl } = twilio
+  const seen = await attempt(() =>
+    probe(new URL(`/v2/Services/${encodeURIComponent(serviceSid)}`, apiUrl), {
+      authorization: `Basic ${Buffer.from(`${accountSid}:${authToken}`).toString('base64')}`,
+    }),
+  )
+  if (!(seen instanceof Error) && seen.status === 200)
+    return [passed('SMS', 'The verification service answers')]
+  return [
+    failed('SMS', {
+      message: `The SMS verification service cannot be used: ${seen instanceof Error ? seen.message : `it answers ${seen.status}`}.`,
+      reason: 'People whose second factor is their phone cannot sign in.',
+      remedy: 'see TWILIO_ACCOUNT_SID, TWILIO_AUTH_TOKEN and TWILIO_VERIFY_SERVICE_SID in svc-serve(8)',
+    }),
+  ]
 }
-
-const smsFailed = (why: string): Finding =>
-  failed('SMS', {
-    message: `The SMS verification service cannot be used: ${why}.`,
-    reason: 'People whose second factor is their phone cannot sign in.',
-    remedy: 'see TWILIO_ACCOUNT_SID, TWILIO_AUTH_TOKEN and TWILIO_VERIFY_SERVICE_SID',
-  })

@@ -1,4 +1,5 @@
 import type { Finding } from '../../src/core/finding.ts'
+import { isLoopback } from '../../src/core/network.ts'
 import type { Config } from '../config.ts'
 import { passed, warning } from './finding.ts'
 
@@ -17,8 +18,15 @@ export function checkSettings(config: Config): Finding[] {
 
 function weakSecrets({ weakSecrets }: Config): Finding[] {
   if (weakSecrets === undefined) return []
-  const reason = 'Whoever has a token or a hash can guess a short key without asking the service.'
-  return [warning('settings', { message: `${weakSecrets}.`, reason, remedy: 'openssl rand -base64 32' })]
+  const reason =
+    'Whoever has a token or a hash can guess a short key without asking the service; in production it does not start.'
+  return [
+    warning('settings', {
+      message: `${weakSecrets}.`,
+      reason,
+      remedy: 'replace it as svc-serve(8) says under Changing a key',
+    }),
+  ]
 }
 
 /** Where no pepper is set, another key serves as it, and must not change alone. */
@@ -87,7 +95,7 @@ function publicAddress({ outside, proxies, production, host }: Config): Finding[
 }
 
 const isLoopbackHost = (host: string): boolean =>
-  ['localhost', '[::1]', '::1'].includes(host) || host.startsWith('127.')
+  host === 'localhost' || isLoopback(host.replace(/^\[|\]$/g, ''))
 
 function mail({ outside }: Config): Finding[] {
   if (outside.smtp) return []

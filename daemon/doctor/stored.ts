@@ -1,6 +1,6 @@
-import { countVerdicts, listFaults } from '../../src/audit/checkpoints/verdicts.ts'
+import { listFaults } from '../../src/audit/checkpoints/verdicts.ts'
 import type { Finding } from '../../src/core/finding.ts'
-import { addSeconds, type Instant, secondsBetween } from '../../src/core/time.ts'
+import { addSeconds, type Instant } from '../../src/core/time.ts'
 import { countDeadLetters, listLostDeadLetters } from '../../src/storage/dead-letters.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { counted, failed, passed, warning } from './finding.ts'
@@ -13,26 +13,39 @@ export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]>
   const check = 'audit log'
   const faults = await listFaults(db)
   if (faults.length > 0) {
-    return faults.slice(0, 10).map(({ chain, verdict }) =>
+    const named = faults.slice(0, 5).map(({ chain, verdict }) => `${chain} (${verdict})`)
+    const more = faults.length > 5 ? ` and ${faults.length - 5} more` : ''
+    return [
       failed(check, {
-        message: `The chain ${chain} is ${verdict}.`,
+        message: `${counted(faults.length, 'chain')} not sound: ${named.join(', ')}${more}.`,
         reason:
           'Entries were changed or removed after they were written, or cannot be compared with what was signed.',
         remedy: 'svc audit verify shows where; keep the database and checkpoints/ as they are',
       }),
-    )
+    ]
   }
-  const verdicts = await countVerdicts(db)
-  const last = verdicts
-    .map((one) => one.last)
-    .sort()
-    .at(-1)
-  const chains = verdicts.reduce((sum, { count }) => sum + count, 0)
-  if (last !== undefined && secondsBetween(last, now) > 2 * day) {
+  const { all, overdue, oldest } = await db
+    .selectFrom('audit_verdicts')
+    .select(({ fn, eb }) => [
+      fn.countAll<number | string>().as('all'),
+      fn
+        .sum<number | string | null>(
+          eb
+            .case()
+            .when('checked_at', '<', addSeconds(now, -2 * day))
+            .then(1)
+            .else(0)
+            .end(),
+        )
+        .as('overdue'),
+      fn.min('checked_at').as('oldest'),
+    ])
+    .executeTakeFirstOrThrow()
+  if (Number(overdue ?? 0) > 0) {
     return [
       warning(check, {
-        message: `No chain was verified since ${last}.`,
-        reason: 'The service verifies the chains in turn every day; a change of them would show late.',
+        message: `${Number(overdue)} of ${counted(Number(all), 'chain')} were not verified for two days or longer, one since ${oldest}.`,
+        reason: 'The service verifies every chain once a day; a change of them would show late.',
         remedy: 'see whether the service runs, and what its log says about the loop audit verification',
       }),
     ]
@@ -40,10 +53,15 @@ export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]>
   return [
     passed(
       check,
-      last === undefined ? 'Not verified yet' : `${counted(chains, 'chain')} sound, last verified ${last}`,
+      oldest === null
+        ? 'Not verified yet'
+        : `${counted(Number(all), 'chain')} sound, verified since ${oldest}`,
     ),
   ]
 }
+
+/** Those that are not deleted. */
+const organizations = (db: Db) => db.selectFrom('organizations').select('id').where('deleted_at', 'is', null)
 
 /** Rows that wait for a service that is busy are gone within seconds. */
 const stuckSeconds = 600
@@ -98,6 +116,7 @@ export async function checkWebhooks(db: Db): Promise<Finding[]> {
     .selectFrom('webhooks')
     .select(({ fn }) => ['status', fn.countAll<number | string>().as('count')])
     .where('deleted_at', 'is', null)
+    .where('org_id', 'in', organizations(db))
     .groupBy('status')
     .execute()
   const countOf = (status: string) => Number(rows.find((one) => one.status === status)?.count ?? 0)
@@ -112,10 +131,11 @@ export async function checkWebhooks(db: Db): Promise<Finding[]> {
   ]
 }
 
-export async function checkDeadLetters(db: Db): Promise<Finding[]> {
+export async function checkDeadLetters(db: Db, now: Instant): Promise<Finding[]> {
   const check = 'dead letters'
   const kept = await countDeadLetters(db, '')
-  const lost = await listLostDeadLetters(db)
+  // The count of those that were lost is kept for ever.
+  const lost = (await listLostDeadLetters(db)).filter(({ last_at }) => last_at >= addSeconds(now, -7 * day))
   const findings = [
     ...kept.map(({ source, count }) =>
       warning(check, {
@@ -144,6 +164,7 @@ export async function checkDevices(db: Db): Promise<Finding[]> {
     .selectFrom('devices')
     .select(({ fn }) => ['status', fn.countAll<number | string>().as('count')])
     .where('status', '<>', 'decommissioned')
+    .where('org_id', 'in', organizations(db))
     .groupBy('status')
     .execute()
   const all = rows.reduce((sum, { count }) => sum + Number(count), 0)
@@ -169,6 +190,7 @@ export async function checkKeyExpiry(db: Db, now: Instant): Promise<Finding[]> {
     .selectFrom('api_keys')
     .select((eb) => eb.fn.countAll<number | string>().as('count'))
     .where('status', '=', 'active')
+    .where('org_id', 'in', organizations(db))
     .where('expires_at', '>', now)
     .where('expires_at', '<', addSeconds(now, soonSeconds))
     .executeTakeFirstOrThrow()

@@ -27,6 +27,8 @@ export type IntegrationSettings = {
   twilio: TwilioSettings | undefined
   /** The public address for links; undefined: where the service listens. */
   publicUrl: string | undefined
+  /** PUBLIC_URL itself: the service, where the other addresses may be of a front-end. */
+  apiUrl: string | undefined
   /** The dashboard; undefined: none, and browsers get the pages of the service. */
   appUrl: string | undefined
   /** SAML_SP_ENTITY_ID: what identity providers call this service; undefined: the address of its metadata. */
@@ -44,6 +46,7 @@ export function readIntegrationSettings(env: Env): IntegrationSettings {
     smtp: readSmtp(env),
     twilio: readTwilio(env),
     publicUrl: publicUrls.find((url) => url !== undefined),
+    apiUrl: publicUrls[0],
     appUrl: publicUrls[2] ?? publicUrls[1],
     samlEntityId: env.SAML_SP_ENTITY_ID || undefined,
     archive: readArchive(env),

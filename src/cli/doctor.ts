@@ -1,6 +1,7 @@
 import type { Finding } from '../core/finding.ts'
 import { askYesNo, isInteractive } from './ask.ts'
-import { CliError, SilentExit, usageError } from './exit-codes.ts'
+import { selectColumns } from './columns.ts'
+import { CliError, exitCodes, SilentExit, usageError } from './exit-codes.ts'
 import { type Output, rowPrinter, writeStdout } from './print.ts'
 import { type FlagSettings, resolveSettings } from './settings.ts'
 import { clearStatus, printNote } from './stderr-notes.ts'
@@ -9,7 +10,17 @@ import { displayWidth, escapeToOneLine } from './table.ts'
 
 type Repair = { plan: string; run(): Promise<unknown> }
 
-/** Asks for permission, unless `yes`, and repairs. Returns whether something was changed. */
+/** What to print of a finding, and of each in csv and tables. */
+const columns = ['state', 'check', 'message', 'reason', 'remedy']
+const usual = ['state', 'check', 'message', 'remedy']
+
+/** Checks before the examination that its result can be printed as requested. */
+export function checkFindingOutput(output: Output): void {
+  selectColumns(output, columns, usual)
+  if (output.format === 'id') throw usageError('Findings have no id to print', 'use --json')
+}
+
+/** Asks for permission, unless `yes`, and repairs what can be. Returns whether something was changed. */
 export async function repair(
   repairs: readonly Repair[],
   flags: FlagSettings & { yes: boolean },
@@ -25,11 +36,17 @@ export async function repair(
     if (!isInteractive(resolveSettings(flags))) {
       throw usageError('Missing --yes', 'without a person to ask, --fix --yes does the above')
     }
-    if (!(await askYesNo('Do this?'))) throw new CliError('Nothing was changed', { code: 'not_confirmed' })
+    // Not 1, which says that there are warnings.
+    if (!(await askYesNo('Do this?')))
+      throw new CliError('Nothing was changed', { code: 'not_confirmed', exit: exitCodes.usage })
   }
   for (const { plan, run } of repairs) {
-    await run()
-    printNote(`Done: ${plan}`)
+    try {
+      await run()
+      printNote(`Done: ${plan}`)
+    } catch (error) {
+      printNote(`Failed: ${plan}: ${(error as Error).message}`)
+    }
   }
   return true
 }
@@ -40,17 +57,21 @@ const exitOf = { warnings: 1, errors: 2 }
 /** Prints all findings. @throws SilentExit with 1 when the worst is a warning, 2 when it is an error */
 export async function printFindings(output: Output, findings: readonly Finding[]): Promise<void> {
   clearStatus()
-  const count = (state: Finding['state']) => findings.filter((one) => one.state === state).length
-  const counts = { errors: count('error'), warnings: count('warning'), passed: count('ok') }
+  const counts = countsOf(findings)
   if (output.format === 'plain' && output.columns === undefined) {
     await writeStdout(renderFindings(findings, styleFor(process.stdout), process.stdout.columns))
   } else {
-    const printer = rowPrinter(output, ['state', 'check', 'message', 'remedy'])
+    const printer = rowPrinter(output, selectColumns(output, columns, usual))
     await printer.rows([...findings])
     await printer.end((rows) => ({ findings: rows, ...counts }))
   }
   if (counts.errors > 0) throw new SilentExit(exitOf.errors)
   if (counts.warnings > 0) throw new SilentExit(exitOf.warnings)
+}
+
+function countsOf(findings: readonly Finding[]) {
+  const count = (state: Finding['state']) => findings.filter((one) => one.state === state).length
+  return { errors: count('error'), warnings: count('warning'), passed: count('ok') }
 }
 
 const marks = { ok: ['✓', 'good'], warning: ['!', 'warning'], error: ['✗', 'bad'] } as const
@@ -77,20 +98,20 @@ function renderFindings(findings: readonly Finding[], style: Style, width?: numb
 }
 
 function summary(findings: readonly Finding[], style: Style): string {
-  const count = (state: Finding['state']) => findings.filter((one) => one.state === state).length
-  const [errors, warnings] = [count('error'), count('warning')]
+  const { errors, warnings, passed } = countsOf(findings)
   if (errors + warnings === 0) return style.good('All is well')
   const parts = [
     ...(errors > 0 ? [style.bad(`${errors} ${errors === 1 ? 'error' : 'errors'}`)] : []),
     ...(warnings > 0 ? [style.warning(`${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`)] : []),
-    `${count('ok')} passed`,
+    `${passed} passed`,
   ]
   return parts.join(', ')
 }
 
 /** Breaks between words; a longer word gets a line of its own. */
 function wrapped(text: string, width: number | undefined): string[] {
-  const escaped = width === undefined ? text : escapeToOneLine(text)
+  // Answers of other machines are in it.
+  const escaped = escapeToOneLine(text)
   if (width === undefined) return [escaped]
   const lines: string[] = []
   let line = ''

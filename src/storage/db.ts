@@ -58,6 +58,9 @@ type StorageTraits = {
 
 export type WriteOptions = { unsynced?: boolean; lockMs?: number }
 
+/** For tools that examine a database and must not change it. */
+export type ReadStorage = Pick<Storage, 'dialect' | 'read' | 'heavy' | 'checkIntegrity' | 'close'>
+
 export type Storage = {
   /** For src/storage and migrations; everything else uses `traits`. */
   dialect: Dialect

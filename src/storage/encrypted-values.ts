@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from 'kysely'
 import type { Cipher } from '../core/cipher.ts'
 import { type EncryptedColumn, type EncryptionContext, encryptedColumns } from '../core/encrypted-columns.ts'
 import { isLockTimeout } from './database-errors.ts'
-import type { Storage } from './db.ts'
+import type { ReadStorage, Storage } from './db.ts'
 import { isEncryptedWith } from './key-check.ts'
 
 export type UnreadableColumn = {
@@ -19,7 +19,7 @@ const sampleSize = 100
 
 /** The columns whose values do not all open with these keys, with their counts. */
 export async function findUnreadable(
-  { heavy }: Pick<Storage, 'heavy'>,
+  { heavy }: Pick<ReadStorage, 'heavy'>,
   cipher: Cipher,
 ): Promise<UnreadableColumn[]> {
   const found: UnreadableColumn[] = []
@@ -33,7 +33,7 @@ export async function findUnreadable(
 
 /** Number of values that no key of the ring has sealed. */
 export async function countSealedOtherwise(
-  { heavy }: Pick<Storage, 'heavy'>,
+  { heavy }: Pick<ReadStorage, 'heavy'>,
   cipher: Cipher,
 ): Promise<number> {
   let count = 0

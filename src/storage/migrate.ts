@@ -72,7 +72,7 @@ export async function migrate(
 const nowText = () => new Date().toISOString()
 
 export async function migrationStatus(
-  storage: MigratedStorage,
+  storage: Pick<Storage, 'dialect' | 'read'>,
   migrations: readonly Migration[],
   { folder = defaultFolder, version }: Options = {},
 ): Promise<MigrationState[]> {
@@ -219,4 +219,23 @@ async function applyOnce(schema: Schema, source: Source, now: string): Promise<b
   if (oldestVersion !== undefined) await raiseOldestVersion(db, { version: oldestVersion, migration: name })
   await addToLedger(db, source, now)
   return true
+}
+
+async function createLedger(db: AnyDb): Promise<void> {
+  await sql`create table if not exists svc_migrations (
+    name text primary key, checksum text not null, applied_at text not null
+  )`.execute(db)
+}
+
+async function hasLedger({ dialect, read }: Pick<Storage, 'dialect' | 'read'>): Promise<boolean> {
+  const found =
+    dialect === 'sqlite'
+      ? sql`select name from sqlite_schema where type = 'table' and name = 'svc_migrations'`
+      : sql`select 1 as name where to_regclass('svc_migrations') is not null`
+  return (await found.execute(read)).rows.length > 0
+}
+
+async function readLedger(db: AnyDb): Promise<Ledger> {
+  const rows = await db.selectFrom('svc_migrations').selectAll().execute()
+  return new Map(rows.map((row) => [row.name, { checksum: row.checksum, appliedAt: row.applied_at }]))
 }

@@ -1,7 +1,9 @@
 import type { PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
 import { noObserver, type StorageObserver } from './observer.ts'
+import { existsSync } from 'node:fs'
+import type { PostgresSettings, ReadQuerySettings, ReadStorage, Storage } from './db.ts'
 
-export type { Db, Integrity, PostgresSettings, Storage, WriteOptions } from './db.ts'
+export type { Db, Integrity, PostgresSettings, ReadStorage, Storage, WriteOptions } from './db.ts'
 
 export type StorageOptions = {
   /** `postgres://…`; without it, SQLite in the data directory. */
@@ -34,4 +36,20 @@ export async function openStorage(options: StorageOptions): Promise<Storage> {
     questions,
     observer,
   })
+}
+
+/** Whether there is a database, before it is opened. */
+export async function databaseExists({ databaseUrl, dataDir }: StorageOptions): Promise<boolean> {
+  if (databaseUrl !== undefined) return true
+  return existsSync((await import('./sqlite/file.ts')).sqliteFile(dataDir))
+}
+
+/** Opens a database that exists, and never changes it. */
+export async function openReadOnly({
+  databaseUrl,
+  dataDir,
+}: Pick<StorageOptions, 'databaseUrl' | 'dataDir'>): Promise<ReadStorage> {
+  if (databaseUrl === undefined)
+    return (await import('./sqlite/open-read-only.ts')).openSqliteReadOnly(dataDir)
+  return openStorage({ databaseUrl, dataDir, postgres: { poolSize: 2 } })
 }

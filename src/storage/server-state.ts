@@ -1,6 +1,6 @@
-import { statSync } from 'node:fs'
+import { accessSync, constants, statSync } from 'node:fs'
 import { sql } from 'kysely'
-import type { Storage } from './db.ts'
+import type { ReadStorage } from './db.ts'
 
 /** A transaction that keeps its locks, and keeps deleted rows from being removed. */
 type IdleTransaction = { pid: number; application: string; seconds: number }
@@ -13,21 +13,24 @@ export type ServerState = {
   clockMs: number | undefined
   /** Of all programs that use the server; undefined on SQLite. */
   connections: { used: number; max: number } | undefined
+  /** The server or the file system accepts no change. */
+  isReadOnly: boolean
+  /** Share of the file that deleted rows have left free; undefined on Postgres, which reuses it by itself. */
+  freeShare: number | undefined
   /** Idle for five minutes or longer, oldest first, at most ten. */
   idleTransactions: IdleTransaction[]
 }
 
-export async function serverStateOf({
-  dialect,
-  read,
-}: Pick<Storage, 'dialect' | 'read'>): Promise<ServerState> {
+export async function serverStateOf({ dialect, read }: ReadStorage): Promise<ServerState> {
   return dialect === 'sqlite' ? sqliteState(read) : postgresState(read)
 }
 
-async function sqliteState(read: Storage['read']): Promise<ServerState> {
-  const { rows } = await sql<{ version: string; file: string }>`
-    select sqlite_version() as version, file from pragma_database_list where name = 'main'`.execute(read)
-  const { version, file } = rows[0]!
+async function sqliteState(read: ReadStorage['read']): Promise<ServerState> {
+  const { rows } = await sql<{ version: string; file: string; free: number; pages: number }>`
+    select sqlite_version() as version, file, (select freelist_count from pragma_freelist_count) as free,
+      (select page_count from pragma_page_count) as pages
+    from pragma_database_list where name = 'main'`.execute(read)
+  const { version, file, free, pages } = rows[0]!
   const bytes = [file, `${file}-wal`].reduce(
     (sum, one) => sum + (statSync(one, { throwIfNoEntry: false })?.size ?? 0),
     0,
@@ -37,14 +40,24 @@ async function sqliteState(read: Storage['read']): Promise<ServerState> {
     bytes,
     clockMs: undefined,
     connections: undefined,
+    isReadOnly: !isWritable(file),
+    freeShare: free / Math.max(1, pages),
     idleTransactions: [],
   }
 }
 
-async function postgresState(read: Storage['read']): Promise<ServerState> {
-  const { rows } = await sql<{ version: string; bytes: string; clock: string; used: string; max: string }>`
+async function postgresState(read: ReadStorage['read']): Promise<ServerState> {
+  const { rows } = await sql<{
+    version: string
+    bytes: string
+    clock: string
+    used: string
+    max: string
+    readonly: string
+  }>`
     select current_setting('server_version') as version, pg_database_size(current_database()) as bytes,
       extract(epoch from clock_timestamp()) * 1000 as clock, current_setting('max_connections') as max,
+      current_setting('transaction_read_only') as readonly,
       (select count(*) from pg_stat_activity where backend_type = 'client backend') as used`.execute(read)
   const idle = await sql<{ pid: number; application: string; seconds: string }>`
     select pid, application_name as application, extract(epoch from now() - state_change) as seconds
@@ -52,15 +65,26 @@ async function postgresState(read: Storage['read']): Promise<ServerState> {
     where datname = current_database() and state like 'idle in transaction%'
       and state_change < now() - interval '5 minutes'
     order by state_change limit 10`.execute(read)
-  const { version, bytes, clock, used, max } = rows[0]!
+  const { version, bytes, clock, used, max, readonly } = rows[0]!
   return {
     version: `PostgreSQL ${version}`,
     bytes: Number(bytes),
     clockMs: Number(clock),
     connections: { used: Number(used), max: Number(max) },
+    isReadOnly: readonly === 'on',
+    freeShare: undefined,
     idleTransactions: idle.rows.map(({ seconds, ...one }) => ({
       ...one,
       seconds: Math.round(Number(seconds)),
     })),
+  }
+}
+
+function isWritable(file: string): boolean {
+  try {
+    accessSync(file, constants.W_OK)
+    return true
+  } catch {
+    return false
   }
 }

@@ -56,7 +56,7 @@ it('--fix shows what it would do, and does it only with permission', async () =>
     env,
     answers: [['Do this?', 'n\r']],
   })
-  expect([refused.code, mode()]).toEqual([1, 0o755])
+  expect([refused.code, mode()]).toEqual([2, 0o755])
   const done = await home.run(['doctor', '--offline', '--fix', '--yes'], { env: { ...env, ...smtp } })
   expect([done.code, mode()]).toEqual([0, 0o700])
 })

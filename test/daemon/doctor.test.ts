@@ -1,22 +1,26 @@
-import { chmod, mkdir, rm, writeFile } from 'node:fs/promises'
-import { createServer, type IncomingMessage } from 'node:http'
+import { hash } from 'node:crypto'
+import { chmod, lstat, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { examine } from '../../daemon/doctor/examine.ts'
+import { addressFinding } from '../../daemon/doctor/network.ts'
 import { migrations } from '../../migrations/index.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { newId } from '../../src/core/new-id.ts'
+import type { AnyDb } from '../../src/storage/columns.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { noLimits, serviceOn, startService, testSecrets } from '../harness.ts'
 import { certificate, privateKey } from '../messages/certificate.ts'
 import { startMailServer } from '../messages/mail-server.ts'
+import { metricsToken } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
-import { asking, damaged } from './damage.ts'
-import type { Place } from './process.ts'
+import { asking, damaged, damageSqlite } from './damage.ts'
+import { type Place, ServeProcess } from './process.ts'
 
 type Env = Record<string, string | undefined>
 
@@ -31,7 +35,6 @@ async function findingsOf(
     {},
     { offline, env: { ...settings, SVC_DATA_DIR: dataDir, DATABASE_URL: databaseUrl, ...env } },
   )
-  await found.close()
   return found.findings.filter(({ state }) => state !== 'ok')
 }
 
@@ -137,7 +140,7 @@ onEveryDatabase((kind, open) => {
         .execute()
       await tx
         .insertInto('set_aside_lost')
-        .values({ source: 'events', count: 2, reason: 'full', last_at: long })
+        .values({ source: 'events', count: 2, reason: 'full', last_at: new Date().toISOString() })
         .execute()
       await tx
         .updateTable('webhooks')
@@ -161,7 +164,7 @@ onEveryDatabase((kind, open) => {
     const found = summaryOf(await findingsOf(place))
     expect(found).toEqual(
       expect.arrayContaining([
-        ['audit log', 'error', `The chain ${org} is tampered.`],
+        ['audit log', 'error', `1 chain not sound: ${org} (tampered).`],
         ['dead letters', 'warning', '1 row could not be written to events.'],
         ['dead letters', 'error', '2 rows of events were lost (full).'],
         [
@@ -203,9 +206,7 @@ onEveryEmptyDatabase((kind, open) => {
       state: 'warning',
     })
     for (const { run } of before.repairs) await run()
-    await before.close()
     const after = await examine({}, { offline: true, env })
-    await after.close()
     expect(after.findings.find(({ check }) => check === 'database schema')).toMatchObject({ state: 'ok' })
     expect(after.repairs).toEqual([])
     expect(kind).toBeDefined()
@@ -219,11 +220,11 @@ const listening = async (server: ReturnType<typeof createServer>): Promise<numbe
   return (server.address() as AddressInfo).port
 }
 
-it('writes nothing: without a data directory, a database or secrets it says so', async () => {
+it('creates nothing: without a data directory, a database or secrets it says so', async () => {
   const folder = await temporaryFolder()
   const nowhere = join(folder, 'none')
   expect(summaryOf(await findingsOf({ dataDir: nowhere }))).toEqual([
-    ['data directory', 'error', `There is no data directory ${nowhere}.`],
+    ['data directory', 'error', `The data directory ${nowhere} does not exist.`],
   ])
   const empty = join(folder, 'empty')
   await mkdir(empty, { mode: 0o700 })
@@ -232,8 +233,11 @@ it('writes nothing: without a data directory, a database or secrets it says so',
   expect(secrets).toMatchObject([
     {
       check: 'settings',
-      message: expect.stringMatching(/lacks jwt, encryption, .*svc serve generates them/),
+      message: expect.stringMatching(
+        /lacks jwt, encryption, .*for a new installation svc serve generates them/,
+      ),
     },
+    { check: 'database' },
   ])
   expect(await findingsOf({ dataDir: empty })).toMatchObject([
     { check: 'database', message: expect.stringMatching(/no database/) },
@@ -281,38 +285,135 @@ it('ENROLLMENT_KEY_PEPPER that another key serves as is named before that key is
   ])
 })
 
-/** A proxy in front of the service; `forward` decides the headers that it adds. */
-async function proxyTo(
-  url: string,
-  forward: (from: IncomingMessage) => Record<string, string>,
-): Promise<number> {
-  const server = createServer(async (from, reply) => {
-    const answer = await fetch(url + from.url, { headers: forward(from) })
-    reply.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text())
+it('judges by three addresses whether a proxy hides its clients, or lets them choose', () => {
+  const own = '198.51.100.9'
+  const judge = (seen: string, seenForged: string, isBelieved = false) =>
+    addressFinding({ own, isBelieved, seen, seenForged }).state
+  expect(judge(own, own)).toBe('ok')
+  expect(judge('127.0.0.1', '127.0.0.1')).toBe('warning')
+  expect(judge(own, '192.0.2.1')).toBe('error')
+  // Another machine between, or network address translation.
+  expect(judge('203.0.113.7', '203.0.113.7')).toBe('ok')
+  expect(judge('192.0.2.1', '192.0.2.1', true)).toBe('ok')
+})
+
+it('from this machine the address of a client is shown, and not judged', async () => {
+  const { storage, ...place } = await openMigrated('sqlite')
+  const { url } = await serviceOn(place, { env: { TRUST_PROXY_HEADERS: 'true' } })
+  const { findings } = await examine(
+    {},
+    {
+      offline: false,
+      env: { ...testSecrets, SVC_DATA_DIR: place.dataDir, PORT: new URL(url).port, PUBLIC_URL: url },
+    },
+  )
+  const found = findings.filter(({ check }) => check === 'client addresses')
+  expect(found).toMatchObject([
+    { state: 'ok', message: expect.stringContaining('sees this machine as 127.0.0.1;') },
+  ])
+})
+
+it('a service that limits this machine is not taken for another program', async () => {
+  const { storage, ...place } = await openMigrated('sqlite')
+  const { url } = await serviceOn(place, { env: { RATE_LIMIT_IP: '1/60', METRICS_TOKEN: metricsToken } })
+  await fetch(`${url}/api/v1/health`)
+  const found = await findingsOf(place, { PORT: new URL(url).port, METRICS_TOKEN: metricsToken }, false)
+  expect(found.filter(({ check }) => check === 'service')).toMatchObject([
+    { state: 'warning', message: expect.stringMatching(/429/) },
+  ])
+})
+
+/** Every file with its content, mode and time of change. */
+async function snapshot(folder: string): Promise<Record<string, string>> {
+  const names = (await readdir(folder, { recursive: true })).sort()
+  const entries = names.map(async (name) => {
+    const path = join(folder, name)
+    const { mode, mtimeMs, size } = await stat(path)
+    const content = (await lstat(path)).isFile() ? hash('sha256', await readFile(path), 'hex') : ''
+    return [name, `${mode} ${mtimeMs} ${size} ${content}`]
   })
-  return listening(server)
+  return Object.fromEntries(await Promise.all(entries))
 }
 
-it('a proxy that lets clients choose their address is an error', async () => {
-  const { storage, ...place } = await openMigrated('sqlite')
-  const env = { TRUST_PROXY_HEADERS: 'true' }
-  const service = await serviceOn(place, { env })
-  const passes = await proxyTo(service.url, ({ headers }) => ({
-    'x-forwarded-for': `${headers['x-forwarded-for'] ?? '198.51.100.7'}`,
-  }))
-  const replaces = await proxyTo(service.url, () => ({ 'x-forwarded-for': '198.51.100.7' }))
-  const through = async (port: number) => {
-    const all = await findingsOf(
-      place,
-      { ...env, PORT: new URL(service.url).port, PUBLIC_URL: `http://127.0.0.1:${port}` },
-      false,
-    )
-    return all.filter(({ check }) => check === 'client addresses')
-  }
-  expect(await through(passes)).toMatchObject([
-    { state: 'error', message: expect.stringMatching(/believes the address that a client writes/) },
+it('changes nothing: neither a database that is stopped, nor the log of one that was killed', async () => {
+  const stopped = await openMigrated('sqlite')
+  await (await serviceOn(stopped)).close()
+  await stopped.storage.close()
+  await chmod(stopped.dataDir, 0o755)
+  await chmod(join(stopped.dataDir, 'svc.sqlite'), 0o644)
+  const before = await snapshot(stopped.dataDir)
+  expect((await findingsOf(stopped)).filter(({ check }) => check === 'data directory')).toHaveLength(2)
+  // SQLite leaves an empty log and its index.
+  const { 'svc.sqlite-wal': wal, 'svc.sqlite-shm': shm, ...after } = await snapshot(stopped.dataDir)
+  expect(after).toEqual(before)
+  expect((await readFile(join(stopped.dataDir, 'svc.sqlite-wal')).catch(() => '')).length).toBe(0)
+
+  const dataDir = await temporaryFolder()
+  const killed = new ServeProcess({ dataDir })
+  await killed.listening()
+  killed.kill('SIGKILL')
+  await killed.ended
+  const files = ['svc.sqlite', 'svc.sqlite-wal']
+  const contents = () => Promise.all(files.map((name) => readFile(join(dataDir, name))))
+  const left = await contents()
+  expect(left[1]!.length).toBeGreaterThan(0)
+  expect((await findingsOf({ dataDir })).filter(({ check }) => check.startsWith('database'))).toEqual([])
+  expect(await contents()).toEqual(left)
+})
+
+it('a lost database is an error, and nothing is offered to hide it', async () => {
+  const { dataDir, storage } = await openMigrated('sqlite')
+  await storage.close()
+  await writeFile(join(dataDir, 'svc.sqlite'), '')
+  const env = { ...testSecrets, SVC_DATA_DIR: dataDir }
+  const { findings, repairs } = await examine({}, { offline: true, env })
+  expect(findings.find(({ check }) => check === 'database schema')).toMatchObject({
+    state: 'error',
+    message: 'The database is empty, or belongs to another program.',
+  })
+  expect(repairs.filter(({ plan }) => !plan.startsWith('chmod'))).toEqual([])
+})
+
+it('a damaged database is not migrated', async () => {
+  const { dataDir, storage } = await openMigrated('sqlite')
+  await storage.write((tx) =>
+    (tx as never as AnyDb).deleteFrom('svc_migrations').where('name', 'like', '0058%').execute(),
+  )
+  await storage.close()
+  await damageSqlite(dataDir, (database) =>
+    database.prepare<[], number>(`select rootpage from sqlite_schema where name = 'scripts'`).pluck().all(),
+  )
+  const { findings, repairs } = await examine(
+    {},
+    { offline: true, env: { ...testSecrets, SVC_DATA_DIR: dataDir } },
+  )
+  expect(findings.find(({ check }) => check === 'database schema')).toMatchObject({ state: 'warning' })
+  expect(repairs.filter(({ plan }) => !plan.startsWith('chmod'))).toEqual([])
+})
+
+it('one wrong setting does not hide what is wrong with the database', async () => {
+  const { dataDir, storage } = await openMigrated('sqlite')
+  await storage.close()
+  await writeFile(join(dataDir, 'svc.sqlite'), '')
+  const found = await findingsOf({ dataDir }, { PORT: 'abc' })
+  expect(found.map(({ check }) => check)).toEqual(expect.arrayContaining(['settings', 'database schema']))
+})
+
+it('what a link leads to is not changed', async () => {
+  const { dataDir, storage } = await openMigrated('sqlite')
+  await storage.close()
+  await chmod(dataDir, 0o700)
+  const elsewhere = join(await temporaryFolder(), 'mounted')
+  await writeFile(elsewhere, '{}', { mode: 0o644 })
+  await symlink(elsewhere, join(dataDir, 'secrets.json'))
+  const { findings, repairs } = await examine(
+    {},
+    { offline: true, env: { ...testSecrets, SVC_DATA_DIR: dataDir } },
+  )
+  expect(findings.filter(({ check }) => check === 'data directory')).toMatchObject([
+    { state: 'warning', remedy: 'restrict what the link leads to' },
   ])
-  expect(await through(replaces)).toEqual([])
+  expect(repairs).toEqual([])
 })
 
 it('failures of TLS and of the name are in words', async () => {
@@ -351,6 +452,8 @@ it('a mail server is asked whether it accepts the user, and gets no mail', async
     return all.filter(({ check }) => check === 'mail')
   }
   expect(await mail('right')).toEqual([])
-  expect(await mail('wrong')).toMatchObject([{ state: 'error', message: expect.stringMatching(/refuses/) }])
+  expect(await mail('wrong')).toMatchObject([
+    { state: 'error', message: expect.stringMatching(/cannot be used/) },
+  ])
   expect(server.received).toEqual([])
 })

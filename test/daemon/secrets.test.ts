@@ -92,7 +92,6 @@ onEveryDatabase((_kind, open) => {
     expect(webhook.url).toMatch(/^https?:/)
     await third.close()
     const found = await examine({}, { offline: true, env: { ...noLimits, ...env } })
-    await found.close()
     expect(found.findings.find(({ check }) => check === 'encrypted values')).toMatchObject({ state: 'ok' })
   })
 
