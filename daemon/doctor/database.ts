@@ -6,6 +6,7 @@ import { findUnreadable } from '../../src/storage/encrypted-values.ts'
 import { migrate, migrationStatus } from '../../src/storage/migrate.ts'
 import { openStorage, type ReadStorage, type StorageOptions } from '../../src/storage/open.ts'
 import { serverStateOf } from '../../src/storage/server-state.ts'
+import { version } from '../../src/version.ts'
 import type { Config } from '../config.ts'
 import { assertDatabaseNotLost, missingKeys } from '../key-fingerprints.ts'
 import { counted, failed, passed, type Repair, restoreIt, warning } from './finding.ts'
@@ -20,8 +21,8 @@ export async function checkServer(storage: ReadStorage): Promise<Finding[]> {
   const check = 'database'
   const before = Date.now()
   const state = await serverStateOf(storage)
-  const { version, bytes, clockMs, connections, idleTransactions } = state
-  const findings: Finding[] = [passed(check, `${version}, ${formatBytes(bytes)}`)]
+  const { version: server, bytes, clockMs, connections, idleTransactions } = state
+  const findings: Finding[] = [passed(check, `${server}, ${formatBytes(bytes)}`)]
   if (state.isReadOnly) {
     findings.push(
       failed(check, {
@@ -96,7 +97,7 @@ export async function checkSchema(
   repairs: Repair[],
 ): Promise<Finding[]> {
   const check = 'database schema'
-  const states = await migrationStatus(storage, migrations)
+  const states = await migrationStatus(storage, migrations, { version })
   const named = (state: string) => states.filter((one) => one.state === state).map(({ name }) => name)
   const [changed, pending] = [named('changed'), named('pending')]
   if (changed.length > 0) {
@@ -134,7 +135,7 @@ const shortened = (names: readonly string[]): string =>
 
 async function migrateAt(options: StorageOptions): Promise<void> {
   const storage = await openStorage({ ...options, postgres: { statementMs: 0 } })
-  await migrate(storage, migrations).finally(() => storage.close())
+  await migrate(storage, migrations, { version }).finally(() => storage.close())
 }
 
 /** An empty database beside signed checkpoints of another one. */

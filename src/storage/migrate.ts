@@ -220,22 +220,3 @@ async function applyOnce(schema: Schema, source: Source, now: string): Promise<b
   await addToLedger(db, source, now)
   return true
 }
-
-async function createLedger(db: AnyDb): Promise<void> {
-  await sql`create table if not exists svc_migrations (
-    name text primary key, checksum text not null, applied_at text not null
-  )`.execute(db)
-}
-
-async function hasLedger({ dialect, read }: Pick<Storage, 'dialect' | 'read'>): Promise<boolean> {
-  const found =
-    dialect === 'sqlite'
-      ? sql`select name from sqlite_schema where type = 'table' and name = 'svc_migrations'`
-      : sql`select 1 as name where to_regclass('svc_migrations') is not null`
-  return (await found.execute(read)).rows.length > 0
-}
-
-async function readLedger(db: AnyDb): Promise<Ledger> {
-  const rows = await db.selectFrom('svc_migrations').selectAll().execute()
-  return new Map(rows.map((row) => [row.name, { checksum: row.checksum, appliedAt: row.applied_at }]))
-}

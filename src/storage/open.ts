@@ -1,7 +1,6 @@
-import type { PostgresSettings, ReadQuerySettings, Storage } from './db.ts'
-import { noObserver, type StorageObserver } from './observer.ts'
 import { existsSync } from 'node:fs'
 import type { PostgresSettings, ReadQuerySettings, ReadStorage, Storage } from './db.ts'
+import { noObserver, type StorageObserver } from './observer.ts'
 
 export type { Db, Integrity, PostgresSettings, ReadStorage, Storage, WriteOptions } from './db.ts'
 
