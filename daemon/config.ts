@@ -16,6 +16,7 @@ import { type IntegrationSettings, readIntegrationSettings } from './integration
 import type { ReadQueryLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
 import {
+  parseSecrets,
   previousEntry,
   readSecretsFile,
   type SecretEntry,
@@ -271,10 +272,8 @@ function readSecrets(
 ): Secrets {
   const file = secretsFile(dataDir)
   const stored = readSecretsFile(file)
-  const jwt = readSecret(env, 'JWT_SECRET')
-  const encryption = readSecret(env, 'APP_ENCRYPTION_KEY') ?? readSecret(env, 'SECRET_ENCRYPTION_KEY')
-  const pepper = readSecret(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt
-  if (from.production && !stored && pepper === undefined) {
+  const given = givenSecrets(env, stored)
+  if (from.production && !stored && given.enrollmentPepper === undefined) {
     throw new SetupError(
       'In production svc does not generate its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
         `ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER and, if the audit log has a separate signing key, ` +
@@ -282,27 +281,24 @@ function readSecrets(
     )
   }
   const invented: Partial<Secrets> = {}
-  const first = (name: keyof Secrets, ...candidates: (string | undefined)[]): string => {
-    const found = candidates.find((one) => one !== undefined)
+  const first = (name: keyof Secrets): string => {
+    const found = given[name]
     if (found !== undefined) return found
     invented[name] = randomBytes(32).toString('base64url')
     return invented[name]
   }
   const secrets: Secrets = {
-    jwt: first('jwt', jwt, stored?.jwt),
-    encryption: first('encryption', encryption, stored?.encryption),
-    enrollmentPepper: first('enrollmentPepper', pepper),
-    recoveryPepper: first(
-      'recoveryPepper',
-      readSecret(env, 'MFA_RECOVERY_CODE_PEPPER'),
-      stored?.recoveryPepper,
-    ),
+    jwt: first('jwt'),
+    encryption: first('encryption'),
+    enrollmentPepper: first('enrollmentPepper'),
+    recoveryPepper: first('recoveryPepper'),
     auditSigning: '',
   }
-  const signing = readSecret(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning
-  secrets.auditSigning = signing ?? seedFrom(secrets.encryption)
+  secrets.auditSigning = given.auditSigning ?? seedFrom(secrets.encryption)
   // A changed key in the environment has its _PREVIOUS; the signing key in the file must not change with the encryption key.
-  if (signing === undefined && encryption === undefined) invented.auditSigning = secrets.auditSigning
+  if (given.auditSigning === undefined && encryptionIn(env) === undefined) {
+    invented.auditSigning = secrets.auditSigning
+  }
   if (Object.keys(invented).length === 0) return secrets
   if (!from.mayGenerate) {
     throw new SetupError(
@@ -314,16 +310,59 @@ function readSecrets(
   return kept ? secrets : readSecrets(env, dataDir, from)
 }
 
+const encryptionIn = (env: Env): string | undefined =>
+  readSecret(env, 'APP_ENCRYPTION_KEY') ?? readSecret(env, 'SECRET_ENCRYPTION_KEY')
+
+/** The secrets that the environment, else the file, has. */
+function givenSecrets(env: Env, stored: StoredSecrets | undefined): Partial<Secrets> {
+  const [jwt, encryption] = [readSecret(env, 'JWT_SECRET'), encryptionIn(env)]
+  const given: { [K in keyof Secrets]: string | undefined } = {
+    jwt: jwt ?? stored?.jwt,
+    encryption: encryption ?? stored?.encryption,
+    enrollmentPepper:
+      readSecret(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt,
+    recoveryPepper: readSecret(env, 'MFA_RECOVERY_CODE_PEPPER') ?? stored?.recoveryPepper,
+    auditSigning: readSecret(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning,
+  }
+  return given as Partial<Secrets>
+}
+
+/** Keys that a service would have, of which some may be missing. */
+export type KnownKeys = {
+  secrets: Partial<Secrets>
+  previous: PreviousSecrets
+  signing: Partial<Pick<SigningSeeds, 'current' | 'previous'>>
+}
+
+/**
+ * The keys that `svc serve` would use, of which none is generated. `restored` is the secrets.json that the data directory
+ * gets, if it has none. @throws SetupError
+ */
+export function knownKeys(flags: Flags, restored?: Buffer, given: Env = process.env): KnownKeys {
+  const env = withoutEmpty(given)
+  const stored =
+    readSecretsFile(secretsFile(dataDirOf(flags, env))) ??
+    (restored && parseSecrets('secrets.json of the backup', restored.toString('utf8')))
+  const secrets = givenSecrets(env, stored)
+  const { encryption, auditSigning } = secrets
+  const signing = auditSigning ?? (encryption === undefined ? undefined : seedFrom(encryption))
+  return {
+    secrets,
+    previous: previousSecrets(env, secrets, stored),
+    signing: signing === undefined ? {} : signingSeeds(env, { auditSigning: signing, encryption }, stored),
+  }
+}
+
 function previousSecrets(
   env: Env,
-  { enrollmentPepper }: Secrets,
+  { enrollmentPepper }: Partial<Secrets>,
   stored: StoredSecrets | undefined,
 ): PreviousSecrets {
   const jwt = readSecret(env, 'JWT_SECRET_PREVIOUS') ?? stored?.[previousEntry.jwt]
   const encryption = readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS') ?? stored?.[previousEntry.encryption]
   // Where another key serves as the pepper, it changes with that key.
   const isAlsoPepper = (...names: string[]) =>
-    names.some((name) => readSecret(env, name) === enrollmentPepper)
+    enrollmentPepper !== undefined && names.some((name) => readSecret(env, name) === enrollmentPepper)
   const unnamed = isAlsoPepper('APP_ENCRYPTION_KEY', 'SECRET_ENCRYPTION_KEY')
     ? encryption
     : isAlsoPepper('JWT_SECRET')
@@ -374,7 +413,7 @@ const seedFrom = (encryption: string): string =>
 /** The signing key and the previous one, which may be a derived key instead of a setting. */
 function signingSeeds(
   env: Env,
-  { auditSigning, encryption }: Secrets,
+  { auditSigning, encryption }: Pick<Secrets, 'auditSigning'> & { encryption?: string | undefined },
   stored: StoredSecrets | undefined,
 ): SigningSeeds {
   const current = seedOf('AUDIT_SIGNING_KEY', auditSigning)

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path'
 import { migrations } from '../migrations/index.ts'
 import { SetupError } from '../src/core/errors.ts'
+import { assertNotHalfRestored } from '../src/storage/backup/restore-mark.ts'
 import { type MigrationState, migrate, migrationStatus, unknownMigrations } from '../src/storage/migrate.ts'
 import { breakMigrationLock } from '../src/storage/migration-lock.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
@@ -25,6 +26,7 @@ async function withStorage<T>(flags: Flags, work: (storage: Storage) => Promise<
 
 export const statusOf = (flags: Flags, note: Note): Promise<MigrationState[]> =>
   withStorage(flags, async (storage) => {
+    await assertNotHalfRestored(storage)
     const states = await migrationStatus(storage, migrations, { version })
     await noteUnknown(storage, note)
     return states
@@ -33,6 +35,7 @@ export const statusOf = (flags: Flags, note: Note): Promise<MigrationState[]> =>
 /** Applies pending migrations and returns their names. */
 export const migrateNow = (flags: Flags, note: Note): Promise<string[]> =>
   withStorage(flags, async (storage) => {
+    await assertNotHalfRestored(storage)
     const locks = { totalMs: migrationLockMsOf() }
     const applied = await migrate(storage, migrations, {
       version,

@@ -8,7 +8,7 @@ import type { Instant } from '../src/core/time.ts'
 import { hasUsers } from '../src/identity/store.ts'
 import { forUpdate } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
-import type { Config } from './config.ts'
+import type { Config, KnownKeys } from './config.ts'
 
 /*
  * A service that starts with other keys than its database was used with would run, but decrypt, verify and accept nothing from
@@ -26,7 +26,7 @@ type Key = {
   lost: string
 }
 
-const keysOf = ({ secrets, previous, signing }: Keys): Key[] => [
+const keysOf = ({ secrets, previous, signing }: Omit<Keys, 'acceptedKeys'>): Key[] => [
   {
     name: 'JWT_SECRET',
     current: secrets.jwt,
@@ -102,6 +102,35 @@ export async function missingKeys(db: Db, config: Keys): Promise<string[]> {
   }
   return keysOf(config).flatMap((key) => (isLacking(key) ? key.name : []))
 }
+
+export type UnmatchedKey = Pick<Key, 'name' | 'lost'>
+
+/** Keys that rows with these fingerprints were written with, and that a service with `known` would not have. */
+export function unmatchedKeys(
+  used: readonly { name: string; print: string }[],
+  { secrets, previous, signing }: KnownKeys,
+): UnmatchedKey[] {
+  const prints = new Map(used.map(({ name, print }) => [name, print]))
+  // No key is empty, so an empty one matches no fingerprint.
+  const none = { jwt: '', encryption: '', enrollmentPepper: '', recoveryPepper: '', auditSigning: '' }
+  const keys = keysOf({
+    secrets: { ...none, ...withoutMissing(secrets) },
+    previous,
+    signing: {
+      current: signing.current ?? Buffer.alloc(0),
+      previous: signing.previous,
+      isPreviousAssumed: true,
+    },
+  })
+  return keys.filter(({ name, current, previous }) => {
+    const print = prints.get(name)
+    const own = [current, ...(previous === undefined ? [] : [previous])]
+    return print !== undefined && own.every((key) => keyFingerprint(name, key) !== print)
+  })
+}
+
+const withoutMissing = <T extends object>(all: T): Partial<T> =>
+  Object.fromEntries(Object.entries(all).filter(([, one]) => one !== undefined)) as Partial<T>
 
 /** The recorded fingerprint, with its row locked; without one, this one is recorded. */
 async function knownPrint(tx: Db, name: string, print: string, since: Instant): Promise<string> {

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import { migrations } from '../migrations/index.ts'
 import { SetupError } from '../src/core/errors.ts'
+import { assertNotHalfRestored } from '../src/storage/backup/restore-mark.ts'
 import { migrate, pendingMigrations, unknownMigrations } from '../src/storage/migrate.ts'
 import { openStorage, type Storage, type StorageOptions } from '../src/storage/open.ts'
 import { describeWait, type MigrationWait } from '../src/storage/postgres/blockers.ts'
@@ -17,6 +18,7 @@ export async function prepareSchema(
   { autoMigrate, migrationLockMs }: Pick<Config, 'autoMigrate' | 'migrationLockMs'>,
   log: Logger,
 ): Promise<void> {
+  await assertNotHalfRestored(storage)
   const pending = await pendingMigrations(storage, migrations, { version })
   const unknown = await unknownMigrations(storage, migrations)
   if (unknown.length > 0)
@@ -38,4 +40,6 @@ export async function prepareSchema(
     onWait: (wait: MigrationWait) => log.warn(wait, describeWait(wait)),
   }
   await migrate(patient, migrations, options).finally(() => patient.close())
+  // A restore that began in between has marked the database before it let the migrations go on.
+  await assertNotHalfRestored(storage)
 }

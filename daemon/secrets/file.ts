@@ -19,24 +19,37 @@ export type StoredSecrets = { [K in SecretEntry | (typeof previousEntry)[SecretE
 
 export const secretsFile = (dataDir: string): string => join(dataDir, 'secrets.json')
 
-/** undefined when there is no file. @throws SetupError when it is damaged */
+const unreadable = (file: string, reason: string): SetupError =>
+  new SetupError(
+    `${file} cannot be read: ${reason}. Restore it from a backup: stored secrets cannot be decrypted without it.`,
+  )
+
+/** undefined when there is no file. @throws SetupError when it cannot be read or is damaged */
 export function readSecretsFile(file: string): StoredSecrets | undefined {
   if (!existsSync(file)) return undefined
-  const unreadable = (reason: string) =>
-    new SetupError(
-      `${file} cannot be read: ${reason}. Restore it from a backup: stored secrets cannot be decrypted without it.`,
-    )
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    throw unreadable(file, (error as Error).message)
+  }
+  return parseSecrets(file, text)
+}
+
+/** `file`: how a refusal names it. @throws SetupError when it is damaged */
+export function parseSecrets(file: string, text: string): StoredSecrets {
   let stored: unknown
   try {
-    stored = JSON.parse(readFileSync(file, 'utf8'))
-  } catch (error) {
+    stored = JSON.parse(text)
+  } catch {
     // A syntax error quotes the text, and with it the secrets.
-    throw unreadable(error instanceof SyntaxError ? 'it is damaged' : (error as Error).message)
+    throw unreadable(file, 'it is damaged')
   }
-  if (typeof stored !== 'object' || stored === null || Array.isArray(stored))
-    throw unreadable('it is damaged')
+  if (typeof stored !== 'object' || stored === null || Array.isArray(stored)) {
+    throw unreadable(file, 'it is damaged')
+  }
   const wrong = Object.entries(stored).find(([, secret]) => typeof secret !== 'string' || secret === '')
-  if (wrong) throw unreadable(`its entry ${JSON.stringify(wrong[0])} is not a secret`)
+  if (wrong) throw unreadable(file, `its entry ${JSON.stringify(wrong[0])} is not a secret`)
   return stored as StoredSecrets
 }
 

@@ -202,7 +202,7 @@ export async function* chainLines(db: Db, scope: Scope, chain: string, upTo: num
  * agree with the column, so that its checksum no longer matches. A tampered column, which filters see, is thus
  * found like a tampered text.
  */
-function exportedText(row: AuditLogRow): string {
+export function exportedText(row: AuditLogRow): string {
   const entry = parseEntry(row.canonical)
   if (!entry || matchesColumns(row, entry) || checksumOf(row.canonical) !== row.checksum) return row.canonical
   return JSON.stringify({ ...entry, ...columnsOf(row) })

@@ -70,6 +70,21 @@ export function progressLine(
   return `${what} [${'#'.repeat(filled)}${'-'.repeat(20 - filled)}] ${counted}, ${pace}${left}`
 }
 
+/** A progress bar whose total is reported once the work has begun. */
+export function progressReport(what: string, unit: string) {
+  let bar: ProgressBar | undefined
+  return {
+    report({ total, done }: { total?: number; done: number }): void {
+      if (total !== undefined) bar = progressBar(what, unit, total)
+      bar?.done(done)
+    },
+    end: (): void => bar?.end(),
+  }
+}
+
+export const formatBytes = (n: number): string =>
+  n < 2 ** 20 ? `${Math.ceil(n / 1024)} KiB` : `${(n / 2 ** 20).toFixed(1)} MiB`
+
 export const formatNumber = (n: number): string => formatValue(n).replace(/\B(?=(\d{3})+$)/g, ' ')
 
 export const formatEntries = (n: number): string => (n === 1 ? '1 entry' : `${formatNumber(n)} entries`)

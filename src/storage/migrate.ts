@@ -117,6 +117,15 @@ function withChecksums(migrations: readonly Migration[], folder: URL): Promise<S
   )
 }
 
+/** By name, as they are recorded when a migration is applied. */
+export async function checksumsOf(
+  migrations: readonly Migration[],
+  { folder = defaultFolder }: Options = {},
+): Promise<Map<string, string>> {
+  const sources = await withChecksums(migrations, folder)
+  return new Map(sources.map(({ name, checksum }) => [name, checksum]))
+}
+
 /** The write itself holds the lock: SQLite lets only one process begin one. */
 async function migrateSqlite(
   storage: MigratedStorage,

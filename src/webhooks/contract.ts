@@ -97,6 +97,7 @@ export const Webhook = z
     events: z.array(z.string()),
     headers: z.array(z.object({ key: z.string(), value: z.string().describe('Hidden') })),
     status: webhookStatus,
+    statusReason: z.string().nullable().describe('Why the service itself paused it'),
     retryPolicy: RetryPolicy.nullable().describe('null: the default policy'),
     successCount: z.int().describe('Attempts with a 2xx response'),
     failureCount: z.int().describe('Attempts without a 2xx response'),

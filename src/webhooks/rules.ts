@@ -49,6 +49,7 @@ export function makeWebhook(
   return {
     ...{ id: made.id, orgId, name, url, secret, events, headers },
     status: 'active',
+    statusReason: null,
     retryPolicy: null,
     previousSecret: null,
     previousUntil: null,
@@ -67,7 +68,7 @@ export function applyChange(webhook: WebhookRecord, change: WebhookChange, now: 
     ...(url !== undefined && { url }),
     ...(events !== undefined && { events }),
     ...(headers !== undefined && { headers }),
-    ...(status !== undefined && { status }),
+    ...(status !== undefined && { status, statusReason: null }),
     ...(secret !== undefined && replaceSecret(webhook, secret, now)),
     unreadable: without(webhook.unreadable, [
       ...(url === undefined ? [] : ['url' as const]),

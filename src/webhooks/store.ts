@@ -1,3 +1,4 @@
+import type { Selectable } from 'kysely'
 import type { Cipher } from '../core/cipher.ts'
 import { Problem } from '../core/errors.ts'
 import type { Page, PageQuery } from '../core/page.ts'
@@ -27,6 +28,7 @@ const columns = [
   'webhooks.previous_until',
   'webhooks.headers',
   'webhooks.status',
+  'webhooks.status_reason',
   'webhooks.retry_policy',
   'webhooks.created_by',
   'webhooks.created_at',
@@ -35,7 +37,7 @@ const columns = [
 
 const eventsOf = textsOf({ table: 'webhook_events', by: 'webhook_id', of: 'webhooks.id' }, 'event')
 
-type HeldRow = Omit<WebhookRow, 'deleted_at'> & { events: string }
+type HeldRow = Omit<Selectable<WebhookRow>, 'deleted_at'> & { events: string }
 type Counts = Omit<WebhookCountRow, 'webhook_id'>
 
 const placeOf = (column: EncryptedColumn, id: string) => `webhooks.${column}.${id}` as const
@@ -58,6 +60,7 @@ export function decryptWebhook(cipher: Cipher, row: HeldRow): WebhookRecord {
     events: JSON.parse(row.events) as string[],
     headers: JSON.parse(open('headers') ?? '[]') as Header[],
     status: toWireStatus(row.status),
+    statusReason: row.status === 'active' ? null : row.status_reason,
     retryPolicy: row.retry_policy === null ? null : (JSON.parse(row.retry_policy) as RetryPolicy),
     secret: open('secret'),
     previousSecret: open('previous_secret'),
@@ -69,7 +72,7 @@ export function decryptWebhook(cipher: Cipher, row: HeldRow): WebhookRecord {
   }
 }
 
-function sealed(cipher: Cipher, webhook: WebhookRecord): Omit<WebhookRow, 'deleted_at'> {
+function sealed(cipher: Cipher, webhook: WebhookRecord): Omit<Selectable<WebhookRow>, 'deleted_at'> {
   const { id } = webhook
   const seal = (column: EncryptedColumn, plain: string) =>
     webhook.unreadable[column] ?? cipher.seal(plain, placeOf(column, id))
@@ -85,6 +88,7 @@ function sealed(cipher: Cipher, webhook: WebhookRecord): Omit<WebhookRow, 'delet
     previous_until: webhook.previousUntil,
     headers: seal('headers', JSON.stringify(webhook.headers)),
     status: toStoredStatus(webhook.status),
+    status_reason: webhook.statusReason,
     retry_policy: webhook.retryPolicy === null ? null : JSON.stringify(webhook.retryPolicy),
     created_by: webhook.createdBy,
     created_at: webhook.createdAt,

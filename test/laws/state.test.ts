@@ -28,6 +28,13 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const bounds: Record<string, string> = {
   'daemon/agent-audit-buffer.ts #gathered': '10,000',
   'daemon/agent-event-buffer.ts #waiting': '100,000',
+  'daemon/backup/chain-check.ts #anchors': 'chains of a backup, while svc db restore reads it',
+  'daemon/backup/chain-check.ts #heads': 'the same',
+  'daemon/backup/chain-check.ts #notes': 'the same',
+  'daemon/backup/chain-check.ts #seen': 'the same',
+  'daemon/backup/chain-check.ts #successions': 'signing keys of a backup',
+  'daemon/backup/read-archive.ts #batch': '500 rows of a backup',
+  'daemon/backup/read-archive.ts #partial': '256 MiB, the longest line of a backup',
   'daemon/body-budget.ts #byCaller': 'callers with a body in flight',
   'daemon/connection-bound.ts #byAddress': 'addresses with an open connection',
   'daemon/database-watch.ts #counts': 'code',

@@ -52,6 +52,7 @@ onEveryDatabase((_, open) => {
         events,
         headers: [{ key: 'Authorization', value: hiddenValue }],
         status: 'active',
+        statusReason: null,
         retryPolicy: null,
         successCount: 0,
         failureCount: 0,

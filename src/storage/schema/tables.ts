@@ -741,6 +741,8 @@ export type WebhookRow = Stamped & {
   headers: string
   /** active, disabled or error. */
   status: string
+  /** Why the service itself paused it; earlier releases leave it when they resume the webhook. */
+  status_reason: Generated<string | null>
   /** JSON; null: the default. */
   retry_policy: string | null
   created_by: string

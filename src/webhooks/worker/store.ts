@@ -24,7 +24,15 @@ const notDeleted = (db: Db, asked: string) =>
 const webhooksOf = prepared((db, p: { ids: string }) =>
   notDeleted(db, p.ids)
     .select(['w.id', 'w.org_id', 'w.name', 'w.url', 'w.secret', 'w.previous_secret', 'w.previous_until'])
-    .select(['w.headers', 'w.status', 'w.retry_policy', 'w.created_by', 'w.created_at', 'w.updated_at']),
+    .select([
+      'w.headers',
+      'w.status',
+      'w.status_reason',
+      'w.retry_policy',
+      'w.created_by',
+      'w.created_at',
+      'w.updated_at',
+    ]),
 )
 
 /** Shows whether a webhook has changed since it was loaded; several times as fast as loading it. */

@@ -1,0 +1,62 @@
+import { readFile } from 'node:fs/promises'
+import { SetupError } from '../../src/core/errors.ts'
+
+/** The first bytes of an encrypted archive (https://age-encryption.org/v1). */
+export const ageMagic = Buffer.from('age-encryption.org/v1\n')
+
+type Bytes = ReadableStream<Uint8Array>
+
+/** Encrypts to all of the recipients. @throws SetupError that names a recipient that is none */
+export async function encrypter(recipients: readonly string[]): Promise<(plain: Bytes) => Promise<Bytes>> {
+  const { Encrypter } = await import('age-encryption')
+  const encrypting = new Encrypter()
+  for (const recipient of recipients) {
+    try {
+      encrypting.addRecipient(recipient)
+    } catch {
+      // The text may be an identity, which is a secret.
+      throw new SetupError(
+        '--recipient must be a public key such as age1…: age-keygen prints it, and keeps the identity in its file',
+      )
+    }
+  }
+  return (plain) => encrypting.encrypt(plain)
+}
+
+/** @throws SetupError when no identity of the file opens the archive */
+export async function decrypted(
+  sealed: Bytes,
+  archive: string,
+  identityFile: string | undefined,
+): Promise<Bytes> {
+  if (identityFile === undefined) {
+    throw new SetupError(`${archive} is encrypted: name the file of your identity with --identity`)
+  }
+  const { Decrypter } = await import('age-encryption')
+  const decrypting = new Decrypter()
+  for (const identity of await readIdentities(identityFile)) {
+    try {
+      decrypting.addIdentity(identity)
+    } catch {
+      throw new SetupError(`${identityFile} has a line that is no identity of age (AGE-SECRET-KEY-1…)`)
+    }
+  }
+  try {
+    return await decrypting.decrypt(sealed)
+  } catch (error) {
+    if (error instanceof Error && /no identity matched/i.test(error.message)) {
+      throw new SetupError(`${archive} is not encrypted to an identity in ${identityFile}`)
+    }
+    throw error
+  }
+}
+
+async function readIdentities(file: string): Promise<string[]> {
+  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new SetupError(`Cannot read --identity ${file}: ${error.code ?? error.message}`)
+  })
+  const lines = text.split('\n').map((line) => line.trim())
+  const identities = lines.filter((line) => line !== '' && !line.startsWith('#'))
+  if (identities.length > 0) return identities
+  throw new SetupError(`${file} has no identity: it begins with AGE-SECRET-KEY-1`)
+}

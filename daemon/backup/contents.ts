@@ -1,0 +1,125 @@
+import type { TableName } from '../../src/storage/schema/tables.ts'
+
+/**
+ * What becomes of a table or a file in a backup.
+ * - kept: its rows or bytes are in the archive, and restored
+ * - derived: made anew from what is kept
+ * - left: lives too short, or would bring something back that has ended
+ */
+export type Handling = readonly ['kept' | 'derived' | 'left', reason: string]
+
+/** Every table of the schema. A test compares it with the tables of both databases. */
+export const tables: Readonly<Record<TableName, Handling>> = {
+  agent_builds: ['kept', 'which files of a release are offered to machines'],
+  agent_commands: ['kept', 'history; those that are open are ended by a restore, so that none runs twice'],
+  agent_links: ['left', 'which process holds the connection of an agent'],
+  agent_logs: ['kept', 'logs'],
+  agent_releases: ['kept', 'signed manifests'],
+  agent_rollout_devices: ['kept', 'the part of each device in a rollout'],
+  agent_rollouts: ['kept', 'a restore halts the one that is under way'],
+  agent_rotations: ['kept', 'new and previous tokens of agents, which keep them'],
+  alerts: ['kept', 'records of people and agents'],
+  api_key_buckets: ['left', 'requests of the last hour'],
+  api_keys: ['kept', 'credentials of programs'],
+  audit_anchors: ['kept', 'where a chain begins'],
+  audit_archives: ['kept', 'which parts of a chain are archived elsewhere'],
+  audit_checkpoints: ['kept', 'what was signed of each chain'],
+  audit_heads: ['kept', 'the end of each chain'],
+  audit_keys: ['kept', 'which keys signed, and which followed which'],
+  audit_logs: ['kept', 'the audit log'],
+  audit_readings: ['left', 'leases of readers that are gone'],
+  audit_retention: ['kept', 'policies and holds; a restore ends the leases in it'],
+  audit_tiles: ['kept', 'the tree over all entries, removed ones included'],
+  audit_verdicts: ['derived', 'each chain is verified again within a day'],
+  device_custom_fields: ['kept', 'records of people'],
+  device_disks: ['kept', 'inventory'],
+  device_event_logs: ['kept', 'logs'],
+  device_group_changes: ['kept', 'history of groups'],
+  device_group_devices: ['kept', 'members of groups'],
+  device_groups: ['kept', 'records of people'],
+  device_interfaces: ['kept', 'inventory'],
+  device_software: ['kept', 'inventory'],
+  device_tags: ['kept', 'records of people'],
+  devices: ['kept', 'devices, with the hashes of the tokens of their agents'],
+  enrollment_keys: ['kept', 'credentials of machines to be enrolled'],
+  events: ['left', 'the service that was backed up has handed them to webhooks since'],
+  idempotency_keys: ['left', 'replies for requests that are repeated within a day'],
+  invitations: ['kept', 'links that people were sent'],
+  key_prints: ['kept', 'fingerprints of the keys that the rows need'],
+  live_questions: ['left', 'questions that a process waits for'],
+  login_challenges: ['left', 'sign-ins that wait for a second factor'],
+  mails: ['left', 'the service that was backed up has sent them since; their links may be used up'],
+  mfa_setups: ['left', 'second factors that were not confirmed yet'],
+  organization_membership_groups: ['kept', 'what members are narrowed to'],
+  organization_membership_sites: ['kept', 'what members are narrowed to'],
+  organization_memberships: ['kept', 'who may do what'],
+  organizations: ['kept', 'tenants'],
+  outbox: ['kept', 'audit entries that wait to be sealed'],
+  partner_membership_orgs: ['kept', 'what members are limited to'],
+  partner_memberships: ['kept', 'who may do what'],
+  partners: ['kept', 'tenants'],
+  password_reset_requests: ['left', 'requests of the last hour, which are limited'],
+  password_resets: ['left', 'a link that was used since would work again'],
+  phone_codes: ['left', 'codes of some minutes'],
+  probes: ['derived', 'the row that readiness updates; a migration makes it'],
+  rate_limit_windows: ['kept', 'recent attempts, of which a restore gives nobody more'],
+  recovery_codes: ['kept', 'hashes of the codes that people have'],
+  registrations: ['left', 'links that confirm a registration, of a day'],
+  role_permissions: ['kept', 'roles'],
+  roles: ['kept', 'roles'],
+  saml_keys: ['kept', 'sealed keys that identity providers know'],
+  saved_filters: ['kept', 'records of people'],
+  scripts: ['kept', 'records of people'],
+  sessions: ['left', 'one that ended since would live again: everybody signs in anew'],
+  set_aside: ['kept', 'dead letters'],
+  set_aside_lost: ['kept', 'counts of lost dead letters'],
+  sign_in_marks: ['kept', 'recent wrong passwords, which stop guessing'],
+  sites: ['kept', 'records of people'],
+  sso_assertions: ['kept', 'used assertions, which must not be used again'],
+  sso_exchanges: ['left', 'codes that end a sign-in'],
+  sso_identities: ['kept', 'who a subject of a provider is here'],
+  sso_providers: ['kept', 'records of people'],
+  sso_sessions: ['left', 'sign-ins that are under way at a provider'],
+  sso_tests: ['left', 'tests that are under way at a provider'],
+  trust_issuers: ['kept', 'where token issuers publish their keys'],
+  trust_policies: ['kept', 'which jobs are trusted'],
+  trust_tokens: ['kept', 'used tokens, which must not be used again'],
+  users: ['kept', 'accounts'],
+  webhook_counts: ['kept', 'counts of attempts'],
+  webhook_deliveries: ['kept', 'history; those that wait are ended by a restore'],
+  webhook_events: ['kept', 'what webhooks subscribe to'],
+  webhook_queues: ['kept', 'the number of the last delivery of each webhook'],
+  webhook_workers: ['left', 'processes that send deliveries'],
+  webhooks: ['kept', 'a restore pauses them'],
+}
+
+/** Tables that the databases or the migrations keep for themselves. */
+export const ownTables: readonly (readonly [name: RegExp, ...Handling])[] = [
+  [/^svc_migrations$/, 'derived', 'a restore applies the same migrations'],
+  [/_trigrams(_|$)/, 'derived', 'search indexes of SQLite, which follow their tables'],
+]
+
+/** What `svc serve` writes into the data directory, by the path within it. */
+export const files: readonly (readonly [path: RegExp, ...Handling])[] = [
+  [/^svc\.sqlite(-wal|-shm)?$/, 'derived', 'the rows of the database are in the archive'],
+  [/^svc\.sqlite\.restore(-wal|-shm)?$/, 'left', 'the beginning of a restore'],
+  [/^svc\.lock$/, 'left', 'the lock of the process that serves the directory'],
+  [/^checkpoints\/(system|[0-9a-f-]{36})$/, 'kept', 'the last checkpoint of each audit chain'],
+  [/^checkpoints\/[^/]+\.[0-9a-f-]{36}$/, 'left', 'a draft of a checkpoint'],
+  [/^outbox\/[^./][^/]*\.json$/, 'kept', 'mail that was written instead of sent'],
+  [/^outbox\/\.[^/]+$/, 'left', 'a draft of a mail'],
+  [/^secrets\.json$/, 'kept', 'with --with-secrets only, and then encrypted'],
+  [/^secrets\.json\.\d+$/, 'left', 'a draft of secrets.json'],
+]
+
+export const secretsFile = 'secrets.json'
+
+/** Folders that an empty target does not have files in. */
+export const keptFolders = ['checkpoints', 'outbox'] as const
+
+export const isKept = (table: string): boolean => tables[table as TableName]?.[0] === 'kept'
+export const isLeft = (table: string): boolean => tables[table as TableName]?.[0] === 'left'
+
+/** Whether a file of the data directory belongs into an archive; secrets.json is decided by its flag. */
+export const isKeptFile = (path: string): boolean =>
+  files.some(([pattern, handling]) => handling === 'kept' && pattern.test(path))

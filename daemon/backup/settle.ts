@@ -1,0 +1,114 @@
+import { failedOutcome } from '../../src/agents/commands/rules.ts'
+import { recountAll } from '../../src/agents/commands/store.ts'
+import { findActiveRollout, lockRollout } from '../../src/agents/rollouts/store.ts'
+import { abortRollout, autoHalt } from '../../src/agents/rollouts/transitions.ts'
+import type { Instant } from '../../src/core/time.ts'
+import type { Db } from '../../src/storage/open.ts'
+import { countOf } from '../../src/storage/query/counts.ts'
+
+/*
+ * A restored database says what was true when it was backed up. What the service would act on by itself, and may have acted
+ * on since, is ended: nothing is sent twice.
+ */
+
+export type Settled = {
+  webhooksPaused: number
+  deliveriesEnded: number
+  commandsEnded: number
+  rolloutsHalted: number
+}
+
+export async function settle(tx: Db, { reason, now }: { reason: string; now: Instant }): Promise<Settled> {
+  const paused = await tx
+    .updateTable('webhooks')
+    .set({ status: 'disabled', status_reason: reason, updated_at: now })
+    .where('status', '=', 'active')
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst()
+  const ended = await tx
+    .updateTable('webhook_deliveries')
+    .set({ status: 'failed', due_at: null, ended_at: now, error_message: `Not sent: ${reason}` })
+    .where('ended_at', 'is', null)
+    .executeTakeFirst()
+  await tx.updateTable('webhook_queues').set({ due_at: null, holder: null }).execute()
+  await tx.updateTable('audit_retention').set({ lease: null, leased_until: null }).execute()
+  return {
+    webhooksPaused: Number(paused.numUpdatedRows),
+    deliveriesEnded: Number(ended.numUpdatedRows),
+    commandsEnded: await endCommands(tx, reason, now),
+    rolloutsHalted: await stopRollout(tx, reason, now),
+  }
+}
+
+/** Devices whose bytes are counted anew in one statement. */
+const deviceBatch = 500
+
+async function endCommands(tx: Db, reason: string, now: Instant): Promise<number> {
+  const open = tx.selectFrom('agent_commands').where('completed_at', 'is', null)
+  const count = await countOf(open)
+  const devices = await open.select('device_id').distinct().execute()
+  const result = JSON.stringify(failedOutcome(`Not sent again: ${reason}`))
+  await tx
+    .updateTable('agent_commands')
+    .set({ status: 'failed', completed_at: now, result })
+    .where('completed_at', 'is', null)
+    .execute()
+  for (let at = 0; at < devices.length; at += deviceBatch) {
+    await recountAll(
+      tx,
+      devices.slice(at, at + deviceBatch).map((one) => one.device_id),
+    )
+  }
+  return count
+}
+
+async function stopRollout(tx: Db, reason: string, now: Instant): Promise<number> {
+  await tx.updateTable('agent_rollouts').set({ claimed_by: null, claimed_until: null }).execute()
+  const active = await findActiveRollout(tx)
+  if (active === undefined || active.status === 'halted') return 0
+  const rollout = await lockRollout(tx, active.id)
+  // One whose devices are not drawn yet cannot be resumed.
+  if (rollout.status === 'preparing') await abortRollout(tx, rollout, reason, now)
+  else await autoHalt(tx, rollout, reason, now)
+  return 1
+}
+
+/** What is valid again that may have been ended since the backup. */
+export type Returned = {
+  administrators: number
+  users: number
+  invitations: number
+  recoveryCodes: number
+  apiKeys: number
+  enrollmentKeys: number
+  trustPolicies: number
+  agents: number
+}
+
+export async function countReturned(db: Db, now: Instant): Promise<Returned> {
+  const users = db.selectFrom('users').where('status', '=', 'active')
+  return {
+    administrators: await countOf(users.where('is_system', '=', 1)),
+    users: await countOf(users),
+    invitations: await countOf(
+      db.selectFrom('invitations').where('accepted_at', 'is', null).where('expires_at', '>', now),
+    ),
+    recoveryCodes: await countOf(db.selectFrom('recovery_codes').where('used_at', 'is', null)),
+    apiKeys: await countOf(
+      db
+        .selectFrom('api_keys')
+        .where('status', '=', 'active')
+        .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)])),
+    ),
+    enrollmentKeys: await countOf(
+      db
+        .selectFrom('enrollment_keys')
+        .where('expires_at', '>', now)
+        .where((eb) =>
+          eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage').$notNull())]),
+        ),
+    ),
+    trustPolicies: await countOf(db.selectFrom('trust_policies').where('status', '=', 'active')),
+    agents: await countOf(db.selectFrom('devices').where('status', '!=', 'decommissioned')),
+  }
+}

@@ -1,0 +1,117 @@
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Instant } from '../../src/core/time.ts'
+import { rowPages } from '../../src/storage/backup/row-pages.ts'
+import type { Snapshot } from '../../src/storage/backup/snapshot.ts'
+import { countOf } from '../../src/storage/query/counts.ts'
+import type { TableName } from '../../src/storage/schema/tables.ts'
+import { isKept, isKeptFile, isLeft, type keptFolders } from './contents.ts'
+import { formatName, type Head, type Tail } from './format.ts'
+
+export type KeptFile = { path: string; content: Buffer }
+
+/**
+ * The files of the folders that are kept. They are read before the snapshot begins: a checkpoint must not be newer than the
+ * chain that it is of.
+ */
+export async function readCheckpointCopies(dataDir: string): Promise<KeptFile[]> {
+  const copies: KeptFile[] = []
+  for await (const copy of filesIn(dataDir, 'checkpoints')) copies.push(copy)
+  return copies
+}
+
+async function* filesIn(dataDir: string, folder: (typeof keptFolders)[number]): AsyncGenerator<KeptFile> {
+  const names = await unlessGone(readdir(join(dataDir, folder)))
+  for (const name of names?.sort() ?? []) {
+    const path = `${folder}/${name}`
+    const content = isKeptFile(path) ? await unlessGone(readFile(join(dataDir, path))) : undefined
+    if (content !== undefined) yield { path, content }
+  }
+}
+
+async function unlessGone<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+export async function headOf(
+  { db, source, tables, counters, migrations }: Snapshot,
+  made: { version: string; madeAt: Instant },
+): Promise<Head> {
+  const names = new Set(tables.map(({ name }) => name))
+  const keys = names.has('key_prints')
+    ? await db.selectFrom('key_prints').select(['name', 'print']).orderBy('name').execute()
+    : []
+  const heads = await db
+    .selectFrom('audit_heads')
+    .select(['chain', 'seq', 'checksum'])
+    .orderBy('chain')
+    .execute()
+  const left: Record<string, number> = {}
+  for (const { name } of tables) {
+    if (isLeft(name)) left[name] = await countOf(db.selectFrom(name as TableName))
+  }
+  return { format: formatName, ...made, source, migrations, keys, counters, heads, left }
+}
+
+/** Rows of all tables that are kept. */
+export async function countRows({ db, tables }: Snapshot): Promise<number> {
+  let rows = 0
+  for (const { name } of tables) if (isKept(name)) rows += await countOf(db.selectFrom(name as TableName))
+  return rows
+}
+
+type Progress = (rows: number) => void
+
+/** The lines of an archive, in pieces of a quarter of a megabyte or so; `ended` gets its tail. */
+export async function* archiveLines(
+  snapshot: Snapshot,
+  head: Head,
+  parts: { dataDir: string; files: readonly KeptFile[]; secrets: Buffer | undefined },
+  { rows: onRows, ended }: { rows: Progress; ended(tail: Tail): void },
+): AsyncGenerator<Buffer> {
+  const whole = createHash('sha256')
+  const tail: Tail = { tables: {}, files: {}, sha256: '' }
+  const line = (value: unknown): Buffer => {
+    const bytes = Buffer.from(`${JSON.stringify(value)}\n`)
+    whole.update(bytes)
+    return bytes
+  }
+  const fileLine = ({ path, content }: KeptFile) => {
+    tail.files[path] = { bytes: content.length, sha256: createHash('sha256').update(content).digest('hex') }
+    return line({ file: path, content: content.toString('base64') })
+  }
+  yield line(head)
+  for (const file of parts.files) yield fileLine(file)
+  for await (const file of filesIn(parts.dataDir, 'outbox')) yield fileLine(file)
+  if (parts.secrets !== undefined) yield fileLine({ path: 'secrets.json', content: parts.secrets })
+  let done = 0
+  for (const table of snapshot.tables) {
+    if (!isKept(table.name)) continue
+    yield line({ table: table.name, columns: table.columns.map(({ name }) => name) })
+    const own = createHash('sha256')
+    let rows = 0
+    let bytes: Buffer = Buffer.alloc(0)
+    const pages = rowPages(snapshot.db, table, (page) => {
+      bytes = Buffer.from(page.map((row) => `${JSON.stringify(row)}\n`).join(''))
+      return bytes.length
+    })
+    for await (const page of pages) {
+      own.update(bytes)
+      whole.update(bytes)
+      rows += page.length
+      yield bytes
+      done += page.length
+      onRows(done)
+    }
+    tail.tables[table.name] = { rows, sha256: own.digest('hex') }
+  }
+  tail.sha256 = whole.digest('hex')
+  ended(tail)
+  yield Buffer.from(`${JSON.stringify(tail)}\n`)
+}

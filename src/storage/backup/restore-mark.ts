@@ -1,0 +1,34 @@
+import { sql } from 'kysely'
+import { SetupError } from '../../core/errors.ts'
+import type { AnyDb } from '../columns.ts'
+import type { Storage } from '../db.ts'
+
+/*
+ * A table marks a database that is being restored: it is there before any other, and goes in the last transaction. A
+ * restore that was interrupted at any point therefore leaves a database that nothing else opens.
+ */
+
+export const markName = 'svc_restore'
+
+export async function createMark(db: AnyDb): Promise<void> {
+  await sql`create table if not exists ${sql.id(markName)} (since text not null)`.execute(db)
+}
+
+export async function dropMark(db: AnyDb): Promise<void> {
+  await sql`drop table ${sql.id(markName)}`.execute(db)
+}
+
+/** @throws SetupError when a restore into this database did not finish */
+export async function assertNotHalfRestored({
+  dialect,
+  read,
+}: Pick<Storage, 'dialect' | 'read'>): Promise<void> {
+  const found =
+    dialect === 'sqlite'
+      ? sql`select name from sqlite_schema where type = 'table' and name = ${markName}`
+      : sql`select 1 as name where to_regclass(${markName}) is not null`
+  if ((await found.execute(read)).rows.length === 0) return
+  throw new SetupError(
+    'A restore into this database did not finish: repeat svc db restore, which starts over by itself.',
+  )
+}

@@ -1,0 +1,124 @@
+import { sql } from 'kysely'
+import pg from 'pg'
+import { SetupError } from '../../core/errors.ts'
+import { createMark, markName } from '../backup/restore-mark.ts'
+import type { RowLoader, TargetDriver, TargetState } from '../backup/target-driver.ts'
+import type { AnyDb } from '../columns.ts'
+import type { Db } from '../db.ts'
+import { lock, unlock } from '../migration-lock.ts'
+import { openStorage } from '../open.ts'
+
+/** An advisory lock that no other program takes: the bytes of "svc", and 2 for a restore. */
+const [space, key] = [0x737663, 2]
+
+export function postgresRestore(databaseUrl: string): TargetDriver {
+  const connected = async <T>(work: (db: AnyDb) => Promise<T>): Promise<T> => {
+    const storage = await openStorage({
+      dataDir: '',
+      databaseUrl,
+      postgres: { poolSize: 2, statementMs: 0 },
+    })
+    try {
+      return await (storage.read as Db).connection().execute((db) => work(db as AnyDb))
+    } finally {
+      await storage.close()
+    }
+  }
+  return {
+    state: () => connected(stateOf),
+    lock: () => lockDatabase(databaseUrl),
+    begin: () =>
+      connected(async (db) => {
+        // A service that starts meanwhile makes its tables before the mark, or finds the mark.
+        await lock(db, () => {})
+        try {
+          const state = await stateOf(db)
+          if (state === 'used') return state
+          await createMark(db)
+          await dropLeftovers(db)
+          return state
+        } finally {
+          await unlock(db)
+        }
+      }),
+    load: (work) =>
+      connected(async (db) => {
+        const foreignKeys = await dropForeignKeys(db)
+        return work(loaderOf(db, foreignKeys))
+      }),
+  }
+}
+
+async function stateOf(db: AnyDb): Promise<TargetState> {
+  const names = await listNames(db)
+  if (names.length === 0) return 'empty'
+  return names.includes(markName) ? 'unfinished' : 'used'
+}
+
+/** Held by a connection of its own, so that it ends with the process. */
+async function lockDatabase(databaseUrl: string): Promise<() => Promise<void>> {
+  const client = new pg.Client({ connectionString: databaseUrl, application_name: 'svc' })
+  // The restore notices a lost connection by itself.
+  client.on('error', () => {})
+  await client.connect()
+  const { rows } = await client.query('select pg_try_advisory_lock($1, $2) as locked', [space, key])
+  if (rows[0].locked) return () => client.end()
+  await client.end()
+  throw new SetupError('Another svc db restore works on this database: wait for it to end')
+}
+
+async function listNames(db: AnyDb): Promise<string[]> {
+  const { rows } = await sql<{ name: string }>`
+    select relname as name from pg_class
+    where relkind in ('r', 'p', 'v', 'm') and relnamespace = current_schema()::regnamespace
+      and not exists (select 1 from pg_depend where objid = pg_class.oid and deptype = 'e')`.execute(db)
+  return rows.map(({ name }) => name)
+}
+
+/** What an unfinished restore left: the mark says that there was nothing before it. */
+async function dropLeftovers(db: AnyDb): Promise<void> {
+  for (const name of await listNames(db)) {
+    if (name !== markName) await sql`drop table if exists ${sql.id(name)} cascade`.execute(db)
+  }
+  const { rows } = await sql<{ signature: string }>`
+    select oid::regprocedure::text as signature from pg_proc
+    where pronamespace = current_schema()::regnamespace and prorettype = 'trigger'::regtype
+      and not exists (select 1 from pg_depend where objid = pg_proc.oid and deptype = 'e')`.execute(db)
+  for (const { signature } of rows) await sql`drop function ${sql.raw(signature)}`.execute(db)
+}
+
+type ForeignKey = { table: string; name: string; definition: string }
+
+/** Without them rows go in in any order; a session that may switch them off needs more rights than the owner has. */
+async function dropForeignKeys(db: AnyDb): Promise<ForeignKey[]> {
+  const { rows } = await sql<ForeignKey>`
+    select t.relname as "table", c.conname as name, pg_get_constraintdef(c.oid) as definition
+    from pg_constraint as c join pg_class as t on t.oid = c.conrelid
+    where c.contype = 'f' and c.connamespace = current_schema()::regnamespace order by 1, 2`.execute(db)
+  for (const { table, name } of rows) {
+    await sql`alter table ${sql.id(table)} drop constraint ${sql.id(name)}`.execute(db)
+  }
+  return rows
+}
+
+function loaderOf(db: AnyDb, foreignKeys: readonly ForeignKey[]): RowLoader {
+  return {
+    async insert({ name, columns }, rows) {
+      const names = columns.map((column) => column.name)
+      const records = rows.map((row) => Object.fromEntries(names.map((column, at) => [column, row[at]])))
+      const list = sql.join(names.map((column) => sql.id(column)))
+      await sql`insert into ${sql.id(name)} (${list})
+        select ${list} from json_populate_recordset(null::${sql.id(name)}, ${JSON.stringify(records)}::json)`.execute(
+        db,
+      )
+    },
+    async end() {
+      for (const { table, name, definition } of foreignKeys) {
+        await sql`alter table ${sql.id(table)} add constraint ${sql.id(name)} ${sql.raw(definition)}`.execute(
+          db,
+        )
+      }
+      await sql`analyze`.execute(db)
+    },
+  }
+}

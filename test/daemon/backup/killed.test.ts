@@ -1,0 +1,66 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { sql } from 'kysely'
+import { beforeAll, describe, expect, it } from 'vitest'
+import type { Storage } from '../../../src/storage/open.ts'
+import { failedStart, until } from '../process.ts'
+import { SvcProcess, svc } from './binary.ts'
+import { backupOf, emptyPlace, kinds, type Place, withStorage } from './filled.ts'
+import { placeWithRows } from './many-rows.ts'
+
+const patience = 240_000
+
+let file: string
+let rows: number
+beforeAll(async () => {
+  const place = await placeWithRows('sqlite', 30_000)
+  const backup = await backupOf(place)
+  file = backup.file
+  rows = backup.rows
+}, patience)
+
+const has = (storage: Storage, table: string): Promise<boolean> =>
+  sql`select * from ${sql.table(table)} limit 1`.execute(storage.read).then(
+    ({ rows: found }) => found.length > 0,
+    () => false,
+  )
+
+/** How far a restore has come when it is killed. */
+const points: [name: string, isReached: (storage: Storage) => Promise<boolean>][] = [
+  ['its migrations', (storage) => has(storage, 'svc_migrations')],
+  ['its rows', (storage) => has(storage, 'agent_logs')],
+  ['its last rows', (storage) => has(storage, 'trust_policies')],
+]
+
+describe.each(kinds)('a restore to %s that was killed', (kind) => {
+  it.each(points)('at %s', { timeout: patience }, async (_, isReached) => {
+    const place = await emptyPlace(kind)
+    const killed = new SvcProcess(['db', 'restore', file], place)
+    await until(() => (killed.running ? looked(place, isReached) : true), 60_000)
+    killed.kill()
+    expect(await killed.ended).toMatchObject({ signal: 'SIGKILL' })
+
+    const unfinished = /A restore into this database did not finish: repeat svc db restore/
+    expect((await failedStart(place)).stderr).toMatch(unfinished)
+    for (const command of ['migrate', 'status']) {
+      const { code, stderr } = await svc(['db', command], place)
+      expect([command, code, stderr]).toEqual([command, 1, expect.stringMatching(unfinished)])
+    }
+    await expect(backupOf(place)).rejects.toThrow(unfinished)
+
+    const again = await svc(['db', 'restore', file, '--json'], place)
+    expect(again).toMatchObject({ code: 0, stderr: '' })
+    expect(JSON.parse(again.stdout)).toMatchObject({ rows })
+    expect((await svc(['db', 'status'], place)).code).toBe(0)
+  })
+})
+
+async function looked(place: Place, isReached: (storage: Storage) => Promise<boolean>): Promise<boolean> {
+  // Looking would make the file.
+  if (place.databaseUrl === undefined && !existsSync(join(place.dataDir, 'svc.sqlite'))) return false
+  try {
+    return await withStorage(place, isReached)
+  } catch {
+    return false
+  }
+}
