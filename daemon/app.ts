@@ -260,7 +260,12 @@ const freshMs = 1000
 
 function addHealth(app: FastifyInstance, version: string, readiness: Readiness): void {
   let last: { at: number; answer: ReturnType<Readiness> } | undefined
-  app.get('/health', async () => ({ status: 'ok', version, uptime: process.uptime() }))
+  app.get('/health', async ({ client }) => ({
+    status: 'ok',
+    version,
+    uptime: process.uptime(),
+    clientAddress: client.ip,
+  }))
   app.get('/health/live', async () => ({ status: 'ok' }))
   app.get('/health/ready', async (_, reply) => {
     const now = performance.now()

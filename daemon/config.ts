@@ -126,6 +126,13 @@ export function databaseOf(
   return { dataDir: dataDirOf(flags, env), ...(databaseUrl !== undefined && { databaseUrl }) }
 }
 
+/** Whether the environment sets a secret, itself or by a file: it takes precedence over secrets.json. */
+export function isInEnvironment(name: string, given: Env = process.env): boolean {
+  const env = withoutEmpty(given)
+  const names = name === 'APP_ENCRYPTION_KEY' ? [name, 'SECRET_ENCRYPTION_KEY'] : [name]
+  return names.some((one) => readSecret(env, one) !== undefined)
+}
+
 /** The data directory, for tools that need nothing else. */
 export const dataDirOf = (flags: Flags, env: Env = process.env): string =>
   resolve(flags['data-dir'] || withoutEmpty(env).SVC_DATA_DIR || './data')

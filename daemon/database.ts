@@ -4,7 +4,7 @@ import { SetupError } from '../src/core/errors.ts'
 import { assertNotHalfRestored } from '../src/storage/backup/restore-mark.ts'
 import { type MigrationState, migrate, migrationStatus, unknownMigrations } from '../src/storage/migrate.ts'
 import { breakMigrationLock } from '../src/storage/migration-lock.ts'
-import { openStorage, type Storage } from '../src/storage/open.ts'
+import { databaseExists, openStorage, type Storage } from '../src/storage/open.ts'
 import { describeWait } from '../src/storage/postgres/blockers.ts'
 import { type Rehearsal, rehearse } from '../src/storage/rehearse.ts'
 import { version } from '../src/version.ts'
@@ -56,7 +56,7 @@ async function noteUnknown(storage: Storage, note: Note): Promise<void> {
 export const unlockNow = (flags: Flags): Promise<number> => withStorage(flags, breakMigrationLock)
 
 /** Applies pending migrations to a copy, which is removed afterwards. */
-export function rehearseNow(
+export async function rehearseNow(
   flags: Flags & { scratch?: string | undefined },
   on: { signal: AbortSignal; onProgress(what: string, done: number, total: number): void },
 ): Promise<Rehearsal> {
@@ -64,5 +64,6 @@ export function rehearseNow(
   if (flags.scratch !== undefined && place.databaseUrl !== undefined)
     throw new SetupError('--scratch is for SQLite: on Postgres the copy is a database of the same server.')
   const scratch = flags.scratch === undefined ? undefined : resolve(flags.scratch)
+  if (await databaseExists(place)) await withStorage(flags, assertNotHalfRestored)
   return rehearse(place, migrations, { scratch, version, ...on })
 }

@@ -39,7 +39,7 @@ export default class DbRestore extends LocalCommand {
     const lines = [
       `Restored ${counted(summary.rows, 'row')} of ${summary.madeAt} (svc ${summary.version}, ${summary.source})`,
       '',
-      `Stopped:     ${counted(summary.webhooksPaused, 'webhook')}, ${counted(summary.rolloutsHalted, 'rollout')}; ${counted(summary.deliveriesEnded, 'delivery', 'deliveries')} and ${counted(summary.commandsEnded, 'command')} not sent again; ${counted(summary.sessionsEnded, 'session')} ended`,
+      `Stopped:     ${counted(summary.webhooksPaused, 'webhook')}, ${counted(summary.rolloutsHalted, 'rollout')}, ${counted(summary.promotionsEnded, 'agent version')}; ${counted(summary.deliveriesEnded, 'delivery', 'deliveries')} and ${counted(summary.commandsEnded, 'command')} not sent again; ${counted(summary.sessionsEnded, 'session')} ended`,
       `Valid again: ${counted(summary.users, 'user')} (${counted(summary.administrators, 'administrator')}), ${counted(summary.invitations, 'invitation')}, ${counted(summary.recoveryCodes, 'recovery code')}, ${counted(summary.apiKeys, 'API key')}, ${counted(summary.enrollmentKeys, 'enrollment key')}, ${counted(summary.trustPolicies, 'trust policy', 'trust policies')}, ${counted(summary.agents, 'agent')}`,
       '',
       `What was ended after ${summary.madeAt} is valid again: end it anew (svc users, svc keys, svc enroll, svc trust).`,

@@ -52,6 +52,11 @@ export async function decrypted(
 }
 
 async function readIdentities(file: string): Promise<string[]> {
+  if (/^AGE-SECRET-KEY-/i.test(file)) {
+    throw new SetupError(
+      '--identity is the name of a file: an identity is a secret, which others can read on the command line',
+    )
+  }
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new SetupError(`Cannot read --identity ${file}: ${error.code ?? error.message}`)
   })

@@ -19,7 +19,7 @@ export const tables: Readonly<Record<TableName, Handling>> = {
   agent_rollouts: ['kept', 'a restore halts the one that is under way'],
   agent_rotations: ['kept', 'new and previous tokens of agents, which keep them'],
   alerts: ['kept', 'records of people and agents'],
-  api_key_buckets: ['left', 'requests of the last hour'],
+  api_key_buckets: ['kept', 'recent requests, of which a restore gives nobody more'],
   api_keys: ['kept', 'credentials of programs'],
   audit_anchors: ['kept', 'where a chain begins'],
   audit_archives: ['kept', 'which parts of a chain are archived elsewhere'],
@@ -43,7 +43,7 @@ export const tables: Readonly<Record<TableName, Handling>> = {
   devices: ['kept', 'devices, with the hashes of the tokens of their agents'],
   enrollment_keys: ['kept', 'credentials of machines to be enrolled'],
   events: ['left', 'the service that was backed up has handed them to webhooks since'],
-  idempotency_keys: ['left', 'replies for requests that are repeated within a day'],
+  idempotency_keys: ['kept', 'what was done with a key is in the archive too, and must not be done again'],
   invitations: ['kept', 'links that people were sent'],
   key_prints: ['kept', 'fingerprints of the keys that the rows need'],
   live_questions: ['left', 'questions that a process waits for'],
@@ -58,7 +58,7 @@ export const tables: Readonly<Record<TableName, Handling>> = {
   partner_membership_orgs: ['kept', 'what members are limited to'],
   partner_memberships: ['kept', 'who may do what'],
   partners: ['kept', 'tenants'],
-  password_reset_requests: ['left', 'requests of the last hour, which are limited'],
+  password_reset_requests: ['kept', 'recent requests, of which a restore gives nobody more'],
   password_resets: ['left', 'a link that was used since would work again'],
   phone_codes: ['left', 'codes of some minutes'],
   probes: ['derived', 'the row that readiness updates; a migration makes it'],
@@ -106,16 +106,17 @@ export const files: readonly (readonly [path: RegExp, ...Handling])[] = [
   [/^svc\.lock$/, 'left', 'the lock of the process that serves the directory'],
   [/^checkpoints\/(system|[0-9a-f-]{36})$/, 'kept', 'the last checkpoint of each audit chain'],
   [/^checkpoints\/[^/]+\.[0-9a-f-]{36}$/, 'left', 'a draft of a checkpoint'],
-  [/^outbox\/[^./][^/]*\.json$/, 'kept', 'mail that was written instead of sent'],
+  [/^outbox\/[^./][^/]*\.json$/, 'left', 'mail that was written instead of sent: its links set passwords'],
   [/^outbox\/\.[^/]+$/, 'left', 'a draft of a mail'],
   [/^secrets\.json$/, 'kept', 'with --with-secrets only, and then encrypted'],
   [/^secrets\.json\.\d+$/, 'left', 'a draft of secrets.json'],
+  [/^secrets\.json\.lock$/, 'left', 'the lock of a command that changes secrets.json'],
 ]
 
 export const secretsFile = 'secrets.json'
 
 /** Folders that an empty target does not have files in. */
-export const keptFolders = ['checkpoints', 'outbox'] as const
+export const keptFolders = ['checkpoints'] as const
 
 export const isKept = (table: string): boolean => tables[table as TableName]?.[0] === 'kept'
 export const isLeft = (table: string): boolean => tables[table as TableName]?.[0] === 'left'

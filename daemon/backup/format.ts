@@ -21,8 +21,8 @@ const instant = z.string().regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
 
 export const Head = z.strictObject({
   format: z.literal(formatName),
-  /** Of svc. */
-  version: z.string(),
+  /** Of svc; it is printed. */
+  version: z.string().regex(/^\d[\w.+-]{0,60}$/),
   madeAt: instant,
   source: z.enum(['sqlite', 'postgres']),
   migrations: z.array(z.strictObject({ name: z.string(), checksum: digest })).min(1),

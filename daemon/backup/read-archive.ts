@@ -7,7 +7,7 @@ import { SetupError } from '../../src/core/errors.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import type { Cell } from '../../src/storage/backup/row-pages.ts'
 import { ageMagic, decrypted } from './age.ts'
-import { isKept, isKeptFile } from './contents.ts'
+import { isKept, isKeptFile, secretsFile } from './contents.ts'
 import { FileLine, formatName, Head, maxLineBytes, TableLine, Tail } from './format.ts'
 
 /** Gets the parts of an archive in their order. Rows come in batches; those of a table end with `endTable`. */
@@ -35,8 +35,8 @@ export async function readArchive(
   visitor: ArchiveVisitor,
   onBytes: (read: number) => void = () => {},
 ): Promise<Tail> {
-  const reading = new ArchiveReading(file, visitor)
   const isEncrypted = await beginsEncrypted(file)
+  const reading = new ArchiveReading(file, visitor, isEncrypted)
   const stored = createReadStream(file)
   let read = 0
   stored.on('data', (chunk) => {
@@ -109,6 +109,8 @@ const batchBytes = 2 ** 20
 type Section = { name: string; width: number; rows: number; hash: Hash }
 
 class ArchiveReading {
+  /** Whoever can write an archive that is not encrypted would choose the keys of the service. */
+  readonly #mayHaveSecrets: boolean
   readonly #file: string
   readonly #visitor: ArchiveVisitor
   readonly #whole = createHash('sha256')
@@ -122,7 +124,8 @@ class ArchiveReading {
   #batchBytes = 0
   #tail: Tail | undefined
 
-  constructor(file: string, visitor: ArchiveVisitor) {
+  constructor(file: string, visitor: ArchiveVisitor, mayHaveSecrets: boolean) {
+    this.#mayHaveSecrets = mayHaveSecrets
     this.#file = file
     this.#visitor = visitor
   }
@@ -176,7 +179,8 @@ class ArchiveReading {
     const file = safeParse(FileLine, value)
     if (!file.success) throw this.#fault('a line is neither a table nor a file nor the end')
     const { file: path, content } = file.data
-    if (!(isKeptFile(path) && this.#found.files[path] === undefined)) {
+    const isAllowed = isKeptFile(path) && (path !== secretsFile || this.#mayHaveSecrets)
+    if (!(isAllowed && this.#found.files[path] === undefined)) {
       throw this.#fault(`it has a file ${JSON.stringify(path.slice(0, 100))}, which no backup has`)
     }
     const bytes = Buffer.from(content, 'base64')

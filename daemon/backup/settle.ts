@@ -16,6 +16,8 @@ export type Settled = {
   deliveriesEnded: number
   commandsEnded: number
   rolloutsHalted: number
+  /** Versions of agents that machines are no longer offered. */
+  promotionsEnded: number
 }
 
 export async function settle(tx: Db, { reason, now }: { reason: string; now: Instant }): Promise<Settled> {
@@ -37,6 +39,7 @@ export async function settle(tx: Db, { reason, now }: { reason: string; now: Ins
     deliveriesEnded: Number(ended.numUpdatedRows),
     commandsEnded: await endCommands(tx, reason, now),
     rolloutsHalted: await stopRollout(tx, reason, now),
+    promotionsEnded: await endPromotions(tx),
   }
 }
 
@@ -60,6 +63,17 @@ async function endCommands(tx: Db, reason: string, now: Instant): Promise<number
     )
   }
   return count
+}
+
+/** One that was withdrawn since, or the goal of a roll-back, would change every machine with its next heartbeat. */
+async function endPromotions(tx: Db): Promise<number> {
+  await tx.updateTable('agent_rollouts').set({ is_current: 0 }).where('status', '=', 'rolled_back').execute()
+  const ended = await tx
+    .updateTable('agent_builds')
+    .set({ promoted_at: null, rollback_at: null })
+    .where('promoted_at', 'is not', null)
+    .executeTakeFirst()
+  return Number(ended.numUpdatedRows)
 }
 
 async function stopRollout(tx: Db, reason: string, now: Instant): Promise<number> {

@@ -88,7 +88,6 @@ export async function* archiveLines(
   }
   yield line(head)
   for (const file of parts.files) yield fileLine(file)
-  for await (const file of filesIn(parts.dataDir, 'outbox')) yield fileLine(file)
   if (parts.secrets !== undefined) yield fileLine({ path: 'secrets.json', content: parts.secrets })
   let done = 0
   for (const table of snapshot.tables) {
@@ -96,12 +95,8 @@ export async function* archiveLines(
     yield line({ table: table.name, columns: table.columns.map(({ name }) => name) })
     const own = createHash('sha256')
     let rows = 0
-    let bytes: Buffer = Buffer.alloc(0)
-    const pages = rowPages(snapshot.db, table, (page) => {
-      bytes = Buffer.from(page.map((row) => `${JSON.stringify(row)}\n`).join(''))
-      return bytes.length
-    })
-    for await (const page of pages) {
+    for await (const page of rowPages(snapshot.db, table)) {
+      const bytes = Buffer.from(page.map((row) => `${JSON.stringify(row)}\n`).join(''))
       own.update(bytes)
       whole.update(bytes)
       rows += page.length

@@ -2,6 +2,7 @@ import { migrations } from '../../migrations/index.ts'
 import type { Cipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { Finding } from '../../src/core/finding.ts'
+import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
 import { findUnreadable } from '../../src/storage/encrypted-values.ts'
 import { migrate, migrationStatus } from '../../src/storage/migrate.ts'
 import { openStorage, type ReadStorage, type StorageOptions } from '../../src/storage/open.ts'
@@ -97,6 +98,7 @@ export async function checkSchema(
   repairs: Repair[],
 ): Promise<Finding[]> {
   const check = 'database schema'
+  await assertNotHalfRestored(storage)
   const states = await migrationStatus(storage, migrations, { version })
   const named = (state: string) => states.filter((one) => one.state === state).map(({ name }) => name)
   const [changed, pending] = [named('changed'), named('pending')]

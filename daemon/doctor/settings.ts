@@ -52,6 +52,7 @@ function previousKeys({ previous, signing }: Config): Finding[] {
   const names = [
     ...(previous.jwt === undefined ? [] : ['JWT_SECRET']),
     ...(previous.encryption === undefined ? [] : ['APP_ENCRYPTION_KEY']),
+    ...(previous.enrollmentPepper === undefined ? [] : ['ENROLLMENT_KEY_PEPPER']),
     ...(previous.recoveryPepper === undefined ? [] : ['MFA_RECOVERY_CODE_PEPPER']),
     ...(signing.previous === undefined || signing.isPreviousAssumed ? [] : ['AUDIT_SIGNING_KEY']),
   ]

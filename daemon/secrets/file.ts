@@ -1,5 +1,20 @@
-import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
+import { lockSync } from 'proper-lockfile'
 import { SetupError } from '../../src/core/errors.ts'
 
 /* `secrets.json` in the data directory: generated secrets, and what `svc secrets` changes. */
@@ -53,23 +68,72 @@ export function parseSecrets(file: string, text: string): StoredSecrets {
   return stored as StoredSecrets
 }
 
-/** Replaces the file at once, also after a crash. False when a new file was expected and another process created it first. */
+/**
+ * Replaces the file at once, also after a crash. False when a new file was expected and another process created it first.
+ * @throws SetupError when it cannot be written
+ */
 export function writeSecretsFile(
   file: string,
   secrets: StoredSecrets,
   { isNew }: { isNew: boolean },
 ): boolean {
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const draft = `${file}.${process.pid}`
-  writeFileSync(draft, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600, flush: true })
   try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    writeFileSync(draft, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600, flush: true })
     if (isNew) linkSync(draft, file)
-    else renameSync(draft, file)
+    else {
+      keepOwner(file, draft)
+      renameSync(draft, file)
+    }
+    syncFolder(dirname(file))
     return true
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
-    throw error
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST' && isNew) return false
+    throw new SetupError(`Cannot write ${file}: ${code ?? message}`, { cause: error })
   } finally {
     rmSync(draft, { force: true })
+  }
+}
+
+/** What root writes has to stay readable for the user of the service. */
+function keepOwner(file: string, draft: string): void {
+  const { uid, gid } = statSync(file)
+  if (process.getuid?.() === 0) chownSync(draft, uid, gid)
+}
+
+/** So that the new name survives a power failure; Windows has no such call. */
+function syncFolder(folder: string): void {
+  if (process.platform === 'win32') return
+  const opened = openSync(folder, 'r')
+  try {
+    fsyncSync(opened)
+  } finally {
+    closeSync(opened)
+  }
+}
+
+/**
+ * Runs `work` while no other command changes the file. A lock that a killed command left is taken over after ten seconds.
+ * @throws SetupError while another one does, or when the file is a link, which a write would replace
+ */
+export function lockSecretsFile<T>(file: string, work: () => T): T {
+  if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink()) {
+    throw new SetupError(`${file} is a link: change the secret where it comes from`)
+  }
+  let unlock: () => void
+  try {
+    unlock = lockSync(file, { stale: 10_000, realpath: false })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') {
+      throw new SetupError(`Cannot lock ${file}: ${(error as NodeJS.ErrnoException).code}`, { cause: error })
+    }
+    throw new SetupError(`Another command is changing ${file}: try again in a moment`)
+  }
+  try {
+    return work()
+  } finally {
+    unlock()
   }
 }

@@ -1,15 +1,24 @@
 import { randomBytes } from 'node:crypto'
+import { createSigner } from '../../src/audit/checkpoints/signer.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { keyFingerprint } from '../../src/core/key-fingerprint.ts'
+import { defaultLimits } from '../../src/core/limits.ts'
 import { addSeconds, clockSkew, type Instant } from '../../src/core/time.ts'
 import { accessSeconds } from '../../src/identity/sessions/tokens.ts'
-import { countSealedOtherwise, type Resealed, reseal } from '../../src/storage/encrypted-values.ts'
-import { openStorage, type Storage } from '../../src/storage/open.ts'
+import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
+import {
+  countSealedOtherwise,
+  countSealedWith,
+  type Resealed,
+  reseal,
+} from '../../src/storage/encrypted-values.ts'
+import { databaseExists, openStorage, type Storage } from '../../src/storage/open.ts'
 import { workloadTtlSeconds } from '../../src/trust/tokens.ts'
-import { type Config, existingConfig } from '../config.ts'
+import { type Config, existingConfig, isInEnvironment } from '../config.ts'
 import type { Env } from '../variables.ts'
 import {
+  lockSecretsFile,
   previousEntry,
   readSecretsFile,
   type SecretEntry,
@@ -51,6 +60,7 @@ export type ListedSecret = {
 
 type Ring = {
   config: Config
+  env: Env | undefined
   storage: Storage
   /** Fingerprints of the keys that the database is used with. */
   used: ReadonlyMap<string, { print: string; since: Instant }>
@@ -59,10 +69,14 @@ type Ring = {
 async function withRing<T>(flags: Flags, env: Env | undefined, work: (ring: Ring) => Promise<T>): Promise<T> {
   const config = existingConfig(flags, env)
   const { dataDir, databaseUrl } = config
+  if (!(await databaseExists({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) }))) {
+    throw new SetupError(`There is no database in ${dataDir}`)
+  }
   const storage = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
   try {
+    await assertNotHalfRestored(storage)
     const rows = await storage.read.selectFrom('key_prints').selectAll().execute()
-    return await work({ config, storage, used: new Map(rows.map((row) => [row.name, row])) })
+    return await work({ config, env, storage, used: new Map(rows.map((row) => [row.name, row])) })
   } finally {
     await storage.close()
   }
@@ -82,34 +96,25 @@ const idOf = (name: SecretName, secret: string | Buffer): string => keyFingerpri
 const isUsed = ({ config, used }: Ring, name: SecretName): boolean =>
   used.get(name)?.print === keyFingerprint(name, secretOf(config, name))
 
-/** Whether secrets.json has it: a variable takes precedence over that file. */
-function isStored(
-  stored: StoredSecrets | undefined,
-  entry: keyof StoredSecrets,
-  secret: string | Buffer,
-): boolean {
-  return stored?.[entry] === (typeof secret === 'string' ? secret : secret.toString('base64'))
-}
-
 export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<ListedSecret[]> =>
   withRing(flags, env, async (ring) => {
     const stored = readSecretsFile(secretsFile(ring.config.dataDir))
-    const sourceOf = (entry: keyof StoredSecrets, secret: string | Buffer) =>
-      isStored(stored, entry, secret) ? 'generated' : 'environment'
+    const sourceOf = (name: string, entry: keyof StoredSecrets) =>
+      stored?.[entry] !== undefined && !isInEnvironment(name, env) ? 'generated' : 'environment'
     const listed: ListedSecret[] = []
     for (const name of secretNames) {
       const entry = entryOf[name]
       const current = secretOf(ring.config, name)
       const former = previousOf(ring.config, name)
       const since = isUsed(ring, name) ? ring.used.get(name)!.since : null
-      const source = sourceOf(entry, current)
+      const source = sourceOf(name, entry)
       listed.push({ name, id: idOf(name, current), state: 'current', source, since, neededBy: null })
       if (former === undefined) continue
       listed.push({
         name,
         id: idOf(name, former),
         state: 'previous',
-        source: sourceOf(previousEntry[entry], former),
+        source: sourceOf(`${name}_PREVIOUS`, previousEntry[entry]),
         since: null,
         neededBy: await needOf(ring, name, now),
       })
@@ -120,43 +125,76 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<List
 /** What still needs the former secret; null when nothing does. */
 async function needOf(ring: Ring, name: SecretName, now: Instant): Promise<string | null> {
   if (!isUsed(ring, name)) return 'the service, until it has started with the new one'
-  const { heavy } = ring.storage
-  const { since } = ring.used.get(name)!
+  const needs = [...(await ownNeeds(ring, name, now)), ...(await pepperNeeds(ring, name, now))]
+  return needs.join(', ') || null
+}
+
+async function ownNeeds(ring: Ring, name: SecretName, now: Instant): Promise<string[]> {
+  const { storage, config, used } = ring
+  const { since } = used.get(name)!
+  const until = (what: string, seconds: number) => {
+    const end = addSeconds(since, seconds + clockSkew)
+    return now < end ? [`${what} until ${end}`] : []
+  }
   switch (name) {
-    case 'JWT_SECRET': {
-      const until = addSeconds(since, Math.max(accessSeconds, workloadTtlSeconds) + clockSkew)
-      return now < until ? `tokens until ${until}` : null
-    }
-    case 'APP_ENCRYPTION_KEY': {
-      const count = await countSealedOtherwise(ring.storage, createCipher([ring.config.secrets.encryption]))
-      return counted(count, 'encrypted value')
-    }
-    case 'ENROLLMENT_KEY_PEPPER': {
-      const { count } = await heavy
-        .selectFrom('enrollment_keys')
-        .select((eb) => eb.fn.countAll<number | string>().as('count'))
-        .where('created_at', '<', since)
-        .where('expires_at', '>', now)
-        .executeTakeFirstOrThrow()
-      return counted(Number(count), 'enrollment key')
-    }
-    case 'MFA_RECOVERY_CODE_PEPPER': {
-      const { count } = await heavy
-        .selectFrom('recovery_codes')
-        .select((eb) => eb.fn.count<number | string>('user_id').distinct().as('count'))
-        .where('used_at', 'is', null)
-        .where('id', '<', idBefore(since))
-        .executeTakeFirstOrThrow()
-      return counted(Number(count), 'account with older recovery codes', 'accounts with older recovery codes')
-    }
+    case 'JWT_SECRET':
+      return until('tokens', Math.max(accessSeconds, workloadTtlSeconds))
+    case 'APP_ENCRYPTION_KEY':
+      return counted(
+        await countSealedWith(storage, createCipher([config.previous.encryption!])),
+        'encrypted value',
+      )
+    case 'ENROLLMENT_KEY_PEPPER':
+      return enrollmentKeysBefore(storage, since, now)
+    case 'MFA_RECOVERY_CODE_PEPPER':
+      // It also is the key of the windows of shared rate limits (daemon/shared-windows.ts).
+      return [...(await recoveryCodesBefore(storage, since)), ...until('rate limits', longestWindow)]
     case 'AUDIT_SIGNING_KEY':
-      // The link from the former key was signed when the service started with the new one.
-      return null
+      return (await isLinked(ring))
+        ? []
+        : ['the link from its public key to the new one: restart the service']
   }
 }
 
-const counted = (count: number, one: string, many = `${one}s`): string | null =>
-  count === 0 ? null : `${count} ${count === 1 ? one : many}`
+const longestWindow = Math.max(...Object.values(defaultLimits).map(({ seconds }) => seconds))
+
+/** Where no pepper is set, another secret serves as it. */
+async function pepperNeeds(ring: Ring, name: SecretName, now: Instant): Promise<string[]> {
+  const { previous } = ring.config
+  const isPepper = previous.enrollmentPepper === previousOf(ring.config, name)
+  if (name === 'ENROLLMENT_KEY_PEPPER' || !isPepper) return []
+  return enrollmentKeysBefore(ring.storage, ring.used.get(name)!.since, now)
+}
+
+async function enrollmentKeysBefore({ heavy }: Storage, since: Instant, now: Instant): Promise<string[]> {
+  const { count } = await heavy
+    .selectFrom('enrollment_keys')
+    .select((eb) => eb.fn.countAll<number | string>().as('count'))
+    .where('created_at', '<', since)
+    .where('expires_at', '>', now)
+    .executeTakeFirstOrThrow()
+  return counted(Number(count), 'enrollment key')
+}
+
+async function recoveryCodesBefore({ heavy }: Storage, since: Instant): Promise<string[]> {
+  const { count } = await heavy
+    .selectFrom('recovery_codes')
+    .select((eb) => eb.fn.count<number | string>('user_id').distinct().as('count'))
+    .where('used_at', 'is', null)
+    .where('id', '<', idBefore(since))
+    .executeTakeFirstOrThrow()
+  return counted(Number(count), 'account with older recovery codes', 'accounts with older recovery codes')
+}
+
+/** Whether a signed statement leads from the former public key to the current one. */
+async function isLinked({ storage, config }: Ring): Promise<boolean> {
+  const signer = createSigner(storage, config.signing)
+  const former = signer.publicKeys[1]
+  return former !== undefined && (await signer.trusted()).some((key) => key.equals(former))
+}
+
+const counted = (count: number, one: string, many = `${one}s`): string[] =>
+  count === 0 ? [] : [`${count} ${count === 1 ? one : many}`]
 
 /** Ids are UUIDv7, which begin with their time: no id made later is smaller than this. */
 function idBefore(at: Instant): string {
@@ -175,26 +213,24 @@ export function rotateSecret(
 ): { id: string | null; file: string } {
   const config = existingConfig(flags, env)
   const file = secretsFile(config.dataDir)
-  const stored = readSecretsFile(file)
   const entry = entryOf[name]
-  const current = secretOf(config, name)
-  if (!isStored(stored, entry, current)) {
+  if (isInEnvironment(name, env) || readSecretsFile(file)?.[entry] === undefined) {
     throw new SetupError(
       `${name} comes from the environment, which this command cannot change. Set ${name}_PREVIOUS to its present value and ` +
-        `${name} to a new one (openssl rand -base64 32), then restart the service; svc help serve has the steps for several replicas.`,
+        `${name} to a new one (openssl rand -base64 32), then restart the service; svc-serve(8) has the steps for several replicas.`,
     )
   }
-  if (previousOf(config, name) !== undefined) {
-    throw new SetupError(`A former ${name} is still in use. Retire it first: svc secrets retire ${name}`)
-  }
-  if (dryRun) return { id: null, file }
-  const fresh = randomBytes(32).toString('base64')
-  writeSecretsFile(
-    file,
-    { ...stored, [entry]: fresh, [previousEntry[entry]]: stored![entry]! },
-    { isNew: false },
-  )
-  return { id: idOf(name, name === 'AUDIT_SIGNING_KEY' ? Buffer.from(fresh, 'base64') : fresh), file }
+  return lockSecretsFile(file, () => {
+    if (previousOf(existingConfig(flags, env), name) !== undefined) {
+      throw new SetupError(`A former ${name} is still in use. Retire it first: svc secrets retire ${name}`)
+    }
+    if (dryRun) return { id: null, file }
+    const stored = readSecretsFile(file)!
+    const fresh = randomBytes(32).toString('base64')
+    const changed = { ...stored, [entry]: fresh, [previousEntry[entry]]: stored[entry]! }
+    writeSecretsFile(file, changed, { isNew: false })
+    return { id: idOf(name, name === 'AUDIT_SIGNING_KEY' ? Buffer.from(fresh, 'base64') : fresh), file }
+  })
 }
 
 /** Encrypts stored values with the current encryption key. @throws SetupError when the service has not started with it yet */
@@ -231,14 +267,26 @@ export const retireSecret = (
   withRing(flags, env, async (ring) => {
     const former = previousOf(ring.config, name)
     if (former === undefined) throw new SetupError(`There is no former ${name}`)
+    // Without it nothing opens what is stored: the service has not made anything with the new one.
+    const mayForce = force && isUsed(ring, name)
     const neededBy = await needOf(ring, name, now)
-    if (neededBy !== null && !force) {
+    if (neededBy !== null && !mayForce) {
       const next = name === 'APP_ENCRYPTION_KEY' && isUsed(ring, name) ? ' Run: svc secrets reseal' : ''
       throw new SetupError(`The former ${name} is still needed by ${neededBy}.${next}`)
     }
     const file = secretsFile(ring.config.dataDir)
-    const { [previousEntry[entryOf[name]]]: stored, ...others } = readSecretsFile(file) ?? {}
-    if (stored === undefined) return { removed: false, neededBy }
-    writeSecretsFile(file, others, { isNew: false })
-    return { removed: true, neededBy }
+    const entry = previousEntry[entryOf[name]]
+    if (isInEnvironment(`${name}_PREVIOUS`, env)) return { removed: false, neededBy }
+    return lockSecretsFile(file, () => {
+      const { [entry]: stored, ...others } = readSecretsFile(file) ?? {}
+      // Another command may have rotated it since it was judged.
+      if (stored === undefined || stored !== textOf(former)) {
+        throw new SetupError(`The former ${name} has changed meanwhile: look at svc secrets list`)
+      }
+      writeSecretsFile(file, others, { isNew: false })
+      return { removed: true, neededBy }
+    })
   })
+
+const textOf = (secret: string | Buffer): string =>
+  typeof secret === 'string' ? secret : secret.toString('base64')

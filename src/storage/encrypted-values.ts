@@ -41,6 +41,22 @@ export async function countSealedOtherwise(
   return count
 }
 
+/** Number of values that a key of the ring has sealed. */
+export async function countSealedWith(
+  { heavy }: Pick<ReadStorage, 'heavy'>,
+  { marks }: Cipher,
+): Promise<number> {
+  let count = 0
+  for (const { table, column } of encryptedColumns) {
+    const { rows } = await sql<{ count: number | string }>`
+      select count(*) as count from ${sql.table(table)} where ${isEncryptedWith(marks, column)}`.execute(
+      heavy,
+    )
+    count += Number(rows[0]!.count)
+  }
+  return count
+}
+
 // The reply of a request that is still running is empty.
 const hasValue = (column: string) => sql<boolean>`${sql.ref(column)} <> ''`
 

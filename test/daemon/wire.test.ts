@@ -142,7 +142,7 @@ describe('every failure has the same shape', () => {
       const { status, body } = await send(url, 'GET', path)
       expect({ status, body }).toEqual({
         status: 200,
-        body: { status: 'ok', version, uptime: expect.any(Number) },
+        body: { status: 'ok', version, uptime: expect.any(Number), clientAddress: '127.0.0.1' },
       })
     }
     expect((await send(url, 'GET', '/health/live')).body).toEqual({ status: 'ok' })

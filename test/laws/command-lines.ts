@@ -6,7 +6,8 @@ export const alone = ['agent:run', 'agent:simulate', 'db:status', 'login', 'serv
 /** Commands that call no service and read no foreign data; some change this machine. */
 export const local = [
   ...['agent:install', 'agent:uninstall', 'agent:sign-release'],
-  ...['db:migrate', 'db:rehearse', 'db:unlock'],
+  ...['db:backup', 'db:migrate', 'db:rehearse', 'db:restore', 'db:unlock', 'doctor'],
+  ...['secrets', 'secrets:list', 'secrets:reseal', 'secrets:retire', 'secrets:rotate'],
 ]
 
 const uuid = '0197c1c4-0000-7000-8000-000000000010'

@@ -154,7 +154,7 @@ onEveryEmptyDatabase((kind, open) => {
       onTestFinished(() => home.remove())
       return { ...database, home }
     }
-    const pending = ['0057_invited_accounts', '0058_ended_alerts']
+    const pending = migrations.map(({ name }) => name).filter((name) => name > '0057')
 
     it('prints a table, or JSON, and applies nothing', async () => {
       const { home, storage, dataDir, databaseUrl } = await older()
@@ -165,9 +165,8 @@ onEveryEmptyDatabase((kind, open) => {
           /^The copy of \d+\.\d MiB took \d+\.\d s, and the whole rehearsal \d+\.\d s; the copy was removed\n$/,
         ),
       ])
-      expect(table.stdout).toMatch(
-        /^NAME +TOOK +SIZE +ADDED\n0057_invited_accounts +\d+\.\d s .*MiB\n0058_ended_alerts +\d+\.\d s .*MiB\n$/,
-      )
+      const lines = pending.map((name) => `${name} +\\d+\\.\\d s .*MiB\\n`).join('')
+      expect(table.stdout).toMatch(new RegExp(`^NAME +TOOK +SIZE +ADDED\\n${lines}$`))
       const json = await home.run(['db', 'rehearse', '--json'])
       expect(JSON.parse(json.stdout)).toMatchObject({
         copy: { ms: expect.any(Number), bytes: expect.any(Number) },

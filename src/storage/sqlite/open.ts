@@ -1,5 +1,8 @@
+import { existsSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import type { Database } from 'better-sqlite3'
+import { SetupError } from '../../core/errors.ts'
 import { CommitListeners } from '../commit-listeners.ts'
 import { CommitVersion } from '../commit-version.ts'
 import type { Db, ReadQuerySettings, Storage } from '../db.ts'
@@ -26,6 +29,7 @@ export async function openSqlite(
   }: { alone: boolean; readerThreads: number; questions: ReadQuerySettings; observer: StorageObserver },
 ): Promise<Storage> {
   const file = sqliteFile(dataDir)
+  if (alone) assertNoRestoreBegan(file)
   const database = openWriter(file)
   const unlock = alone ? lockOr(database, dataDir) : undefined
   const writer = new SqliteConnection(database, observer)
@@ -114,6 +118,14 @@ const bytesOf = (path: string): Promise<number> =>
     ({ size }) => size,
     () => 0,
   )
+
+/** The beginning of a restore, which was interrupted before it became the database. */
+function assertNoRestoreBegan(file: string): void {
+  if (!existsSync(`${file}.restore`) || existsSync(file)) return
+  throw new SetupError(
+    `A restore into ${dirname(file)} did not finish: repeat svc db restore, which starts over by itself.`,
+  )
+}
 
 /** The directory exists only after its database was opened. */
 function lockOr(database: Database, dataDir: string): () => void {

@@ -100,10 +100,10 @@ const ofLines: Damage[] = [
   [
     'a changed file',
     () => {
-      const at = lines.findIndex((line) => line.includes('"outbox/mail.json"'))
-      return packed(lines.with(at, JSON.stringify({ file: 'outbox/mail.json', content: 'AAAA' })))
+      const at = lines.findIndex((line) => line.includes('"checkpoints/system"'))
+      return packed(lines.with(at, JSON.stringify({ file: 'checkpoints/system', content: 'AAAA' })))
     },
-    /the file outbox\/mail.json is not the one/,
+    /the file checkpoints\/system is not the one/,
   ],
   [
     'a file less',
@@ -111,10 +111,10 @@ const ofLines: Damage[] = [
       packed(
         without(
           lines,
-          lines.findIndex((line) => line.includes('"outbox/mail.json"')),
+          lines.findIndex((line) => line.includes('"checkpoints/system"')),
         ),
       ),
-    /the file outbox\/mail.json is missing/,
+    /the file checkpoints\/system is missing/,
   ],
   [
     'a changed head',

@@ -10,12 +10,13 @@ import { backupOf, emptyPlace, type Filled, filledPlace, kinds, restored, withSt
 
 /** Columns that a restore changes, and tables that it adds rows to. */
 const settledColumns: Record<string, readonly string[]> = {
+  agent_builds: ['promoted_at', 'rollback_at'],
   webhooks: ['status', 'status_reason', 'updated_at'],
   webhook_deliveries: ['status', 'due_at', 'ended_at', 'error_message'],
   webhook_queues: ['due_at', 'holder'],
   agent_commands: ['status', 'completed_at', 'result'],
   devices: ['command_bytes'],
-  agent_rollouts: ['status', 'halt_reason', 'updated_at', 'claimed_by', 'claimed_until'],
+  agent_rollouts: ['is_current', 'status', 'halt_reason', 'updated_at', 'claimed_by', 'claimed_until'],
   audit_retention: ['lease', 'leased_until'],
 }
 const grown = ['audit_logs', 'audit_heads', 'outbox']
@@ -73,7 +74,13 @@ describe.each(kinds)('a backup of %s', (from) => {
     expect(after.get('outbox')).toEqual([])
     const left = [...after].filter(([table, rows]) => !isKept(table) && rows.length > 0)
     expect(left.map(([table]) => table)).toEqual(['probes'])
-    expect(summary).toMatchObject({ webhooksPaused: 4, commandsEnded: 1, rolloutsHalted: 1, source: from })
+    expect(summary).toMatchObject({
+      webhooksPaused: 4,
+      commandsEnded: 1,
+      rolloutsHalted: 1,
+      promotionsEnded: 1,
+      source: from,
+    })
 
     // Digests do not depend on the database: those of tables that a restore leaves alone are the same.
     const again = await backupOf(place)
