@@ -11,6 +11,7 @@ import { migrations } from '../../migrations/index.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { newId } from '../../src/core/new-id.ts'
+import { createMark } from '../../src/storage/backup/restore-mark.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
@@ -370,6 +371,21 @@ it('a lost database is an error, and nothing is offered to hide it', async () =>
   expect(findings.find(({ check }) => check === 'database schema')).toMatchObject({
     state: 'error',
     message: 'The database is empty, or belongs to another program.',
+  })
+  expect(repairs.filter(({ plan }) => !plan.startsWith('chmod'))).toEqual([])
+})
+
+it('a restore that was interrupted is repeated, not migrated', async () => {
+  const { dataDir, storage } = await openMigrated('sqlite')
+  await storage.write((tx) => createMark(tx as never as AnyDb))
+  await storage.close()
+  const { findings, repairs } = await examine(
+    {},
+    { offline: true, env: { ...testSecrets, SVC_DATA_DIR: dataDir } },
+  )
+  expect(findings.find(({ check }) => check === 'database schema')).toMatchObject({
+    state: 'error',
+    message: expect.stringContaining('repeat svc db restore'),
   })
   expect(repairs.filter(({ plan }) => !plan.startsWith('chmod'))).toEqual([])
 })

@@ -206,6 +206,11 @@ const ofForgers: Damage[] = [
   ],
   ['the same table twice', () => forged([...body, body[sectionOf(lines, 'users').from]!]), /users twice/],
   [
+    'keys of somebody else, in clear',
+    () => forged(body.toSpliced(1, 0, '{"file":"secrets.json","content":"e30="}')),
+    /it has a file "secrets.json", which no backup has/,
+  ],
+  [
     'a file outside its folders',
     () => forged(body.toSpliced(1, 0, '{"file":"outbox/../../../x.json","content":"AAAA"}')),
     /which no backup has/,

@@ -146,6 +146,7 @@ describe('an encrypted backup', () => {
     await refused([], /is encrypted: name the file of your identity with --identity/)
     await refused(['--identity', files[2]!], /is not encrypted to an identity in/)
     await refused(['--identity', join(folder, 'none')], /Cannot read --identity .*ENOENT/)
+    await refused(['--identity', 'AGE-SECRET-KEY-1QQQQ'], /^(?!.*QQQQ).*is the name of a file/)
     await refused(['--identity', out], /has a line that is no identity of age|has no identity/)
     const bytes = await readFile(out)
     for (const [name, change] of damages) {
