@@ -35,15 +35,37 @@ export default class DbRestore extends LocalCommand {
     )
     const output = parseOutputFlags(flags)
     if (output.format === 'json') return writeJson(output, summary)
-    const counted = (n: number, one: string, many = `${one}s`) => `${formatNumber(n)} ${n === 1 ? one : many}`
     const lines = [
-      `Restored ${counted(summary.rows, 'row')} of ${summary.madeAt} (svc ${summary.version}, ${summary.source})`,
+      `Restored ${formatNumber(summary.rows)} rows of ${summary.madeAt} (svc ${summary.version}, ${summary.source})`,
       '',
-      `Stopped:     ${counted(summary.webhooksPaused, 'webhook')}, ${counted(summary.rolloutsHalted, 'rollout')}, ${counted(summary.promotionsEnded, 'agent version')}; ${counted(summary.deliveriesEnded, 'delivery', 'deliveries')} and ${counted(summary.commandsEnded, 'command')} not sent again; ${counted(summary.sessionsEnded, 'session')} ended`,
-      `Valid again: ${counted(summary.users, 'user')} (${counted(summary.administrators, 'administrator')}), ${counted(summary.invitations, 'invitation')}, ${counted(summary.recoveryCodes, 'recovery code')}, ${counted(summary.apiKeys, 'API key')}, ${counted(summary.enrollmentKeys, 'enrollment key')}, ${counted(summary.trustPolicies, 'trust policy', 'trust policies')}, ${counted(summary.agents, 'agent')}`,
+      'Stopped, so that nothing happens twice:',
+      ...counts([
+        [summary.webhooksPaused, 'webhooks paused', 'svc webhooks resume'],
+        [summary.rolloutsHalted, 'rollouts halted', 'svc agent rollout resume'],
+        [summary.promotionsEnded, 'agent versions no longer offered', 'svc agent promote'],
+        [summary.deliveriesEnded, 'deliveries ended', 'svc webhooks dead'],
+        [summary.commandsEnded, 'commands ended', 'svc devices commands'],
+        [summary.sessionsEnded, 'sessions ended', ''],
+        [summary.mailsLeft, 'mails that waited, left out', 'svc users resend'],
+        [summary.eventsLeft, 'events that waited, left out', ''],
+      ]),
       '',
-      `What was ended after ${summary.madeAt} is valid again: end it anew (svc users, svc keys, svc enroll, svc trust).`,
-      'Then start svc serve, and resume what is to go on: svc webhooks resume, svc agent rollout resume.',
+      `Valid as they were then; end anew what was ended after ${summary.madeAt}:`,
+      ...counts([
+        [
+          summary.users,
+          `accounts (${summary.administrators} system administrators), with passwords and factors`,
+          'svc users',
+        ],
+        [summary.invitations, 'invitations', 'svc users'],
+        [summary.recoveryCodes, 'recovery codes', 'svc users reset-mfa'],
+        [summary.apiKeys, 'API keys', 'svc keys'],
+        [summary.enrollmentKeys, 'enrollment keys', 'svc enroll'],
+        [summary.trustPolicies, 'trust policies', 'svc trust'],
+        [summary.agents, 'agents; those that enrolled or got a new token since enroll again', 'svc devices'],
+      ]),
+      '',
+      'Then start svc serve, and resume what is to go on.',
     ]
     if (summary.keysLost.length > 0) {
       const again = `ACCEPT_NEW_KEYS is not needed: the database takes the keys that svc serve starts with.`
@@ -51,4 +73,15 @@ export default class DbRestore extends LocalCommand {
     }
     await writeStdout(`${lines.join('\n')}\n`)
   }
+}
+
+/** What there is none of is left out. */
+function counts(rows: readonly [count: number, what: string, command: string][]): string[] {
+  const some = rows.filter(([count]) => count > 0)
+  if (some.length === 0) return ['  nothing']
+  const width = Math.max(...some.map(([count]) => formatNumber(count).length))
+  return some.map(([count, what, command]) => {
+    const line = `  ${formatNumber(count).padStart(width)} ${what}`
+    return command === '' ? line : `${line}: ${command}`
+  })
 }

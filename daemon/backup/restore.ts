@@ -46,6 +46,9 @@ export type RestoreSummary = Settled &
     rows: number
     files: number
     sessionsEnded: number
+    /** That waited to be sent, and are not in the archive. */
+    mailsLeft: number
+    eventsLeft: number
     keysLost: string[]
   }
 
@@ -58,6 +61,7 @@ export async function restore(
   const source = { file: options.file, identityFile: options.identity }
   const bytes = statSync(source.file, { throwIfNoEntry: false })?.size ?? 0
   onProgress({ total: 2 * bytes, done: 0 })
+  assertOwnDirectory(place.dataDir)
   await checkRestorable(place)
   const archive = await checkArchive(source, {
     keysWith: (secrets) => knownKeys(options, secrets),
@@ -79,6 +83,15 @@ export async function restore(
       )
     }
   })
+}
+
+/** @throws SetupError for root, whose files the user of the service could not open */
+function assertOwnDirectory(dataDir: string): void {
+  const owner = statSync(dataDir, { throwIfNoEntry: false })?.uid
+  if (process.getuid?.() !== 0 || owner === undefined || owner === 0) return
+  throw new SetupError(
+    `${dataDir} belongs to user ${owner}: run this as that user, who has to open what is restored`,
+  )
 }
 
 type Work = { place: Place; source: ArchiveSource; archive: CheckedArchive; lost: string[] }
@@ -118,6 +131,8 @@ async function fill(
     rows: counts.reduce((sum, { rows }) => sum + rows, 0),
     files: Object.keys(tail.files).length,
     sessionsEnded: head.left.sessions ?? 0,
+    mailsLeft: head.left.mails ?? 0,
+    eventsLeft: head.left.events ?? 0,
     keysLost: lost,
     ...settled,
     ...(await countReturned(storage.read, now)),

@@ -112,41 +112,52 @@ export async function reseal(
 ): Promise<Resealed> {
   const total: Resealed = { resealed: 0, unreadable: 0, locked: 0 }
   for (const column of encryptedColumns) {
-    for (let skipped = 0; ; ) {
-      const batch = await storedWithOtherKey(storage.heavy, cipher, column, skipped)
+    for (let after: StoredValue | undefined; ; ) {
+      const batch = await storedWithOtherKey(storage.heavy, cipher, column, after)
       const done = await resealBatch(storage, cipher, column, batch)
       total.resealed += done.resealed
       total.unreadable += done.unreadable
       total.locked += done.locked
-      // What stays as it is comes first again.
-      skipped += done.unreadable + done.locked
       onProgress(total.resealed + total.unreadable + total.locked)
+      after = batch.at(-1)
       if (batch.length < batchSize) break
     }
   }
   return total
 }
 
-type StoredValue = { sealed: string; context: EncryptionContext; isRow: RawBuilder<boolean> }
+type StoredValue = {
+  sealed: string
+  context: EncryptionContext
+  isRow: RawBuilder<boolean>
+  /** The values of `EncryptedColumn.row`. */
+  row: RawBuilder<unknown>
+}
 
-/** Values that the current key has not sealed, in the order of their rows. */
+/** The next values that the current key has not sealed, in the order of their rows. */
 async function storedWithOtherKey(
   db: Storage['heavy'],
   { marks }: Cipher,
   { table, column, row }: EncryptedColumn,
-  skipped: number,
+  after: StoredValue | undefined,
 ): Promise<StoredValue[]> {
-  const refs = [column, ...row].map((name) => sql.ref(name))
+  const refs = sql.join(row.map((name) => sql.ref(name)))
+  // A table without such columns has one row.
+  const isNext = after === undefined || row.length === 0 ? sql`` : sql`and (${refs}) > (${after.row})`
+  const order = row.length === 0 ? sql`` : sql`order by ${refs}`
   const { rows } = await sql<Record<string, string>>`
-    select ${sql.join(refs)} from ${sql.table(table)}
-    where ${hasValue(column)} and not ${isEncryptedWith(marks.slice(0, 1), column)}
-    order by ${sql.join(refs.slice(row.length > 0 ? 1 : 0))}
-    limit ${sql.lit(batchSize)} offset ${sql.lit(skipped)}`.execute(db)
+    select ${sql.join([column, ...row].map((name) => sql.ref(name)))} from ${sql.table(table)}
+    where ${hasValue(column)} and not ${isEncryptedWith(marks.slice(0, 1), column)} ${isNext}
+    ${order} limit ${sql.lit(batchSize)}`.execute(db)
   return rows.map((values) => {
     const keys = row.map((name) => sql<boolean>`${sql.ref(name)} = ${values[name]}`)
     const sealed = values[column]!
-    const isRow = sql<boolean>`${sql.join([sql`${sql.ref(column)} = ${sealed}`, ...keys], sql` and `)}`
-    return { sealed, context: contextOf({ table, column, row }, values), isRow }
+    return {
+      sealed,
+      context: contextOf({ table, column, row }, values),
+      isRow: sql<boolean>`${sql.join([sql`${sql.ref(column)} = ${sealed}`, ...keys], sql` and `)}`,
+      row: sql.join(row.map((name) => values[name])),
+    }
   })
 }
 

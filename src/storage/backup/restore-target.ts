@@ -28,7 +28,7 @@ function assertRestorable({ dataDir, databaseUrl }: Place, state: TargetState): 
   if (state !== 'used') return
   const what = databaseUrl === undefined ? `The database in ${dataDir}` : 'The database of DATABASE_URL'
   throw new SetupError(
-    `${what} is not empty, and a restore overwrites nothing: name an empty one, or move this one away.`,
+    `${what} is not empty, and a restore overwrites nothing: name an empty one, or stop the service that uses this one and move it away.`,
   )
 }
 
