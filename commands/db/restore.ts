@@ -52,17 +52,14 @@ export default class DbRestore extends LocalCommand {
       '',
       `Valid as they were then; end anew what was ended after ${summary.madeAt}:`,
       ...counts([
-        [
-          summary.users,
-          `accounts (${summary.administrators} system administrators), with passwords and factors`,
-          'svc users',
-        ],
+        [summary.users, 'accounts, with passwords and factors', 'svc users'],
+        [summary.administrators, 'of them system administrators', 'svc users'],
         [summary.invitations, 'invitations', 'svc users'],
         [summary.recoveryCodes, 'recovery codes', 'svc users reset-mfa'],
         [summary.apiKeys, 'API keys', 'svc keys'],
         [summary.enrollmentKeys, 'enrollment keys', 'svc enroll'],
         [summary.trustPolicies, 'trust policies', 'svc trust'],
-        [summary.agents, 'agents; those that enrolled or got a new token since enroll again', 'svc devices'],
+        [summary.agents, 'agents; with a token since then: enroll again', 'svc devices'],
       ]),
       '',
       'Then start svc serve, and resume what is to go on.',
@@ -79,9 +76,9 @@ export default class DbRestore extends LocalCommand {
 function counts(rows: readonly [count: number, what: string, command: string][]): string[] {
   const some = rows.filter(([count]) => count > 0)
   if (some.length === 0) return ['  nothing']
-  const width = Math.max(...some.map(([count]) => formatNumber(count).length))
-  return some.map(([count, what, command]) => {
-    const line = `  ${formatNumber(count).padStart(width)} ${what}`
-    return command === '' ? line : `${line}: ${command}`
-  })
+  const room = Math.max(...some.map(([, what]) => what.length))
+  const digits = Math.max(...some.map(([count]) => formatNumber(count).length))
+  return some.map(([count, what, command]) =>
+    `  ${what.padEnd(room)}  ${formatNumber(count).padStart(digits)}  ${command}`.trimEnd(),
+  )
 }
