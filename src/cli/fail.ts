@@ -23,9 +23,10 @@ export async function fail(error: unknown, argv: string[]): Promise<number> {
   if (oclif.code === 'EEXIT') return oclif.oclif?.exit ?? 0
   const expected = toReport(error) ?? fromOclif(oclif, argv)
   const report = expected ?? unexpected(error)
+  // First: the last line is the error, as JSON with --json.
+  if (process.env.SVC_DEBUG && error instanceof Error) process.stderr.write(stacks(error, !expected))
   if (wantsJson(argv)) process.stderr.write(`${JSON.stringify({ error: report.error })}\n`)
   else process.stderr.write(await text(report))
-  if (process.env.SVC_DEBUG && error instanceof Error) process.stderr.write(stacks(error, !expected))
   return report.exit
 }
 

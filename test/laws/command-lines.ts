@@ -7,7 +7,7 @@ export const alone = ['agent:run', 'agent:simulate', 'db:status', 'login', 'serv
 export const local = [
   ...['agent:install', 'agent:uninstall', 'agent:sign-release'],
   ...['db:backup', 'db:migrate', 'db:rehearse', 'db:restore', 'db:unlock', 'doctor'],
-  ...['secrets', 'secrets:list', 'secrets:reseal', 'secrets:retire', 'secrets:rotate'],
+  ...['secrets:list', 'secrets:reseal', 'secrets:retire', 'secrets:rotate'],
 ]
 
 const uuid = '0197c1c4-0000-7000-8000-000000000010'

@@ -99,7 +99,9 @@ onEveryEmptyDatabase((_kind, open) => {
     expect([plain.code, plain.stdout]).toEqual([1, ''])
     expect(plain.stderr).toMatch(said)
     const debug = await home.run(['db', 'migrate'], { env: { SVC_DEBUG: '1' } })
-    expect(debug.stderr).toMatch(/already exists\nCaused by: [^\n]*alerts_ended[\s\S]*\n +at /)
+    expect(debug.stderr).toMatch(
+      /^Caused by: [^\n]*already exists[\s\S]*\n +at [\s\S]*\nError: Migration 0058_ended_alerts failed/,
+    )
     const { code, stderr } = await failedStart({ dataDir, databaseUrl })
     expect(code).toBe(1)
     expect(stderr.replace('svc serve:', 'Error:')).toMatch(said)
