@@ -24,7 +24,7 @@ export default class SecretsRotate extends LocalCommand {
     const { rotateSecret, secretNames } = await import('../../daemon/secrets/ring.ts')
     const name = parseSecretName(args.name, secretNames)
     const dryRun = flags['dry-run']
-    const { id, file } = rotateSecret(flags, name, { dryRun })
+    const { id, file } = await rotateSecret(flags, name, { dryRun })
     await printRecord(parseOutputFlags(flags), { name, id, file, dryRun }, undefined, () =>
       dryRun
         ? `${name} would be new in ${file}, and the former one would be kept beside it\n`

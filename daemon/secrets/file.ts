@@ -14,7 +14,6 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { lockSync } from 'proper-lockfile'
 import { SetupError } from '../../src/core/errors.ts'
 
 /* `secrets.json` in the data directory: generated secrets, and what `svc secrets` changes. */
@@ -118,13 +117,15 @@ function syncFolder(folder: string): void {
  * Runs `work` while no other command changes the file. A lock that a killed command left is taken over after ten seconds.
  * @throws SetupError while another one does, or when the file is a link, which a write would replace
  */
-export function lockSecretsFile<T>(file: string, work: () => T): T {
+export async function lockSecretsFile<T>(file: string, work: () => T | Promise<T>): Promise<T> {
   if (lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink()) {
     throw new SetupError(`${file} is a link: change the secret where it comes from`)
   }
-  let unlock: () => void
+  // Loaded here alone: it handles signals, with which it would end a service that reaches a limit of file sizes (SIGXFSZ).
+  const { lock } = await import('proper-lockfile')
+  let unlock: () => Promise<void>
   try {
-    unlock = lockSync(file, { stale: 10_000, realpath: false })
+    unlock = await lock(file, { stale: 10_000, realpath: false })
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') {
       throw new SetupError(`Cannot lock ${file}: ${(error as NodeJS.ErrnoException).code}`, { cause: error })
@@ -132,8 +133,8 @@ export function lockSecretsFile<T>(file: string, work: () => T): T {
     throw new SetupError(`Another command is changing ${file}: try again in a moment`)
   }
   try {
-    return work()
+    return await work()
   } finally {
-    unlock()
+    await unlock()
   }
 }

@@ -206,11 +206,11 @@ function idBefore(at: Instant): string {
  * Generates a new secret in secrets.json, and keeps the former one beside it. `id` is null in a dry run.
  * @throws SetupError when the secret is not in that file, or an earlier one is still in the ring
  */
-export function rotateSecret(
+export async function rotateSecret(
   flags: Flags,
   name: SecretName,
   { dryRun = false, env }: { dryRun?: boolean; env?: Env } = {},
-): { id: string | null; file: string } {
+): Promise<{ id: string | null; file: string }> {
   const config = existingConfig(flags, env)
   const file = secretsFile(config.dataDir)
   const entry = entryOf[name]
@@ -220,7 +220,7 @@ export function rotateSecret(
         `${name} to a new one (openssl rand -base64 32), then restart the service; svc-serve(8) has the steps for several replicas.`,
     )
   }
-  return lockSecretsFile(file, () => {
+  return lockSecretsFile(file, (): { id: string | null; file: string } => {
     if (previousOf(existingConfig(flags, env), name) !== undefined) {
       throw new SetupError(`A former ${name} is still in use. Retire it first: svc secrets retire ${name}`)
     }

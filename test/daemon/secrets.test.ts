@@ -53,9 +53,9 @@ onEveryDatabase((_kind, open) => {
     const fill = createCipher(['no key that anybody has'])
     const all = await countSealedOtherwise(storage, fill)
     expect(all).toBeGreaterThan(5)
-    expect(rotateSecret({}, 'APP_ENCRYPTION_KEY', { env, dryRun: true }).id).toBeNull()
+    expect((await rotateSecret({}, 'APP_ENCRYPTION_KEY', { env, dryRun: true })).id).toBeNull()
     expect(await stored()).toEqual(before)
-    rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })
+    await rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })
     expect(await stored()).toMatchObject({
       ...before,
       encryption: expect.any(String),
@@ -70,7 +70,7 @@ onEveryDatabase((_kind, open) => {
       const early = retire('APP_ENCRYPTION_KEY', undefined, force)
       await expect(early).rejects.toThrow(/needed by the service, until it has started/)
     }
-    expect(() => rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })).toThrow(/Retire it first/)
+    await expect(rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })).rejects.toThrow(/Retire it first/)
 
     await service.close()
     const second = await start()
@@ -117,7 +117,7 @@ onEveryDatabase((_kind, open) => {
       expires_at: '9999-01-01T00:00:00.000Z',
     }))
     await storage.write((tx) => tx.insertInto('registrations').values(rows).execute())
-    rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })
+    await rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })
     await service.close()
     await start()
     const stop = resealValues({}, (count) => expect(count).toBeLessThan(60), env)
@@ -130,7 +130,7 @@ onEveryDatabase((_kind, open) => {
 
   it('JWT_SECRET: tokens from before are accepted, and it retires when they have expired', async () => {
     const { service, env, start, list, retire, tokens, orgs } = await begin(open)
-    rotateSecret({}, 'JWT_SECRET', { env })
+    await rotateSecret({}, 'JWT_SECRET', { env })
     await service.close()
     const { client } = await start()
     const show = () =>
@@ -161,8 +161,8 @@ onEveryDatabase((_kind, open) => {
       }))
       await tx.insertInto('recovery_codes').values(codes).execute()
     })
-    rotateSecret({}, 'ENROLLMENT_KEY_PEPPER', { env })
-    rotateSecret({}, 'MFA_RECOVERY_CODE_PEPPER', { env })
+    await rotateSecret({}, 'ENROLLMENT_KEY_PEPPER', { env })
+    await rotateSecret({}, 'MFA_RECOVERY_CODE_PEPPER', { env })
     await service.close()
     const second = await start()
     const enrolled = await second
@@ -189,7 +189,7 @@ onEveryDatabase((_kind, open) => {
     const { service, env, start, list, retire, tokens } = await begin(open)
     const keys = (of: typeof service) => of.client(tokens.system).call(api.auditCheckpoints.key)
     const before = await keys(service)
-    rotateSecret({}, 'AUDIT_SIGNING_KEY', { env })
+    await rotateSecret({}, 'AUDIT_SIGNING_KEY', { env })
     await expect(retire('AUDIT_SIGNING_KEY')).rejects.toThrow(/until it has started/)
     await service.close()
     const second = await start()
@@ -206,7 +206,7 @@ it('what is in the environment is changed there: the refusal has the steps', asy
   const service = await startService(() => openMigrated('sqlite'))
   const env = { ...testSecrets, SVC_DATA_DIR: service.dataDir }
   await service.close()
-  expect(() => rotateSecret({}, 'JWT_SECRET', { env })).toThrow(
+  await expect(rotateSecret({}, 'JWT_SECRET', { env })).rejects.toThrow(
     /Set JWT_SECRET_PREVIOUS to its present value/,
   )
   const rotated = {
@@ -229,7 +229,7 @@ it('what is in the environment is changed there: the refusal has the steps', asy
 
 it('a link from the former public key that was not signed keeps it', async () => {
   const { service, env, start, retire, storage } = await begin(() => openMigrated('sqlite'))
-  rotateSecret({}, 'AUDIT_SIGNING_KEY', { env })
+  await rotateSecret({}, 'AUDIT_SIGNING_KEY', { env })
   await service.close()
   await (await start()).close()
   // As after a crash between two steps of the start.
@@ -262,12 +262,12 @@ it('a key that is the pepper too is needed by enrollment keys', async () => {
 it('one command at a time changes the file, and none changes a link', async () => {
   const { env, file, stored } = await begin(() => openMigrated('sqlite'))
   const before = await stored()
-  lockSecretsFile(file, () => {
-    expect(() => rotateSecret({}, 'JWT_SECRET', { env })).toThrow(/Another command is changing/)
+  await lockSecretsFile(file, async () => {
+    await expect(rotateSecret({}, 'JWT_SECRET', { env })).rejects.toThrow(/Another command is changing/)
   })
   await rename(file, `${file}.elsewhere`)
   await symlink(`${file}.elsewhere`, file)
-  expect(() => rotateSecret({}, 'JWT_SECRET', { env })).toThrow(/is a link/)
+  await expect(rotateSecret({}, 'JWT_SECRET', { env })).rejects.toThrow(/is a link/)
   expect(await stored()).toEqual(before)
 })
 
