@@ -36,7 +36,8 @@ it('exits with 0 when all is well, 1 on warnings and 2 on errors', async () => {
 })
 
 it('fits a terminal of 80 columns, with color', async () => {
-  const { code, stdout } = await home.terminal(['doctor', '--offline'], { env })
+  // Without a spinner, which a slow machine would show between the lines.
+  const { code, stdout } = await home.terminal(['doctor', '--offline'], { env: { ...env, CI: '1' } })
   expect(code).toBe(1)
   expect(stdout).toContain('\u001b[33m!\u001b[39m mail')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: removes colors
