@@ -258,14 +258,17 @@ function handlerOf(handlers: Handlers, name: string): Handler<never> {
 /** How long a result of `/health/ready` is reused: the endpoint is public, and each check costs a write and some reads. */
 const freshMs = 1000
 
+/** Also below the API, where it is described. */
+export const healthOf = (version: string, clientAddress: string) => ({
+  status: 'ok' as const,
+  version,
+  uptime: process.uptime(),
+  clientAddress,
+})
+
 function addHealth(app: FastifyInstance, version: string, readiness: Readiness): void {
   let last: { at: number; answer: ReturnType<Readiness> } | undefined
-  app.get('/health', async ({ client }) => ({
-    status: 'ok',
-    version,
-    uptime: process.uptime(),
-    clientAddress: client.ip,
-  }))
+  app.get('/health', async ({ client }) => healthOf(version, client.ip))
   app.get('/health/live', async () => ({ status: 'ok' }))
   app.get('/health/ready', async (_, reply) => {
     const now = performance.now()

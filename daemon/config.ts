@@ -120,10 +120,9 @@ export const configFromEnv = (flags: Flags): Config => readConfig(process.env, f
 export function databaseOf(
   flags: Flags,
   given: Env = process.env,
-): { dataDir: string; databaseUrl?: string } {
+): { dataDir: string; databaseUrl: string | undefined } {
   const env = withoutEmpty(given)
-  const databaseUrl = databaseUrlOf(env)
-  return { dataDir: dataDirOf(flags, env), ...(databaseUrl !== undefined && { databaseUrl }) }
+  return { dataDir: dataDirOf(flags, env), databaseUrl: databaseUrlOf(env) }
 }
 
 /** Whether the environment sets a secret, itself or by a file: it takes precedence over secrets.json. */
@@ -162,7 +161,8 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
   }
   const weakSecrets = weakKeys(env)
   if (production && weakSecrets !== undefined) throw new SetupError(weakSecrets)
-  const secrets = readSecrets(env, dataDir, { production, mayGenerate })
+  const stored = readSecretsFile(secretsFile(dataDir))
+  const secrets = readSecrets(env, dataDir, stored, { production, mayGenerate })
   return {
     host: flags.host || (env.HOST ?? '127.0.0.1'),
     port: flags.port ?? readInteger(env, 'PORT', 3000, 0, 65_535),
@@ -188,9 +188,9 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
     color: !env.NO_COLOR,
     secrets,
     weakSecrets,
-    previous: previousSecrets(env, secrets, readSecretsFile(secretsFile(dataDir))),
+    previous: previousSecrets(env, secrets, stored),
     acceptedKeys: env.ACCEPT_NEW_KEYS || undefined,
-    signing: signingSeeds(env, secrets, readSecretsFile(secretsFile(dataDir))),
+    signing: signingSeeds(env, secrets, stored),
     checkpointSeconds: readInteger(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
     metricsToken: readSecret(env, 'METRICS_TOKEN'),
     mfaOn: readBoolean(env, 'ENABLE_2FA', true),
@@ -275,10 +275,10 @@ function databaseUrlOf(env: Env): string | undefined {
 function readSecrets(
   env: Env,
   dataDir: string,
+  stored: StoredSecrets | undefined,
   from: { production: boolean; mayGenerate: boolean },
 ): Secrets {
   const file = secretsFile(dataDir)
-  const stored = readSecretsFile(file)
   const given = givenSecrets(env, stored)
   if (from.production && !stored && given.enrollmentPepper === undefined) {
     throw new SetupError(
@@ -314,7 +314,8 @@ function readSecrets(
   }
   // Secrets of the environment are never copied to disk.
   const kept = writeSecretsFile(file, { ...stored, ...invented }, { isNew: stored === undefined })
-  return kept ? secrets : readSecrets(env, dataDir, from)
+  // Another process wrote it first.
+  return kept ? secrets : readSecrets(env, dataDir, readSecretsFile(file), from)
 }
 
 const encryptionIn = (env: Env): string | undefined =>

@@ -91,26 +91,31 @@ export function checkKeys(storage: Storage, config: Keys, now: Instant): Promise
   })
 }
 
-/** Keys that the database is used with and this process does not have: others create values that it cannot decrypt. */
-export async function missingKeys(db: Db, config: Keys): Promise<string[]> {
-  const used = await db.selectFrom('key_prints').select(['name', 'print']).execute()
+type UsedKey = { name: string; print: string }
+
+/** Of these keys, those that are neither the one with the recorded fingerprint nor have it as the previous one. */
+function lackingIn(keys: readonly Key[], used: readonly UsedKey[]): Key[] {
   const prints = new Map(used.map(({ name, print }) => [name, print]))
-  const isLacking = ({ name, current, previous }: Key) => {
+  return keys.filter(({ name, current, previous }) => {
     const print = prints.get(name)
     const own = [current, ...(previous === undefined ? [] : [previous])]
     return print !== undefined && own.every((key) => keyFingerprint(name, key) !== print)
-  }
-  return keysOf(config).flatMap((key) => (isLacking(key) ? key.name : []))
+  })
+}
+
+/** Keys that the database is used with and this process does not have: others create values that it cannot decrypt. */
+export async function missingKeys(db: Db, config: Keys): Promise<string[]> {
+  const used = await db.selectFrom('key_prints').select(['name', 'print']).execute()
+  return lackingIn(keysOf(config), used).map(({ name }) => name)
 }
 
 export type UnmatchedKey = Pick<Key, 'name' | 'lost'>
 
 /** Keys that rows with these fingerprints were written with, and that a service with `known` would not have. */
 export function unmatchedKeys(
-  used: readonly { name: string; print: string }[],
+  used: readonly UsedKey[],
   { secrets, previous, signing }: KnownKeys,
 ): UnmatchedKey[] {
-  const prints = new Map(used.map(({ name, print }) => [name, print]))
   // No key is empty, so an empty one matches no fingerprint.
   const none = { jwt: '', encryption: '', enrollmentPepper: '', recoveryPepper: '', auditSigning: '' }
   const keys = keysOf({
@@ -122,11 +127,7 @@ export function unmatchedKeys(
       isPreviousAssumed: true,
     },
   })
-  return keys.filter(({ name, current, previous }) => {
-    const print = prints.get(name)
-    const own = [current, ...(previous === undefined ? [] : [previous])]
-    return print !== undefined && own.every((key) => keyFingerprint(name, key) !== print)
-  })
+  return lackingIn(keys, used)
 }
 
 const withoutMissing = <T extends object>(all: T): Partial<T> =>

@@ -20,7 +20,6 @@ import { auditLogHandlers } from '../src/audit/handlers.ts'
 import { requeueEntry } from '../src/audit/outbox.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
 import { retentionHandlers } from '../src/audit/retention/handlers.ts'
-import { createCipher } from '../src/core/cipher.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -35,7 +34,6 @@ import { filterHandlers } from '../src/filters/handlers.ts'
 import { filterHooks } from '../src/groups/filter-hooks.ts'
 import { deviceGroups } from '../src/groups/handlers.ts'
 import { leaveGroupsOfOtherSites } from '../src/groups/site-change.ts'
-import type { HandlersOf } from '../src/handler.ts'
 import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { createPasswordGuard } from '../src/identity/password-guard/guard.ts'
 import { hashPassword } from '../src/identity/password-hash.ts'
@@ -69,7 +67,7 @@ import { clientReader, proxyReader } from './address.ts'
 import { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import { AgentEventBuffer } from './agent-event-buffer.ts'
 import { AgentWatch } from './agent-watch.ts'
-import { buildApp } from './app.ts'
+import { buildApp, healthOf } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundLoops } from './background.ts'
 import { BodyBudget } from './body-budget.ts'
@@ -96,6 +94,7 @@ import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { QuotaCheck } from './quotas.ts'
 import { prepareSchema } from './schema.ts'
+import { cipherOf } from './secrets/cipher.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { StorageWatch } from './storage-watch.ts'
@@ -131,7 +130,7 @@ export async function serve(
   const onRefused = (reason: string) => log.warn({ reason }, 'waiting for the database')
   const place = {
     dataDir: config.dataDir,
-    ...(config.databaseUrl !== undefined && { databaseUrl: config.databaseUrl }),
+    databaseUrl: config.databaseUrl,
     postgres: { ...config.postgres, onRefused },
   }
   const metrics = new Registry()
@@ -157,8 +156,7 @@ export async function serve(
     const work = new ConcurrencyLimit(config.mostRequests, metrics)
     const connections = new ConnectionLimit(config.connections, proxyReader(config.proxies), metrics)
     const meter = new KeyMeter(storage)
-    const { secrets, previous } = config
-    const cipher = createCipher([secrets.encryption, ...(previous.encryption ? [previous.encryption] : [])])
+    const cipher = cipherOf(config)
     const outside = { ...openIntegrations(config, storage, clock, log), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
     const audit = await watchAudit({ ...config, storage, clock, log, metrics })
@@ -307,7 +305,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
   const { recoveryPepper } = secrets
   const peppers = { recoveryPepper, otherRecoveryPepper: previous.recoveryPepper }
   const handlers = {
-    service: { health },
+    service: { health: async ({ ip }: { ip: string }) => healthOf(version, ip) },
     deadLetters: deadLetterHandlers(rewrites),
     ...tenancyHandlers({ revokeAccess }),
     auth: authHandlers({ ...parts, ...peppers, access, mfaOn, registrationOn }),
@@ -391,13 +389,6 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     ...(token !== undefined && { metrics: metricsOf(parts, config, token) }),
   })
 }
-
-const health: HandlersOf<typeof api.service>['health'] = async ({ ip }) => ({
-  status: 'ok',
-  version,
-  uptime: process.uptime(),
-  clientAddress: ip,
-})
 
 const rewrites: Rewrites = {
   async audit_logs(db, _scope, letter) {

@@ -8,8 +8,9 @@ import { tablesAfter } from '../../src/storage/sqlite/scratch-schema.ts'
 import { version } from '../../src/version.ts'
 import type { KnownKeys } from '../config.ts'
 import { type UnmatchedKey, unmatchedKeys } from '../key-fingerprints.ts'
+import { secretsFileName } from '../secrets/file.ts'
 import { ChainCheck } from './chain-check.ts'
-import { isKept, secretsFile } from './contents.ts'
+import { isKept } from './contents.ts'
 import type { Head, Tail } from './format.ts'
 import { type ArchiveSource, damaged, readArchive } from './read-archive.ts'
 
@@ -74,7 +75,7 @@ export async function checkArchive(
         tables = (await tablesAfter(own)).filter(({ name }) => isKept(name))
       },
       file(path, content) {
-        if (path === secretsFile) secrets = content
+        if (path === secretsFileName) secrets = content
         else if (path.startsWith('checkpoints/')) copies.push([path, content])
       },
       table(name, columns) {

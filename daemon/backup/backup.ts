@@ -1,17 +1,18 @@
 import { createWriteStream, existsSync, rmSync, statSync } from 'node:fs'
-import { open, readFile, rename, stat } from 'node:fs/promises'
+import { readFile, rename, stat } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress } from 'node:zlib'
 import { migrations } from '../../migrations/index.ts'
 import { SetupError } from '../../src/core/errors.ts'
+import { syncDirectory } from '../../src/core/sync-directory.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { type Snapshot, withSnapshot } from '../../src/storage/backup/snapshot.ts'
 import { version } from '../../src/version.ts'
 import { databaseOf } from '../config.ts'
+import { secretsFile } from '../secrets/file.ts'
 import { encrypter } from './age.ts'
-import { secretsFile } from './contents.ts'
 import type { Head, Tail } from './format.ts'
 import { archiveLines, countRows, headOf, readCheckpointCopies } from './write-archive.ts'
 
@@ -96,7 +97,7 @@ async function readSecretsFile(dataDir: string, isEncrypted: boolean): Promise<B
   if (!isEncrypted) {
     throw new SetupError('--with-secrets needs --recipient: secrets leave this machine only encrypted')
   }
-  const file = join(dataDir, secretsFile)
+  const file = secretsFile(dataDir)
   try {
     return await readFile(file)
   } catch (error) {
@@ -143,19 +144,13 @@ async function writeFileWhole(
     }
     assertNew(file)
     await rename(draft, file)
-    await syncFolder(dirname(file))
+    syncDirectory(dirname(file))
   } catch (error) {
     discard()
     throw explained(error, file)
   } finally {
     process.removeListener('exit', discard)
   }
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  if (process.platform === 'win32') return
-  const directory = await open(folder, 'r')
-  await directory.sync().finally(() => directory.close())
 }
 
 function explained(error: unknown, file: string): unknown {

@@ -113,8 +113,6 @@ export const files: readonly (readonly [path: RegExp, ...Handling])[] = [
   [/^secrets\.json\.lock$/, 'left', 'the lock of a command that changes secrets.json'],
 ]
 
-export const secretsFile = 'secrets.json'
-
 /** Folders that an empty target does not have files in. */
 export const keptFolders = ['checkpoints'] as const
 

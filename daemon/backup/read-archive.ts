@@ -6,8 +6,9 @@ import { createZstdDecompress } from 'node:zlib'
 import { SetupError } from '../../src/core/errors.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import type { Cell } from '../../src/storage/backup/row-pages.ts'
+import { secretsFileName } from '../secrets/file.ts'
 import { ageMagic, decrypted } from './age.ts'
-import { isKept, isKeptFile, secretsFile } from './contents.ts'
+import { isKept, isKeptFile } from './contents.ts'
 import { FileLine, formatName, Head, maxLineBytes, TableLine, Tail } from './format.ts'
 
 /** Gets the parts of an archive in their order. Rows come in batches; those of a table end with `endTable`. */
@@ -179,7 +180,7 @@ class ArchiveReading {
     const file = safeParse(FileLine, value)
     if (!file.success) throw this.#fault('a line is neither a table nor a file nor the end')
     const { file: path, content } = file.data
-    const isAllowed = isKeptFile(path) && (path !== secretsFile || this.#mayHaveSecrets)
+    const isAllowed = isKeptFile(path) && (path !== secretsFileName || this.#mayHaveSecrets)
     if (!(isAllowed && this.#found.files[path] === undefined)) {
       throw this.#fault(`it has a file ${JSON.stringify(path.slice(0, 100))}, which no backup has`)
     }

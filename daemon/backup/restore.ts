@@ -19,9 +19,10 @@ import type { AnyDb } from '../../src/storage/columns.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { databaseOf, knownKeys } from '../config.ts'
 import type { UnmatchedKey } from '../key-fingerprints.ts'
+import { secretsFileName } from '../secrets/file.ts'
 import { type CheckedArchive, checkArchive } from './archive-check.ts'
 import type { Progress } from './backup.ts'
-import { keptFolders, secretsFile } from './contents.ts'
+import { keptFolders } from './contents.ts'
 import type { Head } from './format.ts'
 import { type ArchiveSource, damaged, readArchive } from './read-archive.ts'
 import { countReturned, type Returned, type Settled, settle } from './settle.ts'
@@ -144,7 +145,7 @@ function loading(loader: RowLoader, { tables, secrets }: CheckedArchive, dataDir
   return {
     head() {},
     async file(path: string, content: Buffer) {
-      if (path === secretsFile && (secrets === undefined || isThere(join(dataDir, path)))) return
+      if (path === secretsFileName && (secrets === undefined || isThere(join(dataDir, path)))) return
       await writeFileAt(join(dataDir, path), content)
     },
     table(name: string) {

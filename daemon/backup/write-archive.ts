@@ -6,6 +6,7 @@ import { rowPages } from '../../src/storage/backup/row-pages.ts'
 import type { Snapshot } from '../../src/storage/backup/snapshot.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
+import { secretsFileName } from '../secrets/file.ts'
 import { isKept, isKeptFile, isLeft, type keptFolders } from './contents.ts'
 import { formatName, type Head, type Tail } from './format.ts'
 
@@ -88,7 +89,7 @@ export async function* archiveLines(
   }
   yield line(head)
   for (const file of parts.files) yield fileLine(file)
-  if (parts.secrets !== undefined) yield fileLine({ path: 'secrets.json', content: parts.secrets })
+  if (parts.secrets !== undefined) yield fileLine({ path: secretsFileName, content: parts.secrets })
   let done = 0
   for (const table of snapshot.tables) {
     if (!isKept(table.name)) continue

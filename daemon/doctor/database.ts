@@ -22,7 +22,9 @@ export async function checkServer(storage: ReadStorage): Promise<Finding[]> {
   const check = 'database'
   const before = Date.now()
   const state = await serverStateOf(storage)
-  const { version: server, bytes, clockMs, connections, idleTransactions } = state
+  const { data, log = 0 } = await storage.sizes()
+  const bytes = data + log
+  const { version: server, clockMs, connections, idleTransactions } = state
   const findings: Finding[] = [passed(check, `${server}, ${formatBytes(bytes)}`)]
   if (state.isReadOnly) {
     findings.push(

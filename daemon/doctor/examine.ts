@@ -1,4 +1,3 @@
-import { createCipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { systemClock } from '../../src/core/time.ts'
@@ -9,6 +8,7 @@ import {
   type StorageOptions,
 } from '../../src/storage/open.ts'
 import { type Config, databaseOf, dataDirOf, existingConfig } from '../config.ts'
+import { cipherOf } from '../secrets/cipher.ts'
 import type { Env } from '../variables.ts'
 import * as database from './database.ts'
 import { failed, type Repair, runCheck } from './finding.ts'
@@ -58,7 +58,8 @@ export async function examine(
   await add('disk', () => checkDisk(dataDir))
 
   const config = await settingsOrFinding(flags, env, findings)
-  const options = config ?? (await orUndefined(() => databaseOf(flags, env)))
+  const place = config ?? (await orUndefined(() => databaseOf(flags, env)))
+  const options = place && { dataDir: place.dataDir, databaseUrl: place.databaseUrl }
   const storage = options && (await openDatabase(options, findings))
   if (storage) {
     try {
@@ -110,11 +111,6 @@ async function orUndefined<T>(read: () => T): Promise<T | undefined> {
   }
 }
 
-const place = ({ dataDir, databaseUrl }: StorageOptions): StorageOptions => ({
-  dataDir,
-  ...(databaseUrl !== undefined && { databaseUrl }),
-})
-
 async function openDatabase(options: StorageOptions, findings: Finding[]): Promise<ReadStorage | undefined> {
   const explained = {
     reason: 'The service cannot start, or answers 503.',
@@ -127,7 +123,7 @@ async function openDatabase(options: StorageOptions, findings: Finding[]): Promi
     return undefined
   }
   try {
-    return await openReadOnly(place(options))
+    return await openReadOnly(options)
   } catch (error) {
     findings.push(failed('database', { message: (error as Error).message, ...explained }))
     return undefined
@@ -158,14 +154,14 @@ async function examineDatabase({
   if (!(await add('database pages', pages, database.integrityMs))) return
   const unsafe = hasErrors()
   const schema: Repair[] = []
-  const isKnown = await add('database schema', () => database.checkSchema(storage, place(options), schema))
+  const isKnown = await add('database schema', () => database.checkSchema(storage, options, schema))
   // Not on damaged pages.
   if (!unsafe) repairs.push(...schema)
   // The tables of another version may lack what is read here.
   if (!isKnown || schema.length > 0 || (!unsafe && hasErrors()) || !config) return
 
-  const { secrets, previous, dataDir } = config
-  const cipher = createCipher([secrets.encryption, ...(previous.encryption ? [previous.encryption] : [])])
+  const { dataDir } = config
+  const cipher = cipherOf(config)
   const checks: [string, () => Promise<Finding[]>][] = [
     ['database', () => database.checkNotLost(storage, dataDir)],
     ['keys', () => database.checkKeyFingerprints(storage, config)],
@@ -174,7 +170,7 @@ async function examineDatabase({
     ['queues', () => stored.checkQueues(heavy, now)],
     ['dead letters', () => stored.checkDeadLetters(heavy, now)],
     ['webhooks', () => stored.checkWebhooks(heavy)],
-    ['devices', () => stored.checkDevices(heavy)],
+    ['devices', () => stored.checkDevices(heavy, now)],
     ['API keys', () => stored.checkKeyExpiry(heavy, now)],
   ]
   for (const [name, run] of checks) {

@@ -28,7 +28,7 @@ export const restoreIt =
 /** Milliseconds for one check: a database that hangs must not hang the doctor. */
 const deadlineMs = 30_000
 
-/** Runs a check; undefined findings: it could not be run to its end, which `unchecked` explains. */
+/** Runs a check. That it does not come to its end is a finding too. */
 export async function runCheck(
   check: string,
   run: () => Promise<Finding[]>,

@@ -2,6 +2,7 @@ import { constants, type Stats } from 'node:fs'
 import { lstat, open, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Finding } from '../../src/core/finding.ts'
+import { secretsFileName } from '../secrets/file.ts'
 import { failed, passed, type Repair, warning } from './finding.ts'
 
 /* The data directory and its disk. */
@@ -10,7 +11,7 @@ const check = 'data directory'
 const mebi = 2 ** 20
 
 /** Files that hold the keys or the rows. */
-const privateFiles = ['secrets.json', 'svc.sqlite', 'svc.sqlite-wal', 'svc.sqlite-shm']
+const privateFiles = [secretsFileName, 'svc.sqlite', 'svc.sqlite-wal', 'svc.sqlite-shm']
 
 /** Adds what can be mended to `repairs`. */
 export async function checkDataDirectory(dataDir: string, repairs: Repair[]): Promise<Finding[]> {

@@ -1,8 +1,13 @@
 import { listFaults } from '../../src/audit/checkpoints/verdicts.ts'
 import type { Finding } from '../../src/core/finding.ts'
+import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds, type Instant } from '../../src/core/time.ts'
+import { countExpiringApiKeys } from '../../src/credentials/api-keys/store.ts'
+import { countDevices } from '../../src/devices/liveness.ts'
 import { countDeadLetters, listLostDeadLetters } from '../../src/storage/dead-letters.ts'
+import { inScope } from '../../src/storage/dialect.ts'
 import type { Db } from '../../src/storage/open.ts'
+import { countOf } from '../../src/storage/query/counts.ts'
 import { counted, failed, passed, warning } from './finding.ts'
 
 /* What the rows show about the work of the service. Of all organizations, as totals. */
@@ -24,27 +29,16 @@ export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]>
       }),
     ]
   }
-  const { all, overdue, oldest } = await db
-    .selectFrom('audit_verdicts')
-    .select(({ fn, eb }) => [
-      fn.countAll<number | string>().as('all'),
-      fn
-        .sum<number | string | null>(
-          eb
-            .case()
-            .when('checked_at', '<', addSeconds(now, -2 * day))
-            .then(1)
-            .else(0)
-            .end(),
-        )
-        .as('overdue'),
-      fn.min('checked_at').as('oldest'),
-    ])
+  const verdicts = db.selectFrom('audit_verdicts')
+  const all = await countOf(verdicts)
+  const overdue = await countOf(verdicts.where('checked_at', '<', addSeconds(now, -2 * day)))
+  const { oldest } = await verdicts
+    .select(({ fn }) => fn.min('checked_at').as('oldest'))
     .executeTakeFirstOrThrow()
-  if (Number(overdue ?? 0) > 0) {
+  if (overdue > 0) {
     return [
       warning(check, {
-        message: `${Number(overdue)} of ${counted(Number(all), 'chain')} were not verified for two days or longer, one since ${oldest}.`,
+        message: `${overdue} of ${counted(all, 'chain')} were not verified for two days or longer, one since ${oldest}.`,
         reason: 'The service verifies every chain once a day; a change of them would show late.',
         remedy: 'see whether the service runs, and what its log says about the loop audit verification',
       }),
@@ -53,38 +47,19 @@ export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]>
   return [
     passed(
       check,
-      oldest === null
-        ? 'Not verified yet'
-        : `${counted(Number(all), 'chain')} sound, verified since ${oldest}`,
+      oldest === null ? 'Not verified yet' : `${counted(all, 'chain')} sound, verified since ${oldest}`,
     ),
   ]
 }
-
-/** Those that are not deleted. */
-const organizations = (db: Db) => db.selectFrom('organizations').select('id').where('deleted_at', 'is', null)
 
 /** Rows that wait for a service that is busy are gone within seconds. */
 const stuckSeconds = 600
 
 export async function checkQueues(db: Db, now: Instant): Promise<Finding[]> {
   const since = addSeconds(now, -stuckSeconds)
-  const [mails, deliveries, events] = [
-    await db
-      .selectFrom('mails')
-      .select((eb) => eb.fn.countAll<number | string>().as('count'))
-      .where('created_at', '<', since)
-      .executeTakeFirstOrThrow(),
-    await db
-      .selectFrom('webhook_queues')
-      .select((eb) => eb.fn.countAll<number | string>().as('count'))
-      .where('due_at', '<', since)
-      .executeTakeFirstOrThrow(),
-    await db
-      .selectFrom('events')
-      .select((eb) => eb.fn.countAll<number | string>().as('count'))
-      .where('created_at', '<', since)
-      .executeTakeFirstOrThrow(),
-  ].map(({ count }) => Number(count)) as [number, number, number]
+  const mails = await countOf(db.selectFrom('mails').where('created_at', '<', since))
+  const deliveries = await countOf(db.selectFrom('webhook_queues').where('due_at', '<', since))
+  const events = await countOf(db.selectFrom('events').where('created_at', '<', since))
   const findings: Finding[] = []
   if (mails > 0) {
     findings.push(
@@ -114,14 +89,14 @@ export async function checkQueues(db: Db, now: Instant): Promise<Finding[]> {
 export async function checkWebhooks(db: Db): Promise<Finding[]> {
   const rows = await db
     .selectFrom('webhooks')
-    .select(({ fn }) => ['status', fn.countAll<number | string>().as('count')])
+    .select(({ fn }) => ['status', fn.countAll<number>().as('count')])
     .where('deleted_at', 'is', null)
-    .where('org_id', 'in', organizations(db))
+    .where(inScope(systemScope, 'webhooks.org_id'))
     .groupBy('status')
     .execute()
-  const countOf = (status: string) => Number(rows.find((one) => one.status === status)?.count ?? 0)
-  const failing = countOf('error')
-  if (failing === 0) return [passed('webhooks', `${counted(countOf('active'), 'webhook')} active`)]
+  const countIn = (status: string) => rows.find((one) => one.status === status)?.count ?? 0
+  const failing = countIn('error')
+  if (failing === 0) return [passed('webhooks', `${counted(countIn('active'), 'webhook')} active`)]
   return [
     warning('webhooks', {
       message: `${counted(failing, 'webhook')} failed too often.`,
@@ -159,16 +134,10 @@ export async function checkDeadLetters(db: Db, now: Instant): Promise<Finding[]>
 const manyOffline = 0.2
 const few = 10
 
-export async function checkDevices(db: Db): Promise<Finding[]> {
-  const rows = await db
-    .selectFrom('devices')
-    .select(({ fn }) => ['status', fn.countAll<number | string>().as('count')])
-    .where('status', '<>', 'decommissioned')
-    .where('org_id', 'in', organizations(db))
-    .groupBy('status')
-    .execute()
-  const all = rows.reduce((sum, { count }) => sum + Number(count), 0)
-  const offline = Number(rows.find(({ status }) => status === 'offline')?.count ?? 0)
+export async function checkDevices(db: Db, now: Instant): Promise<Finding[]> {
+  const devices = (await countDevices(db, now)).filter(({ status }) => status !== 'decommissioned')
+  const all = devices.reduce((sum, { count }) => sum + count, 0)
+  const offline = devices.find(({ status }) => status === 'offline')?.count ?? 0
   if (all < few || offline < all * manyOffline) {
     return [passed('devices', `${counted(all, 'device')}, ${offline} offline`)]
   }
@@ -186,15 +155,8 @@ export async function checkDevices(db: Db): Promise<Finding[]> {
 const soonSeconds = 14 * day
 
 export async function checkKeyExpiry(db: Db, now: Instant): Promise<Finding[]> {
-  const { count } = await db
-    .selectFrom('api_keys')
-    .select((eb) => eb.fn.countAll<number | string>().as('count'))
-    .where('status', '=', 'active')
-    .where('org_id', 'in', organizations(db))
-    .where('expires_at', '>', now)
-    .where('expires_at', '<', addSeconds(now, soonSeconds))
-    .executeTakeFirstOrThrow()
-  const soon = Number(count)
+  const within = { after: now, until: addSeconds(now, soonSeconds) }
+  const soon = await countExpiringApiKeys(db, systemScope, within)
   if (soon === 0) return [passed('API keys', 'None expires within 14 days')]
   return [
     warning('API keys', {

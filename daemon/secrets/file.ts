@@ -1,12 +1,9 @@
 import {
   chownSync,
-  closeSync,
   existsSync,
-  fsyncSync,
   linkSync,
   lstatSync,
   mkdirSync,
-  openSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -15,6 +12,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
+import { syncDirectory } from '../../src/core/sync-directory.ts'
 
 /* `secrets.json` in the data directory: generated secrets, and what `svc secrets` changes. */
 
@@ -31,7 +29,9 @@ export const previousEntry = {
 
 export type StoredSecrets = { [K in SecretEntry | (typeof previousEntry)[SecretEntry]]?: string }
 
-export const secretsFile = (dataDir: string): string => join(dataDir, 'secrets.json')
+export const secretsFileName = 'secrets.json'
+
+export const secretsFile = (dataDir: string): string => join(dataDir, secretsFileName)
 
 const unreadable = (file: string, reason: string): SetupError =>
   new SetupError(
@@ -85,7 +85,7 @@ export function writeSecretsFile(
       keepOwner(file, draft)
       renameSync(draft, file)
     }
-    syncFolder(dirname(file))
+    syncDirectory(dirname(file))
     return true
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
@@ -100,17 +100,6 @@ export function writeSecretsFile(
 function keepOwner(file: string, draft: string): void {
   const { uid, gid } = statSync(file)
   if (process.getuid?.() === 0) chownSync(draft, uid, gid)
-}
-
-/** So that the new name survives a power failure; Windows has no such call. */
-function syncFolder(folder: string): void {
-  if (process.platform === 'win32') return
-  const opened = openSync(folder, 'r')
-  try {
-    fsyncSync(opened)
-  } finally {
-    closeSync(opened)
-  }
 }
 
 /**

@@ -14,9 +14,11 @@ import {
   reseal,
 } from '../../src/storage/encrypted-values.ts'
 import { databaseExists, openStorage, type Storage } from '../../src/storage/open.ts'
+import { countOf } from '../../src/storage/query/counts.ts'
 import { workloadTtlSeconds } from '../../src/trust/tokens.ts'
 import { type Config, existingConfig, isInEnvironment } from '../config.ts'
 import type { Env } from '../variables.ts'
+import { cipherOf } from './cipher.ts'
 import {
   lockSecretsFile,
   previousEntry,
@@ -69,10 +71,9 @@ type Ring = {
 async function withRing<T>(flags: Flags, env: Env | undefined, work: (ring: Ring) => Promise<T>): Promise<T> {
   const config = existingConfig(flags, env)
   const { dataDir, databaseUrl } = config
-  if (!(await databaseExists({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) }))) {
+  if (!(await databaseExists({ dataDir, databaseUrl })))
     throw new SetupError(`There is no database in ${dataDir}`)
-  }
-  const storage = await openStorage({ dataDir, ...(databaseUrl !== undefined && { databaseUrl }) })
+  const storage = await openStorage({ dataDir, databaseUrl })
   try {
     await assertNotHalfRestored(storage)
     const rows = await storage.read.selectFrom('key_prints').selectAll().execute()
@@ -167,23 +168,16 @@ async function pepperNeeds(ring: Ring, name: SecretName, now: Instant): Promise<
 }
 
 async function enrollmentKeysBefore({ heavy }: Storage, since: Instant, now: Instant): Promise<string[]> {
-  const { count } = await heavy
-    .selectFrom('enrollment_keys')
-    .select((eb) => eb.fn.countAll<number | string>().as('count'))
-    .where('created_at', '<', since)
-    .where('expires_at', '>', now)
-    .executeTakeFirstOrThrow()
-  return counted(Number(count), 'enrollment key')
+  const keys = heavy.selectFrom('enrollment_keys')
+  const count = await countOf(keys.where('created_at', '<', since).where('expires_at', '>', now))
+  return counted(count, 'enrollment key')
 }
 
 async function recoveryCodesBefore({ heavy }: Storage, since: Instant): Promise<string[]> {
-  const { count } = await heavy
-    .selectFrom('recovery_codes')
-    .select((eb) => eb.fn.count<number | string>('user_id').distinct().as('count'))
-    .where('used_at', 'is', null)
-    .where('id', '<', idBefore(since))
-    .executeTakeFirstOrThrow()
-  return counted(Number(count), 'account with older recovery codes', 'accounts with older recovery codes')
+  const codes = heavy.selectFrom('recovery_codes').where('used_at', 'is', null)
+  const holders = codes.where('id', '<', idBefore(since)).select('user_id').distinct()
+  const count = await countOf(heavy.selectFrom(holders.as('holders')))
+  return counted(count, 'account with older recovery codes', 'accounts with older recovery codes')
 }
 
 /** Whether a signed statement leads from the former public key to the current one. */
@@ -245,13 +239,8 @@ export const resealValues = (
         'The service has not started with the present APP_ENCRYPTION_KEY yet: replicas that lack it could not open what it encrypts. Restart the service first.',
       )
     }
-    const { secrets, previous } = ring.config
-    const total = await countSealedOtherwise(ring.storage, createCipher([secrets.encryption]))
-    const ringCipher = createCipher([
-      secrets.encryption,
-      ...(previous.encryption ? [previous.encryption] : []),
-    ])
-    return reseal(ring.storage, ringCipher, (count) => onProgress(count, total))
+    const total = await countSealedOtherwise(ring.storage, createCipher([ring.config.secrets.encryption]))
+    return reseal(ring.storage, cipherOf(ring.config), (count) => onProgress(count, total))
   })
 
 /**

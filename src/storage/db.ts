@@ -59,7 +59,7 @@ type StorageTraits = {
 export type WriteOptions = { unsynced?: boolean; lockMs?: number }
 
 /** For tools that examine a database and must not change it. */
-export type ReadStorage = Pick<Storage, 'dialect' | 'read' | 'heavy' | 'checkIntegrity' | 'close'>
+export type ReadStorage = Pick<Storage, 'dialect' | 'read' | 'heavy' | 'checkIntegrity' | 'sizes' | 'close'>
 
 export type Storage = {
   /** For src/storage and migrations; everything else uses `traits`. */

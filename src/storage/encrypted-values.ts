@@ -1,4 +1,4 @@
-import { type RawBuilder, sql } from 'kysely'
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
 import type { Cipher } from '../core/cipher.ts'
 import { type EncryptedColumn, type EncryptionContext, encryptedColumns } from '../core/encrypted-columns.ts'
 import { isLockTimeout } from './database-errors.ts'
@@ -18,42 +18,30 @@ export type UnreadableColumn = {
 const sampleSize = 100
 
 /** The columns whose values do not all open with these keys, with their counts. */
-export async function findUnreadable(
-  { heavy }: Pick<ReadStorage, 'heavy'>,
-  cipher: Cipher,
-): Promise<UnreadableColumn[]> {
+export async function findUnreadable({ heavy }: Reader, cipher: Cipher): Promise<UnreadableColumn[]> {
   const found: UnreadableColumn[] = []
   for (const one of encryptedColumns) {
-    const otherKey = await countOtherKeys(heavy, cipher, one)
+    const otherKey = await countValues(heavy, one, otherThan(cipher.marks))
     const damaged = await countDamaged(heavy, cipher, one)
     if (otherKey > 0 || damaged > 0) found.push({ column: `${one.table}.${one.column}`, otherKey, damaged })
   }
   return found
 }
 
+type Reader = Pick<ReadStorage, 'heavy'>
+
 /** Number of values that no key of the ring has sealed. */
-export async function countSealedOtherwise(
-  { heavy }: Pick<ReadStorage, 'heavy'>,
-  cipher: Cipher,
-): Promise<number> {
+export async function countSealedOtherwise({ heavy }: Reader, { marks }: Cipher): Promise<number> {
   let count = 0
-  for (const one of encryptedColumns) count += await countOtherKeys(heavy, cipher, one)
+  for (const one of encryptedColumns) count += await countValues(heavy, one, otherThan(marks))
   return count
 }
 
 /** Number of values that a key of the ring has sealed. */
-export async function countSealedWith(
-  { heavy }: Pick<ReadStorage, 'heavy'>,
-  { marks }: Cipher,
-): Promise<number> {
+export async function countSealedWith({ heavy }: Reader, { marks }: Cipher): Promise<number> {
   let count = 0
-  for (const { table, column } of encryptedColumns) {
-    const { rows } = await sql<{ count: number | string }>`
-      select count(*) as count from ${sql.table(table)} where ${isEncryptedWith(marks, column)}`.execute(
-      heavy,
-    )
-    count += Number(rows[0]!.count)
-  }
+  for (const one of encryptedColumns)
+    count += await countValues(heavy, one, (column) => isEncryptedWith(marks, column))
   return count
 }
 
@@ -65,15 +53,19 @@ const contextOf = (
   values: Record<string, string>,
 ): EncryptionContext => [table, column, ...row.map((name) => values[name])].join('.') as EncryptionContext
 
-async function countOtherKeys(
+const otherThan =
+  (marks: Cipher['marks']) =>
+  (column: string): Expression<SqlBool> =>
+    sql<SqlBool>`(${hasValue(column)} and not ${isEncryptedWith(marks, column)})`
+
+async function countValues(
   db: Storage['heavy'],
-  { marks }: Cipher,
   { table, column }: EncryptedColumn,
+  isCounted: (column: string) => Expression<SqlBool>,
 ): Promise<number> {
-  const { rows } = await sql<{ count: number | string }>`
-    select count(*) as count from ${sql.table(table)}
-    where ${hasValue(column)} and not ${isEncryptedWith(marks, column)}`.execute(db)
-  return Number(rows[0]!.count)
+  const { rows } = await sql<{ count: number }>`
+    select count(*) as count from ${sql.table(table)} where ${isCounted(column)}`.execute(db)
+  return rows[0]!.count
 }
 
 async function countDamaged(
@@ -147,7 +139,7 @@ async function storedWithOtherKey(
   const order = row.length === 0 ? sql`` : sql`order by ${refs}`
   const { rows } = await sql<Record<string, string>>`
     select ${sql.join([column, ...row].map((name) => sql.ref(name)))} from ${sql.table(table)}
-    where ${hasValue(column)} and not ${isEncryptedWith(marks.slice(0, 1), column)} ${isNext}
+    where ${otherThan(marks.slice(0, 1))(column)} ${isNext}
     ${order} limit ${sql.lit(batchSize)}`.execute(db)
   return rows.map((values) => {
     const keys = row.map((name) => sql<boolean>`${sql.ref(name)} = ${values[name]}`)

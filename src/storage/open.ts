@@ -6,7 +6,7 @@ export type { Db, Integrity, PostgresSettings, ReadStorage, Storage, WriteOption
 
 export type StorageOptions = {
   /** `postgres://…`; without it, SQLite in the data directory. */
-  databaseUrl?: string
+  databaseUrl?: string | undefined
   dataDir: string
   postgres?: Partial<PostgresSettings>
   /** On SQLite: refuses a data directory that another serving process uses. */

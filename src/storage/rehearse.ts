@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { sql } from 'kysely'
 import { SetupError } from '../core/errors.ts'
 import { type Migration, migrate, pendingMigrations, unknownMigrations } from './migrate.ts'
-import { openStorage, type Storage } from './open.ts'
+import { openStorage, type Storage, type StorageOptions } from './open.ts'
 
 export type Rehearsal = {
   /** undefined when nothing was pending, and so nothing was copied. */
@@ -12,7 +12,7 @@ export type Rehearsal = {
   ms: number
 }
 
-type Place = { dataDir: string; databaseUrl?: string | undefined }
+type Place = Pick<StorageOptions, 'dataDir' | 'databaseUrl'>
 type Options = {
   /** On SQLite: where the folder of the copy is made; beside the data directory by default. */
   scratch?: string | undefined
@@ -52,7 +52,7 @@ export async function rehearse(
     const applied = migrations.filter(({ name }) => !pending.includes(name))
     const copying = performance.now()
     await original.copyTo(copy, applied, options)
-    const storage = await openStorage({ ...placeOf(copy.place), postgres: { statementMs: 0 } })
+    const storage = await openStorage({ ...copy.place, postgres: { statementMs: 0 } })
     try {
       const copied = { ms: performance.now() - copying, bytes: await bytesOf(storage) }
       const list = [...applied]
@@ -86,12 +86,6 @@ type Original = {
   copyTo(copy: Copy, applied: readonly Migration[], options: Options): Promise<void>
   close(): Promise<void>
 }
-
-/** openStorage wants no key that is undefined. */
-const placeOf = ({ dataDir, databaseUrl }: Place) => ({
-  dataDir,
-  ...(databaseUrl !== undefined && { databaseUrl }),
-})
 
 async function openOriginal(place: Place): Promise<Original> {
   const { dataDir, databaseUrl } = place
@@ -139,7 +133,7 @@ async function openPostgresOriginal(place: { dataDir: string; databaseUrl: strin
       return { place: { ...place, databaseUrl: url }, remove: drop }
     },
     async copyTo(copy, applied, { folder, signal, onProgress }) {
-      const made = await openStorage({ ...placeOf(copy.place), postgres: { statementMs: 0 } })
+      const made = await openStorage({ ...copy.place, postgres: { statementMs: 0 } })
       await migrate(made, applied, folder && { folder }).finally(() => made.close())
       // Of an empty database there is nothing to copy.
       if (applied.length === 0) return

@@ -1,4 +1,4 @@
-import { accessSync, constants, statSync } from 'node:fs'
+import { accessSync, constants } from 'node:fs'
 import { sql } from 'kysely'
 import type { ReadStorage } from './db.ts'
 
@@ -8,7 +8,6 @@ type IdleTransaction = { pid: number; application: string; seconds: number }
 export type ServerState = {
   /** `SQLite 3.50.4`, `PostgreSQL 18.1` */
   version: string
-  bytes: number
   /** Milliseconds since 1970 by the clock of the database server; undefined on SQLite, which has none of its own. */
   clockMs: number | undefined
   /** Of all programs that use the server; undefined on SQLite. */
@@ -31,13 +30,8 @@ async function sqliteState(read: ReadStorage['read']): Promise<ServerState> {
       (select page_count from pragma_page_count) as pages
     from pragma_database_list where name = 'main'`.execute(read)
   const { version, file, free, pages } = rows[0]!
-  const bytes = [file, `${file}-wal`].reduce(
-    (sum, one) => sum + (statSync(one, { throwIfNoEntry: false })?.size ?? 0),
-    0,
-  )
   return {
     version: `SQLite ${version}`,
-    bytes,
     clockMs: undefined,
     connections: undefined,
     isReadOnly: !isWritable(file),
@@ -49,13 +43,12 @@ async function sqliteState(read: ReadStorage['read']): Promise<ServerState> {
 async function postgresState(read: ReadStorage['read']): Promise<ServerState> {
   const { rows } = await sql<{
     version: string
-    bytes: string
     clock: string
     used: string
     max: string
     readonly: string
   }>`
-    select current_setting('server_version') as version, pg_database_size(current_database()) as bytes,
+    select current_setting('server_version') as version,
       extract(epoch from clock_timestamp()) * 1000 as clock, current_setting('max_connections') as max,
       current_setting('transaction_read_only') as readonly,
       (select count(*) from pg_stat_activity where backend_type = 'client backend') as used`.execute(read)
@@ -65,10 +58,9 @@ async function postgresState(read: ReadStorage['read']): Promise<ServerState> {
     where datname = current_database() and state like 'idle in transaction%'
       and state_change < now() - interval '5 minutes'
     order by state_change limit 10`.execute(read)
-  const { version, bytes, clock, used, max, readonly } = rows[0]!
+  const { version, clock, used, max, readonly } = rows[0]!
   return {
     version: `PostgreSQL ${version}`,
-    bytes: Number(bytes),
     clockMs: Number(clock),
     connections: { used: Number(used), max: Number(max) },
     isReadOnly: readonly === 'on',

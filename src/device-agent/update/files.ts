@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { constants, createReadStream, type StatsFs } from 'node:fs'
 import { chmod, copyFile, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { syncDirectory, syncFile } from '../durable.ts'
+import { syncDirectory, syncFile } from '../../core/sync-directory.ts'
 import { UpdateFailure } from './failure.ts'
 
 const reserveBytes = 16 * 1024 * 1024

@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import { SetupError } from '../../core/errors.ts'
 import type { AnyDb } from '../columns.ts'
 import type { Storage } from '../db.ts'
+import { hasTable } from '../migration-ledger.ts'
 
 /*
  * A table marks a database that is being restored: it is there before any other, and goes in the last transaction. A
@@ -19,15 +20,8 @@ export async function dropMark(db: AnyDb): Promise<void> {
 }
 
 /** @throws SetupError when a restore into this database did not finish */
-export async function assertNotHalfRestored({
-  dialect,
-  read,
-}: Pick<Storage, 'dialect' | 'read'>): Promise<void> {
-  const found =
-    dialect === 'sqlite'
-      ? sql`select name from sqlite_schema where type = 'table' and name = ${markName}`
-      : sql`select 1 as name where to_regclass(${markName}) is not null`
-  if ((await found.execute(read)).rows.length === 0) return
+export async function assertNotHalfRestored(storage: Pick<Storage, 'dialect' | 'read'>): Promise<void> {
+  if (!(await hasTable(storage, markName))) return
   throw new SetupError(
     'A restore into this database did not finish: repeat svc db restore, which starts over by itself.',
   )

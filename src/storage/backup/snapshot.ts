@@ -42,18 +42,16 @@ export async function withSnapshot<T>(
 }
 
 async function withSqliteSnapshot<T>(dataDir: string, work: (snapshot: Snapshot) => Promise<T>): Promise<T> {
-  const { openReader, sqliteFile } = await import('../sqlite/file.ts')
-  const { SqliteConnection } = await import('../sqlite/connection.ts')
-  const { kyselyOver } = await import('../sqlite/kysely.ts')
-  const file = sqliteFile(dataDir)
-  if (!existsSync(file))
+  const { sqliteFile } = await import('../sqlite/file.ts')
+  const { openUntouched } = await import('../sqlite/copy.ts')
+  if (!existsSync(sqliteFile(dataDir)))
     throw new SetupError(`${dataDir} has no database: name its directory with --data-dir`)
-  const database = openReader(file)
+  const { database, read, close } = openUntouched(dataDir)
   try {
     database.exec('begin')
-    return await work(await snapshotOf(kyselyOver(new SqliteConnection(database)), 'sqlite'))
+    return await work(await snapshotOf(read, 'sqlite'))
   } finally {
-    database.close()
+    close()
   }
 }
 

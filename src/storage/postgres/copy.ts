@@ -3,6 +3,7 @@ import { pipeline } from 'node:stream/promises'
 import pg from 'pg'
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams'
 import { SetupError } from '../../core/errors.ts'
+import { dropForeignKeys } from './foreign-keys.ts'
 
 const { escapeIdentifier: id, escapeLiteral: text } = pg
 
@@ -78,11 +79,9 @@ export async function copyRows(
     await source.query('begin isolation level repeatable read read only')
     const tables = await columnsByTable(target)
     const existing = await columnsByTable(source)
-    const constraints = await definitions(target, foreignKeys)
     const indexes = (await definitions(source, freeIndexes)).filter(({ at }) => tables.has(at))
     // Rows that refer to each other come in any order, and triggers have had their effect already.
-    for (const { at, name } of constraints)
-      await target.query(`alter table ${id(at)} drop constraint ${id(name)}`)
+    const addForeignKeys = await dropForeignKeys(async (statement) => (await target.query(statement)).rows)
     for (const { name } of await definitions(target, freeIndexes))
       await target.query(`drop index ${id(name)}`)
     for (const table of tables.keys()) await target.query(`alter table ${id(table)} disable trigger user`)
@@ -109,8 +108,7 @@ export async function copyRows(
       done += 1
       onProgress(done, tables.size + indexes.length)
     }
-    for (const { at, name, definition } of constraints)
-      await target.query(`alter table ${id(at)} add constraint ${id(name)} ${definition}`)
+    await addForeignKeys()
     for (const table of tables.keys()) await target.query(`alter table ${id(table)} enable trigger user`)
     await copyCounters(source, target)
     await target.query('analyze')
@@ -136,11 +134,6 @@ const freeIndexes = `
   from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
   where c.relnamespace = current_schema()::regnamespace and i.indisvalid
     and not exists (select from pg_constraint k where k.conindid = i.indexrelid and k.contype in ('p', 'u', 'x'))`
-
-const foreignKeys = `
-  select t.relname as at, k.conname as name, pg_get_constraintdef(k.oid) as definition
-  from pg_constraint k join pg_class t on t.oid = k.conrelid
-  where k.contype = 'f' and k.connamespace = current_schema()::regnamespace`
 
 type Definition = { at: string; name: string; definition: string }
 

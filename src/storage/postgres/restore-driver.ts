@@ -7,6 +7,7 @@ import type { AnyDb } from '../columns.ts'
 import type { Db } from '../db.ts'
 import { lock, unlock } from '../migration-lock.ts'
 import { openStorage } from '../open.ts'
+import { dropForeignKeys } from './foreign-keys.ts'
 
 /** An advisory lock that no other program takes: the bytes of "svc", and 2 for a restore. */
 const [space, key] = [0x737663, 2]
@@ -43,8 +44,8 @@ export function postgresRestore(databaseUrl: string): TargetDriver {
       }),
     load: (work) =>
       connected(async (db) => {
-        const foreignKeys = await dropForeignKeys(db)
-        return work(loaderOf(db, foreignKeys))
+        const run = async (statement: string) => (await sql.raw(statement).execute(db)).rows
+        return work(loaderOf(db, await dropForeignKeys(run)))
       }),
   }
 }
@@ -87,21 +88,7 @@ async function dropLeftovers(db: AnyDb): Promise<void> {
   for (const { signature } of rows) await sql`drop function ${sql.raw(signature)}`.execute(db)
 }
 
-type ForeignKey = { table: string; name: string; definition: string }
-
-/** Without them rows go in in any order; a session that may switch them off needs more rights than the owner has. */
-async function dropForeignKeys(db: AnyDb): Promise<ForeignKey[]> {
-  const { rows } = await sql<ForeignKey>`
-    select t.relname as "table", c.conname as name, pg_get_constraintdef(c.oid) as definition
-    from pg_constraint as c join pg_class as t on t.oid = c.conrelid
-    where c.contype = 'f' and c.connamespace = current_schema()::regnamespace order by 1, 2`.execute(db)
-  for (const { table, name } of rows) {
-    await sql`alter table ${sql.id(table)} drop constraint ${sql.id(name)}`.execute(db)
-  }
-  return rows
-}
-
-function loaderOf(db: AnyDb, foreignKeys: readonly ForeignKey[]): RowLoader {
+function loaderOf(db: AnyDb, addForeignKeys: () => Promise<void>): RowLoader {
   return {
     async insert({ name, columns }, rows) {
       const names = columns.map((column) => column.name)
@@ -113,11 +100,7 @@ function loaderOf(db: AnyDb, foreignKeys: readonly ForeignKey[]): RowLoader {
       )
     },
     async end() {
-      for (const { table, name, definition } of foreignKeys) {
-        await sql`alter table ${sql.id(table)} add constraint ${sql.id(name)} ${sql.raw(definition)}`.execute(
-          db,
-        )
-      }
+      await addForeignKeys()
       await sql`analyze`.execute(db)
     },
   }

@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
-import { join } from 'node:path'
 import { SetupError } from '../../core/errors.ts'
 import { SqliteConnection } from './connection.ts'
 import { openReader, sqliteFile } from './file.ts'
@@ -40,7 +39,7 @@ export async function copySqlite(
   // With a transaction of its own the copy is of one moment; without, each write of the service would begin it anew.
   database.exec('begin')
   database.prepare('select count(*) from sqlite_schema').get()
-  await database.backup(join(folder, 'svc.sqlite'), {
+  await database.backup(sqliteFile(folder), {
     progress: ({ totalPages, remainingPages }) => {
       signal.throwIfAborted()
       onProgress(totalPages - remainingPages, totalPages)

@@ -1,4 +1,5 @@
 import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { SetupError } from '../../core/errors.ts'
@@ -8,6 +9,16 @@ import { QueryDeadline } from './query-deadline.ts'
 
 export function sqliteFile(dataDir: string): string {
   return join(dataDir, 'svc.sqlite')
+}
+
+/** Bytes of the database and of its write-ahead log. A file that is not there has none: readiness reports one that should be. */
+export async function sizesOf(file: string): Promise<{ data: number; log: number }> {
+  const bytesOf = (path: string) =>
+    stat(path).then(
+      ({ size }) => size,
+      () => 0,
+    )
+  return { data: await bytesOf(file), log: await bytesOf(`${file}-wal`) }
 }
 
 /** Opens the one connection that writes, creating directory (0700) and file (0600) where missing. */
@@ -58,9 +69,7 @@ function open(
     prepare(database)
     database.pragma('temp_store = memory')
     database.pragma('cache_size = -32768')
-    database.function('fold', { deterministic: true }, (text: unknown) =>
-      text === null ? null : fold(String(text)),
-    )
+    addFold(database)
     database.function('re2', { deterministic: true }, (pattern: unknown, text: unknown) => {
       deadline.check()
       return text === null ? null : compileRe2(String(pattern)).test(String(text)) ? 1 : 0
@@ -75,6 +84,13 @@ function open(
     database?.close()
     throw explained(error, file)
   }
+}
+
+/** What search indexes and their triggers call. */
+export function addFold(database: Database.Database): void {
+  database.function('fold', { deterministic: true }, (text: unknown) =>
+    text === null ? null : fold(String(text)),
+  )
 }
 
 function explained(error: unknown, file: string): Error {

@@ -1,5 +1,5 @@
 import type { ReadStorage } from '../db.ts'
-import { openReader, sqliteFile } from './file.ts'
+import { openReader, sizesOf, sqliteFile } from './file.ts'
 import { checkSqliteIntegrity } from './integrity-check.ts'
 import { kyselyOver } from './kysely.ts'
 import { ReaderPool } from './reader-pool.ts'
@@ -20,6 +20,7 @@ export async function openSqliteReadOnly(dataDir: string): Promise<ReadStorage> 
     read: db,
     heavy: db,
     checkIntegrity: (signal) => checkSqliteIntegrity(file, AbortSignal.any([signal, ending.signal])),
+    sizes: () => sizesOf(file),
     close: async () => {
       ending.abort(new Error('The storage is closed'))
       await readers.close()

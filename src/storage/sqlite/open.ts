@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs'
-import { stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Database } from 'better-sqlite3'
 import { SetupError } from '../../core/errors.ts'
@@ -9,7 +8,7 @@ import type { Db, ReadQuerySettings, Storage } from '../db.ts'
 import type { PoolName, StorageObserver } from '../observer.ts'
 import { ReadingConnection, SqliteConnection } from './connection.ts'
 import { lockDirectory } from './directory-lock.ts'
-import { openReader, openWriter, sqliteFile } from './file.ts'
+import { openReader, openWriter, sizesOf, sqliteFile } from './file.ts'
 import { checkFreeSpace } from './free-space.ts'
 import { GroupCommit } from './group-commit.ts'
 import { checkSqliteIntegrity } from './integrity-check.ts'
@@ -104,20 +103,13 @@ export async function openSqlite(
       heavy: readers.usage(),
       questions: questionReaders.usage(),
     }),
-    sizes: async () => ({ data: await bytesOf(file), log: await bytesOf(`${file}-wal`) }),
+    sizes: () => sizesOf(file),
     close: () => {
       closing ??= close()
       return closing
     },
   }
 }
-
-/** A file that is not there has none: readiness reports one that should be. */
-const bytesOf = (path: string): Promise<number> =>
-  stat(path).then(
-    ({ size }) => size,
-    () => 0,
-  )
 
 /** The beginning of a restore, which was interrupted before it became the database. */
 function assertNoRestoreBegan(file: string): void {

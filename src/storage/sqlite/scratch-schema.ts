@@ -1,19 +1,17 @@
 import Database from 'better-sqlite3'
-import { fold } from '../../core/fold.ts'
 import { listTables, type TableShape } from '../backup/catalog.ts'
 import type { AnyDb } from '../columns.ts'
 import type { Db } from '../db.ts'
 import { type Migration, migrate } from '../migrate.ts'
 import { SqliteConnection } from './connection.ts'
+import { addFold } from './file.ts'
 import { kyselyOver } from './kysely.ts'
 
 /** The tables that these migrations make, found by applying them to a database in memory. */
 export async function tablesAfter(migrations: readonly Migration[]): Promise<TableShape[]> {
   const database = new Database(':memory:')
   try {
-    database.function('fold', { deterministic: true }, (text: unknown) =>
-      text === null ? null : fold(String(text)),
-    )
+    addFold(database)
     const db = kyselyOver(new SqliteConnection(database))
     const write = async <T>(work: (tx: Db) => Promise<T>): Promise<T> => {
       database.exec('begin')
