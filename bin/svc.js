@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // No syntax or import that an old Node lacks, so that an old Node reports its version instead of a syntax error.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeSync } from 'node:fs'
 import module from 'node:module'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ const pjson = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 if (!supported(process.versions.node, pjson.engines.node)) {
   stop(`svc needs Node ${pjson.engines.node}, this is ${process.versions.node}`)
 } else if (process.argv[2] === '--version') {
-  console.log(`svc/${pjson.version} ${process.platform}-${process.arch} node-${process.version}`)
+  print(`svc/${pjson.version} ${process.platform}-${process.arch} node-${process.version}\n`)
 } else if (!existsSync(fileURLToPath(entry))) {
   stop('svc is not built; run: npm run build')
 } else {
@@ -31,6 +31,16 @@ if (!supported(process.versions.node, pjson.engines.node)) {
   // Otherwise oclif searches for TypeScript sources in development.
   globalThis.oclif = { enableAutoTranspile: false }
   import(entry.href).then((cli) => cli.main(process.argv.slice(2)))
+}
+
+function print(text) {
+  try {
+    writeSync(1, text)
+  } catch (error) {
+    // A reader that has ended wants nothing.
+    if (error.code !== 'EPIPE')
+      stop(`Error: Cannot write to standard output: ${error.message.replace(/, write$/, '')}`)
+  }
 }
 
 function stop(line) {

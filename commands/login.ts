@@ -6,6 +6,14 @@ import { printRecord } from '../src/cli/print.ts'
 import type { SsoFlags } from '../src/cli/sso-login.ts'
 
 export default class Login extends ApiCommand {
+  static override endpoints = [
+    'POST /auth/login',
+    'POST /auth/mfa/verify',
+    'POST /auth/mfa/sms/send',
+    'POST /sso/exchange',
+    'POST /auth/federated',
+    'POST /auth/refresh',
+  ]
   static override summary =
     'Sign in: with e-mail and password, and a code for a second factor, or with single sign-on'
   static override description =

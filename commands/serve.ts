@@ -4,7 +4,7 @@ export default class Serve extends Command {
   static override summary = 'Run the service'
   static override description =
     'Runs the complete REST service on an SQLite database in the data directory, or on Postgres when DATABASE_URL is set. ' +
-    'Prints one line on stdout when it listens; logs go to stderr. SIGTERM, SIGHUP and Ctrl-C finish requests in progress, then stop it.'
+    'Prints one line on stdout when it listens; logs go to stderr. SIGTERM and Ctrl-C finish requests in progress, then stop it. SIGHUP takes secrets that have changed.'
   static override examples = [
     '<%= config.bin %> serve',
     '<%= config.bin %> serve --port 8080 --data-dir /var/lib/svc',

@@ -26,7 +26,7 @@ export type Tokens = { access: AccessTokens; workloads: WorkloadTokens }
 
 export function createAuthenticator(
   storage: Storage,
-  tokens: Tokens,
+  tokens: () => Tokens,
   limiter: Limiter,
   admitKey: KeyAuthenticator,
   mfaOn: boolean,
@@ -113,22 +113,30 @@ type Session = {
   version?: number | undefined
 }
 
-/** Caches verified signatures for a minute. */
-function remembered(tokens: Tokens) {
+/** Caches verified signatures for a minute, or until there are other secrets: one that was retired verifies nothing. */
+function remembered(tokens: () => Tokens) {
   const known = new Map<string, Session>()
   const keepMs = 60_000
+  let verifier = tokens()
+  const current = (): Tokens => {
+    if (verifier !== tokens()) known.clear()
+    verifier = tokens()
+    return verifier
+  }
   return {
     recall(token: string, now: string): Session | undefined {
+      current()
       const found = known.get(token)
       return found && found.until > millisecondsOf(now) ? found : undefined
     },
     async learn(token: string, now: string): Promise<Session | undefined> {
-      const verified = await verify(tokens, token, new Date(now))
+      const own = current()
+      const verified = await verify(own, token, new Date(now))
       if (!verified) return undefined
       if (known.size >= 10_000) known.clear()
       const { expiresAt, ...session } = verified
       const kept: Session = { ...session, until: Math.min(millisecondsOf(now) + keepMs, expiresAt) }
-      known.set(token, kept)
+      if (own === current()) known.set(token, kept)
       return kept
     },
   }

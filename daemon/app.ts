@@ -4,6 +4,7 @@ import cookie from '@fastify/cookie'
 import fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
+  type FastifyReply,
   type FastifyRequest,
   LogController,
 } from 'fastify'
@@ -13,18 +14,21 @@ import { type Contract, entriesOf, maxPublicBody } from '../src/core/endpoint.ts
 import { Problem } from '../src/core/errors.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
+import { type Closure, closureSentence, type WriteGate } from '../src/storage/copy/write-gate.ts'
+import { scopeOfCaller } from './actor.ts'
 import { networkOf } from './address.ts'
 import { addBodies } from './bodies.ts'
 import { sendCsrfHeader } from './browser.ts'
 import type { ConnectionLimit } from './connection-bound.ts'
 import { allowOrigin, answerPreflight, isAllowed, isPreflight } from './cors.ts'
-import { type DocsPage, docsPage } from './docs.ts'
+import { docsPages } from './docs/pages.ts'
 import { type Gateway, isUpgrade } from './gateway.ts'
 import { addMetrics, type Metrics } from './metrics.ts'
 import { addPages } from './pages.ts'
 import { addRoute, type Pipeline } from './pipeline.ts'
-import { refuseConnection, sendProblem } from './problems.ts'
+import { refuseConnection, sendProblem, traceIdOf } from './problems.ts'
 import { limitSlowReaders } from './reply-timeout.ts'
+import type { EndedRequest, Tracing } from './tracing/traces.ts'
 
 /** The check of `/health/ready`. */
 export type Readiness = () => Promise<{ ready: boolean; checks: Record<string, string> }>
@@ -56,6 +60,7 @@ export function buildApp(
     metrics?: Metrics
     gateway?: Gateway
     connections?: ConnectionLimit
+    tracing?: Tracing | undefined
     /** Time limit for the headers of a request. */
     headerMs?: number
     /** The public address, for the pages of the service; without it there are no pages. */
@@ -63,7 +68,7 @@ export function buildApp(
     contract?: Contract
   },
 ): FastifyInstance {
-  const { version, log, readiness, onError, metrics, gateway, connections, publicUrl } = about
+  const { version, log, readiness, onError, metrics, gateway, connections, tracing, publicUrl } = about
   const { headerMs = 20_000, contract = api as Contract } = about
   const app = fastify({
     loggerInstance: childless(log),
@@ -100,10 +105,12 @@ export function buildApp(
   const ofData = Object.fromEntries(Object.entries(security).filter(([name]) => !forPages.has(name)))
   const plain = { 'x-content-type-options': security['x-content-type-options'] }
   app.addHook('onRequest', (request, reply, done) => {
+    if (tracing) request.trace = tracing.request(traceparentOf(request))
     const { name, keys, agent, redirects, isPrivate } = request.routeOptions.config as RouteConfig
     // Browsers cannot request replies to agent tokens, so these omit the browser headers; refusals have all.
     reply.headers(agent ? plain : name === undefined ? security : ofData).header('x-request-id', request.id)
     if (isPrivate) reply.header('cache-control', 'no-store')
+    if (request.headers['x-service-client'] === 'cli') reply.header('x-service-version', version)
     // Scripts never call agent routes or redirects.
     if (!agent && !redirects && request.url.startsWith('/api/v1/')) {
       allowOrigin(on.origins, request, reply)
@@ -147,14 +154,18 @@ export function buildApp(
     const caller = who && 'id' in who ? who.id : who?.kind
     const ms = Math.round(reply.elapsedTime * 10) / 10
     if (name !== undefined) metrics?.onRequest(name, reply.statusCode, reply.elapsedTime)
+    if (request.trace) request.trace.end(endedRequest(request, reply.statusCode))
     const line = {
       requestId: request.id,
+      ...traceIdOf(request),
       method: request.method,
       route: name,
       status: reply.statusCode,
       ms,
       caller,
     }
+    // A child has a level of its own.
+    if (requests.level !== log.level) requests.level = log.level
     requests.info(line, 'request')
     done()
   })
@@ -175,12 +186,27 @@ export function buildApp(
   const routes = entriesOf(contract).map((one) => ({ ...one, handler: handlerOf(handlers, one.name) }))
   app.after(() => {
     for (const { name, entry, handler } of routes) addRoute(app, name, entry, handler, on)
-    addHealth(app, version, readiness)
+    addHealth(app, version, readiness, on.gate)
     if (metrics) addMetrics(app, metrics)
     addReference(app, contract, version)
     if (publicUrl) addPages(app, publicUrl)
   })
   return app
+}
+
+const traceparentOf = ({ headers: { traceparent } }: FastifyRequest): string | undefined =>
+  typeof traceparent === 'string' ? traceparent : undefined
+
+/** What a trace says of a request: no path, address or name, which may be those of people. */
+function endedRequest({ id, method, routeOptions, caller }: FastifyRequest, status: number): EndedRequest {
+  const { name } = routeOptions.config as RouteConfig
+  const scope = caller && scopeOfCaller(caller)
+  const who = caller && {
+    kind: caller.kind,
+    id: 'id' in caller ? caller.id : caller.kind === 'agent' ? caller.deviceId : undefined,
+    orgId: scope?.kind === 'organization' ? scope.orgId : undefined,
+  }
+  return { id, method, path: name === undefined ? undefined : routeOptions.url, status, caller: who }
 }
 
 /** A child logger for every request costs as much as a small reply; lines have their requestId instead. */
@@ -221,18 +247,20 @@ const description =
 function addReference(app: FastifyInstance, contract: Contract, version: string): void {
   // Made and encoded once: for each request it would block all others.
   let document: Promise<Buffer> | undefined
-  let docs: Promise<DocsPage> | undefined
+  const docs = docsPages(contract, { version, sections })
   const describe = async () =>
     Buffer.from(JSON.stringify(await openApiOf(contract, { title: 'svc', version, description }, sections)))
   app.get('/api/v1/openapi.json', async (_, reply) => {
     document ??= describe()
     return reply.type('application/json; charset=utf-8').send(await document)
   })
-  app.get('/docs', async (_, reply) => {
-    docs ??= docsPage(contract, version)
-    const { csp, html } = await docs
-    return reply.header('content-security-policy', csp).type('text/html; charset=utf-8').send(html)
-  })
+  const sendDocs = async (slug: string | undefined, reply: FastifyReply) => {
+    const made = await docs(slug)
+    if (made === undefined) throw new Problem('not_found')
+    return reply.header('content-security-policy', made.csp).type('text/html; charset=utf-8').send(made.html)
+  }
+  app.get('/docs', async (_, reply) => sendDocs(undefined, reply))
+  app.get<{ Params: { tag: string } }>('/docs/:tag', async ({ params }, reply) => sendDocs(params.tag, reply))
 }
 
 /** The methods of a path; none for an unknown path. */
@@ -259,16 +287,22 @@ function handlerOf(handlers: Handlers, name: string): Handler<never> {
 const freshMs = 1000
 
 /** Also below the API, where it is described. */
-export const healthOf = (version: string, clientAddress: string) => ({
+export const healthOf = (version: string, clientAddress: string, closure: Closure | undefined) => ({
   status: 'ok' as const,
   version,
   uptime: process.uptime(),
   clientAddress,
+  ...(closure !== undefined && { maintenance: closureSentence(closure) }),
 })
 
-function addHealth(app: FastifyInstance, version: string, readiness: Readiness): void {
+function addHealth(
+  app: FastifyInstance,
+  version: string,
+  readiness: Readiness,
+  gate: Pick<WriteGate, 'closure'> | undefined,
+): void {
   let last: { at: number; answer: ReturnType<Readiness> } | undefined
-  app.get('/health', async ({ client }) => healthOf(version, client.ip))
+  app.get('/health', async ({ client }) => healthOf(version, client.ip, gate?.closure))
   app.get('/health/live', async () => ({ status: 'ok' }))
   app.get('/health/ready', async (_, reply) => {
     const now = performance.now()

@@ -3,10 +3,10 @@ import type { Logger } from 'pino'
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { CheckpointDependencies } from '../src/audit/checkpoints/jobs.ts'
 import { localCopiesIn } from '../src/audit/checkpoints/local-copies.ts'
-import { createSigner, recordKeys, type SigningSeeds } from '../src/audit/checkpoints/signer.ts'
+import type { Signer } from '../src/audit/checkpoints/signer.ts'
 import { countVerdicts, listFaults } from '../src/audit/checkpoints/verdicts.ts'
 import { type VerificationDependencies, VerificationState } from '../src/audit/checkpoints/verification.ts'
-import { countPending } from '../src/audit/outbox.ts'
+import { countPending, sumHeads } from '../src/audit/outbox.ts'
 import { type Clock, secondsBetween } from '../src/core/time.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { StoredMetrics } from './metrics.ts'
@@ -16,7 +16,7 @@ type On = {
   clock: Clock
   log: Logger
   dataDir: string
-  signing: SigningSeeds
+  signer: Signer
   metrics: Registry
 }
 
@@ -35,22 +35,8 @@ const told = {
   unverifiable: 'an audit chain could not be verified: whether it is sound is unknown',
 }
 
-/** Writes the signing key down, and keeps what signing and verifying find for those who watch the service. */
-export async function watchAudit({
-  storage,
-  clock,
-  log,
-  dataDir,
-  signing,
-  metrics,
-}: On): Promise<AuditWatch> {
-  const unlinked = await storage.write((tx) => recordKeys(tx, signing, clock()))
-  if (unlinked.length > 0) {
-    const text =
-      'The audit log was signed with another key before, which AUDIT_SIGNING_KEY_PREVIOUS does not contain: ' +
-      'its signatures verify only with its own public key'
-    log.warn({ publicKeys: unlinked }, text)
-  }
+/** Keeps what signing and verifying find for those who watch the service. */
+export function watchAudit({ storage, clock, log, dataDir, signer, metrics }: On): AuditWatch {
   const verified = new Counter({
     name: 'svc_audit_verified_entries_total',
     help: 'Audit entries that this process has verified.',
@@ -73,6 +59,16 @@ export async function watchAudit({
     help: 'When an audit chain was last verified.',
     registers: [registry],
   })
+  const sealed = new Gauge({
+    name: 'svc_audit_sealed_entries',
+    help: 'Entries that the heads of all chains stand for: those that were ever sealed.',
+    registers: [registry],
+  })
+  const chains = new Gauge({
+    name: 'svc_audit_chains',
+    help: 'Audit chains that have entries.',
+    registers: [registry],
+  })
   const unsealed = new Gauge({
     name: 'svc_audit_unsealed_entries',
     help: `Audit entries that wait to be sealed; ${mostCounted} stands for as many or more.`,
@@ -88,7 +84,7 @@ export async function watchAudit({
   const parts: AuditWatch['parts'] = {
     storage,
     clock,
-    signer: createSigner(storage, signing),
+    signer,
     localCopies,
     memory,
     onRefusal: (change) => {
@@ -96,6 +92,13 @@ export async function watchAudit({
       memory.recordVerdict({ chain: change.chain, verdict: 'tampered' }, clock())
       const text = 'an audit chain is not signed: it does not contain the entries that were signed before'
       log.error({ ...change, lastSigned: localCopies.fileOf(change.chain) }, text)
+    },
+    onRestored: ({ chain, time, backup, head, signed }) => {
+      const entries = { from: head.seq + 1, to: signed }
+      log.warn(
+        { chain, restored: time, backup, lost: entries },
+        'entries of an audit chain were lost by a restore',
+      )
     },
     onVerdict: ({ chain, verdict, fault, entries }) => {
       verified.inc(entries)
@@ -131,6 +134,9 @@ export async function watchAudit({
         verdicts.set({ verdict: 'tampered' }, tampered)
         verdicts.set({ verdict: 'unverifiable' }, unverifiable)
         lastVerified.set(Math.max(0, ...counts.map((one) => Date.parse(one.last) / 1000)))
+        const heads = await sumHeads(storage.heavy)
+        chains.set(heads.chains)
+        sealed.set(heads.entries)
         const { count, oldest } = await countPending(storage.heavy, mostCounted)
         unsealed.set(count)
         unsealedAge.set(oldest === undefined ? 0 : Math.max(0, secondsBetween(oldest, clock())))

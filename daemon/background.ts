@@ -2,10 +2,11 @@ import { deleteOldCommands, reapCommands } from '../src/agents/commands/jobs.ts'
 import { trimOutputs } from '../src/agents/commands/output-quota.ts'
 import { reconcileRollout } from '../src/agents/rollouts/jobs.ts'
 import { sweepRotations } from '../src/agents/tokens/store.ts'
-import { takeDueCheckpoints } from '../src/audit/checkpoints/jobs.ts'
+import { takeDueCheckpoints } from '../src/audit/checkpoints/due.ts'
 import { verifyDue } from '../src/audit/checkpoints/verification.ts'
 import { recordAudit, sealPending } from '../src/audit/outbox.ts'
 import { pruneDue } from '../src/audit/retention/jobs.ts'
+import { sweepReadings } from '../src/audit/retention/read-leases.ts'
 import { type AuditEvent, toDraftEntry } from '../src/audit/rules.ts'
 import { addSeconds, type Instant, secondsBetween } from '../src/core/time.ts'
 import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
@@ -27,14 +28,15 @@ import { sweepSignIns } from '../src/sso/sign-in/store.ts'
 import { forEachSettled } from '../src/storage/bisect-writes.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { sweepTokens } from '../src/trust/store.ts'
-import { tidy } from '../src/webhooks/jobs.ts'
-import { DeliveryWorker } from '../src/webhooks/worker/delivery-worker.ts'
-import { fanOut } from '../src/webhooks/worker/fan-out.ts'
+import { scheduledRuns } from './backup/scheduled-runs.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
 import { deleteOldAttempts } from './idempotency.ts'
+import { LeasedLoops } from './leased-loops.ts'
 import { type Loop, loop } from './loop.ts'
+import { deleteEndedRecords } from './retention.ts'
 import { sweepWindows } from './shared-windows.ts'
+import { webhookLoops } from './webhook-loops.ts'
 
 /** While the service was down no agent could report: agents get this time before they count as silent. */
 const startSeconds = 90
@@ -42,6 +44,8 @@ const startSeconds = 90
 /** The background loops. */
 export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   const { storage, limiter, meter, clock, log } = parts
+  const soon = { firstMs: parts.firstRunMs }
+  const leased = new LeasedLoops(parts)
   const onFailure = (failure: MailFailure) => log.warn(failure, 'a mail could not be sent')
   const onIssued = (tx: Db, user: User, now: string) =>
     recordAudit(tx, toDraftEntry(resetRequested(user), now))
@@ -71,26 +75,20 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   )
   sealer.wake()
   postman.wake()
-  const sweeper = loop(
-    'sweeper',
-    async () => {
-      await limiter.sweep()
-      await deleteExpired(storage, clock())
-    },
-    60_000,
-    parts,
-  )
+  const limits = loop('rate limits', () => limiter.sweep(), 60_000, parts)
+  const sweeper = leased.loop('sweeper', (fenced) => deleteExpired(fenced, clock()), 60_000)
+  const secrets = loop('secrets', () => parts.secrets.look(), 5000, parts)
+  parts.secrets.onAsked(secrets.wake)
   const aside = loop('set aside', () => parts.setAside.tell(), 10_000, parts)
   const counter = loop('key counter', () => meter.flush(clock()), 2000, parts)
   const since = clock()
   const grace = Math.min(config.offlineAfterSeconds, startSeconds)
-  const watch = loop(
+  const watch = leased.loop(
     'device watch',
-    async () => {
-      if (secondsBetween(since, clock()) >= grace) await checkLiveness(storage, config, clock())
+    async (fenced) => {
+      if (secondsBetween(since, clock()) >= grace) await checkLiveness(fenced, config, clock())
     },
     10_000,
-    parts,
   )
   const grouper: Loop = loop(
     'device groups',
@@ -100,28 +98,27 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     15_000,
     parts,
   )
-  const rollouts = loop(
+  const rollouts = leased.loop(
     'agent rollouts',
-    async () => {
+    async (fenced) => {
       const isJudging = secondsBetween(since, clock()) >= grace
-      if (await reconcileRollout({ ...parts, ...config }, { isJudging })) parts.rollouts.isStarted = false
+      const on = { ...parts, ...config, storage: fenced }
+      if (await reconcileRollout(on, { isJudging })) parts.rollouts.isStarted = false
     },
     15_000,
-    parts,
   )
   storage.onCommit(() => {
     if (parts.rollouts.isStarted) rollouts.wake()
   })
   let counted: string | undefined
-  const forgetter: Loop = loop(
+  const forgetter = leased.loop(
     'old logs',
-    async () => {
-      await deleteOldLogs(storage, config, clock())
-      counted = await recountBytes(storage, counted)
+    async (fenced) => {
+      await deleteOldLogs(fenced, config, clock())
+      counted = await recountBytes(fenced, counted)
     },
     600_000,
-    parts,
-    { firstMs: 120_000 },
+    soon,
   )
   const room = loop(
     'room for logs',
@@ -146,16 +143,31 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
   const news = loop('agent events', () => parts.agentEvents.tell(storage, clock()), 600_000, parts, {
     firstMs: 600_000,
   })
-  const reaper = loop('commands', () => reapCommands(storage, parts.nudge, clock()), 15_000, parts)
-  const commands = loop('old commands', () => deleteOldCommands(storage, clock()), 600_000, parts, {
-    firstMs: 300_000,
-  })
+  const reaper = leased.loop('commands', (fenced) => reapCommands(fenced, parts.nudge, clock()), 15_000)
+  const commands = leased.loop('old commands', (fenced) => deleteOldCommands(fenced, clock()), 600_000, soon)
   const { parts: checking } = parts.audit
-  const everyMs = config.checkpointSeconds * 1000
-  const checkpoints = loop('audit checkpoints', () => takeDueCheckpoints(checking), everyMs, parts, {
-    firstMs: Math.min(everyMs, 60_000),
-  })
-  const verifier = loop('audit verification', () => verifyDue(checking), 60_000, parts, { firstMs: 300_000 })
+  // Chains become due one by one, and those of a process that died within minutes.
+  const checkpointMs = Math.min(config.checkpointSeconds * 1000, 60_000)
+  const checkpoints: Loop = loop(
+    'audit checkpoints',
+    async () => {
+      const restSeconds = config.checkpointSeconds
+      if (await takeDueCheckpoints(checking, { restSeconds })) checkpoints.wake()
+    },
+    checkpointMs,
+    parts,
+    { firstMs: Math.min(checkpointMs, soon.firstMs), restMs: Math.min(checkpointMs, 1000) },
+  )
+  const verifier: Loop = loop(
+    'audit verification',
+    async () => {
+      if (await verifyDue(checking)) verifier.wake()
+    },
+    60_000,
+    parts,
+    // Half of the time is left to others while many chains are due.
+    { ...soon, restMs: 5000 },
+  )
   const pruner: Loop = loop(
     'audit retention',
     async () => {
@@ -163,12 +175,20 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     },
     600_000,
     parts,
-    { firstMs: 120_000 },
+    soon,
+  )
+  const records = leased.loop(
+    'ended records',
+    (fenced) => deleteEndedRecords(fenced, config.recordDays, clock()),
+    3_600_000,
+    soon,
   )
   return [
     sealer,
     postman,
+    limits,
     sweeper,
+    secrets,
     aside,
     counter,
     watch,
@@ -184,8 +204,11 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     checkpoints,
     verifier,
     pruner,
+    records,
     ...integrityOf(parts, config),
-    ...webhooksOf(parts, config),
+    ...webhookLoops(parts, config, leased),
+    ...scheduledRuns(parts, config),
+    leased.keeper(),
   ]
 }
 
@@ -202,6 +225,7 @@ const sweeps: readonly ((tx: Db, now: Instant) => Promise<void>)[] = [
   sweepChanges,
   sweepSignIns,
   sweepTokens,
+  (tx, now) => sweepReadings(tx, addSeconds(now, -86_400)),
   (tx, now) => sweepRotations(tx, addSeconds(now, -86_400)),
   (tx, now) => sweepBuckets(tx, Date.parse(now)),
 ]
@@ -215,43 +239,6 @@ export const deleteExpired = (storage: Storage, now: Instant): Promise<void> =>
     ],
     (sweep) => sweep(),
   )
-
-function webhooksOf(parts: Dependencies, config: Config): Loop[] {
-  const { storage, clock } = parts
-  const deliveryWorker = new DeliveryWorker({
-    ...parts,
-    timeoutMs: config.webhookTimeoutMs,
-    wake: () => rounds.wake(),
-    onAttempt: (outcome) => parts.webhooks.add(outcome),
-    onSpoiled: (what) =>
-      parts.log.error({ ...what, err: what.error }, 'the result of a delivery cannot be stored'),
-  })
-  const tell = async () => {
-    const now = clock()
-    const { webhookIds, more, failure } = await fanOut(storage, now)
-    if (webhookIds.length > 0) deliveryWorker.notify(webhookIds, now)
-    if (more) events.wake()
-    if (failure !== undefined) throw failure
-  }
-  // With serial writes both run sequentially in one loop: larger batches cost less per row.
-  const isAlone = storage.traits.serialWrites
-  const both = () => forEachSettled([() => deliveryWorker.round(), tell], (work) => work())
-  const round = () => (isAlone ? both() : deliveryWorker.round())
-  const rounds = loop('webhooks', round, 1000, parts)
-  const events = isAlone ? rounds : loop('webhook events', tell, 1000, parts)
-  storage.onCommit(rounds.wake, ['webhooks', 'webhook_deliveries', 'webhook_queues'])
-  storage.onCommit(events.wake, ['events'])
-  rounds.wake()
-  events.wake()
-  const stop = async () => {
-    await Promise.all([rounds.stop(), events.stop()])
-    await deliveryWorker.close()
-  }
-  return [
-    { wake: rounds.wake, stop },
-    loop('webhook upkeep', () => tidy(storage, config, clock()), 600_000, parts, { firstMs: 300_000 }),
-  ]
-}
 
 function integrityOf(parts: Dependencies, { integrityCheckSeconds }: Config): Loop[] {
   if (integrityCheckSeconds === 0) return []

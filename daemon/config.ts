@@ -9,12 +9,14 @@ import { email, safeParse } from '../src/core/schema.ts'
 import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import type { Proxies } from './address.ts'
+import { type BackupSettings, readBackups, readBucket } from './backup/settings.ts'
 import type { BodyLimits } from './body-budget.ts'
 import type { ConnectionLimits } from './connection-bound.ts'
 import { type Origins, readOrigins } from './cors.ts'
 import { type IntegrationSettings, readIntegrationSettings } from './integrations/settings.ts'
 import type { ReadQueryLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
+import type { RecordDays } from './retention.ts'
 import {
   parseSecrets,
   previousEntry,
@@ -24,14 +26,26 @@ import {
   secretsFile,
   writeSecretsFile,
 } from './secrets/file.ts'
-import { type Env, readBoolean, readInteger, readSecret, withoutEmpty } from './variables.ts'
+import { readTracingSettings, type TracingSettings } from './tracing/settings.ts'
+import {
+  type Env,
+  readBoolean,
+  readDays,
+  readInteger,
+  readSecret,
+  settingFiles,
+  withoutEmpty,
+} from './variables.ts'
 
 /** The configuration of `svc serve`. This file is the only reader of the environment. */
 export type Config = {
   host: string
   port: number
   dataDir: string
+  /** The server itself: DATABASE_DIRECT_URL, else DATABASE_URL. */
   databaseUrl: string | undefined
+  /** DATABASE_URL where there is a DATABASE_DIRECT_URL besides: it may lead to a pooler in transaction mode. */
+  poolerUrl: string | undefined
   /** DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS: of Postgres alone. */
   postgres: PostgresSettings
   /** DATABASE_INTEGRITY_CHECK_SECONDS: interval between checks of all stored data; 0: never. */
@@ -54,10 +68,12 @@ export type Config = {
   acceptedKeys: string | undefined
   /** The seeds of the keys that sign the audit log. */
   signing: SigningSeeds
-  /** AUDIT_CHECKPOINT_SECONDS: interval at which chains that grew are signed. */
+  /** AUDIT_CHECKPOINT_SECONDS: from one checkpoint of a chain that grew to its next one. */
   checkpointSeconds: number
   /** METRICS_TOKEN: token for /metrics; undefined: disabled. */
   metricsToken: string | undefined
+  /** METRICS_TOKEN_PREVIOUS: the former one, which is accepted too. */
+  previousMetricsToken: string | undefined
   /** ENABLE_2FA */
   mfaOn: boolean
   /** ENABLE_REGISTRATION */
@@ -84,6 +100,8 @@ export type Config = {
   deliveryDays: number
   /** WEBHOOK_DELIVERIES_KEPT: newest deliveries kept of each webhook. */
   deliveriesKept: number
+  /** How long records are kept after they have ended. */
+  recordDays: RecordDays
   /** AUDIT_RETENTION_ENABLED: old audit entries are deleted automatically. */
   auditRetentionOn: boolean
   limits: Limits
@@ -103,26 +121,36 @@ export type Config = {
   /** CORS_ALLOWED_ORIGINS: front-ends on other origins. */
   origins: Origins
   outside: IntegrationSettings
+  /** OTEL_*: where traces are sent; undefined: nowhere. */
+  tracing: TracingSettings | undefined
+  backups: BackupSettings
 }
 
-type Secrets = Record<SecretEntry, string>
+type Secrets = Record<Exclude<SecretEntry, 'metricsToken'>, string>
 
-type PreviousSecrets = { [K in Exclude<SecretEntry, 'auditSigning'>]: string | undefined }
+type PreviousSecrets = { [K in Exclude<keyof Secrets, 'auditSigning'>]: string | undefined }
 
-type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
+export type Flags = { host?: string | undefined; port?: number | undefined; 'data-dir'?: string | undefined }
 
 const mebi = 1024 * 1024
 
 /** From the environment of this process. @throws SetupError */
 export const configFromEnv = (flags: Flags): Config => readConfig(process.env, flags)
 
-/** Only which database, for tools that need no secrets. @throws SetupError */
+/** Only which database, for tools that need no secrets. They work on the server itself. @throws SetupError */
 export function databaseOf(
   flags: Flags,
   given: Env = process.env,
 ): { dataDir: string; databaseUrl: string | undefined } {
   const env = withoutEmpty(given)
-  return { dataDir: dataDirOf(flags, env), databaseUrl: databaseUrlOf(env) }
+  return { dataDir: dataDirOf(flags, env), databaseUrl: databaseUrls(env).databaseUrl }
+}
+
+function databaseUrls(env: Env): Pick<Config, 'databaseUrl' | 'poolerUrl'> {
+  const [url, direct] = [databaseUrlOf(env, 'DATABASE_URL'), databaseUrlOf(env, 'DATABASE_DIRECT_URL')]
+  if (direct === undefined) return { databaseUrl: url, poolerUrl: undefined }
+  if (url === undefined) throw new SetupError('DATABASE_DIRECT_URL is set, but not DATABASE_URL')
+  return { databaseUrl: direct, poolerUrl: url }
 }
 
 /** Whether the environment sets a secret, itself or by a file: it takes precedence over secrets.json. */
@@ -131,6 +159,29 @@ export function isInEnvironment(name: string, given: Env = process.env): boolean
   const names = name === 'APP_ENCRYPTION_KEY' ? [name, 'SECRET_ENCRYPTION_KEY'] : [name]
   return names.some((one) => readSecret(env, one) !== undefined)
 }
+
+/** The object storage of backups that an s3:// URL names. @throws SetupError */
+export const backupBucketOf = (url: string, env: Env = process.env): ReturnType<typeof readBucket> =>
+  readBucket(withoutEmpty(env), url)
+
+/** The environment of this process, but with another database. */
+export const environmentOn = (databaseUrl: string | undefined): Env => ({
+  ...process.env,
+  DATABASE_URL: databaseUrl,
+  DATABASE_URL_FILE: undefined,
+  // A file or a credential would lead to the database of the service.
+  DATABASE_DIRECT_URL: databaseUrl,
+  DATABASE_DIRECT_URL_FILE: undefined,
+})
+
+/** BACKUP_TARGET */
+export const backupTargetOf = (env: Env = process.env): string | undefined => withoutEmpty(env).BACKUP_TARGET
+
+/** The files that secrets come from: what a running service looks at for changes. */
+export const secretSources = (flags: Flags, env: Env = process.env): string[] => [
+  secretsFile(dataDirOf(flags, env)),
+  ...settingFiles(withoutEmpty(env)),
+]
 
 /** The data directory, for tools that need nothing else. */
 export const dataDirOf = (flags: Flags, env: Env = process.env): string =>
@@ -153,7 +204,7 @@ export const existingConfig = (flags: Flags, env: Env = process.env): Config =>
 /** `mayGenerate`: missing secrets are generated, and kept in the data directory. @throws SetupError */
 export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true } = {}): Config {
   const env = withoutEmpty(given)
-  const { dataDir, databaseUrl } = databaseOf(flags, env)
+  const dataDir = dataDirOf(flags, env)
   const production = env.NODE_ENV === 'production'
   const password = readSecret(env, 'SVC_ADMIN_PASSWORD')
   if (password !== undefined && (password.length < 8 || password.length > 128)) {
@@ -167,7 +218,7 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
     host: flags.host || (env.HOST ?? '127.0.0.1'),
     port: flags.port ?? readInteger(env, 'PORT', 3000, 0, 65_535),
     dataDir,
-    databaseUrl,
+    ...databaseUrls(env),
     postgres: {
       poolSize: readInteger(env, 'DATABASE_POOL_SIZE', 10, 2, 500),
       statementMs: readInteger(env, 'DATABASE_STATEMENT_TIMEOUT_MS', 30_000, 100, 600_000),
@@ -192,7 +243,8 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
     acceptedKeys: env.ACCEPT_NEW_KEYS || undefined,
     signing: signingSeeds(env, secrets, stored),
     checkpointSeconds: readInteger(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
-    metricsToken: readSecret(env, 'METRICS_TOKEN'),
+    metricsToken: readSecret(env, 'METRICS_TOKEN') ?? stored?.metricsToken,
+    previousMetricsToken: readSecret(env, 'METRICS_TOKEN_PREVIOUS') ?? stored?.[previousEntry.metricsToken],
     mfaOn: readBoolean(env, 'ENABLE_2FA', true),
     registrationOn: readBoolean(env, 'ENABLE_REGISTRATION', false),
     enrollmentTtlMinutes: readInteger(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
@@ -213,6 +265,7 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
     webhookTimeoutMs: readInteger(env, 'WEBHOOK_TIMEOUT_MS', 30_000, 100, 600_000),
     deliveryDays: readInteger(env, 'WEBHOOK_DELIVERY_RETENTION_DAYS', 30, 1, 3650),
     deliveriesKept: readInteger(env, 'WEBHOOK_DELIVERIES_KEPT', 100_000, 100, 100_000_000),
+    recordDays: readRecordDays(env),
     auditRetentionOn: readBoolean(env, 'AUDIT_RETENTION_ENABLED', true),
     limits: readLimits(env),
     quotas: readQuotas(env),
@@ -232,13 +285,28 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
       : undefined,
     origins: readOrigins(env),
     outside: readIntegrationSettings(env),
+    tracing: readTracingSettings(env),
+    backups: readBackups(env),
   }
 }
+
+const readRecordDays = (env: Env): RecordDays => ({
+  alerts: readDays(env, 'ALERT_RETENTION_DAYS', 365),
+  keys: readDays(env, 'ENDED_KEY_RETENTION_DAYS', 365),
+  scripts: readDays(env, 'DELETED_SCRIPT_RETENTION_DAYS', 365),
+  devices: readDays(env, 'DECOMMISSIONED_DEVICE_RETENTION_DAYS', 730),
+  rollouts: readDays(env, 'ROLLOUT_RETENTION_DAYS', 730),
+  releases: readDays(env, 'RELEASE_RETENTION_DAYS', 730),
+  checkpoints: readDays(env, 'AUDIT_CHECKPOINT_RETENTION_DAYS', 90),
+  // Another replica may return with a checkpoint of its own that is nearly as old.
+  proofs: readDays(env, 'AUDIT_PROOF_RETENTION_DAYS', 3650, 365),
+  archives: readDays(env, 'AUDIT_ARCHIVE_RECORD_RETENTION_DAYS', undefined),
+})
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 
 function readLogLevel(env: Env): string {
-  const level = env.LOG_LEVEL ?? 'info'
+  const level = readSecret(env, 'LOG_LEVEL') ?? 'info'
   if (logLevels.includes(level)) return level
   throw new SetupError(`LOG_LEVEL must be one of ${logLevels.join(', ')}`)
 }
@@ -250,22 +318,55 @@ function readAdminEmail(env: Env): string {
   throw new SetupError('SVC_ADMIN_EMAIL must be an e-mail address such as admin@example.com')
 }
 
-function databaseUrlOf(env: Env): string | undefined {
-  const url = readSecret(env, 'DATABASE_URL')
+function databaseUrlOf(env: Env, name: string): string | undefined {
+  const url = readSecret(env, name)
   if (url === undefined) return undefined
-  if (!/^postgres(ql)?:\/\//.test(url)) {
+  if (!isPostgresUrl(url)) {
     throw new SetupError(
-      'DATABASE_URL must begin with postgres://; without it the data directory has an SQLite database',
+      `${name} must begin with postgres://; without it the data directory has an SQLite database`,
     )
   }
+  return checkedUrl(name, url)
+}
+
+const isPostgresUrl = (text: string): boolean => /^postgres(ql)?:\/\//.test(text)
+
+function checkedUrl(name: string, url: string): string {
   try {
     const { username, password, pathname } = new URL(url)
     for (const part of [username, password, pathname]) decodeURIComponent(part)
   } catch {
     // The parser's message may contain the password.
-    throw new SetupError('DATABASE_URL is not a valid URL; in its password write @ / # % as %40 %2F %23 %25')
+    throw new SetupError(`${name} is not a valid URL; in its password write @ / # % as %40 %2F %23 %25`)
   }
   return url
+}
+
+/** Where `svc db copy` puts a database: the data directory stays where it is, unless it is the target. @throws SetupError */
+export function copyTargetOf(
+  to: string | undefined,
+  dataDir: string,
+  given: Env = process.env,
+): { dataDir: string; databaseUrl: string | undefined } {
+  const told = readSecret(withoutEmpty(given), 'TARGET_DATABASE_URL')
+  if ((to === undefined) === (told === undefined)) {
+    throw new SetupError(
+      'Name one target: --to DIR, --to postgres://… without a password, or TARGET_DATABASE_URL (or TARGET_DATABASE_URL_FILE)',
+    )
+  }
+  if (told !== undefined) {
+    if (!isPostgresUrl(told)) throw new SetupError('TARGET_DATABASE_URL must begin with postgres://')
+    return { dataDir, databaseUrl: checkedUrl('TARGET_DATABASE_URL', told) }
+  }
+  if (!isPostgresUrl(to!)) return { dataDir: resolve(to!), databaseUrl: undefined }
+  const url = checkedUrl('--to', to!)
+  const { password, searchParams } = new URL(url)
+  if (password !== '' || searchParams.has('password') || searchParams.has('sslpassword')) {
+    throw new SetupError(
+      '--to has a password, which others can read on the command line: set TARGET_DATABASE_URL or TARGET_DATABASE_URL_FILE instead',
+    )
+  }
+  return { dataDir, databaseUrl: url }
 }
 
 /**

@@ -42,7 +42,8 @@ export class DatabaseWatch {
   /** Accepts any error; those of an unusable database are counted, and logged once a minute. */
   note(error: unknown): void {
     const trouble = classifyDatabaseError(error)
-    if (trouble === undefined) return
+    // What is done on purpose is no failure.
+    if (trouble === undefined || trouble === 'in maintenance') return
     const failures = (this.#counts.get(trouble) ?? 0) + 1
     this.#counts.set(trouble, failures)
     this.#failed.inc({ reason: toLabel(trouble) })

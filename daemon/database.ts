@@ -7,8 +7,10 @@ import { breakMigrationLock } from '../src/storage/migration-lock.ts'
 import { databaseExists, openStorage, type Storage } from '../src/storage/open.ts'
 import { describeWait } from '../src/storage/postgres/blockers.ts'
 import { type Rehearsal, rehearse } from '../src/storage/rehearse.ts'
+import type { Vacuumed } from '../src/storage/sqlite/vacuum.ts'
 import { version } from '../src/version.ts'
 import { databaseOf, migrationLockMsOf } from './config.ts'
+import { formatBytes } from './doctor/machine.ts'
 
 /* The commands of `svc db` work directly on the database that `svc serve` would use, also while it runs. */
 
@@ -51,6 +53,26 @@ async function noteUnknown(storage: Storage, note: Note): Promise<void> {
   if (names.length > 0)
     note(`A later version has applied ${names.join(', ')}, which svc ${version} can work with`)
 }
+
+/** Writes an SQLite file anew; `note` gets what it needs, before it begins. @throws SetupError on Postgres */
+export async function vacuumNow(flags: Flags, note: Note): Promise<Vacuumed> {
+  const { dataDir, databaseUrl } = databaseOf(flags)
+  if (databaseUrl !== undefined) {
+    throw new SetupError(
+      'Postgres uses room of deleted rows again by itself. To shrink its files: vacuum (full, analyze), which locks each table.',
+    )
+  }
+  const { vacuumNeeds, vacuumSqlite } = await import('../src/storage/sqlite/vacuum.ts')
+  const { bytes, needed } = await vacuumNeeds(dataDir)
+  const seconds = Math.ceil(bytes / bytesPerSecond)
+  note(
+    `Writing ${formatBytes(bytes)} anew: needs ${formatBytes(needed)} of free disk, and about ${seconds} s`,
+  )
+  return vacuumSqlite(dataDir)
+}
+
+/** A cautious guess: faster disks take a fraction of the time. */
+const bytesPerSecond = 25 * 2 ** 20
 
 /** Closes connections that hold the migration lock and returns their number. */
 export const unlockNow = (flags: Flags): Promise<number> => withStorage(flags, breakMigrationLock)

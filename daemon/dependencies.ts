@@ -8,6 +8,7 @@ import type { PasswordGuard } from '../src/identity/password-guard/guard.ts'
 import type { Switchboard } from '../src/live/ports.ts'
 import type { ByteQuota, LogQuota } from '../src/logs/quota.ts'
 import type { WebConfig } from '../src/sso/sign-in/web.ts'
+import type { WriteGate } from '../src/storage/copy/write-gate.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import type { AgentEventBuffer } from './agent-event-buffer.ts'
@@ -26,17 +27,25 @@ import type { Limiter } from './limiter.ts'
 import type { LogWatch } from './log-watch.ts'
 import type { LoopWatch } from './loop-watch.ts'
 import type { ReadQueryQueue } from './questions.ts'
+import type { RunningSecrets } from './secrets/running.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
 import type { SignInWatch } from './sign-in-watch.ts'
 import type { StorageWatch } from './storage-watch.ts'
+import type { Tracing } from './tracing/traces.ts'
 import type { WebhookWatch } from './webhook-watch.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
 
 /** The parts of a running service. */
 export type Dependencies = Integrations & {
   storage: Storage
+  /** Milliseconds from the start to the first run of work with a long interval. */
+  firstRunMs: number
+  /** Closed while the database takes no changes. */
+  gate: WriteGate
   storageWatch: StorageWatch
   metrics: Registry
+  /** undefined: no traces are made. */
+  tracing: Tracing | undefined
   limiter: Limiter
   sharedLimiter: SharedLimiter
   bodies: BodyBudget
@@ -45,6 +54,7 @@ export type Dependencies = Integrations & {
   connections: ConnectionLimit
   meter: KeyMeter
   cipher: Cipher
+  secrets: RunningSecrets
   clock: Clock
   log: pino.Logger
   audit: AuditWatch

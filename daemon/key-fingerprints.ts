@@ -8,7 +8,9 @@ import type { Instant } from '../src/core/time.ts'
 import { hasUsers } from '../src/identity/store.ts'
 import { forUpdate } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
+import { liveProcesses, type ServiceProcess } from '../src/storage/service-processes.ts'
 import type { Config, KnownKeys } from './config.ts'
+import { entryOf, type SecretName } from './secrets/file.ts'
 
 /*
  * A service that starts with other keys than its database was used with would run, but decrypt, verify and accept nothing from
@@ -69,27 +71,103 @@ const newKeysId = (keys: Keys): string =>
     'hex',
   ).slice(0, 16)
 
+/** Of the keys of a process by their names: the one that makes new values, then the other one. */
+export function printsOf(config: Keys & Pick<Config, 'metricsToken' | 'previousMetricsToken'>) {
+  const { metricsToken, previousMetricsToken: previous } = config
+  const tokens =
+    metricsToken === undefined ? [] : [{ name: 'METRICS_TOKEN', current: metricsToken, previous }]
+  return Object.fromEntries(
+    [...keysOf(config), ...tokens].map(({ name, current, previous: other }) => {
+      const both = other === undefined ? [current] : [current, other]
+      return [name, both.map((key) => keyFingerprint(name, key))]
+    }),
+  )
+}
+
 /**
  * Records the keys that the database is used with, and returns the names of those that changed. Of several
  * processes that start concurrently with different keys the first one decides.
+ *
+ * `waiting`: keys that a live process does not know yet, so that it could not open what they make. Until it does the former one
+ * has to be used (`withFormerKeys`). Who starts announces its keys first: whoever locks the rows later sees what the other did.
+ * `taken`: keys that this process has made nothing with before, which counts as a change of theirs from now on.
+ * `isSure`: false while processes may be alive that could not announce themselves: then every new key waits.
  * @throws SetupError when one changed, the previous one is not given and the change was not accepted
  */
-export function checkKeys(storage: Storage, config: Keys, now: Instant): Promise<string[]> {
+export function checkKeys(
+  storage: Storage,
+  config: Keys,
+  now: Instant,
+  { taken = [], isSure = true }: { taken?: readonly string[]; isSure?: boolean } = {},
+): Promise<{ changed: string[]; waiting: string[] }> {
   return storage.write(async (tx) => {
     const changed: string[] = []
+    const waiting: string[] = []
     const unknown: Key[] = []
+    let processes: ServiceProcess[] | undefined
     for (const key of keysOf(config)) {
-      const print = keyFingerprint(key.name, key.current)
-      const known = await knownPrint(tx, key.name, print, now)
-      if (known === print) continue
-      changed.push(key.name)
-      if (key.previous === undefined || known !== keyFingerprint(key.name, key.previous)) unknown.push(key)
-      await tx.updateTable('key_prints').set({ print, since: now }).where('name', '=', key.name).execute()
+      const { name } = key
+      const print = keyFingerprint(name, key.current)
+      const known = await knownPrint(tx, name, print, now)
+      if (known === print) {
+        if (taken.includes(name)) await record(tx, name, print, now)
+        continue
+      }
+      if (key.previous === undefined || known !== keyFingerprint(name, key.previous)) unknown.push(key)
+      else {
+        processes ??= await liveProcesses(tx)
+        if (!isSure || processes.some(({ prints }) => !prints[name]?.includes(print))) {
+          waiting.push(name)
+          continue
+        }
+      }
+      changed.push(name)
+      await record(tx, name, print, now)
     }
     if (unknown.length > 0 && config.acceptedKeys !== newKeysId(config)) throw refusal(unknown, config)
-    return changed
+    return { changed, waiting }
   })
 }
+
+const record = (tx: Db, name: string, print: string, since: Instant) =>
+  tx
+    .updateTable('key_prints')
+    // Never back: what others made with the former key until then still needs it.
+    .set(({ eb, ref }) => ({
+      print,
+      since: eb.case().when('since', '>', since).then(ref('since')).else(since).end(),
+    }))
+    .where('name', '=', name)
+    .execute()
+
+/** The same keys, of which these are known and make nothing yet: the former ones do. */
+export function withFormerKeys<C extends Keys>(config: C, names: readonly string[]): C {
+  const { secrets, previous, signing } = config
+  const result = { ...config, secrets: { ...secrets }, previous: { ...previous } }
+  for (const name of names) {
+    if (name === 'AUDIT_SIGNING_KEY') {
+      result.signing = { ...signing, current: signing.previous!, previous: signing.current }
+      continue
+    }
+    const entry = entryOf[name as Exclude<SecretName, 'AUDIT_SIGNING_KEY' | 'METRICS_TOKEN'>]
+    result.secrets[entry] = previous[entry]!
+    result.previous[entry] = secrets[entry]
+  }
+  return result
+}
+
+/** Names of the keys whose former one is the one that the database is used with. */
+export async function keysToCome(db: Db, config: Keys): Promise<string[]> {
+  const used = await usedKeys(db)
+  return keysOf(config).flatMap(({ name, current, previous }) => {
+    const print = used.find((one) => one.name === name)?.print
+    if (previous === undefined || print === keyFingerprint(name, current)) return []
+    return print === keyFingerprint(name, previous) ? [name] : []
+  })
+}
+
+const usedKeys = (db: Db): Promise<UsedKey[]> =>
+  db.selectFrom('key_prints').select(['name', 'print']).execute()
 
 type UsedKey = { name: string; print: string }
 
@@ -105,8 +183,7 @@ function lackingIn(keys: readonly Key[], used: readonly UsedKey[]): Key[] {
 
 /** Keys that the database is used with and this process does not have: others create values that it cannot decrypt. */
 export async function missingKeys(db: Db, config: Keys): Promise<string[]> {
-  const used = await db.selectFrom('key_prints').select(['name', 'print']).execute()
-  return lackingIn(keysOf(config), used).map(({ name }) => name)
+  return lackingIn(keysOf(config), await usedKeys(db)).map(({ name }) => name)
 }
 
 export type UnmatchedKey = Pick<Key, 'name' | 'lost'>

@@ -1,3 +1,4 @@
+import { Problem } from '../src/core/errors.ts'
 import { bucketAt, leaseSize, type Quota } from '../src/credentials/api-keys/rate-limit-window.ts'
 import {
   type KeyUsage,
@@ -23,6 +24,8 @@ type Lease = {
   /** A full window is not queried again before this time. */
   fullUntil: number
 }
+
+const isMaintenance = (error: unknown): boolean => error instanceof Problem && error.code === 'maintenance'
 
 export type QuotaResult = { accepted: boolean; quota: Quota }
 
@@ -87,6 +90,11 @@ export class KeyMeter {
       lease.leasing ??= this.#lease(key, lease, nowMs)
       try {
         await lease.leasing
+      } catch (error) {
+        // Reads go on while nothing is written: those few are not counted.
+        if (!isMaintenance(error)) throw error
+        const quota = { limit: key.rateLimit, remaining: key.rateLimit, reset: lease.quota.reset }
+        return { accepted: true, quota }
       } finally {
         lease.waiting -= 1
       }

@@ -197,6 +197,7 @@ const messages: Partial<Record<LimitName, string>> = {
   PHONE: 'Too many verification attempts for this number. Try again later.',
   FEDERATED: 'Too many attempts. Please try again later.',
   ENROLL_IP: 'Enrollment rate limit exceeded',
+  AGENT_PROOF: 'Too many proofs from this address',
   AGENT: 'Agent rate limit exceeded',
   BODY_BYTES: 'Too many bytes of requests in a short time',
   BODY_BYTES_HOURLY: 'Too many bytes of requests in an hour',

@@ -3,6 +3,8 @@ import { type DestinationStream, type Logger, pino } from 'pino'
 import type PinoPretty from 'pino-pretty'
 import { escapeControlsIn } from '../src/core/terminal.ts'
 import { systemClock } from '../src/core/time.ts'
+import { currentTrace } from '../src/storage/trace.ts'
+import type { Config } from './config.ts'
 
 /** Fields that never reach a log line, at any depth. */
 const secretFields = [
@@ -21,21 +23,20 @@ const redact = {
   censor: '[redacted]',
 }
 
-/** Lines for people on a terminal, JSON elsewhere. */
-export function logTo(
-  stream: NodeJS.WriteStream & { fd: 1 | 2 },
-  { level, color }: { level: string; color: boolean },
-): Logger {
-  return stream.isTTY ? logInto(prettyTo(stream.fd, color), level) : logToFile(stream.fd, level)
+/** The log of the process, on standard error: lines for people on a terminal, JSON elsewhere. */
+export function processLog({ logLevel, color, tracing }: Config): Logger {
+  const { fd, isTTY } = process.stderr
+  const isTraced = tracing !== undefined
+  return isTTY ? logInto(prettyTo(fd, color), logLevel, isTraced) : logToFile(fd, logLevel, isTraced)
 }
 
 /** Bytes of lines that wait for a full disk or a stuck reader; lines beyond are lost. */
 const mostWaiting = 8 * 1024 * 1024
 
 /** Logs to a file or pipe that may block: then lines are lost, and neither the service nor its shutdown waits. */
-function logToFile(fd: number, level: string): Logger {
+function logToFile(fd: number, level: string, isTraced: boolean): Logger {
   const out = pino.destination({ fd, sync: false, minLength: 12_288, maxLength: mostWaiting })
-  const log = logInto(out, level)
+  const log = logInto(out, level, isTraced)
   let isFailing = false
   let lost = 0
   out.on('error', () => {
@@ -79,10 +80,17 @@ function errorSaid(error: Error): Record<string, unknown> {
   return typeof code === 'string' && /^[A-Z0-9_]{2,64}$/.test(code) ? { ...said, errorCode: code } : said
 }
 
-export const logInto = (out: DestinationStream, level: string): Logger =>
+/** Lines about work that has a trace get its id. */
+function traceOfLine(): { trace_id?: string } {
+  const id = currentTrace()?.id
+  return id === undefined ? {} : { trace_id: id }
+}
+
+export const logInto = (out: DestinationStream, level: string, isTraced = false): Logger =>
   pino(
     {
       level,
+      ...(isTraced && { mixin: traceOfLine }),
       redact,
       serializers: { err: errorSaid },
       base: undefined,

@@ -37,6 +37,8 @@ export class LoopWatch {
 
   started(loop: string, everyMs: number): void {
     this.#interval.set({ loop }, everyMs / 1000)
+    // A series that appears with the first run has lost that run to whoever asks for an increase.
+    this.#runs.zero({ loop })
     this.#failures.inc({ loop }, 0)
     this.#succeeded(loop)
   }

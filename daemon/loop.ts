@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import type { WriteGate } from '../src/storage/copy/write-gate.ts'
 import { classifyDatabaseError, isOutage } from '../src/storage/dialect.ts'
 import { onOwnBehalf } from '../src/storage/turns.ts'
 import type { DatabaseWatch } from './database-watch.ts'
@@ -18,21 +19,32 @@ export type LoopParts = {
   database?: Pick<DatabaseWatch, 'note'>
   /** Observes the runs. */
   loops?: LoopWatch
+  /** While it is closed nothing runs. */
+  gate?: Pick<WriteGate, 'closure'>
 }
+
+export type LoopOptions = {
+  /** Milliseconds until the first run. */
+  firstMs?: number
+  /** Milliseconds between two runs at least, for work that is cheaper in larger batches. */
+  restMs?: number
+}
+
+/** For the first run of work with a long interval: soon, and not in all processes that start together at once. */
+export const soonAfterStart = (): number => 30_000 + Math.random() * 30_000
 
 const sayAgainMs = 60_000
 
 /**
  * Runs `work` soon after each wake and at least every `everyMs`, first after `firstMs`. A failed run is tried
- * again; it is logged at first, once a minute while it fails in the same way, and when it succeeds again. Two runs are
- * at least `restMs` apart, for work that is cheaper in larger batches.
+ * again; it is logged at first, once a minute while it fails in the same way, and when it succeeds again.
  */
 export function loop(
   name: string,
   work: () => Promise<void>,
   everyMs: number,
-  { log, database, loops }: LoopParts,
-  { firstMs = everyMs, restMs = 0 }: { firstMs?: number; restMs?: number } = {},
+  { log, database, loops, gate }: LoopParts,
+  { firstMs = everyMs, restMs = 0 }: LoopOptions = {},
 ): Loop {
   let stopped = false
   let woken = false
@@ -63,6 +75,8 @@ export function loop(
     // Waits a turn of the event loop, so that concurrent commits cause one run.
     await new Promise((resolve) => setImmediate(resolve))
     while (woken && !stopped) {
+      // It is tried again in a second.
+      if (gate?.closure !== undefined) return
       const rest = restedAt - performance.now()
       if (rest > 0) {
         await sleep(rest)

@@ -11,8 +11,9 @@ import { bounded } from './bounded.ts'
 export type StoredMetrics = { registry: Registry; refresh(): Promise<void>; keepMs?: number }
 
 export type Metrics = {
-  /** Bearer token of those who may read them. */
-  token: string
+  /** Bearer tokens of those who may read them, as of now; undefined: nobody may. */
+  tokens(): { current: string; former: string | undefined } | undefined
+  onRead(token: 'current' | 'former'): void
   onRequest: RequestObserver
   /** The text format of Prometheus. */
   read(): Promise<string>
@@ -64,6 +65,17 @@ export function observeRequests(registry: Registry): RequestObserver {
   }
 }
 
+/** What Node.js says of the process. It is observed once: these observers cannot be ended, and cost processor time. */
+let ofProcess: Registry | undefined
+
+function processMetrics(): Registry {
+  if (ofProcess === undefined) {
+    ofProcess = new Registry()
+    collectDefaultMetrics({ register: ofProcess })
+  }
+  return ofProcess
+}
+
 /** Milliseconds that a scrape waits for metrics that need the database. */
 const deadlineMs = 3000
 
@@ -76,7 +88,7 @@ export function metricsReader(
   stored: readonly StoredMetrics[],
   onError: (error: unknown) => void,
 ): () => Promise<string> {
-  collectDefaultMetrics({ register: registry })
+  const own = [processMetrics(), registry]
   const lacking = new Gauge({
     name: 'svc_metrics_lacking',
     help: 'Groups of metrics that are left out, because the database did not answer for them in time.',
@@ -86,7 +98,10 @@ export function metricsReader(
   return async () => {
     const texts = await Promise.all(groups.map((read) => read()))
     lacking.set(texts.filter((text) => text === undefined).length)
-    return [await registry.metrics(), ...texts.filter((text) => text !== undefined)].join('\n')
+    return [
+      ...(await Promise.all(own.map((one) => one.metrics()))),
+      ...texts.filter((text) => text !== undefined),
+    ].join('\n')
   }
 }
 
@@ -116,13 +131,17 @@ function storedReader(
   }
 }
 
-/** `GET /metrics`, for whoever has the token. */
-export function addMetrics(app: FastifyInstance, { token, read }: Metrics): void {
-  const known = digest(`Bearer ${token}`)
+/** `GET /metrics`, for whoever has a token. Without one there is no such page. */
+export function addMetrics(app: FastifyInstance, { tokens, onRead, read }: Metrics): void {
   app.get('/metrics', async (request, reply) => {
-    if (!timingSafeEqual(digest(request.headers.authorization ?? ''), known)) {
-      throw new Problem('unauthenticated')
-    }
+    const known = tokens()
+    if (known === undefined) throw new Problem('not_found')
+    const given = digest(request.headers.authorization ?? '')
+    const isOf = (token: string | undefined) =>
+      token !== undefined && timingSafeEqual(given, digest(`Bearer ${token}`))
+    const token = isOf(known.current) ? 'current' : isOf(known.former) ? 'former' : undefined
+    if (token === undefined) throw new Problem('unauthenticated')
+    onRead(token)
     return reply.type(Registry.PROMETHEUS_CONTENT_TYPE).send(await read())
   })
 }

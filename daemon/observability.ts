@@ -1,35 +1,59 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { Cipher } from '../src/core/cipher.ts'
+import { closureSentence } from '../src/storage/copy/write-gate.ts'
 import { classifyDatabaseError } from '../src/storage/dialect.ts'
 import type { Readiness } from './app.ts'
+import { watchBacklog } from './backlog-watch.ts'
+import { backupMetrics } from './backup/backup-watch.ts'
 import { bounded } from './bounded.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
 import { missingKeys } from './key-fingerprints.ts'
-import { addGauge, type Metrics, metricsReader, observeRequests, type StoredMetrics } from './metrics.ts'
+import {
+  addCounter,
+  addGauge,
+  type Metrics,
+  metricsReader,
+  observeRequests,
+  type StoredMetrics,
+} from './metrics.ts'
+import { queueMetrics } from './queue-watch.ts'
+import { watchUpkeep } from './upkeep-watch.ts'
 
 /* Metrics and readiness of all parts of the service. */
 
 /** Milliseconds that a check of readiness waits for what needs the database. */
 const deadlineMs = 3000
 
-export function metricsOf(parts: Dependencies, config: Config, token: string): Metrics {
+export function metricsOf(parts: Dependencies, config: Config): Metrics {
   const { metrics, cipher, signIns, audit, setAside, webhooks, agentWatch, storageWatch, storage, agents } =
     parts
+  const { secrets } = parts
   const damaged = {
     name: 'svc_database_damaged',
     help: '1 once this process knows that what the database stores is not what it wrote.',
   }
   addGauge(metrics, damaged, () => Number(isDamaged(parts)))
+  const refused = {
+    name: 'svc_writes_refused',
+    help: '1 while svc db copy has closed the database to changes: they get 503, and no background work runs.',
+  }
+  addGauge(metrics, refused, () => Number(parts.gate.closure !== undefined))
   addUnreadableValues(metrics, cipher)
   const connected = { name: 'svc_agent_connections', help: 'Agents that are connected to this process.' }
   addGauge(metrics, connected, () => agents.links.size)
   const stored = [
     ...[signIns.stored, audit.stored, setAside.stored, webhooks.stored, agentWatch.stored],
-    ...[storageWatch.measure(storage), missingKeysMetric(parts, config)],
+    ...[storageWatch.measure(storage), watchUpkeep(storage)],
+    ...[watchBacklog(storage, parts.clock), queueMetrics(parts, config), missingKeysMetric(parts)],
+    ...[backupMetrics(storage, config.backups), secrets.stored],
   ]
   return {
-    token,
+    tokens: () => {
+      const { metricsToken: current, previousMetricsToken: former } = secrets.now.config
+      return current === undefined ? undefined : { current, former }
+    },
+    onRead: formerTokenCounter(metrics),
     onRequest: observeRequests(metrics),
     read: metricsReader(metrics, stored, failureLog(parts)),
   }
@@ -59,22 +83,42 @@ function addUnreadableValues(registry: Registry, { unreadable }: Cipher): void {
   })
 }
 
-function missingKeysMetric({ storage }: Dependencies, config: Config): StoredMetrics {
+function formerTokenCounter(registry: Registry): Metrics['onRead'] {
+  const text = {
+    name: 'svc_metrics_reads_total',
+    help: 'Reads of the metrics, by the METRICS_TOKEN that was presented.',
+  }
+  const reads = addCounter(registry, text, 'token', ['current', 'former'])
+  return (token) => reads.inc({ token })
+}
+
+function missingKeysMetric({ storage, secrets }: Dependencies): StoredMetrics {
   const registry = new Registry()
   const missing = new Gauge({
     name: 'svc_keys_changed_elsewhere',
     help: 'Keys that other processes use and this one does not have.',
     registers: [registry],
   })
-  return { registry, refresh: async () => missing.set((await missingKeys(storage.read, config)).length) }
+  return {
+    registry,
+    refresh: async () => missing.set((await missingKeys(storage.read, secrets.now.config)).length),
+  }
 }
 
-export function readinessOf(parts: Dependencies, config: Config): Readiness {
-  const { storage, database, audit, setAside } = parts
+export function readinessOf(parts: Dependencies): Readiness {
+  const { storage, gate, database, audit, setAside, secrets } = parts
   const checkChains = bounded(() => audit.check(), deadlineMs, failureLog(parts))
   const checkAside = bounded(() => setAside.check().then((said) => ({ said })), deadlineMs, failureLog(parts))
-  const findMissingKeys = bounded(() => missingKeys(storage.read, config), deadlineMs, failureLog(parts))
+  const findMissingKeys = bounded(
+    () => missingKeys(storage.read, secrets.now.config),
+    deadlineMs,
+    failureLog(parts),
+  )
   return async () => {
+    const { closure } = gate
+    // It still answers reads. One that was moved is replaced by the service on its new place.
+    if (closure !== undefined)
+      return { ready: closure.kind === 'maintenance', checks: { database: closureSentence(closure) } }
     const [fault, chains, aside, missing] = await Promise.all([
       database.fault(),
       checkChains(),

@@ -20,12 +20,32 @@ const call = async (method, path, { body, headers = {} } = {}) => {
   const text = body === undefined ? undefined : JSON.stringify(body)
   const reply = await fetch('/api/v1' + path, { method, body: text, headers: { ...headers, ...json }, cache: 'no-store' })
   const data = await reply.json()
-  if (!reply.ok) throw Object.assign(new Error(data.error), { code: data.code, status: reply.status })
+  const { error, code, details } = data
+  if (!reply.ok) throw Object.assign(new Error(error), { code, details, status: reply.status })
   return data
 }
 const told = (failure) => failure.code === undefined
   ? { message: 'The service could not be reached.', code: 'unreachable' }
-  : { message: failure.message + '.', code: failure.code }
+  : { message: failure.message.replace(/\\.$/, '') + '.', code: failure.code }
+`
+
+/** Sends what a form holds when its button is pressed, and shows what came of it. */
+const forms = `
+const token = new URLSearchParams(location.search).get('token')
+const alertOf = (form) => form.querySelector('[role=alert]')
+const onSubmit = (form, send, done) => form.addEventListener('submit', (event) => {
+  event.preventDefault()
+  const { email, password, again } = Object.fromEntries(new FormData(form))
+  alertOf(form).textContent = password === again ? '' : 'The two passwords differ.'
+  if (password !== again) return
+  const button = form.querySelector('button')
+  button.disabled = true
+  send({ email, password }).then((data) => show(done, data)).catch((failure) => {
+    button.disabled = false
+    const faults = (failure.details ?? []).map(({ message }) => ' ' + message + '.')
+    alertOf(form).textContent = told(failure).message + faults.join('')
+  })
+})
 `
 
 /** For /login: completes a sign-in with its code, or continues the session of this browser. */
@@ -88,4 +108,35 @@ button.addEventListener('click', () => {
     .then(({ message }) => show('verified', { message }))
     .catch((failure) => show('failed', told(failure)))
 })
+})()`
+
+/** For /accept-invite: says what the invitation is to, and takes the first password. */
+export const acceptScript = `(() => {${shared}${forms}
+const open = (invitation) => {
+  const { name, email } = invitation
+  show('invited', { name, email, tenant: invitation.orgName ?? invitation.partnerName })
+  onSubmit(main.querySelector('form'), async ({ password }) => {
+    const { tokens } = await call('POST', '/auth/accept-invite', { body: { token, password } })
+    // People work in a terminal: no session stays in a browser that may not be theirs.
+    const headers = { authorization: 'Bearer ' + tokens?.accessToken }
+    await call('POST', '/auth/logout', { headers }).catch(() => {})
+    return { email }
+  }, 'accepted')
+}
+if (token) call('POST', '/auth/invite/preview', { body: { token } })
+  .then(open)
+  .catch((failure) => show('failed', told(failure)))
+})()`
+
+/** For /reset-password and /forgot-password. */
+export const resetScript = `(() => {${shared}${forms}
+const form = main.querySelector('form')
+form.hidden = !token
+onSubmit(form, ({ password }) => call('POST', '/auth/reset-password', { body: { token, password } }), 'done')
+})()`
+
+export const forgotScript = `(() => {${shared}${forms}
+const form = main.querySelector('form')
+form.hidden = false
+onSubmit(form, ({ email }) => call('POST', '/auth/forgot-password', { body: { email } }), 'done')
 })()`

@@ -3,7 +3,7 @@ import { errors, type Problem } from '../src/core/errors.ts'
 import { isId } from '../src/core/ids.ts'
 import { escapeHtml, failureBody, type WebPage, webPage, withCommands } from '../src/core/web-page.ts'
 import { type FailureCode, failures } from '../src/sso/failures.ts'
-import { signInScript, verifyScript } from './page-scripts.ts'
+import { acceptScript, forgotScript, resetScript, signInScript, verifyScript } from './page-scripts.ts'
 
 /*
  * The web pages of the service: the end of a sign-in at an identity provider, and the targets of links in mail.
@@ -127,33 +127,78 @@ const failureView = (
 
 /* Targets of the links in mail (src/messages/links.ts). Tokens stay in the address. */
 
-const acceptInvite = (url: string): WebPage =>
-  inTerminal('You are invited', {
-    says: 'Choose your password in a terminal. Paste the address of this page when you are asked for the link.',
-    command: `svc invite accept --url ${url}`,
-    rest: 'If your organization has single sign-on you need no password: <code>svc login --sso ORG</code>.',
-  })
+const noScript = '<noscript><p role="alert">This page needs JavaScript.</p></noscript>'
 
-const resetPassword = (url: string): WebPage =>
-  inTerminal('Set a new password', {
-    says: 'It is done in a terminal. Paste the address of this page when you are asked for the link.',
-    command: `svc password reset --url ${url}`,
-    rest: 'The link is good once. Every session you have ends with it.',
-  })
+/** The same in a terminal. */
+const orInTerminal = (command: string, link = true): string =>
+  `<p class="faint">Or in a terminal: <code>${escapeHtml(command)}</code>${link ? '. Paste the address of this page when you are asked for the link.' : ''}</p>`
 
-const forgotPassword = (url: string): WebPage =>
-  inTerminal('Ask for a link', {
-    says: 'With it you set a new password. It comes by mail.',
-    command: `svc password forgot EMAIL --url ${url}`,
-    rest: '',
-  })
+const field = (label: string, attributes: string): string =>
+  `<label>${label}<input required ${attributes}></label>`
+
+const passwords =
+  field(
+    'New password',
+    'type="password" name="password" autocomplete="new-password" minlength="8" maxlength="128"',
+  ) +
+  field(
+    'Once more',
+    'type="password" name="again" autocomplete="new-password" minlength="8" maxlength="128"',
+  ) +
+  '<p class="faint">8 to 128 characters, not easily guessed.</p>'
+
+/** A form that its script sends. */
+const form = (fields: string, button: string, hidden = ''): string =>
+  `<form${hidden}>${fields}<p role="alert"></p><button class="button">${button}</button></form>`
+
+function acceptInvite(url: string): WebPage {
+  const title = 'You are invited'
+  const body = `<h1>${title}</h1>
+<p>With a link from an invitation you choose your password here.</p>${noScript}`
+  const terminal = orInTerminal(`svc invite accept --url ${url}`)
+  const invited = `<h1>${title}</h1>
+<p>To <strong data-text="tenant"></strong>, as <strong data-text="name"></strong>, <span data-text="email"></span>.</p>
+${form(passwords, 'Accept')}
+<p>If your organization has single sign-on you need no password: <code>svc login --sso ORG</code>.</p>`
+  const accepted = `<h1>Your account is ready</h1>
+<p role="status">You can sign in as <strong data-text="email"></strong> with your new password.</p>
+<p>People work with this service in a terminal:</p>
+<pre><code>svc login --url ${escapeHtml(url)}</code></pre>`
+  const failed = failureView(
+    '',
+    'Ask whoever invited you to send the invitation again.',
+    'You are not invited',
+  )
+  const views = view('invited', invited + terminal) + view('accepted', accepted) + view('failed', failed)
+  return webPage({ title, body: body + terminal + views, script: acceptScript })
+}
+
+function resetPassword(url: string): WebPage {
+  const title = 'Set a new password'
+  const body = `<h1>${title}</h1>
+<p>The link is good once. Every session you have ends with it.</p>
+${noScript}${form(passwords, 'Set the password', ' hidden')}${orInTerminal(`svc password reset --url ${url}`)}`
+  const done = `<h1>Your password is set</h1><p role="status" data-text="message"></p>
+<pre><code>svc login --url ${escapeHtml(url)}</code></pre>`
+  return webPage({ title, body: body + view('done', done), script: resetScript })
+}
+
+function forgotPassword(url: string): WebPage {
+  const title = 'Ask for a link'
+  const email = field('E-mail', 'type="email" name="email" autocomplete="email" maxlength="255"')
+  const body = `<h1>${title}</h1>
+<p>With it you set a new password. It comes by mail.</p>
+${noScript}${form(email, 'Send the link', ' hidden')}${orInTerminal(`svc password forgot EMAIL --url ${url}`, false)}`
+  const done = '<h1>Look into your mail</h1><p role="status" data-text="message"></p>'
+  return webPage({ title, body: body + view('done', done), script: forgotScript })
+}
 
 function verifyEmail(): WebPage {
   const title = 'Confirm your address'
   const body = `<h1>${title}</h1>
 <p>Press the button, and the address this link was sent to counts as yours.</p>
 <button class="button" type="button" hidden>Confirm</button>
-<noscript><p role="alert">This page needs JavaScript.</p></noscript>`
+${noScript}`
   const done = '<h1>Your address is confirmed</h1><p role="status" data-text="message"></p>'
   const failed = failureView('', 'Register again to be sent another link.', 'Your address is not confirmed')
   return webPage({
@@ -162,12 +207,3 @@ function verifyEmail(): WebPage {
     script: verifyScript,
   })
 }
-
-const inTerminal = (
-  title: string,
-  { says, command, rest }: { says: string; command: string; rest: string },
-): WebPage =>
-  webPage({
-    title,
-    body: `<h1>${title}</h1>\n<p>${says}</p>\n<pre><code>${escapeHtml(command)}</code></pre>\n${rest && `<p>${rest}</p>`}`,
-  })

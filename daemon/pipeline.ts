@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { recordAudit } from '../src/audit/outbox.ts'
+import type { DraftEntry } from '../src/audit/rules.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import {
   bodyLimitOf,
@@ -29,7 +30,9 @@ import {
   type StreamReply,
   type TwoStepHandler,
 } from '../src/handler.ts'
+import type { WriteGate } from '../src/storage/copy/write-gate.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
+import { inTrace } from '../src/storage/trace.ts'
 import { onBehalfOf, type Party } from '../src/storage/turns.ts'
 import { type Authenticator, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
@@ -59,6 +62,7 @@ import type { QuotaCheck } from './quotas.ts'
 import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
 import { replyWriter } from './reply-writer.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
+import type { RequestTrace } from './tracing/traces.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
 
 declare module 'fastify' {
@@ -76,11 +80,14 @@ declare module 'fastify' {
     now: Instant
     /** The reservation of its body in the budget. */
     held?: BodyReservation
+    /** Where traces are exported. */
+    trace?: RequestTrace
   }
 }
 
 export type Pipeline = {
   storage: Storage
+  gate?: WriteGate
   actors: Authenticator
   limiter: Limiter
   sharedLimiter: SharedLimiter
@@ -127,6 +134,7 @@ export function addRoute(
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
   const isGathered = entry.audit !== undefined && 'action' in entry.audit && entry.audit.gathered === true
+  const isChange = isMutation(entry)
   const readings = readAuditThrottle(entry)
   const parse = parserOf(entry, on.origins)
   const count = (name: SharedLimit | ProcessLimit, key: string, amount?: number) =>
@@ -147,11 +155,14 @@ export function addRoute(
       gzip: entry.gzip === true,
       redirects: entry.redirects === true,
     },
-    onRequest: admit,
-    handler: (request, reply) => void onBehalfOf(request.party!, () => answer(request, reply)),
+    onRequest: (request, reply) => inTrace(request.trace, () => admit(request, reply)),
+    handler: (request, reply) =>
+      void inTrace(request.trace, () => onBehalfOf(request.party!, () => answer(request, reply))),
   })
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    // Before anything is done that could not be written down.
+    if (isChange) on.gate?.check()
     try {
       const { limit: own, access } = entry
       const network = networkOf(request.client.ip)
@@ -263,7 +274,7 @@ export function addRoute(
       return steps.run(asked as unknown as AnyCall, ready as never)
     }
 
-    if (!isMutation(entry)) {
+    if (!isChange) {
       const result = await run(on.storage.read)
       if (
         readings?.isNew(`${caller.kind} ${'id' in caller ? caller.id : asked.ip}`, asked, Date.parse(now))
@@ -277,7 +288,7 @@ export function addRoute(
     const change = async (tx: Db): Promise<IdempotentResult> => {
       const reply = await run(tx)
       const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
-      if (audited && (!isGathered || on.agentEntries.isDue(audited))) await recordAudit(tx, audited)
+      if (audited && (!isGathered || isDue(audited))) await recordAudit(tx, audited)
       return { reply, orgId: audited?.orgId ?? null }
     }
     const work = async (tx: Db): Promise<unknown> =>
@@ -301,11 +312,13 @@ export function addRoute(
     }
   }
 
+  /** What is gathered once writes are refused would be confirmed, and not go along when the database moves. */
+  const isDue = (entry: DraftEntry): boolean => on.gate?.closure !== undefined || on.agentEntries.isDue(entry)
+
   /** Refusals are audited wherever they happen. Returns the error to send. */
   async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
     const refused = refusalEntry(entry, request, problemOf(error), originOf(request), request.now)
-    const isDue = refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))
-    if (isDue) {
+    if (refused && (request.caller?.kind !== 'agent' || isDue(refused))) {
       const write = () => on.storage.write((tx) => recordAudit(tx, refused))
       await onBehalfOf(await partyOf(request), write)
     }

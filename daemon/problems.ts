@@ -54,6 +54,7 @@ export function problemOf(error: unknown): Problem {
 const expected: ReadonlySet<ErrorCode> = new Set([
   'device_failed',
   'device_timeout',
+  'maintenance',
   'release_host_failed',
   'unavailable',
 ])
@@ -65,7 +66,7 @@ export const isUnexpected = (error: unknown, problem = problemOf(error)): boolea
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   const problem = problemOf(error)
   if (isUnexpected(error, problem))
-    request.log.error({ requestId: request.id, err: error }, 'unhandled error')
+    request.log.error({ requestId: request.id, ...traceIdOf(request), err: error }, 'unhandled error')
   const { retryAfter, location = lost(request, problem) } = problem.extras
   if (location !== undefined) return reply.header('cache-control', 'no-store').redirect(location, 302)
   if (retryAfter !== undefined) reply.header('retry-after', retryAfter)
@@ -79,6 +80,10 @@ export function sendProblem(request: FastifyRequest, reply: FastifyReply, error:
     .serializer(JSON.stringify)
     .send(bodyOf(problem, request.id))
 }
+
+/** For log lines about a request, most of which are written outside of its asynchronous context. */
+export const traceIdOf = ({ trace }: FastifyRequest): { trace_id?: string } =>
+  trace === undefined ? {} : { trace_id: trace.id }
 
 /** A browser in a redirect flow gets a page instead of JSON when the service fails. */
 function lost(request: FastifyRequest, problem: Problem): string | undefined {

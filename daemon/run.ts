@@ -1,8 +1,12 @@
 import { constants } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
+import { onOutputFailure } from '../src/core/terminal.ts'
 import { systemClock } from '../src/core/time.ts'
-import { configFromEnv, isDebug, programName } from './config.ts'
+import { configFromEnv, isDebug } from './config.ts'
+import { processLog } from './log.ts'
+import { settingsSource } from './secrets/source.ts'
 import { type Service, serve } from './serve.ts'
+import { welcome } from './welcome.ts'
 
 type Flags = {
   host?: string | undefined
@@ -12,35 +16,30 @@ type Flags = {
 }
 
 /**
- * `svc serve` as a process: prints its address, drains on SIGTERM, SIGINT and SIGHUP, and exits. Never returns:
+ * `svc serve` as a process: prints its address, reloads on SIGHUP, drains on SIGTERM and SIGINT, and exits. Never returns:
  * a command that returns ends the process.
  */
 export async function runService(flags: Flags): Promise<never> {
   // Output may fail (a full disk, a closed reader): that does not end the service.
-  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
+  onOutputFailure(() => {})
   const begun: { service?: Service } = {}
   endOnSignal(begun)
+  const source = settingsSource(flags)
   const config = await startable(() => configFromEnv(flags))
-  const service = await startable(() => serve(config, systemClock, { alone: true }))
+  const log = processLog(config)
+  const service = await startable(() => serve(config, systemClock, { log, alone: true, source }))
   begun.service = service
   // A small young generation is slow under load.
   setFlagsFromString('--semi-space-growth-factor=2')
   const { url, firstPassword } = service
+  const { admin, dataDir } = config
+  // Before whoever waits for the line on standard output reads the file.
+  const text = welcome({ url, email: admin.email, dataDir, password: firstPassword }, process.stderr.isTTY)
   process.stdout.write(
     flags.json ? `${JSON.stringify({ event: 'listening', url })}\n` : `listening on ${url}\n`,
   )
-  process.stderr.write(welcome(url, config.admin.email, config.dataDir, firstPassword))
+  process.stderr.write(text)
   return new Promise(() => {})
-}
-
-function welcome(url: string, email: string, dataDir: string, password: string | undefined): string {
-  const at = url === 'http://127.0.0.1:3000' ? '' : ` --url ${url}`
-  const signIn = `  ${programName()} login --email ${email}${at}\n`
-  if (password === undefined) return `\nSign in from another terminal:\n\n${signIn}\nData: ${dataDir}\n\n`
-  return (
-    '\nA system administrator was created. The password is displayed only once:\n\n' +
-    `  e-mail    ${email}\n  password  ${password}\n\nSign in from another terminal:\n\n${signIn}\nData: ${dataDir}\n\n`
-  )
 }
 
 /** A start-up failure is one line with the remedy, and exit 1; SVC_DEBUG prints its stack. */
@@ -91,6 +90,8 @@ function endOnSignal(begun: { service?: Service }): void {
   }
   // Without a listener Node opens its debugger on a loopback port, which executes any code it receives.
   process.on('SIGUSR1', () => {})
-  // Closing a terminal sends SIGHUP.
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, end)
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, end)
+  // Closing a terminal sends it too, and has to end what runs there. A start reads everything anyway.
+  const isOnTerminal = process.stderr.isTTY
+  process.on('SIGHUP', (signal) => (isOnTerminal ? end(signal) : begun.service?.reload()))
 }

@@ -7,6 +7,7 @@ import { Registry } from 'prom-client'
 import { commandHandlers } from '../src/agents/commands/handlers.ts'
 import { agentDownloadHandlers } from '../src/agents/downloads/handlers.ts'
 import { agentHandlers } from '../src/agents/handlers.ts'
+import { agentKeyHandlers } from '../src/agents/keys/handlers.ts'
 import { rolloutHandlers } from '../src/agents/rollouts/handlers.ts'
 import { agentTokens } from '../src/agents/tokens/handlers.ts'
 import { agentUpdates } from '../src/agents/upgrades/handlers.ts'
@@ -23,11 +24,9 @@ import { retentionHandlers } from '../src/audit/retention/handlers.ts'
 import { entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
-import { type Clock, systemClock } from '../src/core/time.ts'
+import type { Clock } from '../src/core/time.ts'
 import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
-import { revokeApiKeys } from '../src/credentials/api-keys/store.ts'
 import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
-import { expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
 import { deviceHandlers } from '../src/devices/handlers.ts'
 import { events } from '../src/events/handlers.ts'
 import { filterHandlers } from '../src/filters/handlers.ts'
@@ -40,28 +39,26 @@ import { hashPassword } from '../src/identity/password-hash.ts'
 import { permissionHandlers } from '../src/identity/permissions/handlers.ts'
 import { roles } from '../src/identity/roles/handlers.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
-import { endTenantSessions } from '../src/identity/sessions/tenants.ts'
-import { createAccessTokens } from '../src/identity/sessions/tokens.ts'
 import { hasUsers, insertUser } from '../src/identity/store.ts'
 import { liveHandlers } from '../src/live/handlers.ts'
 import { diagnosticLogHandlers } from '../src/logs/diagnostic/handlers.ts'
 import { eventLogHandlers } from '../src/logs/events/handlers.ts'
 import { ByteQuota, LogQuota } from '../src/logs/quota.ts'
+import { overviewHandlers } from '../src/overview/handlers.ts'
 import { scripts } from '../src/scripts/handlers.ts'
 import { search } from '../src/search/handlers.ts'
 import { deadLetterHandlers, type Rewrites } from '../src/service/dead-letters/handlers.ts'
 import { ssoHandlers } from '../src/sso/handlers.ts'
+import { type Closure, gated, WriteGate } from '../src/storage/copy/write-gate.ts'
 import { isUniqueViolation } from '../src/storage/dialect.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
 import { tenancyHandlers } from '../src/tenancy/handlers.ts'
-import type { RevokeAccess } from '../src/tenancy/revoke-access.ts'
 import { trustHandlers } from '../src/trust/handlers.ts'
-import { revokeWorkloads } from '../src/trust/store.ts'
-import { workloadTokens } from '../src/trust/tokens.ts'
 import { version } from '../src/version.ts'
 import { deliverDeadLetter } from '../src/webhooks/deliveries/dead-letters.ts'
 import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
 import { webhookHandlers } from '../src/webhooks/handlers.ts'
+import { webhookRelayHandlers } from '../src/webhooks/relay/handlers.ts'
 import { createAuthenticator } from './actor.ts'
 import { clientReader, proxyReader } from './address.ts'
 import { AgentAuditBuffer } from './agent-audit-buffer.ts'
@@ -70,6 +67,7 @@ import { AgentWatch } from './agent-watch.ts'
 import { buildApp, healthOf } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundLoops } from './background.ts'
+import { encrypter } from './backup/age.ts'
 import { BodyBudget } from './body-budget.ts'
 import { CommandWatch } from './command-watch.ts'
 import type { Config } from './config.ts'
@@ -78,26 +76,30 @@ import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
 import { DeadLetterWatch } from './dead-letter-watch.ts'
 import type { Dependencies } from './dependencies.ts'
-import { type Integrations, openIntegrations } from './integrations/open.ts'
+import type { Integrations } from './integrations/open.ts'
 import { IntegrityWatch } from './integrity-watch.ts'
 import { createKeyAuthenticator } from './key-actor.ts'
-import { assertDatabaseNotLost, checkKeys } from './key-fingerprints.ts'
+import { assertDatabaseNotLost } from './key-fingerprints.ts'
 import { KeyMeter } from './key-meter.ts'
 import { Limiter, refusalCounter } from './limiter.ts'
 import { listen } from './listen.ts'
-import { logTo } from './log.ts'
 import { LogWatch } from './log-watch.ts'
-import type { Loop } from './loop.ts'
+import { type Loop, soonAfterStart } from './loop.ts'
 import { LoopWatch } from './loop-watch.ts'
+import { assertOpen, gateListener } from './maintenance.ts'
 import { metricsOf, readinessOf } from './observability.ts'
 import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { QuotaCheck } from './quotas.ts'
 import { prepareSchema } from './schema.ts'
-import { cipherOf } from './secrets/cipher.ts'
+import { RunningSecrets } from './secrets/running.ts'
+import { live } from './secrets/set.ts'
+import type { SettingsSource } from './secrets/source.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { StorageWatch } from './storage-watch.ts'
+import { accessOfTenants } from './tenant-access.ts'
+import { openTracing } from './tracing.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 import { ConcurrencyLimit } from './work-bound.ts'
 
@@ -106,26 +108,32 @@ export type Service = {
   storage: Storage
   /** The generated password of the first administrator, if any. */
   firstPassword: string | undefined
+  /** Takes secrets that have changed, soon. */
+  reload(): void
   /** Stops accepting requests, and finishes those in progress within 10 s. */
   close(): Promise<void>
 }
 
-export type ServeOverrides = Partial<Integrations & { log: Logger; alone: boolean }>
+export type ServeOptions = Partial<Integrations> & {
+  /** Of the process, which ends it. */
+  log: Logger
+  /** Refuses an SQLite directory that another process serves. */
+  alone?: boolean
+  /** Milliseconds from the start to the first run of work with a long interval; soon unless told. */
+  firstRunMs?: number
+  /** Where changed settings are read. */
+  source?: SettingsSource | undefined
+}
 
-/**
- * config → storage → app → loops; the result closes them in reverse order. `replaced` replaces the log and
- * the ports to the outside; `alone` refuses an SQLite directory that another process serves.
- */
+/** config → storage → app → loops; the result closes them in reverse order. `replaced` replaces the ports to the outside. */
 export async function serve(
   config: Config,
-  clock: Clock = systemClock,
-  {
-    log = logTo(process.stderr, { level: config.logLevel, color: config.color }),
-    alone = false,
-    ...replaced
-  }: ServeOverrides = {},
+  clock: Clock,
+  { log, alone = false, firstRunMs = soonAfterStart(), source, ...replaced }: ServeOptions,
 ): Promise<Service> {
   if (config.weakSecrets !== undefined) log.warn(config.weakSecrets)
+  const { recipients } = config.backups
+  if (recipients.length > 0) await encrypter(recipients, 'BACKUP_RECIPIENTS')
   makeDataDir(config.dataDir)
   const onRefused = (reason: string) => log.warn({ reason }, 'waiting for the database')
   const place = {
@@ -135,20 +143,31 @@ export async function serve(
   }
   const metrics = new Registry()
   const observer = new StorageWatch(log, metrics)
-  const storage = await openStorage({ ...place, alone, questions: config.questions, observer })
+  const { poolerUrl, questions: readLimits } = config
+  const opened = await openStorage({ ...place, poolerUrl, alone, questions: readLimits, observer })
+  let onGate = (_: Closure | undefined): void => {}
+  const gate = new WriteGate({ storage: opened, dataDir: config.dataDir }, (closure) => onGate(closure))
+  const storage = gated(opened, gate)
   try {
+    await assertOpen(gate)
     await prepareSchema(storage, place, config, log)
     await assertDatabaseNotLost(storage, config.dataDir)
-    const changed = await checkKeys(storage, config, clock())
-    if (changed.length > 0) log.warn({ keys: changed }, 'keys were changed')
+    const secrets = await RunningSecrets.begin({ storage, clock, log, metrics, config, source })
     const firstPassword = await firstRun(storage, config, clock())
 
+    const tracing = await openTracing(config, { log, metrics })
     const { limits } = config
     const onRefused = refusalCounter(metrics, limits)
     const limiter = new Limiter(limits, onRefused)
-    const pepper = config.secrets.recoveryPepper
-    const otherPepper = config.previous.recoveryPepper
-    const sharedLimiter = new SharedLimiter({ storage, limits, clock, pepper, otherPepper, onRefused })
+    const sharedLimiter = new SharedLimiter({
+      ...{ storage, limits, clock, onRefused },
+      get pepper() {
+        return secrets.now.config.secrets.recoveryPepper
+      },
+      get otherPepper() {
+        return secrets.now.config.previous.recoveryPepper
+      },
+    })
     const agentEntries = new AgentAuditBuffer(limiter, metrics)
     const agentEvents = new AgentEventBuffer(limiter, metrics)
     const bodies = new BodyBudget(config.bodies, 'requests', metrics)
@@ -156,10 +175,11 @@ export async function serve(
     const work = new ConcurrencyLimit(config.mostRequests, metrics)
     const connections = new ConnectionLimit(config.connections, proxyReader(config.proxies), metrics)
     const meter = new KeyMeter(storage)
-    const cipher = cipherOf(config)
-    const outside = { ...openIntegrations(config, storage, clock, log), ...replaced }
+    const cipher = live(() => secrets.now.cipher)
+    const outside = { ...livePorts(secrets), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
-    const audit = await watchAudit({ ...config, storage, clock, log, metrics })
+    const signer = live(() => secrets.now.signer)
+    const audit = watchAudit({ ...config, storage, clock, log, metrics, signer })
     const outputs = new CommandWatch(log, metrics)
     const commandQuota = new ByteQuota(config.commandBytes, (excess) => outputs.add(excess))
     const agentWatch = new AgentWatch({ ...config, storage, clock, metrics })
@@ -179,10 +199,14 @@ export async function serve(
     const questions = new ReadQueryQueue(storage, config.questions, metrics)
     const onStopped = signIns.add.bind(signIns)
     const guard = createPasswordGuard({ cipher, publicUrl, limits, onLockedOut: onStopped })
+    onGate = gateListener(opened, { agentEntries, agentEvents, clock, log })
     const own = {
       storage,
+      firstRunMs,
+      gate,
       storageWatch: observer,
       metrics,
+      tracing,
       limiter,
       sharedLimiter,
       agentEntries,
@@ -192,6 +216,7 @@ export async function serve(
       work,
       connections,
       cipher,
+      secrets,
       clock,
       log,
       meter,
@@ -223,9 +248,11 @@ export async function serve(
       url: urlOf(app, config.host),
       storage,
       firstPassword,
+      reload: () => secrets.ask(),
       close: () => drain(app, loops, parts),
     }
   } catch (error) {
+    gate.close()
     await storage.close()
     throw error
   }
@@ -298,22 +325,38 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     log,
     audit,
   } = parts
-  const { secrets, previous, mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
-  const access = createAccessTokens(secrets.jwt, previous.jwt)
-  const workloads = workloadTokens(secrets.jwt, previous.jwt)
-  const pepper = secrets.enrollmentPepper
-  const { recoveryPepper } = secrets
-  const peppers = { recoveryPepper, otherRecoveryPepper: previous.recoveryPepper }
+  const { mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
+  const { secrets: running } = parts
+  const access = live(() => running.now.tokens.access)
+  const workloads = live(() => running.now.tokens.workloads)
+  const secrets = live(() => running.now.config.secrets)
+  const previous = live(() => running.now.config.previous)
   const handlers = {
-    service: { health: async ({ ip }: { ip: string }) => healthOf(version, ip) },
+    service: { health: async ({ ip }: { ip: string }) => healthOf(version, ip, parts.gate.closure) },
     deadLetters: deadLetterHandlers(rewrites),
-    ...tenancyHandlers({ revokeAccess }),
-    auth: authHandlers({ ...parts, ...peppers, access, mfaOn, registrationOn }),
+    ...tenancyHandlers(accessOfTenants),
+    auth: authHandlers({
+      ...parts,
+      get recoveryPepper() {
+        return secrets.recoveryPepper
+      },
+      get otherRecoveryPepper() {
+        return previous.recoveryPepper
+      },
+      access,
+      mfaOn,
+      registrationOn,
+    }),
     users: userHandlers(parts),
     roles,
     permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
     apiKeys,
-    enrollmentKeys: enrollmentKeyHandlers({ pepper, ttlMinutes }),
+    enrollmentKeys: enrollmentKeyHandlers({
+      get pepper() {
+        return secrets.enrollmentPepper
+      },
+      ttlMinutes,
+    }),
     devices: deviceHandlers({ ...config, moved: leaveGroupsOfOtherSites }),
     filters: filterHandlers(filterHooks),
     deviceGroups,
@@ -326,17 +369,29 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     events,
     webhooks: webhookHandlers(parts),
     webhookDeliveries,
+    webhookRelay: webhookRelayHandlers(parts),
     ...ssoHandlers({ ...parts, access }),
     ...trustHandlers({ ...parts, tokens: workloads }),
     agentTokens,
+    agentKeys: agentKeyHandlers(audit.parts.signer),
     ...commandHandlers(parts),
     agents: agentHandlers({
       ...config,
       storage,
-      pepper,
-      otherPepper: previous.enrollmentPepper,
+      get pepper() {
+        return secrets.enrollmentPepper
+      },
+      get otherPepper() {
+        return previous.enrollmentPepper
+      },
+      get enrollmentSecret() {
+        return running.now.config.enrollmentSecret
+      },
+      get serviceKey() {
+        return audit.parts.signer.publicKeys[0]!.toString('base64')
+      },
       trustKeys: config.outside.releases.trustKeys,
-      emitsNow: (...changed) => parts.agentEvents.emitsNow(...changed),
+      emitsNow: (...changed) => parts.gate.closure !== undefined || parts.agentEvents.emitsNow(...changed),
       onHeartbeat: () => parts.agentWatch.heartbeat('http'),
     }),
     agentUpdates,
@@ -352,12 +407,14 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     auditExports,
     auditReports,
     auditRetention: retentionHandlers({ ...parts, ...audit.parts }),
+    overview: overviewHandlers({ mfaOn }),
   }
   const on = {
     storage,
+    gate: parts.gate,
     actors: createAuthenticator(
       storage,
-      { access, workloads },
+      () => running.now.tokens,
       limiter,
       createKeyAuthenticator(storage, meter, limiter),
       mfaOn,
@@ -376,17 +433,17 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     clientOf: clientReader(config.proxies, config.outside.publicUrl),
     origins: config.origins,
   }
-  const { metricsToken: token } = config
   return buildApp(handlers, on, {
     version,
     log,
-    readiness: readinessOf(parts, config),
+    readiness: readinessOf(parts),
     onError: (error) => parts.database.note(error),
     gateway: parts.agents,
     connections: parts.connections,
     headerMs: config.headerMs,
+    tracing: parts.tracing,
     publicUrl: parts.publicUrl,
-    ...(token !== undefined && { metrics: metricsOf(parts, config, token) }),
+    metrics: metricsOf(parts, config),
   })
 }
 
@@ -398,11 +455,17 @@ const rewrites: Rewrites = {
   events: deliverDeadLetter,
 }
 
-const revokeAccess: RevokeAccess = async (db, scope, now) => {
-  await revokeApiKeys(db, scope)
-  await expireEnrollmentKeys(db, scope, now)
-  await revokeWorkloads(db, scope)
-  await endTenantSessions(db, scope, now)
+/** The ports of the set that is used. Whether there is an archive or a host of releases is no matter of a secret. */
+function livePorts(secrets: RunningSecrets): Integrations {
+  const { outbound, archive, releases } = secrets.now.ports
+  return {
+    outbound,
+    mailer: live(() => secrets.now.ports.mailer),
+    phoneCodes: live(() => secrets.now.ports.phoneCodes),
+    archive: archive && live(() => secrets.now.ports.archive!),
+    releases: releases && live(() => secrets.now.ports.releases!),
+    binaries: live(() => secrets.now.ports.binaries),
+  }
 }
 
 /** Time to drain; the storage closes in the rest of ten seconds. */
@@ -411,7 +474,7 @@ const drainMs = 8100
 async function drain(
   app: FastifyInstance,
   loops: Loop[],
-  { meter, agentEntries, agentEvents, storage, outbound, clock }: Dependencies,
+  { meter, agentEntries, agentEvents, storage, gate, outbound, tracing, clock, secrets }: Dependencies,
 ): Promise<void> {
   const late = new Promise<void>((resolve) => setTimeout(resolve, drainMs).unref())
   // Replies that began before the shutdown leave their connections open.
@@ -420,10 +483,14 @@ async function drain(
   clearInterval(idle)
   await Promise.race([Promise.all(loops.map((one) => one.stop())), late])
   // What cannot be written down now is lost, and must not keep the process.
-  const ends = [meter.close(), agentEntries.write(storage, clock()), agentEvents.tell(storage, clock())]
+  const ends = [
+    ...[meter.close(), agentEntries.write(storage, clock()), agentEvents.tell(storage, clock())],
+    secrets.end(),
+  ]
   await Promise.race([Promise.allSettled(ends), late])
   await Promise.race([outbound.close(), late])
-  await storage.close()
+  gate.close()
+  await Promise.all([storage.close(), tracing?.close()])
 }
 
 function urlOf(app: FastifyInstance, host: string): string {

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { PoolName, PoolUsage, StorageObserver } from '../src/storage/observer.ts'
 import type { Storage } from '../src/storage/open.ts'
+import type { Trace } from '../src/storage/trace.ts'
 import type { StoredMetrics } from './metrics.ts'
 
 /** Milliseconds from which a statement counts as slow. */
@@ -38,9 +39,10 @@ export class StorageWatch implements StorageObserver {
     this.#waits.observe({ pool }, milliseconds / 1000)
   }
 
-  ran(sql: string, milliseconds: number): void {
+  ran(sql: string, milliseconds: number, trace?: Trace): void {
+    trace?.ran(sql, milliseconds)
     if (milliseconds < slowMs) return
-    this.#slow.inc(nameOf(sql))
+    this.#slow.inc(statementOf(sql))
     this.#log.debug({ sql: sql.slice(0, 2000), ms: Math.round(milliseconds) }, 'a statement was slow')
   }
 
@@ -76,7 +78,7 @@ export class StorageWatch implements StorageObserver {
 }
 
 /** Statements are written in the code alone, so there are as many names as it has operations and tables. */
-function nameOf(sql: string): { operation: string; table: string } {
+export function statementOf(sql: string): { operation: string; table: string } {
   const [, operation = 'other'] = /^\s*([a-z]+)/i.exec(sql) ?? []
   const [, table = ''] = /\b(?:from|into|update|join) "(\w+)"/i.exec(sql) ?? []
   return { operation: operation.toLowerCase(), table }

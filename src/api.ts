@@ -1,6 +1,7 @@
 import { agentCommands, deviceCommands } from './agents/commands/contract.ts'
 import { agents } from './agents/contract.ts'
 import { agentDownloads } from './agents/downloads/contract.ts'
+import { agentKeys } from './agents/keys/contract.ts'
 import { agentRollouts } from './agents/rollouts/contract.ts'
 import { agentTokens } from './agents/tokens/contract.ts'
 import { agentUpdates } from './agents/upgrades/contract.ts'
@@ -24,6 +25,7 @@ import { roles } from './identity/roles/contract.ts'
 import { deviceLogs, liveLogs, logLevels } from './live/contract.ts'
 import { diagnosticLogs } from './logs/diagnostic/contract.ts'
 import { eventLogs } from './logs/events/contract.ts'
+import { overview } from './overview/contract.ts'
 import { scripts } from './scripts/contract.ts'
 import { search } from './search/contract.ts'
 import { service } from './service/contract.ts'
@@ -36,6 +38,7 @@ import { orgs, partners, sites } from './tenancy/contract.ts'
 import { trust, trustPolicies } from './trust/contract.ts'
 import { webhooks } from './webhooks/contract.ts'
 import { webhookDeliveries } from './webhooks/deliveries/contract.ts'
+import { webhookRelay } from './webhooks/relay/contract.ts'
 
 /** All endpoints of the product. */
 export const api = {
@@ -65,6 +68,7 @@ export const api = {
   events,
   webhooks,
   webhookDeliveries,
+  webhookRelay,
   sso,
   ssoProviders,
   ssoSignIn,
@@ -74,6 +78,7 @@ export const api = {
   trustPolicies,
   agents,
   agentTokens,
+  agentKeys,
   agentUpdates,
   agentRollouts,
   agentCommands,
@@ -84,6 +89,7 @@ export const api = {
   auditExports,
   auditReports,
   auditRetention,
+  overview,
 } satisfies Contract
 
 /** The sections of the API reference: one description for each tag of the endpoints. */
@@ -112,5 +118,6 @@ export const sections: Readonly<Record<string, string>> = {
   'Agent rollouts':
     'New versions of the agent, brought to its devices wave by wave: halted by themselves when too many fail.',
   'Agent versions': 'Which versions of the agent there are, which machines are offered, and their files.',
+  Overview: 'The state of a fleet in numbers, as far as the caller may read it.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

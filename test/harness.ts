@@ -1,8 +1,9 @@
+import { pino } from 'pino'
 import { onTestFinished } from 'vitest'
 import { readConfig } from '../daemon/config.ts'
 import { type Resolve, resolveHost } from '../daemon/integrations/guard.ts'
 import type { Integrations } from '../daemon/integrations/open.ts'
-import { type ServeOverrides, type Service, serve } from '../daemon/serve.ts'
+import { type ServeOptions, type Service, serve } from '../daemon/serve.ts'
 import { type Client, createClient } from '../src/core/client.ts'
 import { defaultLimits } from '../src/core/limits.ts'
 import { newId } from '../src/core/new-id.ts'
@@ -65,7 +66,7 @@ export type ServiceOptions = {
   env?: Record<string, string>
   clock?: Clock
   /** Stand-ins for the log and for ports to the outside. */
-  outside?: ServeOverrides
+  outside?: Partial<ServeOptions>
 }
 
 /** Every name but those of nobody is somebody's. */
@@ -73,6 +74,8 @@ const everyName: Resolve = (hostname, _, done) =>
   hostname.endsWith('.invalid')
     ? done(new Error(`getaddrinfo ENOTFOUND ${hostname}`), [])
     : done(null, [{ address: '93.184.215.14', family: 4 }])
+
+const silentLog = pino({ level: 'silent' })
 
 /** Tests send nothing out of this machine; an issuer of tokens and a host of releases answer that are not out there. */
 const noOutside: Pick<Integrations, 'outbound' | 'releases'> = {
@@ -100,7 +103,7 @@ export async function startService(open: Open, options: ServiceOptions = {}): Pr
 /** The same on a database that is there already: a second replica, or a restart. */
 export async function serviceOn(
   { dataDir, databaseUrl }: { dataDir: string; databaseUrl?: string | undefined },
-  { env = {}, clock, outside }: ServiceOptions = {},
+  { env = {}, clock = systemClock, outside }: ServiceOptions = {},
 ): Promise<TestService> {
   const config = readConfig({
     ...noLimits,
@@ -118,6 +121,9 @@ export async function serviceOn(
     ...env,
   })
   const service = await serve(config, clock, {
+    log: silentLog,
+    // Would change rows under a test that takes longer than half a minute.
+    firstRunMs: 600_000,
     ...(env.OUTBOUND_ALLOW_CIDRS === undefined && noOutside),
     ...outside,
   })

@@ -23,6 +23,8 @@ type Place = {
   walFolder?: string
   /** Of each page, as is the default. */
   checksums?: boolean
+  /** Settings of the server, besides those of every test. */
+  settings?: Readonly<Record<string, string>>
 }
 
 type Program = { path: string; uid: number; gid: number }
@@ -34,16 +36,29 @@ export class OwnPostgres {
   readonly #port: number
   readonly #program: Program
   #server: ReturnType<typeof spawn> | undefined
+  readonly #settings: Readonly<Record<string, string>>
   log = ''
 
-  private constructor(data: string, port: number, password: string, program: Program) {
+  private constructor(
+    data: string,
+    port: number,
+    password: string,
+    program: Program,
+    settings: Readonly<Record<string, string>>,
+  ) {
     this.#data = data
+    this.#settings = settings
     this.#port = port
     this.#program = program
     this.databaseUrl = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`
   }
 
-  static async begin({ folder, walFolder, checksums = true }: Place = {}): Promise<OwnPostgres> {
+  static async begin({
+    folder,
+    walFolder,
+    checksums = true,
+    settings = {},
+  }: Place = {}): Promise<OwnPostgres> {
     const program = await programOfTheRun()
     const data = join(folder ?? (await ownFolder()), 'data')
     const password = randomBytes(12).toString('hex')
@@ -53,7 +68,7 @@ export class OwnPostgres {
     const passwordFile = join(dirname(data), 'password')
     writeFileSync(passwordFile, password)
     chownSync(passwordFile, program.uid, program.gid)
-    const server = new OwnPostgres(data, await freePort(), password, program)
+    const server = new OwnPostgres(data, await freePort(), password, program, settings)
     const flags = ['--encoding=UTF8', '--locale=C', '--no-sync', '--auth=password', '--wal-segsize=1']
     execFileSync(
       join(dirname(program.path), 'initdb'),
@@ -72,6 +87,12 @@ export class OwnPostgres {
     return server
   }
 
+  /** Makes a file that of the user of the server. */
+  static async give(file: string): Promise<void> {
+    const { uid, gid } = await programOfTheRun()
+    chownSync(file, uid, gid)
+  }
+
   async start(): Promise<void> {
     const { path, uid, gid } = this.#program
     const flags = [
@@ -82,6 +103,7 @@ export class OwnPostgres {
       ...setting('max_wal_size', '16MB'),
       ...setting('min_wal_size', '2MB'),
       ...setting('shared_buffers', '16MB'),
+      ...Object.entries(this.#settings).flatMap(([name, value]) => setting(name, value)),
     ]
     const server = spawn(path, ['-D', this.#data, '-p', String(this.#port), ...flags], { uid, gid, cwd: '/' })
     this.#server = server
@@ -122,6 +144,36 @@ export class OwnPostgres {
     await gone
     // What the server leaves alone is somebody else's child by now.
     while (children.some((pid) => signalOne(pid, 0))) await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+
+  /** Ends it as its operator would. */
+  async stop(): Promise<void> {
+    const gone = new Promise((resolve) => this.#server!.once('exit', resolve))
+    signalOne(this.pids.postmaster, 'SIGINT')
+    await gone
+  }
+
+  /** A copy of a stopped server that follows it (a streaming standby named `standby`), and runs. */
+  async standby(): Promise<OwnPostgres> {
+    const data = join(await ownFolder(), 'data')
+    execFileSync('cp', ['-a', this.#data, data])
+    const signal = join(data, 'standby.signal')
+    writeFileSync(signal, '')
+    chownSync(signal, this.#program.uid, this.#program.gid)
+    const { password } = new URL(this.databaseUrl)
+    const primary = `host=127.0.0.1 port=${this.#port} user=postgres password=${password} application_name=standby`
+    const settings = { ...this.#settings, primary_conninfo: primary }
+    const standby = new OwnPostgres(data, await freePort(), password, this.#program, settings)
+    await Promise.all([this.start(), standby.start()])
+    onTestFinished(() => standby.kill())
+    return standby
+  }
+
+  /** Makes a standby a primary. */
+  promote(): void {
+    const { path, uid, gid } = this.#program
+    const options = { uid, gid, cwd: '/', stdio: 'pipe' } as const
+    execFileSync(join(dirname(path), 'pg_ctl'), ['promote', '-D', this.#data, '-w'], options)
   }
 
   async ask<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {

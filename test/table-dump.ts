@@ -22,7 +22,8 @@ export async function holdsAny({ read }: Storage, tables: readonly string[]): Pr
 /** What the tables of a database hold. */
 export async function rowsOf({ read }: Storage): Promise<Rows> {
   const tables = (await read.introspection.getTables()).filter(
-    ({ name }) => name !== 'svc_migrations' && !/_trigrams/.test(name),
+    // A lease is of the process that holds it.
+    ({ name }) => !['svc_migrations', 'leases'].includes(name) && !/_trigrams/.test(name),
   )
   const rows: Rows = new Map()
   for (const { name } of tables) rows.set(name, await (read as AnyDb).selectFrom(name).selectAll().execute())

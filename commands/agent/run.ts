@@ -1,6 +1,7 @@
 import { Command, Flags } from '@oclif/core'
 
 export default class AgentRun extends Command {
+  static endpoints = ['POST /agents/challenge', 'POST /agents/:id/recover-token']
   static override summary = 'Run the agent on this machine'
   static override description =
     'Enrolls this machine if needed, then reports its inventory, metrics and logs, and that it is alive, ' +

@@ -5,12 +5,13 @@ import { ApiCommand } from '../../src/cli/base.ts'
 import type { FlagSet } from '../../src/cli/flags.ts'
 
 export default class AuditExport extends ApiCommand {
+  static override endpoints = ['GET /audit-logs/chain', 'GET /audit-logs/export', 'POST /audit-logs/export']
   static override summary = 'Write the audit chain of an organization, or its entries as CSV or JSON'
   static override description =
     'Without --format, or with --bundle: the complete chain, oldest first, with the signed checkpoint and everything else that svc audit verify needs to work without a service; without --org that of your own organization, or the system chain in system scope. With --format: the entries that match the filters, newest first, at most 10,000 at a time. Exports are audited.'
   static override examples = [
     'svc audit export --org blue-bakery --bundle --out-file audit.ndjson\n12 345 entries written to audit.ndjson',
-    'svc audit export --org blue-bakery --format csv --action user.login --from 2026-01-01T00:00:00Z --out-file logins.csv\n812 entries written to logins.csv',
+    'svc audit export --org blue-bakery --format csv --action user.login --since 2026-01-01T00:00:00Z --out-file logins.csv\n812 entries written to logins.csv',
     'svc audit export --org blue-bakery | gzip > audit.ndjson.gz',
   ]
   static override flags: FlagSet = {

@@ -3,6 +3,7 @@ import { ApiCommand } from '../../src/cli/base.ts'
 import { booleanFlag, deleteFlags, type FlagSet } from '../../src/cli/flags.ts'
 
 export default class AuditPrune extends ApiCommand {
+  static override endpoints = ['POST /audit-logs/retention/run']
   static override summary = 'Delete the audit entries beyond their retention now'
   static override description =
     'The service does this once a day; see svc audit retention. The beginning of the log is deleted; a signed anchor stands for it, so that the rest still verifies. Without --org: your own organization, or the system chain in system scope.'

@@ -9,6 +9,7 @@ import { ApiCommand } from '../../src/cli/base.ts'
 import { textArg } from '../../src/cli/flags.ts'
 
 export default class AuditVerify extends ApiCommand {
+  static override endpoints = ['GET /audit-logs/chains']
   static override summary = 'Recompute an audit chain and report whether anyone tampered with it'
   static override description =
     'Reads a file written by svc audit export, plain or gzipped, without a service or trust in one; without a file, the chain of --org, or every chain you can read. --key checks who signed it, --pin that it extends the chain verified before; man/svc-audit.7 explains what each shows. Exit 0 sound, 1 tampered, 9 cannot tell.'

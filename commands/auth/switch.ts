@@ -4,6 +4,7 @@ import { printRecord } from '../../src/cli/print.ts'
 import { switchMembership } from '../../src/cli/session.ts'
 
 export default class AuthSwitch extends ApiCommand {
+  static override endpoints = ['POST /auth/switch']
   static override summary = 'Switch to another of your memberships'
   static override description =
     'Without a name, to the one a sign-in would choose. svc whoami --json lists your memberships.'

@@ -22,22 +22,11 @@ export default class DbRehearse extends LocalCommand {
     })(),
   }
 
-  readonly #interrupted = new AbortController()
-
-  /** An interrupted rehearsal removes its copy first. */
-  override async init(): Promise<void> {
-    await super.init()
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-      process.removeAllListeners(signal)
-      process.on(signal, () => this.#interrupted.abort())
-    }
-  }
-
   async run(): Promise<void> {
     const { flags } = await this.parse(DbRehearse)
     const output = parseOutputFlags(flags)
     const { rehearseNow } = await import('../../daemon/database.ts')
-    const { signal } = this.#interrupted
+    const { signal } = this.abortOnSignals()
     let shown: { what: string; bar: ProgressBar } | undefined
     const onProgress = (what: string, done: number, total: number) => {
       if (shown?.what !== what) {

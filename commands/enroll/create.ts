@@ -9,6 +9,6 @@ export default command(enrollmentKeys.create, {
   examples: [
     'svc enroll create --org blue-bakery --name "Front desk" --max-usage 5 2>/dev/null\n6f2c0d7be9a14d0d9f0c5b1e7a3c8d42b7e1f6a09c3d5e8f1a2b4c6d8e0f1a3b',
     'svc enroll create --name "Front desk" --site "Main Office" --out-file front-desk.key',
-    'svc enroll create --name ci --expires-at 2026-12-31T00:00:00Z --json',
+    'svc enroll create --name ci --expires-at 12h --json',
   ],
 })

@@ -4,6 +4,7 @@ import { conditionFlags, preview } from '../../src/cli/filters.ts'
 import { textArg } from '../../src/cli/flags.ts'
 
 export default class FiltersPreview extends ApiCommand {
+  static override endpoints = ['POST /filters/preview', 'POST /filters/:id/preview']
   static override summary = 'Show the devices that match a filter, saved or not'
   static override description = 'The total number goes to standard error.'
   static override examples = [

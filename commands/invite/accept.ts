@@ -7,6 +7,11 @@ import { escapeToOneLine } from '../../src/cli/table.ts'
 import { auth, users } from '../../src/identity/contract.ts'
 
 export default class InviteAccept extends ApiCommand {
+  static override endpoints = [
+    'POST /users/me/invitations',
+    'POST /auth/invite/preview',
+    'POST /auth/accept-invite',
+  ]
   static override summary = 'Accept an invitation: with its link, or with the account you are signed in to'
   static override description =
     'With the name of the organization or partner, the account you are signed in to accepts its invitation (svc invite list). Without one, a new ' +

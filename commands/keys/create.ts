@@ -3,12 +3,13 @@ import { apiKeys } from '../../src/credentials/api-keys/contract.ts'
 
 export default command(apiKeys.create, {
   secret: 'key',
+  mints: { flag: 'scope', by: 'key' },
   existing: { list: apiKeys.list, within: ['orgId'], query: { status: 'active' } },
   description:
     'The key is displayed only once: alone on standard output, so that it can be piped to a secret store. Set SVC_API_KEY to use it with svc.',
   examples: [
     'svc keys create --org blue-bakery --name ci --scope devices:read 2>/dev/null\nsvc_Hq3vT9xAq0Zr5mW1uYc7dEfGhJkLnPpS',
     'svc keys create --name ci --scope devices:read,alerts:read --rate-limit 5000 --out-file ci.key',
-    'svc keys create --name report --scope devices:read --expires-at 2026-12-31T00:00:00Z --json',
+    'svc keys create --name report --scope devices:read --expires-at 90d --json',
   ],
 })

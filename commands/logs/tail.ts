@@ -4,6 +4,7 @@ import { followFlags } from '../../src/cli/follow.ts'
 import { levelNames, tailLogs } from '../../src/cli/logs-tail.ts'
 
 export default class LogsTail extends ApiCommand {
+  static override endpoints = ['GET /devices/:id/diagnostic-logs', 'GET /devices/:id/eventlogs']
   static override summary =
     'Show the newest logs of devices, both kinds merged, and with -f new ones as they arrive'
   static override description =
@@ -19,7 +20,10 @@ export default class LogsTail extends ApiCommand {
     level: textFlag(`Only these levels, such as warn,error: ${levelNames.join(', ')}`, 'LEVELS'),
     component: textFlag('Only of this component of the agent', 'TEXT'),
     source: textFlag('Only from this source of events', 'TEXT'),
-    since: textFlag('From this time on: an age such as 10m or 7d, or a date such as 2026-01-31', 'TIME'),
+    since: textFlag(
+      'From this time on: an age such as 10m or 7d, a date such as 2026-01-31, or an instant',
+      'TIME',
+    ),
     until: textFlag('Only before this time', 'TIME'),
     grep: textFlag('Only messages that contain this text', 'TEXT'),
     ...followFlags,

@@ -5,6 +5,7 @@ import { printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default class MfaDisable extends ApiCommand {
+  static override endpoints = ['POST /auth/mfa/disable']
   static override summary = auth.disableMfa.summary
   static override examples = [
     'svc mfa disable --code 123456\nMFA disabled successfully',

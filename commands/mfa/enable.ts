@@ -5,6 +5,7 @@ import { printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default class MfaEnable extends ApiCommand {
+  static override endpoints = ['POST /auth/mfa/enable']
   static override summary = auth.enableMfa.summary
   static override examples = [
     'svc mfa enable --code 123456\nMFA enabled successfully',

@@ -6,6 +6,11 @@ import { printNote, printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default class MfaSms extends ApiCommand {
+  static override endpoints = [
+    'POST /auth/phone/verify',
+    'POST /auth/phone/confirm',
+    'POST /auth/mfa/sms/enable',
+  ]
   static override summary = auth.enableSms.summary
   static override description =
     'Sends a code to the number and prompts for it. In a script: run it without --code, then again with it.'

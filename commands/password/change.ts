@@ -5,6 +5,7 @@ import { printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default class PasswordChange extends ApiCommand {
+  static override endpoints = ['POST /auth/change-password']
   static override summary = auth.changePassword.summary
   static override examples = [
     'svc password change\nCurrent password ********\nNew password ********\nNew password once more ********\nPassword changed successfully',

@@ -5,6 +5,7 @@ import { printRecord } from '../../src/cli/print.ts'
 import { auth } from '../../src/identity/contract.ts'
 
 export default class PasswordReset extends ApiCommand {
+  static override endpoints = ['POST /auth/reset-password']
   static override summary = auth.resetPassword.summary
   static override examples = [
     'svc password reset\nLink or token of the mail ********\nNew password ********\nNew password once more ********\nPassword reset successfully',

@@ -4,6 +4,7 @@ import { printCatalog } from '../../src/cli/roles.ts'
 import { permissions } from '../../src/identity/permissions/contract.ts'
 
 export default class RolesPermissions extends ApiCommand {
+  static override endpoints = ['GET /permissions/catalog']
   static override summary = permissions.catalog.summary
   static override examples = [
     'svc roles permissions\nPERMISSION           DESCRIPTION\ndevices:read         See devices\ndevices:write        Create and change devices',

@@ -7,7 +7,7 @@ import { parseSecretName, secretNameArg } from '../../src/cli/secret-names.ts'
 export default class SecretsRetire extends LocalCommand {
   static override summary = 'Remove a former secret, once nothing needs it'
   static override description =
-    'Refuses while something needs it, and says what: values that svc secrets reseal encrypts anew, tokens that expire, enrollment keys or recovery codes from before.'
+    'Refuses while something needs it, and says what: processes that do not know the new one, values that svc secrets reseal encrypts anew, tokens that expire, enrollment keys or recovery codes from before.'
   static override examples = ['svc secrets retire JWT_SECRET\nThe former JWT_SECRET is gone']
   static override args = { name: secretNameArg }
   static override flags = {
@@ -17,7 +17,10 @@ export default class SecretsRetire extends LocalCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(SecretsRetire)
-    const { retireSecret, secretNames } = await import('../../daemon/secrets/ring.ts')
+    const [{ retireSecret }, { secretNames }] = await Promise.all([
+      import('../../daemon/secrets/ring.ts'),
+      import('../../daemon/secrets/file.ts'),
+    ])
     const name = parseSecretName(args.name, secretNames)
     const done = await retireSecret(flags, name, { force: flags.force, now: new Date().toISOString() })
     if (done.neededBy !== null) printNote(`These stop working: ${done.neededBy}`)

@@ -7,11 +7,11 @@ import { parseSecretName, secretNameArg } from '../../src/cli/secret-names.ts'
 export default class SecretsRotate extends LocalCommand {
   static override summary = 'Generate a new secret; the former one still opens what it made'
   static override description =
-    'For secrets that `svc serve` generated, in secrets.json of the data directory. The service takes the new one when it starts ' +
-    'again; svc secrets list shows what still needs the former one, svc secrets retire removes it. svc help serve has the steps ' +
-    'for secrets in the environment and for several replicas.'
+    'For secrets in secrets.json of the data directory. A running service takes the new one within seconds, and uses it once all its ' +
+    'processes know it; svc secrets list shows what still needs the former one, svc secrets retire removes it. A METRICS_TOKEN that ' +
+    'does not exist yet is generated. man svc-serve has the steps for secrets in the environment.'
   static override examples = [
-    'svc secrets rotate APP_ENCRYPTION_KEY\nsystemctl restart svc\nsvc secrets reseal\nsvc secrets retire APP_ENCRYPTION_KEY',
+    'svc secrets rotate APP_ENCRYPTION_KEY\nsvc secrets list\nsvc secrets reseal\nsvc secrets retire APP_ENCRYPTION_KEY',
   ]
   static override args = { name: secretNameArg }
   static override flags = {
@@ -21,14 +21,17 @@ export default class SecretsRotate extends LocalCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(SecretsRotate)
-    const { rotateSecret, secretNames } = await import('../../daemon/secrets/ring.ts')
+    const [{ rotateSecret }, { secretNames }] = await Promise.all([
+      import('../../daemon/secrets/ring.ts'),
+      import('../../daemon/secrets/file.ts'),
+    ])
     const name = parseSecretName(args.name, secretNames)
     const dryRun = flags['dry-run']
     const { id, file } = await rotateSecret(flags, name, { dryRun })
     await printRecord(parseOutputFlags(flags), { name, id, file, dryRun }, undefined, () =>
       dryRun
         ? `${name} would be new in ${file}, and the former one would be kept beside it\n`
-        : `${name} is new in ${file}, and the former one still works. Now restart the service.\n`,
+        : `${name} is new in ${file}, and the former one still works. A running service takes it within seconds.\n`,
     )
   }
 }

@@ -1,8 +1,10 @@
 import { command } from '../../src/cli/command.ts'
 import { trialFlags, tryLogin } from '../../src/cli/sso-trial.ts'
 import { ssoProviders } from '../../src/sso/contract.ts'
+import { ssoTrials } from '../../src/sso/trials/contract.ts'
 
 export default command(ssoProviders.test, {
+  also: [ssoTrials.begin, ssoTrials.show],
   summary: 'Discover the endpoints of an OpenID Connect provider and check them; or try a sign-in',
   description:
     'Changes nothing. When it fails, the hint has the remedy. With --login, also for SAML and inactive providers, you sign in at the provider in a browser, and every step is printed: exits with 0 when the sign-in would be accepted and 1 when not.',

@@ -4,6 +4,7 @@ import { trustPolicies } from '../../src/trust/contract.ts'
 
 export default command(trustPolicies.create, {
   customFlags: claimFlags(true),
+  mints: { flag: 'permission', by: 'workload' },
   existing: { list: trustPolicies.list, within: ['orgId'] },
   description:
     'A job signs in with svc login --oidc. For GitHub and GitLab the claims have to include an id: names can be changed, and taken over. Needs a second factor. svc-trust(7) has complete examples.',

@@ -7,7 +7,10 @@ export const ageMagic = Buffer.from('age-encryption.org/v1\n')
 type Bytes = ReadableStream<Uint8Array>
 
 /** Encrypts to all of the recipients. @throws SetupError that names a recipient that is none */
-export async function encrypter(recipients: readonly string[]): Promise<(plain: Bytes) => Promise<Bytes>> {
+export async function encrypter(
+  recipients: readonly string[],
+  setting = '--recipient',
+): Promise<(plain: Bytes) => Promise<Bytes>> {
   const { Encrypter } = await import('age-encryption')
   const encrypting = new Encrypter()
   for (const recipient of recipients) {
@@ -16,7 +19,7 @@ export async function encrypter(recipients: readonly string[]): Promise<(plain: 
     } catch {
       // The text may be an identity, which is a secret.
       throw new SetupError(
-        '--recipient must be a public key such as age1…: age-keygen prints it, and keeps the identity in its file',
+        `${setting} must be a public key such as age1…: age-keygen prints it, and keeps the identity in its file`,
       )
     }
   }

@@ -1,5 +1,4 @@
 import { migrations } from '../../migrations/index.ts'
-import { signingKeyOf } from '../../src/audit/checkpoints/checkpoint.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { TableShape } from '../../src/storage/backup/catalog.ts'
 import type { Cell } from '../../src/storage/backup/row-pages.ts'
@@ -9,9 +8,10 @@ import { version } from '../../src/version.ts'
 import type { KnownKeys } from '../config.ts'
 import { type UnmatchedKey, unmatchedKeys } from '../key-fingerprints.ts'
 import { secretsFileName } from '../secrets/file.ts'
-import { ChainCheck } from './chain-check.ts'
+import { ChainCheck, verifyingKeys } from './chain-check.ts'
 import { isKept } from './contents.ts'
 import type { Head, Tail } from './format.ts'
+import { HeadCheck } from './head-check.ts'
 import { type ArchiveSource, damaged, readArchive } from './read-archive.ts'
 
 export type CheckedArchive = {
@@ -23,6 +23,8 @@ export type CheckedArchive = {
   /** Of an archive with secrets. */
   secrets: Buffer | undefined
   unmatched: UnmatchedKey[]
+  /** Public keys that sign the audit log here, and those that signed it before; none when they are not known. */
+  signers: Buffer[]
 }
 
 /**
@@ -50,6 +52,8 @@ export async function checkArchive(
   let table: TableShape | undefined
   let secrets: Buffer | undefined
   let chains: ChainCheck | undefined
+  let headCheck: HeadCheck | undefined
+  let all: TableShape[] = []
   let unmatched: UnmatchedKey[] | undefined
   const seen = new Set<string>()
 
@@ -58,9 +62,7 @@ export async function checkArchive(
     if (chains !== undefined) return chains
     const known = keysWith(secrets)
     unmatched = unmatchedKeys(head!.keys, known)
-    const signs = !unmatched.some(({ name }) => name === 'AUDIT_SIGNING_KEY')
-    const seeds = [known.signing.current, known.signing.previous].filter((seed) => seed !== undefined)
-    chains = new ChainCheck(signs ? seeds.map((seed) => signingKeyOf(seed, null).publicKey) : undefined)
+    chains = new ChainCheck(verifyingKeys(known, unmatched))
     for (const [path, content] of copies) chains.file(path, content)
     return chains
   }
@@ -72,7 +74,9 @@ export async function checkArchive(
       async head(it) {
         head = it
         own = await knownMigrations(file, it)
-        tables = (await tablesAfter(own)).filter(({ name }) => isKept(name))
+        all = await tablesAfter(own)
+        tables = all.filter(({ name }) => isKept(name))
+        headCheck = new HeadCheck(it)
       },
       file(path, content) {
         if (path === secretsFileName) secrets = content
@@ -89,7 +93,11 @@ export async function checkArchive(
           throw damaged(file, `its table ${name} is not in its place`)
       },
       rows(rows) {
-        for (const row of rows) checkRow(file, table!, row, acceptsNul)
+        for (const row of rows) {
+          checkRow(file, table!, row, acceptsNul)
+          const fault = headCheck!.row(table!, row)
+          if (fault !== undefined) throw damaged(file, fault)
+        }
         if (!table!.name.startsWith('audit_')) return
         const names = table!.columns.map((column) => column.name)
         judgeKeys().rows(
@@ -107,12 +115,22 @@ export async function checkArchive(
   })
   const missing = tables.find(({ name }) => !seen.has(name))
   if (missing) throw damaged(file, `its table ${missing.name} is missing`)
+  const unlike = headCheck!.end(all)
+  if (unlike !== undefined) throw damaged(file, unlike)
   judgeKeys().end()
   const [fault] = judgeKeys().faults
   if (fault !== undefined) {
     throw new SetupError(`${file} is not restored: ${fault}. Restore a backup from before that.`)
   }
-  return { head: head!, tail, tables, migrations: own, secrets, unmatched: unmatched! }
+  return {
+    head: head!,
+    tail,
+    tables,
+    migrations: own,
+    secrets,
+    unmatched: unmatched!,
+    signers: judgeKeys().trusted,
+  }
 }
 
 /** @throws SetupError for a schema that this version does not know */

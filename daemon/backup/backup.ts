@@ -1,19 +1,22 @@
-import { createWriteStream, existsSync, rmSync, statSync } from 'node:fs'
-import { readFile, rename, stat } from 'node:fs/promises'
-import { basename, dirname, join, resolve } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress } from 'node:zlib'
 import { migrations } from '../../migrations/index.ts'
 import { SetupError } from '../../src/core/errors.ts'
-import { syncDirectory } from '../../src/core/sync-directory.ts'
-import { systemClock } from '../../src/core/time.ts'
+import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { type Snapshot, withSnapshot } from '../../src/storage/backup/snapshot.ts'
 import { version } from '../../src/version.ts'
 import { databaseOf } from '../config.ts'
 import { secretsFile } from '../secrets/file.ts'
 import { encrypter } from './age.ts'
+import { archiveName } from './archive-name.ts'
 import type { Head, Tail } from './format.ts'
+import { isTarget, storeAt, storedArchive } from './open-store.ts'
+import { rateLimited } from './rate-limit.ts'
+import { prune } from './retention.ts'
+import { recordBackup } from './runs.ts'
+import { parseRate } from './settings.ts'
 import { archiveLines, countRows, headOf, readCheckpointCopies } from './write-archive.ts'
 
 export type BackupOptions = {
@@ -21,6 +24,11 @@ export type BackupOptions = {
   out: string
   recipient?: readonly string[] | undefined
   'with-secrets'?: boolean | undefined
+  /** Such as `20M`. */
+  'limit-rate'?: string | undefined
+  /** Afterwards, backups of this installation beyond this number, or older, are removed. */
+  keep?: number | undefined
+  'keep-days'?: number | undefined
 }
 
 export type BackupSummary = {
@@ -35,6 +43,11 @@ export type BackupSummary = {
   files: number
   encrypted: boolean
   withSecrets: boolean
+  durationMs: number
+  /** Older archives that were removed. */
+  removed: string[]
+  /** What went wrong after the archive was complete. */
+  warnings: string[]
 }
 
 export type Progress = { total?: number; done: number }
@@ -50,10 +63,25 @@ export async function backUp(
   const secrets = options['with-secrets']
     ? await readSecretsFile(place.dataDir, encrypt !== undefined)
     : undefined
+  const rate = options['limit-rate']
+  const bytesPerSecond = rate === undefined ? undefined : parseRate('--limit-rate', rate)
   const madeAt = systemClock()
-  const file = fileFor(options.out, madeAt, encrypt !== undefined)
+  const begun = performance.now()
+  const toTarget = isTarget(options.out)
+  const { store, name } = toTarget
+    ? { store: storeAt(options.out), name: archiveName(madeAt, encrypt !== undefined) }
+    : storedArchive(options.out)
+  const { keep, 'keep-days': keepDays } = options
+  const isPruned = keep !== undefined || keepDays !== undefined
+  if (isPruned && !toTarget)
+    throw new SetupError('--keep and --keep-days need --out with a directory or s3://bucket/prefix')
+  const warnings: string[] = []
+  // What cannot be done beside a backup does not stop it.
+  const attempt = (work: () => Promise<void>) =>
+    work().catch((error: Error) => void warnings.push(error.message))
+  if (toTarget) await attempt(() => store.sweep(new Date(addSeconds(madeAt, -leftoverSeconds))))
   const files = await readCheckpointCopies(place.dataDir)
-  return withSnapshot(place, async (snapshot) => {
+  const written = await withSnapshot(place, async (snapshot) => {
     checkMigrations(snapshot)
     const head = await headOf(snapshot, { version, madeAt })
     onProgress({ total: await countRows(snapshot), done: 0 })
@@ -65,22 +93,60 @@ export async function backUp(
         tail = it
       },
     })
-    await writeFileWhole(file, lines, encrypt)
-    const counts = Object.values(tail!.tables)
-    return {
-      file,
-      bytes: (await stat(file)).size,
-      sha256: tail!.sha256,
-      madeAt,
-      source: head.source,
-      migration: head.migrations.at(-1)!.name,
-      tables: counts.length,
-      rows: counts.reduce((sum, { rows }) => sum + rows, 0),
-      files: Object.keys(tail!.files).length,
-      encrypted: encrypt !== undefined,
-      withSecrets: secrets !== undefined,
+    const { bytes } = await packed(lines, encrypt, (chunks) =>
+      store.write(name, rateLimited(chunks, bytesPerSecond)),
+    )
+    return { head, tail: tail!, bytes }
+  })
+  const { head, tail, bytes } = written
+  const file = store.placeOf(name)
+  const durationMs = Math.round(performance.now() - begun)
+  let removed: string[] = []
+  await attempt(async () => {
+    await recordBackup(place, { place: file, madeAt, bytes, durationMs })
+    if (isPruned) removed = await prune(place, store, { keep, keepDays }, madeAt)
+  })
+  const counts = Object.values(tail.tables)
+  return {
+    file,
+    bytes,
+    sha256: tail.sha256,
+    madeAt,
+    source: head.source,
+    migration: head.migrations.at(-1)!.name,
+    tables: counts.length,
+    rows: counts.reduce((sum, { rows }) => sum + rows, 0),
+    files: Object.keys(tail.files).length,
+    encrypted: encrypt !== undefined,
+    withSecrets: secrets !== undefined,
+    durationMs,
+    removed,
+    warnings,
+  }
+}
+
+/** An unfinished archive to which nothing was added for so long belongs to nobody. */
+const leftoverSeconds = 3600
+
+type Bytes = ReadableStream<Uint8Array>
+
+/** Compresses lines, and encrypts them, for `write`. */
+async function packed<T>(
+  lines: AsyncIterable<Buffer>,
+  encrypt: ((plain: Bytes) => Promise<Bytes>) | undefined,
+  write: (chunks: AsyncIterable<Uint8Array>) => Promise<T>,
+): Promise<T> {
+  const source = Readable.from(lines, { objectMode: false, highWaterMark: 2 ** 20 })
+  const compress = createZstdCompress({ params: { [constants.ZSTD_c_checksumFlag]: 1 } })
+  let result: T | undefined
+  await pipeline(source, compress, async (bytes: AsyncIterable<Buffer>) => {
+    if (encrypt === undefined) result = await write(bytes)
+    else {
+      const plain = Readable.toWeb(Readable.from(bytes, { objectMode: false })) as Bytes
+      result = await write(Readable.fromWeb((await encrypt(plain)) as never))
     }
   })
+  return result as T
 }
 
 /** A newer version may have tables that this one does not know. */
@@ -105,58 +171,4 @@ async function readSecretsFile(dataDir: string, isEncrypted: boolean): Promise<B
     const reason = code === 'ENOENT' ? 'there is none, the keys come from the environment' : message
     throw new SetupError(`Cannot read ${file} for --with-secrets: ${reason}`)
   }
-}
-
-/** The path of the archive: in a directory it is named by date and version. */
-function fileFor(out: string, madeAt: string, isEncrypted: boolean): string {
-  const path = resolve(out)
-  const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
-  const stamp = madeAt.replace(/[-:]|\.\d+/g, '')
-  const file = isFolder ? join(path, `svc-${stamp}-${version}.backup${isEncrypted ? '.age' : ''}`) : path
-  if (!existsSync(dirname(file))) throw new SetupError(`--out: there is no directory ${dirname(file)}`)
-  assertNew(file)
-  return file
-}
-
-function assertNew(file: string): void {
-  if (existsSync(file)) throw new SetupError(`${file} exists already: a backup overwrites nothing`)
-}
-
-/** The file appears under its name when it is complete and on disk. */
-async function writeFileWhole(
-  file: string,
-  lines: AsyncIterable<Buffer>,
-  encrypt: ((plain: ReadableStream<Uint8Array>) => Promise<ReadableStream<Uint8Array>>) | undefined,
-): Promise<void> {
-  const draft = join(dirname(file), `.${basename(file)}.${process.pid}.part`)
-  const discard = () => rmSync(draft, { force: true })
-  // Ctrl-C ends the process at once.
-  process.once('exit', discard)
-  try {
-    const compress = createZstdCompress({ params: { [constants.ZSTD_c_checksumFlag]: 1 } })
-    const sink = createWriteStream(draft, { flags: 'wx', mode: 0o600, flush: true })
-    const source = Readable.from(lines, { objectMode: false, highWaterMark: 2 ** 20 })
-    if (encrypt === undefined) await pipeline(source, compress, sink)
-    else {
-      const compressing = pipeline(source, compress)
-      const sealed = await encrypt(Readable.toWeb(compress) as ReadableStream<Uint8Array>)
-      await Promise.all([compressing, pipeline(Readable.fromWeb(sealed as never), sink)])
-    }
-    assertNew(file)
-    await rename(draft, file)
-    syncDirectory(dirname(file))
-  } catch (error) {
-    discard()
-    throw explained(error, file)
-  } finally {
-    process.removeListener('exit', discard)
-  }
-}
-
-function explained(error: unknown, file: string): unknown {
-  const { code, syscall = '' } = error as NodeJS.ErrnoException
-  if (code === undefined || !['open', 'write', 'fsync', 'rename'].includes(syscall)) return error
-  return new SetupError(`Cannot write ${file}: ${code === 'ENOSPC' ? 'the disk is full' : code}`, {
-    cause: error,
-  })
 }

@@ -1,13 +1,25 @@
 import { entryLine, headerLine, toChainHead, trailerLine } from '../../src/audit/chain.ts'
-import { openCheckpoint, trustedKeys } from '../../src/audit/checkpoints/checkpoint.ts'
+import { openCheckpoint, signingKeyOf, trustedKeys } from '../../src/audit/checkpoints/checkpoint.ts'
 import { orgOf } from '../../src/audit/rules.ts'
 import { exportedText } from '../../src/audit/store.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { AuditLogRow } from '../../src/storage/schema/tables.ts'
+import type { KnownKeys } from '../config.ts'
+import type { UnmatchedKey } from '../key-fingerprints.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 type Anchor = { seq: number; note: string; tree: string[] }
 type Head = { seq: number; checksum: string }
+
+/** The public keys that sign here; undefined when the rows were signed with a key that is not known here. */
+export function verifyingKeys(
+  { signing }: KnownKeys,
+  unmatched: readonly UnmatchedKey[],
+): Buffer[] | undefined {
+  if (unmatched.some(({ name }) => name === 'AUDIT_SIGNING_KEY')) return undefined
+  const seeds = [signing.current, signing.previous].filter((seed) => seed !== undefined)
+  return seeds.map((seed) => signingKeyOf(seed, null).publicKey)
+}
 
 /**
  * Verifies the audit chains of a backup while its rows pass by. Files come before tables and tables by name, so where a
@@ -28,6 +40,11 @@ export class ChainCheck {
   /** `keys` are the public keys that sign here; undefined: no signature is checked. */
   constructor(keys: readonly Buffer[] | undefined) {
     this.#keys = keys
+  }
+
+  /** The keys that a signature of this service can be of; none where no signature is checked. */
+  get trusted(): Buffer[] {
+    return this.#keys === undefined ? [] : trustedKeys(this.#keys, this.#successions)
   }
 
   file(path: string, content: Buffer): void {

@@ -12,6 +12,7 @@ export type Handling = readonly ['kept' | 'derived' | 'left', reason: string]
 export const tables: Readonly<Record<TableName, Handling>> = {
   agent_builds: ['kept', 'which files of a release are offered to machines'],
   agent_commands: ['kept', 'history; those that are open are ended by a restore, so that none runs twice'],
+  agent_keys: ['kept', 'public keys of machines, by which they get new tokens after a restore'],
   agent_links: ['left', 'which process holds the connection of an agent'],
   agent_logs: ['kept', 'logs'],
   agent_releases: ['kept', 'signed manifests'],
@@ -23,14 +24,18 @@ export const tables: Readonly<Record<TableName, Handling>> = {
   api_keys: ['kept', 'credentials of programs'],
   audit_anchors: ['kept', 'where a chain begins'],
   audit_archives: ['kept', 'which parts of a chain are archived elsewhere'],
+  audit_checkpoint_claims: ['left', 'which process signs which chain'],
   audit_checkpoints: ['kept', 'what was signed of each chain'],
   audit_heads: ['kept', 'the end of each chain'],
   audit_keys: ['kept', 'which keys signed, and which followed which'],
   audit_logs: ['kept', 'the audit log'],
   audit_readings: ['left', 'leases of readers that are gone'],
+  audit_restores: ['kept', 'signed statements of restores, which explain what is missing'],
   audit_retention: ['kept', 'policies and holds; a restore ends the leases in it'],
   audit_tiles: ['kept', 'the tree over all entries, removed ones included'],
   audit_verdicts: ['derived', 'each chain is verified again within a day'],
+  backup_runs: ['left', 'what this installation backed up and drilled, which another has not'],
+  backups: ['left', 'archives of this installation, which a copy of it must not remove'],
   device_custom_fields: ['kept', 'records of people'],
   device_disks: ['kept', 'inventory'],
   device_event_logs: ['kept', 'logs'],
@@ -46,6 +51,7 @@ export const tables: Readonly<Record<TableName, Handling>> = {
   idempotency_keys: ['kept', 'what was done with a key is in the archive too, and must not be done again'],
   invitations: ['kept', 'links that people were sent'],
   key_prints: ['kept', 'fingerprints of the keys that the rows need'],
+  leases: ['left', 'which process does which background work'],
   live_questions: ['left', 'questions that a process waits for'],
   login_challenges: ['left', 'sign-ins that wait for a second factor'],
   mails: ['left', 'the service that was backed up has sent them since; their links may be used up'],
@@ -70,6 +76,7 @@ export const tables: Readonly<Record<TableName, Handling>> = {
   saml_keys: ['kept', 'sealed keys that identity providers know'],
   saved_filters: ['kept', 'records of people'],
   scripts: ['kept', 'records of people'],
+  service_processes: ['left', 'processes that served the database'],
   sessions: ['left', 'one that ended since would live again: everybody signs in anew'],
   set_aside: ['kept', 'dead letters'],
   set_aside_lost: ['kept', 'counts of lost dead letters'],
@@ -104,6 +111,8 @@ export const files: readonly (readonly [path: RegExp, ...Handling])[] = [
   [/^svc\.sqlite(-wal|-shm)?$/, 'derived', 'the rows of the database are in the archive'],
   [/^svc\.sqlite\.restore(-wal|-shm)?$/, 'left', 'the beginning of a restore'],
   [/^svc\.lock$/, 'left', 'the lock of the process that serves the directory'],
+  [/^drill(\/|$)/, 'left', 'what a restore drill works with'],
+  [/^svc\.copy$/, 'left', 'the lock of the last part of a copy'],
   [/^checkpoints\/(system|[0-9a-f-]{36})$/, 'kept', 'the last checkpoint of each audit chain'],
   [/^checkpoints\/[^/]+\.[0-9a-f-]{36}$/, 'left', 'a draft of a checkpoint'],
   [/^outbox\/[^./][^/]*\.json$/, 'left', 'mail that was written instead of sent: its links set passwords'],
@@ -122,3 +131,13 @@ export const isLeft = (table: string): boolean => tables[table as TableName]?.[0
 /** Whether a file of the data directory belongs into an archive; secrets.json is decided by its flag. */
 export const isKeptFile = (path: string): boolean =>
   files.some(([pattern, handling]) => handling === 'kept' && pattern.test(path))
+
+/** Whether a file goes along when the whole installation moves: what waits in the outbox, too. */
+export const isMovedFile = (path: string): boolean =>
+  isKeptFile(path) || /^outbox\/[^./][^/]*\.json$/.test(path)
+
+/** What processes on the source hold for some time: those on the target would wait until it expires. */
+const heldByProcesses = ['leases', 'audit_checkpoint_claims']
+
+/** Whether a table holds what was written, and is no index or ledger that the target makes by itself. */
+export const isMoved = (table: string): boolean => table in tables && !heldByProcesses.includes(table)

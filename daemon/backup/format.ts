@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { Cell } from '../../src/storage/backup/row-pages.ts'
 
 /*
  * An archive is one zstd stream of lines, each a JSON text and a line feed:
@@ -14,6 +15,10 @@ import { z } from 'zod'
  */
 
 export const formatName = 'svc-backup/1'
+
+/** The lines of these rows, which digests are of. */
+export const rowLines = (rows: readonly (readonly Cell[])[]): string =>
+  rows.map((row) => `${JSON.stringify(row)}\n`).join('')
 
 const count = z.int().min(0)
 const digest = z.string().regex(/^[0-9a-f]{64}$/)
@@ -46,5 +51,9 @@ export const Tail = z.strictObject({
 })
 export type Tail = z.output<typeof Tail>
 
-/** Longer than any row: the largest body of a request has 24 MiB. */
-export const maxLineBytes = 256 * 2 ** 20
+/**
+ * Longer than any row. A value comes from a request of 10 MiB at most (logs, in many rows; 7 MiB for a script, which is one
+ * row). As a JSON text within a JSON text within the line of its row, such as the record in an audit entry that was set aside,
+ * it takes four times its bytes at most, and no row repeats it. The head and the end have 200 bytes for each audit chain.
+ */
+export const maxLineBytes = 64 * 2 ** 20

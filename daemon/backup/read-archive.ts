@@ -1,6 +1,4 @@
 import { createHash, type Hash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
-import { open } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { createZstdDecompress } from 'node:zlib'
 import { SetupError } from '../../src/core/errors.ts'
@@ -10,6 +8,7 @@ import { secretsFileName } from '../secrets/file.ts'
 import { ageMagic, decrypted } from './age.ts'
 import { isKept, isKeptFile } from './contents.ts'
 import { FileLine, formatName, Head, maxLineBytes, TableLine, Tail } from './format.ts'
+import { storedArchive } from './open-store.ts'
 
 /** Gets the parts of an archive in their order. Rows come in batches; those of a table end with `endTable`. */
 export type ArchiveVisitor = {
@@ -36,9 +35,10 @@ export async function readArchive(
   visitor: ArchiveVisitor,
   onBytes: (read: number) => void = () => {},
 ): Promise<Tail> {
-  const isEncrypted = await beginsEncrypted(file)
+  const { store, name } = storedArchive(file)
+  const isEncrypted = await beginsEncrypted(file, () => store.read(name, ageMagic.length))
   const reading = new ArchiveReading(file, visitor, isEncrypted)
-  const stored = createReadStream(file)
+  const stored = await store.read(name)
   let read = 0
   stored.on('data', (chunk) => {
     read += chunk.length
@@ -78,26 +78,19 @@ async function* explained(stream: Readable, file: string): AsyncGenerator<Buffer
     yield* stream
   } catch (error) {
     const { code = '', syscall } = error as NodeJS.ErrnoException
-    if (syscall === 'read' || syscall === 'open') throw new SetupError(`Cannot read ${file}: ${code}`)
+    // Also a connection to object storage that ends too early.
+    if (syscall === 'read' || syscall === 'open' || code === 'ECONNRESET')
+      throw new SetupError(`Cannot read ${file}: ${code}`)
     throw damaged(file, 'it cannot be decrypted and unpacked to its end')
   }
 }
 
-async function beginsEncrypted(file: string): Promise<boolean> {
-  const opened = await open(file, 'r').catch((error: NodeJS.ErrnoException) => {
-    throw new SetupError(
-      `Cannot read ${file}: ${error.code === 'ENOENT' ? 'there is no such file' : error.code}`,
-    )
-  })
-  try {
-    const { buffer, bytesRead } = await opened.read({ buffer: Buffer.alloc(ageMagic.length), position: 0 })
-    if (buffer.equals(ageMagic)) return true
-    if (bytesRead >= 4 && buffer.readUInt32LE(0) === zstdMagic) return false
-  } catch (error) {
-    throw new SetupError(`Cannot read ${file}: ${(error as NodeJS.ErrnoException).code}`)
-  } finally {
-    await opened.close()
-  }
+async function beginsEncrypted(file: string, begin: () => Promise<Readable>): Promise<boolean> {
+  const chunks: Buffer[] = []
+  for await (const chunk of explained(await begin(), file)) chunks.push(chunk)
+  const first = Buffer.concat(chunks)
+  if (first.equals(ageMagic)) return true
+  if (first.length >= 4 && first.readUInt32LE(0) === zstdMagic) return false
   throw new SetupError(`${file} is not a backup of svc`)
 }
 

@@ -1,7 +1,5 @@
-import { hash } from 'node:crypto'
-import { readdirSync, readFileSync, statSync } from 'node:fs'
-import { mkdir, open, rename } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
 import { migrations } from '../../migrations/index.ts'
 import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
 import { toDraftEntry } from '../../src/audit/rules.ts'
@@ -16,16 +14,23 @@ import {
 } from '../../src/storage/backup/restore-target.ts'
 import type { RowLoader } from '../../src/storage/backup/target-driver.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
+import { isForeignKeyViolation, isUniqueViolation } from '../../src/storage/database-errors.ts'
 import { migrate } from '../../src/storage/migrate.ts'
-import { databaseOf, knownKeys } from '../config.ts'
+import type { Storage } from '../../src/storage/open.ts'
+import { databaseOf, type KnownKeys, knownKeys } from '../config.ts'
 import type { UnmatchedKey } from '../key-fingerprints.ts'
 import { secretsFileName } from '../secrets/file.ts'
+import type { Env } from '../variables.ts'
 import { type CheckedArchive, checkArchive } from './archive-check.ts'
 import type { Progress } from './backup.ts'
-import { keptFolders } from './contents.ts'
 import type { Head } from './format.ts'
+import { archiveBytes } from './open-store.ts'
+import { assertOwnDirectory } from './own-directory.ts'
 import { type ArchiveSource, damaged, readArchive } from './read-archive.ts'
-import { countReturned, type Returned, type Settled, settle } from './settle.ts'
+import { listRevived, type Revocable, revocable, revokeAll } from './revived.ts'
+import { counterGap, countReturned, type Returned, type Settled, settle } from './settle.ts'
+import { chainsOf, findLost, type LostEntries, signChains, signStatements } from './statement.ts'
+import { writeFileAt } from './whole-file.ts'
 
 export type RestoreOptions = {
   'data-dir'?: string | undefined
@@ -33,6 +38,14 @@ export type RestoreOptions = {
   identity?: string | undefined
   /** Names of keys whose loss is accepted. */
   'without-keys'?: readonly string[] | undefined
+  /** Instead of the environment of this process. */
+  env?: Env
+  /** Called once the rows are in, before migrations and what a restore ends. */
+  onLoaded?(storage: Storage, archive: CheckedArchive): Promise<void>
+  /** Nothing is signed: what the service did not lose must not be stated as lost. */
+  isRehearsal?: boolean
+  /** Kinds of what gives access, of which all are ended. */
+  revoke?: readonly string[] | undefined
 }
 
 export type RestoreSummary = Settled &
@@ -51,6 +64,13 @@ export type RestoreSummary = Settled &
     mailsLeft: number
     eventsLeft: number
     keysLost: string[]
+    revoked: Revocable[]
+    /** What gives access again, by kind. */
+    revived: Awaited<ReturnType<typeof listRevived>>
+    /** Audit entries that are known to be lost, which a signed statement explains. */
+    entriesLost: LostEntries[]
+    /** Whether the restore is stated with the key of the audit log. */
+    isStated: boolean
   }
 
 /** Restores an archive into the empty database that `svc serve` would use. @throws SetupError */
@@ -58,25 +78,29 @@ export async function restore(
   options: RestoreOptions,
   onProgress: (it: Progress) => void,
 ): Promise<RestoreSummary> {
-  const place = databaseOf(options)
+  const revoked = revocable.filter((kind) => options.revoke?.includes(kind))
+  const place = databaseOf(options, options.env)
   const source = { file: options.file, identityFile: options.identity }
-  const bytes = statSync(source.file, { throwIfNoEntry: false })?.size ?? 0
+  const bytes = await archiveBytes(source.file)
   onProgress({ total: 2 * bytes, done: 0 })
   assertOwnDirectory(place.dataDir)
   await checkRestorable(place)
   const archive = await checkArchive(source, {
-    keysWith: (secrets) => knownKeys(options, secrets),
+    keysWith: (secrets) => knownKeys(options, secrets, options.env),
     acceptsNul: place.databaseUrl === undefined,
     onBytes: (done) => onProgress({ done }),
   })
-  const lost = acceptLoss(archive.unmatched, options['without-keys'] ?? [], place)
-  assertFilesFit(place.dataDir, archive)
+  const isShadowed = archive.secrets !== undefined && isThere(join(place.dataDir, secretsFileName))
+  const lost = acceptLoss(archive.unmatched, options['without-keys'] ?? [], place, isShadowed)
+  const entriesLost = findLost(place.dataDir, archive, systemClock())
+  const signing = options.isRehearsal ? {} : knownKeys(options, archive.secrets, options.env).signing
   return withRestoreTarget(place, async (target) => {
     try {
-      return await fill(target, { place, source, archive, lost }, (done) =>
-        onProgress({ done: bytes + done }),
-      )
+      const { onLoaded } = options
+      const work = { place, source, archive, lost, entriesLost, signing, revoked, onLoaded }
+      return await fill(target, work, (done) => onProgress({ done: bytes + done }))
     } catch (error) {
+      if (error instanceof UnfitArchive) throw error
       const message = error instanceof Error ? error.message : String(error)
       throw new SetupError(
         `The restore did not finish, and the database cannot be used before it is repeated: ${message}`,
@@ -86,44 +110,60 @@ export async function restore(
   })
 }
 
-/** @throws SetupError for root, whose files the user of the service could not open */
-function assertOwnDirectory(dataDir: string): void {
-  const owner = statSync(dataDir, { throwIfNoEntry: false })?.uid
-  if (process.getuid?.() !== 0 || owner === undefined || owner === 0) return
-  throw new SetupError(
-    `${dataDir} belongs to user ${owner}: run this as that user, who has to open what is restored`,
-  )
+type Work = {
+  place: Place
+  source: ArchiveSource
+  archive: CheckedArchive
+  lost: string[]
+  onLoaded: RestoreOptions['onLoaded']
+  entriesLost: LostEntries[]
+  signing: KnownKeys['signing']
+  revoked: Revocable[]
 }
-
-type Work = { place: Place; source: ArchiveSource; archive: CheckedArchive; lost: string[] }
 
 async function fill(
   target: RestoreTarget,
-  { place, source, archive, lost }: Work,
+  { place, source, archive, lost, entriesLost, signing, revoked, onLoaded }: Work,
   onBytes: (read: number) => void,
 ): Promise<RestoreSummary> {
   const { storage } = target
   const { head, tail } = archive
   await migrate(storage, archive.migrations)
-  const loaded = await target.load(async (loader) => {
-    const end = await readArchive(source, loading(loader, archive, place.dataDir), onBytes)
-    await loader.end()
-    return end
-  })
+  const loaded = await target
+    .load(async (loader) => {
+      const end = await readArchive(source, loading(loader, archive, place.dataDir), onBytes)
+      await loader.end()
+      return end
+    })
+    .catch((error: unknown) => {
+      const fault = faultOfRows(error)
+      throw fault === undefined ? error : new UnfitArchive(source.file, fault, error)
+    })
   if (loaded.sha256 !== tail.sha256) throw damaged(source.file, 'it changed while it was read')
+  await onLoaded?.(storage, archive)
   const migrated = await migrate(storage, migrations)
   const now = systemClock()
+  const seed = signing.current
   const counts = Object.values(tail.tables)
   const reason = `the database was restored at ${now} from a backup of ${head.madeAt}`
   const settled = await storage.write(async (tx) => {
-    await target.setCounters(tx, head.counters)
-    const changes = await settle(tx, { reason, now })
+    const gap = counterGap(head.madeAt, now)
+    const counters = Object.entries(head.counters).map(([name, last]) => [name, last + gap])
+    await target.setCounters(tx, Object.fromEntries(counters))
+    const changes = await settle(tx, { reason, gap, now })
     if (lost.length > 0) await tx.deleteFrom('key_prints').where('name', 'in', lost).execute()
-    await recordAudit(tx, entryOf(archive, { ...changes, keysLost: lost }, now))
+    for (const kind of revoked) await revokeAll(tx, kind, now)
+    const chains = chainsOf(archive, entriesLost)
+    await recordAudit(tx, entryOf(archive, { ...changes, keysLost: lost, revoked, chains }, now))
+    if (seed !== undefined) await signStatements(tx, archive, { lost: entriesLost, seed, now })
     await dropMark(tx as AnyDb)
     return changes
   })
   await sealPending(storage)
+  if (seed !== undefined) {
+    const seeds = { isPreviousAssumed: true, previous: undefined, ...signing, current: seed }
+    await signChains(storage, place.dataDir, { lost: entriesLost, seeds })
+  }
   return {
     file: source.file,
     sha256: tail.sha256,
@@ -135,9 +175,26 @@ async function fill(
     mailsLeft: head.left.mails ?? 0,
     eventsLeft: head.left.events ?? 0,
     keysLost: lost,
+    entriesLost,
+    isStated: seed !== undefined,
     ...settled,
+    revoked,
+    revived: await listRevived(storage.read, now),
     ...(await countReturned(storage.read, now)),
   }
+}
+
+/** Rows that the database does not accept: the same archive fails again. */
+class UnfitArchive extends SetupError {
+  constructor(file: string, fault: string, cause: unknown) {
+    super(`${damaged(file, fault).message} What was loaded is removed when that one is restored.`, { cause })
+  }
+}
+
+function faultOfRows(error: unknown): string | undefined {
+  const columns = isUniqueViolation(error)
+  if (columns !== undefined) return `two of its rows have the same ${columns}`
+  return isForeignKeyViolation(error) ? 'a row refers to one that is not in it' : undefined
 }
 
 function loading(loader: RowLoader, { tables, secrets }: CheckedArchive, dataDir: string) {
@@ -145,7 +202,9 @@ function loading(loader: RowLoader, { tables, secrets }: CheckedArchive, dataDir
   return {
     head() {},
     async file(path: string, content: Buffer) {
-      if (path === secretsFileName && (secrets === undefined || isThere(join(dataDir, path)))) return
+      if (path === secretsFileName && secrets === undefined) return
+      // A checkpoint that is there already is compared with the chain, or explained.
+      if (isThere(join(dataDir, path))) return
       await writeFileAt(join(dataDir, path), content)
     },
     table(name: string) {
@@ -158,50 +217,27 @@ function loading(loader: RowLoader, { tables, secrets }: CheckedArchive, dataDir
 
 const isThere = (path: string): boolean => statSync(path, { throwIfNoEntry: false }) !== undefined
 
-/** The file has all of its bytes or is not there. */
-async function writeFileAt(path: string, content: Buffer): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
-  const draft = join(dirname(path), `.restore.${process.pid}`)
-  const file = await open(draft, 'w', 0o600)
-  await file.writeFile(content)
-  await file.sync()
-  await file.close()
-  await rename(draft, path)
-}
-
 /** @throws SetupError when a key is missing whose loss was not accepted */
 function acceptLoss(
   unmatched: readonly UnmatchedKey[],
   accepted: readonly string[],
   { dataDir }: Place,
+  hasOwnSecrets: boolean,
 ): string[] {
   const missing = unmatched.filter(({ name }) => !accepted.includes(name))
   if (missing.length === 0) return unmatched.map(({ name }) => name)
   const names = missing.map(({ name }) => name)
+  if (hasOwnSecrets) {
+    throw new SetupError(
+      `The rows of this backup were written with other keys (${names.join(', ')}) than those of ${join(dataDir, secretsFileName)}, ` +
+        'and the backup has its own secrets.json: move that one away, and the one of the backup takes its place.',
+    )
+  }
   throw new SetupError(
     `The rows of this backup were written with other keys: ${names.join(', ')}. Put secrets.json of that service into ` +
       `${dataDir}, or set the keys in the environment. To restore without them, ` +
       `${names.map((name) => `--without-keys ${name}`).join(' ')} accepts that ${missing.map(({ lost }) => lost).join(', ')}.`,
   )
-}
-
-/** @throws SetupError for a checkpoint or mail that is not of the backup: it belongs to another database */
-function assertFilesFit(dataDir: string, { tail }: CheckedArchive): void {
-  for (const folder of keptFolders) {
-    const path = join(dataDir, folder)
-    const names = isThere(path) ? readdirSync(path) : []
-    const foreign = names.find(
-      (name) => !name.startsWith('.') && !isOfBackup(join(path, name), tail.files[`${folder}/${name}`]),
-    )
-    if (foreign === undefined) continue
-    throw new SetupError(
-      `${join(path, foreign)} is not of this backup, but of what was here before: move ${path} away`,
-    )
-  }
-}
-
-function isOfBackup(path: string, own: { sha256: string } | undefined): boolean {
-  return own !== undefined && hash('sha256', readFileSync(path), 'hex') === own.sha256
 }
 
 function entryOf({ head, tail }: CheckedArchive, details: Record<string, unknown>, now: Instant) {

@@ -2,7 +2,7 @@ import { failedOutcome } from '../../src/agents/commands/rules.ts'
 import { recountAll } from '../../src/agents/commands/store.ts'
 import { findActiveRollout, lockRollout } from '../../src/agents/rollouts/store.ts'
 import { abortRollout, autoHalt } from '../../src/agents/rollouts/transitions.ts'
-import type { Instant } from '../../src/core/time.ts'
+import { type Instant, secondsBetween } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
 
@@ -20,7 +20,10 @@ export type Settled = {
   promotionsEnded: number
 }
 
-export async function settle(tx: Db, { reason, now }: { reason: string; now: Instant }): Promise<Settled> {
+export async function settle(
+  tx: Db,
+  { reason, gap, now }: { reason: string; gap: number; now: Instant },
+): Promise<Settled> {
   const paused = await tx
     .updateTable('webhooks')
     .set({ status: 'disabled', status_reason: reason, updated_at: now })
@@ -33,6 +36,7 @@ export async function settle(tx: Db, { reason, now }: { reason: string; now: Ins
     .where('ended_at', 'is', null)
     .executeTakeFirst()
   await tx.updateTable('webhook_queues').set({ due_at: null, holder: null }).execute()
+  await moveCounters(tx, gap, now)
   await tx.updateTable('audit_retention').set({ lease: null, leased_until: null }).execute()
   return {
     webhooksPaused: Number(paused.numUpdatedRows),
@@ -41,6 +45,39 @@ export async function settle(tx: Db, { reason, now }: { reason: string; now: Ins
     rolloutsHalted: await stopRollout(tx, reason, now),
     promotionsEnded: await endPromotions(tx),
   }
+}
+
+/**
+ * More than any number that the lost time can have used; those that follow stay exact in JSON. It grows with the age of the backup:
+ * a second restore of the same one begins beyond the numbers of the first.
+ */
+export const counterGap = (madeAt: Instant, now: Instant): number =>
+  1_000_000 + Math.ceil(secondsBetween(madeAt, now))
+
+/**
+ * Numbers that somebody outside may know from the lost time, and that are therefore not given again
+ * (docs/decisions/0042-after-a-restore.md).
+ */
+async function moveCounters(tx: Db, gap: number, now: Instant): Promise<void> {
+  await tx
+    .updateTable('webhook_queues')
+    .set((eb) => ({ last_seq: eb('last_seq', '+', gap) }))
+    .execute()
+  await tx
+    .updateTable('trust_policies')
+    .set((eb) => ({ version: eb('version', '+', gap) }))
+    .execute()
+  await tx
+    .updateTable('users')
+    .set((eb) => ({
+      auth_epoch: eb('auth_epoch', '+', gap),
+      mfa_epoch: eb('mfa_epoch', '+', gap),
+    }))
+    .execute()
+  // Nor does a challenge or a code count that was answered in the lost time.
+  await tx.updateTable('agent_keys').set({ proved_at: now }).execute()
+  const step = Math.floor(Date.parse(now) / 30_000)
+  await tx.updateTable('users').set({ totp_step: step }).where('totp_secret', 'is not', null).execute()
 }
 
 /** Devices whose bytes are counted anew in one statement. */

@@ -2,13 +2,15 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Instant } from '../../src/core/time.ts'
+import type { TableShape } from '../../src/storage/backup/catalog.ts'
 import { rowPages } from '../../src/storage/backup/row-pages.ts'
 import type { Snapshot } from '../../src/storage/backup/snapshot.ts'
+import type { Db } from '../../src/storage/open.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
 import { secretsFileName } from '../secrets/file.ts'
 import { isKept, isKeptFile, isLeft, type keptFolders } from './contents.ts'
-import { formatName, type Head, type Tail } from './format.ts'
+import { formatName, type Head, rowLines, type Tail } from './format.ts'
 
 export type KeptFile = { path: string; content: Buffer }
 
@@ -97,7 +99,7 @@ export async function* archiveLines(
     const own = createHash('sha256')
     let rows = 0
     for await (const page of rowPages(snapshot.db, table)) {
-      const bytes = Buffer.from(page.map((row) => `${JSON.stringify(row)}\n`).join(''))
+      const bytes = Buffer.from(rowLines(page))
       own.update(bytes)
       whole.update(bytes)
       rows += page.length
@@ -110,4 +112,15 @@ export async function* archiveLines(
   tail.sha256 = whole.digest('hex')
   ended(tail)
   yield Buffer.from(`${JSON.stringify(tail)}\n`)
+}
+
+/** The count and digest of a table, as the tail of an archive has them. */
+export async function tableDigest(db: Db, table: TableShape): Promise<{ rows: number; sha256: string }> {
+  const own = createHash('sha256')
+  let rows = 0
+  for await (const page of rowPages(db, table)) {
+    own.update(rowLines(page))
+    rows += page.length
+  }
+  return { rows, sha256: own.digest('hex') }
 }

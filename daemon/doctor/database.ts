@@ -3,6 +3,7 @@ import type { Cipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
+import { movedSentence, readMove } from '../../src/storage/copy/moved.ts'
 import { findUnreadable } from '../../src/storage/encrypted-values.ts'
 import { migrate, migrationStatus } from '../../src/storage/migrate.ts'
 import { openStorage, type ReadStorage, type StorageOptions } from '../../src/storage/open.ts'
@@ -26,6 +27,16 @@ export async function checkServer(storage: ReadStorage): Promise<Finding[]> {
   const bytes = data + log
   const { version: server, clockMs, connections, idleTransactions } = state
   const findings: Finding[] = [passed(check, `${server}, ${formatBytes(bytes)}`)]
+  const move = await readMove(storage)
+  if (move) {
+    findings.push(
+      failed(check, {
+        message: `${movedSentence(move)}, and takes no changes.`,
+        reason: 'The service does not start on it: what it accepted would be missing there.',
+        remedy: 'start svc serve with that database; if that copy is not used, svc db copy --reopen',
+      }),
+    )
+  }
   if (state.isReadOnly) {
     findings.push(
       failed(check, {
@@ -36,12 +47,17 @@ export async function checkServer(storage: ReadStorage): Promise<Finding[]> {
       }),
     )
   }
-  if (state.freeShare !== undefined && state.freeShare > 0.5 && bytes > maxFreeBytes) {
+  if (
+    state.freeShare !== undefined &&
+    state.freeShare > 0.5 &&
+    bytes > maxFreeBytes &&
+    !state.givesSpaceBack
+  ) {
     findings.push(
       warning(check, {
         message: `Half of its ${formatBytes(bytes)} or more are free.`,
         reason: 'Deleted rows leave room in the file, which new rows use; the disk does not get it back.',
-        remedy: 'to shrink the file, stop the service and run: sqlite3 svc.sqlite vacuum',
+        remedy: `stop the service and run svc db vacuum, which needs ${formatBytes(2 * bytes)} of free disk; from then on the service shrinks the file by itself`,
       }),
     )
   }
@@ -91,6 +107,25 @@ export function clockFinding(
       remedy: 'synchronize both clocks, for instance with chrony or systemd-timesyncd',
     }),
   ]
+}
+
+/** Starts with both addresses as the service would. */
+export async function checkPooler({ databaseUrl, poolerUrl, dataDir }: Config): Promise<Finding[]> {
+  if (poolerUrl === undefined) return []
+  const check = 'pooler'
+  try {
+    const storage = await openStorage({ databaseUrl, poolerUrl, dataDir, postgres: { poolSize: 1 } })
+    await storage.close()
+    return [passed(check, 'DATABASE_URL and DATABASE_DIRECT_URL lead to one database')]
+  } catch (error) {
+    return [
+      failed(check, {
+        message: `${(error as Error).message.replace(/\.$/, '')}.`,
+        reason: 'The service does not start, or answers 503.',
+        remedy: 'set both addresses as the section on connection poolers of svc-serve(8) says',
+      }),
+    ]
+  }
 }
 
 /** Adds pending migrations to `repairs`. */

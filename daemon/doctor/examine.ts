@@ -10,12 +10,15 @@ import {
 import { type Config, databaseOf, dataDirOf, existingConfig } from '../config.ts'
 import { cipherOf } from '../secrets/cipher.ts'
 import type { Env } from '../variables.ts'
+import { checkBackups } from './backups.ts'
 import * as database from './database.ts'
 import { failed, type Repair, runCheck } from './finding.ts'
 import { checkDataDirectory, checkDisk } from './machine.ts'
 import * as network from './network.ts'
+import { checkCounts } from './scraped.ts'
 import { checkSettings } from './settings.ts'
 import * as stored from './stored.ts'
+import { checkUpkeep } from './upkeep.ts'
 
 type Flags = { 'data-dir'?: string | undefined; host?: string | undefined; port?: number | undefined }
 type Options = {
@@ -70,7 +73,7 @@ export async function examine(
   }
   if (config && !offline) {
     if (config.port !== 0) await add('service', () => network.checkService(config))
-    if (config.port !== 0) await add('limits', () => network.checkLimits(config))
+    if (config.port !== 0) await add('limits', () => checkCounts(config))
     await add('public address', () => network.checkPublicUrl(config))
     await add('mail', () => network.checkMail(config))
     await add('SMS', () => network.checkSms(config))
@@ -164,13 +167,18 @@ async function examineDatabase({
   const cipher = cipherOf(config)
   const checks: [string, () => Promise<Finding[]>][] = [
     ['database', () => database.checkNotLost(storage, dataDir)],
+    ['pooler', () => database.checkPooler(config)],
+    ['database upkeep', () => checkUpkeep(storage)],
     ['keys', () => database.checkKeyFingerprints(storage, config)],
     ['encrypted values', () => database.checkEncryptedValues(storage, cipher)],
     ['audit log', () => stored.checkAuditChains(heavy, now)],
+    ['backup', () => checkBackups(heavy, config, now)],
     ['queues', () => stored.checkQueues(heavy, now)],
+    ['leases', () => stored.checkLeases(heavy, now)],
     ['dead letters', () => stored.checkDeadLetters(heavy, now)],
     ['webhooks', () => stored.checkWebhooks(heavy)],
     ['devices', () => stored.checkDevices(heavy, now)],
+    ['agents', () => stored.checkAgentVersions(heavy)],
     ['API keys', () => stored.checkKeyExpiry(heavy, now)],
   ]
   for (const [name, run] of checks) {

@@ -9,12 +9,12 @@ import type { Config } from '../config.ts'
 import { verifySmtp } from '../integrations/smtp.ts'
 import { clockFinding } from './database.ts'
 import { type Probe, probe } from './endpoint.ts'
-import { counted, failed, passed, warning } from './finding.ts'
+import { failed, passed, warning } from './finding.ts'
 
 /* The running service, as this machine and as its clients reach it, and what it needs outside. */
 
 /** Where the service listens according to the settings. @throws Error for an address that no URL can have */
-function ownUrl({ host, port }: Config, path: string): URL {
+export function ownUrl({ host, port }: Config, path: string): URL {
   const name = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
   const url = URL.parse(`http://${name.includes(':') ? `[${name}]` : name}:${port}${path}`)
   if (url) return url
@@ -104,7 +104,7 @@ function refusal(check: string, { status }: Probe): Finding {
   })
 }
 
-async function attempt<T>(work: () => Promise<T>): Promise<T | Error> {
+export async function attempt<T>(work: () => Promise<T>): Promise<T | Error> {
   try {
     return await work()
   } catch (error) {
@@ -225,32 +225,6 @@ export function addressFinding({
       'All clients look like the proxy: limits by address hold them together, and the audit log has the address of the proxy.',
     remedy: 'set TRUST_PROXY_HEADERS=true, and TRUSTED_PROXY_CIDRS to the addresses of the proxy',
   })
-}
-
-/** Counters of refusals, each by one label. */
-const refusals = /^svc_(?:rate_limit|quota)_refusals_total\{(\w+)="(\w+)"[^}]*\} (\d+)/gm
-
-/** What the service refused since it started; known with METRICS_TOKEN alone. */
-export async function checkLimits(config: Config): Promise<Finding[]> {
-  const check = 'limits'
-  const { metricsToken } = config
-  if (metricsToken === undefined) return []
-  const seen = await attempt(() =>
-    probe(ownUrl(config, '/metrics'), { authorization: `Bearer ${metricsToken}` }),
-  )
-  if (seen instanceof Error || seen.status !== 200) return []
-  const hit = [...seen.body.matchAll(refusals)].filter(([, , , count]) => count !== '0')
-  if (hit.length === 0) return [passed(check, 'None was reached since the service started')]
-  const named = hit.map(
-    ([, kind, name, count]) => `${kind === 'quota' ? 'quota' : 'limit'} ${name} ${count}×`,
-  )
-  return [
-    warning(check, {
-      message: `${counted(hit.length, 'limit')} reached since the service started: ${named.join(', ')}.`,
-      reason: 'These requests were refused: of somebody who guesses, or of people who need more.',
-      remedy: 'find the callers in the log; RATE_LIMIT_<NAME> and QUOTA_<NAME> raise a limit (svc-serve(8))',
-    }),
-  ]
 }
 
 export async function checkMail({ outside }: Config): Promise<Finding[]> {

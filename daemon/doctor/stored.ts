@@ -1,11 +1,14 @@
+import { compareVersions, isFarBehind, isNewer } from '../../src/agents/versions/semver.ts'
+import { findRelease, listPromoted } from '../../src/agents/versions/store.ts'
 import { listFaults } from '../../src/audit/checkpoints/verdicts.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds, type Instant } from '../../src/core/time.ts'
 import { countExpiringApiKeys } from '../../src/credentials/api-keys/store.ts'
-import { countDevices } from '../../src/devices/liveness.ts'
+import { countAgentVersions, countDevices } from '../../src/devices/liveness.ts'
 import { countDeadLetters, listLostDeadLetters } from '../../src/storage/dead-letters.ts'
 import { inScope } from '../../src/storage/dialect.ts'
+import { findStrandedLeases } from '../../src/storage/leases.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
 import { counted, failed, passed, warning } from './finding.ts'
@@ -86,6 +89,23 @@ export async function checkQueues(db: Db, now: Instant): Promise<Finding[]> {
   return findings.length > 0 ? findings : [passed('queues', 'Nothing waits')]
 }
 
+/** On SQLite there are none. */
+export async function checkLeases(db: Db, now: Instant): Promise<Finding[]> {
+  const check = 'leases'
+  const { stranded, isAnyHeld } = await findStrandedLeases(db, now)
+  if (!isAnyHeld) return [passed(check, 'None is held: one process serves SQLite, or none serves now')]
+  if (stranded.length === 0) return [passed(check, 'Each has a holder')]
+  const named = stranded.map(({ name, since }) => `${name} (since ${since})`).join(', ')
+  return [
+    warning(check, {
+      message: `No process has taken up this background work: ${named}.`,
+      reason: 'The process that did it has ended or hangs, and a lock may keep the others from it.',
+      remedy:
+        'see what the log of the service says about the loop leases, and restart its processes one by one',
+    }),
+  ]
+}
+
 export async function checkWebhooks(db: Db): Promise<Finding[]> {
   const rows = await db
     .selectFrom('webhooks')
@@ -148,6 +168,52 @@ export async function checkDevices(db: Db, now: Instant): Promise<Finding[]> {
         'So many at once have a cause in common: the network, the certificate, or the address of the service.',
       remedy: 'svc devices list --status offline; compare PUBLIC_URL with what their agents use',
     }),
+  ]
+}
+
+/** Versions behind which an agent has missed several releases. */
+const maxMinorsBehind = 2
+
+/** Of agents that are online: others cannot update now. */
+export async function checkAgentVersions(db: Db): Promise<Finding[]> {
+  const check = 'agents'
+  const promoted = (await listPromoted(db)).filter(({ component }) => component === 'agent')
+  const newest = promoted
+    .map(({ version }) => version)
+    .sort(compareVersions)
+    .at(-1)
+  if (newest === undefined) return [passed(check, 'No release is promoted')]
+  const versions = await countAgentVersions(db)
+  const all = versions.reduce((sum, { count }) => sum + count, 0)
+  const sumOf = (is: (version: string) => boolean) =>
+    versions.reduce((sum, { version, count }) => (is(version) ? sum + count : sum), 0)
+  const older = sumOf((version) => isNewer(newest, version))
+  const far = sumOf((version) => isFarBehind(version, newest, maxMinorsBehind))
+  const oldest = (await findRelease(db, newest))?.min_from ?? undefined
+  const stranded = oldest === undefined ? 0 : sumOf((version) => isNewer(oldest, version))
+  if (far === 0 && stranded === 0)
+    return [passed(check, `${counted(all, 'agent')} online, ${older} older than ${newest}, none by far`)]
+  return [
+    ...(far === 0
+      ? []
+      : [
+          warning(check, {
+            message: `${far} of ${counted(all, 'agent')} online are far behind ${newest}, which is promoted (${older} are older).`,
+            reason: 'They lack what was mended since: their update fails, or is not allowed.',
+            remedy:
+              'svc devices list --json has their agentVersion; svc agent rollout start updates them in waves',
+          }),
+        ]),
+    ...(stranded === 0
+      ? []
+      : [
+          warning(check, {
+            message: `${stranded} of ${counted(all, 'agent')} online are older than ${oldest}, the oldest that can update to ${newest}.`,
+            reason:
+              'They are offered a release between the two, and none where no such release is registered.',
+            remedy: `svc agent sync-release registers the releases between; svc agent versions lists those that are there`,
+          }),
+        ]),
   ]
 }
 

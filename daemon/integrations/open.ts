@@ -32,14 +32,20 @@ export type Integrations = {
   binaries: ReleaseFiles
 }
 
-/** The configured integrations, else the development outbox. */
-export function openIntegrations(config: Config, storage: Storage, clock: Clock, log: Logger): Integrations {
+/** The configured integrations, else the development outbox. `known`: a client for outbound requests that is open already. */
+export function openIntegrations(
+  config: Config,
+  storage: Storage,
+  clock: Clock,
+  log: Logger,
+  known?: Outbound,
+): Integrations {
   const { dataDir, production, secrets } = config
   const { smtp, twilio, archive, outbound } = config.outside
   if (production && !smtp) {
     log.warn('mail is not configured (SMTP_URL): it goes to outbox/ in the data directory only')
   }
-  const guarded = guardedClient(outbound)
+  const guarded = known ?? guardedClient(outbound)
   return {
     mailer: smtp ? smtpMailer(smtp) : outboxMailer(dataDir, clock),
     phoneCodes: twilio

@@ -27,7 +27,7 @@ export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Arc
             ChecksumSHA256: wanted,
           }),
         )
-        await confirm(s3, at, body.length, wanted)
+        await confirm(s3, at, body.length, { told: wanted, whole: wanted })
       } catch (error) {
         if (error instanceof ArchiveFailure) throw error
         throw new ArchiveFailure(`${objectUrl(settings, key)}: ${s3FailureReason(error)}`, { cause: error })
@@ -64,10 +64,18 @@ export async function openS3(
   })
 }
 
-type At = { Bucket: string; Key: string }
+export type At = { Bucket: string; Key: string }
 
-/** If the storage does not return the SHA-256 of an object, the object itself is read. */
-async function confirm(s3: S3Client, at: At, length: number, wanted: string): Promise<void> {
+/**
+ * If the storage does not return the SHA-256 of an object, the object itself is read. `told` is what the storage returns: of an
+ * object in parts the SHA-256 of those of its parts.
+ */
+export async function confirm(
+  s3: S3Client,
+  at: At,
+  length: number,
+  wanted: { told: string; whole: string },
+): Promise<void> {
   const { GetObjectCommand, HeadObjectCommand } = await sdk()
   const head = await s3.send(new HeadObjectCommand({ ...at, ChecksumMode: 'ENABLED' }))
   const where = `s3://${at.Bucket}/${at.Key}`
@@ -77,9 +85,12 @@ async function confirm(s3: S3Client, at: At, length: number, wanted: string): Pr
     )
   }
   const told = head.ChecksumSHA256
-  const held =
-    told ?? (await hashOf((await s3.send(new GetObjectCommand(at))).Body as AsyncIterable<Uint8Array>))
-  if (held !== wanted) throw new ArchiveFailure(`${where}: the stored object is not what was sent`)
+  const isHeld =
+    told === undefined
+      ? (await hashOf((await s3.send(new GetObjectCommand(at))).Body as AsyncIterable<Uint8Array>)) ===
+        wanted.whole
+      : told === wanted.told
+  if (!isHeld) throw new ArchiveFailure(`${where}: the stored object is not what was sent`)
 }
 
 async function hashOf(body: AsyncIterable<Uint8Array>): Promise<string> {

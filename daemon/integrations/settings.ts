@@ -105,7 +105,8 @@ function serverFrom(env: Env): Server | undefined {
       'SMTP_SECURE',
       'MAIL_FROM',
     ]
-    const set = parts.find((name) => env[name])
+    // A credential of systemd is in no variable.
+    const set = parts.find((name) => env[name]) ?? (pass === undefined ? undefined : 'SMTP_PASSWORD')
     if (set) throw new SetupError(`${set} is set, but neither SMTP_HOST nor SMTP_URL`)
     return undefined
   }

@@ -15,16 +15,19 @@ import {
 } from '../../src/storage/encrypted-values.ts'
 import { databaseExists, openStorage, type Storage } from '../../src/storage/open.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
+import { liveProcesses, type ServiceProcess } from '../../src/storage/service-processes.ts'
 import { workloadTtlSeconds } from '../../src/trust/tokens.ts'
 import { type Config, existingConfig, isInEnvironment } from '../config.ts'
 import type { Env } from '../variables.ts'
 import { cipherOf } from './cipher.ts'
 import {
+  entryOf,
   lockSecretsFile,
   previousEntry,
   readSecretsFile,
-  type SecretEntry,
+  type SecretName,
   type StoredSecrets,
+  secretNames,
   secretsFile,
   writeSecretsFile,
 } from './file.ts'
@@ -35,17 +38,6 @@ import {
  */
 
 type Flags = { 'data-dir'?: string | undefined }
-
-const entryOf = {
-  JWT_SECRET: 'jwt',
-  APP_ENCRYPTION_KEY: 'encryption',
-  ENROLLMENT_KEY_PEPPER: 'enrollmentPepper',
-  MFA_RECOVERY_CODE_PEPPER: 'recoveryPepper',
-  AUDIT_SIGNING_KEY: 'auditSigning',
-} as const satisfies Record<string, SecretEntry>
-
-export type SecretName = keyof typeof entryOf
-export const secretNames = Object.keys(entryOf) as SecretName[]
 
 export type ListedSecret = {
   name: SecretName
@@ -58,6 +50,8 @@ export type ListedSecret = {
   since: Instant | null
   /** What cannot be opened without it; null when nothing needs it, and for current ones. */
   neededBy: string | null
+  /** The live processes of the service that make new values with it, at most 100. */
+  usedBy: { host: string; pid: number; startedAt: Instant }[]
 }
 
 type Ring = {
@@ -66,6 +60,8 @@ type Ring = {
   storage: Storage
   /** Fingerprints of the keys that the database is used with. */
   used: ReadonlyMap<string, { print: string; since: Instant }>
+  /** Those that serve the database now. */
+  processes: readonly ServiceProcess[]
 }
 
 async function withRing<T>(flags: Flags, env: Env | undefined, work: (ring: Ring) => Promise<T>): Promise<T> {
@@ -77,25 +73,54 @@ async function withRing<T>(flags: Flags, env: Env | undefined, work: (ring: Ring
   try {
     await assertNotHalfRestored(storage)
     const rows = await storage.read.selectFrom('key_prints').selectAll().execute()
-    return await work({ config, env, storage, used: new Map(rows.map((row) => [row.name, row])) })
+    const used = new Map(rows.map((row) => [row.name, row]))
+    return await work({ config, env, storage, used, processes: await liveProcesses(storage.read) })
   } finally {
     await storage.close()
   }
 }
 
-const secretOf = ({ secrets, signing }: Config, name: SecretName): string | Buffer =>
-  name === 'AUDIT_SIGNING_KEY' ? signing.current : secrets[entryOf[name]]
+function secretOf({ secrets, signing, metricsToken }: Config, name: SecretName): string | Buffer | undefined {
+  if (name === 'AUDIT_SIGNING_KEY') return signing.current
+  return name === 'METRICS_TOKEN' ? metricsToken : secrets[entryOf[name]]
+}
 
-function previousOf({ previous, signing }: Config, name: SecretName): string | Buffer | undefined {
+function previousOf(
+  { previous, signing, previousMetricsToken }: Config,
+  name: SecretName,
+): string | Buffer | undefined {
   // An assumed one is not in the ring: it is derived from another key.
   if (name === 'AUDIT_SIGNING_KEY') return signing.isPreviousAssumed ? undefined : signing.previous
-  return previous[entryOf[name]]
+  return name === 'METRICS_TOKEN' ? previousMetricsToken : previous[entryOf[name]]
 }
 
 const idOf = (name: SecretName, secret: string | Buffer): string => keyFingerprint(name, secret).slice(0, 8)
 
+/** The database has nothing that a metrics token has made. */
 const isUsed = ({ config, used }: Ring, name: SecretName): boolean =>
-  used.get(name)?.print === keyFingerprint(name, secretOf(config, name))
+  name === 'METRICS_TOKEN' || used.get(name)?.print === keyFingerprint(name, secretOf(config, name)!)
+
+/** Processes that a list names. */
+const mostNamed = 100
+
+function usersOf({ processes }: Ring, name: SecretName, secret: string | Buffer): ListedSecret['usedBy'] {
+  const print = keyFingerprint(name, secret)
+  return processes
+    .filter(({ prints }) => prints[name]?.[0] === print)
+    .slice(0, mostNamed)
+    .map(({ host, pid, startedAt }) => ({ host, pid, startedAt }))
+}
+
+/** The live processes that do not make their values with the current secret yet, in words. */
+function laggards({ config, processes }: Ring, name: SecretName): string[] {
+  const print = keyFingerprint(name, secretOf(config, name)!)
+  const behind = processes.filter(({ prints }) => prints[name]?.[0] !== print)
+  const named = behind.slice(0, 10).map(({ host, pid, prints, startedAt }) => {
+    const lack = prints[name]?.includes(print) ? 'still uses it' : 'does not know the new one'
+    return `process ${pid} on ${host} (started ${startedAt}), which ${lack}`
+  })
+  return behind.length > 10 ? [...named, `${behind.length - 10} more processes`] : named
+}
 
 export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<ListedSecret[]> =>
   withRing(flags, env, async (ring) => {
@@ -106,10 +131,19 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<List
     for (const name of secretNames) {
       const entry = entryOf[name]
       const current = secretOf(ring.config, name)
+      if (current === undefined) continue
       const former = previousOf(ring.config, name)
-      const since = isUsed(ring, name) ? ring.used.get(name)!.since : null
+      const since = isUsed(ring, name) ? (ring.used.get(name)?.since ?? null) : null
       const source = sourceOf(name, entry)
-      listed.push({ name, id: idOf(name, current), state: 'current', source, since, neededBy: null })
+      listed.push({
+        name,
+        id: idOf(name, current),
+        state: 'current',
+        source,
+        since,
+        neededBy: null,
+        usedBy: usersOf(ring, name, current),
+      })
       if (former === undefined) continue
       listed.push({
         name,
@@ -118,6 +152,7 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<List
         source: sourceOf(`${name}_PREVIOUS`, previousEntry[entry]),
         since: null,
         neededBy: await needOf(ring, name, now),
+        usedBy: usersOf(ring, name, former),
       })
     }
     return listed
@@ -125,14 +160,17 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<List
 
 /** What still needs the former secret; null when nothing does. */
 async function needOf(ring: Ring, name: SecretName, now: Instant): Promise<string | null> {
-  if (!isUsed(ring, name)) return 'the service, until it has started with the new one'
-  const needs = [...(await ownNeeds(ring, name, now)), ...(await pepperNeeds(ring, name, now))]
+  const behind = laggards(ring, name)
+  if (!isUsed(ring, name)) {
+    return ['the service, until it has taken the new one', ...behind].join(', ')
+  }
+  const needs = [...behind, ...(await ownNeeds(ring, name, now)), ...(await pepperNeeds(ring, name, now))]
   return needs.join(', ') || null
 }
 
 async function ownNeeds(ring: Ring, name: SecretName, now: Instant): Promise<string[]> {
   const { storage, config, used } = ring
-  const { since } = used.get(name)!
+  const since = used.get(name)?.since ?? now
   const until = (what: string, seconds: number) => {
     const end = addSeconds(since, seconds + clockSkew)
     return now < end ? [`${what} until ${end}`] : []
@@ -154,6 +192,9 @@ async function ownNeeds(ring: Ring, name: SecretName, now: Instant): Promise<str
       return (await isLinked(ring))
         ? []
         : ['the link from its public key to the new one: restart the service']
+    case 'METRICS_TOKEN':
+      // Nothing knows who scrapes: svc_metrics_reads_total counts who still presents it.
+      return []
   }
 }
 
@@ -169,13 +210,18 @@ async function pepperNeeds(ring: Ring, name: SecretName, now: Instant): Promise<
 
 async function enrollmentKeysBefore({ heavy }: Storage, since: Instant, now: Instant): Promise<string[]> {
   const keys = heavy.selectFrom('enrollment_keys')
-  const count = await countOf(keys.where('created_at', '<', since).where('expires_at', '>', now))
+  const count = await countOf(
+    keys.where('created_at', '<', addSeconds(since, clockSkew)).where('expires_at', '>', now),
+  )
   return counted(count, 'enrollment key')
 }
 
 async function recoveryCodesBefore({ heavy }: Storage, since: Instant): Promise<string[]> {
   const codes = heavy.selectFrom('recovery_codes').where('used_at', 'is', null)
-  const holders = codes.where('id', '<', idBefore(since)).select('user_id').distinct()
+  const holders = codes
+    .where('id', '<', idBefore(addSeconds(since, clockSkew)))
+    .select('user_id')
+    .distinct()
   const count = await countOf(heavy.selectFrom(holders.as('holders')))
   return counted(count, 'account with older recovery codes', 'accounts with older recovery codes')
 }
@@ -208,10 +254,13 @@ export async function rotateSecret(
   const config = existingConfig(flags, env)
   const file = secretsFile(config.dataDir)
   const entry = entryOf[name]
-  if (isInEnvironment(name, env) || readSecretsFile(file)?.[entry] === undefined) {
+  const known = readSecretsFile(file)
+  // Of all secrets only this one may be missing: then nobody reads metrics, and this is the first one.
+  const isInFile = name === 'METRICS_TOKEN' ? known !== undefined : known?.[entry] !== undefined
+  if (isInEnvironment(name, env) || !isInFile) {
     throw new SetupError(
       `${name} comes from the environment, which this command cannot change. Set ${name}_PREVIOUS to its present value and ` +
-        `${name} to a new one (openssl rand -base64 32), then restart the service; svc-serve(8) has the steps for several replicas.`,
+        `${name} to a new one (openssl rand -base64 32): in files that NAME_FILE names while the service runs, else with a restart.`,
     )
   }
   return lockSecretsFile(file, (): { id: string | null; file: string } => {
@@ -221,7 +270,8 @@ export async function rotateSecret(
     if (dryRun) return { id: null, file }
     const stored = readSecretsFile(file)!
     const fresh = randomBytes(32).toString('base64')
-    const changed = { ...stored, [entry]: fresh, [previousEntry[entry]]: stored[entry]! }
+    const former = stored[entry]
+    const changed = { ...stored, [entry]: fresh, ...(former && { [previousEntry[entry]]: former }) }
     writeSecretsFile(file, changed, { isNew: false })
     return { id: idOf(name, name === 'AUDIT_SIGNING_KEY' ? Buffer.from(fresh, 'base64') : fresh), file }
   })
@@ -236,7 +286,7 @@ export const resealValues = (
   withRing(flags, env, async (ring) => {
     if (!isUsed(ring, 'APP_ENCRYPTION_KEY')) {
       throw new SetupError(
-        'The service has not started with the present APP_ENCRYPTION_KEY yet: replicas that lack it could not open what it encrypts. Restart the service first.',
+        'The service has not taken the present APP_ENCRYPTION_KEY yet: replicas that lack it could not open what it encrypts. svc secrets list names them.',
       )
     }
     const total = await countSealedOtherwise(ring.storage, createCipher([ring.config.secrets.encryption]))
@@ -257,7 +307,7 @@ export const retireSecret = (
     const former = previousOf(ring.config, name)
     if (former === undefined) throw new SetupError(`There is no former ${name}`)
     // Without it nothing opens what is stored: the service has not made anything with the new one.
-    const mayForce = force && isUsed(ring, name)
+    const mayForce = force && isUsed(ring, name) && laggards(ring, name).length === 0
     const neededBy = await needOf(ring, name, now)
     if (neededBy !== null && !mayForce) {
       const next = name === 'APP_ENCRYPTION_KEY' && isUsed(ring, name) ? ' Run: svc secrets reseal' : ''

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { agentAccess, agentOrWatchdogAccess, endpoint, publicAccess } from '../core/endpoint.ts'
 import { idOf, instant, reportedText, secret, text } from '../core/schema.ts'
 import { agentParams, type architecture, deviceRole, osType } from '../devices/contract.ts'
+import { PublicKey, ServiceKey } from './keys/contract.ts'
 import { lenient, lenientList } from './lenient.ts'
 
 const tag = 'Agents'
@@ -105,6 +106,9 @@ export const Enrollment = z.strictObject({
     .describe(
       'The previous bearer token of the machine, as proof that it is the device on record. Also as header X-Agent-Reenrollment-Token, or as bearer token',
     ),
+  publicKey: PublicKey.optional().describe(
+    'Ed25519 public key of the machine, by which it gets new tokens when its own is refused: 32 bytes in base64. Also as header X-Agent-Public-Key',
+  ),
 })
 export type Enrollment = z.output<typeof Enrollment>
 
@@ -127,6 +131,7 @@ const EnrollmentReply = z
       metricsCollectionIntervalSeconds: z.int(),
     }),
     manifestTrustKeys: z.array(TrustKey).describe('Keys that releases of the agent are signed with'),
+    serviceKey: ServiceKey,
   })
   .meta({ id: 'Enrolled' })
 
@@ -198,6 +203,7 @@ export const agents = {
       'x-agent-enrollment-secret': 'enrollmentSecret',
       'x-agent-reenrollment-token': 'reenrollmentToken',
       authorization: 'reenrollmentToken',
+      'x-agent-public-key': 'publicKey',
     },
     status: 201,
     reply: EnrollmentReply,

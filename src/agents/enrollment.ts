@@ -13,6 +13,7 @@ import type { Call, HandlersOf } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import type { agents } from './contract.ts'
 import { saveInventory } from './inventory.ts'
+import { deleteKey, insertKey } from './keys/store.ts'
 import {
   agentConfig,
   checkEnrollable,
@@ -35,6 +36,8 @@ export type EnrollSettings = {
   /** AGENT_ENROLLMENT_SECRET: a secret that machines need in addition to a key; undefined when not set. */
   enrollmentSecret: string | undefined
   trustKeys: readonly TrustKey[]
+  /** Key of the service that signs the audit log, in base64. */
+  serviceKey: string
 }
 
 type Enroll = typeof agents.enroll
@@ -102,6 +105,9 @@ async function enroll({ db, body, now, ip, note, quota }: Call<Enroll>, settings
   }
   await (again ? store.replaceDevice : store.insertDevice)(db, device, credentials)
   if (again) await deleteRotation(db, device.id)
+  // The machine showed by its token that it is this device: a key that it had before may be lost.
+  if (again) await deleteKey(db, device.id)
+  if (body.publicKey !== undefined) await insertKey(db, device.id, body.publicKey, now)
   await saveInventory(db, device.id, { hardware: body.hardwareInfo, network: body.networkInfo })
 
   if (!(await consumeEnrollmentKey(db, hash, device.id, now))) {
@@ -129,6 +135,7 @@ async function enroll({ db, body, now, ip, note, quota }: Call<Enroll>, settings
     siteId,
     config: agentConfig,
     manifestTrustKeys: [...settings.trustKeys],
+    serviceKey: settings.serviceKey,
   }
 }
 

@@ -4,7 +4,8 @@ import { agentIdPattern as wellFormed } from '../devices/contract.ts'
 import type { AgentCaller } from '../handler.ts'
 import { batchReads } from '../storage/batching.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { type AgentRow, findAgents, findTokenStates, isAgentToken } from './store.ts'
+import { isTenantGone } from './rules.ts'
+import { findAgents, findTokenStates, isAgentToken } from './store.ts'
 import { agentTokenHash, matchActive, matchToken } from './tokens/rules.ts'
 import { findTokens } from './tokens/store.ts'
 
@@ -52,14 +53,6 @@ async function matchRotationOf(db: Db, deviceId: string, tokenHash: string, now:
   const tokens = await findTokens(db, deviceId)
   return tokens && matchToken(tokens, tokenHash, now)
 }
-
-type Tenancy = Pick<AgentRow, 'org_status' | 'org_deleted_at' | 'partner_status' | 'partner_deleted_at'>
-
-const isTenantGone = (row: Tenancy): boolean =>
-  row.org_deleted_at !== null ||
-  row.partner_deleted_at !== null ||
-  row.org_status === 'churned' ||
-  row.partner_status === 'churned'
 
 /** An agent that was authenticated some time ago. */
 export type AuthenticatedAgent = { agentId: string; orgId: string; tokenHash: string }

@@ -186,6 +186,19 @@ export const isSuspended = ({
 }: Pick<AgentDeviceRow, 'org_status' | 'partner_status'>): boolean =>
   !inUse.includes(org_status) || partner_status !== 'active'
 
+type Tenancy = {
+  org_status: string
+  org_deleted_at: string | null
+  partner_status: string
+  partner_deleted_at: string | null
+}
+
+export const isTenantGone = (row: Tenancy): boolean =>
+  row.org_deleted_at !== null ||
+  row.partner_deleted_at !== null ||
+  row.org_status === 'churned' ||
+  row.partner_status === 'churned'
+
 const addressMemorySeconds = 86_400
 const maxAddresses = 100
 

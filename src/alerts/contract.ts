@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { cursorPageOf, cursorPageQuery } from '../core/page.ts'
-import { anyObject, endInstant, idOf, instant, text } from '../core/schema.ts'
+import { anyObject, endInstant, idOf, idPrefix, instant, text } from '../core/schema.ts'
 
 export const alertStatus = z.enum(['active', 'acknowledged', 'resolved', 'suppressed', 'dismissed'])
 export const alertSeverity = z.enum(['critical', 'high', 'medium', 'low', 'info'])
@@ -66,6 +66,7 @@ export const alerts = {
       since: instant.optional().describe('Only those triggered at this time or later'),
       until: endInstant.optional().describe('Only those triggered before this time'),
       search: text(100).optional().describe('Part of the title or message'),
+      idPrefix,
       ...cursorPageQuery(),
     }),
     reply: cursorPageOf(Alert),

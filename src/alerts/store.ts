@@ -3,7 +3,7 @@ import { fold } from '../core/fold.ts'
 import type { CursorPage, CursorPageQuery } from '../core/page.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { contains, forUpdate, inGroups, inScope, inSites } from '../storage/dialect.ts'
+import { contains, forUpdate, idStartsWith, inGroups, inScope, inSites } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readCursorPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
@@ -62,11 +62,12 @@ export type AlertQuery = CursorPageQuery & {
   since?: Instant | undefined
   until?: Instant | undefined
   search?: string | undefined
+  idPrefix?: string | undefined
 }
 
 /** Newest first. */
 export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promise<CursorPage<Alert>> {
-  const { orgId, deviceId, status, severity, since, until, search } = query
+  const { orgId, deviceId, status, severity, since, until, search, idPrefix } = query
   const found = alertsIn(db, scope)
     .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
     .$if(deviceId !== undefined, (q) => q.where('device_id', '=', deviceId!))
@@ -74,6 +75,7 @@ export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promi
     .$if(severity !== undefined, (q) => q.where('severity', '=', severity!))
     .$if(since !== undefined, (q) => q.where('triggered_at', '>=', since!))
     .$if(until !== undefined, (q) => q.where('triggered_at', '<', until!))
+    .$if(idPrefix !== undefined, (q) => q.where(idStartsWith('alerts.id', idPrefix!)))
     .$if(!!search, (q) => q.where((eb) => eb.or([contains('title', search!), contains('message', search!)])))
   return readCursorPage(
     found,
@@ -83,6 +85,17 @@ export async function listAlerts(db: Db, scope: Scope, query: AlertQuery): Promi
     toAlert,
   )
 }
+
+/** How many alerts nobody has closed, by status and severity. */
+export const countOpenAlerts = (
+  db: Db,
+  scope: Scope,
+): Promise<{ status: string; severity: string; alerts: number }[]> =>
+  alertsIn(db, scope)
+    .select(({ fn }) => ['status', 'severity', fn.countAll<number>().as('alerts')])
+    .where('status', 'in', ['active', 'acknowledged'])
+    .groupBy(['status', 'severity'])
+    .execute()
 
 /** @throws not_found, also for an alert outside the scope */
 export async function getAlert(db: Db, scope: Scope, id: string): Promise<Alert> {

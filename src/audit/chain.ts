@@ -147,10 +147,14 @@ export type ChainHeader = {
   anchor?: HeaderAnchor | undefined
   /** Notes in which one key of the service names the next, oldest first. */
   keys?: string[] | undefined
+  /** Notes about restores of the database from a backup, oldest first. */
+  restores?: string[] | undefined
 }
 
 export const headerLine = (orgId: string | null, more: Omit<ChainHeader, 'orgId'> = {}): string =>
-  `${JSON.stringify({ format: chainFormat, orgId, anchor: more.anchor, keys: more.keys?.length ? more.keys : undefined })}\n`
+  `${JSON.stringify({ format: chainFormat, orgId, anchor: more.anchor, keys: filled(more.keys), restores: filled(more.restores) })}\n`
+
+const filled = (notes: string[] | undefined): string[] | undefined => (notes?.length ? notes : undefined)
 
 export const entryPrefix = '{"checksum":"'
 export const entryInfix = '","entry":'

@@ -23,14 +23,17 @@ export const chainOrgId = anyOrgId()
   .describe('Without it: your organization, or the system chain in system scope')
 
 export const timeRange = {
-  from: instant.optional().describe('Not before this time'),
-  to: endInstant.optional().describe('Not after this time'),
+  from: instant.optional().meta({ flag: 'since', formerFlag: 'from' }).describe('Not before this time'),
+  to: endInstant.optional().meta({ flag: 'until', formerFlag: 'to' }).describe('Not after this time'),
 }
 export const textFilters = {
   user: text(255).optional().describe('Part of the e-mail address or name of who did it'),
   action: text(100).optional().describe('Part of the action, such as enrollment_key'),
   resource: text(255).optional().describe("Part of the resource's type or name"),
-  excludeActions: text(1000).optional().describe('Not these actions, such as data.access,user.login'),
+  excludeActions: text(1000)
+    .optional()
+    .meta({ flag: 'exclude-action', formerFlag: 'exclude-actions' })
+    .describe('Not these actions, such as data.access,user.login'),
 }
 export const AuditQuery = z.strictObject({
   orgId,

@@ -8,6 +8,7 @@ import { checkOrgInHistory } from '../tenancy/store.ts'
 import { headerLine, trailerLine } from './chain.ts'
 import type { ChainEnd } from './checkpoints/jobs.ts'
 import type { LocalCopies } from './checkpoints/local-copies.ts'
+import { listRestored } from './checkpoints/store.ts'
 import type * as contract from './contract.ts'
 import { type ListQuery, listEntries, listEntriesAfter } from './entries.ts'
 import { sealPendingFor } from './outbox.ts'
@@ -121,7 +122,8 @@ export const chainFile = (
 ): AsyncGenerator<string> =>
   withReadLease(storage, chain, clock, async function* () {
     const anchor = await findAnchor(storage.read, scope, chain)
-    yield headerLine(orgOf(chain), { anchor: toHeaderAnchor(anchor), keys })
+    const restores = await listRestored(storage.read, chain)
+    yield headerLine(orgOf(chain), { anchor: toHeaderAnchor(anchor), keys, restores })
     yield* store.chainLines(storage.heavy, scope, chain, head.seq)
     yield trailerLine(head, checkpoint)
   })

@@ -7,6 +7,7 @@ import { bytesOf, forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '.
 import type { Db, Storage } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
+import { currentTrace } from '../storage/trace.ts'
 import {
   type ChainEntry,
   type ChainHead,
@@ -29,6 +30,7 @@ const insertPending = prepared((db, p: { chain: string; entry: string }) =>
  * goes to the outbox and is sealed soon after.
  */
 export async function recordAudit(db: Db, draft: DraftEntry): Promise<void> {
+  currentTrace()?.audited(draft.id)
   if (!beforeCommit(db, sealInTransaction, draft)) await addToOutbox(db, draft)
 }
 
@@ -93,6 +95,19 @@ export async function countPending(
   const count = await countOf(db.selectFrom(some.as('pending')))
   const first = await db.selectFrom('outbox').select('entry').orderBy('id').limit(1).executeTakeFirst()
   return { count, oldest: first && timeOf(first.entry) }
+}
+
+/** How many chains there are, and how many entries they have had. */
+export async function sumHeads(db: Db): Promise<{ chains: number; entries: number }> {
+  const { chains, entries } = await db
+    .selectFrom('audit_heads')
+    .select(({ fn }) => [
+      fn.countAll<number>().as('chains'),
+      fn.sum<number | string | null>('seq').as('entries'),
+    ])
+    .where('seq', '>', 0)
+    .executeTakeFirstOrThrow()
+  return { chains, entries: Number(entries ?? 0) }
 }
 
 /** Undefined for an entry that cannot be read: it becomes a dead letter. */

@@ -75,6 +75,25 @@ function readRow(row: AuditLogRow): { entry: ChainEntry; damage?: AuditEntry['da
   return altered ? { entry, damage: 'altered' } : { entry }
 }
 
+/** How many chains there are, how many entries they have had, and the head of one of them. */
+export async function sumHeadsIn(
+  db: Db,
+  scope: Scope,
+  chain: string | undefined,
+): Promise<{ chains: number; entries: number; head: ChainHead | null }> {
+  const { chains, entries } = await db
+    .selectFrom('audit_heads')
+    .select(({ fn }) => [
+      fn.countAll<number>().as('chains'),
+      fn.sum<number | string | null>('seq').as('entries'),
+    ])
+    .where(inScopeHistory(scope, 'audit_heads.chain'))
+    .where('seq', '>', 0)
+    .executeTakeFirstOrThrow()
+  const head = chain === undefined ? undefined : await findHead(db, scope, chain)
+  return { chains, entries: Number(entries ?? 0), head: head ?? null }
+}
+
 export type ChainSummary = ChainHead & {
   orgId: string | null
   name: string

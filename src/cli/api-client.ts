@@ -5,11 +5,14 @@ import {
   type Credentials,
   createClient,
   type Exchange,
+  type Transport,
 } from '../core/client.ts'
 import { type CredentialLocation, readSession, type StoredSession, writeSession } from './credential-store.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
 import { withLock } from './lock.ts'
+import { noteServiceVersion } from './service-version.ts'
 import { isSameUrl, type Settings } from './settings.ts'
+import { printNote } from './stderr-notes.ts'
 import { nodeTransport } from './transport.ts'
 
 /** Seconds before its end at which an access token is renewed. */
@@ -25,6 +28,8 @@ export type ApiClientOptions = {
   token: TokenSource | undefined
   /** From SVC_API_KEY, unless a token takes precedence. */
   apiKey: string | undefined
+  /** Nobody sees what it says: it waits for no rate limit. */
+  silent?: true
 }
 
 /** A client without credentials, for signing in. */
@@ -41,17 +46,37 @@ export function authenticatedClient(options: ApiClientOptions): Client {
     : apiKey !== undefined
       ? keyCredentials(apiKey)
       : sessionCredentials(settings, interactive, anonymousClient(options))
-  return createClient({ ...baseOptions(options), credentials })
+  const rateLimit = { patience: patienceOf(settings), onWait: sayWait }
+  return createClient({ ...baseOptions(options), credentials, ...(!options.silent && { rateLimit }) })
 }
+
+/** For screens, which wait by themselves and say so where they have room for it. */
+export const pollingClient = (options: ApiClientOptions): Client =>
+  authenticatedClient({ ...options, silent: true })
+
+/** The windows of the usual limits are a minute: a loop of commands goes on after each, unless its caller set a time. */
+const usualPatienceMs = 120_000
+const patienceOf = ({ timeout }: Settings): number =>
+  timeout.from === 'default' ? usualPatienceMs : timeout.value
+
+const sayWait = (seconds: number): void => printNote(`Rate limited: continuing in ${seconds} s`)
 
 /** All options except the credentials. */
 export const baseOptions = ({ settings, version }: ApiClientOptions): ClientOptions => ({
   url: settings.url.value,
   timeout: settings.timeout.value,
-  transport: nodeTransport({ caFile: settings.caFile.value }),
+  transport: notingVersion(settings, nodeTransport({ caFile: settings.caFile.value })),
   headers: { 'x-service-client': 'cli', 'user-agent': `svc/${version}` },
   ...(settings.debug.value && { onExchange: logExchange }),
 })
+
+const notingVersion =
+  (settings: Settings, send: Transport): Transport =>
+  async (request) => {
+    const reply = await send(request)
+    noteServiceVersion(settings, reply.headers)
+    return reply
+  }
 
 function logExchange({ method, url, attempt, ms, status, failure }: Exchange): void {
   const again = attempt > 1 ? ` (try ${attempt})` : ''
@@ -98,7 +123,7 @@ export function credentialLocation(settings: Settings, interactive: boolean): Cr
   return active && kind ? { kind, context: active.name, interactive } : undefined
 }
 
-const isFresh = (session: StoredSession): boolean =>
+export const isFresh = (session: StoredSession): boolean =>
   session.expiresAt - Date.now() > renewMarginSeconds * 1000
 
 function sessionCredentials(settings: Settings, interactive: boolean, anonymous: Client): Credentials {

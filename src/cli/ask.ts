@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { Writable } from 'node:stream'
 import { allowSequence, escapeControls, escapeToOneLine, hasNoControls } from '../core/terminal.ts'
-import { usageError } from './exit-codes.ts'
+import { CliError, usageError } from './exit-codes.ts'
 import type { Settings } from './settings.ts'
+import { printNote } from './stderr-notes.ts'
 
 /** Whether a person can be prompted: a terminal on both ends, no CI, no --no-input. */
 export const isInteractive = (settings: Pick<Settings, 'noInput'>): boolean =>
@@ -132,4 +133,30 @@ export async function askSecret(message: string): Promise<string> {
 export async function askYesNo(message: string, initial = false): Promise<boolean> {
   const { confirm } = await import('@inquirer/prompts')
   return confirm({ message: escapeToOneLine(message), default: initial }, promptContext())
+}
+
+/** Says what is about to be changed, before anybody is asked. */
+export function printTarget({ active, url }: Pick<Settings, 'active' | 'url'>): void {
+  printNote(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
+}
+
+type Confirmation = {
+  /** Agreed on the command line. */
+  yes: boolean | undefined
+  interactive: boolean
+  /** What to do where nobody can be asked. */
+  hint: string
+  /** The error after a no. */
+  refused?: { message?: string; exit?: number }
+}
+
+/** Returns only after a yes. @throws usageError where nobody can be asked, CliError `not_confirmed` after a no */
+export async function confirmOrThrow(
+  question: string,
+  { yes, interactive, hint, refused: { message = 'Nothing was changed', exit } = {} }: Confirmation,
+): Promise<void> {
+  if (yes) return
+  if (!interactive) throw usageError('Missing --yes', hint)
+  if (await askYesNo(question)) return
+  throw new CliError(message, { code: 'not_confirmed', ...(exit !== undefined && { exit }) })
 }

@@ -5,6 +5,7 @@ import { resolveAuditOrg } from './audit-org.ts'
 import type { CommandContext } from './base.ts'
 import { usageError } from './exit-codes.ts'
 import { type Field, fieldsOf } from './fields.ts'
+import { fileExists } from './files.ts'
 import { type FlagSet, fieldFlag } from './flags.ts'
 import { printNote, writeStdout } from './print.ts'
 import { formatEntries, progressBar } from './progress.ts'
@@ -101,9 +102,8 @@ async function writeStream(
 /** A draft beside the target file, which is renamed to it. */
 function openDraft(path: string): { file: number; keep(): void; end(): void } {
   const draft = `${path}.${process.pid}.part`
-  const exists = () => usageError(`${path} exists and is not overwritten`)
   const forget = () => rmSync(draft, { force: true })
-  if (existsSync(path)) throw exists()
+  if (existsSync(path)) throw fileExists(path)
   const file = attempt(path, () => openSync(draft, 'wx', 0o600))
   // Ctrl-C ends the process immediately.
   process.once('exit', forget)
@@ -115,7 +115,7 @@ function openDraft(path: string): { file: number; keep(): void; end(): void } {
         // Unlike a renaming this never replaces a file that came in the meantime.
         linkSync(draft, path)
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw exists()
+        if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw fileExists(path)
         attempt(path, () => renameSync(draft, path))
       }
     },

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Pin } from '../audit/verifier/pins.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
 import { readFileIfExists, writePrivateFile } from './files.ts'
@@ -24,13 +25,18 @@ export function readPins(path: string): Pins {
   })
 }
 
-/** Pins only advance: another process may have verified more in the meantime. */
-export async function savePins(path: string, seen: [orgId: string | null, pin: Pin][]): Promise<void> {
+/** `lost`: the pin before, when a restore explains that the chain no longer has it. */
+export type SeenPin = { orgId: string | null; pin: Pin; lost?: Pin | undefined }
+
+/** Pins only advance, since another process may have verified more in the meantime, unless it is the lost one that is replaced. */
+export async function savePins(path: string, seen: readonly SeenPin[]): Promise<void> {
   if (seen.length === 0) return
   await withLock('audit-pins', () => {
     const chains = { ...readPins(path) }
-    for (const [orgId, pin] of seen) {
-      if ((findPin(chains, orgId)?.seq ?? -1) <= pin.seq) chains[nameOf(orgId)] = pin
+    for (const { orgId, pin, lost } of seen) {
+      const known = findPin(chains, orgId)
+      const isNext = known === undefined || known.seq <= pin.seq || isDeepStrictEqual(known, lost)
+      if (isNext) chains[nameOf(orgId)] = pin
     }
     writePrivateFile(path, `${JSON.stringify({ version, chains }, null, 2)}\n`)
   })
@@ -49,13 +55,14 @@ const isPins = (value: unknown): value is Pins =>
 
 function isPin(value: Pin | null): boolean {
   if (value === null || typeof value !== 'object') return false
-  const { seq, checksum, root, time, key } = value
+  const { seq, checksum, root, time, signed, key } = value
   const isHash = (text: string | null) => text === null || Buffer.from(text, 'base64').length === 32
   return (
     Number.isSafeInteger(seq) &&
     /^[0-9a-f]{64}$/.test(checksum) &&
     isHash(root) &&
     isHash(key) &&
-    typeof time === 'string'
+    typeof time === 'string' &&
+    (signed === undefined || typeof signed === 'string')
   )
 }

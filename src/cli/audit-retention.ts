@@ -1,10 +1,10 @@
 import type { AuditRetention } from '../audit/retention/contract.ts'
 import { auditRetention } from '../audit/retention/contract.ts'
-import { askYesNo } from './ask.ts'
+import { confirmOrThrow, printTarget } from './ask.ts'
 import { resolveAuditOrg } from './audit-org.ts'
 import type { CommandContext } from './base.ts'
-import { CliError, exitCodes, usageError } from './exit-codes.ts'
-import { printNote, printRecord } from './print.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
+import { printRecord } from './print.ts'
 import { formatEntries, formatNumber, progressBar } from './progress.ts'
 
 type Flags = { yes?: boolean; 'dry-run'?: boolean }
@@ -43,12 +43,11 @@ async function confirm(
   { yes }: Flags,
   told: string,
 ): Promise<void> {
-  const { active, url } = settings
-  printNote(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
-  if (yes) return
-  if (!interactive) throw usageError('Missing --yes', `--dry-run shows what would be deleted: ${told}`)
-  if (await askYesNo(`Delete ${told}? This cannot be undone`)) return
-  throw new CliError('Nothing was deleted', { code: 'not_confirmed' })
+  printTarget(settings)
+  await confirmOrThrow(`Delete ${told}? This cannot be undone`, {
+    ...{ yes, interactive, hint: `--dry-run shows what would be deleted: ${told}` },
+    refused: { message: 'Nothing was deleted' },
+  })
 }
 
 async function run({ client }: CommandContext, query: { orgId: string | undefined }, total: number) {

@@ -1,4 +1,4 @@
-import type { Verdict } from '../audit/verifier/verdict.ts'
+import type { RestoreReport, Verdict } from '../audit/verifier/verdict.ts'
 import type { CommandContext } from './base.ts'
 import { exitCodes, SilentExit } from './exit-codes.ts'
 import { printNote, printRecord, writeStdout } from './print.ts'
@@ -32,6 +32,23 @@ export async function printVerdicts({ output }: CommandContext, chains: NamedVer
     throw new SilentExit(verdict === 'tampered' ? exitCodes.failure : exitCodes.unverifiable)
 }
 
+function formatRestore({ time, backup, lost, state }: RestoreReport): string {
+  const { from, to } = lost
+  const entries =
+    to === null
+      ? `entries after ${formatNumber(from - 1)} may be lost`
+      : to <= from
+        ? `entry ${formatNumber(from)} is lost`
+        : `entries ${formatNumber(from)} to ${formatNumber(to)} are lost`
+  const by = {
+    signed: '',
+    untrusted: ' (signed by a key that no trusted key vouches for)',
+    unchecked: ' (signature not checked: give --key)',
+  }[state]
+  const [on, of] = [time, backup.madeAt].map(escapeToOneLine)
+  return `restored on ${on} from a backup of ${of}: ${entries}${by}`
+}
+
 type Style = Awaited<ReturnType<typeof styleFor>>
 
 function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Style): string {
@@ -48,7 +65,8 @@ function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Sty
       ...(one.checkpoint.state === 'unchecked' ? ['signature not checked: give --key'] : []),
       ...(one.pin === 'new' ? ['pinned without comparison: there was no pin before'] : []),
     ]
-    return `${style.good('Sound:')} ${parts.join(', ')}`
+    const restores = one.restores.map((restore) => `\n  ${formatRestore(restore)}`)
+    return `${style.good('Sound:')} ${parts.join(', ')}${restores.join('')}`
   }
   if (one.verdict === 'unverifiable')
     return `${style.warning('Cannot tell:')} ${one.name}: ${escapeToOneLine(one.fault.message)}`

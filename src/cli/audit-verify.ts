@@ -3,18 +3,17 @@ import { availableParallelism } from 'node:os'
 import { pipeline, Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import type { auditLogs } from '../audit/contract.ts'
-import type { Pin, toPin } from '../audit/verifier/pins.ts'
+import type { toPin } from '../audit/verifier/pins.ts'
 import type { verifyRanges } from '../audit/verifier/ranges.ts'
 import type { readKeys } from '../audit/verifier/signatures.ts'
 import type { Verdict } from '../audit/verifier/verdict.ts'
 import type { ChainVerifier, VerifierOptions } from '../audit/verifier/verifier.ts'
 import { resolveAuditOrg } from './audit-org.ts'
-import { findPin, type Pins, readPins, savePins } from './audit-pins.ts'
+import { findPin, type Pins, readPins, type SeenPin, savePins } from './audit-pins.ts'
 import { type NamedVerdict, printVerdicts } from './audit-verdicts.ts'
 import type { CommandContext } from './base.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
 import { type ProgressBar, progressBar } from './progress.ts'
-import { retryWhenLimited } from './rate-limit.ts'
 import { escapeToOneLine } from './table.ts'
 
 /** Verification functions that the command passes in; they need no service and no trust in one. */
@@ -75,11 +74,12 @@ async function updatePins(
 ): Promise<NamedVerdict[]> {
   if (file === undefined) return verdicts
   const now = new Date().toISOString()
-  const seen: [string | null, Pin][] = []
+  const seen: SeenPin[] = []
   const told = verdicts.map((one): NamedVerdict => {
     if (one.verdict !== 'sound') return one
     const before = findPin(pins, one.orgId)
-    seen.push([one.orgId, pinOf(one, now, before)])
+    const lost = one.pin === 'restored' ? before : undefined
+    seen.push({ orgId: one.orgId, pin: pinOf(one, now, before), lost })
     return before ? one : { ...one, pin: 'new' }
   })
   await savePins(file, seen)
@@ -153,10 +153,9 @@ async function verifyService(
   for (const { orgId, name, seq, deletedAt } of chains) {
     const progress = progressBar('Verifying', 'rows', seq)
     const of = { name: escapeToOneLine(name), ...(deletedAt && { deletedAt }) }
-    const read = () =>
-      verifyStream(client.stream(chain, { query: { orgId: orgId ?? undefined } }), begin(), progress)
     try {
-      const verdict = await retryWhenLimited(read)
+      const lines = client.stream(chain, { query: { orgId: orgId ?? undefined } })
+      const verdict = await verifyStream(lines, begin(), progress)
       verdicts.push({ ...of, ...(checkChainIdentity(verdict, orgId) ?? verdict) })
     } catch (failure) {
       // For a single requested chain the failure itself is the answer.

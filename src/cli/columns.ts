@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { unwrap } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
+import { escapeToOneLine } from '../core/terminal.ts'
 import { usageError } from './exit-codes.ts'
 import { shapeOf } from './fields.ts'
 
@@ -64,9 +65,11 @@ function pickColumns(text: string, known: Column[]): Column[] {
     const match = known.find((leaf) => leaf.toLowerCase() === name.toLowerCase())
     if (match) return match
     if (known.some((leaf) => name.startsWith(`${leaf}.`))) return name
+    // The names may be those of a reply.
+    const shown = known.map(escapeToOneLine)
     throw usageError(
       `There is no column "${name}"`,
-      didYouMean(name, known) ?? `columns: ${known.join(', ')}`,
+      didYouMean(name, shown) ?? `columns: ${shown.join(', ')}`,
     )
   })
 }

@@ -6,7 +6,7 @@ import { type Output, rowPrinter } from './print.ts'
 export async function listCommands(commands: Command.Loadable[], output: Output): Promise<void> {
   const rows = commands
     .filter(({ hidden }) => !hidden)
-    .map(({ id, summary, description, args, flags, examples }) => ({
+    .map(({ id, summary, description, args, flags, examples, endpoints }) => ({
       id: id.replaceAll(':', ' '),
       summary: summary ?? null,
       description: description || null,
@@ -25,11 +25,16 @@ export async function listCommands(commands: Command.Loadable[], output: Output)
         options: (flag.type === 'option' && flag.options) || null,
       })),
       examples: examples ?? [],
+      endpoints: (endpoints as readonly string[] | undefined) ?? [],
     }))
     .sort((a, b) => (a.id < b.id ? -1 : 1))
   const printer = rowPrinter(
     output,
-    selectColumns(output, ['id', 'summary', 'description', 'args', 'flags', 'examples'], ['id', 'summary']),
+    selectColumns(
+      output,
+      ['id', 'summary', 'description', 'args', 'flags', 'examples', 'endpoints'],
+      ['id', 'summary'],
+    ),
   )
   await printer.rows(rows)
   await printer.end()

@@ -12,8 +12,12 @@ export type CommandView = {
   description?: string
   /** Default columns of the table. */
   columns?: Column[]
+  /** Those of them that a narrow terminal leaves out before all others, the last one first. */
+  secondary?: Column[]
   /** Fields of the query or body that are arguments, in order. */
   args?: string[]
+  /** Reads the arguments where one may be typed for several. The first is required. */
+  readArgs?: (args: ParsedInput['args']) => ParsedInput['args'] | Promise<ParsedInput['args']>
   /** Fields set by special flags of the command: `values` translates these flags. */
   customFlags?: {
     fields: string[]
@@ -44,6 +48,8 @@ export type CommandView = {
   confirmation?: string
   /** An entry with the same rows and more filters; it is called when one of them is used. */
   filteredEntry?: Endpoint
+  /** Endpoints that do the same or a part of it: `/docs` shows this command with them. */
+  also?: readonly Endpoint[]
   /** Text for a person, instead of the record field by field. */
   format?: (reply: Record<string, unknown>) => string | Promise<string>
   /** `format` may return several lines of the reply. All others get one-line texts: a second line could pass for the program's. */
@@ -58,14 +64,23 @@ export type CommandView = {
     merge: (before: Record<string, unknown>, reply: Record<string, unknown>) => Record<string, unknown>
     progress: { what: string; unit: string; done: (reply: Record<string, unknown>) => number }
   }
+  /** It makes a credential: the flag with its permissions, and for whom it is. */
+  mints?: { flag: string; by: 'key' | 'workload' }
   /** Reply field with a secret that is displayed only once. */
   secret?: string
+  /** That secret is generated only if the body has none, and this command replaces it: the output may leave it out. */
+  secretReplacedBy?: string
   /**
-   * How to find an existing record instead of creating one: the list, the fields of its parent, and the
-   * query that excludes inactive records.
+   * How to find an existing record instead of creating one: the list, the fields of its parent, the query that
+   * excludes inactive records, and the field to compare, if not its slug or name.
    */
-  existing?: { list: Endpoint; within?: string[]; query?: Record<string, string> }
+  existing?: { list: Endpoint; within?: string[]; query?: Record<string, string>; by?: 'email' }
 }
 
 /** What the caller typed, after oclif has parsed it. */
-export type ParsedInput = { flags: Record<string, unknown>; args: Record<string, unknown> }
+export type ParsedInput = {
+  flags: Record<string, unknown>
+  args: Record<string, unknown>
+  /** The name of one of several records. They were asked about all at once. */
+  each?: string
+}

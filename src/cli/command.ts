@@ -1,6 +1,7 @@
 import type { Command } from '@oclif/core/command'
-import { type Endpoint, isMutation } from '../core/endpoint.ts'
-import { ApiCommand } from './base.ts'
+import type { RawInput } from '../core/client.ts'
+import { type Endpoint, isMutation, routeOf } from '../core/endpoint.ts'
+import { ApiCommand, type CommandContext } from './base.ts'
 import { listShape } from './columns.ts'
 import type { CommandView, ParsedInput } from './command-view.ts'
 import { withFlagNames } from './exit-codes.ts'
@@ -46,6 +47,10 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
   const isCustom = ({ key }: Field) => customFlags?.fields.includes(key) === true
   const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field) && !isCustom(field))
 
+  // A record that is deleted by its name: several names are taken. A body says more about the one.
+  const isNamed = argFields.length === 1 && entry.body === undefined && !view.argDefaults
+  const eachArg = entry.method === 'DELETE' && isNamed ? argName(argFields[0]!) : undefined
+
   const [firstCustomFlag] = Object.keys(customFlags?.flags ?? {})
   const flagNames = new Map(
     fields
@@ -57,13 +62,20 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
   )
 
   return class extends ApiCommand {
+    static override endpoints = [entry, entry.effect ?? [], view.filteredEntry ?? [], view.also ?? []]
+      .flat()
+      .map(routeOf)
     static override summary = view.summary ?? entry.summary
     static override description = view.description ?? ''
     static override examples = view.examples
     static override args: ArgSet = Object.fromEntries(
-      argFields.map((field) => [
+      argFields.map((field, at) => [
         argName(field),
-        fieldArg(field, view.argDefaults?.[field.key] === undefined),
+        fieldArg(field, {
+          isNeeded: view.readArgs ? at === 0 : view.argDefaults?.[field.key] === undefined,
+          isEach: argName(field) === eachArg,
+          isRead: view.readArgs !== undefined,
+        }),
       ]),
     )
     static override flags: FlagSet = {
@@ -73,33 +85,54 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
     }
 
     async run(): Promise<void> {
-      const typed = (await this.parse(this.ctor)) as unknown as ParsedInput
+      const parsed = (await this.parse(this.ctor)) as unknown as ParsedInput
+      const typed = view.readArgs ? { ...parsed, args: await view.readArgs(parsed.args) } : parsed
       try {
-        await this.perform(typed)
+        const session = this.open(typed.flags)
+        await (eachArg === undefined
+          ? this.perform(session, typed)
+          : this.performEach(session, typed, eachArg))
       } catch (failure) {
+        const { forgetStaleTenants } = await import('./tenant-ids.ts')
+        forgetStaleTenants(failure)
         throw withFlagNames(failure, flagNames)
       }
     }
 
-    private async perform(typed: ParsedInput): Promise<void> {
-      const session = this.open(typed.flags)
-      const input = async () => {
-        const values = (await customFlags?.values(typed.flags, session)) ?? {}
-        const asked =
-          session.interactive && !typed.flags.file ? await view.prompt?.(session, typed) : undefined
-        const filed = view.file ? { ...(await readBody(typed.flags.file)), ...asked } : {}
-        const isFiled = ({ part, key, flag }: Field) =>
-          part === 'body' && Object.hasOwn(filed, key) && typed.flags[flag] === undefined
-        const left = fields.filter((field) => !isFiled(field))
-        const input = await buildInput(session, left, (field) => {
-          if (field.key === view.negatedFlag?.field) return typed.flags[view.negatedFlag.flag] !== true
-          if (isCustom(field)) return values[field.key]
-          if (isPreset(field)) return preset[field.key]
-          if (isArg(field)) return typed.args[argName(field)] ?? view.argDefaults?.[field.key]?.(session)
-          return field.key === 'orgId' ? session.settings.org.value || undefined : typed.flags[field.flag]
-        })
-        return view.file ? { ...input, body: { ...filed, ...(input.body as object) } } : input
-      }
+    private async performEach(session: CommandContext, typed: ParsedInput, arg: string): Promise<void> {
+      const { deleteEach, namesToDelete } = await import('./delete-each.ts')
+      const names = await namesToDelete(typed.args[arg] as string[])
+      const one = (name: string) => ({ ...typed, args: { ...typed.args, [arg]: name } })
+      if (names.length === 1) return this.perform(session, one(names[0]!))
+      const { effectOf } = await import('./effect.ts')
+      await deleteEach(session, typed, names, {
+        command: (this.id ?? '').replaceAll(':', ' '),
+        warning: view.warning,
+        summary: entry.summary,
+        effect: async (name) => effectOf(session, entry, await this.inputOf(session, one(name))),
+        perform: (session, name) => this.perform(session, { ...one(name), each: name }),
+      })
+    }
+
+    private async inputOf(session: CommandContext, typed: ParsedInput): Promise<RawInput> {
+      const values = (await customFlags?.values(typed.flags, session)) ?? {}
+      const asked = session.interactive && !typed.flags.file ? await view.prompt?.(session, typed) : undefined
+      const filed = view.file ? { ...(await readBody(typed.flags.file)), ...asked } : {}
+      const isFiled = ({ part, key, flag }: Field) =>
+        part === 'body' && Object.hasOwn(filed, key) && typed.flags[flag] === undefined
+      const left = fields.filter((field) => !isFiled(field))
+      const input = await buildInput(session, left, (field) => {
+        if (field.key === view.negatedFlag?.field) return typed.flags[view.negatedFlag.flag] !== true
+        if (isCustom(field)) return values[field.key]
+        if (isPreset(field)) return preset[field.key]
+        if (isArg(field)) return typed.args[argName(field)] ?? view.argDefaults?.[field.key]?.(session)
+        return field.key === 'orgId' ? session.settings.org.value || undefined : typed.flags[field.flag]
+      })
+      return view.file ? { ...input, body: { ...filed, ...(input.body as object) } } : input
+    }
+
+    private async perform(session: CommandContext, typed: ParsedInput): Promise<void> {
+      const input = () => this.inputOf(session, typed)
       if (view.alternative && typed.flags[view.alternative.flag])
         return view.alternative.run(session, await input(), typed)
       if (listed) {
@@ -108,7 +141,11 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
         return runListCommand(session, (narrowed && view.filteredEntry) || entry, view, await input(), typed)
       }
       const { runRecordCommand } = await import('./record-command.ts')
-      return runRecordCommand(session, entry, view, input, { ...typed, id: this.id ?? '' })
+      await runRecordCommand(session, entry, view, input, { ...typed, id: this.id ?? '' })
+      if (!view.mints || session.output.format !== 'plain') return
+      const wanted = (typed.flags[view.mints.flag] ?? []) as string[]
+      const { tellOpened } = await import('./opened-commands.ts')
+      tellOpened(this.config.commands, wanted, view.mints.by)
     }
   }
 }

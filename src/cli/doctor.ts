@@ -1,12 +1,13 @@
 import type { Finding } from '../core/finding.ts'
-import { askYesNo, isInteractive } from './ask.ts'
+import { confirmOrThrow, isInteractive } from './ask.ts'
 import { selectColumns } from './columns.ts'
-import { CliError, exitCodes, SilentExit, usageError } from './exit-codes.ts'
+import { exitCodes, SilentExit, usageError } from './exit-codes.ts'
 import { type Output, rowPrinter, writeStdout } from './print.ts'
 import { type FlagSettings, resolveSettings } from './settings.ts'
 import { clearStatus, printNote } from './stderr-notes.ts'
 import { type Style, styleFor } from './style.ts'
-import { displayWidth, escapeToOneLine } from './table.ts'
+import { escapeToOneLine } from './table.ts'
+import { wrapWords } from './text-width.ts'
 
 type Repair = { plan: string; run(): Promise<unknown> }
 
@@ -32,14 +33,12 @@ export async function repair(
   }
   printNote('--fix would:')
   for (const { plan } of repairs) printNote(`  ${plan}`)
-  if (!flags.yes) {
-    if (!isInteractive(resolveSettings(flags))) {
-      throw usageError('Missing --yes', 'without a person to ask, --fix --yes does the above')
-    }
+  await confirmOrThrow('Do this?', {
+    ...{ yes: flags.yes, interactive: isInteractive(resolveSettings(flags)) },
+    hint: 'without a person to ask, --fix --yes does the above',
     // Not 1, which says that there are warnings.
-    if (!(await askYesNo('Do this?')))
-      throw new CliError('Nothing was changed', { code: 'not_confirmed', exit: exitCodes.usage })
-  }
+    refused: { exit: exitCodes.usage },
+  })
   for (const { plan, run } of repairs) {
     try {
       await run()
@@ -54,16 +53,20 @@ export async function repair(
 /** As other programs that examine have them (nagios-plugins); the other codes of svc mean that the examination failed. */
 const exitOf = { warnings: 1, errors: 2 }
 
-/** Prints all findings. @throws SilentExit with 1 when the worst is a warning, 2 when it is an error */
-export async function printFindings(output: Output, findings: readonly Finding[]): Promise<void> {
+/** Prints all findings; JSON has `more` besides. @throws SilentExit with 1 when the worst is a warning, 2 when it is an error */
+export async function printFindings(
+  output: Output,
+  findings: readonly Finding[],
+  { more = {}, width = process.stdout.columns }: { more?: object; width?: number | undefined } = {},
+): Promise<void> {
   clearStatus()
   const counts = countsOf(findings)
   if (output.format === 'plain' && output.columns === undefined) {
-    await writeStdout(renderFindings(findings, styleFor(process.stdout), process.stdout.columns))
+    await writeStdout(renderFindings(findings, styleFor(process.stdout), width))
   } else {
     const printer = rowPrinter(output, selectColumns(output, columns, usual))
     await printer.rows([...findings])
-    await printer.end((rows) => ({ findings: rows, ...counts }))
+    await printer.end((rows) => ({ ...more, findings: rows, ...counts }))
   }
   if (counts.errors > 0) throw new SilentExit(exitOf.errors)
   if (counts.warnings > 0) throw new SilentExit(exitOf.warnings)
@@ -108,18 +111,6 @@ function summary(findings: readonly Finding[], style: Style): string {
   return parts.join(', ')
 }
 
-/** Breaks between words; a longer word gets a line of its own. */
-function wrapped(text: string, width: number | undefined): string[] {
-  // Answers of other machines are in it.
-  const escaped = escapeToOneLine(text)
-  if (width === undefined) return [escaped]
-  const lines: string[] = []
-  let line = ''
-  for (const word of escaped.split(' ')) {
-    if (line !== '' && displayWidth(line) + 1 + displayWidth(word) > width) {
-      lines.push(line)
-      line = word
-    } else line = line === '' ? word : `${line} ${word}`
-  }
-  return [...lines, line]
-}
+/** Answers of other machines are in these texts. */
+const wrapped = (text: string, width = Number.POSITIVE_INFINITY): string[] =>
+  wrapWords(escapeToOneLine(text), width)

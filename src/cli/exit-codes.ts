@@ -39,6 +39,12 @@ export class CliError extends Error {
 export const usageError = (message: string, hint?: string): CliError =>
   new CliError(message, { exit: exitCodes.usage, code: 'usage', ...(hint && { hint }) })
 
+export const outputError = (cause: Error): CliError =>
+  new CliError(`Cannot write to standard output: ${cause.message.replace(/, write$/, '')}`, {
+    code: 'output_failed',
+    cause,
+  })
+
 /** Exits with a code after the command has printed everything itself. */
 export class SilentExit extends Error {
   readonly exit: number
@@ -81,10 +87,10 @@ export function toReport(failure: unknown): ErrorReport | undefined {
   if (failure instanceof ApiError) return fromApiError(failure)
   if (failure instanceof SetupError) return report(exitCodes.failure, 'setup', failure.message)
   if (failure instanceof NetworkError) {
-    const hint = failure.proxy
+    const usual = failure.proxy
       ? 'check the proxy, or add the host to NO_PROXY'
       : 'is the service running there? --url, SVC_URL or `svc context use` choose another one'
-    return report(exitCodes.unreachable, 'unreachable', failure.message, { hint })
+    return report(exitCodes.unreachable, 'unreachable', failure.message, { hint: failure.hint ?? usual })
   }
   if (failure instanceof TimeoutError) {
     return report(exitCodes.timeout, 'timeout', failure.message, {
@@ -194,7 +200,7 @@ const hints: { [code in ErrorCode]?: string } = {
   site_in_use: 'svc devices --site SITE and svc enroll list what still belongs to it',
   device_unreachable: 'its agent reconnects by itself, usually within a minute; svc devices show DEVICE',
   device_failed: 'svc logs diagnostic DEVICE shows the logs of its agent',
-  device_timeout: 'request less, such as with --from 1h, or try again',
+  device_timeout: 'request less, such as with --since 1h, or try again',
   release_changed: 'publish the change as a new version',
   release_in_use: 'svc agent versions lists the versions offered to machines',
   rollback_needed: 'svc agent rollback VERSION also offers it to machines with a newer one',

@@ -1,6 +1,6 @@
 import { didYouMean } from '../core/suggest.ts'
 import { type CliError, type ErrorReport, exitCodes, SilentExit, toReport, usageError } from './exit-codes.ts'
-import { wantsJson } from './stderr-notes.ts'
+import { wantsJson, wrapNote } from './stderr-notes.ts'
 
 /** The fields of oclif errors that are used here. */
 type OclifError = Error & {
@@ -49,7 +49,7 @@ async function text({ error, notes }: ErrorReport): Promise<string> {
     lines.push(
       style.dim(`Request: ${printable(error.requestId)} (${printable(error.code)}, ${error.status})`),
     )
-  return `${lines.join('\n')}\n`
+  return `${lines.flatMap((line) => line.split('\n').map(wrapNote)).join('\n')}\n`
 }
 
 function fromOclif(error: OclifError, argv: string[]): ErrorReport | undefined {

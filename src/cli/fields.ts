@@ -4,7 +4,7 @@ import { isSecret, type Resource, unwrap } from '../core/schema.ts'
 
 type RequestPart = 'params' | 'query' | 'body'
 
-/** `time`: a start or end time, which may be an age. `pair`: a permission such as devices:read. `file`: a long text, read from the named file. */
+/** `time`: a time, or a duration before or after now. `pair`: a permission such as devices:read. `file`: a long text, read from the named file. */
 type FieldKind = 'text' | 'file' | 'number' | 'boolean' | 'choice' | 'pair' | 'time' | 'json'
 
 /** A field of a request, as the command line presents it. */
@@ -28,6 +28,12 @@ export type Field = {
   /** It may refer to a deleted record. */
   deleted?: true
   description: string
+  /** A time to come: a duration leads from now on, not back. */
+  future?: true
+  /** How many seconds the number stands for, where it is a length of time. */
+  unitSeconds?: number
+  /** The spelling of the flag before the present one. */
+  formerFlag?: string
 }
 
 const kebab = (text: string): string => text.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
@@ -51,14 +57,17 @@ export function shapeOf(schema: z.ZodType): Record<string, z.ZodType> | undefine
 
 function fieldOf(part: RequestPart, key: string, schema: z.ZodType): Field[] {
   const meta = metaOf(schema)
-  if (meta.hidden) return []
+  if (meta.hidden || meta.flag === false) return []
   const outer = unwrap(schema)
   const many = outer instanceof z.ZodArray
   const inner = many ? unwrap(outer.element as z.ZodType) : outer
   const resource = (many ? metaOf(inner) : meta).resource as Resource | undefined
   const choices = inner instanceof z.ZodEnum ? inner.options.map(String) : undefined
   const isFlag = choices?.length === 2 && choices.includes('true') && choices.includes('false')
-  const isTime = (part === 'query' || meta.past === true) && meta.format === 'date-time'
+  const isTime = meta.format === 'date-time'
+  const isFuture = isTime && (meta.future === true || (part === 'body' && meta.past !== true))
+  const kind = meta.file ? 'file' : isTime ? 'time' : isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner)
+  const unitSeconds = kind === 'number' ? unitSecondsOf(key) : undefined
   const spread = meta.spread === true ? spreadOf(part, [key], inner, '') : []
   return [
     {
@@ -66,7 +75,7 @@ function fieldOf(part: RequestPart, key: string, schema: z.ZodType): Field[] {
       key,
       // The flag of a list is singular and repeated: `scopes` is `--scope`.
       flag: typeof meta.flag === 'string' ? meta.flag : flagOf(key, resource),
-      kind: meta.file ? 'file' : isTime ? 'time' : isFlag ? 'boolean' : choices ? 'choice' : kindOf(inner),
+      kind,
       many,
       required: !schema.safeParse(undefined).success,
       nullable: schema.safeParse(null).success,
@@ -75,6 +84,9 @@ function fieldOf(part: RequestPart, key: string, schema: z.ZodType): Field[] {
       ...(choices && !isFlag && { choices }),
       ...(resource && { resource }),
       ...(meta.deleted === true && { deleted: true as const }),
+      ...(isFuture && { future: true as const }),
+      ...(unitSeconds !== undefined && { unitSeconds }),
+      ...(typeof meta.formerFlag === 'string' && { formerFlag: meta.formerFlag }),
     },
     ...spread,
   ]
@@ -92,6 +104,14 @@ function spreadOf(part: RequestPart, within: string[], schema: z.ZodType, prefix
   })
 }
 
+/** `overlapSeconds` is a length of time in seconds. */
+function unitSecondsOf(key: string): number | undefined {
+  const [unit] = /(seconds|minutes|hours|days)$/i.exec(key) ?? []
+  return unit === undefined
+    ? undefined
+    : { seconds: 1, minutes: 60, hours: 3600, days: 86_400 }[unit.toLowerCase()]
+}
+
 function kindOf(schema: z.ZodType): FieldKind {
   if (schema instanceof z.ZodNumber) return 'number'
   if (schema instanceof z.ZodBoolean) return 'boolean'
@@ -100,6 +120,10 @@ function kindOf(schema: z.ZodType): FieldKind {
     return 'json'
   return 'text'
 }
+
+/** The kind of record that an id refers to. */
+export const resourceOf = (schema: z.ZodType | undefined): Resource | undefined =>
+  schema && (metaOf(schema).resource as Resource | undefined)
 
 /** The metadata of all wrappers of a schema; the outermost wins. */
 function metaOf(schema: z.ZodType): Record<string, unknown> {

@@ -22,12 +22,32 @@ export function configDir(env: NodeJS.ProcessEnv = process.env): string {
   return join(homedir(), '.config', 'svc')
 }
 
+/** Directory of what can be made again, with the code that `bin/svc.js` has compiled. */
+export function cacheDir(env: NodeJS.ProcessEnv = process.env): string {
+  const base =
+    env.XDG_CACHE_HOME || (process.platform === 'win32' && env.LOCALAPPDATA) || join(homedir(), '.cache')
+  return join(base, 'svc')
+}
+
 export function readFileIfExists(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw new CliError(`Cannot read ${path}: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/** The refusal of a file that would be replaced. */
+export const fileExists = (path: string, hint?: string): CliError =>
+  usageError(`${path} exists and is not overwritten`, hint)
+
+/** What a file of `cacheDir` holds; undefined where there is none, or none that can be read. */
+export function readCached<T>(path: string): T | undefined {
+  try {
+    return JSON.parse(readFileIfExists(path) ?? '') as T
+  } catch {
+    return undefined
   }
 }
 

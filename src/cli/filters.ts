@@ -1,5 +1,4 @@
 import { string } from '@oclif/core/flags'
-import type { Client } from '../core/client.ts'
 import { safeParse } from '../core/schema.ts'
 import { isGroup } from '../filters/conditions/contract.ts'
 import {
@@ -13,16 +12,18 @@ import {
 } from '../filters/contract.ts'
 import { readStdinOrFile } from './ask.ts'
 import type { CommandContext } from './base.ts'
+import { renderRecord } from './card.ts'
 import { schemaColumns, selectColumns } from './columns.ts'
 import type { CommandView } from './command-view.ts'
+import { currentOrg, resolveWithinOrg } from './current-org.ts'
 import { CliError, usageError } from './exit-codes.ts'
 import { formatWindow, parseFilter, printFilter } from './filter-expression.ts'
 import type { FlagSet } from './flags.ts'
 import { readJson } from './input.ts'
+import { lookOf } from './look.ts'
 import { printNote, printRecord, rowPrinter } from './print.ts'
 import { withSpinner } from './progress.ts'
-import { resolveId } from './resolve.ts'
-import { escapeToOneLine, renderRecord } from './table.ts'
+import { escapeToOneLine } from './table.ts'
 
 export const conditionFlags = {
   where: string({
@@ -65,7 +66,8 @@ export const conditionFieldFlags = (required: boolean): NonNullable<CommandView[
 /** A saved filter for a person, with its conditions as an expression. */
 export async function formatFilter(reply: Record<string, unknown>): Promise<string> {
   const { conditions, ...rest } = reply
-  return renderRecord({ ...rest, where: expressionOf(conditions as ConditionGroup) })
+  const where = expressionOf(conditions as ConditionGroup)
+  return renderRecord({ ...rest, where }, lookOf(process.stdout))
 }
 
 /** A tree without an expression was created by another version: it is printed as JSON. */
@@ -98,7 +100,8 @@ export async function preview(
 ): Promise<void> {
   const { client, output } = session
   const what = await filterSource(asked)
-  const shown = limit === undefined ? {} : { limit }
+  const orgId = await currentOrg(session)
+  const shown = { ...(orgId !== undefined && { orgId }), ...(limit !== undefined && { limit }) }
   const columns = selectColumns(
     output,
     schemaColumns(filters.preview.reply.shape.data.shape.devices.element),
@@ -108,7 +111,7 @@ export async function preview(
     'conditions' in what
       ? client.request(filters.preview, { body: { ...what, ...shown } })
       : client.request(filters.savedPreview, {
-          params: { id: await resolveId(client, 'filter', what.saved) },
+          params: { id: await resolveWithinOrg(session, 'filter', what.saved) },
           query: shown,
         })
   const { data } = (await withSpinner('Waiting for the service', request)) as FilterPreview
@@ -124,15 +127,15 @@ export async function preview(
 /** Explains a filter; the service is called only for a saved one. */
 export async function explainFilter(session: () => CommandContext, asked: FilterFlags): Promise<void> {
   const what = await filterSource(asked)
-  const { output, client } = session()
-  const tree = 'conditions' in what ? what.conditions : await conditionsOf(client, what.saved)
+  const run = session()
+  const tree = 'conditions' in what ? what.conditions : await conditionsOf(run, what.saved)
   const text = () => `${[headOf(tree), ...linesOf(tree)].join('\n')}\n`
-  await printRecord(output, { expression: expressionOf(tree), conditions: tree }, undefined, text)
+  await printRecord(run.output, { expression: expressionOf(tree), conditions: tree }, undefined, text)
 }
 
-async function conditionsOf(client: Client, filter: string): Promise<ConditionGroup> {
-  const id = await resolveId(client, 'filter', filter)
-  return ((await client.request(filters.show, { params: { id } })) as SavedFilter).conditions
+async function conditionsOf(session: CommandContext, filter: string): Promise<ConditionGroup> {
+  const id = await resolveWithinOrg(session, 'filter', filter)
+  return ((await session.client.request(filters.show, { params: { id } })) as SavedFilter).conditions
 }
 
 const headOf = ({ operator, conditions }: ConditionGroup): string =>

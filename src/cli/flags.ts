@@ -5,10 +5,14 @@ import type { Resource } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
 import { usageError } from './exit-codes.ts'
 import type { Field } from './fields.ts'
+import { parseTime } from './parse-time.ts'
 
 type AnyFlag = Flag<unknown>
 export type FlagSet = Record<string, AnyFlag>
 export type ArgSet = Record<string, Arg<unknown>>
+
+/** The version without the former spellings of flags (`formerFlag`). */
+export const formerFlagsEnd = '0.3.0'
 
 const outputFormats = ['table', 'json', 'yaml', 'ndjson', 'csv', 'id'] as const
 export type OutputFormat = (typeof outputFormats)[number]
@@ -31,6 +35,7 @@ export const outputFlags: FlagSet = {
   jq: text({ description: 'Print the output of this jq program on the JSON', helpValue: 'EXPR', ...output }),
   columns: text({ description: 'Only these columns, such as id,name', helpValue: 'a,b', ...output }),
   'no-header': booleanFlag({ description: 'Leave out the line with the column names', ...output }),
+  utc: booleanFlag({ description: 'Exact times (UTC) on a terminal, instead of ages', ...output }),
   csv: booleanFlag({ description: 'Same as -o csv', ...output }),
   quiet: booleanFlag({ char: 'q', description: 'Print ids only', ...output }),
   'no-input': booleanFlag({ description: 'Never prompt; fail instead [env: SVC_NO_INPUT]', ...output }),
@@ -55,7 +60,7 @@ export const connectionFlags: FlagSet = {
   }),
   token: text({ description: 'Access token: - or @file [env: SVC_TOKEN]', helpValue: '-', ...connection }),
   timeout: text({
-    description: 'Time limit for an answer, such as 30s [env: SVC_TIMEOUT]',
+    description: 'Time limit for an answer, and for waits at a rate limit, such as 30s [env: SVC_TIMEOUT]',
     helpValue: 'TIME',
     ...connection,
   }),
@@ -91,6 +96,10 @@ export const listFlags: FlagSet = {
   limit: text({ description: 'At most this many rows', helpValue: 'N', parse: integer('--limit') }),
   page: text({ description: 'Page to show, from 1', helpValue: 'N', parse: integer('--page') }),
   all: booleanFlag({ description: 'Every row', exclusive: ['page', 'limit'] }),
+  watch: booleanFlag({
+    description: 'Redraw every 5 s; in a pipe print rows that changed',
+    exclusive: ['all'],
+  }),
 }
 
 export const secretFlags: FlagSet = {
@@ -121,18 +130,26 @@ export function fieldFlag(field: Field): AnyFlag {
   return text({
     description,
     helpValue: valueName(field),
+    ...(field.formerFlag && { aliases: [field.formerFlag] }),
+    ...(field.kind === 'time' && { parse: timeFor(field) }),
     ...(field.many && { multiple: true, multipleNonGreedy: true }),
     ...(field.many && (field.choices || field.kind === 'pair') && { delimiter: ',' }),
     ...(field.choices && !field.nullable && { options: field.choices }),
   })
 }
 
+const timeFor = (field: Field) => async (said: string) =>
+  field.nullable && said === 'null' ? said : parseTime(said, `--${field.flag}`, field)
+
 function describe(field: Field): string {
   const notes: string[] = []
   if (field.secret) notes.push('- for standard input, @file for a file')
   else if (field.kind === 'file') notes.push('a file, or - for standard input')
   else if (field.kind === 'json') notes.push('JSON, - or @file')
-  else if (field.kind === 'time') notes.push('an age such as 10m or 7d, or a date such as 2026-01-31')
+  else if (field.future) notes.push('from now, such as 30d or 12h, a date such as 2026-01-31, or an instant')
+  else if (field.kind === 'time')
+    notes.push('an age such as 10m or 7d, a date such as 2026-01-31, or an instant')
+  else if (field.unitSeconds) notes.push(`or a duration such as ${field.unitSeconds < 86_400 ? '2h' : '4w'}`)
   else if (field.kind === 'pair') notes.push('such as devices:read,alerts:read')
   else if (field.resource && field.key !== 'id') notes.push(lookupKeys[field.resource] ?? 'id')
   if (field.nullable && field.kind !== 'json') notes.push('or null')
@@ -228,7 +245,7 @@ export const textArg = (
   } as Record<string, unknown>) as Arg<unknown>
 
 /** One of the values, in any letter case. */
-function oneOf(name: string, choices: string[]): Parse {
+export function oneOf(name: string, choices: string[]): Parse {
   return async (input) => {
     const found = choices.find((choice) => choice.toLowerCase() === input.toLowerCase())
     if (found !== undefined) return found
@@ -261,14 +278,28 @@ const lookupKeys: { [R in Resource]?: string } = {
   agent_rollout: 'id or version',
 }
 
-export function fieldArg(field: Field, isNeeded = true): Arg<unknown> {
+/**
+ * `isEach`: it takes several names, of records that are handled one after the other. `isRead`: the command itself
+ * checks what is typed.
+ */
+export function fieldArg(
+  field: Field,
+  { isNeeded = true, isEach = false, isRead = false } = {},
+): Arg<unknown> {
   const { choices, key, many, resource } = field
   const required = field.required && isNeeded
+  const each = isEach ? '; several, or - for those on standard input, one a line' : ''
   if (resource && key === 'id') {
-    return textArg(`The ${resourceNames[resource]}: ${lookupKeys[resource] ?? 'id'}`, required)
+    const known = lookupKeys[resource] ?? 'id'
+    return textArg(`The ${resourceNames[resource]}: ${known}${each}`, required, undefined, isEach)
   }
   if (field.kind === 'boolean') {
     return textArg(`${describe(field)}: on or off`, required, onOff as unknown as Parse)
   }
-  return textArg(describe(field), required, choices && oneOf(key, choices), many)
+  return textArg(
+    `${describe(field)}${each}`,
+    required,
+    isRead ? undefined : choices && oneOf(key, choices),
+    many || isEach,
+  )
 }

@@ -110,16 +110,19 @@ function onInterrupt(leave: () => void) {
   }
 }
 
-/** Waits out a service that is restarted or overloaded. */
-export async function retryUntilAvailable<T>(work: () => Promise<T>): Promise<T> {
+/** Waits out a service that is restarted or overloaded; `tell` receives what is wrong, once, and that it has passed. */
+export async function retryUntilAvailable<T>(
+  work: () => Promise<T>,
+  tell: (text: string) => void = printNote,
+): Promise<T> {
   for (let pause = 1000, told = false; ; pause = Math.min(maxRetryMs, pause * 2)) {
     try {
       const result = await work()
-      if (told) printNote('The service answers again')
+      if (told) tell('The service answers again')
       return result
     } catch (error) {
       if (!isTransient(error)) throw error
-      if (!told) printNote(`${(error as Error).message}: trying again until it answers`)
+      if (!told) tell(`${(error as Error).message}: trying again until it answers`)
       told = true
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0
       await sleep(Math.max(asked, pause))

@@ -34,7 +34,7 @@ class ExamplesFirst extends CommandHelp {
   protected override defaultUsage(): string {
     const args = Object.values(this.command.args ?? {})
       .filter(({ hidden }) => !hidden)
-      .map((arg) => this.arg(arg))
+      .map((arg) => (arg.multiple ? this.arg({ ...arg, name: `${arg.name}...` }) : this.arg(arg)))
     return [this.command.id, ...args, '[FLAGS]'].join(' ')
   }
 }

@@ -6,7 +6,7 @@ import { askText, readSecret, readStdin, readStdinOrFile, readTextFile } from '.
 import type { CommandContext } from './base.ts'
 import { usageError } from './exit-codes.ts'
 import type { Field } from './fields.ts'
-import { parseTime } from './times.ts'
+import { durationSeconds } from './times.ts'
 
 /** The raw values of the caller, by field; names are not resolved yet. */
 export type ValueSource = (field: Field) => unknown
@@ -24,12 +24,13 @@ export async function buildInput(
   }
   // The organization first: names of sites and keys are resolved within it.
   const ordered = [...fields].sort((a, b) => rank(a) - rank(b))
-  for (const field of ordered) {
-    const raw = (await said(field)) ?? (await ask(session, field))
-    if (raw === undefined) {
-      if (field.required) throw missing(field)
-      continue
-    }
+  const given: [Field, unknown][] = []
+  for (const field of ordered) given.push([field, await said(field)])
+  const missing = given.filter(([field, raw]) => raw === undefined && isMissing(session, field))
+  if (missing.length > 0) throw missingError(missing.map(([field]) => field))
+  for (const [field, value] of given) {
+    const raw = value ?? (field.required ? await ask(field) : undefined)
+    if (raw === undefined) continue
     const orgId = (input.body.orgId ?? input.query.orgId) as string | undefined
     const partnerId = (input.body.partnerId ?? input.query.partnerId) as string | undefined
     const where = { orgId, partnerId }
@@ -69,16 +70,17 @@ function objectAt(part: Record<string, unknown>, within: string[] = []): Record<
 const rank = (field: Field): number =>
   field.resource === 'partner' ? 0 : field.resource === 'organization' ? 1 : 2
 
-async function ask(session: CommandContext, field: Field): Promise<string | undefined> {
-  if (!field.required || !session.interactive || field.secret) return undefined
-  if (field.kind === 'json' || field.kind === 'file') return undefined
-  return askText(field.description || field.flag)
-}
+/** Whether nobody can be asked for it. */
+const isMissing = ({ interactive }: CommandContext, { required, secret, kind }: Field): boolean =>
+  required && (!interactive || secret || kind === 'json' || kind === 'file')
 
-function missing(field: Field): Error {
-  if (field.resource === 'organization')
-    return usageError('Missing --org', 'or set SVC_ORG, or svc context add … --org ORG')
-  return usageError(`Missing --${field.flag}`)
+const ask = (field: Field): Promise<string> => askText(field.description || field.flag)
+
+function missingError(fields: readonly Field[]): Error {
+  const flags = fields.map(({ resource, flag }) => (resource === 'organization' ? '--org' : `--${flag}`))
+  const needsOrg = fields.some(({ resource }) => resource === 'organization')
+  const hint = needsOrg ? 'for --org also SVC_ORG, or svc context add … --org ORG' : undefined
+  return usageError(`Missing ${flags.join(', ')}`, hint)
 }
 
 async function valueFor(
@@ -93,9 +95,10 @@ async function valueFor(
   if (field.secret) return readSecret(raw, flag)
   if (field.kind === 'file') return raw === '-' ? readStdin(flag) : readTextFile(raw, flag)
   if (field.kind === 'json') return readJson(raw, flag)
-  if (field.kind === 'time') return parseTime(raw)
   if (field.kind === 'pair') return pairFrom(raw, flag)
   if (field.kind === 'number') {
+    const seconds = field.unitSeconds && durationSeconds(raw)
+    if (seconds) return seconds / field.unitSeconds!
     const n = /^[+-]?\d+(\.\d+)?$/.test(raw) ? Number(raw) : Number.NaN
     if (Number.isNaN(n))
       throw usageError(`${flag} takes a number${field.nullable ? ' or null' : ''}, not "${raw}"`)
@@ -103,22 +106,18 @@ async function valueFor(
   }
   if (field.resource) {
     const { isId, resolveOrgOrDeleted, resolveId } = await import('./resolve.ts')
+    const { withinOrg } = await import('./current-org.ts')
     if (isId(raw)) return raw.toLowerCase()
     if (field.deleted) return resolveOrgOrDeleted(session.client, raw)
-    const { org } = session.settings
-    const within = orgId
-      ? { orgId, insists: true }
-      : await withinOrg(session, field, org.value, org.from !== 'context')
+    if (field.resource === 'organization' || field.resource === 'partner') {
+      // What is shown, changed or deleted is looked up each time.
+      if (field.key === 'id') return resolveId(session.client, field.resource, raw)
+      return (await import('./tenant-ids.ts')).resolveTenant(session, field.resource, raw)
+    }
+    const within = orgId ? { orgId, insists: true } : await withinOrg(session)
     return resolveId(session.client, field.resource, raw, { ...within, partnerId })
   }
   return raw
-}
-
-/** For a record given by name, the current organization narrows the search. */
-async function withinOrg(session: CommandContext, field: Field, org: string | undefined, insists: boolean) {
-  if (org === undefined || field.resource === 'organization' || field.resource === 'partner') return {}
-  const { resolveId } = await import('./resolve.ts')
-  return { orgId: await resolveId(session.client, 'organization', org), insists }
 }
 
 async function pairFrom(raw: string, flag: string): Promise<unknown> {

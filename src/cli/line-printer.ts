@@ -1,7 +1,7 @@
 import { type Column, columnTitle, formatValue, selectColumns, valueAt } from './columns.ts'
 import { usageError } from './exit-codes.ts'
 import { type Output, rowPrinter, writeJson, writeStdout } from './print.ts'
-import { escapeToOneLine } from './table.ts'
+import { displayWidth, escapeToOneLine } from './table.ts'
 
 const widest = 48
 
@@ -22,12 +22,13 @@ export function linePrinter(output: Output, usual: Column[], known: Column[]) {
     }
   }
   const titles = columns.map((column) => escapeToOneLine(columnTitle(column)))
-  const widths = titles.map((title) => title.length)
+  const widths = titles.map(displayWidth)
   const line = (cells: string[]) =>
     `${cells
       .map((cell, n) => {
-        widths[n] = Math.max(widths[n]!, Math.min(widest, cell.length))
-        return n === cells.length - 1 ? cell : cell.padEnd(widths[n]!)
+        const width = displayWidth(cell)
+        widths[n] = Math.max(widths[n]!, Math.min(widest, width))
+        return n === cells.length - 1 ? cell : cell + ' '.repeat(Math.max(0, widths[n]! - width))
       })
       .join('  ')
       .trimEnd()}\n`

@@ -4,10 +4,10 @@ import { DiagnosticLog, diagnosticLogs } from '../logs/diagnostic/contract.ts'
 import { EventLog, eventLogs } from '../logs/events/contract.ts'
 import type { CommandContext } from './base.ts'
 import { schemaColumns } from './columns.ts'
+import { resolveWithinOrg } from './current-org.ts'
 import { usageError } from './exit-codes.ts'
 import { type Batch, follow, mergeByTime, type Positions } from './follow.ts'
-import { resolveId } from './resolve.ts'
-import { parseTime } from './times.ts'
+import { parseTime } from './parse-time.ts'
 
 const kinds = ['diagnostic', 'events'] as const
 type Kind = (typeof kinds)[number]
@@ -98,10 +98,7 @@ export async function tailLogs(run: CommandContext, names: string[], flags: Flag
 }
 
 async function deviceOf(run: CommandContext, name: string): Promise<Device> {
-  const { org } = run.settings
-  const orgId = org.value ? await resolveId(run.client, 'organization', org.value) : undefined
-  const within = orgId === undefined ? {} : { orgId, insists: org.from !== 'context' }
-  return { id: await resolveId(run.client, 'device', name, within), name }
+  return { id: await resolveWithinOrg(run, 'device', name), name }
 }
 
 /** The query for each kind; a kind that cannot match is not queried. */
@@ -116,8 +113,8 @@ function queriesOf(flags: Flags): { [K in Kind]?: Record<string, unknown> } {
   const unknown = words?.find((word) => !levelNames.includes(word))
   if (unknown !== undefined) throw usageError(`There is no level "${unknown}"`, levelNames.join(', '))
   const levelOf = (one: Kind) => words?.flatMap((word) => levels[one][word] ?? []).join(',')
-  const [since, until] = [flags.since, flags.until].map((at) =>
-    at === undefined ? undefined : parseTime(at as string),
+  const [since, until] = ['since', 'until'].map((name) =>
+    flags[name] === undefined ? undefined : parseTime(String(flags[name]), `--${name}`),
   )
   const queries = {
     diagnostic: { level: levelOf('diagnostic'), component, since, until },

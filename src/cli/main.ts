@@ -2,31 +2,38 @@ import { fileURLToPath } from 'node:url'
 import type { Command } from '@oclif/core/command'
 import { getHelpFlagAdditions, normalizeArgv } from '@oclif/core/help'
 import { packageFile } from '../core/package-files.ts'
-import { guardTerminal } from '../core/terminal.ts'
+import { endAfter } from './ending.ts'
 import { type Layout, Program } from './program.ts'
-import { bufferNotes, flushNotes, wantsJson } from './stderr-notes.ts'
+import { serviceVersion } from './service-version.ts'
+import { wantsJson } from './stderr-notes.ts'
 
 const compiled: Layout = { root: fileURLToPath(packageFile('.')) }
 
 /** Runs one command line and ends the process. */
-export async function main(argv: string[], layout: Layout = compiled): Promise<void> {
-  guardTerminal()
-  // A reader that closes early, such as head, is not a failure.
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(0)
+export const main = (argv: string[], layout: Layout = compiled): Promise<never> =>
+  endAfter(argv, async () => {
+    const program = await Program.open(layout)
+    try {
+      await dispatch(argv, program)
+    } finally {
+      const isSeen = process.stderr.isTTY && !wantsJson(argv)
+      if (isSeen && !unattended.has(argv[0] ?? '')) await notices(program)
+    }
   })
-  if (wantsJson(argv)) bufferNotes()
-  let code: number
+
+/** Commands that a shell or the system calls, and commands that serve. */
+const unattended = new Set(['agent', 'complete', 'completion', 'serve', 'update-check'])
+
+/** Whatever goes wrong here must not fail the command, which has ended. */
+async function notices({ version }: Program): Promise<void> {
+  const met = serviceVersion()?.version ?? version
+  if (met === version && !process.env.UPDATE_URL) return
   try {
-    await dispatch(argv, await Program.open(layout))
-    flushNotes()
-    code = Number(process.exitCode ?? 0)
-  } catch (error) {
-    const { fail } = await import('./fail.ts')
-    code = await fail(error, argv)
+    const { tellNotices } = await import('./notices.ts')
+    tellNotices(version)
+  } catch {
+    // Such as a home directory that cannot be written.
   }
-  await flushed()
-  process.exit(code)
 }
 
 async function dispatch(argv: string[], program: Program): Promise<void> {
@@ -40,7 +47,11 @@ async function dispatch(argv: string[], program: Program): Promise<void> {
     const { default: Help } = await import('./help.ts')
     return new Help(program).showHelp(asksHelp ? argv.filter((word) => !helpFlags.includes(word)) : argv)
   }
-  if (!command) throw (await import('./fail.ts')).unknownCommand(id, program.commandIDs)
+  if (!command)
+    throw (await import('./fail.ts')).unknownCommand(
+      id,
+      program.commands.map((one) => one.id),
+    )
   const loaded = await command.load()
   await start(loaded, rest, program)
 }
@@ -50,10 +61,3 @@ type Runnable = new (argv: string[], program: Program) => { _run(): Promise<unkn
 /** What `Command.run` does after it has loaded the configuration once more. */
 const start = (loaded: Command.Class, argv: string[], program: Program): Promise<unknown> =>
   new (loaded as unknown as Runnable)(argv, program)._run()
-
-const flushed = (): Promise<unknown> =>
-  Promise.all(
-    [process.stdout, process.stderr].map(
-      (stream) => new Promise<void>((resolve) => void stream.write('', () => resolve())),
-    ),
-  )

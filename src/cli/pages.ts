@@ -1,7 +1,6 @@
 import type { Client, RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { listShape, shapeOrEmpty } from './columns.ts'
-import { retryWhenLimited } from './rate-limit.ts'
 
 /** The most rows of one reply. */
 const pageSize = 100
@@ -53,7 +52,7 @@ export async function* fetchPages(
   let left = limit ?? Number.POSITIVE_INFINITY
   let next: Record<string, unknown> = { page: 1 }
   while (left > 0) {
-    const { reply, rows } = await retryWhenLimited(() => ask({ ...next, limit: pageSize }))
+    const { reply, rows } = await ask({ ...next, limit: pageSize })
     yield { reply, rows: rows.slice(0, left) }
     left -= rows.length
     const { limit = pageSize, nextCursor } = reply.pagination ?? {}

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { escapeControlsIn, hasNoControls } from '../core/terminal.ts'
+import { escapeControlsIn, escapeToOneLine, hasNoControls } from '../core/terminal.ts'
 import {
   type Column,
   formatValue,
@@ -11,8 +11,8 @@ import {
 } from './columns.ts'
 import { usageError } from './exit-codes.ts'
 import type { OutputFormat } from './flags.ts'
-import { printNote } from './stderr-notes.ts'
-import { styleFor } from './style.ts'
+import { lookOf } from './look.ts'
+import { clearStatus, printNote } from './stderr-notes.ts'
 
 export { printNote }
 
@@ -24,6 +24,7 @@ export type OutputFlags = {
   columns?: string | undefined
   jq?: string | undefined
   'no-header'?: boolean | undefined
+  utc?: boolean | undefined
 }
 
 export type Output = {
@@ -33,6 +34,8 @@ export type Output = {
   /** A jq program to apply to the JSON. */
   jq: string | undefined
   header: boolean
+  /** Exact times, also on a terminal. */
+  utc: boolean
 }
 
 /** The output that the flags request; two formats are a usage error. */
@@ -51,25 +54,27 @@ export function parseOutputFlags(flags: OutputFlags): Output {
   if (flags.columns !== undefined && !['plain', 'table', 'csv', 'json', 'ndjson', 'yaml'].includes(format)) {
     throw usageError(`--columns cannot be used with ${one![0]}`)
   }
-  return { format, columns: flags.columns, jq: flags.jq, header: !flags['no-header'] }
+  return {
+    format,
+    columns: flags.columns,
+    jq: flags.jq,
+    header: !flags['no-header'],
+    utc: flags.utc === true,
+  }
 }
 
-/** Writes to standard output, waiting when the reader is slower. */
+/** Writes to standard output, waiting when the reader is slower. A failure ends the process (src/cli/ending.ts). */
 export function writeStdout(text: string | Uint8Array): Promise<void> {
   if (text.length === 0) return Promise.resolve()
-  return new Promise((resolve, reject) => {
-    process.stdout.write(text, (error) => (error ? reject(error) : resolve()))
-  })
+  clearStatus()
+  return new Promise((resolve) => void process.stdout.write(text, () => resolve()))
 }
 
 export const toJson = (value: unknown, indent?: number): string => JSON.stringify(value, null, indent)
 
 /** Escapes a text to one line on a terminal; elsewhere it is unchanged. */
 export const lineEscaper = async (): Promise<(text: string) => string> =>
-  process.stdout.isTTY ? (await import('./table.ts')).escapeToOneLine : (text) => text
-
-/** The width of the terminal; undefined for files and pipes. */
-const widthOfTerminal = (): number | undefined => (process.stdout.isTTY ? process.stdout.columns : undefined)
+  process.stdout.isTTY ? escapeToOneLine : (text) => text
 
 const csvCell = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
 const csvLine = (cells: string[]): string => `${cells.map(csvCell).join(',')}\n`
@@ -89,7 +94,7 @@ export function checkPrintable(output: Output, schema: z.ZodType): void {
 }
 
 /** The id a record goes by. */
-function recordId(record: unknown): string | undefined {
+export function recordId(record: unknown): string | undefined {
   for (const path of idPaths) {
     const id = valueAt(record, path)
     if (typeof id === 'string' || typeof id === 'number') return String(id)
@@ -124,11 +129,9 @@ export async function printRecord<T>(
       return printRows(output, [record], columns ?? known)
     default: {
       if (columns) return printRows(output, [record], columns)
-      const { escapeToOneLine: printable, renderRecord } = await import('./table.ts')
-      if (human) return writeStdout(await human(escapeControlsIn(record, printable)))
-      return writeStdout(
-        await renderRecord(record as Record<string, unknown>, styleFor(process.stdout), widthOfTerminal()),
-      )
+      if (human) return writeStdout(await human(escapeControlsIn(record, escapeToOneLine)))
+      const { renderRecord } = await import('./card.ts')
+      return writeStdout(renderRecord(record as Record<string, unknown>, lookOf(process.stdout, output)))
     }
   }
 }
@@ -160,10 +163,27 @@ async function toYaml(value: unknown): Promise<string> {
   return document.toString()
 }
 
+/** Which columns a terminal has no room for, and how to see them. */
+function hiddenNote(columns: Column[], hidden: Column[], width: number, named: boolean): string {
+  const shown = columns.filter((column) => !hidden.includes(column))
+  const first = shown.find((column) => column !== 'id') ?? shown[0]!
+  const chosen = [...new Set([first, ...hidden.slice(0, 2)])].join(',')
+  const how = named ? 'in a pipe' : `with --columns ${chosen}`
+  return `Not shown at ${width} columns: ${hidden.join(', ')}. They are on a wider terminal, or ${how}`
+}
+
+/** What a table on a terminal has to know. */
+type TerminalTable = {
+  /** Columns that are left out first. */
+  secondary?: readonly Column[] | undefined
+  /** Whether the rows are all records that an id could mean. */
+  hasAllIds?: () => Promise<boolean>
+}
+
 export type RowPrinter = {
   rows(page: unknown[]): Promise<void>
   /** `whole` builds the complete reply, for the formats that print it. */
-  end(whole?: (rows: unknown[]) => unknown): Promise<void>
+  end(whole?: (rows: unknown[]) => unknown, table?: TerminalTable): Promise<void>
 }
 
 /**
@@ -184,9 +204,9 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
           return writeStdout(page.map((row) => `${line(recordId(row) ?? '-')}\n`).join(''))
         }
         case 'csv': {
-          const head = begun || !output.header ? '' : csvLine(columns)
-          begun = true
           const cell = await lineEscaper()
+          const head = begun || !output.header ? '' : csvLine(columns.map(cell))
+          begun = true
           const line = (row: unknown) =>
             csvLine(columns.map((column) => cell(formatValue(valueAt(row, column)))))
           return writeStdout(head + page.map(line).join(''))
@@ -195,7 +215,7 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
           for (const row of page) kept.push(row)
       }
     },
-    async end(whole = (rows) => ({ data: rows })) {
+    async end(whole = (rows) => ({ data: rows }), { secondary, hasAllIds }: TerminalTable = {}) {
       const rows =
         named && (output.format === 'json' || output.format === 'yaml')
           ? kept.map((row) => pick(row, columns))
@@ -206,10 +226,16 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
       if (output.format !== 'plain' && output.format !== 'table') return
       if (kept.length === 0 && process.stdout.isTTY) return printNote('Nothing to show')
       const { renderTable } = await import('./table.ts')
-      const style = styleFor(process.stdout)
-      await writeStdout(
-        await renderTable(kept, columns, { header: output.header, style, width: widthOfTerminal() }),
-      )
+      const look = lookOf(process.stdout, output)
+      const { text, hidden } = renderTable(kept, columns, {
+        ...look,
+        header: output.header,
+        isArranged: named,
+        hasAllIds: look.width !== undefined && (await hasAllIds?.()) === true,
+        ...(secondary && !named && { secondary }),
+      })
+      await writeStdout(text)
+      if (hidden.length > 0) printNote(hiddenNote(columns, hidden, look.width!, named))
     },
   }
 }

@@ -15,6 +15,14 @@ export type Layout = {
   source?: { target: string; globPatterns: string[] }
 }
 
+const twins: Readonly<Record<string, string>> = { list: 'ls', ls: 'list', delete: 'rm', rm: 'delete' }
+
+/** The other spelling of a command: `keys ls` is `keys list`. */
+function twinOf(id: string): string | undefined {
+  const [, group, verb = ''] = /^(.+:)(\w+)$/.exec(id) ?? []
+  return Object.hasOwn(twins, verb) ? `${group}${twins[verb]}` : undefined
+}
+
 /**
  * oclif's configuration, built from package.json and the manifest alone. oclif's own loader searches for
  * plugins, themes, WSL and the parent shell, twice for each command, which costs more than the command.
@@ -78,7 +86,7 @@ export class Program extends Config {
   }
 
   override get commandIDs(): string[] {
-    return [...this.#commands.keys()]
+    return [...this.#commands.keys()].flatMap((id) => [id, twinOf(id) ?? []].flat())
   }
 
   override get topics(): Topic[] {
@@ -92,7 +100,7 @@ export class Program extends Config {
   override findCommand(id: string, options: { must: true }): Loadable
   override findCommand(id: string, options?: { must: boolean }): Loadable | undefined
   override findCommand(id: string): Loadable | undefined {
-    return this.#commands.get(id)
+    return this.#commands.get(id) ?? this.#commands.get(twinOf(id) ?? '')
   }
 
   override findTopic(id: string, options: { must: true }): Topic

@@ -1,8 +1,10 @@
 import { didYouMean } from '../core/suggest.ts'
 import type { CommandContext } from './base.ts'
-import { usageError } from './exit-codes.ts'
+import { recordColumns, selectColumns } from './columns.ts'
+import { printDryRun } from './dry-run.ts'
+import { CliError, usageError } from './exit-codes.ts'
 import { readJson } from './input.ts'
-import { printNote, toJson, writeStdout } from './print.ts'
+import { type Output, printRecord, recordId, rowPrinter, toJson, writeStdout } from './print.ts'
 import { withSpinner } from './progress.ts'
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
@@ -19,23 +21,55 @@ export async function sendRawRequest(
     throw usageError(`"${verb}" is not a method`, didYouMean(method, methods) ?? methods.join(', '))
   if (!address.startsWith('/')) throw usageError(`The path begins with /: /${address}`)
   const path = address.replace(/^\/api\/v1(?=\/|$)/, '') || '/'
-  const data = flags.data === undefined ? undefined : await readJson(flags.data, '--data')
-  if (flags['dry-run'] && method !== 'GET') {
-    printNote('Dry run: nothing was sent')
-    return writeStdout(
-      `${method} ${client.url}/api/v1${path}\n${data === undefined ? '' : `${toJson(data, 2)}\n`}`,
-    )
-  }
-  const body = data === undefined ? {} : { body: JSON.stringify(data) }
-  const reply = await withSpinner('Waiting for the service', client.raw(method, path, body))
-  await writeStdout(formatBody(reply.text, reply.headers['content-type'], output.format))
+  const body = flags.data === undefined ? undefined : await readJson(flags.data, '--data')
+  const request = { method, url: `${client.url}/api/v1${path}`, ...(body !== undefined && { body }) }
+  if (flags['dry-run'] && method !== 'GET') return printDryRun(output, request)
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) }
+  const { text, headers } = await withSpinner('Waiting for the service', client.raw(method, path, sent))
+  await printReply(output, text, headers['content-type'] ?? '')
 }
 
-function formatBody(text: string, type: string | undefined, format: string): string {
-  if (!type?.includes('json') || type.includes('ndjson')) return text
-  try {
-    return `${toJson(JSON.parse(text), format === 'ndjson' ? undefined : 2)}\n`
-  } catch {
-    return text
+/** A list is printed as rows where rows are asked for. */
+async function printReply(output: Output, text: string, type: string): Promise<void> {
+  const isPlain = output.format === 'plain' && output.columns === undefined
+  const reply = isPlain && type.includes('ndjson') ? undefined : parsed(text, type)
+  if (reply === undefined) {
+    if (isPlain || text === '') return writeStdout(text)
+    throw new CliError(`The reply is not JSON: ${type || 'no content type'}`, {
+      hint: 'without output flags it is printed as it is',
+    })
   }
+  if (isPlain) return writeStdout(`${toJson(reply, 2)}\n`)
+  const rows = rowsOf(reply)
+  const isWhole = output.columns === undefined && ['json', 'yaml'].includes(output.format)
+  if (rows === undefined || isWhole) {
+    if (output.format === 'id' && recordId(reply) === undefined)
+      throw usageError('This reply has no id to print', 'use --json')
+    return printRecord(output, reply, undefined)
+  }
+  const known = [...new Set(rows.flatMap((row) => recordColumns(row)))]
+  // An empty list does not tell its columns.
+  const columns = rows.length === 0 ? (output.columns?.split(',') ?? []) : selectColumns(output, known)
+  const printer = rowPrinter(output, columns)
+  await printer.rows(rows)
+  await printer.end()
+}
+
+/** undefined for what is not JSON; NDJSON is a list. */
+function parsed(text: string, type: string): unknown {
+  try {
+    if (type.includes('ndjson')) {
+      const lines = text.split('\n').filter((line) => line !== '')
+      return lines.map((line) => JSON.parse(line) as unknown)
+    }
+    return type.includes('json') ? (JSON.parse(text) as unknown) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function rowsOf(reply: unknown): unknown[] | undefined {
+  if (Array.isArray(reply)) return reply
+  const data = (reply as { data?: unknown } | null)?.data
+  return Array.isArray(data) ? data : undefined
 }

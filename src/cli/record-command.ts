@@ -1,13 +1,17 @@
-import { ApiError, pathOf, type RawInput } from '../core/client.ts'
+import { ApiError, type RawInput } from '../core/client.ts'
 import { type Endpoint, isMutation } from '../core/endpoint.ts'
-import { askText, askYesNo } from './ask.ts'
+import { escapeToOneLine } from '../core/terminal.ts'
+import { askText, confirmOrThrow, printTarget } from './ask.ts'
 import type { CommandContext } from './base.ts'
 import { recordSchema } from './columns.ts'
 import type { CommandView, ParsedInput } from './command-view.ts'
+import { effectOf, formatEffect } from './effect.ts'
 import { CliError, exitCodes, SilentExit, usageError } from './exit-codes.ts'
 import { fieldsOf } from './fields.ts'
+import { idBeginningOf } from './id-beginning.ts'
+import { forgetNames } from './name-cache.ts'
 import { fetchAllRows } from './pages.ts'
-import { checkPrintable, printNote, printRecord, toJson, writeStdout } from './print.ts'
+import { checkPrintable, printNote, printRecord } from './print.ts'
 import { withSpinner } from './progress.ts'
 
 type Reply = Record<string, unknown>
@@ -16,7 +20,7 @@ type Reply = Record<string, unknown>
 export async function runRecordCommand(
   session: CommandContext,
   entry: Endpoint,
-  view: CommandView,
+  declared: CommandView,
   build: () => Promise<RawInput>,
   typed: ParsedInput & { id: string },
 ): Promise<void> {
@@ -25,18 +29,33 @@ export async function runRecordCommand(
   const dry = flags['dry-run'] === true
   if (!dry) checkPrintable(output, recordSchema(entry.reply) ?? entry.reply)
   const outFile = flags['out-file'] as string | undefined
-  if (view.secret && !dry) (await import('./secret-output.ts')).checkSecretShown(output, view.secret, outFile)
+  const { secret } = declared
+  if (secret && !declared.secretReplacedBy && !dry)
+    (await import('./secret-output.ts')).checkSecretShown(output, secret, outFile)
   try {
     const input = await build()
-    if (dry) return await dryRun(session, entry, input)
-    if (entry.method === 'DELETE') await confirm(session, typed, view.warning)
+    const view = isSecretGiven(declared, input) ? withoutSecret(declared, outFile) : declared
+    if (dry) return await (await import('./dry-run.ts')).dryRun(session, entry, input)
+    if (entry.method === 'DELETE' && typed.each === undefined) {
+      await confirm(session, typed, view.warning, async () =>
+        formatEffect(await effectOf(session, entry, input), entry.summary),
+      )
+    }
     if (view.confirmation) await confirmQuestion(session, typed, view.confirmation)
     if (flags['if-not-exists']) return await createIfMissing(session, entry, view, input, outFile)
-    await sendAndPrint(session, entry, view, input, outFile)
+    await sendAndPrint(session, entry, view, input, { outFile, each: typed.each })
   } catch (error) {
-    if (!flags['ignore-not-found'] || !isNotFound(error)) throw view.mapError?.(error, typed) ?? error
+    if (!flags['ignore-not-found'] || !isNotFound(error)) throw declared.mapError?.(error, typed) ?? error
     printNote(`Nothing to delete: ${(error as Error).message}`)
   }
+}
+
+const isSecretGiven = ({ secret, secretReplacedBy }: CommandView, { body }: RawInput): boolean =>
+  secret !== undefined && secretReplacedBy !== undefined && (body as Reply)[secret] !== undefined
+
+function withoutSecret({ secret, ...view }: CommandView, outFile: string | undefined): CommandView {
+  if (outFile === undefined) return view
+  throw usageError(`--out-file takes a generated ${secret}`, `leave out --${secret} to have one generated`)
 }
 
 const isNotFound = (error: unknown): boolean =>
@@ -48,7 +67,7 @@ async function sendAndPrint(
   entry: Endpoint,
   view: CommandView,
   input: RawInput,
-  outFile: string | undefined,
+  { outFile, each }: { outFile: string | undefined; each?: string | undefined },
 ): Promise<void> {
   const { output } = session
   const client = entry.access.who === 'public' ? session.anonymous : session.client
@@ -71,9 +90,14 @@ async function sendAndPrint(
     (await withSpinner('Waiting for the service', client.request(entry, input))) as Reply
   if (view.secret) {
     const { printSecretOnce } = await import('./secret-output.ts')
-    return printSecretOnce(output, send, entry.reply, view.secret, outFile)
+    return printSecretOnce(output, send, entry.reply, {
+      key: view.secret,
+      outFile,
+      another: view.secretReplacedBy,
+    })
   }
   const reply = view.batches ? await sendBatches(view.batches) : await send()
+  if (changesTenantNames(entry)) forgetNames()
   const { format } = view
   const message = isMutation(entry) && typeof reply.message === 'string' ? reply.message : undefined
   const raw = recordOf(entry, reply)
@@ -81,13 +105,21 @@ async function sendAndPrint(
     ? (shown: Reply) => format(view.multiline ? raw : shown)
     : message === undefined
       ? undefined
-      : (shown: Reply) => `${String(shown.message)}\n`
+      : (shown: Reply) =>
+          `${each === undefined ? '' : `${escapeToOneLine(each)}: `}${String(shown.message)}\n`
   await print(session, entry, reply, told)
   if (typeof reply.warning === 'string') {
-    printNote(`Warning: ${(await import('./table.ts')).escapeToOneLine(reply.warning)}`)
+    printNote(`Warning: ${escapeToOneLine(reply.warning)}`)
   }
   if (view.isSuccess?.(reply) === false) throw new SilentExit(exitCodes.failure)
 }
+
+/** Its ids may be kept by name. */
+const changesTenantNames = ({ method, audit }: Endpoint): boolean =>
+  method !== 'POST' &&
+  audit !== undefined &&
+  'resource' in audit &&
+  ['organization', 'partner'].includes(audit.resource)
 
 const recordOf = (entry: Endpoint, reply: Reply): Reply =>
   recordSchema(entry.reply) ? (reply.data as Reply) : reply
@@ -115,7 +147,7 @@ async function createIfMissing(
   const found = await findExisting(session, view, input)
   if (found) return printExisting(session, entry, view, found)
   try {
-    await sendAndPrint(session, entry, view, input, outFile)
+    await sendAndPrint(session, entry, view, input, { outFile })
   } catch (error) {
     // Somebody else created it between the check and the request.
     const raced =
@@ -135,8 +167,8 @@ async function printExisting(
   printNote('It exists already: nothing was created')
   // Standard output is reserved for the secret, and there is none: nothing else may be stored as one.
   if (view.secret && output.format === 'plain') {
-    const { renderRecord } = await import('./table.ts')
-    for (const line of (await renderRecord(record)).trimEnd().split('\n')) printNote(line)
+    const { renderRecord } = await import('./card.ts')
+    for (const line of renderRecord(record).trimEnd().split('\n')) printNote(line)
     return
   }
   return print(session, entry, recordSchema(entry.reply) ? { data: record } : record)
@@ -150,7 +182,7 @@ async function findExisting(
 ): Promise<Reply | undefined> {
   if (!existing) return undefined
   const wanted = body as Reply
-  const key = ['slug', 'name', 'title'].find((one) => typeof wanted[one] === 'string')
+  const key = existing.by ?? ['slug', 'name', 'title'].find((one) => typeof wanted[one] === 'string')
   if (key === undefined) return undefined
   const parents = (existing.within ?? []).filter((parent) => wanted[parent] !== undefined)
   const known = fieldsOf(existing.list).map((field) => field.key)
@@ -159,23 +191,13 @@ async function findExisting(
   )
   for await (const row of fetchAllRows(client, existing.list, { ...query, ...existing.query })) {
     const record = row as Reply
-    if (record[key] === wanted[key] && parents.every((parent) => record[parent] === wanted[parent]))
-      return record
+    const isSame =
+      existing.by === 'email'
+        ? String(record.email).toLowerCase() === String(wanted.email).toLowerCase()
+        : record[key] === wanted[key]
+    if (isSame && parents.every((parent) => record[parent] === wanted[parent])) return record
   }
   return undefined
-}
-
-/** The request that would be sent, with secrets masked. Names are resolved; nothing is changed. */
-async function dryRun({ client, output }: CommandContext, entry: Endpoint, input: RawInput): Promise<void> {
-  const { maskSecrets } = await import('./input.ts')
-  const { body } = maskSecrets(entry, input)
-  const url = `${client.url}/api/v1${pathOf(entry, input)}`
-  const request = { method: entry.method, url, ...(body !== undefined && { body }) }
-  if (output.format === 'json' || output.format === 'ndjson') {
-    return writeStdout(`${toJson({ dryRun: true, request }, output.format === 'json' ? 2 : undefined)}\n`)
-  }
-  printNote('Dry run: nothing was sent')
-  await writeStdout(`${request.method} ${url}\n${body === undefined ? '' : `${toJson(body, 2)}\n`}`)
 }
 
 /** The name to type is the one on the command line, so that the user confirms what they meant. */
@@ -183,17 +205,21 @@ async function confirm(
   { settings, interactive }: CommandContext,
   { flags, args, id }: ParsedInput & { id: string },
   warning: string | undefined,
+  effect: () => Promise<string>,
 ): Promise<void> {
-  const { active, url } = settings
-  printNote(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
+  printTarget(settings)
   if (flags.yes) return
-  const name = String(Object.values(args)[0])
+  const given = String(Object.values(args)[0])
+  // The dots of a shortened id are on no keyboard.
+  const cut = idBeginningOf(given)
+  const name = cut?.isCut ? cut.start : given
   if (!interactive) {
     throw usageError(
       'Missing --yes',
       `svc ${id.replaceAll(':', ' ')} ${quoted(name)} --yes ${warning ? 'goes on' : 'deletes'} without asking`,
     )
   }
+  printNote(await effect())
   const typed = await askText(
     warning ? `${warning}. Type ${name} to continue:` : `This cannot be undone. Type ${name} to delete it:`,
   )
@@ -206,13 +232,9 @@ async function confirmQuestion(
   { flags, id }: ParsedInput & { id: string },
   question: string,
 ): Promise<void> {
-  const { active, url } = settings
-  printNote(`${active ? `Context ${active.name}, ` : ''}${url.value}`)
-  if (flags.yes) return
-  if (!interactive)
-    throw usageError('Missing --yes', `svc ${id.replaceAll(':', ' ')} --yes skips the confirmation`)
-  if (await askYesNo(question)) return
-  throw new CliError('Nothing was changed', { code: 'not_confirmed' })
+  printTarget(settings)
+  const hint = `svc ${id.replaceAll(':', ' ')} --yes skips the confirmation`
+  await confirmOrThrow(question, { yes: flags.yes === true, interactive, hint })
 }
 
 const quoted = (word: string): string =>

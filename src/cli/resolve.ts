@@ -5,6 +5,7 @@ import type { Resource } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
 import { CliError, exitCodes, usageError } from './exit-codes.ts'
 import { resourceNames } from './flags.ts'
+import { idBeginningOf } from './id-beginning.ts'
 import { fetchAllRows } from './pages.ts'
 import { escapeToOneLine } from './table.ts'
 
@@ -18,6 +19,8 @@ type Lookup = {
   names: readonly string[]
   /** Query that narrows the list to records that may match. */
   narrow?: (name: string) => Record<string, unknown>
+  /** What tells records of one name apart, for each of them. */
+  describe?: (client: Client, rows: readonly Row[]) => Promise<readonly string[]>
   /** The list can be limited to one organization. */
   byOrg?: true
   /** The list can be limited to one partner's own records. */
@@ -28,7 +31,7 @@ const tenancy = () => import('../tenancy/contract.ts')
 
 const identity = () => import('../identity/contract.ts')
 
-const lookups: { [R in Resource]?: Lookup } = {
+export const lookups: { [R in Resource]?: Lookup } = {
   partner: { list: async () => (await tenancy()).partners.list, names: ['slug', 'name'] },
   organization: { list: async () => (await tenancy()).orgs.list, names: ['slug', 'name'] },
   site: { list: async () => (await tenancy()).sites.list, names: ['name'], byOrg: true },
@@ -46,12 +49,14 @@ const lookups: { [R in Resource]?: Lookup } = {
     list: async () => (await import('../devices/contract.ts')).devices.list,
     names: ['hostname', 'displayName'],
     narrow: (name) => ({ search: name.slice(0, 100) }),
+    describe: async (client, rows) => (await import('./device-candidates.ts')).describeDevices(client, rows),
     byOrg: true,
   },
   filter: {
     list: async () => (await import('../filters/contract.ts')).filters.list,
     names: ['name'],
     narrow: (name) => ({ search: name }),
+    byOrg: true,
   },
   role: {
     list: async () => (await import('../identity/roles/contract.ts')).roles.list,
@@ -104,7 +109,7 @@ const lookups: { [R in Resource]?: Lookup } = {
   },
 }
 
-/** Resolves `word` to the id of a record: an id, else a slug, name or hostname among the records the caller can see. */
+/** Resolves `word` to the id of a record: an id or its beginning, else a slug, name or hostname among the records the caller can see. */
 export async function resolveId(
   client: Client,
   resource: Resource,
@@ -116,19 +121,18 @@ export async function resolveId(
   const lookup = lookups[resource]
   if (!lookup) throw usageError(`"${word}" is not the id of ${article(resourceNames[resource])}`)
   const entry = await lookup.list()
-  const narrow = lookup.narrow?.(word) ?? {}
   const { orgId, partnerId } = within
   const orgQuery =
     lookup.byOrg && orgId ? { orgId } : lookup.byPartner && partnerId ? { partnerId } : undefined
 
-  const inOrg = orgQuery && (await find(client, entry, { ...narrow, ...orgQuery }, lookup, word))
+  const inOrg = orgQuery && (await find(client, entry, orgQuery, lookup, word))
   if (inOrg?.matches.length === 1) return inOrg.matches[0]!.id
   const found =
     inOrg && (inOrg.matches.length > 1 || within.insists)
       ? inOrg
-      : await find(client, entry, narrow, lookup, word)
+      : await find(client, entry, {}, lookup, word)
   if (found.matches.length === 1) return found.matches[0]!.id
-  if (found.matches.length > 1) throw ambiguous(resource, word, found.matches, lookup)
+  if (found.matches.length > 1) throw await ambiguous(client, resource, word, found.matches)
 
   const where = inOrg && within.insists ? 'in this organization' : 'among those you can see'
   const hint =
@@ -144,7 +148,7 @@ export async function resolveId(
 }
 
 /**
- * The same for an organization whose audit log is requested, which may have been deleted. A slug in use means
+ * The id of an organization whose audit log is requested, which may have been deleted. A slug in use means
  * the existing organization; a name that several have had is ambiguous.
  */
 export async function resolveOrgOrDeleted(client: Client, word: string): Promise<string> {
@@ -159,7 +163,7 @@ export async function resolveOrgOrDeleted(client: Client, word: string): Promise
   const [only] = deleted
   if (live === undefined && deleted.length === 1) return only!.id
   const all = live === undefined ? deleted : [{ id: live, name: word }, ...deleted]
-  throw ambiguous('organization', word, all, lookups.organization!)
+  throw await ambiguous(client, 'organization', word, all)
 }
 
 /** The deleted organizations that match `word` best. */
@@ -186,13 +190,44 @@ async function deletedOrgs(client: Client, word: string): Promise<{ deleted: Row
 }
 
 /** Matches of the most specific kind, and every name seen. */
+type Found = { matches: Row[]; names: string[]; usual: string[] }
+
+type Query = Record<string, unknown>
+
+/**
+ * The records that `word` names, by a name or by the beginning of their id. It is ambiguous when it does both: a machine
+ * could take the beginning of another's id as its name.
+ */
 async function find(
   client: Client,
   entry: Endpoint,
-  query: Record<string, unknown>,
+  query: Query,
   lookup: Lookup,
   word: string,
-) {
+): Promise<Found> {
+  const beginning = idBeginningOf(word)
+  const named = beginning?.isCut
+    ? { matches: [], names: [], usual: [] }
+    : await findByName(client, entry, { ...lookup.narrow?.(word), ...query }, lookup, word)
+  if (!beginning) return named
+  const { start } = beginning
+  const begun: Row[] = []
+  // A list that names are searched in may be long: the service finds ids as well.
+  const ofIds = lookup.narrow ? { ...query, idPrefix: start } : query
+  for await (const row of fetchAllRows(client, entry, ofIds) as AsyncIterable<Row>) {
+    if (row.id.startsWith(start)) begun.push(row)
+    if (begun.length > mostCandidates) break
+  }
+  return { ...named, matches: distinct([...named.matches, ...begun]) }
+}
+
+async function findByName(
+  client: Client,
+  entry: Endpoint,
+  query: Query,
+  lookup: Lookup,
+  word: string,
+): Promise<Found> {
   const tiers: Row[][] = [...lookup.names.map(() => []), []]
   const names = new Set<string>()
   const usual = new Set<string>()
@@ -208,27 +243,44 @@ async function find(
   }
   const best = tiers.find((tier) => tier.length > 0) ?? []
   return {
-    matches: [...new Map(best.map((row) => [row.id, row])).values()],
+    matches: distinct(best),
     names: [...names],
     usual: [...usual],
   }
 }
 
-function ambiguous(resource: Resource, word: string, matches: Row[], lookup: Lookup): CliError {
-  const lines = matches.slice(0, 20).map((row) => {
-    const name = lookup.names
+const distinct = (rows: Row[]): Row[] => [...new Map(rows.map((row) => [row.id, row])).values()]
+
+/** Candidates that an error lists. */
+const mostCandidates = 20
+
+async function ambiguous(
+  client: Client,
+  resource: Resource,
+  word: string,
+  matches: readonly Row[],
+): Promise<CliError> {
+  const { names = [], describe } = lookups[resource] ?? {}
+  const some = matches.slice(0, mostCandidates)
+  const descriptions = (await describe?.(client, some)) ?? []
+  const lines = some.map((row, at) => {
+    const name = names
       .map((key) => row[key])
       .filter(Boolean)
       .join(', ')
     const parent = row.orgId ?? row.partnerId
-    return `  ${escapeToOneLine(row.id)}  ${escapeToOneLine(name)}${parent ? `  (in ${escapeToOneLine(String(parent))})` : ''}`
+    const parts = [row.id, name, parent ? `(in ${String(parent)})` : '', descriptions[at] ?? '']
+    return `  ${parts
+      .filter((part) => part !== '')
+      .map(escapeToOneLine)
+      .join('  ')}`
   })
-  const rest = matches.length > 20 ? [`  and ${matches.length - 20} more`] : []
-  const text = `"${word}" is the name of ${matches.length} ${resourceNames[resource]}s:\n${[...lines, ...rest].join('\n')}`
+  const rest = matches.length > mostCandidates ? [`  and ${matches.length - mostCandidates} more`] : []
+  const text = `"${word}" ${idBeginningOf(word) ? 'could mean' : 'is the name of'} ${matches.length} ${resourceNames[resource]}s:\n${[...lines, ...rest].join('\n')}`
   return new CliError(text, {
     exit: exitCodes.usage,
     code: 'ambiguous',
-    hint: 'use the id, or narrow the search with --org',
+    hint: 'use the id or its beginning, or narrow the search with --org',
   })
 }
 

@@ -2,12 +2,14 @@ import type { z } from 'zod'
 import { api } from '../api.ts'
 import { ApiError } from '../core/client.ts'
 import { entriesOf } from '../core/endpoint.ts'
+import { actionNames, pairOf, resourceNames } from '../core/permissions.ts'
 import { normalizePath } from '../core/routes.ts'
 import { didYouMean } from '../core/suggest.ts'
 import type { Explanation, permissions } from '../identity/permissions/contract.ts'
 import type { EffectivePermissions } from '../identity/roles/contract.ts'
 import type { ParsedInput } from './command-view.ts'
-import { CliError, exitCodes } from './exit-codes.ts'
+import { CliError, exitCodes, usageError } from './exit-codes.ts'
+import { oneOf } from './flags.ts'
 import { type Output, rowPrinter, writeJson } from './print.ts'
 import { escapeToOneLine } from './table.ts'
 
@@ -39,6 +41,18 @@ export function formatVerdict(reply: Reply): string {
   const { allowed, reason, hint, status, code } = reply as Explanation
   const refusal = status === null ? '' : ` (${status} ${code})`
   return `${allowed ? 'yes' : 'no'}: ${escapeToOneLine(reason)}${refusal}\n${hint === null ? '' : `hint: ${hint}\n`}`
+}
+
+/** `devices:read` is `read devices`. @throws usage */
+export async function readPermission(args: ParsedInput['args']): Promise<ParsedInput['args']> {
+  const said = String(args.action)
+  const asPair = args.resource === undefined && said.includes(':')
+  const { action, resource } = asPair ? pairOf(said) : { action: said, resource: args.resource }
+  if (resource === undefined) throw usageError('Missing RESOURCE', 'svc can-i read devices, or devices:read')
+  return {
+    action: await oneOf('action', [...actionNames])(action),
+    resource: await oneOf('resource', [...resourceNames])(String(resource)),
+  }
 }
 
 export const isAllowed = (reply: Reply): boolean => reply.allowed === true

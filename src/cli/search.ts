@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import { SearchResult, search } from '../search/contract.ts'
 import type { CommandContext } from './base.ts'
 import { schemaColumns, selectColumns } from './columns.ts'
+import { currentOrg } from './current-org.ts'
 import { rowPrinter } from './print.ts'
 import { withSpinner } from './progress.ts'
 
@@ -9,11 +10,8 @@ export const resultTypes = SearchResult.shape.type.options
 
 type Options = { type?: string | undefined; limit?: number | undefined }
 
-export async function searchFor(
-  { client, output }: CommandContext,
-  q: string,
-  options: Options,
-): Promise<void> {
+export async function searchFor(session: CommandContext, q: string, options: Options): Promise<void> {
+  const { client, output } = session
   const { type, limit } = options
   const columns = selectColumns(
     output,
@@ -22,7 +20,8 @@ export async function searchFor(
   )
   // The service gives each kind a part of the limit: for one kind alone, all that there can be of it is asked for.
   const asked = type === undefined ? limit : 50
-  const query = { q, ...(asked !== undefined && { limit: asked }) }
+  const orgId = await currentOrg(session)
+  const query = { q, ...(orgId !== undefined && { orgId }), ...(asked !== undefined && { limit: asked }) }
   const reply = await withSpinner('Waiting for the service', client.request(search.everything, { query }))
   const { results } = reply as z.output<typeof search.everything.reply>
   const printer = rowPrinter(output, columns)

@@ -1,8 +1,10 @@
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
 import type { z } from 'zod'
+import { renderRecord } from './card.ts'
 import { usageError } from './exit-codes.ts'
+import { fileExists } from './files.ts'
+import { lookOf } from './look.ts'
 import { lineEscaper, type Output, printNote, printRecord, writeStdout } from './print.ts'
-import { renderRecord } from './table.ts'
 
 /** A new file for a secret, created before the request: otherwise a created secret could not be stored. */
 type SecretFile = { keep(secret: string): void; discard(): void }
@@ -12,11 +14,9 @@ function secretFile(path: string): SecretFile {
   try {
     file = openSync(path, 'wx', 0o600)
   } catch (error) {
-    const taken = (error as NodeJS.ErrnoException).code === 'EEXIST'
-    throw usageError(
-      taken ? `${path} exists and is not overwritten` : `Cannot create ${path}: ${(error as Error).message}`,
-      taken ? 'choose another --out-file' : undefined,
-    )
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST')
+      throw fileExists(path, 'choose another --out-file')
+    throw usageError(`Cannot create ${path}: ${(error as Error).message}`)
   }
   return {
     keep(secret) {
@@ -32,23 +32,25 @@ function secretFile(path: string): SecretFile {
 
 /** Refuses formats that would leave out a secret that is displayed only once. */
 export function checkSecretShown(output: Output, key: string, outFile: string | undefined): void {
-  if (outFile !== undefined) return
-  const listed = output.columns?.split(',').some((name) => name.trim().toLowerCase() === key.toLowerCase())
-  const shown = output.format === 'id' ? false : output.columns === undefined || listed
-  if (!shown)
+  if (outFile === undefined && !isShown(output, key))
     throw usageError(`The ${key} is displayed only once and this output leaves it out`, 'add --out-file FILE')
+}
+
+function isShown({ format, columns }: Output, key: string): boolean {
+  if (format === 'id') return false
+  return columns?.split(',').some((name) => name.trim().toLowerCase() === key.toLowerCase()) ?? true
 }
 
 /**
  * Sends the request and prints the record with its secret, which is displayed only once. Plain: the secret alone
- * on standard output, so that it can be piped to a secret store, and everything else on standard error.
+ * on standard output, so that it can be piped to a secret store, and everything else on standard error. `another` is the
+ * command that replaces a secret that the output left out.
  */
 export async function printSecretOnce(
   output: Output,
   send: () => Promise<Record<string, unknown>>,
   schema: z.ZodType,
-  key: string,
-  outFile: string | undefined,
+  { key, outFile, another }: { key: string; outFile: string | undefined; another: string | undefined },
 ): Promise<void> {
   const file = outFile === undefined ? undefined : secretFile(outFile)
   const record = await send().catch((error: unknown) => {
@@ -59,11 +61,16 @@ export async function printSecretOnce(
   if (file) {
     file.keep(String(secret))
     if (output.format !== 'plain') await printRecord(output, rest, schema)
-    else process.stderr.write(await renderRecord(rest))
+    else process.stderr.write(renderRecord(rest, lookOf(process.stderr, output)))
     return printNote(`The ${key} is in ${outFile} (mode 0600). It is not displayed again.`)
   }
-  if (output.format !== 'plain' || output.columns !== undefined) return printRecord(output, record, schema)
-  process.stderr.write(await renderRecord(rest))
+  if (output.format !== 'plain' || output.columns !== undefined) {
+    await printRecord(output, record, schema)
+    if (another !== undefined && !isShown(output, key))
+      printNote(`The ${key} is not part of this output, and is not displayed again: ${another} replaces it`)
+    return
+  }
+  process.stderr.write(renderRecord(rest, lookOf(process.stderr, output)))
   printNote(`The ${key} follows on standard output. It is not displayed again: store it now.`)
   await writeStdout(`${(await lineEscaper())(String(secret))}\n`)
 }

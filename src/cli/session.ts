@@ -15,13 +15,26 @@ import { withLock } from './lock.ts'
 import { fetchMe, notSignedIn, toIdentity } from './login.ts'
 import { findMembership } from './memberships.ts'
 import { printNote } from './print.ts'
+import { formatAge } from './times.ts'
+
+/** The policy of the CI job that is signed in. */
+function signedInWorkload({ settings, clientOptions: { token, apiKey } }: CommandContext) {
+  return token || apiKey !== undefined ? undefined : settings.active?.context.identity?.workload
+}
+
+/** Only users have a profile. Whose a given token is, the service knows. */
+export async function identityEntry(run: CommandContext): Promise<typeof auth.caller | typeof auth.me> {
+  const { token, apiKey } = run.clientOptions
+  if (!token) return apiKey === undefined && !signedInWorkload(run) ? auth.me : auth.caller
+  return (await run.client.call(auth.caller)).kind === 'user' ? auth.me : auth.caller
+}
 
 /** The sign-in state of the current context. */
 export async function status(run: CommandContext) {
   const { settings } = run
-  const workload = settings.active?.context.identity?.workload
-  if (workload && !run.clientOptions.token && run.clientOptions.apiKey === undefined)
-    return workloadStatus(run, workload)
+  const workload = signedInWorkload(run)
+  if (workload) return workloadStatus(run, workload)
+  if (run.clientOptions.apiKey !== undefined) return keyStatus(run)
   const me = await run.client.call(auth.me)
   const place = credentialLocation(settings, run.interactive)
   const { token } = run.clientOptions
@@ -34,11 +47,23 @@ export async function status(run: CommandContext) {
     partnerId: me.partnerId,
     orgId: me.orgId,
     role: me.role?.name ?? null,
-    mfa: { enabled: me.user.mfaEnabled, method: me.user.mfaMethod, verified: me.mfaVerified },
+    mfa: {
+      enabled: me.user.mfaEnabled,
+      method: me.user.mfaMethod,
+      verified: me.mfaVerified,
+      verifiedAt: me.mfaVerifiedAt ?? null,
+      age: me.mfaVerifiedAt ? formatAge(me.mfaVerifiedAt) : null,
+    },
     accessTokenExpiresAt: stored ? new Date(stored.expiresAt).toISOString() : null,
     renewedAutomatically: stored?.refreshToken !== undefined,
     credential: token ? `the token of ${token.source}` : place ? describeLocation(place) : null,
   }
+}
+
+async function keyStatus({ client, settings }: CommandContext) {
+  const { id, name, scope, orgId, permissions } = await client.call(auth.caller)
+  const [url, context] = [settings.url.value, settings.active?.name ?? null]
+  return { url, context, apiKey: { id, name }, scope, orgId, permissions, credential: 'SVC_API_KEY' }
 }
 
 /** The service has no profile of a CI job: its state is what the sign-in stored. */
@@ -61,8 +86,8 @@ async function workloadStatus(
   }
 }
 
-/** Revokes every session of the caller at the service, removes the stored one, and verifies both. */
-export async function logout(run: CommandContext) {
+/** Revokes the session at the service, or every one of the account, removes the stored one, and verifies both. */
+export async function logout(run: CommandContext, everywhere: boolean) {
   const { settings, interactive } = run
   // The session of the person is meant, even with an API key.
   const client =
@@ -71,7 +96,7 @@ export async function logout(run: CommandContext) {
       : authenticatedClient({ ...run.clientOptions, apiKey: undefined })
   const { token } = run.clientOptions
   if (token) {
-    await client.call(auth.logout)
+    await client.call(auth.logout, { body: { everywhere } })
     return { signedOut: true, revoked: await isRefused(run, await token.read()), removed: false }
   }
   const place = credentialLocation(settings, interactive)
@@ -82,7 +107,7 @@ export async function logout(run: CommandContext) {
     await removeStored(place)
     return { signedOut: true, revoked: false, removed: true }
   }
-  const failure = await client.call(auth.logout).then(
+  const failure = await client.call(auth.logout, { body: { everywhere } }).then(
     () => undefined,
     (error: unknown) => error,
   )
@@ -95,10 +120,17 @@ export async function logout(run: CommandContext) {
       {
         exit: failure instanceof ApiError ? exitCodes.failure : exitCodes.unreachable,
         code: 'not_revoked',
-        hint: 'it expires within 7 days; svc login and then svc logout revoke every session',
+        hint: 'it expires within 7 days; svc login and then svc logout --everywhere revoke every session',
         cause: failure,
       },
     )
+  }
+  if (failure !== undefined && everywhere) {
+    throw new CliError('The session was removed here. It was over, so the others were not revoked', {
+      exit: exitCodes.authentication,
+      code: 'not_revoked',
+      hint: 'svc login and then svc logout --everywhere revoke every session',
+    })
   }
   if (!(await isRefused(run, last.accessToken))) {
     throw new CliError('The session was removed here, but the service still accepts it', {
@@ -109,6 +141,8 @@ export async function logout(run: CommandContext) {
 }
 
 async function removeStored(place: CredentialLocation): Promise<void> {
+  const { forgetNames } = await import('./name-cache.ts')
+  forgetNames()
   await withLock(place.context, () => removeSession(place))
   await updateConfig((profile) => {
     const context = profile.contexts[place.context]

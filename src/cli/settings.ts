@@ -77,7 +77,7 @@ export function resolveSettings(
         ['env', 'SVC_TIMEOUT', env.SVC_TIMEOUT || undefined],
         ['default', 'the default', '30s'],
       ),
-      duration,
+      parseDuration,
     ),
     noInput: firstSet<boolean>(
       ['flag', '--no-input', flags['no-input'] || undefined],
@@ -154,14 +154,14 @@ export function checkUrl(text: string, source: string): string {
 const units: Record<string, number> = { ms: 1, s: 1000, m: 60_000, '': 1000 }
 
 /** `30`, `30s`, `500ms` or `2m` in milliseconds. */
-function duration(text: string, source: string): number {
+export function parseDuration(text: string, source: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|)$/.exec(text.trim())
   const ms = match ? Number(match[1]) * units[match[2]!]! : Number.NaN
   if (ms > 0 && ms <= 86_400_000) return ms
   throw usageError(`${source} is not a duration: ${text}`, 'seconds, or 500ms, 30s, 2m')
 }
 
-const isTruthy = (text: string | undefined): boolean =>
+export const isTruthy = (text: string | undefined): boolean =>
   text !== undefined && !['', '0', 'false', 'no', 'off'].includes(text.toLowerCase())
 
 export function parseStoreKind(text: string | undefined): StoreKind | undefined {

@@ -1,4 +1,5 @@
 import { allowSequence, escapeToOneLine } from '../core/terminal.ts'
+import { truncate, wrapWords } from './text-width.ts'
 
 let buffered: string[] | undefined
 let isStatusShown = false
@@ -9,12 +10,23 @@ const clearLine = allowSequence('\r\u001b[2K')
 /** Shows a spinner or a bar in the current line of the terminal, in place of the one before. */
 export function showStatus(text: string): void {
   isStatusShown = true
-  process.stderr.write(`${clearLine}${text}`)
+  const { columns } = process.stderr
+  // A second line would stay when the first is cleared.
+  process.stderr.write(`${clearLine}${columns ? truncate(text, columns - 1) : text}`)
 }
 
 export function clearStatus(): void {
   if (isStatusShown) process.stderr.write(clearLine)
   isStatusShown = false
+}
+
+/**
+ * A line of standard error, broken between words where a terminal would break within one. Further lines are indented:
+ * a name at the beginning of one could pass for what the program says.
+ */
+export function wrapNote(line: string): string {
+  const { isTTY, columns } = process.stderr
+  return isTTY && columns ? wrapWords(line, columns, columns - 2).join('\n  ') : line
 }
 
 /** Prints a note on standard error, escaped to one line: a name in it could contain lines that look like the program's. */
@@ -24,7 +36,7 @@ export function printNote(text: string): void {
     return
   }
   clearStatus()
-  process.stderr.write(`${process.stderr.isTTY ? escapeToOneLine(text) : text}\n`)
+  process.stderr.write(`${process.stderr.isTTY ? wrapNote(escapeToOneLine(text)) : text}\n`)
 }
 
 /**

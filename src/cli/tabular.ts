@@ -46,11 +46,11 @@ async function fromCsv(text: string): Promise<JsonObject[]> {
   const options = { bom: true, trim: true, skip_empty_lines: true }
   try {
     const rows = parse(text, { ...options, columns: (names: string[]) => names.map(fieldOf) }) as JsonObject[]
-    return rows.map((row, at) =>
+    return rows.map((row) =>
       Object.fromEntries(
         Object.entries(row)
           .filter(([, cell]) => cell !== '')
-          .map(([key, cell]) => [key, cellOf(key, String(cell), at)]),
+          .map(([key, cell]) => [key, cellOf(key, String(cell))]),
       ),
     )
   } catch (error) {
@@ -60,8 +60,15 @@ async function fromCsv(text: string): Promise<JsonObject[]> {
   }
 }
 
-function cellOf(key: string, cell: string, at: number): unknown {
-  if (cell.startsWith('{')) return json(cell, `row ${at + 1}: ${key}`)
+/** What is no JSON stays text, which the check of the row names with its column. */
+function cellOf(key: string, cell: string): unknown {
+  if (cell.startsWith('{')) {
+    try {
+      return JSON.parse(cell) as unknown
+    } catch {
+      return cell
+    }
+  }
   return key.startsWith('max') && /^\d+$/.test(cell) ? Number(cell) : cell
 }
 

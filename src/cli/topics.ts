@@ -48,9 +48,9 @@ export const helpPages: Record<string, string> = {
   4    sign-in required, or the sign-in was refused
   5    not allowed, or a second factor is needed
   6    conflict, such as a record that exists already
-  7    rate limited
+  7    rate limited, for longer than the command waits (--timeout)
   8    the service cannot be reached or is unavailable
-  9    verification impossible: unreadable, empty or cut off
+  9    verification impossible: unreadable, empty, cut off, or signed by an unknown key
   124  no answer in time
   130  interrupted with Ctrl-C
 
@@ -68,9 +68,12 @@ export const helpPages: Record<string, string> = {
   SVC_ORG               default organization: id, slug or name
   SVC_CONFIG_DIR        directory of the contexts (XDG_CONFIG_HOME/svc, ~/.config/svc)
   SVC_CREDENTIAL_STORE  keychain, file or none
-  SVC_TIMEOUT           time limit for an answer: 30, 30s, 500ms, 2m
+  SVC_TIMEOUT           time limit for an answer, and for waits at a rate limit: 30, 30s, 500ms, 2m (30s, and 2m for waits)
   SVC_CA_FILE           certificates to trust besides the usual ones, PEM
   SVC_NO_INPUT, CI      never prompt
+  UPDATE_URL            asked once a day, on a terminal and not in CI, for a newer version: JSON with version or tag_name. Never
+                        without it
+  SVC_NO_UPDATE_CHECK   do not ask it
   BROWSER               program that opens addresses, %s for the address; by default that of the system, and none over SSH
                         or without a display
   SVC_DEBUG             show requests on standard error, without secrets
@@ -82,11 +85,13 @@ export const helpPages: Record<string, string> = {
   SVC_ENROLLMENT_KEY    key for the first enrollment of a machine
   SVC_AGENT_STATE_DIR   state of the agent, with its identity (/var/lib/svc-agent for root, else ~/.local/state/svc-agent)
 
-  svc serve: each secret also as NAME_FILE, the path of a file that contains it. All limits: man svc-serve
+  svc serve: each secret also as NAME_FILE, the path of a file that contains it, or as a credential of systemd. SIGHUP reads
+  them again. All limits: man svc-serve
 
   HOST, PORT            where it listens (127.0.0.1, 3000)
   SVC_DATA_DIR          the SQLite database, generated secrets, the outbox (./data)
   DATABASE_URL          postgres://… instead of SQLite
+  DATABASE_DIRECT_URL   the address of PostgreSQL itself, where DATABASE_URL leads to a pooler in transaction mode
   DATABASE_POOL_SIZE, DATABASE_STATEMENT_TIMEOUT_MS, DATABASE_WAIT_SECONDS   connections of one process (10), time limit
                         of one statement (30000), how long the start waits for a database that refuses connections (30)
   DATABASE_INTEGRITY_CHECK_SECONDS   interval between checks of all stored data for damage; 86400; 0: never
@@ -103,7 +108,7 @@ export const helpPages: Record<string, string> = {
   AUDIT_SIGNING_KEY     signs the audit log: 32 bytes in base64; by default derived from APP_ENCRYPTION_KEY
   AUDIT_SIGNING_KEY_PREVIOUS    the previous key, so that its signatures still verify
   ACCEPT_NEW_KEYS       accepts replaced keys; the refusal to start shows the value; man svc-serve
-  AUDIT_CHECKPOINT_SECONDS      interval at which audit chains that grew are signed; 3600
+  AUDIT_CHECKPOINT_SECONDS      seconds after which an audit chain that grew is signed again; 3600
   METRICS_TOKEN         bearer token for /metrics (Prometheus format), 32 random bytes; off without one
   PUBLIC_URL            address of the service for people, in mail and single sign-on (PUBLIC_APP_URL, DASHBOARD_URL)
   CORS_ALLOWED_ORIGINS  origins of other front-ends, separated by commas: https://app.example.com; off: none.
@@ -141,6 +146,12 @@ export const helpPages: Record<string, string> = {
   AUDIT_ARCHIVE_S3_BUCKET   where audit entries are archived before they are deleted, in S3-compatible storage; with
                         AUDIT_ARCHIVE_S3_PREFIX, _REGION, _ENDPOINT (if not AWS), _ACCESS_KEY_ID and
                         _SECRET_ACCESS_KEY (by default the AWS SDK finds its own)
+  BACKUP_SCHEDULE, BACKUP_TARGET   when (cron, in UTC) and where (a directory, or s3://bucket/prefix) backups are made
+  BACKUP_RECIPIENTS     public keys (age1…) to encrypt backups to, separated by commas
+  BACKUP_KEEP, BACKUP_KEEP_DAYS, BACKUP_LIMIT_RATE   newest backups that are kept (30), days after which they go (0: never),
+                        bytes per second (20M)
+  BACKUP_S3_ENDPOINT    for s3://, if not AWS; with _REGION, _ACCESS_KEY_ID and _SECRET_ACCESS_KEY
+  DRILL_SCHEDULE, DRILL_IDENTITY_FILE   when the newest backup is restored on trial, and what opens an encrypted one
   OUTBOUND_ALLOW_CIDRS  private ranges that may be reached, also without TLS: 10.0.0.0/8
   OUTBOUND_CA_FILE      certificates to trust besides the usual ones, PEM
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
@@ -193,8 +204,10 @@ export const helpPages: Record<string, string> = {
   svc filters show Stale --json --jq .conditions | svc filters create --name Copy --file -
 `,
   formatting: `FORMATTING
-  Data goes to standard output, everything else to standard error. On a terminal lists are tables cut to its
-  width, with … for the columns that have no room; in a pipe they are aligned plain text, complete and without colors.
+  Data goes to standard output, everything else to standard error. On a terminal lists are tables of
+  its width: names come first, times are ages (--utc shows them exactly), columns without room are left out and named
+  below. Ids are cut where their beginning is unique; every command takes 8 digits of an id or more, with or without …
+  In a pipe tables are aligned plain text, complete, exact and without colors.
   On a terminal control characters, and characters that reorder or hide text, are printed as \\u009b; files and pipes
   get the original bytes.
 
@@ -207,8 +220,9 @@ export const helpPages: Record<string, string> = {
   --jq EXPR         the output of this jq program on the JSON, with strings unquoted
   --columns a,b     only these columns, in this order, in any format
   --no-header       without the line of column names
+  --utc             exact times on a terminal
 
-  Lists: --limit N rows, --page N, --all.
+  Lists: --limit N rows, --page N, --all. --watch redraws a list on a terminal, and prints rows that changed in a pipe.
 
   svc orgs --csv --no-header --columns slug,name
   svc devices --all -o ndjson > devices.ndjson

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
-import type { Agent, ClientRequestArgs } from 'node:http'
-import { NetworkError, reasonOf, type TransportRequest, type TransportResponse } from '../core/client.ts'
+import type { Agent, ClientRequestArgs, IncomingMessage } from 'node:http'
+import { NetworkError, type TransportRequest, type TransportResponse } from '../core/client.ts'
 import { usageError } from './exit-codes.ts'
+import type { Explanation } from './tls-failures.ts'
 
 export const isLoopbackHost = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)
 
@@ -33,6 +34,8 @@ const withoutPassword = (text: string): string =>
 const builtin = ({ protocol }: URL) =>
   protocol === 'https:' ? process.getBuiltinModule('node:https') : process.getBuiltinModule('node:http')
 
+const isJson = ({ headers }: IncomingMessage): boolean => headers['content-type']?.includes('json') === true
+
 /** A transport that also accepts bytes. */
 type NodeTransport = (
   request: Omit<TransportRequest, 'body'> & { body?: string | Buffer },
@@ -51,15 +54,9 @@ export function nodeTransport(options: { caFile?: string | undefined }): NodeTra
     agents ??= agentFor(url, options)
     const agent = await agents
     return new Promise((resolve, reject) => {
-      const fail = (error: unknown) => {
-        const proxy = proxyFor(url)
-        reject(
-          new NetworkError(url.origin, reasonOf(error), {
-            cause: error,
-            ...(proxy && { proxy: withoutPassword(proxy) }),
-          }),
-        )
-      }
+      const proxy = proxyFor(url)
+      const fail = ({ reason, hint }: Explanation, cause?: unknown) =>
+        reject(new NetworkError(url.origin, reason, { cause, hint, proxy: proxy && withoutPassword(proxy) }))
       const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }
       const call = request(url, {
         method,
@@ -67,8 +64,16 @@ export function nodeTransport(options: { caFile?: string | undefined }): NodeTra
         signal,
         ...(agent && { agent }),
       })
-      call.on('error', fail)
-      call.on('response', (reply) => {
+      call.on('error', async (error) => {
+        const { explainFailure } = await import('./tls-failures.ts')
+        fail(await explainFailure(error, url, proxy === undefined), error)
+      })
+      call.on('response', async (reply) => {
+        // What common servers with TLS answer a request without it; the service itself answers in JSON.
+        if (reply.statusCode === 400 && url.protocol === 'http:' && !proxy && !isJson(reply)) {
+          const { needsTls, speaksTls } = await import('./tls-failures.ts')
+          if (await speaksTls(url)) return fail(needsTls(url))
+        }
         const names = Object.entries(reply.headers).map(([name, value]) => [name, String(value)])
         resolve({ status: reply.statusCode ?? 0, headers: Object.fromEntries(names), body: reply })
       })

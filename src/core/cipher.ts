@@ -20,7 +20,7 @@ export type Cipher = {
   /** Fingerprints of the keys, as recorded for the key that a database is used with. */
   prints: readonly string[]
   /** Number of failures of `tryOpen` since the start, by table and column. */
-  unreadable: ReadonlyMap<string, number>
+  unreadable: Map<string, number>
 }
 
 /** Length of the prefix `v1.<key id>.`. */
@@ -29,15 +29,17 @@ export const keyIdLength = 12
 /** Name of the key in its recorded fingerprint. */
 export const encryptionKeyName = 'APP_ENCRYPTION_KEY'
 
-/** The first secret seals; all of them open. */
-export function createCipher(secrets: readonly [string, ...string[]]): Cipher {
+/** The first secret seals; all of them open. `unreadable`: counts that an earlier cipher of the process has begun. */
+export function createCipher(
+  secrets: readonly [string, ...string[]],
+  unreadable = new Map<string, number>(),
+): Cipher {
   const ring = secrets.map((secret) => {
     const key = Buffer.from(hkdfSync('sha256', secret, '', 'svc encryption at rest', 32))
     return { key, id: hash('sha256', key, 'hex').slice(0, 8) }
   })
   const current = ring[0]!
   const marks = ring.map(({ id }) => `v1.${id}.`)
-  const unreadable = new Map<string, number>()
   const cipher: Cipher = {
     unreadable,
     marks,

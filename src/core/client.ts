@@ -36,8 +36,17 @@ export type ClientOptions = {
   transport?: Transport
   credentials?: Credentials
   headers?: Record<string, string>
-  /** Time limit of a call in milliseconds, retries included; for a stream, the limit between two chunks. */
+  /**
+   * Time limit of a call in milliseconds, retries included, waits for a rate limit not; for a stream, the limit between two
+   * chunks.
+   */
   timeout?: number
+  /** Waits where the service answers 429. What is refused so has done nothing: any request can be sent again. */
+  rateLimit?: {
+    /** Most milliseconds that a call waits in all. */
+    patience: number
+    onWait(seconds: number): void
+  }
   signal?: AbortSignal
   /** Number of retries after a failure that is safe to repeat. */
   retries?: number
@@ -128,6 +137,8 @@ export function createClient(options: ClientOptions): Client {
     const broken = (error: unknown) =>
       signal.aborted ? signal.reason : new NetworkError(url, 'the answer was cut off', { cause: error })
     const signal = options.signal ? AbortSignal.any([options.signal, clock.signal]) : clock.signal
+    let waited = 0
+    let refusals = 0
     const safe = draft.method === 'GET' || draft.headers?.['idempotency-key'] !== undefined
     let renewed = false
     try {
@@ -172,7 +183,21 @@ export function createClient(options: ClientOptions): Client {
           renewed = true
           if (await options.credentials?.renew?.(failure)) continue
         }
-        const pause = safe && attempt <= retries ? pauseBefore(attempt, failure) : undefined
+        const { rateLimit } = options
+        if (rateLimit && failure instanceof ApiError && failure.status === 429) {
+          const { retryAfter } = failure
+          const pause = pauseBefore(Math.min(attempt, 4), failure, rateLimit.patience - waited)
+          if (retryAfter === undefined || pause === undefined) throw failure
+          rateLimit.onWait(retryAfter)
+          end()
+          await sleep(pause, undefined, { signal })
+          waited += pause
+          refusals += 1
+          alive()
+          continue
+        }
+        const tries = attempt - refusals
+        const pause = safe && tries <= retries ? pauseBefore(tries, failure) : undefined
         if (pause === undefined) throw failure
         await sleep(pause, undefined, { signal })
       }
@@ -249,7 +274,11 @@ export function createClient(options: ClientOptions): Client {
 const longestPause = 10_000
 
 /** Milliseconds to wait before another try, or undefined when another try would not help. */
-function pauseBefore(attempt: number, failure: ApiError | NetworkError): number | undefined {
+function pauseBefore(
+  attempt: number,
+  failure: ApiError | NetworkError,
+  longest = longestPause,
+): number | undefined {
   const jittered = 100 * 2 ** attempt * (0.5 + Math.random())
   if (failure instanceof NetworkError) return jittered
   // A device that cannot do it has answered: a retry would give the same answer.
@@ -258,5 +287,5 @@ function pauseBefore(attempt: number, failure: ApiError | NetworkError): number 
   if (!isPassing) return undefined
   if (failure.retryAfter === undefined) return failure.status === 429 ? undefined : jittered
   const asked = failure.retryAfter * 1000
-  return asked > longestPause ? undefined : asked + jittered
+  return asked > longest ? undefined : asked + jittered
 }

@@ -64,7 +64,9 @@ type Needs = Partial<Omit<UserAccess, 'who' | 'key' | 'workload'>>
  * Signed-in users; with `key` also programs with an API key, and with `workload` jobs of a CI system. An
  * endpoint that is open to keys and requires a permission is open to workloads by default.
  */
-export function userAccess(needs: Needs & { key: true }): UserAccess & { key: true; workload: boolean }
+export function userAccess(
+  needs: Needs & { key: true; workload?: true },
+): UserAccess & { key: true; workload: boolean }
 export function userAccess(needs: Needs & { workload: true }): UserAccess & { key: false; workload: true }
 export function userAccess(needs?: Needs): UserAccess & { key: false; workload: false }
 export function userAccess(needs: Needs & { key?: boolean; workload?: boolean } = {}): UserAccess {
@@ -75,7 +77,6 @@ export function userAccess(needs: Needs & { key?: boolean; workload?: boolean } 
     key = false,
     workload = key && permission !== undefined,
   } = needs
-  const opens = { key, workload }
   return {
     who: 'user',
     scopes,
@@ -83,7 +84,8 @@ export function userAccess(needs: Needs & { key?: boolean; workload?: boolean } 
     whileEnrolling,
     wholePartner,
     wholeOrganization,
-    ...opens,
+    key,
+    workload,
     ...(permission && { permission }),
   }
 }
@@ -177,6 +179,8 @@ export type Endpoint = {
   bytes?: true
   /** Required on everything that is not a GET; optional on a GET. */
   audit?: Audit
+  /** Another entry, with the same parameters, that counts the records this one would end, by kind. */
+  effect?: Endpoint
   /** Event types that it may send to webhooks. */
   emits?: readonly EventType[]
   /** Effect of the reply on the session cookies (daemon/browser.ts). */
@@ -232,6 +236,9 @@ export function entriesOf(contract: Contract): { name: string; entry: Endpoint }
     Object.entries(entries).map(([name, entry]) => ({ name: `${group}.${name}`, entry })),
   )
 }
+
+/** Method and path: what the commands that call an endpoint name it by. */
+export const routeOf = ({ method, path }: Pick<Endpoint, 'method' | 'path'>): string => `${method} ${path}`
 
 export const maxPublicBody = 64 * 1024
 

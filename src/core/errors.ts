@@ -105,6 +105,12 @@ export const errors = {
     title: 'Device is not currently reachable over the live connection. Please try again in a moment.',
   },
   rotation_stale_current: { status: 409, exit: 6, title: 'This token was replaced: use the new one' },
+  agent_challenge_invalid: {
+    status: 401,
+    exit: 4,
+    title: 'This challenge does not count any more: request another',
+  },
+  agent_key_conflict: { status: 409, exit: 6, title: 'This device has another key already' },
   rotation_conflict: { status: 409, exit: 6, title: 'A later rotation replaced this one' },
   rotation_unresolvable: {
     status: 409,
@@ -176,6 +182,11 @@ export const errors = {
   device_failed: { status: 502, exit: 1, title: 'The agent could not execute the command' },
   question_too_slow: { status: 503, exit: 8, title: 'The query took too long' },
   unavailable: { status: 503, exit: 8, title: 'Service temporarily unavailable' },
+  maintenance: {
+    status: 503,
+    exit: 8,
+    title: 'The service is in maintenance: it answers reads, and no writes',
+  },
   device_timeout: { status: 504, exit: 124, title: 'Command timed out' },
 } as const satisfies Record<string, { status: number; exit: number; title: string }>
 

@@ -88,6 +88,8 @@ export const defaultLimits = {
   /** Workload tokens presented, by client address: a CI system runs many jobs behind one address. */
   FEDERATED: shared(60, 60),
   ENROLL_IP: shared(10, 60),
+  /** Proofs of agents whose token is refused, by client address: after a restore all of a site come at once. */
+  AGENT_PROOF: shared(60, 60),
 } satisfies Record<string, Limit & { counted: Counting }>
 
 export type Limit = { count: number; seconds: number }

@@ -8,6 +8,9 @@ type Json = Record<string, unknown>
 /** What operations refer to, collected while they are described. */
 type Components = { schemas: Json; responses: Json }
 
+/** Used by this product, and not part of JSON Schema. */
+const annotations = 'resource secret hidden flag formerFlag spread file past future deleted id'.split(' ')
+
 /** JSON Schema of a zod schema, in the form that OpenAPI 3.1 and the response serializer use. */
 export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
   const made = z.toJSONSchema(schema, {
@@ -15,9 +18,7 @@ export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
     io,
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {
-      // Annotations used by this product are not part of JSON Schema.
-      for (const note of ['resource', 'secret', 'hidden', 'flag', 'spread', 'file', 'past', 'deleted', 'id'])
-        delete (jsonSchema as Json)[note]
+      for (const note of annotations) delete (jsonSchema as Json)[note]
     },
   }) as Json
   delete made.$schema
@@ -149,7 +150,8 @@ function requestOf(entry: Endpoint, schemas: Json): Json {
   }
 }
 
-const someId = '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'
+/** The id that examples name. */
+export const someId = '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'
 
 /** The example of an entry's body, with an id for each record that it must name. */
 export function exampleOf({ body, example = {} }: Endpoint): Json {
@@ -204,8 +206,8 @@ const apiKeyErrors = ['invalid_api_key', 'api_key_revoked', 'api_key_expired', '
 
 const when = (applies: boolean | undefined, ...codes: ErrorCode[]): ErrorCode[] => (applies ? codes : [])
 
-/** By status, as references into `responses`: the same refusals are described once. */
-function refusalsOf(entry: Endpoint, responses: Json): Json {
+/** The codes that a call may be refused with, besides those of a service that is not well. */
+export function errorCodesOf(entry: Endpoint): ErrorCode[] {
   const { access } = entry
   const isHonored = entry.idempotencyKey === 'honored'
   const codes = new Set<ErrorCode>([
@@ -220,7 +222,12 @@ function refusalsOf(entry: Endpoint, responses: Json): Json {
     ...when(entry.question, 'too_many_questions', 'question_too_slow'),
     ...(entry.errors ?? []),
   ])
-  const byStatus = Map.groupBy(codes, (code) => errors[code].status)
+  return [...codes]
+}
+
+/** By status, as references into `responses`: the same refusals are described once. */
+function refusalsOf(entry: Endpoint, responses: Json): Json {
+  const byStatus = Map.groupBy(errorCodesOf(entry), (code) => errors[code].status)
   return Object.fromEntries([...byStatus].map(([status, same]) => [status, refusal(same, responses)]))
 }
 

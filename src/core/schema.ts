@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { idBeginning } from './ids.ts'
 import { toStorable } from './text.ts'
 
 /** The kinds of record that an id in a path, query or body can name. Isolation tests are derived from it. */
@@ -34,6 +35,15 @@ export const idOf = (resource: Resource) =>
     .guid({ error: 'must be a UUID' })
     .overwrite((id) => id.toLowerCase())
     .meta({ format: 'uuid', resource })
+
+/** Query of a list: only records whose id begins so. It is no flag: the CLI uses it to find the record of a shortened id. */
+export const idPrefix = z
+  .string()
+  .overwrite((start) => start.toLowerCase())
+  .regex(idBeginning, 'must be the first 8 digits of an id, or more')
+  .optional()
+  .describe('The first 8 digits of an id, or more')
+  .meta({ flag: false })
 
 /**
  * Like `schema.safeParse`, for untrusted input: zod compares the `length` of any value to a limit and throws

@@ -74,10 +74,28 @@ type Done = (error?: Error | null) => void
 
 /**
  * The only path to a terminal: whoever writes to the stream, only sequences marked by `allowSequence` pass
- * unchanged, and all other controls are made visible. Files and pipes get the bytes unchanged.
+ * unchanged, and all other controls are made visible. Files and pipes get the bytes unchanged. `failed` is told of the first
+ * failure, after which nothing is written.
  */
-export function guardStream(stream: NodeJS.WriteStream): void {
-  const write = stream.write.bind(stream) as (chunk: string | Uint8Array, done?: Done) => boolean
+export function guardStream(stream: NodeJS.WriteStream, failed: (error: Error) => void): void {
+  const writeRaw = stream.write.bind(stream) as (chunk: string | Uint8Array, done?: Done) => boolean
+  let hasFailed = false
+  const fail = (error: Error) => {
+    if (!hasFailed) failed(error)
+    hasFailed = true
+  }
+  // No event for anybody else: a library listens to it with a function that throws what it is given.
+  const emit = stream.emit.bind(stream) as (event: string | symbol, ...args: unknown[]) => boolean
+  stream.emit = (event: string | symbol, ...args: unknown[]): boolean => {
+    if (event !== 'error') return emit(event, ...args)
+    fail(args[0] as Error)
+    return true
+  }
+  const write = (chunk: string | Uint8Array, done?: Done): boolean => {
+    if (!hasFailed) return writeRaw(chunk, done)
+    done?.()
+    return true
+  }
   // A single byte from 0x80 to 0x9f is a control on some terminals; decoded as UTF-8 it is not.
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   stream.write = (chunk: string | Uint8Array, encoding?: BufferEncoding | Done, done?: Done): boolean => {
@@ -91,13 +109,21 @@ export function guardStream(stream: NodeJS.WriteStream): void {
   }
 }
 
+let outputFailed: (error: NodeJS.ErrnoException) => void = () => {}
+
+/** What happens when standard output cannot be written. */
+export const onOutputFailure = (handle: typeof outputFailed): void => {
+  outputFailed = handle
+}
+
 /**
  * Called at the start of every program. An uncaught exception is also written through the guard, not by Node
  * directly.
  */
 export function guardTerminal(): void {
-  guardStream(process.stdout)
-  guardStream(process.stderr)
+  guardStream(process.stdout, (error) => outputFailed(error))
+  // Nobody can be told, and the work itself is unaffected.
+  guardStream(process.stderr, () => {})
   process.on('uncaughtException', (error) => {
     process.stderr.write(`${error instanceof Error ? error.stack : inspect(error)}\n`, () => process.exit(1))
   })

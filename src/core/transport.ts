@@ -50,13 +50,20 @@ export class ApiError extends Error {
 export class NetworkError extends Error {
   readonly url: string
   readonly proxy: string | undefined
+  /** What to do about it, where the failure itself says that. */
+  readonly hint: string | undefined
 
-  constructor(url: string, reason: string, options: { proxy?: string; cause?: unknown } = {}) {
+  constructor(
+    url: string,
+    reason: string,
+    options: { proxy?: string | undefined; hint?: string | undefined; cause?: unknown } = {},
+  ) {
     const through = options.proxy ? ` through the proxy ${options.proxy}` : ''
     super(`Cannot reach ${url}${through}: ${reason}`, { cause: options.cause })
     this.name = 'NetworkError'
     this.url = url
     this.proxy = options.proxy
+    this.hint = options.hint
   }
 }
 
@@ -82,6 +89,8 @@ export const fetchTransport: Transport = async ({ url, ...request }) => {
   }
 }
 
+const untrusted = 'its certificate is of an authority that this machine does not trust'
+
 const reasons: Record<string, string> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'the connection was reset',
@@ -89,6 +98,14 @@ const reasons: Record<string, string> = {
   EAI_AGAIN: 'the name could not be resolved',
   ETIMEDOUT: 'the connection timed out',
   UND_ERR_SOCKET: 'the connection was closed',
+  HPE_INVALID_CONSTANT: 'it does not speak HTTP',
+  CERT_HAS_EXPIRED: 'its certificate has expired',
+  CERT_NOT_YET_VALID: 'its certificate is not valid yet',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed',
+  SELF_SIGNED_CERT_IN_CHAIN: untrusted,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: untrusted,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
+  UNABLE_TO_GET_ISSUER_CERT: untrusted,
 }
 
 /** The cause of a network failure below HTTP, as text. */

@@ -37,7 +37,8 @@ export function webPage({ title, body, script }: Parts): WebPage {
   }
 }
 
-const digest = (text: string): string => `sha256-${hash('sha256', text, 'base64')}`
+/** As a Content-Security-Policy names the contents of a tag. */
+export const digest = (text: string): string => `sha256-${hash('sha256', text, 'base64')}`
 
 export const escapeHtml = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
@@ -90,6 +91,8 @@ a { color: var(--mark) } .faint { color: var(--faint); font-size: .875rem; margi
 code { -webkit-box-decoration-break: clone; box-decoration-break: clone; padding: .1em .35em; border-radius: 4px; background: var(--code); font: .9em ui-monospace, monospace }
 pre { margin: .5rem 0; padding: .7rem .9rem; border-radius: 8px; background: var(--code); white-space: pre-wrap } pre code { padding: 0; background: none }
 .button { display: inline-block; margin-top: .75rem; padding: .55rem 1.1rem; border: 0; border-radius: 8px; background: var(--mark); color: var(--on); font: inherit; font-weight: 600; text-decoration: none; cursor: pointer }
-.button:disabled { opacity: .6; cursor: default } :is(a, button):focus-visible { outline: 3px solid var(--mark); outline-offset: 2px }
+.button:disabled { opacity: .6; cursor: default } :is(a, button, input):focus-visible { outline: 3px solid var(--mark); outline-offset: 2px }
+label { display: block; margin: .75rem 0 0; font-weight: 600 } [role=alert]:empty { display: none } [hidden] { display: none }
+input { display: block; width: 100%; margin-top: .25rem; padding: .55rem .7rem; border: 1px solid var(--faint); border-radius: 8px; background: var(--back); color: inherit; font: inherit }
 @media (max-width: 30rem) { main { padding: 1.25rem } }
 `

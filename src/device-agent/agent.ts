@@ -28,7 +28,7 @@ export type Agent = {
   /** Without it the agent neither reports update settings nor updates. */
   updater?: Updater
   /** A client of the service, with the agent's own token after the enrollment. */
-  connect: (authToken?: () => string) => Client
+  connect: (authToken?: () => string, headers?: Record<string, string>) => Client
   /** Without it the agent answers no live queries. */
   dial?: Dial
   /** Called only when this machine is not enrolled yet. */

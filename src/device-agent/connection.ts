@@ -10,12 +10,13 @@ export type Connection = { url: string; version: string; transport: Transport; s
 export const agentClient = (
   { version, transport, ...options }: Connection,
   authToken?: () => string,
+  headers?: Record<string, string>,
 ): Client =>
   createClient({
     ...options,
     retries: 0,
     transport: reuseIdempotencyKey(transport),
-    headers: { 'user-agent': `svc-agent/${version}` },
+    headers: { 'user-agent': `svc-agent/${version}`, ...headers },
     ...(authToken && { credentials: { headers: async () => ({ authorization: `Bearer ${authToken()}` }) } }),
   })
 

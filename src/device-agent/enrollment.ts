@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { agents, type Inventory } from '../agents/contract.ts'
+import { devicePublicKey, newDeviceKey } from '../core/device-key.ts'
 import type { Agent } from './agent.ts'
 import { bestEffort } from './best-effort.ts'
 import type { Description } from './description.ts'
@@ -11,6 +12,7 @@ import type { Identity } from './state.ts'
 const Extras = z.object({
   watchdogAuthToken: z.string().min(1).optional().catch(undefined),
   manifestTrustKeys: TrustKeys,
+  serviceKey: z.string().min(1).optional().catch(undefined),
 })
 
 /**
@@ -24,18 +26,21 @@ export async function enroll(agent: Agent, once: boolean): Promise<Identity> {
     agent.machine.readInventory(),
   ])
   const body = { ...enrollmentFields(description, inventory), enrollmentKey, agentVersion: agent.version }
-  const client = agent.connect()
+  const privateKey = newDeviceKey()
+  // A header, since a service that is older refuses unknown fields.
+  const client = agent.connect(undefined, { 'x-agent-public-key': devicePublicKey(privateKey) })
   const attempt = () => client.call(agents.enroll, { body })
   const reply = await (once
     ? attempt()
     : retryUntilRefused(agent, 'enrollment', attempt, isEnrollmentRefused))
   const { agentId, deviceId, orgId, siteId, authToken } = reply
-  const { watchdogAuthToken, manifestTrustKeys } = Extras.parse(reply)
+  const { watchdogAuthToken, manifestTrustKeys, serviceKey: service } = Extras.parse(reply)
   const { heartbeatIntervalSeconds } = reply.config
-  const identity = { url: client.url, agentId, deviceId, orgId, siteId, authToken, heartbeatIntervalSeconds }
-  agent.identity.save({ ...identity, watchdogAuthToken })
+  const place = { url: client.url, agentId, deviceId, orgId, siteId, heartbeatIntervalSeconds }
+  const identity = { ...place, authToken, watchdogAuthToken, proof: { privateKey, service } }
+  agent.identity.save(identity)
   await bestEffort(() => agent.trust.pin(manifestTrustKeys))
-  return { ...identity, watchdogAuthToken }
+  return identity
 }
 
 function enrollmentFields({ osBuild: _, isHeadless: __, ...description }: Description, inventory: Inventory) {

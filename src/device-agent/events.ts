@@ -30,6 +30,7 @@ export type Step =
   | 'diagnostics'
   | 'listening'
   | 'rotation'
+  | 'key'
   | 'update'
 
 /** Progress of an update. `off`: updates are disabled. */
@@ -50,6 +51,7 @@ const taskOf: { [S in Step]?: string } = {
   diagnostics: 'submission of diagnostics',
   listening: 'connection for live queries',
   rotation: 'change of the token',
+  key: 'registration of the key',
 }
 
 const updateLines: Record<UpdateState, (version: string, reason: string) => string> = {

@@ -1,6 +1,7 @@
 import type { Agent } from './agent.ts'
 import { bestEffort } from './best-effort.ts'
 import type { IdentityHolder } from './identity-holder.ts'
+import type { KeyKeeper } from './key-keeper.ts'
 import type { HeartbeatReply } from './replies.ts'
 import type { Reporter } from './reporter.ts'
 import { isAgentRefused, retryUntilRefused } from './retry.ts'
@@ -19,23 +20,14 @@ export function heartbeatSender(
   parts: {
     reporter: Reporter
     rotation: TokenRotator
+    keys: KeyKeeper
     perform: (command: HeartbeatReply['commands'][number]) => void
   },
 ): () => Promise<void> {
   const { reporter, rotation } = parts
 
-  async function beat(): Promise<HeartbeatReply> {
-    try {
-      return await reporter.heartbeat()
-    } catch (error) {
-      // The token may have been replaced before a restart.
-      if (!isAgentRefused(error) || !(await rotation.resume())) throw error
-      return reporter.heartbeat()
-    }
-  }
-
   return async () => {
-    const { commands, configUpdate, upgradeTo, ...reply } = await beat()
+    const { commands, configUpdate, upgradeTo, ...reply } = await parts.keys.withToken(reporter.heartbeat)
     const asked = configUpdate?.heartbeatIntervalSeconds
     if (asked !== undefined && asked !== identity.current().heartbeatIntervalSeconds) {
       await identity.change({ heartbeatIntervalSeconds: asked })
@@ -58,7 +50,12 @@ export function heartbeatSender(
 export async function reportLoop(
   agent: Agent,
   identity: IdentityHolder,
-  parts: { heartbeat: () => Promise<void>; reporter: Reporter; logs: { sendWhenDue(): Promise<void> } },
+  parts: {
+    heartbeat: () => Promise<void>
+    reporter: Reporter
+    keys: KeyKeeper
+    logs: { sendWhenDue(): Promise<void> }
+  },
   intervalSeconds?: number,
 ): Promise<never> {
   const { clock, random, signal } = agent
@@ -67,6 +64,7 @@ export async function reportLoop(
     await retryUntilRefused(agent, 'heartbeat', parts.heartbeat, isAgentRefused)
     await inventory.sendWhenDue()
     await parts.logs.sendWhenDue()
+    await parts.keys.registerWhenDue()
     const interval = 1000 * (intervalSeconds ?? identity.current().heartbeatIntervalSeconds)
     await clock.sleep(interval * (0.9 + 0.2 * random()), signal)
   }

@@ -1,9 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
+import { endAfter } from '../cli/ending.ts'
 import { usageError } from '../cli/exit-codes.ts'
-import { fail } from '../cli/fail.ts'
-import { bufferNotes, flushNotes, wantsJson } from '../cli/stderr-notes.ts'
-import { guardTerminal } from '../core/terminal.ts'
 import { options } from './options.ts'
 import { type Build, currentExecutable } from './update/executable.ts'
 
@@ -69,22 +67,5 @@ function secondsIn(text: string): number {
   throw usageError('--interval takes seconds, from 1 to 86400')
 }
 
-guardTerminal()
 const [, , command, ...argv] = process.argv
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(0)
-})
-if (wantsJson(argv)) bufferNotes()
-let code = 0
-try {
-  await run(command, argv)
-  flushNotes()
-} catch (error) {
-  code = await fail(error, argv)
-}
-await Promise.all(
-  [process.stdout, process.stderr].map(
-    (stream) => new Promise<void>((resolve) => void stream.write('', () => resolve())),
-  ),
-)
-process.exit(code)
+await endAfter(argv, () => run(command, argv))

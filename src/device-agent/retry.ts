@@ -22,7 +22,9 @@ export const isEnrollmentRefused = (error: unknown): error is ApiError =>
 /** The service permanently refuses this machine. */
 export const isAgentRefused = (error: unknown): error is ApiError =>
   error instanceof ApiError &&
-  ['invalid_agent_credentials', 're_enrollment_required', 'device_decommissioned'].includes(error.code)
+  ['invalid_agent_credentials', 're_enrollment_required', 'device_decommissioned', 'machine_copied'].includes(
+    error.code,
+  )
 
 /**
  * Milliseconds to wait after the n-th consecutive failure: 1 s doubling to 60 s, less up to 30 % of jitter, so that a

@@ -5,6 +5,7 @@ import { diagnosticsRecorder } from './diagnostics.ts'
 import { enroll } from './enrollment.ts'
 import { heartbeatSender, reportLoop } from './heartbeats.ts'
 import { identityHolder } from './identity-holder.ts'
+import { keyKeeper } from './key-keeper.ts'
 import { keepListening } from './live/connection.ts'
 import { logShipper } from './log-shipper.ts'
 import { startReporter } from './reporter.ts'
@@ -32,6 +33,7 @@ export async function runAgent(
     const { deviceId } = identity.current()
     const reporter = await startReporter(watched, identity)
     const rotation = tokenRotator(watched, identity)
+    const keys = keyKeeper(watched, identity, rotation)
     const logs = logShipper(watched, reporter)
     const performer = commandRunner(watched, deviceId, {
       diagnostics,
@@ -42,15 +44,16 @@ export async function runAgent(
       },
     })
     const perform = performer.perform
-    const heartbeat = heartbeatSender(watched, identity, { reporter, rotation, perform })
+    const heartbeat = heartbeatSender(watched, identity, { reporter, rotation, keys, perform })
     if (identity.current().staged) await rotation.resume()
     // Runs beside the heartbeats, which never wait for it, and stops with them.
     const listening = { ...watched, signal: AbortSignal.any([agent.signal, ended.signal]) }
     if (!once) void keepListening(listening, identity, { logs: agent.machine.liveLogs, perform })
-    if (!once) await reportLoop(watched, identity, { heartbeat, reporter, logs }, intervalSeconds)
-    await reporter.inventory()
+    if (!once) await reportLoop(watched, identity, { heartbeat, reporter, keys, logs }, intervalSeconds)
+    await keys.withToken(reporter.inventory)
     await heartbeat()
     await logs.sendEvents()
+    await keys.registerWhenDue()
     await performer.settled()
   } catch (error) {
     throw isAgentRefused(error) ? withAdvice(error, agent.identity.file) : error
@@ -75,7 +78,9 @@ function withAdvice({ status, code, message, requestId }: ApiError, file: string
   const advice =
     code === 'device_decommissioned'
       ? 'restore the device, or remove'
-      : 'the service no longer accepts this machine; to enroll it again, remove'
+      : code === 'machine_copied'
+        ? 'on one of the two, remove'
+        : 'the service no longer accepts this machine; to enroll it again, remove'
   return new ApiError(status, {
     error: `${message}: ${advice} ${file} and start the agent with an enrollment key`,
     code,

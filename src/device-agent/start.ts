@@ -120,8 +120,8 @@ export function sharedDependencies({ stateDir, transport, ...start }: StartOptio
     clock: systemClock,
     spool: openSpool(join(stateDir, 'spool')),
     trust: trustStore(stateDir, () => start.trustKeys ?? settings.load().trustKeys),
-    connect: (authToken?: () => string): Client =>
-      agentClient({ url, signal, transport, version }, authToken),
+    connect: (authToken?: () => string, headers?: Record<string, string>): Client =>
+      agentClient({ url, signal, transport, version }, authToken, headers),
   }
 }
 export type SharedDependencies = ReturnType<typeof sharedDependencies>

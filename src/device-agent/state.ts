@@ -20,6 +20,15 @@ const Identity = z.object({
   staged: z
     .object({ authToken: z.string().min(1), watchdogAuthToken: z.string().min(1).optional() })
     .optional(),
+  /** By which this machine gets new tokens when its own is refused. Absent for agents of before. */
+  proof: z
+    .object({
+      /** PKCS #8 in PEM. */
+      privateKey: z.string().min(1),
+      /** Key of the service that knows the public key; absent until it does. */
+      service: z.string().min(1).optional(),
+    })
+    .optional(),
 })
 export type Identity = z.output<typeof Identity>
 

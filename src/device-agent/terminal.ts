@@ -6,6 +6,7 @@ import { resolveSettings, type Settings } from '../cli/settings.ts'
 import { printNote } from '../cli/stderr-notes.ts'
 import { nodeTransport, socketOptions } from '../cli/transport.ts'
 import { errors, Problem } from '../core/errors.ts'
+import { onOutputFailure } from '../core/terminal.ts'
 import { type AgentEvent, formatEvent } from './events.ts'
 import { startAgent } from './start.ts'
 import { keyFilePath, stateDirFrom } from './state.ts'
@@ -30,6 +31,8 @@ export type RunFlags = {
  */
 export async function runAtTerminal(flags: RunFlags, build: Build, script?: string): Promise<void> {
   const part = takeRole(process.env)
+  // Output may fail (a full disk, a closed reader): that does not end the agent.
+  onOutputFailure(() => {})
   // Beyond a file size limit writes fail: the failure is reported, the signal must not terminate the process.
   if (process.platform !== 'win32') process.on('SIGXFSZ', () => {})
   const settings = resolveSettings(flags)

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { cursorPageOf, cursorPageQuery, pageOf, pageQuery } from '../core/page.ts'
-import { idOf, instant, text } from '../core/schema.ts'
+import { idOf, idPrefix, instant, text } from '../core/schema.ts'
 
 export const osType = z.enum(['windows', 'macos', 'linux'])
 export const architecture = z.enum(['x64', 'x86', 'arm64'])
@@ -251,6 +251,7 @@ export const devices = {
       role: deviceRole.optional(),
       tag: text(100, 1).optional().describe('Only devices with this tag'),
       search: text(100).optional().describe('Part of the hostname or display name'),
+      idPrefix,
       ...cursorPageQuery(),
     }),
     reply: cursorPageOf(Device),

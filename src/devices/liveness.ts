@@ -81,6 +81,16 @@ export const countDevices = (
     .groupBy('status')
     .execute()
 
+/** Agents that are online, by their version: as many rows as versions are in use. */
+export const countAgentVersions = (db: Db): Promise<{ version: string; count: number }[]> =>
+  db
+    .selectFrom('devices')
+    .select(({ fn }) => ['agent_version as version', fn.countAll<number>().as('count')])
+    .where('status', '=', 'online')
+    .where(inScope(systemScope, 'org_id'))
+    .groupBy('agent_version')
+    .execute()
+
 /** Marks those of these devices whose watchdogs are still silent. */
 export const markWatchdogsOffline = (db: Db, ids: readonly string[], due: LivenessCutoff) =>
   db

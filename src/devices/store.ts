@@ -10,7 +10,16 @@ import {
   totalFrom,
 } from '../core/page.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
-import { after, containsKey, inGroups, inScope, inSites, preparedInScope } from '../storage/dialect.ts'
+import type { Instant } from '../core/time.ts'
+import {
+  after,
+  containsKey,
+  idStartsWith,
+  inGroups,
+  inScope,
+  inSites,
+  preparedInScope,
+} from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
 import type { Device } from './contract.ts'
@@ -35,10 +44,11 @@ export type DeviceFilter = {
   role?: string | undefined
   tag?: string | undefined
   search?: string | undefined
+  idPrefix?: string | undefined
 }
 
 function filtered(db: Db, scope: Scope, filter: DeviceFilter) {
-  const { orgId, siteId, groupId, status, osType, role, tag, search } = filter
+  const { orgId, siteId, groupId, status, osType, role, tag, search, idPrefix } = filter
   const needle = fold(search ?? '')
   return devicesIn(db, scope)
     .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
@@ -52,6 +62,7 @@ function filtered(db: Db, scope: Scope, filter: DeviceFilter) {
         eb.selectFrom('device_tags').select('device_id').where('tag', '=', tag!),
       ),
     )
+    .$if(idPrefix !== undefined, (q) => q.where(idStartsWith('devices.id', idPrefix!)))
     .$if(needle !== '', (q) =>
       q.where((eb) => eb.or([containsKey('hostname_key', needle), containsKey('display_name_key', needle)])),
     )
@@ -132,6 +143,29 @@ export async function getDevice(db: Db, scope: Scope, id: string): Promise<Devic
   const [row] = await byId(db, scope, { id })
   if (!row) throw deviceNotFound()
   return toDevice(row)
+}
+
+/** Devices in a scope, without decommissioned ones. */
+export const countDevicesIn = (db: Db, scope: Scope): Promise<number> =>
+  countOf(devicesIn(db, scope).where('status', '!=', 'decommissioned'))
+
+/** How many devices there are in each status, and how many of them reported at `since` or later. */
+export async function countByStatus(
+  db: Db,
+  scope: Scope,
+  since: Instant,
+): Promise<{ status: string; devices: number; reported: number }[]> {
+  const rows = await devicesIn(db, scope)
+    .select(({ fn, eb }) => [
+      'status',
+      fn.countAll<number>().as('devices'),
+      fn
+        .sum<number | string>(eb.case().when('last_seen_at', '>=', since).then(1).else(0).end())
+        .as('reported'),
+    ])
+    .groupBy('status')
+    .execute()
+  return rows.map((row) => ({ ...row, reported: Number(row.reported) }))
 }
 
 /** Devices that count towards a cap: all except decommissioned ones. */

@@ -3,6 +3,7 @@ import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { currentTrace } from '../storage/trace.ts'
 
 export type Event = {
   /** Events without an organization are dropped. */
@@ -39,6 +40,8 @@ const insertion = prepared((db, p: { id: string; orgId: string; type: string; da
  */
 export async function emit(db: Db, { orgId, type, data }: Event, now: Instant): Promise<string> {
   const id = newId()
-  if (orgId !== null) await insertion(db, { id, orgId, type, data: JSON.stringify(data), now })
+  if (orgId === null) return id
+  const [made] = await insertion(db, { id, orgId, type, data: JSON.stringify(data), now })
+  if (made?.numInsertedOrUpdatedRows) currentTrace()?.published({ id, type, orgId })
   return id
 }

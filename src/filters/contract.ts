@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
-import { idOf, instant, queryNumber, text } from '../core/schema.ts'
+import { idOf, idPrefix, instant, queryNumber, text } from '../core/schema.ts'
 import { deviceStatus, osType } from '../devices/contract.ts'
 import { ConditionGroup, StoredGroup } from './conditions/contract.ts'
 import { FilterField } from './fields/contract.ts'
@@ -91,6 +91,7 @@ const tag = 'Filters'
 const reads = userAccess({ permission: 'devices:read', key: true })
 const writes = userAccess({ permission: 'devices:write', key: true })
 const params = z.strictObject({ id: idOf('filter') })
+const oneOrgId = idOf('organization').optional().describe('Only devices of this organization')
 const example: ConditionGroup = {
   operator: 'AND',
   conditions: [
@@ -110,6 +111,7 @@ export const filters = {
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only filters of this organization'),
       search: text(1000).optional().describe('Part of the name or description'),
+      idPrefix,
       ...pageQuery({ default: maxPage, max: maxPage }),
     }),
     reply: pageOf(SavedFilter).extend({ total: z.int().describe('In all, as in pagination') }),
@@ -148,13 +150,14 @@ export const filters = {
     access: reads,
     question: true,
     body: z.strictObject({
+      orgId: oneOrgId,
       conditions,
       limit: limit.describe('Devices to show, at most 100'),
     }),
     maxBody,
     reply: FilterPreview,
     audit: { action: 'filter.preview', resource: 'filter' },
-    errors: ['filter_too_expensive'],
+    errors: ['org_access_denied', 'filter_too_expensive'],
     example: { conditions: example, limit: 10 },
   }),
   show: endpoint({
@@ -195,14 +198,17 @@ export const filters = {
     method: 'POST',
     path: '/filters/:id/preview',
     idempotencyKey: { refused: 'reading' },
-    summary: 'Show which devices a saved filter matches, in all organizations the caller can see',
+    summary: 'Show which devices a saved filter matches, in all organizations the caller can see or in one',
     tag,
     access: reads,
     question: true,
     params,
-    query: z.strictObject({ limit: limitInQuery.describe('Devices to show, at most 100') }),
+    query: z.strictObject({
+      orgId: oneOrgId,
+      limit: limitInQuery.describe('Devices to show, at most 100'),
+    }),
     reply: FilterPreview,
     audit: { action: 'filter.saved.preview', resource: 'filter' },
-    errors: ['filter_too_expensive'],
+    errors: ['org_access_denied', 'filter_too_expensive'],
   }),
 }

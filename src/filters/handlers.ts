@@ -5,7 +5,7 @@ import { type HandlersOf, inSteps, type Preparation } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { difference } from '../tenancy/rules.ts'
-import { checkOrg } from '../tenancy/store.ts'
+import { checkOrg, scopeWithin } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { fields } from './fields/contract.ts'
 import { checkConditions } from './rules.ts'
@@ -81,22 +81,24 @@ export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typ
 
   // Devices are read before the transaction of the audit entry: a large fleet takes a while.
   preview: inSteps({
-    prepare({ ask, scope, body, now }) {
+    async prepare({ storage, ask, scope, body, now }) {
+      const seen = await scopeWithin(storage.read, scope, body.orgId)
       checkConditions(body.conditions)
-      return ask((on) => previewFilter(on, scope, body.conditions, { limit: body.limit, now }))
+      return ask((on) => previewFilter(on, seen, body.conditions, { limit: body.limit, now }))
     },
-    async run({ note }, preview) {
-      note({ details: { totalCount: preview.data.totalCount } })
+    async run({ note, body: { orgId } }, preview) {
+      note({ ...(orgId !== undefined && { orgId }), details: { totalCount: preview.data.totalCount } })
       return preview
     },
   }),
 
   savedPreview: inSteps({
     async prepare({ storage, ask, scope, params, query, now }) {
+      const { orgId, limit } = query
       const filter = await saved.getFilter(storage.read, scope, params.id)
+      const seen = await scopeWithin(storage.read, scope, orgId)
       checkConditions(filter.conditions, 'conditions')
-      const { limit } = query
-      const preview = await ask((on) => previewFilter(on, scope, filter.conditions, { limit, now }))
+      const preview = await ask((on) => previewFilter(on, seen, filter.conditions, { limit, now }))
       return { filter, preview }
     },
     async run({ note }, { filter, preview }) {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { cursorPageOf, cursorPageQuery, pageOf, pageQuery } from '../core/page.ts'
-import { idOf, instant, text } from '../core/schema.ts'
+import { idOf, idPrefix, instant, text } from '../core/schema.ts'
 import { deviceStatus, osType } from '../devices/contract.ts'
 
 export const groupType = z.enum(['static', 'dynamic'])
@@ -114,6 +114,7 @@ export const deviceGroups = {
         .meta({ flag: 'parent' })
         .describe('Only groups under this one'),
       search: text(100).optional().describe('Part of the name'),
+      idPrefix,
       ...pageQuery(),
     }),
     reply: pageOf(DeviceGroup),

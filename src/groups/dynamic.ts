@@ -248,6 +248,15 @@ export async function hasDueGroup(db: Db, now: Instant): Promise<boolean> {
   return (await due(db, now).limit(1).executeTakeFirst()) !== undefined
 }
 
+/** Due groups, and when the first of them became due; of those that are due at once that is not known. */
+export async function groupBacklog(db: Db, now: Instant): Promise<{ count: number; since: Instant | null }> {
+  const { count, last } = await db
+    .selectFrom(due(db, now).select('evaluated_at').as('due'))
+    .select(({ fn }) => [fn.countAll<number>().as('count'), fn.min('evaluated_at').as('last')])
+    .executeTakeFirstOrThrow()
+  return { count, since: last === null ? null : addSeconds(last, maxAgeSeconds) }
+}
+
 const nullsFirst = (order: OrderByItemBuilder) => order.asc().nullsFirst()
 
 /**

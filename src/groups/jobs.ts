@@ -41,9 +41,10 @@ export async function refreshDueGroups({
   const now = clock()
   if (!(await hasDueGroup(storage.read, now))) return false
   // Claims lost in a power failure are evaluated again.
+  const found = await listDueGroups(storage.read, now, { limit: batch, ofPartner: maxOfPartner })
   const { done, refused } = await writeLeavingLocked(
     storage,
-    await listDueGroups(storage.read, now, { limit: batch, ofPartner: maxOfPartner }),
+    found,
     (tx, some) => claimDueGroups(tx, some, now),
     { unsynced: true },
   )
@@ -69,7 +70,9 @@ export async function refreshDueGroups({
   }
   if (skipped.length > 0) await storage.write((tx) => unclaimGroups(tx, skipped, now), { unsynced: true })
   if (failures.length > 0) throw failures[0]
-  return groups.length > 0
+  if (groups.length > 0) return true
+  // Other processes have claimed all of these meanwhile; there may be others behind them.
+  return found.length > 0 && (await hasDueGroup(storage.read, now))
 }
 
 /** @throws the first error, after all other devices were added or removed */

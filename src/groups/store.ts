@@ -5,6 +5,7 @@ import { isNarrowed, type Scope } from '../core/scope.ts'
 import {
   contains,
   forUpdate,
+  idStartsWith,
   inScope,
   inSites,
   isForeignKeyViolation,
@@ -70,16 +71,18 @@ export type GroupQuery = PageQuery & {
   type?: string | undefined
   parentId?: string | undefined
   search?: string | undefined
+  idPrefix?: string | undefined
 }
 
 /** Ordered by name. */
 export async function listGroups(db: Db, scope: Scope, query: GroupQuery): Promise<Page<DeviceGroup>> {
-  const { orgId, siteId, type, parentId, search } = query
+  const { orgId, siteId, type, parentId, search, idPrefix } = query
   const found = groupsIn(db, scope)
     .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
     .$if(siteId !== undefined, (q) => q.where('site_id', '=', siteId!))
     .$if(type !== undefined, (q) => q.where('type', '=', type!))
     .$if(parentId !== undefined, (q) => q.where('parent_id', '=', parentId!))
+    .$if(idPrefix !== undefined, (q) => q.where(idStartsWith('device_groups.id', idPrefix!)))
     .$if(!!search, (q) => q.where(contains('name', search!)))
   const byName = (q: typeof found) => q.select(columnsIn(scope)).orderBy('name').orderBy('id')
   return readPage(found, query, byName, (row) => read(row as never))

@@ -180,11 +180,9 @@ function decideApiKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key
  */
 function decideWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'workload' }>): AccessDecision {
   const { permission } = access
-  if (!access.workload || permission === undefined) {
-    return deny('forbidden', { message: 'This is not open to workloads' })
-  }
+  if (!access.workload) return deny('forbidden', { message: 'This is not open to workloads' })
   if (!access.scopes.includes(subject.scope.kind)) return deny('scope_not_allowed')
-  if (hasPermission(subject.permissions, permission)) return allowed
+  if (permission === undefined || hasPermission(subject.permissions, permission)) return allowed
   return deny('forbidden', { message: 'Permission denied', details: { required: permission } })
 }
 

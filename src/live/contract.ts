@@ -58,8 +58,11 @@ const recordId = text(16, 1)
 const EventsQuery = z.strictObject({
   level: liveLevel.optional(),
   source: text(255).optional().describe('Only from this source'),
-  startTime: instant.optional().meta({ flag: 'from' }).describe('Only from this time on'),
-  endTime: endInstant.optional().meta({ flag: 'to' }).describe('Only before this time'),
+  startTime: instant
+    .optional()
+    .meta({ flag: 'since', formerFlag: 'from' })
+    .describe('Only from this time on'),
+  endTime: endInstant.optional().meta({ flag: 'until', formerFlag: 'to' }).describe('Only before this time'),
   eventId: queryNumber(
     z.number({ error: 'must be a number' }).int('must be a whole number').min(1, 'must be at least 1'),
   )

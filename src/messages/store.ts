@@ -2,6 +2,7 @@ import type { Instant } from '../core/time.ts'
 import { forUpdate, prepared } from '../storage/dialect.ts'
 import { isEncryptedWith } from '../storage/key-check.ts'
 import type { Db } from '../storage/open.ts'
+import { countOf } from '../storage/query/counts.ts'
 
 /* Mail belongs to no tenant: only the sender reads it here. */
 
@@ -33,6 +34,18 @@ const anyDue = prepared((db, p: { now: Instant }) =>
 /** Checked after every commit, so that nothing is written unless something is due. */
 export const isMailDue = async (db: Db, now: Instant): Promise<boolean> =>
   (await anyDue(db, { now })).length > 0
+
+/** Mails that are due, counting at most `most`, and since when the first of them is. */
+export async function countDueMails(
+  db: Db,
+  now: Instant,
+  most: number,
+): Promise<{ count: number; oldest: Instant | undefined }> {
+  const due = db.selectFrom('mails').where('due_at', '<=', now).orderBy('due_at')
+  const count = await countOf(db.selectFrom(due.select('id').limit(most).as('due')))
+  const first = await due.select('due_at').limit(1).executeTakeFirst()
+  return { count, oldest: first?.due_at }
+}
 
 export type Mail = { id: string; kind: string; content: string; attempts: number; expiresAt: Instant }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { flag, pageOf, pageQuery } from '../core/page.ts'
-import { anyObject, idOf, instant, text } from '../core/schema.ts'
+import { anyObject, idOf, idPrefix, instant, text } from '../core/schema.ts'
 import { osType } from '../devices/contract.ts'
 
 export const scriptLanguage = z.enum(['powershell', 'bash', 'python', 'cmd'])
@@ -118,6 +118,7 @@ export const scripts = {
       category: text(100).optional(),
       isSystem: flag.optional().describe('Only those of the service, or only the others'),
       search: text(100).optional().describe('Part of the name or description'),
+      idPrefix,
       ...pageQuery(),
     }),
     reply: pageOf(ScriptSummary),

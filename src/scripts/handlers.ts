@@ -1,9 +1,8 @@
 import { newId } from '../core/new-id.ts'
-import { organizationScope } from '../core/scope.ts'
 import type { HandlersOf } from '../handler.ts'
 import { getTenant } from '../identity/tenant.ts'
 import type { Db } from '../storage/open.ts'
-import { checkOrg } from '../tenancy/store.ts'
+import { scopeWithin } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import {
   applyChange,
@@ -17,8 +16,7 @@ import * as store from './store.ts'
 
 export const scripts: HandlersOf<typeof contract.scripts> = {
   async list({ db, ask, scope, query: { orgId, ...query } }) {
-    if (orgId !== undefined) await checkOrg(db, scope, orgId)
-    const seen = orgId === undefined ? scope : organizationScope(orgId)
+    const seen = await scopeWithin(db, scope, orgId)
     // A search for part of a text reads every visible script.
     const listed = (on: Db) => store.listScripts(on, seen, query)
     return query.search ? ask(listed) : listed(db)

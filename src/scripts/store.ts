@@ -4,7 +4,7 @@ import { fold } from '../core/fold.ts'
 import type { Page, PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { contains, forUpdate, inScope } from '../storage/dialect.ts'
+import { contains, forUpdate, idStartsWith, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
@@ -65,16 +65,18 @@ export type ScriptQuery = PageQuery & {
   category?: string | undefined
   isSystem?: boolean | undefined
   search?: string | undefined
+  idPrefix?: string | undefined
 }
 
 /** Ordered by name. */
 export async function listScripts(db: Db, scope: Scope, query: ScriptQuery): Promise<Page<ScriptSummary>> {
-  const { language, osType, category, isSystem, search } = query
+  const { language, osType, category, isSystem, search, idPrefix } = query
   const found = scriptsIn(db, scope)
     .$if(language !== undefined, (q) => q.where('language', '=', language!))
     .$if(osType !== undefined, (q) => q.where(contains('os_types', JSON.stringify(osType))))
     .$if(category !== undefined, (q) => q.where('category', '=', category!))
     .$if(isSystem !== undefined, (q) => q.where('is_system', '=', isSystem ? 1 : 0))
+    .$if(idPrefix !== undefined, (q) => q.where(idStartsWith('scripts.id', idPrefix!)))
     .$if(!!search, (q) =>
       q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
     )

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { pageQuery } from '../core/page.ts'
-import { trimmed } from '../core/schema.ts'
+import { idOf, trimmed } from '../core/schema.ts'
 
 export const SearchResult = z
   .object({
@@ -24,9 +24,13 @@ export const search = {
     access: userAccess({ key: true }),
     question: true,
     query: z.strictObject({
+      orgId: idOf('organization')
+        .optional()
+        .describe('Only devices and alerts of this organization, and scripts that it can use'),
       q: trimmed(100, 1).describe('Part of a name, title or description, ignoring letter case'),
       limit: pageQuery({ default: 20, max: 50 }).limit.describe('Results in total, at most 50'),
     }),
     reply: z.object({ results: z.array(SearchResult) }),
+    errors: ['org_access_denied'],
   }),
 }

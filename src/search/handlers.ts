@@ -1,19 +1,21 @@
 import { fold } from '../core/fold.ts'
 import { hasPermission } from '../core/permissions.ts'
 import type { HandlersOf } from '../handler.ts'
+import { scopeWithin } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { findSettings, maxPerType } from './rules.ts'
 import * as store from './store.ts'
 
 export const search: HandlersOf<typeof contract.search> = {
-  async everything({ ask, scope, caller, query }) {
+  async everything({ db, ask, scope, caller, query: { orgId, ...query } }) {
     const { permissions } = caller
+    const seen = await scopeWithin(db, scope, orgId)
     const [needle, most] = [fold(query.q), maxPerType(query.limit)]
     const [devices, scripts, alerts] = await ask((on) =>
       Promise.all([
-        hasPermission(permissions, 'devices:read') ? store.findDevices(on, scope, needle, most) : [],
-        hasPermission(permissions, 'scripts:read') ? store.findScripts(on, scope, needle, most) : [],
-        hasPermission(permissions, 'alerts:read') ? store.findAlerts(on, scope, needle, most) : [],
+        hasPermission(permissions, 'devices:read') ? store.findDevices(on, seen, needle, most) : [],
+        hasPermission(permissions, 'scripts:read') ? store.findScripts(on, seen, needle, most) : [],
+        hasPermission(permissions, 'alerts:read') ? store.findAlerts(on, seen, needle, most) : [],
       ]),
     )
     const settings = findSettings(needle, permissions).slice(0, most)

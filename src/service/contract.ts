@@ -9,6 +9,10 @@ const Health = z
     clientAddress: z
       .string()
       .describe('The address of the caller, as the service sees it: through proxies, if it trusts them'),
+    maintenance: z
+      .string()
+      .optional()
+      .describe('Why the service answers no writes, in a sentence; absent when it does'),
   })
   .meta({ id: 'Health' })
 

@@ -61,6 +61,8 @@ export type DatabaseFailure =
   | 'failing disk'
   /** Its stored data is corrupt. */
   | 'damaged'
+  /** It takes no changes while it is copied, or because it was moved (copy/write-gate.ts). */
+  | 'in maintenance'
 
 const away = new Set([
   // Postgres: starting, stopping, all connections taken, or the database itself is gone.
@@ -94,6 +96,7 @@ export function classifyDatabaseError(error: unknown): DatabaseFailure | undefin
   const { code = '', message = '', severity } = databaseError(error)
   if (away.has(code) || code.startsWith('08') || driver.test(message)) return 'unreachable'
   if (slow.has(code)) return 'too slow'
+  if (code === 'maintenance') return 'in maintenance'
   // 42501 is left out: it may be about a single row.
   if (code.startsWith('28')) return 'denying access'
   if (code === 'SQLITE_READONLY_DBMOVED') return 'moved'
@@ -112,8 +115,17 @@ export const isLockTimeout = (error: unknown): boolean => databaseError(error).c
 
 /** Whether the database could not be used, through no fault of the statement: the same statement may work later. */
 export function isOutage(error: unknown): boolean {
+  if (error instanceof LeaseLostError) return true
   const failure = classifyDatabaseError(error)
   return failure !== undefined && failure !== 'damaged'
+}
+
+/** Another process does this work now (leases.ts): like an outage it is no fault of what was to be written. */
+export class LeaseLostError extends Error {
+  constructor(name: string) {
+    super(`Another process has the lease "${name}"`)
+    this.name = 'LeaseLost'
+  }
 }
 
 function databaseError(error: unknown): DatabaseError {

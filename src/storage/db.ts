@@ -108,6 +108,8 @@ export type Storage = {
   usage(): Partial<Record<PoolName, PoolUsage>>
   /** Bytes of the database; `log`: of the write-ahead log of SQLite, a file beside it. */
   sizes(): Promise<{ data: number; log?: number }>
+  /** Returns room of deleted rows to the disk, in short steps. Postgres does that by itself, in its autovacuum. */
+  giveSpaceBack(): Promise<void>
   /** Finishes what is queued, then closes. Safe to call twice. */
   close(): Promise<void>
 }

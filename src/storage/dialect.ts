@@ -1,4 +1,5 @@
 import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
+import { idsFrom } from '../core/ids.ts'
 import type { Scope } from '../core/scope.ts'
 import { byDialect } from './query/compilers.ts'
 
@@ -10,8 +11,9 @@ export {
   isOutage,
   isPatternTooComplex,
   isUniqueViolation,
+  LeaseLostError,
 } from './database-errors.ts'
-export { type Params, prepared, rowOf } from './query/prepared.ts'
+export { type Params, prepared, rowOf, statementName } from './query/prepared.ts'
 export { type Each, preparedForEach } from './query/prepared-for-each.ts'
 export { preparedInScope } from './query/prepared-in-scope.ts'
 export { rowList } from './query/row-list.ts'
@@ -111,6 +113,12 @@ export function ownGroups(scope: Scope, column: string): Expression<SqlBool> {
   if (scope.kind !== 'organization' || scope.groupIds === null) return sql<SqlBool>`1 = 1`
   if (scope.groupIds.length === 0) return sql<SqlBool>`1 = 0`
   return sql<SqlBool>`${sql.ref(column)} in (${sql.join(scope.groupIds)})`
+}
+
+/** The column holds an id that begins so. Ids are ordered by bytes, so an index over the column seeks to them. */
+export function idStartsWith(column: string, start: string): Expression<SqlBool> {
+  const { first, last } = idsFrom(start)
+  return sql<SqlBool>`${sql.ref(column)} between ${first} and ${last}`
 }
 
 /**
@@ -237,6 +245,11 @@ export const forNoKeyUpdate = <DB, TB extends keyof DB, O>(
   const locked = query.forNoKeyUpdate()
   return options.skipLocked ? locked.skipLocked() : locked
 }
+
+/** The weakest lock: it stops only those who take the row `forUpdate`, delete it or change its key. */
+export const forKeyShare = <DB, TB extends keyof DB, O>(
+  query: SelectQueryBuilder<DB, TB, O>,
+): SelectQueryBuilder<DB, TB, O> => query.forKeyShare()
 
 /** A shared lock: the row cannot change, and transactions that only refer to it do not wait for each other. */
 export const forShare = <DB, TB extends keyof DB, O>(

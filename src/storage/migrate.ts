@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import { sql } from 'kysely'
 import { SetupError } from '../core/errors.ts'
 import { packageFile } from '../core/package-files.ts'
 import { type AnyDb, type Index, type Schema, schemaFor } from './columns.ts'
@@ -11,6 +10,7 @@ import { checkVersion, raiseOldestVersion } from './oldest-version.ts'
 import type { Db, Storage } from './open.ts'
 import type { MigrationWait } from './postgres/blockers.ts'
 import { buildConcurrently, inSlices, type LockLimits } from './postgres/lock-waits.ts'
+import { noticeEnd } from './postgres/notice-end.ts'
 
 /** What the file of a migration exports: `up` runs in a transaction, `indexes` are built beside the running service. */
 export type MigrationFile = {
@@ -159,6 +159,7 @@ async function migratePostgres(
 ): Promise<string[]> {
   const watcher = storage.read as AnyDb
   return watcher.connection().execute(async (db) => {
+    // It pauses for at most ten seconds.
     await noticeEnd(db)
     await lock(db, (blockers) => onWait({ migration: null, blockers }))
     try {
@@ -182,15 +183,6 @@ async function migratePostgres(
       await unlock(db).catch(() => {})
     }
   })
-}
-
-/**
- * Lets the server notice within seconds that this process was killed: otherwise it would keep the migration and its locks
- * until the statement is done. Servers before Postgres 14 do not have the setting.
- */
-async function noticeEnd(db: AnyDb): Promise<void> {
-  await sql`select set_config(name, '2000', false) from pg_settings
-    where name = 'client_connection_check_interval'`.execute(db)
 }
 
 /** What was not applied yet. Throws when the file of what was has changed. */

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
+import { advisoryLocks } from './advisory-locks.ts'
 import type { AnyDb } from './columns.ts'
 import type { Storage } from './db.ts'
 import { type Blocker, holdersOf } from './postgres/blockers.ts'
 
-/** An advisory lock that no other program takes: the bytes of "svc", and 1 for migrations. */
-const lockKey = [0x737663, 1] as const
+const lockKey = advisoryLocks.migration
 const [space, key] = [sql.lit(lockKey[0]), sql.lit(lockKey[1])]
 
 const askMs = 200

@@ -1,3 +1,5 @@
+import type { Trace } from './trace.ts'
+
 /** The connections (Postgres) or threads (SQLite) that a kind of query shares. On SQLite all writes share one. */
 export type PoolName = 'main' | 'writes' | 'heavy' | 'questions'
 
@@ -8,8 +10,8 @@ export type PoolUsage = { limit: number; inUse: number; waiting: number }
 export type StorageObserver = {
   /** A caller got a connection, a thread or its turn to write. */
   waited(pool: PoolName, milliseconds: number): void
-  /** A statement ended, well or not. Its text has no values. */
-  ran(sql: string, milliseconds: number): void
+  /** A statement ended, well or not. Its text has no values. `trace`: that of the caller. */
+  ran(sql: string, milliseconds: number, trace: Trace | undefined): void
 }
 
 export const noObserver: StorageObserver = { waited() {}, ran() {} }

@@ -32,6 +32,11 @@ export async function raiseOldestVersion(db: AnyDb, { version, migration }: Requ
     .execute()
 }
 
+/** For what is left of `svc db copy`, which lets no version in while it works. */
+export async function dropOldestVersion(db: AnyDb): Promise<void> {
+  await sql`drop table if exists svc_oldest_version`.execute(db)
+}
+
 /** @throws SetupError when only a later version than this may use the database */
 export async function checkVersion(
   storage: Pick<Storage, 'dialect' | 'read'>,

@@ -7,6 +7,8 @@ export type { Db, Integrity, PostgresSettings, ReadStorage, Storage, WriteOption
 export type StorageOptions = {
   /** `postgres://…`; without it, SQLite in the data directory. */
   databaseUrl?: string | undefined
+  /** A connection pooler before it, which may give each transaction another session. */
+  poolerUrl?: string | undefined
   dataDir: string
   postgres?: Partial<PostgresSettings>
   /** On SQLite: refuses a data directory that another serving process uses. */
@@ -23,11 +25,16 @@ const defaultReadQueries: ReadQuerySettings = { timeoutMs: 10_000, atOnce: 6 }
 
 /** Opens the database without touching its tables (migrate.ts does). Loads only the driver it needs. */
 export async function openStorage(options: StorageOptions): Promise<Storage> {
-  const { databaseUrl, dataDir, postgres, alone = false, readerThreads = 2 } = options
+  const { databaseUrl, poolerUrl, dataDir, postgres, alone = false, readerThreads = 2 } = options
   const { questions = defaultReadQueries, observer = noObserver } = options
   if (databaseUrl) {
     const settings = { ...defaultPostgres, ...postgres }
-    return (await import('./postgres/open.ts')).openPostgres(databaseUrl, settings, questions, observer)
+    return (await import('./postgres/open.ts')).openPostgres(
+      { databaseUrl, poolerUrl },
+      settings,
+      questions,
+      observer,
+    )
   }
   return (await import('./sqlite/open.ts')).openSqlite(dataDir, {
     alone,

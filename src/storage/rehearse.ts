@@ -124,12 +124,13 @@ async function openSqliteOriginal(dataDir: string): Promise<Original> {
 }
 
 async function openPostgresOriginal(place: { dataDir: string; databaseUrl: string }): Promise<Original> {
-  const { createScratchDatabase, copyRows } = await import('./postgres/copy.ts')
+  const { copyRows } = await import('./postgres/copy.ts')
+  const { createScratchDatabase } = await import('./postgres/scratch-database.ts')
   const storage = await openStorage({ ...place, postgres: { statementMs: 0 } })
   return {
     storage,
     async reserve() {
-      const { url, drop } = await createScratchDatabase(place.databaseUrl)
+      const { url, drop } = await createScratchDatabase(place.databaseUrl, 'rehearsal')
       return { place: { ...place, databaseUrl: url }, remove: drop }
     },
     async copyTo(copy, applied, { folder, signal, onProgress }) {

@@ -16,6 +16,8 @@ export type ServerState = {
   isReadOnly: boolean
   /** Share of the file that deleted rows have left free; undefined on Postgres, which reuses it by itself. */
   freeShare: number | undefined
+  /** The service returns free room to the disk; false: only `svc db vacuum` does. */
+  givesSpaceBack: boolean
   /** Idle for five minutes or longer, oldest first, at most ten. */
   idleTransactions: IdleTransaction[]
 }
@@ -25,17 +27,19 @@ export async function serverStateOf({ dialect, read }: ReadStorage): Promise<Ser
 }
 
 async function sqliteState(read: ReadStorage['read']): Promise<ServerState> {
-  const { rows } = await sql<{ version: string; file: string; free: number; pages: number }>`
+  const { rows } = await sql<{ version: string; file: string; free: number; pages: number; auto: number }>`
     select sqlite_version() as version, file, (select freelist_count from pragma_freelist_count) as free,
-      (select page_count from pragma_page_count) as pages
+      (select page_count from pragma_page_count) as pages,
+      (select auto_vacuum from pragma_auto_vacuum) as auto
     from pragma_database_list where name = 'main'`.execute(read)
-  const { version, file, free, pages } = rows[0]!
+  const { version, file, free, pages, auto } = rows[0]!
   return {
     version: `SQLite ${version}`,
     clockMs: undefined,
     connections: undefined,
     isReadOnly: !isWritable(file),
     freeShare: free / Math.max(1, pages),
+    givesSpaceBack: auto === 2,
     idleTransactions: [],
   }
 }
@@ -65,6 +69,7 @@ async function postgresState(read: ReadStorage['read']): Promise<ServerState> {
     connections: { used: Number(used), max: Number(max) },
     isReadOnly: readonly === 'on',
     freeShare: undefined,
+    givesSpaceBack: true,
     idleTransactions: idle.rows.map(({ seconds, ...one }) => ({
       ...one,
       seconds: Math.round(Number(seconds)),

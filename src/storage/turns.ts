@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { addCount, countOf } from '../core/counts.ts'
 import { Problem } from '../core/errors.ts'
 import { isAsyncContextCheap } from './nested-writes.ts'
+import { inTrace } from './trace.ts'
 
 /** Who database work is done for, from the largest group to the single caller: partner, organization, device. */
 export type Party = readonly [group: string, ...string[]]
@@ -14,8 +15,8 @@ const current = isAsyncContextCheap ? new AsyncLocalStorage<Party>() : undefined
 /** Runs `work`; its reads and writes wait for the turns of this party. */
 export const onBehalfOf = <T>(party: Party, work: () => T): T => (current ? current.run(party, work) : work())
 
-/** Runs `work` for the service itself, regardless of who caused it. */
-export const onOwnBehalf = <T>(work: () => T): T => onBehalfOf(service, work)
+/** Runs `work` for the service itself, regardless of who caused it: it is not part of their trace either. */
+export const onOwnBehalf = <T>(work: () => T): T => inTrace(undefined, () => onBehalfOf(service, work))
 
 export const currentParty = (): Party => current?.getStore() ?? service
 

@@ -6,4 +6,13 @@ import type { Db } from '../storage/open.ts'
  * Revokes the access of a tenant that is suspended, churned or deleted, for good: API keys, enrollment keys and
  * sessions. They belong to later capabilities, which provide this function.
  */
-export type RevokeAccess = (db: Db, scope: Scope, now: Instant) => Promise<void>
+type RevokeAccess = (db: Db, scope: Scope, now: Instant) => Promise<void>
+
+/** How many records `RevokeAccess` and the end of the tenant would affect. */
+type CountAccess = (
+  db: Db,
+  scope: Scope,
+  now: Instant,
+) => Promise<{ devices: number; apiKeys: number; enrollmentKeys: number }>
+
+export type AccessOfTenants = { revokeAccess: RevokeAccess; countAccess: CountAccess }

@@ -28,6 +28,8 @@ import * as store from './store.ts'
 
 type Webhooks = typeof contract.webhooks
 
+const newSecret = () => newWebhookSecret(randomBytes(32))
+
 export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): HandlersOf<Webhooks> => {
   const { cipher, outbound } = on
 
@@ -58,12 +60,14 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
       },
       async run({ db, scope, body, caller, now, note, quota }) {
         const orgId = await resolveOrg(db, scope, body.orgId)
-        const webhook = makeWebhook({ ...body, orgId }, { id: newId(), by: caller.id, now })
+        const generated = body.secret === undefined ? newSecret() : undefined
+        const wanted = { ...body, secret: body.secret ?? generated, orgId }
+        const webhook = makeWebhook(wanted, { id: newId(), by: caller.id, now })
         await quota({ orgId })
         await store.insertWebhook(db, cipher, webhook)
         const { name, url, events, headers } = redactWebhook(webhook)
         note({ resourceName: name, after: { name, url, events, headers } })
-        return store.toWebhook(webhook, store.noCounts)
+        return { ...store.toWebhook(webhook, store.noCounts), secret: generated }
       },
     }),
 
@@ -112,7 +116,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
 
     async rotateSecret({ db, scope, params, body, now, note }) {
       const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)
-      const secret = body.secret ?? newWebhookSecret(randomBytes(32))
+      const secret = body.secret ?? newSecret()
       const after = withRotatedSecret(before, secret, now)
       await store.changeWebhook(db, cipher, scope, after)
       note(changed(before, after))

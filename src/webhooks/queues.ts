@@ -1,6 +1,7 @@
 import type { Instant } from '../core/time.ts'
 import { type Each, forUpdate, prepared, preparedForEach } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { countOf } from '../storage/query/counts.ts'
 
 /* Queues of webhooks. The caller found them within a scope, or is the service's own worker. */
 
@@ -56,6 +57,17 @@ export async function reschedule(db: Db, webhookId: string, state: { isActive: b
   if (!(await lockQueue(db, webhookId))) return
   const dueAt = (await findNextDue(db, [{ id: webhookId, ...state }])).get(webhookId) ?? null
   await dueChange(db, { webhookId, dueAt })
+}
+
+/** Events that no delivery was created of yet, counting at most `most`, and the time of the first of them. */
+export async function countEvents(
+  db: Db,
+  most: number,
+): Promise<{ count: number; oldest: Instant | undefined }> {
+  const events = db.selectFrom('events').orderBy('seq')
+  const count = await countOf(db.selectFrom(events.select('seq').limit(most).as('waiting')))
+  const first = await events.select('created_at').limit(1).executeTakeFirst()
+  return { count, oldest: first?.created_at }
 }
 
 /**

@@ -45,7 +45,8 @@ export function makeWebhook(
   wanted: NewWebhook & { orgId: string },
   made: { id: string; by: string; now: Instant },
 ): WebhookRecord {
-  const { orgId, name, url, secret = null, events, headers } = wanted
+  const { orgId, name, url, events, headers } = wanted
+  const secret = wanted.secret ?? null
   return {
     ...{ id: made.id, orgId, name, url, secret, events, headers },
     status: 'active',

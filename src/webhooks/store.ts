@@ -139,6 +139,27 @@ export async function listWebhooks(
   return readPage(found, query, newestFirst, (row) => toWebhook(decryptWebhook(cipher, row), row))
 }
 
+/** How many webhooks there are in each state, and how many attempts were made for them. */
+export async function countWebhooks(
+  db: Db,
+  scope: Scope,
+): Promise<{ status: Webhook['status']; webhooks: number; succeeded: number; failed: number }[]> {
+  const rows = await webhooksIn(db, scope)
+    .innerJoin('webhook_counts as c', 'c.webhook_id', 'webhooks.id')
+    .select(({ fn }) => [
+      'webhooks.status',
+      fn.countAll<number>().as('webhooks'),
+      fn.sum<number | string>('c.success_count').as('succeeded'),
+      fn.sum<number | string>('c.failure_count').as('failed'),
+    ])
+    .groupBy('webhooks.status')
+    .execute()
+  return rows.map(({ status, webhooks, succeeded, failed }) => ({
+    ...{ status: toWireStatus(status), webhooks },
+    ...{ succeeded: Number(succeeded), failed: Number(failed) },
+  }))
+}
+
 /** @throws not_found, also for a webhook outside the scope */
 export async function getWebhook(
   db: Db,

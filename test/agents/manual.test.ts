@@ -14,9 +14,10 @@ const rowsOf = (text: string): string[][] =>
   [...text.matchAll(/^\| (.*) \|$/gm)].map(([, row = '']) => row.split(' | ').map((cell) => cell.trim()))
 const named = (text: string): string[] => [...text.matchAll(/`(\w+)`/g)].map(([, name = '']) => name)
 
-const routes = entriesOf(api).filter(({ entry }) => entry.access.who === 'agent') as {
-  entry: Endpoint & { access: { watchdog?: true } }
-}[]
+const isAgents = ({ method, path, access }: Endpoint): boolean =>
+  access.who === 'agent' ||
+  (access.who === 'public' && /^POST \/agents\/(?!enroll)/.test(`${method} ${path}`))
+const routes = entriesOf(api).filter(({ entry }) => isAgents(entry))
 
 describe('the protocol in man/svc-agent.7', () => {
   it('lists every agent route, and who may call it', () => {
@@ -26,8 +27,8 @@ describe('the protocol in man/svc-agent.7', () => {
     const documented = listed.map(([route, agent, watchdog]) => [route, agent, watchdog!.startsWith('yes')])
     const real = routes.map(({ entry: { method, path, access } }) => [
       `${method} ${path.replace(':id', 'ID').replace(':commandId', 'COMMAND')}`,
-      'yes',
-      access.watchdog === true,
+      access.who === 'agent' ? 'yes' : 'without a token',
+      access.who === 'agent' && access.watchdog === true,
     ])
     expect(documented.map(String).sort()).toEqual(real.map(String).sort())
   })

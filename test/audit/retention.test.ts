@@ -1,9 +1,10 @@
 import { gunzipSync } from 'node:zlib'
 import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
+import { verifyStoredChain } from '../../src/audit/checkpoints/chain-verification.ts'
 import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
 import { signedChainEnd, takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
-import { VerificationState, verifyStoredChain } from '../../src/audit/checkpoints/verification.ts'
+import { VerificationState } from '../../src/audit/checkpoints/verification.ts'
 import { listEntries } from '../../src/audit/entries.ts'
 import { chainFile } from '../../src/audit/handlers.ts'
 import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
@@ -238,7 +239,7 @@ onEveryDatabase((kind, open) => {
       const world = await begin()
       const { orgId, parts, storage, clock } = world
       await world.aged(orgId, [500, 1])
-      await storage.write((tx) => acquireLease(tx, orgId, 'another', clock()))
+      await storage.write((tx) => acquireLease(tx, orgId, 'another', { now: clock() }))
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'busy', pruned: 0 })
       clock.forward(61)
       const both = await Promise.all([pruneChain(parts, orgId, whole), pruneChain(parts, orgId, whole)])

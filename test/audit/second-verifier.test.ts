@@ -124,6 +124,7 @@ const files: [name: string, lines: string[], expected: string][] = [
   ],
   ['half a succession', bundle(entries, { by: later, successions: [halfSigned] }), 'altered'],
   ['another key', bundle(entries, { by: otherSeed }), 'wrong_key'],
+  ['another key, altered', bundle(entries, { by: otherSeed }).with(4, 'hello\n'), 'unreadable'],
   ['unsigned', bundle(entries, { by: null }), 'unsigned'],
   ['altered', good.with(4, good[4]!.replace('site.create', 'site.creatf')), 'altered'],
   ['missing', good.toSpliced(4, 2), 'missing'],
@@ -191,7 +192,7 @@ describe.skipIf(noPython)('a second verifier, written from the manual', () => {
     for (const [path, code] of [
       [bare, 0],
       [several, 0],
-      [foreign, 1],
+      [foreign, 9],
       [noKey, 9],
       [garbled, 9],
     ] as const) {

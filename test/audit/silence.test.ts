@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entryLine } from '../../src/audit/chain.ts'
 import { openCheckpoint } from '../../src/audit/checkpoints/checkpoint.ts'
-import { takeCheckpoint, takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
+import { takeDueCheckpoints } from '../../src/audit/checkpoints/due.ts'
+import { takeCheckpoint } from '../../src/audit/checkpoints/jobs.ts'
 import { localCopiesIn } from '../../src/audit/checkpoints/local-copies.ts'
 import { findLastCheckpoint } from '../../src/audit/checkpoints/store.ts'
 import * as verdicts from '../../src/audit/checkpoints/verdicts.ts'
@@ -257,7 +258,7 @@ onEveryDatabase((_, open) => {
       await cutTo(storage, chain, 12)
       parts.clock.forward(86_400 + 1)
       const { signer } = parts
-      const { due } = await verdicts.listDueChains(storage.read, {
+      const due = await verdicts.listDueChains(storage.read, {
         localChains: [],
         signer,
         now: parts.clock(),

@@ -98,12 +98,12 @@ const attacks: [what: string, file: string[] | Buffer, found: [string, string, s
   [
     '… the checkpoint taken out',
     bundle(edited(30), { by: null }),
-    ['sound', 'unsigned', 'rewritten', 'unsigned'],
+    ['sound', 'unsigned', 'rewritten', 'rewritten'],
   ],
   [
     '… signed with another key',
     bundle(edited(30), { by: otherSeed }),
-    ['sound', 'wrong_key', 'rewritten', 'wrong_key'],
+    ['sound', 'wrong_key', 'rewritten', 'rewritten'],
   ],
   ['… signed with the key of the service', bundle(edited(30)), ['sound', 'sound', 'rewritten', 'rewritten']],
   [
@@ -119,7 +119,7 @@ const attacks: [what: string, file: string[] | Buffer, found: [string, string, s
   [
     '… the checkpoint taken out',
     bundle(shorter, { by: null }),
-    ['sound', 'unsigned', 'truncated', 'unsigned'],
+    ['sound', 'unsigned', 'truncated', 'truncated'],
   ],
   [
     'an older database, as it was signed then',
@@ -260,6 +260,20 @@ describe('keys', () => {
     // If a user trusts another key, the verdict still says that the pin has a different one.
     const other = { keys: [signingKeyOf(otherSeed, orgId).publicKey], ...pinned }
     expect(kindOf(verified(bundle(entries, { by: otherSeed }), other))).toBe('wrong_key')
+  })
+
+  it('that are unknown leave open whether the chain is sound, and hide no fault', () => {
+    const unknown = { keys: [signingKeyOf(otherSeed, orgId).publicKey] }
+    expect(verified(good, unknown).verdict).toBe('unverifiable')
+    expect(verified(bundle(entries, { pruned: 60 }), unknown).verdict).toBe('unverifiable')
+    const reordered = good.with(30, good[40]!).with(40, good[30]!)
+    expect(verified(reordered, unknown)).toMatchObject({ verdict: 'tampered', fault: { kind: 'reordered' } })
+    const forged = bundle(edited(30), { by: otherSeed, pruned: 20, anchoredBy: otherSeed })
+    for (const pinOf of [() => pin, () => signedPin])
+      expect(verified(forged, { keys: [key], pinOf })).toMatchObject({
+        verdict: 'tampered',
+        fault: { kind: 'rewritten' },
+      })
   })
 })
 

@@ -72,17 +72,18 @@ def extended(trusted, successions):
         known.update(*(pair for pair in pairs if pair & known))
     return known
 
-def opened(text, org, pruned, trusted, seq):
-    """Size, root and head of a checkpoint or anchor."""
-    note = parse_note(text)
-    match = note and re.fullmatch(STATEMENT, note[0])
+def opened(text, org, pruned, trusted, seq, doubts):
+    """Size, root and head of a checkpoint or anchor; one by an unknown key is a doubt."""
+    match = (note := parse_note(text)) and re.fullmatch(STATEMENT, note[0])
     if not match or bool(match[6]) != pruned:
         raise Fault("unanchored" if pruned else "unreadable", seq)
     if match[1] != (org or "system"):
         raise Fault("foreign", seq)
     name, ids = "svc/audit/" + match[1], {number for _, number, _ in note[1]}
     if trusted is not None and not any(is_signed(note, name, key) for key in trusted):
-        raise Fault("altered" if any(key_id(name, key) in ids for key in trusted) else "wrong_key", seq)
+        if any(key_id(name, key) in ids for key in trusted):
+            raise Fault("altered", seq)
+        doubts.append(("unverifiable", "wrong_key", seq))
     return int(match[2]), unbase64(match[3]), match[4]
 
 # The tree, as a stack of perfect trees: (leaves, hash).
@@ -144,11 +145,10 @@ def verify(data, keys):
     if not header or header["format"] != "svc-audit-chain/1":
         raise Fault("unreadable", 1, "unverifiable")
     org, anchor = header["orgId"], header.get("anchor")
-    known = extended(keys or [], header.get("keys", []))
-    trusted = known if keys else None
-    seq, stack, head, end = 0, [], "0" * 64, None
+    trusted = extended(keys or [], header.get("keys", [])) or None
+    seq, stack, head, end, doubts = 0, [], "0" * 64, None, []
     if anchor:
-        seq, root, head = opened(anchor["note"], org, True, trusted, 1)
+        seq, root, head = opened(anchor["note"], org, True, trusted, 1, doubts)
         sizes = [1 << bit for bit in range(53, -1, -1) if seq >> bit & 1]
         stack = list(zip(sizes, map(unbase64, anchor["tree"])))
         whole = len(sizes) == len(anchor["tree"]) and all(len(one or b"") == 32 for _, one in stack)
@@ -169,12 +169,13 @@ def verify(data, keys):
         raise Fault("unreadable", seq + 1, "unverifiable")
     compare((end["head"]["seq"], end["head"]["checksum"]), (seq, head))
     if "checkpoint" in end:
-        size, root, checksum = opened(end["checkpoint"], org, False, trusted, seq + 1)
+        size, root, checksum = opened(end["checkpoint"], org, False, trusted, seq + 1, doubts)
         compare((size, checksum), (seq, head))
         if root != root_of(stack):
             raise Fault("forked", seq + 1)
     elif keys:
-        raise Fault("unsigned", seq + 1, "unverifiable")
+        doubts.append(("unverifiable", "unsigned", seq + 1))
+    return doubts[0] if doubts else None
 
 def read_key(text):
     name, number, material = re.fullmatch(r"(?:([^\s+]+)\+([0-9a-f]{8})\+)?(\S+)", text).groups()
@@ -189,7 +190,7 @@ def main(path, keyfile=None):
         keys = [read_key(text) for text in said if text] or (keyfile and read_key(""))
     except (AttributeError, OSError, ValueError):
         raise Fault("unknown_key", 1, "unverifiable")
-    verify(open(path, "rb").read(), keys)
+    return verify(open(path, "rb").read(), keys)
 
 try:
     found = main(*sys.argv[1:3]) or ("sound", None, None)

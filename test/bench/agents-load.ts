@@ -1,15 +1,12 @@
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { newSimulatedAgent } from '../../src/device-agent/simulate/fleet.ts'
-import { saveFleet } from '../../src/device-agent/simulate/fleet-file.ts'
-import type { SimulationEvent } from '../../src/device-agent/simulate/run.ts'
 import type { Summary } from '../../src/device-agent/simulate/summary.ts'
 import { visits } from './agents-visits.ts'
-import { fromHere, start, stop, temporaryFolder } from './children.ts'
+import { fromHere, stop, temporaryFolder } from './children.ts'
 import { atMost, median, type Row, rounded } from './figures.ts'
-import { longestStall, residentMb, type Server, startService, svc, svcEnv } from './servers.ts'
-import { buildWorld, type Place, type World } from './world.ts'
+import { longestStall, residentMb, type Server, startService } from './servers.ts'
+import { intervalSeconds, type Progress, startFleet } from './simulated-fleet.ts'
+import { buildWorld, type Place } from './world.ts'
 
 export type LoadOptions = {
   minutes: number
@@ -19,7 +16,6 @@ export type LoadOptions = {
   newDatabase?: () => Promise<string>
 }
 
-const intervalSeconds = 60
 /** Entries a minute, of all agents together. */
 const logs = 6000
 const events = 1200
@@ -44,7 +40,10 @@ export async function load(options: LoadOptions, say: (line: string) => void): P
     env: { STALLS_FILE: stallsFile },
   })
   const warmUp = intervalSeconds + 15
-  const fleet = startFleet(server, world, { sockets, seconds: warmUp + minutes * 60 })
+  const fleet = startFleet(server.url, world.agents, {
+    ...{ sockets, logs, events },
+    seconds: warmUp + minutes * 60,
+  })
   say(`agents: ${count} of them report, ${sockets.toLocaleString('en-US')} are connected; warming up`)
   await sleep(warmUp * 1000)
   say(`agents: measuring for ${minutes} min`)
@@ -52,37 +51,10 @@ export async function load(options: LoadOptions, say: (line: string) => void): P
   const watch = await watched(server, stallsFile, minutes * 60_000, say)
   const visited = await people.end()
   const simulator = residentMb(fleet.child) ?? Number.NaN
-  const { summary, windows } = await fleet.end
+  const summary = await fleet.end
+  const { windows } = fleet
   await stop(server.child, 30_000)
   return rowsOf(`${count} agents, ${minutes} min`, { visited, watch, summary, windows, simulator, sockets })
-}
-
-type Progress = Extract<SimulationEvent, { event: 'progress' }> & { at: number }
-
-function startFleet(
-  { url }: Server,
-  { agents }: World,
-  { sockets, seconds }: { sockets: number; seconds: number },
-) {
-  const file = join(temporaryFolder('fleet'), 'fleet.json')
-  const known = agents.map(({ id, token }, at) => newSimulatedAgent(at + 1, id, token, '0.1.0'))
-  saveFleet(file, { url, seed: 1, platform: 'linux/x64', agents: known })
-  const flags = {
-    ...{ count: agents.length, state: file, url, interval: `${intervalSeconds}s`, for: `${seconds}s` },
-    ...{ websockets: sockets, logs, events, version: '0.1.0' },
-  }
-  const told = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)])
-  const child = start([svc, 'agent', 'simulate', '--json', ...told], { env: svcEnv() })
-  const ended = async (): Promise<{ summary: Summary; windows: Progress[] }> => {
-    const windows: Progress[] = []
-    for await (const line of createInterface({ input: child.stdout! })) {
-      const said = JSON.parse(line) as SimulationEvent | ({ event: 'summary' } & Summary)
-      if (said.event === 'progress') windows.push({ ...said, at: performance.now() })
-      if (said.event === 'summary') return { summary: said, windows }
-    }
-    throw new Error('The simulator ended without a summary')
-  }
-  return { child, end: ended() }
 }
 
 type Watch = { from: number; memory: { seconds: number; mb: number }[]; stalls: number[] }
@@ -110,7 +82,7 @@ type Measured = {
   visited: Awaited<ReturnType<ReturnType<typeof visits>['end']>>
   watch: Watch
   summary: Summary
-  windows: Progress[]
+  windows: readonly Progress[]
   simulator: number
   sockets: number
 }

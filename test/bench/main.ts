@@ -17,6 +17,9 @@ import { rollouts } from './rollouts.ts'
 import { serve } from './serve.ts'
 import { build, notBuilt } from './servers.ts'
 import { sessions } from './sessions.ts'
+import { sizing } from './sizing.ts'
+import { tables } from './tables.ts'
+import { traces } from './traces.ts'
 import { webhooks } from './webhooks.ts'
 
 const names = [
@@ -32,12 +35,26 @@ const names = [
   'agents',
   'rollouts',
   'hostile',
+  'sizing',
+  'tables',
+  'traces',
 ] as const
 /** Filling in takes minutes, so these are measured when they are named. */
-const named = ['fleet', 'audit', 'retention', 'webhooks', 'agents', 'rollouts', 'hostile']
+const named = [
+  'fleet',
+  'audit',
+  'retention',
+  'webhooks',
+  'agents',
+  'rollouts',
+  'hostile',
+  'sizing',
+  'tables',
+  'traces',
+]
 const unnamed = names.filter((name) => !named.includes(name))
 /** These run from source, in this process. */
-const unbuilt: readonly string[] = ['chain', 'rollouts']
+const unbuilt: readonly string[] = ['chain', 'rollouts', 'tables']
 type Name = (typeof names)[number]
 
 type Options = {
@@ -52,6 +69,8 @@ type Options = {
   minutes?: number
   agents?: number
   sockets: number
+  replicas: number
+  storm?: boolean
 }
 
 const signals = ['SIGINT', 'SIGTERM'] as const
@@ -71,13 +90,13 @@ const program = new Command('npm run bench --')
   .addArgument(
     new Argument('[name...]', 'what to measure')
       .choices(names)
-      .default(unnamed, 'all but fleet, audit, retention, webhooks, agents, rollouts and hostile'),
+      .default(unnamed, `all but ${named.join(', ')}`),
   )
   .option('--quick', 'fewer and shorter rounds, no installation')
   .option('--json', 'print the result as JSON')
   .option(
     '--postgres',
-    'http, fleet, retention, webhooks, agents, rollouts and hostile on Postgres; its fsync is off',
+    'http, fleet, retention, webhooks, agents, rollouts, hostile, sizing, tables and traces on Postgres; its fsync is off',
   )
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
@@ -91,7 +110,7 @@ const program = new Command('npm run bench --')
     }),
   )
   .addOption(
-    new Option('--entries <count>', 'entries that retention deletes')
+    new Option('--entries <count>', 'entries that retention deletes, and logs in tables')
       .default(1_000_000)
       .argParser(wholeNumber(5_000_000)),
   )
@@ -111,6 +130,12 @@ const program = new Command('npm run bench --')
       .default(2000)
       .argParser(wholeNumber(100_000)),
   )
+  .addOption(
+    new Option('--replicas <count>', 'sizing: processes of the service, on Postgres')
+      .default(1)
+      .argParser(wholeNumber(10)),
+  )
+  .option('--storm', 'sizing: kill the service, and measure how soon all agents are back')
   .option('--plans', 'how the database goes about the questions on a fleet')
   .action((wanted: Name[], options: Options) => bench(wanted, options))
 
@@ -140,6 +165,11 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       rows.push(...(await http({ connections, ...pace, ...databases }, say)))
     }
+    if (name === 'traces') {
+      const pace = quick ? { rounds: 3, milliseconds: 600 } : { rounds: 9, milliseconds: 1000 }
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      rows.push(...(await traces({ connections, ...pace, ...databases }, say)))
+    }
     if (name === 'agents') {
       const pace = quick ? { rounds: 3, milliseconds: 600 } : { rounds: 7, milliseconds: 1500 }
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
@@ -156,6 +186,12 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       rows.push(...(await hostile({ seconds: quick ? 20 : 60, ...databases }, say)))
     }
+    if (name === 'sizing') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      const { storm = false, devices: sizes } = options
+      const replicas = options.postgres ? options.replicas : 1
+      rows.push(...(await sizing({ sizes, replicas, storm, seconds: quick ? 20 : 60, ...databases }, say)))
+    }
     if (name === 'fleet') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       const { plans = false, devices } = options
@@ -170,6 +206,10 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       const entries = quick ? Math.min(options.entries, 100_000) : options.entries
       rows.push(...(await retention({ connections, entries, milliseconds: 2000, ...databases }, say)))
+    }
+    if (name === 'tables') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      rows.push(...(await tables({ rows: quick ? 100_000 : options.entries, ...databases }, say)))
     }
     if (name === 'webhooks') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}

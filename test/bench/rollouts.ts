@@ -1,5 +1,5 @@
+import { pino } from 'pino'
 import { readConfig } from '../../daemon/config.ts'
-import { logTo } from '../../daemon/log.ts'
 import { serve } from '../../daemon/serve.ts'
 import type { RolloutProgress } from '../../src/agents/rollouts/contract.ts'
 import { api } from '../../src/api.ts'
@@ -148,7 +148,7 @@ async function groundOf({ agents, newDatabase }: RolloutsOptions) {
   }
   const clock = drivenClock()
   const service = await serve(readConfig(env), clock, {
-    log: logTo(process.stderr, { level: 'error', color: false }),
+    log: pino({ level: 'error' }, pino.destination({ fd: 2, sync: true })),
   })
   const clients = clientsFor(service.url, parallel)
   atEnd(async () => {

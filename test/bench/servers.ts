@@ -51,12 +51,14 @@ type ServiceOptions = {
   env?: Record<string, string>
   /** With the rate limits there are; without it, none. */
   limits?: boolean
+  /** A free one unless told. */
+  port?: number
 }
 
 /** `svc serve` as it is run, without rate limits unless told; its log goes to a file, as on a server. */
 export function spawnService(
   place: Place,
-  { logLevel = 'warn', nodeFlags = [], env: more = {}, limits = false }: ServiceOptions = {},
+  { logLevel = 'warn', nodeFlags = [], env: more = {}, limits = false, port = 0 }: ServiceOptions = {},
 ): ChildProcess {
   const { dataDir, databaseUrl } = place
   const env = svcEnv({
@@ -68,7 +70,10 @@ export function spawnService(
     ...more,
   })
   const stderr = openSync(logOf(place), 'a')
-  return start([...nodeFlags, svc, 'serve', '--port', '0', '--json', '--data-dir', dataDir], { env, stderr })
+  return start([...nodeFlags, svc, 'serve', '--port', String(port), '--json', '--data-dir', dataDir], {
+    env,
+    stderr,
+  })
 }
 
 export async function startService(name: string, place: Place, options?: ServiceOptions): Promise<Server> {

@@ -286,7 +286,7 @@ describe('trust', () => {
     const unchecked = await home.run(['audit', 'verify', file])
     expect(unchecked.stdout).toContain(', signature not checked: give --key\n')
     const other = home.write('other.ndjson', lines(5, Buffer.alloc(32, 2)).join(''))
-    expect(await json(other, '--key', key)).toMatchObject({ code: 1, fault: { kind: 'wrong_key' } })
+    expect(await json(other, '--key', key)).toMatchObject({ code: 9, fault: { kind: 'wrong_key' } })
     expect(await json(home.write('sound.ndjson', sound.join('')), '--key', key)).toMatchObject({
       code: 9,
       fault: { kind: 'unsigned' },
@@ -316,7 +316,7 @@ describe('trust', () => {
     const before = home.read('pins.json')
     expect(await json(file(7), '--pin', 'pins.json')).toMatchObject({ code: 1, fault: { kind: 'truncated' } })
     expect(await json(file(9, Buffer.alloc(32, 2)), '--pin', 'pins.json')).toMatchObject({
-      code: 1,
+      code: 9,
       fault: { kind: 'wrong_key' },
     })
     expect(home.read('pins.json')).toBe(before)
@@ -427,7 +427,7 @@ describe('svc audit report', () => {
       'security',
       '--org',
       'blue-bakery',
-      '--from',
+      '--since',
       from,
       '--jq',
       '.totalEvents',
@@ -445,7 +445,7 @@ it('svc audit search searches audit entries by words', async () => {
   service.answers['GET /audit-logs/search'] = {
     body: { data: [], query: 'Front desk', pagination: { page: 1, limit: 50, total: 0, totalPages: 0 } },
   }
-  expect((await home.run(['audit', 'search', 'Front desk', '--from', '2026-01-01T00:00:00Z'])).code).toBe(0)
+  expect((await home.run(['audit', 'search', 'Front desk', '--since', '2026-01-01T00:00:00Z'])).code).toBe(0)
   const [sent] = service.calls('GET /audit-logs/search')
   expect(Object.fromEntries(new URL(sent!.path, 'http://x').searchParams)).toEqual({
     q: 'Front desk',

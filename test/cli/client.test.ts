@@ -3,6 +3,7 @@ import { auditLogs } from '../../src/audit/contract.ts'
 import {
   ApiError,
   type Client,
+  type ClientOptions,
   createClient,
   NetworkError,
   pathOf,
@@ -97,7 +98,12 @@ describe('an error response', () => {
 })
 
 describe('a retry', () => {
-  const scripted = (...outcomes: (TransportResponse | Error)[]) => {
+  type Outcome = TransportResponse | Error
+  const scripted = (first: Outcome | Pick<ClientOptions, 'rateLimit'>, ...rest: Outcome[]) => {
+    const { options, outcomes } =
+      'rateLimit' in first
+        ? { options: first, outcomes: rest }
+        : { options: {}, outcomes: [first as Outcome, ...rest] }
     const sent: TransportRequest[] = []
     const transport: Transport = async (request) => {
       sent.push(request)
@@ -105,7 +111,7 @@ describe('a retry', () => {
       if (outcome instanceof Error) throw outcome
       return outcome
     }
-    return { sent, client: createClient({ url: 'http://x.test', transport }) }
+    return { sent, client: createClient({ url: 'http://x.test', transport, ...options }) }
   }
   const reply = (status: number, body: object = { data: [] }, headers = {}): TransportResponse => ({
     status,
@@ -153,6 +159,31 @@ describe('a retry', () => {
     const { sent, client } = scripted(failure)
     await expect(client.call(orgs.list)).rejects.toBeInstanceOf(ApiError)
     expect(sent).toHaveLength(1)
+  })
+
+  it('after 429 is of any request, and ends when the call has waited long enough', async () => {
+    const waits: number[] = []
+    const limited = (patience: number, ...outcomes: TransportResponse[]) => {
+      const { sent, client } = scripted(
+        { rateLimit: { patience, onWait: (s) => waits.push(s) } },
+        ...outcomes,
+      )
+      return { sent, removed: client.call(enrollmentKeys.remove, { params: { id: uuid(1) } }) }
+    }
+    const refusal = () => reply(429, {}, { 'retry-after': '0' })
+    const done = limited(60_000, refusal(), refusal(), refusal(), refusal(), reply(200))
+    await done.removed
+    expect([done.sent.length, waits]).toEqual([5, [0, 0, 0, 0]])
+    for (const [patience, seconds] of [
+      [60_000, 61],
+      [0, 1],
+    ]) {
+      const one = limited(patience!, reply(429, {}, { 'retry-after': String(seconds) }))
+      await expect(one.removed).rejects.toBeInstanceOf(ApiError)
+      expect(one.sent).toHaveLength(1)
+    }
+    const endless = limited(300, refusal())
+    await expect(endless.removed).rejects.toBeInstanceOf(ApiError)
   })
 
   it('does not happen for a request that might be executed twice', async () => {

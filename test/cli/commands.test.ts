@@ -1,9 +1,8 @@
-import { globSync, readFileSync } from 'node:fs'
 import { afterAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { exitCodes } from '../../src/cli/exit-codes.ts'
 import { helpPages, topicDescriptions } from '../../src/cli/topics.ts'
-import { entriesOf } from '../../src/core/endpoint.ts'
+import { entriesOf, routeOf } from '../../src/core/endpoint.ts'
 import { errors } from '../../src/core/errors.ts'
 import { Home } from './run.ts'
 
@@ -13,6 +12,7 @@ type Described = {
   examples: string[]
   flags: { name: string; description: string | null; options: string[] | null; required: boolean }[]
   args: { name: string; description: string | null }[]
+  endpoints: string[]
 }
 
 const home = new Home()
@@ -52,66 +52,23 @@ it('every command group has a description, and every description a group', () =>
   expect(named.filter((name) => !above.includes(name))).toEqual([])
 })
 
-/** The endpoints that a file of commands is derived from: `command(apiKeys.create, …)`. */
-const derived = new Set(
-  globSync('commands/**/*.ts').flatMap((file) =>
-    [...readFileSync(file, 'utf8').matchAll(/\bcommand\(\s*(\w+\.\w+)/g)].map(([, name]) => name),
-  ),
-)
-
-it('every endpoint for people has a command', () => {
-  const byHand: Record<string, string> = {
-    'auth.login': 'login',
-    'auth.verifyMfa': 'login',
-    'auth.logout': 'logout',
-    'auth.enableMfa': 'mfa enable',
-    'auth.refresh': 'orgs',
-    'auth.switch': 'auth switch',
-    'auth.resetPassword': 'password reset',
-    'auth.changePassword': 'password change',
-    'auth.disableMfa': 'mfa disable',
-    'auth.verifyPhone': 'mfa sms',
-    'auth.confirmPhone': 'mfa sms',
-    'auth.enableSms': 'mfa sms',
-    'auth.sendSms': 'login',
-    'users.acceptMine': 'invite accept',
-    'filters.preview': 'filters preview',
-    'filters.savedPreview': 'filters preview',
-    'search.everything': 'search',
-    'auditRetention.run': 'audit prune',
-    'auth.previewInvite': 'invite accept',
-    'auth.acceptInvite': 'invite accept',
-    'orgs.page': 'orgs',
-    'deviceLogs.show': 'logs live show',
-    'deviceLogs.events': 'logs live query',
-    'deviceLogs.record': 'logs live record',
-    'permissions.catalog': 'roles permissions',
-    'ssoSignIn.exchange': 'login',
-    'ssoTrials.begin': 'sso test',
-    'ssoTrials.show': 'sso test',
-    'trust.exchange': 'login',
-    'agentRollouts.show': 'agent rollout status',
-    'auditLogs.flat': 'audit',
-    'auditLogs.heads': 'audit verify',
-    'auditLogs.chain': 'audit export',
-    'auditExports.download': 'audit export',
-    'auditExports.create': 'audit export',
-    'auditReports.users': 'audit report',
-    'auditReports.security': 'audit report',
-    'auditReports.compliance': 'audit report',
-  }
+it('every endpoint for people has a command, and every command names endpoints that are there', () => {
   // Called by agents, partly without their token.
   const ofAgents = /^(service|agents|agentDownloads)\.|^agentVersions\.(latest|info)$/
   // Opened in a browser: pages of the service, and redirect targets of identity providers.
   const ofBrowsers =
     /^auth\.(register|registerPartner|verifyEmail)$|^ssoSignIn\.(login|callback|acs|metadata)$/
-  const callable = entriesOf(api).filter(
-    ({ name, entry }) => entry.access.who !== 'agent' && !ofAgents.test(name) && !ofBrowsers.test(name),
+  const called = new Set(commands.flatMap(({ endpoints }) => endpoints))
+  const missing = entriesOf(api).filter(
+    ({ name, entry }) =>
+      entry.access.who !== 'agent' &&
+      !ofAgents.test(name) &&
+      !ofBrowsers.test(name) &&
+      !called.has(routeOf(entry)),
   )
-  const missing = callable.filter(({ name }) => !derived.has(name) && !command(byHand[name] ?? ''))
   expect(missing.map(({ name }) => name)).toEqual([])
-  const known = new Set(callable.map(({ name }) => name))
-  expect(Object.keys(byHand).filter((name) => !known.has(name) || derived.has(name))).toEqual([])
+  const known = new Set(entriesOf(api).map(({ entry }) => routeOf(entry)))
+  expect([...called].filter((route) => !known.has(route))).toEqual([])
 })
 
 describe('the flags from the contract', () => {

@@ -1,6 +1,6 @@
 import { chmodSync, statSync } from 'node:fs'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { openMigrated, type TestDatabase } from '../databases.ts'
+import { openMigrated, type TestDatabase, temporaryFolder } from '../databases.ts'
 import { serviceOn, testSecrets } from '../harness.ts'
 import { Home } from './run.ts'
 
@@ -14,7 +14,13 @@ beforeAll(async () => {
   await database.storage.close()
   chmodSync(database.dataDir, 0o700)
   env = { ...testSecrets, SVC_DATA_DIR: database.dataDir }
-})
+  const backups = await temporaryFolder()
+  for (const args of [
+    ['backup', '--out', backups],
+    ['drill', backups],
+  ])
+    expect(await home.run(['db', ...args], { env })).toMatchObject({ code: 0, stderr: '' })
+}, 120_000)
 afterAll(() => home.remove())
 
 const smtp = { SMTP_URL: 'smtp://127.0.0.1:9', MAIL_FROM: 'a@example.com' }

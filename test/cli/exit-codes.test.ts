@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Answer, FakeService, organization, problem, uuid } from './fake-service.ts'
+import { type Answer, afterRateLimit, FakeService, organization, problem, uuid } from './fake-service.ts'
 import { failureOf, Home } from './run.ts'
 
 const home = new Home()
@@ -26,7 +26,7 @@ describe('an error of the service', () => {
     ['mfa_enrollment_required', 5, problem(428, 'mfa_enrollment_required', 'MFA enrollment required')],
     ['not_found', 3, problem(404, 'not_found', 'Not found')],
     ['conflict', 6, problem(409, 'conflict', 'Conflict')],
-    ['rate_limited', 7, problem(429, 'rate_limited', 'Slow down', { retryAfter: 60 })],
+    ['rate_limited', 7, problem(429, 'rate_limited', 'Slow down', { retryAfter: 600 })],
     ['internal', 1, problem(500, 'internal', 'Internal Server Error')],
     ['a_code_of_the_future', 5, problem(403, 'a_code_of_the_future', 'No')],
   ])('%s exits with %i, with one line of JSON on standard error', async (code, exit, answer) => {
@@ -61,15 +61,20 @@ describe('an error of the service', () => {
     expect((await svc('orgs', '--json')).code).toBe(0)
   })
 
-  it('with a short Retry-After is retried after that time', async () => {
-    let tries = 0
-    service.answers['GET /orgs/'] = () => {
-      tries += 1
-      return tries < 2 ? problem(429, 'rate_limited', 'Slow down', { retryAfter: 1 }) : { body: { data: [] } }
-    }
-    const { code, ms } = await svc('orgs', '--json')
-    expect(code).toBe(0)
-    expect(ms).toBeGreaterThan(1000)
+  it('for a rate limit is waited for, whatever the request does, and the wait is said', async () => {
+    service.answers['POST /orgs/sites'] = afterRateLimit(() => ({ status: 201, body: { ok: true } }), 3)
+    const { code, stdout, stderr } = await svc('api', 'POST', '/orgs/sites', '-d', '{}')
+    expect([code, JSON.parse(stdout)]).toEqual([0, { ok: true }])
+    expect(stderr).toBe('Rate limited: continuing in 0 s\n'.repeat(3))
+  })
+
+  it('for a rate limit is waited for as long as --timeout says', async () => {
+    service.seen.length = 0
+    service.answers['GET /orgs/'] = problem(429, 'rate_limited', 'Slow down', { retryAfter: 3 })
+    expect((await svc('orgs', '--timeout', '2s')).code).toBe(7)
+    expect(service.calls('GET /orgs/')).toHaveLength(1)
+    service.answers['GET /orgs/'] = afterRateLimit(() => ({ body: { data: [] } }))
+    expect((await svc('orgs', '--timeout', '2s')).code).toBe(0)
   })
 
   it.each([
@@ -85,7 +90,7 @@ describe('an error of the service', () => {
       'svc mfa setup, then svc mfa enable',
     ],
     ['invalid_token', problem(401, 'invalid_token', 'Invalid or expired token'), 'svc login'],
-    ['rate_limited', problem(429, 'rate_limited', 'Slow', { retryAfter: 77 }), 'try again in 77 s'],
+    ['rate_limited', problem(429, 'rate_limited', 'Slow', { retryAfter: 777 }), 'try again in 777 s'],
   ])('%s has a hint', async (_, answer, hint) => {
     service.answers['GET /orgs/'] = answer
     expect(failureOf(await svc('orgs', '--json')).hint).toContain(hint)

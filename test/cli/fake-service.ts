@@ -165,8 +165,8 @@ export const signIn = (n = 1, more: object = {}): Answer => ({
   },
 })
 
-/** The answer after as many refusals for too many requests: more than the client itself repeats in one call. */
-export function afterRateLimit(answer: (seen: RecordedRequest) => Answer, refusals = 4): Handler {
+/** The answer after as many refusals for too many requests. */
+export function afterRateLimit(answer: (seen: RecordedRequest) => Answer, refusals = 1): Handler {
   let left = refusals
   return (seen) => {
     left -= 1

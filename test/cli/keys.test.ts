@@ -37,7 +37,8 @@ beforeEach(() => {
     body: { success: true, message: 'API key revoked successfully', apiKey: ci },
   }
   service.answers['GET /devices'] = page([])
-  service.answers['GET /auth/me'] = problem(401, 'unauthenticated', 'Missing or invalid authorization header')
+  const forUsers = problem(401, 'unauthenticated', 'Missing or invalid authorization header')
+  Object.assign(service.answers, { 'GET /auth/me': forUsers, 'GET /users/me': forUsers })
 })
 
 afterAll(async () => {
@@ -63,6 +64,19 @@ describe('svc keys', () => {
     })
   })
 
+  it('says which commands each scope of a new key opens, and which opens none', async () => {
+    const scopes = ['--scope', 'devices:delete', '--scope', 'users:read']
+    const { stdout, stderr } = await svc('keys', 'create', '--name', 'ci', ...scopes)
+    expect(stdout).toBe(`${key}\n`)
+    expect(stderr).toMatch(/^devices:delete opens svc devices decommission, devices delete$/m)
+    expect(stderr).toMatch(/^users:read opens no command: nothing that needs it is open to API keys$/m)
+    const all = await svc('keys', 'create', '--name', 'ci', '--scope', '*')
+    expect(all.stderr).toMatch(/^devices:read opens svc .*filters preview.*logs tail.*$/m)
+    expect(all.stderr).not.toContain('users:')
+    const dry = await svc('keys', 'create', '--name', 'ci', ...scopes, '--json')
+    expect(dry.stderr).not.toContain('opens')
+  })
+
   it('writes a new key to a private file', async () => {
     const file = `${home.path}/ci.key`
     const { code, stdout } = await svc('keys', 'create', '--name', 'ci', '--out-file', file)
@@ -82,6 +96,31 @@ describe('svc keys', () => {
     service.answers['GET /api-keys'] = ({ path }) => page(path.includes('status=active') ? [] : [ci])
     const { stdout } = await svc('keys', 'create', '--name', 'ci', '--if-not-exists')
     expect(stdout).toBe(`${key}\n`)
+  })
+
+  it('takes durations, dates and instants for times', async () => {
+    const day = 86_400_000
+    const inDays = (text: unknown) => Math.round((Date.parse(String(text)) - Date.now()) / day)
+    await svc('keys', 'create', '--name', 'ci', '--expires-at', '30d')
+    const created = service.calls('POST /api-keys')[0]!.body as { expiresAt: string }
+    expect(inDays(created.expiresAt)).toBe(30)
+    await svc('keys', 'rotate', 'ci', '--expires-at', '2099-12-31', '--overlap-seconds', '12h')
+    await svc('keys', 'rotate', 'ci', '--expires-at', 'null')
+    expect(service.calls(`POST /api-keys/${ci.id}/rotate`).map(({ body }) => body)).toEqual([
+      { overlapSeconds: 43_200, expiresAt: '2099-12-31' },
+      { expiresAt: null },
+    ])
+    service.seen.length = 0
+    await svc('keys', '--expiring-within', '30d')
+    const query = new URLSearchParams(service.calls('GET /api-keys')[0]?.path.split('?')[1])
+    expect(inDays(query.get('expiresBefore'))).toBe(30)
+    const refused = await svc('keys', 'create', '--name', 'ci', '--expires-at', 'soon', '--json')
+    expect([refused.code, failureOf(refused).message]).toEqual([2, '--expires-at takes a time, not "soon"'])
+  })
+
+  it('lists when keys expire', async () => {
+    service.answers['GET /api-keys'] = page([{ ...ci, expiresAt: '2026-02-28T12:00:00.000Z' }])
+    expect((await svc('keys')).stdout).toMatch(/ EXPIRES AT .*\n.*2026-02-28T12:00:00.000Z/)
   })
 
   it('updates, rotates and revokes a key by name', async () => {
@@ -110,6 +149,17 @@ describe('SVC_API_KEY', () => {
     expect(service.calls('GET /orgs/')).toEqual([])
   })
 
+  it('is who whoami and auth status show', async () => {
+    const caller = { kind: 'api_key', id: ci.id, name: 'ci', email: null, run: null, scope: 'organization' }
+    const body = { ...caller, partnerId: null, orgId: ci.orgId, permissions: ['devices:read'] }
+    service.answers['GET /auth/caller'] = { body }
+    const who = await withKey(['whoami', '--json'])
+    expect([who.code, JSON.parse(who.stdout)]).toEqual([0, body])
+    const status = JSON.parse((await withKey(['auth', 'status', '--json'])).stdout)
+    expect(status).toMatchObject({ apiKey: { id: ci.id, name: 'ci' }, credential: 'SVC_API_KEY' })
+    expect(service.calls('GET /auth/me')).toEqual([])
+  })
+
   it('is overridden by a token', async () => {
     await withKey(['devices', 'list'], { SVC_TOKEN: 'a-token' })
     const [sent] = service.calls('GET /devices')
@@ -118,7 +168,7 @@ describe('SVC_API_KEY', () => {
   })
 
   it('at a route for users gives an error with a hint', async () => {
-    const result = await withKey(['whoami', '--json'])
+    const result = await withKey(['profile', '--json'])
     expect(result).toMatchObject({ code: 4, stdout: '' })
     expect(failureOf(result)).toMatchObject({
       code: 'unauthenticated',

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { parseTime } from '../../src/cli/times.ts'
+import { parseTime } from '../../src/cli/parse-time.ts'
 import { openMigrated } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
@@ -86,9 +86,16 @@ describe('a start time', () => {
     ['2w', '2026-02-15T12:00:00.000Z'],
     ['2026-01-31', '2026-01-31'],
     ['2026-01-31T12:00:00+01:00', '2026-01-31T12:00:00+01:00'],
-    ['soon', 'soon'],
-    ['999999w', '999999w'],
   ])('%s means %s', (said, meant) => {
-    expect(parseTime(said, now)).toBe(meant)
+    expect(parseTime(said, '--since', { now })).toBe(meant)
+  })
+
+  it('30d leads from now on where a time to come is meant', () => {
+    expect(parseTime('30d', '--expires-at', { now, future: true })).toBe('2026-03-31T12:00:00.000Z')
+  })
+
+  it.each(['soon', '999999w', '-3d', '30 d', ''])('"%s" is refused with what can be given', (said) => {
+    const refusal = `--since takes a time, not "${said}"`
+    expect(() => parseTime(said, '--since')).toThrow(expect.objectContaining({ message: refusal }))
   })
 })

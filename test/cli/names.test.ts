@@ -42,7 +42,8 @@ beforeAll(async () => {
     )
   for (const n of [10, 11, 12, 13])
     service.answers[`GET /orgs/organizations/${uuid(n)}`] = { body: orgs[n - 10] }
-  for (const one of sites) service.answers[`GET /orgs/sites/${one.id}`] = { body: one }
+  for (const { id } of [one, two]) service.answers[`GET /devices/${id}`] = { body: { id } }
+  for (const place of sites) service.answers[`GET /orgs/sites/${place.id}`] = { body: place }
   service.answers[`GET /devices/${uuid(40)}`] = {
     body: { id: uuid(40), hardware: null, network: [], disks: [], metrics: null },
   }
@@ -60,6 +61,15 @@ afterAll(async () => {
   await service.stop()
   home.remove()
 })
+
+const [one, two] = ['01a20c0e-1234', '01a20c0e-5678'].map((start) => ({
+  id: `${start}-7abc-8def-0123456789ab`,
+  hostname: 'till',
+  displayName: null,
+  orgId: uuid(10),
+})) as [NamedDevice, NamedDevice]
+
+type NamedDevice = { id: string; hostname: string; displayName: null; orgId: string }
 
 const shown = async (...args: string[]) => (await home.run([...args, '-q'])).stdout.trim()
 
@@ -83,6 +93,29 @@ describe('a record can be named by', () => {
     expect(service.seen[0]?.path).toContain('search=reception-1')
   })
 
+  it('beginning of its ID, with or without dots, in the organization or elsewhere', async () => {
+    service.answers['GET /devices'] = ({ path }) => {
+      const start = new URL(path, 'http://x').searchParams.get('idPrefix')
+      return page([one, two].filter(({ id }) => start !== null && id.startsWith(start)))
+    }
+    for (const typed of ['01a20c0e-12…', '01a20c0e-12', '01A20C0E-1234...'])
+      expect([typed, await shown('devices', 'show', typed)]).toEqual([typed, one.id])
+    expect(service.calls('GET /devices').some(({ path }) => path.includes('idPrefix=01a20c0e-12'))).toBe(true)
+    expect(await shown('orgs', 'show', `${uuid(10).slice(0, 35)}`)).toBe('')
+    const both = await home.run(['devices', 'show', '01a20c0e…', '--json'])
+    expect(both.code).toBe(2)
+    for (const { id } of [one, two]) expect(failureOf(both).message).toContain(id)
+    expect((await home.run(['devices', 'show', '01a20c0f…'])).code).toBe(3)
+  })
+
+  it('beginning of its ID, unless a machine has taken that for its name', async () => {
+    const liar = { ...two, hostname: '01a20c0e-12' }
+    service.answers['GET /devices'] = ({ path }) => page(path.includes('idPrefix=') ? [one] : [liar])
+    const result = await home.run(['devices', 'delete', '01a20c0e-12', '--yes', '--json'])
+    expect([result.code, failureOf(result).code]).toEqual([2, 'ambiguous'])
+    expect(await shown('devices', 'show', '01a20c0e-12…')).toBe(one.id)
+  })
+
   it('name within the given organization', async () => {
     expect(await shown('sites', 'show', 'Main Office', '--org', 'red')).toBe(uuid(21))
     const { stdout } = await home.run(['sites', 'show', 'Main Office', '-q'], {
@@ -98,6 +131,20 @@ it('an ambiguous name is an error that lists the candidates', async () => {
   expect(failureOf(result)).toMatchObject({ code: 'ambiguous' })
   expect(failureOf(result).message).toContain(`${uuid(11)}  red, Twin`)
   expect(failureOf(result).message).toContain(`${uuid(12)}  green, Twin`)
+})
+
+it('devices of one name are told apart by their site and when they were last seen', async () => {
+  const seen = new Date(Date.now() - 3 * 3_600_000).toISOString()
+  const twins = [
+    { ...one, siteId: uuid(20), lastSeenAt: seen },
+    { ...two, siteId: uuid(29), lastSeenAt: null },
+  ]
+  service.answers['GET /devices'] = page(twins)
+  service.answers[`GET /orgs/sites/${uuid(20)}`] = { body: { id: uuid(20), name: 'Main Office' } }
+  const { message, hint } = failureOf(await home.run(['devices', 'show', 'till', '--json']))
+  expect(message).toMatch(new RegExp(`${one.id}  till  \\(in .*\\)  Main Office, last seen 3h ago`))
+  expect(message).toMatch(new RegExp(`${two.id}  till  \\(in .*\\)  never seen`))
+  expect(hint).toBe('use the id or its beginning, or narrow the search with --org')
 })
 
 it('an unknown name exits with 3 and a suggestion', async () => {

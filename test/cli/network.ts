@@ -64,7 +64,7 @@ export const hasOpenssl = spawnSync('openssl', ['version']).status === 0
 if (!hasOpenssl) console.warn('skipped: certificates need openssl')
 
 /** A self-signed certificate of svc.test and this machine, whose files are removed after the test file. */
-export function testCertificate() {
+export function testCertificate({ hasExpired = false } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'svc-tls-'))
   const at = (name: string) => join(folder, name)
   afterAll(() => rmSync(folder, { recursive: true }))
@@ -73,6 +73,8 @@ export function testCertificate() {
   const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '1']
   if (hasOpenssl)
     execFileSync('openssl', ['req', '-x509', ...kind, ...files, ...subject], { stdio: 'ignore' })
+  const again = ['-in', at('cert.pem'), '-signkey', at('key.pem'), '-days', '-1', '-out', at('cert.pem')]
+  if (hasOpenssl && hasExpired) execFileSync('openssl', ['x509', ...again], { stdio: 'ignore' })
   return {
     file: at('cert.pem'),
     missing: at('missing.pem'),

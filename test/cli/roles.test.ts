@@ -119,6 +119,17 @@ describe('svc can-i', () => {
     expect(JSON.parse(json.stdout)).toMatchObject({ allowed: false, status: 403, code: 'forbidden' })
   })
 
+  it('takes a permission as one word', async () => {
+    const two = await viewer('can-i', 'read', 'devices')
+    expect(await viewer('can-i', 'devices:read')).toMatchObject({ code: 0, stdout: two.stdout, stderr: '' })
+    expect((await viewer('can-i', 'devices:write')).code).toBe(1)
+    const lone = await viewer('can-i', 'read', '--json')
+    expect([lone.code, failureOf(lone).message]).toEqual([2, 'Missing RESOURCE'])
+    const wrong = await viewer('can-i', 'device:read', '--json')
+    expect([wrong.code, failureOf(wrong).hint]).toEqual([2, 'did you mean devices?'])
+    expect((await viewer('can-i')).stderr).toContain('Missing ACTION')
+  })
+
   it('answers for another role, and suggests corrections', async () => {
     expect((await admin('can-i', 'write', 'devices', '--as-role', 'Org Technician')).code).toBe(0)
     expect((await admin('can-i', 'delete', 'devices', '--as-role', 'Org Technician')).code).toBe(1)

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { RolloutProgress } from '../../src/agents/rollouts/contract.ts'
-import { formatRollout } from '../../src/cli/rollouts/format.ts'
+import { formatRollout, formatWaves } from '../../src/cli/rollouts/format.ts'
 import { wrappedLines } from '../../src/cli/rollouts/status.ts'
 import { plainStyle } from '../../src/cli/style.ts'
 import { allowSequence } from '../../src/core/terminal.ts'
@@ -161,6 +161,17 @@ describe('svc agent rollout status', () => {
     expect(formatRollout(progress, plainStyle, now)).toContain(
       'Next: wave 3 opens, not before 2026-01-31T12:46:04.000Z (in 7 min): waits for',
     )
+  })
+
+  it('leaves room for the numbers in 80 columns, and shows some waves around the open one', () => {
+    const lines = formatRollout(progress, plainStyle, 0, 80).split('\n').slice(0, 6)
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80)
+    expect(lines[4]).toBe('> 2     Pilots      900  [##-----]      161      200      120      417       2')
+    expect(formatWaves(progress, plainStyle, 80, 2).map((line) => line.slice(0, 3))).toEqual([
+      '  W',
+      '  1',
+      '> 2',
+    ])
   })
 
   it('shows no control sequences', () => {

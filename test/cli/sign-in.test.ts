@@ -266,12 +266,34 @@ describe('svc logout', () => {
     const { code, stdout } = await home.run(['logout', '--json'])
     expect(code).toBe(0)
     expect(JSON.parse(stdout)).toEqual({ url: service.url, signedOut: true, revoked: true, removed: true })
+    expect(service.calls('POST /auth/logout').at(-1)?.body).toEqual({ everywhere: false })
     expect(existsSync(join(home.config, 'sessions/test.json'))).toBe(false)
     expect((await home.run(['orgs'])).code).toBe(4)
     expect(await home.run(['logout'])).toMatchObject({
       code: 0,
       stderr: expect.stringContaining('Not signed in'),
     })
+  })
+
+  it('--everywhere ends every session, and fails where a session that is over could not', async () => {
+    home.signIn(service.url)
+    service.answers['POST /auth/logout'] = { body: { success: true } }
+    service.answers['GET /auth/me'] = problem(401, 'invalid_token', 'over')
+    const done = await home.run(['logout', '--everywhere'])
+    expect([done.code, done.stderr]).toEqual([
+      0,
+      expect.stringContaining(`Signed out of ${service.url} everywhere`),
+    ])
+    expect(service.calls('POST /auth/logout').at(-1)?.body).toEqual({ everywhere: true })
+    home.signIn(service.url, { refreshToken: undefined })
+    service.answers['POST /auth/logout'] = problem(401, 'invalid_token', 'over')
+    const late = await home.run(['logout', '--everywhere', '--json'])
+    expect([late.code, failureOf(late).message]).toEqual([
+      4,
+      expect.stringContaining('others were not revoked'),
+    ])
+    home.signIn(service.url, { refreshToken: undefined })
+    expect((await home.run(['logout'])).code).toBe(0)
   })
 
   it('fails when the service still accepts the token', async () => {
@@ -287,6 +309,18 @@ describe('svc logout', () => {
     expect(failureOf(result).message).toContain('did not revoke it')
     expect(existsSync(join(home.config, 'sessions/test.json'))).toBe(false)
   })
+})
+
+it('svc auth status shows the age of the second factor', async () => {
+  home.signIn(service.url)
+  const mfaVerifiedAt = new Date(Date.now() - 3 * 3_600_000).toISOString()
+  service.answers['GET /auth/me'] = { body: { ...me, mfaVerified: true, mfaVerifiedAt } }
+  const { mfa } = JSON.parse((await home.run(['auth', 'status', '--json'])).stdout)
+  expect(mfa).toMatchObject({ verified: true, verifiedAt: mfaVerifiedAt, age: '3 h' })
+  expect((await home.run(['auth', 'status'])).stdout).toMatch(/ Age: +3 h$/m)
+  // A service of before has no such field.
+  service.answers['GET /auth/me'] = { body: { ...me, mfaVerified: true } }
+  expect(JSON.parse((await home.run(['auth', 'status', '--json'])).stdout).mfa.age).toBeNull()
 })
 
 it('svc auth status shows user, expiry and credential store', async () => {

@@ -124,7 +124,7 @@ describe('svc orgs import', () => {
     expect([dry.code, dry.stderr]).toEqual([0, expect.stringContaining('Dry run: nothing was sent')])
     const first = await svc('orgs', 'import', file, '--json')
     expect(first.code).toBe(0)
-    expect(first.stderr).toBe('1/2 created flowers\n2/2 created grun-sohne\n2 created\n')
+    expect(first.stderr).toBe('2 created\n')
     const rows = (JSON.parse(first.stdout) as { data: Record<string, unknown>[] }).data
     expect(rows).toMatchObject([
       { row: 1, result: 'created', name: 'Flowers, Ltd.', slug: 'flowers', error: null },
@@ -152,14 +152,12 @@ describe('svc orgs import', () => {
     const input = lines.map((line) => `${JSON.stringify(line)}\n`).join('')
     const { code, stdout, stderr } = await home.run(['orgs', 'import', '-'], { input })
     expect([code, stdout]).toEqual([2, ''])
-    for (const fault of [
-      'row 2: name',
-      'row 3: slug fine is that of row 1',
-      'row 4: type',
-      'row 4: colour',
-    ]) {
-      expect(stderr).toContain(fault)
-    }
+    expect(stderr).toBe(`Error: Nothing was imported:
+  row 2, column name: is missing
+  row 4, column type: must be one of customer, internal, not "shop"
+  row 4, column colour: is not a known column
+  row 3, column slug: fine is that of row 1
+`)
     expect((await svc('orgs', 'show', 'fine')).code).toBe(3)
     const broken = await home.run(['orgs', 'import', '-'], { input: 'a,b\n"1' })
     expect([broken.code, broken.stderr]).toEqual([2, expect.stringContaining('not CSV')])
@@ -179,7 +177,7 @@ describe('svc orgs import', () => {
       1,
       'result,slug\ncreated,anchor\nfailed,harbor\nfailed,lost\ncreated,buoy\n',
     ])
-    expect(stderr).toContain('3/4 failed lost: partnerId is required for system scope')
+    expect(stderr).toContain('row 3, lost: partnerId is required for system scope')
     const rest = await svc('orgs', 'import', file, '--partner', 'globex', '--if-not-exists')
     expect([rest.code, rest.stderr]).toEqual([0, expect.stringContaining('3 exists, 1 created')])
   })
@@ -190,5 +188,67 @@ describe('svc orgs import', () => {
     home.signIn(service.url, { accessToken: token, refreshToken: undefined })
     const { code, stdout } = await svc('orgs', 'import', home.write('orgs.csv', csv), '--json')
     expect([code, stdout]).toEqual([4, ''])
+  })
+})
+
+describe('svc sites import and svc users import', () => {
+  it('create what a file names, only once', async () => {
+    const sites = home.write('sites.csv', 'org,name,timezone\nbakery,Mill,Europe/Paris\ngarage,Ramp,UTC\n')
+    expect((await svc('sites', 'import', sites)).stderr).toContain('2 created')
+    expect(await outputOf('sites', 'show', 'Ramp', '--org', 'garage', '--jq', '.timezone')).toBe('UTC')
+    expect((await svc('sites', 'import', sites, '--if-not-exists')).stderr).toContain('2 exists')
+
+    const staff = home.write(
+      'staff.csv',
+      'email,name,role,sites\nira@example.com,Ira,Org Admin,\nSol@example.com,Sol,,bakery site;Mill\n',
+    )
+    const given = ['users', 'import', staff, '--org', 'bakery', '--role', 'Org Viewer']
+    const dry = await svc(...given, '--dry-run')
+    expect([dry.code, dry.stderr]).toEqual([0, expect.stringContaining('2 would be created')])
+    expect((await svc(...given)).stderr).toContain('2 created')
+    const { data } = await service.client(world.tokens.bakery).call(api.users.list, { query: { limit: 100 } })
+    expect(data.filter(({ name }) => ['Ira', 'Sol'].includes(name))).toMatchObject([
+      { name: 'Ira', roleName: 'Org Admin', status: 'invited', siteIds: null },
+      {
+        name: 'Sol',
+        roleName: 'Org Viewer',
+        status: 'invited',
+        siteIds: [expect.any(String), expect.any(String)],
+      },
+    ])
+    const again = await svc(...given, '--if-not-exists')
+    expect([again.code, again.stderr]).toEqual([0, expect.stringContaining('2 exists')])
+    const one = [
+      'users',
+      'invite',
+      'ira@example.com',
+      '--name',
+      'Ira',
+      '--role',
+      'Org Admin',
+      '--org',
+      'bakery',
+    ]
+    expect((await svc(...one)).code).toBe(6)
+    const id = data.find(({ name }) => name === 'Ira')!.id
+    expect(await outputOf(...one, '--if-not-exists', '-q')).toBe(id)
+  })
+
+  it('name the faults of all rows at once, and send nothing', async () => {
+    const input =
+      'email,name,role,sites\nx@example.com,X,Org Admin,Nowhere\nnobody,,Baker,\ny@example.com,Y,Baker,\nX@example.com,X,,\n'
+    const { code, stdout, stderr } = await home.run(['users', 'import', '-', '--org', 'bakery'], { input })
+    expect([code, stdout]).toEqual([2, ''])
+    for (const fault of [
+      'row 2, column email: ',
+      'row 2, column name: is missing',
+      'rows 2, 3, column role: No role "Baker" in this organization',
+      'row 4, column role: is missing',
+      'row 1, column sites: No site "Nowhere" in this organization',
+    ])
+      expect(stderr).toContain(fault)
+    expect(await outputOf('users', '--org', 'bakery', '--all', '--columns', 'email')).not.toContain(
+      'y@example',
+    )
   })
 })

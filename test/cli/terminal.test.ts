@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { renderRecord } from '../../src/cli/card.ts'
+import { plainLook } from '../../src/cli/look.ts'
 import { progressLine } from '../../src/cli/progress.ts'
 import { clearStatus, printNote, showStatus } from '../../src/cli/stderr-notes.ts'
-import { plainStyle } from '../../src/cli/style.ts'
-import { displayWidth, renderRecord, renderTable } from '../../src/cli/table.ts'
+import { renderTable } from '../../src/cli/table.ts'
+import { displayWidth } from '../../src/cli/text-width.ts'
 import { allowSequence } from '../../src/core/terminal.ts'
 import { FakeService, organization, page, site, uuid } from './fake-service.ts'
 import { Home, noTerminal } from './run.ts'
@@ -45,7 +47,8 @@ describe.skipIf(noTerminal)('at a terminal', () => {
   it('an ID that does not fit is dropped in favor of the name', async () => {
     const { stdout } = await home.terminal(['sites'], { columns: 70 })
     expect(stdout).not.toContain('ORG ID')
-    expect(stdout).toContain(uuid(20))
+    expect(stdout).toContain(`${uuid(20).slice(0, 8)}…`)
+    expect(stdout).toContain('Not shown at 70 columns: orgId')
   })
 
   it('states are colored, unless NO_COLOR is set or the terminal is dumb', async () => {
@@ -77,6 +80,15 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect(stdout).toContain('Type a\\u001b[35m\\u009b31m\\u202e to delete it')
     expect(stdout).not.toMatch(/[\u009b\u202e]/)
     expect(stdout).not.toContain('\u001b[35m')
+  })
+
+  it('a prompt asks for the part of a shortened ID that a keyboard has', async () => {
+    service.answers['GET /orgs/sites'] = page([site(22, uuid(10), 'Depot')])
+    const start = uuid(22).slice(0, 8)
+    const { stdout } = await home.terminal(['sites', 'delete', `${start}…`], {
+      answers: [['Type', '\u0003']],
+    })
+    expect(stdout).toContain(`Type ${start} to delete it`)
   })
 
   it('a message after an answer is on its own line', async () => {
@@ -200,32 +212,41 @@ describe('columns', () => {
   const columns = Object.keys(wide)
   const widest = (text: string) => Math.max(...text.split('\n').map(displayWidth))
 
-  it('fit a terminal of any width, and dropped ones are reported', async () => {
-    for (const width of [200, 80, 60, 40, 37]) {
-      const text = await renderTable([wide], columns, { header: true, style: plainStyle, width })
+  it('fit a terminal of any width, and dropped ones are reported', () => {
+    for (const width of [200, 80, 60, 40, 20]) {
+      const { text, hidden } = renderTable([wide], columns, { ...plainLook, header: true, width })
       expect([width, widest(text) <= width]).toEqual([width, true])
-      expect(text).toContain(uuid(1))
-      const isWhole = text.includes('2026-01-31 12:00:00Z')
-      expect([width, /…$/m.test(text.split('\n')[0]!)]).toEqual([width, !isWhole && width > 38])
+      expect(text).toContain('A name of some len')
+      expect(text.includes('2026-01-31 12:00:00Z')).toBe(!hidden.includes('seenAt'))
+      // The last first, ids of other records before all others.
+      const ranked = ['name', 'id', 'kind', 'status', 'note', 'seenAt', 'ownerId']
+      expect(ranked.slice(ranked.length - hidden.length)).toEqual(
+        ranked.filter((one) => hidden.includes(one)),
+      )
     }
-    const piped = await renderTable([wide], columns, { header: true, style: plainStyle, width: undefined })
-    expect(piped).toContain(wide.seenAt)
+    const piped = renderTable([wide], columns, { ...plainLook, header: true })
+    expect(piped.text).toContain(wide.seenAt)
+    expect(piped.hidden).toEqual([])
   })
 
-  it('of a nested list without enough room are shown one below the other', async () => {
-    const text = await renderRecord({ id: uuid(9), parts: [wide, { ...wide, name: 'B' }] }, plainStyle, 80)
-    expect(widest(text)).toBeLessThanOrEqual(80)
-    for (const value of Object.values(wide)) expect(text).toContain(value)
-    expect(text).toContain('  Name:     B')
-    const roomy = await renderRecord({ parts: [{ name: 'A', status: 'active' }] }, plainStyle, 80)
+  it('of a nested list without enough room are shown one below the other', () => {
+    const parts = [wide, { ...wide, name: 'B' }]
+    // With 160 columns a table has room, but not for whole cells.
+    for (const width of [80, 160]) {
+      const text = renderRecord({ id: uuid(9), parts }, { ...plainLook, width })
+      expect(widest(text)).toBeLessThanOrEqual(width)
+      for (const value of Object.values(wide)) expect(text).toContain(value)
+      expect(text).toContain('  Name:     B')
+    }
+    const roomy = renderRecord({ parts: [{ name: 'A', status: 'active' }] }, { ...plainLook, width: 80 })
     expect(roomy).toBe('\nParts\n  NAME  STATUS\n  A     active\n')
   })
 
-  it('take time linear in the number of rows', async () => {
+  it('take time linear in the number of rows', () => {
     const rows = Array.from({ length: 20_000 }, (_, i) => ({ id: uuid(i), name: `Row ${i}` }))
     for (const width of [undefined, 60]) {
       const started = performance.now()
-      const text = await renderTable(rows, ['id', 'name'], { header: true, style: plainStyle, width })
+      const { text } = renderTable(rows, ['id', 'name'], { ...plainLook, header: true, width })
       expect(text.split('\n')).toHaveLength(20_002)
       expect(performance.now() - started).toBeLessThan(8000)
     }

@@ -80,6 +80,7 @@ describe('svc trust', () => {
     service.answers['POST /trust/policies'] = { status: 201, body: { data: releases, warning } }
     const made = await svc(...create, '--claim', 'project_id=20', '--permission', 'sites:read')
     expect(made.stderr).toContain(`Warning: ${warning}`)
+    expect(made.stderr).toContain('sites:read opens no command: nothing that needs it is open to CI jobs')
     expect((await svc('trust', 'update', 'Releases', '--status', 'inactive')).code).toBe(0)
     expect(service.calls(`PATCH /trust/policies/${uuid(80)}`)[0]?.body).toEqual({ status: 'inactive' })
   })

@@ -96,7 +96,7 @@ describe('svc webhooks listen', () => {
 
   it('prints and forwards only the named event types', async () => {
     const { taken, url } = await target(() => [204])
-    const args = ['--json', '--events', 'user.login, user.logout', '--forward-to', url]
+    const args = ['--json', '--event', 'user.login, user.logout', '--forward-to', url]
     const { deliver, rows, has } = await listen(home, { args })
     expect((await deliver(event)).status).toBe(200)
     expect((await deliver(eventOf('user.logout'))).status).toBe(204)
@@ -212,8 +212,8 @@ it('svc webhooks listen gives a hint for wrong flags', async () => {
     [2, /--secret takes no value/, /@file/, ['--secret', 'geheim']],
     [2, /no base64/, /complete/, ['--secret', `@${home.write('bad', 'whsec_!')}`]],
     [2, /empty/, /complete/, ['--secret', `@${home.write('empty', '\n')}`]],
-    [2, /no event type "alert.trigered"/, /alert\.triggered/, ['--events', 'alert.trigered']],
-    [2, /names no event type/, /device\.online/, ['--events', ',']],
+    [2, /no event type "alert.trigered"/, /alert\.triggered/, ['--event', 'alert.trigered']],
+    [2, /names no event type/, /device\.online/, ['--event', ',']],
     [2, /not a URL/, /http:/, ['--forward-to', 'localhost:1']],
     [2, /password/, /without/, ['--forward-to', 'http://a:b@127.0.0.1/']],
     [2, /points to this command/, /--port/, ['--forward-to', 'http://localhost:4400/x']],

@@ -34,6 +34,84 @@ afterAll(async () => {
 
 const svc = (...args: string[]) => home.run(args)
 
+describe('deleting several records', () => {
+  const others = [31, 32, 33].map((n) => enrollmentKey(n, uuid(10), `Key ${n}`))
+  const gone = () =>
+    service.seen.filter(({ method }) => method === 'DELETE').map(({ path }) => path.split('?')[0]!.slice(-2))
+  beforeEach(() => {
+    service.answers['GET /enrollment-keys'] = page([desk, ...others])
+    for (const n of [31, 33]) {
+      service.answers[`DELETE /enrollment-keys/${uuid(n)}`] = {
+        body: { success: true, message: `Deleted ${n}` },
+      }
+    }
+    service.answers[`DELETE /enrollment-keys/${uuid(32)}`] = problem(409, 'conflict', 'It is in use')
+  })
+
+  it('takes names, and those on standard input, each once', async () => {
+    const input = 'Key 33\n\nKey 31\n'
+    const { code, stdout } = await home.run(['enroll', 'delete', 'Key 31', '-', '--yes'], { input })
+    expect([code, stdout]).toEqual([0, 'Key 31: Deleted 31\nKey 33: Deleted 33\n'])
+    expect(gone()).toEqual(['31', '33'])
+    const none = await home.run(['enroll', 'delete', '-', '--yes'], { input: '\n' })
+    expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('names nothing to delete')])
+  })
+
+  it('goes on after one that cannot be deleted, and exits with its code, or 1 where they differ', async () => {
+    const some = await svc('enroll', 'delete', 'Key 31', 'Key 32', 'Key 33', '--yes')
+    expect([some.code, some.stdout]).toEqual([6, 'Key 31: Deleted 31\nKey 33: Deleted 33\n'])
+    expect(some.stderr).toContain('Key 32: It is in use')
+    expect(some.stderr).toContain('1 of 3 failed: Key 32')
+    const mixed = await svc('enroll', 'delete', 'Key 31', 'Key 32', 'Nobody', '--yes', '--json')
+    expect([
+      mixed.code,
+      mixed.stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line).message),
+    ]).toEqual([1, ['Deleted 31']])
+    expect(JSON.parse(mixed.stderr).error).toMatchObject({ message: '2 of 3 failed: Key 32, Nobody' })
+  })
+
+  it('stops where the next one would fail as well', async () => {
+    service.answers[`DELETE /enrollment-keys/${uuid(32)}`] = problem(401, 'unauthenticated', 'Sign in')
+    service.answers['POST /auth/refresh'] = problem(401, 'unauthenticated', 'Sign in')
+    const { code, stderr } = await svc('enroll', 'delete', 'Key 31', 'Key 32', 'Key 33', '--yes')
+    // The session is over, and was removed.
+    home.signIn(service.url)
+    expect([code, gone().filter((n) => n === '33')]).toEqual([4, []])
+    expect(stderr).toContain('Done before: 1 of 3')
+  })
+
+  it.skipIf(noTerminal)('adds up what they end before it asks', async () => {
+    service.answers['GET /orgs/'] = {
+      body: { data: [organization(10, 'a', 'A'), organization(11, 'b', 'B')] },
+    }
+    for (const n of [10, 11])
+      service.answers[`GET /orgs/organizations/${uuid(n)}/deletion`] = {
+        body: { devices: n, apiKeys: 1, enrollmentKeys: 0 },
+      }
+    const { stdout, code } = await home.terminal(['orgs', 'delete', 'a', 'b', 'nobody'], {
+      answers: [['Delete all of them?', 'n\r']],
+    })
+    expect([code, gone()]).toEqual([1, []])
+    expect(stdout).toContain('This ends 21 devices, 2 API keys; the audit log is kept\r\n')
+  })
+
+  it('asks once, and not without a person', async () => {
+    const refused = await svc('enroll', 'delete', 'Key 31', 'Key 33')
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('Missing --yes')])
+    expect(gone()).toEqual([])
+    const asked = await home.terminal(['enroll', 'delete', 'Key 31', 'Key 33'], {
+      answers: [['Delete all of them?', 'y\r']],
+    })
+    expect(asked.stdout).toContain('2: Key 31, Key 33')
+    expect([asked.code, gone()]).toEqual([0, ['31', '33']])
+    const planned = await svc('enroll', 'delete', 'Key 31', 'Key 33', '--dry-run')
+    expect(planned.stdout.match(/^DELETE /gm)).toHaveLength(2)
+  })
+})
+
 describe('creating a record', () => {
   it('sends the values with the types of the contract, and an Idempotency-Key', async () => {
     const { code } = await svc(
@@ -149,6 +227,31 @@ describe('deleting a record', () => {
     expect(stderr).toBe(`Context test, ${service.url}\n`)
   })
 
+  it.skipIf(noTerminal)('says what ends with it before it asks, and in a dry run', async () => {
+    service.answers['GET /orgs/partners'] = page([{ id: uuid(900), slug: 'acme', name: 'Acme' }])
+    const effect = { organizations: 12, devices: 3400, apiKeys: 2, enrollmentKeys: 1 }
+    service.answers[`GET /orgs/partners/${uuid(900)}/deletion`] = { body: effect }
+    const said =
+      'This ends 12 organizations, 3 400 devices, 2 API keys, 1 enrollment key; the audit log is kept'
+    const asked = await home.terminal(['partners', 'delete', 'acme'], {
+      answers: [['Type acme', '\u0003']],
+      columns: 120,
+    })
+    expect(asked.stdout).toContain(`${said}\r\n`)
+    expect(asked.code).toBe(130)
+    const dry = await svc('partners', 'delete', 'acme', '--dry-run')
+    expect(dry).toMatchObject({
+      code: 0,
+      stdout: `DELETE ${service.url}/api/v1/orgs/partners/${uuid(900)}\n`,
+      stderr: `Dry run: nothing was sent\n${said}\n`,
+    })
+    const json = JSON.parse((await svc('partners', 'delete', 'acme', '--dry-run', '--json')).stdout)
+    expect(json).toMatchObject({ dryRun: true, effect })
+    const other = await svc('enroll', 'delete', uuid(30), '--dry-run')
+    expect(other.stderr).toBe('Dry run: nothing was sent\nDelete an enrollment key for good\n')
+    expect(service.seen.every(({ method }) => method === 'GET')).toBe(true)
+  })
+
   it('that is gone exits with 3, or with 0 for --ignore-not-found', async () => {
     service.answers[`DELETE /enrollment-keys/${uuid(30)}`] = problem(404, 'not_found', 'Not found')
     for (const name of [uuid(30), 'No such key']) {
@@ -226,6 +329,17 @@ it('--if-not-exists prints nothing for an existing enrollment key', async () => 
   const { code, stdout, stderr } = await svc('enroll', 'create', '--name', 'Front desk', '--if-not-exists')
   expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
   expect(stderr).toContain('nothing was created')
+})
+
+it('all missing flags are named at once', async () => {
+  home.signIn(service.url)
+  const { code, stderr } = await svc('sites', 'create')
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringContaining('Error: Missing --org, --name\nHint: for --org also'),
+  ])
+  expect((await svc('orgs', 'create')).stderr).toContain('Error: Missing --name, --slug\n')
+  expect(service.seen).toHaveLength(0)
 })
 
 it('an invalid output option is refused before anything is changed', async () => {

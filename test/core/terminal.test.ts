@@ -64,7 +64,7 @@ describe('a guarded stream', () => {
       done()
     }
     const out = Object.assign(new Writable({ write }), { isTTY })
-    guardStream(out as unknown as NodeJS.WriteStream)
+    guardStream(out as unknown as NodeJS.WriteStream, () => {})
     return { out, text: () => Buffer.concat(got).toString('utf8') }
   }
   const red = allowSequence('\u001b[31m')

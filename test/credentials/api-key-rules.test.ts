@@ -80,8 +80,17 @@ describe('a rotation overlap', () => {
     ['2026-03-01T12:02:00.000Z', 60, '2026-03-01T12:01:00.000Z'],
     ['2026-03-01T12:00:30.000Z', 0, null],
   ])('of a key that expires at %s by %i s ends at %s', (expiresAt, seconds, expected) => {
-    expect(overlapEnd({ expiresAt }, seconds, now)).toBe(expected)
+    expect(overlapEnd([{ expiresAt }, { expiresAt }], seconds, now)).toBe(expected)
   })
+})
+
+it('an overlap ends with the key that expires first, before or after the rotation', () => {
+  const [soon, late] = ['2026-03-01T12:00:30.000Z', '2026-04-01T12:00:00.000Z'].map((expiresAt) => ({
+    expiresAt,
+  }))
+  expect(overlapEnd([soon!, late!], 60, now)).toBe(soon!.expiresAt)
+  expect(overlapEnd([late!, soon!], 60, now)).toBe(soon!.expiresAt)
+  expect(overlapEnd([soon!, { expiresAt: null }], 60, now)).toBe(soon!.expiresAt)
 })
 
 it('new keys are unique and well-formed', () => {

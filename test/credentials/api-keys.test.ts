@@ -263,6 +263,56 @@ onEveryDatabase((_, open) => {
       await expect(look(third.key)).rejects.toEqual(failing(401, 'api_key_expired'))
     })
 
+    it('gets another expiry at its rotation, keeps its own with a warning, or loses it', async () => {
+      const { client, mint, look, clock } = await begin()
+      const later = (seconds: number) => new Date(Date.parse(clock()) + seconds * 1000).toISOString()
+      const [soon, late] = [later(100), later(1000)]
+      const first = await mint({ ...reading, expiresAt: soon })
+      const rotate = (body: { expiresAt?: string | null; overlapSeconds?: number }) =>
+        client.call(api.apiKeys.rotate, { params: { id: first.id }, body })
+      await expect(rotate({ expiresAt: clock() })).rejects.toMatchObject({
+        status: 400,
+        details: [{ path: 'body.expiresAt', message: 'must be in the future' }],
+      })
+      const kept = await rotate({})
+      expect(kept.warning).toContain(`It expires at ${soon}, as the old one did`)
+      const renewed = await rotate({ expiresAt: late, overlapSeconds: 500 })
+      expect(renewed).toMatchObject({ expiresAt: late, warning: expect.not.stringContaining('It expires') })
+      // The old key does not outlive its own expiry.
+      clock.forward(100)
+      await expect(look(kept.key)).rejects.toEqual(failing(401, 'invalid_api_key'))
+      await look(renewed.key)
+      const lasting = await rotate({ expiresAt: null })
+      const { entries } = await client.call(api.auditLogs.flat, { query: { action: 'api_key.rotate' } })
+      expect(entries.map(({ changes }) => changes)).toContainEqual(
+        expect.objectContaining({
+          before: expect.objectContaining({ expiresAt: soon }),
+          after: expect.objectContaining({ expiresAt: late }),
+        }),
+      )
+      clock.forward(5000)
+      await look(lasting.key)
+    })
+
+    it('is listed while it is in use and expires before a time', async () => {
+      const { client, mint, clock } = await begin()
+      const later = (seconds: number) => new Date(Date.parse(clock()) + seconds * 1000).toISOString()
+      for (const [name, seconds] of [
+        ['past', 10],
+        ['soon', 100],
+        ['late', 1000],
+      ] as const)
+        await mint({ name, expiresAt: later(seconds) })
+      await mint({ name: 'lasting' })
+      const { id } = await mint({ name: 'revoked', expiresAt: later(100) })
+      await client.call(api.apiKeys.revoke, { params: { id } })
+      clock.forward(20)
+      const named = async (expiresBefore: string) =>
+        (await client.call(api.apiKeys.list, { query: { expiresBefore } })).data.map(({ name }) => name)
+      expect(await named(later(200))).toEqual(['soon'])
+      expect(await named(later(2000))).toEqual(['late', 'soon'])
+    })
+
     it('cannot be rotated by someone who holds less', async () => {
       const { service, tokens, orgs, mint, client } = await begin()
       const all = await mint(

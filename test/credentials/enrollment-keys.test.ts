@@ -65,6 +65,26 @@ onEveryDatabase((_, open) => {
       expect((await client.call(api.devices.list, { query: { search: 'pc' } })).data).toHaveLength(4)
     })
 
+    it('is listed while it is in use and expires before a time, and gets another expiry by rotation', async () => {
+      const { client, clock } = await begin()
+      const later = (seconds: number) => new Date(Date.parse(clock()) + seconds * 1000).toISOString()
+      const mint = (name: string, seconds: number) =>
+        client.call(api.enrollmentKeys.create, { body: { name, expiresAt: later(seconds) } })
+      await mint('past', 10)
+      const { id } = await mint('soon', 100)
+      await mint('late', 10_000)
+      clock.forward(20)
+      const named = async (seconds: number) => {
+        const query = { expiresBefore: later(seconds) }
+        return (await client.call(api.enrollmentKeys.list, { query })).data.map(({ name }) => name)
+      }
+      expect(await named(200)).toEqual(['soon'])
+      const expiresAt = later(50_000)
+      const renewed = await client.call(api.enrollmentKeys.rotate, { params: { id }, body: { expiresAt } })
+      expect(renewed.expiresAt).toBe(expiresAt)
+      expect(await named(200)).toEqual([])
+    })
+
     it('is invalid after rotation, and counts from 0 again', async () => {
       const { service, client } = await begin()
       const old = await client.call(api.enrollmentKeys.create, { body: { name: 'rotating', maxUsage: 2 } })

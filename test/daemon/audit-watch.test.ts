@@ -2,7 +2,8 @@ import { mkdirSync, rmSync } from 'node:fs'
 import { Registry } from 'prom-client'
 import { expect, it } from 'vitest'
 import { watchAudit } from '../../daemon/audit-watch.ts'
-import { takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
+import { takeDueCheckpoints } from '../../src/audit/checkpoints/due.ts'
+import { createSigner, recordKeys } from '../../src/audit/checkpoints/signer.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { cutTo, happen, seeds } from '../audit/chains.ts'
@@ -20,8 +21,10 @@ onEveryDatabase((_, open) => {
       warn: () => {},
       error: ({ verdict }: { verdict?: string }, text: string) => void errors.push([text, verdict]),
     }
-    const on = { storage, clock, log: log as never, dataDir, signing: seeds('a'), metrics: new Registry() }
-    const { parts, check, stored } = await watchAudit(on)
+    const on = { storage, clock, log: log as never, dataDir, metrics: new Registry() }
+    await storage.write((tx) => recordKeys(tx, seeds('a'), clock()))
+    const signer = createSigner(storage, seeds('a'))
+    const { parts, check, stored } = watchAudit({ ...on, signer })
     const [cut, hidden] = [newId(), newId()]
     await happen(storage, cut, 9)
     await happen(storage, hidden, 3)

@@ -2,8 +2,10 @@ import { CompiledQuery, sql } from 'kysely'
 import { Registry } from 'prom-client'
 import { expect, it, onTestFinished } from 'vitest'
 import { AgentWatch } from '../../daemon/agent-watch.ts'
+import { watchBacklog } from '../../daemon/backlog-watch.ts'
 import { WebhookWatch } from '../../daemon/webhook-watch.ts'
-import { countPending } from '../../src/audit/outbox.ts'
+import { countPending, sealPending, sumHeads } from '../../src/audit/outbox.ts'
+import { newId } from '../../src/core/new-id.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { countDue } from '../../src/webhooks/queues.ts'
@@ -79,6 +81,63 @@ onEveryDatabase((kind, open) => {
     expect(await counted()).toEqual({ api_key: 1, enrollment_key: 1 })
     clock.forward(7 * 86_400)
     expect(await counted()).toEqual({ api_key: 1, enrollment_key: 0 })
+  })
+
+  it('events and mails that wait are counted, with the age of the first one, and the heads of the audit chains', async () => {
+    const { storage, clock, orgs } = await worldOf(open)
+    const backlog = watchBacklog(storage, clock)
+    const counted = async () => {
+      await backlog.refresh()
+      return [
+        await metricValues(backlog.registry, 'svc_backlog_rows'),
+        await metricValues(backlog.registry, 'svc_backlog_oldest_age_seconds'),
+      ]
+    }
+    await storage.write(async (tx) => {
+      await tx.deleteFrom('events').execute()
+      await tx.deleteFrom('mails').execute()
+    })
+    expect(await counted()).toEqual([
+      { events: 0, mails: 0 },
+      { events: 0, mails: 0 },
+    ])
+    await storage.write(async (tx) => {
+      for (const seconds of [-90, -30]) {
+        const created_at = addSeconds(clock(), seconds)
+        const event = { id: newId(), org_id: orgs.bakery.id, type: 'user.login', data: '{}' }
+        await tx
+          .insertInto('events')
+          .values({ ...event, created_at })
+          .execute()
+      }
+      for (const seconds of [-40, 40]) {
+        const due_at = addSeconds(clock(), seconds)
+        const mail = {
+          id: newId(),
+          kind: 'invitation',
+          content: '',
+          attempts: 0,
+          lease: null,
+          expires_at: '9999',
+        }
+        await tx
+          .insertInto('mails')
+          .values({ ...mail, due_at, created_at: due_at })
+          .execute()
+      }
+    })
+    expect(await counted()).toEqual([
+      { events: 2, mails: 1 },
+      { events: 90, mails: 40 },
+    ])
+    const entries = await storage.read.selectFrom('audit_logs').select('chain').execute()
+    await sealPending(storage)
+    const sealed = await storage.read.selectFrom('audit_logs').select('chain').execute()
+    expect(sealed.length).toBeGreaterThanOrEqual(entries.length)
+    expect(await sumHeads(storage.heavy)).toEqual({
+      chains: new Set(sealed.map(({ chain }) => chain)).size,
+      entries: sealed.length,
+    })
   })
 
   it('due deliveries are counted, with the age of the first one, and no more than asked for', async () => {

@@ -36,7 +36,10 @@ async function findingsOf(
     {},
     { offline, env: { ...settings, SVC_DATA_DIR: dataDir, DATABASE_URL: databaseUrl, ...env } },
   )
-  return found.findings.filter(({ state }) => state !== 'ok')
+  // That it was never backed up: test/daemon/backup/scheduled-runs.test.ts.
+  return found.findings.filter(
+    ({ state, check }) => state !== 'ok' && !/^(backup|restore drill)$/.test(check),
+  )
 }
 
 const summaryOf = (findings: Finding[]) =>

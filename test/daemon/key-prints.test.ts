@@ -77,6 +77,12 @@ onEveryDatabase((kind, open) => {
     const service = await startService(open)
     const APP_ENCRYPTION_KEY = fresh()
     const changed = { APP_ENCRYPTION_KEY, APP_ENCRYPTION_KEY_PREVIOUS: testSecrets.APP_ENCRYPTION_KEY }
+    const next = await serviceOn(service, { env: changed })
+    // The first replica does not know it, so it is not used yet.
+    const again = await serviceOn(service)
+    await next.close()
+    await again.close()
+    await service.close()
     await serviceOn(service, { env: changed })
     expect(await reasonOf(serviceOn(service))).toContain('APP_ENCRYPTION_KEY')
     await serviceOn(service, { env: { APP_ENCRYPTION_KEY_PREVIOUS: APP_ENCRYPTION_KEY } })

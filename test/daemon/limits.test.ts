@@ -148,12 +148,16 @@ describe('a rate limit', () => {
     const service = await started({ RATE_LIMIT_ENROLL_IP: '2/1' })
     const start = performance.now()
     const statuses: number[] = []
-    while (performance.now() - start < 900) statuses.push((await enroll(service)).status)
+    let admittedAt = start
+    while (performance.now() - start < 900) {
+      statuses.push((await enroll(service)).status)
+      if (statuses.at(-1) === 401) admittedAt = performance.now()
+    }
     expect(statuses.filter((status) => status === 401)).toHaveLength(2)
     expect(statuses.length).toBeGreaterThan(10)
     const { body } = await enroll(service)
     expect(body.retryAfter ?? 0).toBeLessThanOrEqual(1)
-    await new Promise((resolve) => setTimeout(resolve, 1100 - (performance.now() - start)))
+    await new Promise((resolve) => setTimeout(resolve, 1100 - (performance.now() - admittedAt)))
     expect((await enroll(service)).status).toBe(401)
   })
 

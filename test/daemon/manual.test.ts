@@ -27,6 +27,7 @@ test('every setting the service reads is in man/svc-serve.8', async () => {
     testSecrets,
     { SMTP_HOST: 'mail.example.com', SMTP_USER: 'svc', SMTP_PASSWORD: 'x', MAIL_FROM: 'svc@example.com' },
     { AUDIT_ARCHIVE_S3_BUCKET: 'archive', AGENT_BINARY_S3_BUCKET: 'binaries', BINARY_SOURCE: 'local' },
+    { BACKUP_TARGET: 's3://backups/svc', BACKUP_SCHEDULE: '30 2 * * *', DRILL_SCHEDULE: '30 4 * * 0' },
   ]
   const names = new Set((await Promise.all(environments.map(namesRead))).flat())
   const isDocumented = (name: string): boolean => {

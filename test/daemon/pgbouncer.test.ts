@@ -2,13 +2,17 @@ import { spawn, spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { mkdtemp } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { sql } from 'kysely'
 import pg from 'pg'
 import { describe, expect, inject, onTestFinished, test } from 'vitest'
-import { openMigrated, temporaryFolder } from '../databases.ts'
+import { openEmpty, openMigrated, temporaryFolder } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
+import { replaced, textOf } from '../operations/guide.ts'
 import { freePort } from '../postgres.ts'
 import { buildWorld } from '../world.ts'
-import { failedStart, ServeProcess, until } from './process.ts'
+import { svc } from './backup/binary.ts'
+import { failedStart, ServeProcess, told, until } from './process.ts'
 import { send } from './request.ts'
 import { Writers } from './writers.ts'
 
@@ -24,18 +28,16 @@ async function pgbouncer(databaseUrl: string, mode: 'session' | 'transaction'): 
     await mkdtemp(join(dirname(inject('temporaryFolder')), 'svc-pgbouncer-')),
     'pgbouncer.ini',
   )
-  const settings = [
-    ...['listen_addr = 127.0.0.1', `listen_port = ${listens}`, 'unix_socket_dir ='],
-    ...[
-      'auth_type = any',
-      `pool_mode = ${mode}`,
-      'default_pool_size = 60',
-      'server_reset_query = DISCARD ALL',
-    ],
-  ]
-  writeFileSync(file, ['[databases]', `svc = ${place}`, '[pgbouncer]', ...settings, ''].join('\n'), {
-    mode: 0o644,
+  // The configuration of the guide of operators.
+  const settings = replaced(textOf('pgbouncer.ini'), {
+    'host=127.0.0.1 port=5432 dbname=svc': place,
+    'listen_port = 6432': `listen_port = ${listens}`,
+    'auth_type = scram-sha-256\nauth_file = /etc/pgbouncer/userlist.txt': 'auth_type = any',
+    'pool_mode = session': `pool_mode = ${mode}`,
+    // Fewer sessions than clients: in transaction mode each is passed on all the time.
+    'default_pool_size = 60': `default_pool_size = ${mode === 'session' ? 60 : 4}`,
   })
+  writeFileSync(file, settings, { mode: 0o644 })
   spawnSync('chmod', ['755', dirname(file)])
   // It refuses to run as root.
   const nobody = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {}
@@ -72,31 +74,94 @@ describe.skipIf(missing !== undefined)(`behind PgBouncer (${missing ?? 'of this 
     const { code, stderr } = await failedStart({ databaseUrl: await pgbouncer(databaseUrl!, 'transaction') })
     expect(code).toBe(1)
     expect(stderr.trim().split('\n')).toEqual([
-      expect.stringMatching(/DATABASE_URL leads to a connection pooler .* set the pooler to session mode/),
+      expect.stringMatching(
+        /DATABASE_URL leads to a connection pooler .* set DATABASE_DIRECT_URL to the address of PostgreSQL itself, .*/,
+      ),
     ])
   }, 30_000)
 
-  test('in session mode two replicas serve, and nothing that was acknowledged is lost', async () => {
+  test('an address for sessions has to be one, and lead to the same database', async () => {
     const { databaseUrl: direct, storage } = await openMigrated('postgres')
-    await storage.close()
-    const first = await serviceOn({ dataDir: await temporaryFolder(), databaseUrl: direct! })
-    const { tokens, orgs } = await buildWorld(first)
-    await first.close()
-    const databaseUrl = await pgbouncer(direct!, 'session')
-    const place = async () => ({ dataDir: await temporaryFolder(), databaseUrl })
-    const services = [new ServeProcess(await place()), new ServeProcess(await place())]
-    const urls = await Promise.all(services.map((one) => one.listening()))
-    const writers = [new Writers(tokens.bakery, orgs.bakery.id), new Writers(tokens.harbor, orgs.harbor.id)]
-    for (const [n, one] of writers.entries()) one.begin(urls[n]!)
-    await expect
-      .poll(() => writers.every((one) => one.acknowledged.length > 50), { timeout: 20_000 })
-      .toBe(true)
-    for (const url of urls) expect((await send(url, 'GET', '/health/ready')).status).toBe(200)
-    for (const one of writers) await one.end()
-    expect(writers.flatMap((one) => one.replies.filter(({ status }) => status !== 201))).toEqual([])
-    // Each replica sees what the other one wrote.
-    expect(await writers[0]!.missing(urls[1]!)).toEqual([])
-    expect(await writers[1]!.missing(urls[0]!)).toEqual([])
-    for (const one of services) expect(await one.stop()).toEqual({ code: 0, signal: null })
+    const other = await openMigrated('postgres')
+    await Promise.all([storage.close(), other.storage.close()])
+    const databaseUrl = await pgbouncer(direct!, 'transaction')
+    const examined = async (DATABASE_DIRECT_URL: string) => {
+      const dataDir = await temporaryFolder()
+      const env = { ...told, DATABASE_DIRECT_URL }
+      const { stdout } = await svc(['doctor', '--offline', '--json'], { dataDir, databaseUrl }, env)
+      const { findings } = JSON.parse(stdout) as { findings: { check: string; message: string }[] }
+      return findings.filter(({ check }) => check === 'pooler').map(({ message }) => message)
+    }
+    const refused = async (DATABASE_DIRECT_URL: string) => {
+      const { code, stderr } = await failedStart({ databaseUrl }, { env: { ...told, DATABASE_DIRECT_URL } })
+      expect([code, stderr.trim().split('\n').length]).toEqual([1, 1])
+      return stderr
+    }
+    expect(await refused(databaseUrl)).toMatch(/DATABASE_DIRECT_URL leads to a connection pooler/)
+    expect(await refused(other.databaseUrl!)).toMatch(/lead to two databases/)
+    expect(await examined(other.databaseUrl!)).toEqual([expect.stringMatching(/lead to two databases/)])
+    expect(await examined(direct!)).toEqual(['DATABASE_URL and DATABASE_DIRECT_URL lead to one database'])
   }, 60_000)
+
+  test.each(['session', 'transaction'] as const)(
+    'in %s mode two replicas serve, and nothing that was acknowledged is lost',
+    async (mode) => {
+      const { databaseUrl: direct, storage } = await openMigrated('postgres')
+      const first = await serviceOn({ dataDir: await temporaryFolder(), databaseUrl: direct! })
+      const { tokens, orgs } = await buildWorld(first)
+      await first.close()
+      const databaseUrl = await pgbouncer(direct!, mode)
+      const place = async () => ({ dataDir: await temporaryFolder(), databaseUrl })
+      const env = { ...told, ...(mode === 'transaction' && { DATABASE_DIRECT_URL: direct! }) }
+      const services = [new ServeProcess(await place(), { env }), new ServeProcess(await place(), { env })]
+      const urls = await Promise.all(services.map((one) => one.listening(60_000)))
+      const writers = [new Writers(tokens.bakery, orgs.bakery.id), new Writers(tokens.harbor, orgs.harbor.id)]
+      for (const [n, one] of writers.entries()) one.begin(urls[n]!)
+      await expect
+        .poll(() => writers.every((one) => one.acknowledged.length > 50), { timeout: 40_000 })
+        .toBe(true)
+      for (const url of urls) expect((await send(url, 'GET', '/health/ready')).status).toBe(200)
+      for (const one of writers) await one.end()
+      expect(writers.flatMap((one) => one.replies.filter(({ status }) => status !== 201))).toEqual([])
+      // Each replica sees what the other one wrote.
+      expect(await writers[0]!.missing(urls[1]!)).toEqual([])
+      expect(await writers[1]!.missing(urls[0]!)).toEqual([])
+      for (const one of services) expect(await one.stop()).toEqual({ code: 0, signal: null })
+      await storage.close()
+    },
+    180_000,
+  )
+
+  test('the locks of sessions end with their holder, also with one that was frozen', async () => {
+    const { databaseUrl: direct, storage } = await openEmpty('postgres')
+    const databaseUrl = await pgbouncer(direct!, 'transaction')
+    const folder = await temporaryFolder()
+    writeFileSync(join(folder, '0001_waits.ts'), '')
+    const script = fileURLToPath(new URL('../storage/locks-child.ts', import.meta.url))
+    const child = spawn(process.execPath, [script, direct!, databaseUrl, folder], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    const ended = new Promise((resolve) => child.once('exit', resolve))
+    onTestFinished(async () => {
+      child.kill('SIGKILL')
+      await ended
+    })
+    const held = async () => {
+      const { rows } = await sql<{ classid: number }>`
+        select distinct classid::int as classid from pg_locks where locktype = 'advisory' and granted
+        and database = (select oid from pg_database where datname = current_database()) order by 1`.execute(
+        storage.read,
+      )
+      return rows.map(({ classid }) => classid)
+    }
+    const [migrations, listeners] = [0x737663, 1937138540]
+    await expect.poll(held, { timeout: 40_000 }).toEqual([migrations, listeners])
+    child.kill('SIGSTOP')
+    await expect.poll(held, { timeout: 90_000, interval: 1000 }).toEqual([])
+    child.kill('SIGCONT')
+    await expect.poll(held, { timeout: 30_000 }).toEqual([listeners])
+    child.kill('SIGKILL')
+    await expect.poll(held, { timeout: 20_000 }).toEqual([])
+    await storage.close()
+  }, 200_000)
 })

@@ -9,7 +9,13 @@ const binary = fileURLToPath(new URL('../../bin/svc.js', import.meta.url))
 
 export type Place = { dataDir: string; databaseUrl?: string | undefined }
 type Ended = { code: number | null; signal: NodeJS.Signals | null }
-type Options = { args?: string[]; env?: Record<string, string>; stderr?: number }
+type Options = {
+  args?: string[]
+  env?: Record<string, string>
+  stderr?: number
+  /** Another build of the program. */
+  program?: string
+}
 
 /** The environment of a service in a test, unless the test is about a missing variable. */
 export const told = { ...testSecrets, SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
@@ -21,8 +27,11 @@ export class ServeProcess {
   readonly ended: Promise<Ended>
   readonly #child
 
-  constructor({ dataDir, databaseUrl }: Place, { args = [], env = told, stderr }: Options = {}) {
-    this.#child = spawn(process.execPath, [binary, 'serve', ...args], {
+  constructor(
+    { dataDir, databaseUrl }: Place,
+    { args = [], env = told, stderr, program = binary }: Options = {},
+  ) {
+    this.#child = spawn(process.execPath, [program, 'serve', ...args], {
       cwd: inject('temporaryFolder'),
       env: {
         PATH: process.env.PATH,
@@ -62,9 +71,9 @@ export class ServeProcess {
   }
 
   /** Its address, once it listens. */
-  async listening(): Promise<string> {
+  async listening(ms = 20_000): Promise<string> {
     const line = () => /(?:listening on |"url":")(http:[^\s"]+)/.exec(this.stdout)?.[1]
-    await until(() => line() !== undefined || !this.running, 20_000)
+    await until(() => line() !== undefined || !this.running, ms)
     const url = line()
     if (url === undefined) throw new Error(`svc serve did not start: ${this.stderr}`)
     return url
@@ -100,7 +109,7 @@ export async function failedStart(
 }
 
 /** Waits for a condition to become true. */
-export async function until(ready: () => boolean | Promise<boolean>, ms = 5000): Promise<void> {
+export async function until(ready: () => boolean | Promise<boolean>, ms = 15_000): Promise<void> {
   for (const end = performance.now() + ms; !(await ready()); ) {
     if (performance.now() > end) throw new Error(`still waiting after ${ms} ms`)
     await new Promise((resolve) => setTimeout(resolve, 10))

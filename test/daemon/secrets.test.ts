@@ -64,11 +64,13 @@ onEveryDatabase((_kind, open) => {
     expect((await stat(file)).mode & 0o777).toBe(0o600)
     // The service that runs knows only the former key.
     await expect(resealValues({}, () => {}, env)).rejects.toThrow(
-      /has not started with the present APP_ENCRYPTION_KEY/,
+      /has not taken the present APP_ENCRYPTION_KEY/,
     )
     for (const force of [false, true]) {
       const early = retire('APP_ENCRYPTION_KEY', undefined, force)
-      await expect(early).rejects.toThrow(/needed by the service, until it has started/)
+      await expect(early).rejects.toThrow(
+        /needed by the service, until it has taken the new one, process \d+ on \S+ \(started \S+\), which does not know the new one/,
+      )
     }
     await expect(rotateSecret({}, 'APP_ENCRYPTION_KEY', { env })).rejects.toThrow(/Retire it first/)
 
@@ -190,7 +192,7 @@ onEveryDatabase((_kind, open) => {
     const keys = (of: typeof service) => of.client(tokens.system).call(api.auditCheckpoints.key)
     const before = await keys(service)
     await rotateSecret({}, 'AUDIT_SIGNING_KEY', { env })
-    await expect(retire('AUDIT_SIGNING_KEY')).rejects.toThrow(/until it has started/)
+    await expect(retire('AUDIT_SIGNING_KEY')).rejects.toThrow(/until it has taken/)
     await service.close()
     const second = await start()
     expect(await list()).toEqual([['AUDIT_SIGNING_KEY', null]])

@@ -130,16 +130,6 @@ onEveryDatabase((_, open) => {
     expect(await database.storage.read.selectFrom('sessions').select('id').execute()).toHaveLength(16)
   })
 
-  it('SIGHUP ends the service as SIGTERM does', async () => {
-    const service = new ServeProcess(await open())
-    const url = await service.listening()
-    const reply = send(url, 'POST', '/api/v1/auth/login', login)
-    await send(url, 'GET', '/health/live')
-    service.kill('SIGHUP')
-    expect((await reply).status).toBe(200)
-    expect(await service.ended).toEqual({ code: 0, signal: null })
-  })
-
   it('SIGUSR1 does not open a debugger', async () => {
     const service = new ServeProcess(await open())
     const url = await service.listening()

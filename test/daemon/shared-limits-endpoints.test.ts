@@ -46,6 +46,10 @@ const attempts: Partial<Record<SharedLimit, (service: TestService) => Promise<At
     post(one, '/auth/forgot-password', undefined, { email: `person${n}@example.com` }),
   INVITE_PREVIEW: async () => (one) => post(one, '/auth/invite/preview', undefined, { token: 'unknown' }),
   ENROLL_IP: async () => (one) => enroll(one.url),
+  AGENT_PROOF: async () => (one) => {
+    const proof = { challenge: 'a.b.c', serviceKey: `${'A'.repeat(43)}=`, signature: `${'A'.repeat(86)}==` }
+    return post(one, `/agents/${'a'.repeat(64)}/recover-token`, undefined, proof)
+  },
 }
 
 onEveryDatabase((_, open) => {

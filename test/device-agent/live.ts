@@ -62,8 +62,8 @@ async function live(
     commands: commandHistory(join(stateDir, 'commands.json')),
     trust: trustStore(stateDir, () => undefined),
     ...(updater && { updater }),
-    connect: (token) =>
-      agentClient({ url, version: '1.2.3', transport: fetchTransport, signal: stop.signal }, token),
+    connect: (token, headers) =>
+      agentClient({ url, version: '1.2.3', transport: fetchTransport, signal: stop.signal }, token, headers),
     enrollmentKey: key ?? (async () => 'the-key'),
     version: '1.2.3',
     random: () => random,

@@ -186,6 +186,26 @@ onEveryDatabase((kind, open) => {
         expect((await hostnames(group)).total).toBe(1)
       })
 
+      it('is limited to an organization on request, saved or not, and audited there', async () => {
+        const { bakery, garage } = world.orgs
+        const { id } = await saved(world.tokens.bakery, 'of one organization')
+        const total = async (token: string, orgId: string) => {
+          const one = await as(token).call(api.filters.preview, { body: { conditions: isPc, orgId } })
+          const other = await as(token).call(api.filters.savedPreview, { params: { id }, query: { orgId } })
+          expect(other.data.devices).toEqual(one.data.devices)
+          return one.data.devices.map(({ hostname }) => hostname).join(' ')
+        }
+        expect(await total(world.tokens.acme, garage.id)).toBe('garage-pc')
+        expect(await total(world.tokens.system, bakery.id)).toBe('bakery-pc')
+        const nowhere = await addOrgUser(service, 'filter-none-of-one', bakery.id, { siteIds: [] })
+        expect(await total(nowhere, bakery.id)).toBe('')
+        const refused = { status: 403, code: 'org_access_denied' }
+        await expect(total(world.tokens.bakery, garage.id)).rejects.toMatchObject(refused)
+        const query = { orgId: garage.id, action: 'filter.preview' }
+        const { data } = await as(world.tokens.garage).call(api.auditLogs.list, { query })
+        expect(data).toMatchObject([{ orgId: garage.id, result: 'success' }])
+      })
+
       it('of a saved filter covers all visible organizations, not only that of the filter', async () => {
         const { id } = await saved(world.tokens.bakery, 'shared')
         const call = { params: { id }, query: { limit: 1 } }

@@ -80,6 +80,27 @@ onEveryDatabase((_, open) => {
     })
   })
 
+  it('signing out ends one session, or all of the account', async () => {
+    const [first, second, third] = [await login(), await login(), await login()].map(
+      ({ tokens }) => tokens as Tokens,
+    )
+    const stands = async ({ accessToken }: Tokens) =>
+      as(accessToken)
+        .call(api.auth.me)
+        .then(
+          () => true,
+          ({ status }: Problem) => status !== 401,
+        )
+    const standing = () => Promise.all([first!, second!, third!].map(stands))
+    await as(first!.accessToken).call(api.auth.logout, { body: { everywhere: false } })
+    expect(await standing()).toEqual([false, true, true])
+    await expect(refresh(first!.refreshToken)).rejects.toMatchObject({ status: 401 })
+    expect(await refresh(second!.refreshToken)).toMatchObject({ tokens: expect.anything() })
+    await as(third!.accessToken).call(api.auth.logout, { body: {} })
+    expect(await standing()).toEqual([false, false, false])
+    await expect(refresh(third!.refreshToken)).rejects.toMatchObject({ status: 401 })
+  })
+
   it('switching memberships does not extend a session beyond the lifetime of its sign-in', async () => {
     let { accessToken, refreshToken } = (await login()).tokens as Tokens
     for (let day = 0; day < 30; day += 6) {

@@ -1,13 +1,34 @@
 /** A command in the manifest. */
 export type Command = { args: Record<string, object>; flags: Record<string, object>; examples: string[] }
 
-/** Commands that run until interrupted, sign in, or read a database: each is run in its own process. */
-export const alone = ['agent:run', 'agent:simulate', 'db:status', 'login', 'serve', 'webhooks:listen']
+/** Commands that run until interrupted, sign in, read a database, or serve a shell: each is run in its own process. */
+export const alone = [
+  'agent:run',
+  'agent:simulate',
+  'complete',
+  'db:status',
+  'login',
+  'serve',
+  'webhooks:listen',
+]
 /** Commands that call no service and read no foreign data; some change this machine. */
 export const local = [
   ...['agent:install', 'agent:uninstall', 'agent:sign-release'],
-  ...['db:backup', 'db:migrate', 'db:rehearse', 'db:restore', 'db:unlock', 'doctor'],
+  'completion',
+  ...[
+    'db:backup',
+    'db:copy',
+    'db:drill',
+    'db:migrate',
+    'db:rehearse',
+    'db:reset-mfa',
+    'db:restore',
+    'db:unlock',
+    'db:vacuum',
+    'doctor',
+  ],
   ...['secrets:list', 'secrets:reseal', 'secrets:retire', 'secrets:rotate'],
+  'update-check',
 ]
 
 const uuid = '0197c1c4-0000-7000-8000-000000000010'
@@ -26,6 +47,8 @@ export const files: Readonly<Record<string, string>> = {
   'secret.txt': 'correct-Horse-9-battery\n',
   'clear.sh': 'true\n',
   'customers.csv': 'name,slug\nBlue Bakery,blue-bakery\n',
+  'sites.csv': 'name\nMain Office\n',
+  'staff.csv': 'email,name,roleId\nada@example.com,Ada,0197c1c4-0000-7000-8000-00000000f1a7\n',
   'body.json': '{}',
   'headers.txt': 'webhook-id: 1\nwebhook-timestamp: 1\nwebhook-signature: v1,AAAA\n',
 }

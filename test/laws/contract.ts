@@ -9,6 +9,16 @@ import { type Field, fieldsOf, inputsOf, last } from './fields.ts'
 const webhookEntries = ['list', 'create', 'show', 'update', 'setRetryPolicy', 'rotateSecret']
 
 const harmless = new Set([
+  // Public keys.
+  'agents.enroll body.publicKey',
+  'agents.enroll reply.serviceKey',
+  'agentKeys.register body.publicKey',
+  'agentKeys.register reply.serviceKey',
+  'agentKeys.recover body.serviceKey',
+  // Counts of keys.
+  ...['orgs', 'partners'].flatMap((group) =>
+    ['apiKeys', 'enrollmentKeys'].map((kind) => `${group}.deletion reply.${kind}`),
+  ),
   // The name of a header.
   ...webhookEntries.flatMap((name) =>
     ['body.headers', 'reply.headers', 'reply.data.0.headers'].map((at) => `webhooks.${name} ${at}.0.key`),

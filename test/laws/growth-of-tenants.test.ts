@@ -8,7 +8,7 @@ import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { toWire } from './calls.ts'
 import { called } from './fields.ts'
-import { type Bound, bound, expectTests } from './named-bounds.ts'
+import { type Bound, bound, documentedTables, expectDocumented, expectTests } from './named-bounds.ts'
 import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { tableRows } from './table-sizes.ts'
 import { Line } from './wire.ts'
@@ -24,13 +24,10 @@ const expiry = bound(
   'is empty again when everything that expires has expired',
 )
 const ofOwner = (by: string): Bound => ({ ...quota, by })
-const ofSystem = (by: string): Bound => ({
-  by: `of system administrators alone: ${by}`,
-  test: [
-    'test/agents/versions/sync.test.ts',
-    'is refused when it differs from the one registered under its version',
-  ],
-})
+const unneeded = (by: string): Bound =>
+  bound(by, 'test/daemon/ended-records.test.ts', 'of agents stay while something needs them')
+const ended = (by: string): Bound =>
+  bound(`QUOTA_<NAME>, ${by}`, 'test/daemon/ended-records.test.ts', 'are deleted after their days')
 const history = bound(
   'AUDIT_RETENTION_ENABLED, RATE_LIMIT_BODY_BYTES_HOURLY, 64 KiB of an entry',
   'test/daemon/limits.test.ts',
@@ -42,18 +39,18 @@ const history = bound(
  * the bound.
  */
 const bounds: Record<string, Bound> = {
-  alerts: quota,
-  api_keys: quota,
+  alerts: ended('ALERT_RETENTION_DAYS'),
+  api_keys: ended('ENDED_KEY_RETENTION_DAYS'),
   device_groups: quota,
-  devices: quota,
-  enrollment_keys: quota,
+  devices: ended('DECOMMISSIONED_DEVICE_RETENTION_DAYS'),
+  enrollment_keys: ended('ENDED_KEY_RETENTION_DAYS'),
   organization_memberships: quota,
   organizations: quota,
   partner_memberships: quota,
   partners: quota,
   roles: quota,
   saved_filters: quota,
-  scripts: quota,
+  scripts: ended('DELETED_SCRIPT_RETENTION_DAYS'),
   sites: quota,
   sso_providers: quota,
   trust_policies: quota,
@@ -93,11 +90,19 @@ const bounds: Record<string, Bound> = {
     'the newest 10,000 membership changes of a group are kept',
   ),
   audit_logs: history,
-  audit_checkpoints: { ...history, by: 'one of each entry' },
-  audit_tiles: { ...history, by: 'one of 256 entries' },
-  agent_builds: ofSystem('builds of the release host'),
-  agent_releases: ofSystem('releases of the release host'),
-  agent_rollouts: ofSystem('one at a time'),
+  audit_checkpoints: bound(
+    'one an hour; AUDIT_CHECKPOINT_RETENTION_DAYS, then one a month',
+    'test/audit/thinning.test.ts',
+    'is thinned out to the last of each month',
+  ),
+  audit_tiles: bound(
+    'one of 256 entries; AUDIT_PROOF_RETENTION_DAYS',
+    'test/audit/thinning.test.ts',
+    'loses tiles that no newer proof needs',
+  ),
+  agent_builds: unneeded('RELEASE_RETENTION_DAYS'),
+  agent_releases: unneeded('RELEASE_RETENTION_DAYS'),
+  agent_rollouts: unneeded('ROLLOUT_RETENTION_DAYS'),
   invitations: expiry,
   mfa_setups: expiry,
   password_reset_requests: expiry,
@@ -126,7 +131,7 @@ const passing: Record<string, Bound> = {
     'test/daemon/shared-limits.test.ts',
     'has at most 1,048,576 rows of each limit',
   ),
-  agent_rollout_devices: ofSystem('devices, of each rollout'),
+  agent_rollout_devices: unneeded('ROLLOUT_RETENTION_DAYS'),
   webhook_workers: bound(
     'one of each process',
     'test/webhooks/upkeep.test.ts',
@@ -138,6 +143,7 @@ const passing: Record<string, Bound> = {
 const apart: Record<string, string> = {
   agent_links: 'agents: growth.test.ts',
   agent_logs: 'agents: growth.test.ts',
+  agent_keys: 'agents: growth.test.ts',
   agent_rotations: 'agents: growth.test.ts',
   device_disks: 'agents: growth.test.ts',
   device_event_logs: 'agents: growth.test.ts',
@@ -145,13 +151,18 @@ const apart: Record<string, string> = {
   device_software: 'agents: growth.test.ts',
   api_key_buckets: 'an hour, in buckets, of each API key: test/daemon/key-replicas.test.ts',
   audit_anchors: 'one of each chain',
-  audit_archives: 'one of each pruning that archives',
+  audit_archives: 'AUDIT_ARCHIVE_RECORD_RETENTION_DAYS: test/audit/thinning.test.ts',
+  audit_checkpoint_claims: 'at most one of each chain, while it is signed',
   audit_keys: 'one of each signing key, set by the operator',
+  audit_restores: 'one of each chain and restore, by the operator',
   audit_readings: 'a minute after the last reader',
   audit_verdicts: 'one of each chain',
+  backup_runs: 'one of backups and one of drills',
+  backups: 'the newest 2000: test/daemon/backup/retention.test.ts',
   device_custom_fields: '100 of each device',
   device_group_devices: 'devices and groups of an organization',
   idempotency_keys: 'a day: deleteOldAttempts',
+  leases: 'one of each kind of background work',
   live_questions: 'while an agent answers',
   login_challenges: 'minutes: sweepSessions',
   outbox: 'until it is sealed, within seconds',
@@ -167,6 +178,7 @@ const apart: Record<string, string> = {
   sso_sessions: 'minutes: sweepSignIns',
   key_prints: 'one of each key',
   probes: 'one row',
+  service_processes: 'one of each process, until two minutes after it was last seen',
   svc_migrations: 'one of each migration',
 }
 
@@ -217,6 +229,13 @@ onEveryDatabase((kind, open) => {
     const tables = [...(await rows()).keys()].filter((table) => !isIndex.test(table))
     const known = new Set([bounds, passing, apart].flatMap((some) => Object.keys(some)))
     expect(tables.filter((table) => !known.has(table))).toEqual([])
+  })
+
+  it('is in svc-serve(8), with the settings that bound it', async () => {
+    const tables = [...(await rows()).keys()].filter((table) => !isIndex.test(table))
+    // Made by the first migration that needs it.
+    expect([...documentedTables().keys()].sort()).toEqual([...tables, 'svc_oldest_version'].sort())
+    expectDocumented({ ...bounds, ...passing, ...apart })
   })
 
   it('is empty again when everything that expires has expired', async () => {

@@ -9,7 +9,7 @@ import { RawAgent } from '../live/raw-agent.ts'
 import { addCommand, addWebhook, buildWorld, type World } from '../world.ts'
 import { put, toWire } from './calls.ts'
 import { called, fieldsOf } from './fields.ts'
-import { type Bound, bound, expectTests } from './named-bounds.ts'
+import { type Bound, bound, expectDocumented, expectTests } from './named-bounds.ts'
 import { type ScenarioTools, scenarioOf, scenarioTools } from './scenarios.ts'
 import { grownTables, tableSizes } from './table-sizes.ts'
 import { Line } from './wire.ts'
@@ -50,6 +50,7 @@ const bounds: Record<string, Bound> = {
     'make room for the newest: the oldest are dropped',
   ),
   agent_logs: bound('LOG_BYTES_PER_DEVICE, _PER_ORG', 'test/logs/quota.test.ts', 'are its newest'),
+  agent_keys: rows,
   agent_rotations: rows,
   alerts: enrolled,
   audit_heads: rows,
@@ -92,8 +93,10 @@ const more: [name: string, body: object][] = [
 /** Tables that grow because of users or time, not agents. */
 const beside = [
   'audit_checkpoints',
+  'audit_checkpoint_claims',
   'audit_tiles',
   'audit_verdicts',
+  'leases',
   'webhook_counts',
   'webhook_workers',
   'webhook_events',
@@ -178,6 +181,7 @@ onEveryDatabase((kind, open) => {
       const expected = Object.keys(bounds).filter((table) => table !== 'agent_links')
       if (kind === 'sqlite') expect(own.sort()).toEqual(expected.sort())
       expectTests(Object.values(bounds).map(({ test }) => test))
+      expectDocumented(bounds)
     }, 60_000)
 
     it('does not grow when the same request is repeated', async () => {

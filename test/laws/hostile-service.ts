@@ -15,12 +15,17 @@ const refusal = {
 
 /** Answers every endpoint of the contract with hostile values. */
 export class HostileService {
+  /** The requests: method, address and body. */
+  readonly asked: string[] = []
   readonly #server
 
   constructor(answer: Answer) {
     this.#server = createServer((request, reply) => {
-      request.resume().on('end', () => {
-        const path = new URL(request.url ?? '', 'http://x').pathname.replace(/^\/api\/v1/, '')
+      const chunks: Buffer[] = []
+      request.on('data', (chunk: Buffer) => chunks.push(chunk))
+      request.on('end', () => {
+        this.asked.push(`${request.method} ${request.url} ${Buffer.concat(chunks)}`)
+        const path = new URL(request.url ?? '', 'http://x').pathname.replace(/^.*?\/api\/v1/, '')
         const entry = entryFor(request.method ?? '', path)
         const isRefused = answer === 'refusal' || entry === undefined
         const named = { ...me, user: { ...me.user, name: hostile } }

@@ -20,9 +20,9 @@ describe('the layers', () => {
     expect(targets.map(({ target }) => target).filter((target) => !paths.has(target))).toEqual([])
   })
 
-  it('include every capability, with agents last', () => {
+  it('include every capability, with agents last before the overview of all', () => {
     expect(new Set(capabilities).size).toBe(capabilities.length)
-    expect(capabilities.at(-1)).toBe('agents')
+    expect(capabilities.slice(-2)).toEqual(['agents', 'overview'])
   })
 })
 

@@ -1,8 +1,8 @@
 import { cyclesOf, type Import, importsOf, type Source, withoutComments } from './imports.ts'
 
 /**
- * The capabilities in order: each imports only those to its left. Agents come
- * last because enrolling touches credentials and devices, and everything else is blind to agents.
+ * The capabilities in order: each imports only those to its left. Agents come late because enrolling touches
+ * credentials and devices, and all before them are blind to agents; the overview counts what others store.
  */
 export const capabilities = [
   'service',
@@ -24,6 +24,7 @@ export const capabilities = [
   'sso',
   'trust',
   'agents',
+  'overview',
 ] as const
 
 export type Broken = { path: string; rule: string; why: string }

@@ -1,21 +1,25 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
+import pino from 'pino'
 import { Registry } from 'prom-client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { AgentAuditBuffer } from '../../daemon/agent-audit-buffer.ts'
 import { AgentEventBuffer } from '../../daemon/agent-event-buffer.ts'
 import { deleteExpired } from '../../daemon/background.ts'
+import { readConfig } from '../../daemon/config.ts'
 import { DeadLetterWatch } from '../../daemon/dead-letter-watch.ts'
 import { IntegrityWatch } from '../../daemon/integrity-watch.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
+import { deleteEndedRecords } from '../../daemon/retention.ts'
+import { RunningSecrets } from '../../daemon/secrets/running.ts'
 import { deleteOldCommands, reapCommands } from '../../src/agents/commands/jobs.ts'
 import { trimOutputs } from '../../src/agents/commands/output-quota.ts'
 import { makeCommand } from '../../src/agents/commands/rules.ts'
 import { insertCommand } from '../../src/agents/commands/store.ts'
 import { reconcileRollout } from '../../src/agents/rollouts/jobs.ts'
 import { api } from '../../src/api.ts'
-import { takeDueCheckpoints } from '../../src/audit/checkpoints/jobs.ts'
+import { takeDueCheckpoints } from '../../src/audit/checkpoints/due.ts'
 import { verifyDue } from '../../src/audit/checkpoints/verification.ts'
 import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
 import { pruneDue } from '../../src/audit/retention/jobs.ts'
@@ -34,6 +38,7 @@ import { sendDueMails } from '../../src/messages/jobs.ts'
 import { queueMail } from '../../src/messages/queue.ts'
 import { passwordReset } from '../../src/messages/templates.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
+import { liveProcesses } from '../../src/storage/service-processes.ts'
 import { tidy } from '../../src/webhooks/jobs.ts'
 import { DeliveryWorker } from '../../src/webhooks/worker/delivery-worker.ts'
 import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
@@ -198,6 +203,23 @@ const scenarios: Record<string, Scenario> = {
     expect(await metricValues(watch.stored.registry, 'svc_set_aside_rows')).toMatchObject({ audit_logs: 1 })
   },
 
+  async secrets({ storage, dataDir }) {
+    const config = readConfig({ ...testSecrets, SVC_DATA_DIR: dataDir })
+    const on = { storage, clock: systemClock, log: pino({ enabled: false }), metrics: new Registry(), config }
+    const of = { host: 'one', pid: 1, started_at: now(), prints: '{"half' }
+    await storage.write((tx) =>
+      tx
+        .insertInto('service_processes')
+        .values({ id: newId(), seen_at: Date.now(), ...of })
+        .execute(),
+    )
+    const secrets = await RunningSecrets.begin(on)
+    await secrets.look()
+    await secrets.stored.refresh()
+    expect((await liveProcesses(storage.read)).map(({ pid }) => pid).sort()).toEqual([1, process.pid])
+    await secrets.end()
+  },
+
   async 'key counter'({ storage, bad, good }) {
     const keys = await storage.read.selectFrom('api_keys').selectAll().execute()
     const meter = new KeyMeter(storage)
@@ -280,6 +302,15 @@ const scenarios: Record<string, Scenario> = {
     await run(deleteOldLogs(storage, { agentLogRetentionDays: 7, eventLogRetentionDays: 7 }, now()))
     expect(await storage.read.selectFrom('agent_logs').select('id').execute()).toEqual([{ id: kept.id }])
     expect(await storage.read.selectFrom('device_event_logs').select('id').execute()).toEqual([])
+  },
+
+  /** It only forgets expired windows in memory. */
+  async 'rate limits'() {
+    const limiter = new Limiter({ AGENT_AUDIT: { count: 1, seconds: 0.001 } } as Limits)
+    for (const key of ['bad', 'good']) limiter.tryTake('AGENT_AUDIT', key)
+    await sleep(20)
+    await run(limiter.sweep())
+    expect(limiter.size).toBe(0)
   },
 
   async 'room for logs'({ storage, bad, good }) {
@@ -392,6 +423,30 @@ const scenarios: Record<string, Scenario> = {
     expect([(await seqs(bad))[0], (await seqs(good))[0]]).toEqual([1, 3])
   },
 
+  async 'ended records'(on) {
+    const { storage, bad, good } = on
+    const old = '2020-01-01T00:00:00.000Z'
+    const retired = { status: 'decommissioned', updated_at: old }
+    const ended = { alerts: { resolved_at: old }, scripts: { deleted_at: old }, devices: retired }
+    await storage.write(async (tx) => {
+      for (const [table, to] of Object.entries(ended)) {
+        const rows = tx.updateTable(table as 'devices').set(to as never)
+        await rows.where('org_id', 'in', [bad.id, good.id]).execute()
+      }
+    })
+    const ids = { alerts: bad.alertId, scripts: bad.scriptId, devices: bad.deviceId }
+    for (const [table, id] of Object.entries(ids)) {
+      await failWrites(storage, 'delete', table as 'alerts', `old.id = '${id}'`)
+    }
+    const none = { checkpoints: undefined, proofs: undefined, archives: undefined }
+    const days = { alerts: 1, scripts: 1, devices: 1, keys: 1, rollouts: 1, releases: 1, ...none }
+    expect(await run(deleteEndedRecords(storage, days, now()))).toBeInstanceOf(Error)
+    for (const table of ['alerts', 'scripts', 'devices'] as const) {
+      const rows = storage.read.selectFrom(table).select('org_id').where('org_id', 'in', [bad.id, good.id])
+      expect([table, await rows.execute()]).toEqual([table, [{ org_id: bad.id }]])
+    }
+  },
+
   /** It only reads, on Postgres from a shared result. */
   async 'database integrity'({ storage, dataDir, databaseUrl }) {
     await storage.close()
@@ -481,7 +536,9 @@ const event = (orgId: string) => ({
   ...{ id: newId(), org_id: orgId, type: 'device.offline', data: '{}', created_at: now() },
 })
 
-const source = readFileSync(new URL('../../daemon/background.ts', import.meta.url), 'utf8')
+const source = ['background', 'webhook-loops']
+  .map((name) => readFileSync(new URL(`../../daemon/${name}.ts`, import.meta.url), 'utf8'))
+  .join('')
 const loops = [...source.matchAll(/\bloop\(\s*'([^']+)'/g)].map(([, name]) => name!)
 
 it('every loop of the service has a scenario with a poisoned row', () => {

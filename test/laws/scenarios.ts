@@ -4,6 +4,7 @@ import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
 import type { RolloutStatus } from '../../src/agents/rollouts/contract.ts'
 import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
+import { devicePublicKey, newDeviceKey, signProof } from '../../src/core/device-key.ts'
 import { type Endpoint, entriesOf, isMutation } from '../../src/core/endpoint.ts'
 import { zeroId } from '../../src/core/ids.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -602,6 +603,29 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     return { input, ...about, resourceId: () => org.deviceId }
   },
   'agentTokens.rotate': (hand) => byAgent(hand, 'agentTokens.rotate'),
+  'agentKeys.register': (hand) => byAgent(hand, 'agentKeys.register'),
+  async 'agentKeys.challenge'(hand) {
+    return {
+      ...(await byAgent(hand, 'agentKeys.challenge')),
+      token: undefined,
+      input: asked('agentKeys.challenge', {}),
+    }
+  },
+  async 'agentKeys.recover'(hand) {
+    const scenario = await byAgent(hand, 'agentKeys.recover')
+    const params = scenario.input.params as { id: string }
+    const privateKey = newDeviceKey()
+    const body = { publicKey: devicePublicKey(privateKey) }
+    const own = hand.service.client(scenario.token)
+    const { serviceKey } = await own.call(api.agentKeys.register, { params, body })
+    const { challenge } = await own.call(api.agentKeys.challenge)
+    const signature = signProof({ agentId: params.id, service: serviceKey, challenge }, privateKey)
+    return {
+      ...scenario,
+      token: undefined,
+      input: { ...scenario.input, body: { challenge, serviceKey, signature } },
+    }
+  },
   async 'agentTokens.confirm'(hand) {
     const scenario = await byAgent(hand, 'agentTokens.confirm')
     const params = scenario.input.params as { id: string }

@@ -37,7 +37,7 @@ export async function serveContract(
     storage,
     actors: createAuthenticator(
       storage,
-      tokens,
+      () => tokens,
       limiter,
       createKeyAuthenticator(storage, new KeyMeter(storage), limiter),
       true,

@@ -63,7 +63,7 @@ import {
   removeTrustPolicy,
   revokeWorkloads,
 } from '../../src/trust/store.ts'
-import { findForReplay, requestAgain } from '../../src/webhooks/deliveries/requested.ts'
+import { findForReplay, lastSequence, requestAgain } from '../../src/webhooks/deliveries/requested.ts'
 import {
   countDeliveries,
   getDelivery,
@@ -71,6 +71,7 @@ import {
   listFailedDeliveries,
   lockDelivery,
 } from '../../src/webhooks/deliveries/store.ts'
+import { findToRelay } from '../../src/webhooks/relay/store.ts'
 import {
   changeWebhook,
   getSummary,
@@ -299,6 +300,12 @@ async function prepare(service: TestService) {
     ['lockDelivery', tenant, (db, scope) => lockDelivery(db, scope, which)],
     ['listDeliveries', tenant, (db, scope) => listDeliveries(db, scope, webhookId, page)],
     ['countDeliveries', tenant, (db, scope) => countDeliveries(db, scope, webhookId)],
+    ['lastSequence', tenant, async (db, scope) => (await lastSequence(db, scope, webhookId)) > 0],
+    [
+      'findToRelay',
+      tenant,
+      async (db, scope) => (await findToRelay(db, scope, { webhookId, after: 0, limit: 1 })).length > 0,
+    ],
     [
       'findForReplay',
       tenant,

@@ -6,13 +6,19 @@ import type { Storage } from '../../src/storage/open.ts'
 export type Dump = Map<string, string[]>
 
 /** Tables written in the background: readiness, sealing and signing, outgoing mails and events. */
-const readiness = ['probes']
+const readiness = ['probes', 'service_processes']
 const mailTables = ['mails', 'password_reset_requests', 'password_resets', 'registrations']
-const signing = ['audit_tiles', 'audit_checkpoints', 'audit_verdicts', 'audit_readings']
+const signing = [
+  'audit_tiles',
+  'audit_checkpoints',
+  'audit_checkpoint_claims',
+  'audit_verdicts',
+  'audit_readings',
+]
 const deliveries = ['events', 'webhook_counts', 'webhook_deliveries', 'webhook_queues', 'webhook_workers']
 const beside = ['outbox', 'audit_heads', 'audit_logs', ...readiness, ...signing, ...mailTables, ...deliveries]
-/** Tables of currently connected agents. */
-const passing = ['agent_links', 'live_questions']
+/** Tables of currently connected agents and running processes. */
+const passing = ['agent_links', 'leases', 'live_questions']
 /** Written each minute by whatever process evaluates the group. */
 const evaluation = 'device_groups.evaluated_at'
 const apart = ['svc_migrations', ...beside, ...passing]

@@ -104,6 +104,13 @@ describe.skipIf(noTerminal)('with hostile data, the terminal output is clean of'
     expect(seen.join('')).toContain(shown)
   })
 
+  it('svc complete', async () => {
+    for (const url of urls) {
+      const env = { SVC_URL: url, SVC_TOKEN: 'token' }
+      await at('complete', ['fish', '--', 'orgs', 'show', ''], env).end()
+    }
+  })
+
   it('svc webhooks listen', async () => {
     const port = await freePort()
     const key = home.write('webhook.txt', `${secret}\n`)
@@ -119,6 +126,14 @@ describe.skipIf(noTerminal)('with hostile data, the terminal output is clean of'
     await fetch(`http://127.0.0.1:${port}/\u009b`, { method: 'POST', headers: forged, body })
     await command.has('e\\\\u001b')
     expect(await command.end('Ctrl-C')).toContain(shown)
+  })
+
+  it('svc webhooks listen --webhook', async () => {
+    const of = ['--webhook', '0197c1c4-0000-7000-8000-000000000010']
+    const env = { SVC_URL: urls[0]!, SVC_TOKEN: 'token' }
+    const command = at('webhooks:listen', of, env)
+    await command.has(/unchecked|Error/)
+    await command.end('Ctrl-C')
   })
 
   it('svc db status', async () => {

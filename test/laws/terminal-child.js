@@ -48,6 +48,7 @@ async function run({ argv, url }) {
   })
   for (const stream of streams) {
     delete stream.write
+    delete stream.emit
     stream.removeAllListeners('error')
   }
   for (const event of ['uncaughtException', 'SIGINT', 'SIGTERM']) process.removeAllListeners(event)

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { onTestFinished } from 'vitest'
-import { WebSocket } from 'ws'
+import { type ClientOptions, WebSocket } from 'ws'
 
 export type Frame = Record<string, unknown> & { type: string }
 export type Asked = Frame & { id: string; payload: Record<string, unknown> }
@@ -16,9 +16,10 @@ export class RawAgent {
   pongs = true
   readonly #waiting: { wanted: (frame: Frame) => boolean; found: (frame: Frame) => void }[] = []
 
-  constructor(url: string, agentId: string, token: string) {
+  constructor(url: string, agentId: string, token: string, options: ClientOptions = {}) {
     this.socket = new WebSocket(`${url.replace('http', 'ws')}/api/v1/agent-ws/${agentId}/ws`, {
-      headers: { authorization: `Bearer ${token}` },
+      ...options,
+      headers: { ...options.headers, authorization: `Bearer ${token}` },
     })
     this.socket.on('error', () => {})
     this.closed = once(this.socket, 'close').then(([code, reason]) => ({ code, reason: String(reason) }))
@@ -30,8 +31,9 @@ export class RawAgent {
     url: string,
     { agentId, agentToken }: { agentId: string; agentToken: string },
     answer?: Answering,
+    options: ClientOptions = {},
   ): Promise<RawAgent> {
-    const agent = new RawAgent(url, agentId, agentToken)
+    const agent = new RawAgent(url, agentId, agentToken, options)
     agent.answer = answer
     try {
       onTestFinished(() => agent.socket.terminate())

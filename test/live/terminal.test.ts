@@ -67,7 +67,17 @@ describe('svc logs live', () => {
     expect(pagination.total).toBeGreaterThan(3)
     const record = await svc('live', 'record', name, log, String(data[1].recordId), '--json')
     expect(JSON.parse(record.stdout)).toEqual(data[1])
-    const none = await svc('live', 'query', name, log, '--from', '2001-01-01', '--to', '2001-01-02', '--json')
+    const none = await svc(
+      'live',
+      'query',
+      name,
+      log,
+      '--since',
+      '2001-01-01',
+      '--until',
+      '2001-01-02',
+      '--json',
+    )
     expect(JSON.parse(none.stdout).data).toEqual([])
     const table = await svc('live', 'query', name, log, '--limit', '1')
     expect(table.stdout).toMatch(/^RECORD ID +TIME CREATED +LEVEL +SOURCE +MESSAGE\n\d+ /)

@@ -1,11 +1,11 @@
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { pino } from 'pino'
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
 import { outboxMailer, outboxPhoneCodes } from '../../daemon/integrations/development.ts'
 import { openIntegrations } from '../../daemon/integrations/open.ts'
 import { readOutboxMessages } from '../../daemon/integrations/outbox.ts'
-import { logTo } from '../../daemon/log.ts'
 import { welcome } from '../../src/messages/templates.ts'
 import { onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { testClock, testSecrets } from '../harness.ts'
@@ -132,7 +132,7 @@ onEveryDatabase((_, open) => {
 it('in production without an SMS service, phone codes are 501 and nothing is written', async () => {
   const { storage, dataDir } = await openMigrated('sqlite')
   const config = readConfig({ ...testSecrets, SVC_DATA_DIR: dataDir, NODE_ENV: 'production' })
-  const log = logTo(process.stderr, { level: 'silent', color: false })
+  const log = pino({ level: 'silent' })
   const { phoneCodes } = openIntegrations(config, storage, testClock(), log)
   const refusal = { code: 'sms_not_configured', status: 501, message: 'SMS service not configured' }
   await expect(phoneCodes.send(phone)).rejects.toMatchObject(refusal)

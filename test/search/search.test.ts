@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { newId } from '../../src/core/new-id.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { addGroup, addOrgUser, addRole, buildWorld, type World } from '../world.ts'
@@ -9,14 +10,12 @@ onEveryDatabase((_, open) => {
   const setUp = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)
-    const ask = async (token: string | undefined, q: string, limit?: number) =>
-      (
-        await service
-          .client(token)
-          .call(api.search.everything, { query: { q, ...(limit !== undefined && { limit: String(limit) }) } })
-      ).results
-    const titles = async (token: string | undefined, q: string, limit?: number) =>
-      (await ask(token, q, limit)).map(({ title }) => title)
+    const ask = async (token: string | undefined, q: string, limit?: number, orgId?: string) => {
+      const query = { q, ...(limit !== undefined && { limit: String(limit) }), ...(orgId && { orgId }) }
+      return (await service.client(token).call(api.search.everything, { query })).results
+    }
+    const titles = async (token: string | undefined, q: string, limit?: number, orgId?: string) =>
+      (await ask(token, q, limit, orgId)).map(({ title }) => title)
     return { service, world, ask, titles }
   }
   const custom = async (service: TestService, world: World, name: string, permissions: string[]) => {
@@ -79,6 +78,48 @@ onEveryDatabase((_, open) => {
       expect(await seen(world.tokens.system)).toBe(
         'bakery garage harbor acme bakery garage globex harbor service bakery garage harbor',
       )
+    })
+
+    it('is limited to an organization: its devices, its alerts, and the scripts that it can use', async () => {
+      const { service, world, titles } = await setUp()
+      const { bakery, garage, harbor } = world.orgs
+      const { storage } = service
+      const inside = await addDevice(storage, {
+        orgId: bakery.id,
+        siteId: bakery.siteId,
+        hostname: 'one bakery',
+      })
+      for (const [name, { id: orgId }] of Object.entries({ bakery, garage, harbor })) {
+        await addScript(storage, { orgId, name: `one ${name}` })
+        await addAlert(storage, { orgId, title: `one ${name}` })
+        if (orgId !== bakery.id) await addDevice(storage, { orgId, hostname: `one ${name}` })
+      }
+      await addDevice(storage, { orgId: bakery.id, hostname: 'one outside' })
+      await addScript(storage, { partnerId: world.partners.acme, name: 'one acme' })
+      await addScript(storage, { partnerId: world.partners.globex, name: 'one globex' })
+      await addScript(storage, { name: 'one service' })
+      const found = async (token: string, orgId: string) =>
+        (await titles(token, 'one ', 50, orgId)).map((it) => it.slice(4)).join(' ')
+      const { tokens } = world
+      const ofBakery = 'bakery outside acme bakery service bakery'
+      for (const token of [tokens.system, tokens.acme, tokens.acmeBakery, tokens.bakery])
+        expect(await found(token, bakery.id)).toBe(ofBakery)
+      expect(await found(tokens.system, harbor.id)).toBe('harbor globex harbor service harbor')
+      const groupIds = [await addGroup(service, bakery.id, 'inside', [inside])]
+      for (const [name, narrowed] of Object.entries({
+        site: { siteIds: [bakery.siteId] },
+        group: { groupIds },
+      })) {
+        const token = await addOrgUser(service, name, bakery.id, narrowed)
+        expect(await found(token, bakery.id)).toBe('bakery acme bakery service')
+      }
+      for (const token of [tokens.bakery, tokens.acmeBakery, tokens.globex])
+        await expect(found(token, garage.id)).rejects.toMatchObject({
+          status: 403,
+          code: 'org_access_denied',
+        })
+      await expect(found(tokens.system, newId())).rejects.toMatchObject({ status: 404 })
+      expect(await titles(tokens.acme, 'profile', 50, bakery.id)).toEqual(['Profile settings'])
     })
 
     it('shows a restricted member no other devices, and no alerts about them or about none', async () => {

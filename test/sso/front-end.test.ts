@@ -2,12 +2,12 @@ import { createServer, type Server } from 'node:http'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { hasChromium, startChromium } from '../chromium.ts'
 import { hasOpenssl, listening, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 import { certifiedProvider } from './certified.ts'
-import { hasChromium, startChromium } from './chromium.ts'
 import { addMember } from './sign-in/sign-in-stage.ts'
 
 const accounts = { dora: { email: 'dora@bakery.example.com', name: 'Dora Bakes' } }

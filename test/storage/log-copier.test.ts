@@ -6,7 +6,7 @@ import Database from 'better-sqlite3'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { openStorage } from '../../src/storage/open.ts'
 import { sqliteFile } from '../../src/storage/sqlite/file.ts'
-import { checkpointFrames, pollMs } from '../../src/storage/sqlite/wal-checkpointer.ts'
+import { checkpointFrames, mostFrames, pollMs } from '../../src/storage/sqlite/wal-checkpointer.ts'
 import type { WalStatus } from '../../src/storage/sqlite/wal-checkpointer-thread.ts'
 import { temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
@@ -53,6 +53,7 @@ async function open() {
     }, 20_000)
   return {
     storage,
+    file,
     threads,
     fill,
     untilCopied,
@@ -70,6 +71,44 @@ test('a growing log is copied by one thread each time, and restarts', async () =
   expect(logPages()).toBeLessThan(3 * duePages)
   expect(threads).toHaveLength(1)
   expect(await noteIds(storage.read)).toHaveLength(last())
+})
+
+test('a log that readers never leave alone starts over once it is long', { timeout: 120_000 }, async () => {
+  const { fill, logPages, file } = await open()
+  // Each begins before the one before ends.
+  const readers = [new Database(file, { readonly: true }), new Database(file, { readonly: true })] as const
+  let turn = 0
+  const read = setInterval(() => {
+    const [next, last] = turn++ % 2 === 0 ? readers : [readers[1], readers[0]]
+    next.exec('begin')
+    next.prepare('select count(*) from sqlite_schema').get()
+    if (last.inTransaction) last.exec('commit')
+  }, 100)
+  onTestFinished(() => {
+    clearInterval(read)
+    for (const reader of readers) reader.close()
+  })
+  let longest = 0
+  for (let filled = 0; filled < 2.5 * mostFrames; filled += checkpointFrames / 4) {
+    await fill(checkpointFrames / 4)
+    longest = Math.max(longest, logPages())
+  }
+  expect(longest).toBeLessThan(2 * mostFrames)
+})
+
+test('a log that grew beside one long reader is short again after it', { timeout: 120_000 }, async () => {
+  const { fill, untilCopied, logPages, file } = await open()
+  const reader = new Database(file, { readonly: true })
+  onTestFinished(() => void reader.close())
+  reader.exec('begin')
+  reader.prepare('select count(*) from sqlite_schema').get()
+  await fill(1.3 * mostFrames)
+  expect(logPages()).toBeGreaterThan(1.3 * mostFrames)
+  reader.exec('commit')
+  await fill(duePages)
+  await untilCopied()
+  await fill(100)
+  expect(logPages() * pageSize).toBeLessThan(72 * 2 ** 20)
 })
 
 test('no thread starts where little is written', async () => {

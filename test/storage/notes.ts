@@ -13,6 +13,11 @@ export async function addNote(db: Db, id: number, body = `note ${id}`): Promise<
   await (db as AnyDb).insertInto('notes').values({ id, body }).execute()
 }
 
+/** Of all before this one. */
+export async function deleteNotes(db: Db, before: number): Promise<void> {
+  await (db as AnyDb).deleteFrom('notes').where('id', '<', before).execute()
+}
+
 export async function noteIds(db: Db): Promise<number[]> {
   const rows = await (db as AnyDb).selectFrom('notes').select('id').orderBy('id').execute()
   return rows.map((row) => row.id)

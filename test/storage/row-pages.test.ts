@@ -32,4 +32,23 @@ onEveryDatabase((kind, open) => {
     }
     expect(seen).toEqual(rows.map(({ token_hash }) => token_hash))
   })
+
+  it('rows that are gone once their sizes were read make no page', async () => {
+    const { storage } = await open()
+    const row = { token_hash: 'a', content: 'x', expires_at: '2026' }
+    await storage.write((tx) => tx.insertInto('registrations').values(row).execute())
+    const tables = await listTables(storage.read as AnyDb, kind)
+    let asked = 0
+    const meanwhile = storage.read.withPlugin({
+      transformQuery: ({ node }) => node,
+      async transformResult({ result }) {
+        asked += 1
+        if (asked === 1) await storage.write((tx) => tx.deleteFrom('registrations').execute())
+        return result
+      },
+    })
+    const pages = rowPages(meanwhile, tables.find(({ name }) => name === 'registrations')!)
+    for await (const page of pages) expect(page).toEqual('none')
+    expect(asked).toBe(3)
+  })
 })

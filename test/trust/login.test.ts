@@ -1,4 +1,6 @@
+import { readdirSync } from 'node:fs'
 import { createServer } from 'node:http'
+import { join, relative } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
 import { listening } from '../cli/network.ts'
@@ -7,6 +9,9 @@ import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { gitlab, run, start } from './trust-stage.ts'
+
+const sessionFile = ({ path, config }: Home) =>
+  relative(path, join(config, 'sessions', readdirSync(join(config, 'sessions'))[0]!))
 
 onEveryDatabase((_, open) => {
   /** A service, and an empty home of a CI job. */
@@ -68,6 +73,12 @@ onEveryDatabase((_, open) => {
       const file = home.write('token', `${await token()}\n`)
       expect((await login('file', '--oidc-file', file)).code).toBe(0)
       await expectKeyCreated(stage)
+      const who = JSON.parse((await home.run(['whoami', '--json'])).stdout)
+      expect(who).toMatchObject({ kind: 'workload', id: stage.policy.id, name: 'Releases', email: null })
+      expect(who).toMatchObject({ orgId: stage.bakery.id, run: expect.any(String) })
+      const { accessToken } = home.json<{ accessToken: string }>(sessionFile(home))
+      const given = await home.run(['whoami', '--jq', '.kind'], { env: { SVC_TOKEN: accessToken } })
+      expect(given.stdout).toBe('workload\n')
       const devices = await home.run(['devices', '--json'])
       expect([devices.code, failureOf(devices).code]).toEqual([5, 'forbidden'])
       const large = await home.run(['enroll', 'create', '--name', 'a', '--max-usage', '6'])

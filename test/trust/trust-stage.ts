@@ -42,7 +42,7 @@ export const releases = {
 }
 
 /** A fake network with these issuers; hosts named inner… resolve internally. */
-function outsideOf(issuers: readonly TokenIssuer[]): Outbound {
+export function outsideOf(issuers: readonly TokenIssuer[]): Outbound {
   return {
     async send({ url }) {
       for (const issuer of issuers) {

@@ -6,10 +6,11 @@ import { systemClock } from '../../src/core/time.ts'
 import { checkSignatures, nativeSignature } from '../../src/core/webhook-signature.ts'
 import { raisableTypes } from '../../src/events/contract.ts'
 import { emit } from '../../src/events/outbox.ts'
+import type { Db } from '../../src/storage/open.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
-import { buildWorld } from '../world.ts'
+import { addWebhook, buildWorld } from '../world.ts'
 import { reaching, receiver } from './receiver.ts'
 
 const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'
@@ -123,18 +124,19 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
     })
 
     it('each event is delivered once to each of more webhooks than one batch holds, in order', async () => {
-      const { service, client, hook, raise } = await start({ QUOTA_WEBHOOKS: '1000' })
-      const made = await Promise.all(Array.from({ length: 450 }, () => hook()))
-      await Promise.all(
-        made.map(({ id }) =>
-          client.call(api.webhooks.update, { params: { id }, body: { status: 'paused' } }),
-        ),
+      const { service, orgId, raise } = await start()
+      const { storage } = service
+      const hooks = Array.from({ length: 450 }, (_, n) =>
+        addWebhook(service, orgId, `hook ${n}`, ['patch.installed']),
       )
-      const ids = made.map(({ id }) => id).sort()
+      const ids = (await Promise.all(hooks)).map(({ id }) => id).sort()
+      const pause = (tx: Db) =>
+        tx.updateTable('webhooks').set({ status: 'paused' }).where('id', 'in', ids).execute()
+      await storage.write(pause)
       const events = [(await raise()).id, (await raise()).id]
-      const waiting = () => service.storage.read.selectFrom('events').select('seq').execute()
-      await expect.poll(waiting, { timeout: 10_000 }).toEqual([])
-      const rows = await service.storage.read
+      const waiting = () => storage.read.selectFrom('events').select('seq').execute()
+      await expect.poll(waiting, { timeout: 25_000 }).toEqual([])
+      const rows = await storage.read
         .selectFrom('webhook_deliveries')
         .select(['webhook_id', 'seq', 'event_id'])
         .where('webhook_id', 'in', ids)
@@ -194,7 +196,7 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
 
     it('a delivery is signed with each current secret of the webhook, and unsigned without one', async () => {
       const { client, to, hook, raise } = await start()
-      const { id } = await hook({ secret: undefined })
+      const { id } = await hook({ secret: null })
       const params = { id }
       await raise()
       const [bare] = await to.until(1)

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { createCipher } from '../../src/core/cipher.ts'
 import { eventTypes } from '../../src/core/event-types.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
 import { hiddenValue } from '../../src/webhooks/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { startService, testClock } from '../harness.ts'
+import { startService, testClock, testSecrets } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addRole, addUser, buildWorld, tokenFor } from '../world.ts'
 
@@ -318,9 +319,24 @@ onEveryDatabase((_, open) => {
       }
     })
 
+    it('made without a secret gets one, which is shown once, and none where null is given', async () => {
+      const { client, create, service } = await start()
+      const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
+      const made = await create()
+      expect(made.secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/)
+      expect(made.hasSecret).toBe(true)
+      const row = service.storage.read.selectFrom('webhooks').select('secret').where('id', '=', made.id)
+      const { secret: sealed } = await row.executeTakeFirstOrThrow()
+      expect(cipher.tryOpen(sealed!, `webhooks.secret.${made.id}`)).toBe(made.secret)
+      expect(await client.call(api.webhooks.show, { params: { id: made.id } })).not.toHaveProperty('secret')
+      expect(await create()).not.toMatchObject({ secret: made.secret })
+      const bare = await create({ secret: null })
+      expect([bare.hasSecret, 'secret' in bare]).toEqual([false, false])
+    })
+
     it('gets a new secret, generated or given, which is shown once', async () => {
       const { client, create, clock } = await start()
-      const { id } = await create()
+      const { id } = await create({ secret: null })
       const rotate = (body?: { secret: string }) =>
         client.call(api.webhooks.rotateSecret, { params: { id }, ...(body && { body }) })
       const first = await rotate()

@@ -3,6 +3,7 @@ import { type ArgSet, booleanFlag, type FlagSet, textArg } from '../../../src/cl
 import { showStatus } from '../../../src/cli/rollouts/status.ts'
 
 export default class AgentRolloutStatus extends ApiCommand {
+  static override endpoints = ['GET /agent-rollouts/:id']
   static override summary =
     'Show the progress of a rollout: its waves, the failures with their reasons, and the next step'
   static override description =

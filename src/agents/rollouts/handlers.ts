@@ -10,14 +10,9 @@ import { checkPromotable } from '../versions/promotion.ts'
 import { lockReleases } from '../versions/store.ts'
 import { countCandidates, findBuilds, listManualOrgs } from './candidates.ts'
 import type * as contract from './contract.ts'
-import {
-  countAwaited,
-  countOnVersion,
-  listFailureReasons,
-  listRolloutDevices,
-  tallyByWave,
-} from './devices.ts'
-import { isExhausted, toRolloutProgress, waveProgressOf } from './progress.ts'
+import { listRolloutDevices, tallyByWave } from './devices.ts'
+import { isExhausted, waveProgressOf } from './progress.ts'
+import { readProgress } from './read-progress.ts'
 import {
   checkTransition,
   checkWaves,
@@ -31,8 +26,6 @@ import { completeRollout, haltRollout, openNextWave, startWave } from './transit
 
 type Rollouts = typeof contract.agentRollouts
 type Filter = NonNullable<WaveRecord['filter']>
-
-const maxReasons = 5
 
 /** Set when a rollout was started whose devices have to be assigned; its transaction may not be committed yet. */
 export type RolloutSignal = { isStarted: boolean }
@@ -66,17 +59,8 @@ export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => 
     },
   }),
 
-  // Counts every device of the rollout, on the connection for long reads.
-  async show({ db, storage: { heavy }, params, now }) {
-    const rollout = await store.getRollout(db, params.id)
-    return toRolloutProgress(rollout, {
-      tally: await tallyByWave(heavy, rollout.id),
-      onVersion: await countOnVersion(heavy, rollout),
-      awaited: await countAwaited(heavy, rollout),
-      reasons: await listFailureReasons(heavy, rollout.id, maxReasons),
-      now,
-    })
-  },
+  show: async ({ db, storage, params, now }) =>
+    readProgress(storage.heavy, await store.getRollout(db, params.id), now),
 
   async devices({ db, ask, params, query }) {
     const { id } = await store.getRollout(db, params.id)

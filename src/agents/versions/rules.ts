@@ -121,8 +121,11 @@ export const isRollbackTarget = ({
  * The lowest version that its manifest allows; undefined when it names none, or was damaged: then agents do not trust
  * it either.
  */
-const minimumVersionIn = ({ manifest }: Pick<AgentReleaseRow, 'manifest'>): string | undefined =>
-  safeParse(Manifest, parseJson(Buffer.from(manifest))).data?.minimumVersion
+const minimumVersionIn = (release: Pick<AgentReleaseRow, 'manifest'>): string | undefined =>
+  manifestOf(release)?.minimumVersion
+
+const manifestOf = ({ manifest }: Pick<AgentReleaseRow, 'manifest'>) =>
+  safeParse(Manifest, parseJson(Buffer.from(manifest))).data
 
 /**
  * Checks that no registered release names a higher minimum version. Agents that ran such a release refuse lower
@@ -142,6 +145,27 @@ export function checkMinimumVersion(
     )
   }
 }
+
+/** Whether it names keys for later releases, or a minimum version: both would be forgotten with it. */
+function bindsOthers(release: AgentReleaseRow): boolean {
+  const { minimumVersion, nextKeys } = manifestOf(release) ?? {}
+  return minimumVersion !== undefined || nextKeys !== undefined
+}
+
+/**
+ * The releases registered before a time that later ones do not need: they bind none, and no release after them has an
+ * oldest version to update from, for which they might be a step.
+ */
+export const listUnneeded = (
+  releases: readonly AgentReleaseRow[],
+  before: string,
+): readonly AgentReleaseRow[] =>
+  releases.filter(
+    (one) =>
+      one.updated_at < before &&
+      !bindsOthers(one) &&
+      !releases.some(({ version, min_from }) => min_from !== null && isOlder(one.version, version)),
+  )
 
 /** The effect of a promotion: builds that are offered now, and builds that no longer are. */
 export type Promotion = { promoted: AgentBuildRow[]; demoted: AgentBuildRow[] }

@@ -1,4 +1,5 @@
 import semverCompare from 'semver/functions/compare.js'
+import semverParse from 'semver/functions/parse.js'
 import semverValid from 'semver/functions/valid.js'
 
 /** Semantic version 2.0 without a leading v or build metadata, at most 20 characters. */
@@ -27,6 +28,13 @@ export function isNewer(version: string, reported: string): boolean {
 export function isOlder(version: string, reported: string): boolean {
   const known = semverValid(reported)
   return isVersion(version) && known !== null && semverCompare(version, known) < 0
+}
+
+/** Whether an agent reports another major version before `newest`, or one that is so many minor versions older or more. */
+export function isFarBehind(reported: string, newest: string, minors: number): boolean {
+  const [known, latest] = [semverParse(reported), semverParse(newest)]
+  if (!known || !latest || !isNewer(newest, reported)) return false
+  return known.major < latest.major || latest.minor - known.minor >= minors
 }
 
 /** A developer's build, which is never offered an update. */

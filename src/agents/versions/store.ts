@@ -122,8 +122,13 @@ export async function setPromoted(
   }
 }
 
-export async function removeRelease(db: Db, version: string): Promise<void> {
-  await db.deleteFrom('agent_releases').where('version', '=', version).execute()
+/** False where it is gone already. */
+export async function removeRelease(db: Db, version: string): Promise<boolean> {
+  const { numDeletedRows } = await db
+    .deleteFrom('agent_releases')
+    .where('version', '=', version)
+    .executeTakeFirstOrThrow()
+  return numDeletedRows > 0n
 }
 
 /** The rollout that determines what its devices are offered. */

@@ -68,6 +68,7 @@ export const auditCheckpoints = {
       id: idOf('audit_log').optional().describe('The entry to prove'),
       since: queryNumber(z.int().min(1).max(Number.MAX_SAFE_INTEGER))
         .optional()
+        .meta({ flag: 'older-size', formerFlag: 'since' })
         .describe('Instead: how many entries the older checkpoint was about'),
       orgId: chainOrgId,
     }),

@@ -55,7 +55,7 @@ const batchSize = 500
 
 /**
  * Adds the entries up to a head to the tree. Each has to match its checksum and link to the entry before it.
- * Several processes may run this at once.
+ * With `upTo` it stops there; the next call goes on. Several processes may run this at once.
  * @throws HistoryChangedError
  */
 export async function extendTree(
@@ -63,6 +63,7 @@ export async function extendTree(
   at: ChainState,
   from: number,
   head: ChainHead,
+  upTo = head.seq,
 ): Promise<void> {
   const { chain } = at
   let size = from
@@ -71,11 +72,11 @@ export async function extendTree(
     throw new HistoryChangedError({ ...at, kind: 'truncated', why })
   }
   let link = await checksumBefore(storage.read, chain, size)
-  while (size < head.seq) {
+  while (size < upTo) {
     const rows = await storedEntriesAfter(storage.heavy, {
       chain,
       after: size,
-      upTo: head.seq,
+      upTo,
       limit: batchSize,
     })
     const leaves: Buffer[] = []

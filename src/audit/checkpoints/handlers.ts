@@ -1,8 +1,9 @@
 import { invalid, Problem } from '../../core/errors.ts'
-import type { Scope } from '../../core/scope.ts'
+import { type Scope, systemScope } from '../../core/scope.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrgAndNote, requestedChain } from '../handlers.ts'
+import { findAnchor } from '../retention/anchors.ts'
 import { chainOf, orgOf } from '../rules.ts'
 import { entriesIn } from '../store.ts'
 import { keyIdOf, originOf } from './checkpoint.ts'
@@ -10,7 +11,7 @@ import type { AuditCheckpoint, AuditKeys, AuditProof, auditCheckpoints } from '.
 import { type CheckpointDependencies, type TakenCheckpoint, takeCheckpoint } from './jobs.ts'
 import { consistencySpans, inclusionSpans, leafHash, type Span, spanHash } from './merkle-tree.ts'
 import { verifierText } from './signed-note.ts'
-import { MissingTileError, nodeReader } from './store.ts'
+import { firstLeafOf, MissingTileError, nodeReader } from './store.ts'
 
 type Group = typeof auditCheckpoints
 
@@ -96,6 +97,13 @@ async function consistencyProof(
   const { note, checkpoint } = await takeCheckpoint(deps, chain)
   const to = checkpoint.head.seq
   if (since > to) throw invalid([{ path: 'query.since', message: `the chain has only ${to} entries` }])
+  const first = await firstLeafOf(deps.storage.read, chain)
+  // Further on, missing tiles are not the work of retention.
+  const { head: removed } = await findAnchor(deps.storage.read, systemScope, chain)
+  if (since <= first && first <= removed.seq) {
+    const message = `retention has removed what proves growth since ${first} entries or fewer: compare with a later checkpoint`
+    throw invalid([{ path: 'query.since', message }])
+  }
   const path = await proofPath(deps, chain, consistencySpans(since, to))
   return { checkpoint: note, path, from: since, to }
 }

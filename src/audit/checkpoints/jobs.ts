@@ -3,7 +3,7 @@ import { type Clock, secondsBetween } from '../../core/time.ts'
 import type { Storage } from '../../storage/open.ts'
 import { type ChainHead, genesisChecksum } from '../chain.ts'
 import { sealPendingFor } from '../outbox.ts'
-import { findAnchor } from '../retention/anchors.ts'
+import { findAnchor, openAnchor } from '../retention/anchors.ts'
 import { isChain, orgOf } from '../rules.ts'
 import { edgeSeq, findHead } from '../store.ts'
 import { type Checkpoint, openCheckpoint, originOf } from './checkpoint.ts'
@@ -11,12 +11,13 @@ import { type ChainState, extendTree, findStoredEntry, isLastLeaf } from './exte
 import { type HistoryChange, HistoryChangedError } from './history-changed.ts'
 import type { LocalCopies } from './local-copies.ts'
 import { isPlausibleTime } from './postdated.ts'
+import { explanationOf, type Restored } from './restored.ts'
 import type { Signer } from './signer.ts'
 import {
   findLastCheckpoint,
   frontierAt,
   insertCheckpoint,
-  listGrownChains,
+  listRestored,
   MissingTileError,
   treeSize,
 } from './store.ts'
@@ -29,6 +30,8 @@ export type CheckpointDependencies = {
   clock: Clock
   /** Called for every refusal to sign. */
   onRefusal(change: HistoryChange): void
+  /** Called when a local copy is given up because a restore lost what it is about. */
+  onRestored?(lost: Restored & { chain: string; signed: number }): void
 }
 
 export type TakenCheckpoint = { note: string; checkpoint: Checkpoint }
@@ -42,12 +45,49 @@ const reuseSeconds = 3600
  * @throws HistoryChangedError, and signs nothing
  */
 export async function takeCheckpoint(deps: CheckpointDependencies, chain: string): Promise<TakenCheckpoint> {
+  const signed = (await signRecordingRefusal(deps, chain))!
+  const { taken, isNew } = signed
+  if (!isNew) return taken
+  const { note, checkpoint } = taken
+  await deps.storage.write((tx) => insertCheckpoint(tx, chain, checkpoint.head.seq, note, checkpoint.time))
+  await copyOutside(deps, chain, signed)
+  return taken
+}
+
+/** Signs a chain; the caller stores what is new. undefined: its tree has more to take in than `most` entries. */
+export async function signRecordingRefusal(
+  deps: CheckpointDependencies,
+  chain: string,
+  most?: number,
+): Promise<SignedChain | undefined> {
   try {
-    return await verifyAndSign(deps, chain)
+    return await verifyAndSign(deps, chain, most)
   } catch (error) {
     if (error instanceof HistoryChangedError) await recordRefusal(deps, error.change)
     throw error
   }
+}
+
+export type SignedChain = {
+  taken: TakenCheckpoint
+  isNew: boolean
+  /** The local copy, if a restore lost what it is about: the new one replaces it, even one of fewer entries. */
+  givenUp?: string | undefined
+}
+
+/**
+ * After it was stored: a crash in between leaves the older note outside the database; the chain is a continuation of that
+ * one as well.
+ */
+export async function copyOutside(
+  { localCopies }: CheckpointDependencies,
+  chain: string,
+  { taken: { note, checkpoint }, givenUp }: SignedChain,
+): Promise<void> {
+  const local = await localCopies.read(chain)
+  const isOutdated = local === undefined || local === givenUp
+  if (isOutdated || parseOwnCheckpoint(chain, local).head.seq <= checkpoint.head.seq)
+    await localCopies.write(chain, note)
 }
 
 async function recordRefusal(
@@ -85,26 +125,11 @@ export async function signedChainEnd(deps: CheckpointDependencies, chain: string
 const headOf = async ({ read }: Storage, chain: string): Promise<ChainHead> =>
   (await findHead(read, systemScope, chain)) ?? { seq: 0, checksum: genesisChecksum }
 
-/**
- * Takes a checkpoint of every chain that grew since its last one. A chain that fails does not hold up the
- * others.
- */
-export async function takeDueCheckpoints(deps: CheckpointDependencies): Promise<void> {
-  const failures: unknown[] = []
-  for (const chain of await listGrownChains(deps.storage.read)) {
-    try {
-      await takeCheckpoint(deps, chain)
-    } catch (error) {
-      if (!(error instanceof HistoryChangedError)) failures.push(error)
-    }
-  }
-  if (failures.length > 0) throw failures[0]
-}
-
 async function verifyAndSign(
-  { storage, signer, localCopies, clock }: CheckpointDependencies,
+  { storage, signer, localCopies, clock, onRestored }: CheckpointDependencies,
   chain: string,
-): Promise<TakenCheckpoint> {
+  most = Number.POSITIVE_INFINITY,
+): Promise<SignedChain | undefined> {
   if (!isChain(chain)) {
     const why = 'No organization has a chain of this name: somebody put it there'
     throw new HistoryChangedError({ chain, kind: 'rewritten', signed: 0, found: 0, why })
@@ -115,7 +140,10 @@ async function verifyAndSign(
   // works.
   const last = (await findLastCheckpoint(read, chain))?.note
   const outside = await localCopies.read(chain)
-  const signed = [last, outside].flatMap((note) => note ?? []).map((note) => parseOwnCheckpoint(chain, note))
+  const copy = outside === undefined ? undefined : parseOwnCheckpoint(chain, outside)
+  const lost = copy && (await explanationFor({ storage, signer }, chain, copy))
+  const kept = lost === undefined ? outside : undefined
+  const signed = [last, kept].flatMap((note) => note ?? []).map((note) => parseOwnCheckpoint(chain, note))
   const size = await treeSize(read, chain)
   // Each is read before the value that bounds it, so entries sealed or removed in between, or a chain that
   // begins, are no fault.
@@ -130,6 +158,10 @@ async function verifyAndSign(
   }
 
   checkComplete(at, head, anchor.head, { first, last: end })
+  if (head.seq - size > most) {
+    await extendTree(storage, at, size, head, size + most)
+    return undefined
+  }
   for (const one of signed) await checkConsistent(storage, at, head, one, size)
   await extendTree(storage, at, size, head)
   const root = await rootAt(storage, at, head.seq)
@@ -141,24 +173,44 @@ async function verifyAndSign(
     })
   }
 
+  if (lost !== undefined) onRestored?.({ ...lost, chain, signed: copy!.head.seq })
   const now = clock()
   const again = last === undefined ? undefined : openCheckpoint(last, signer.publicKeys.slice(0, 1))
   if (again?.state === 'signed' && isUnchanged(again.checkpoint, head, root)) {
     const { time } = again.checkpoint
     if (isPlausibleTime(time, now) && secondsBetween(time, now) < reuseSeconds) {
       if (outside !== last) await localCopies.write(chain, last!)
-      return { note: last!, checkpoint: again.checkpoint }
+      return { taken: { note: last!, checkpoint: again.checkpoint }, isNew: false }
     }
   }
   const checkpoint: Checkpoint = { orgId: orgOf(chain), kind: 'checkpoint', head, root, time: now }
-  const note = signer.sign(checkpoint)
-  // A crash in between leaves the older note outside the database; the chain is a continuation of that one as
-  // well.
-  await storage.write((tx) => insertCheckpoint(tx, chain, head.seq, note, now))
-  const local = await localCopies.read(chain)
-  if (local === undefined || parseOwnCheckpoint(chain, local).head.seq <= head.seq)
-    await localCopies.write(chain, note)
-  return { note, checkpoint }
+  const givenUp = lost && outside
+  return { taken: { note: signer.sign(checkpoint), checkpoint }, isNew: true, givenUp }
+}
+
+/** The restore that lost what this local copy is about; undefined without one. */
+export async function explanationFor(
+  { storage, signer }: Pick<CheckpointDependencies, 'storage' | 'signer'>,
+  chain: string,
+  copy: Checkpoint,
+): Promise<Restored | undefined> {
+  const { read } = storage
+  const notes = await listRestored(read, chain)
+  if (notes.length === 0 || copy.orgId !== orgOf(chain)) return undefined
+  const trusted = await signer.trusted()
+  return explanationOf(notes, copy, trusted, async ({ head, time }) => {
+    const entry = await findStoredEntry(read, chain, head.seq)
+    if (typeof entry !== 'string') return entry.checksum === head.checksum
+    // An entry that is not there proves nothing, unless the service signed that it was removed: since the restore, or as
+    // the last one before it.
+    const anchor = await findAnchor(read, systemScope, chain)
+    if (anchor.signed === null) return head.seq === 0
+    const signed = openAnchor(anchor, orgOf(chain), trusted)
+    if (signed === undefined) return false
+    return signed.head.seq === head.seq
+      ? signed.head.checksum === head.checksum
+      : signed.head.seq > head.seq && signed.time > time
+  })
 }
 
 const isUnchanged = (one: Checkpoint, head: ChainHead, root: Buffer): boolean =>

@@ -1,3 +1,4 @@
+import type { Instant } from '../../core/time.ts'
 import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { type ChainHead, toChainHead } from '../chain.ts'
@@ -88,6 +89,13 @@ const split = (hashes: Buffer): Buffer[] =>
 export async function treeSize(db: Db, chain: string): Promise<number> {
   const [last] = await selectLastTile(db, { chain, level: 0 })
   return last ? last.idx * width + split(completeHashes(last.hashes)).length : 0
+}
+
+/** How many entries the first lowest tile is behind: of fewer, retention has removed what a proof needs. */
+export async function firstLeafOf(db: Db, chain: string): Promise<number> {
+  const found = db.selectFrom('audit_tiles').select('idx').where('chain', '=', chain).where('level', '=', 0)
+  const row = await found.orderBy('idx').limit(1).executeTakeFirst()
+  return (row?.idx ?? 0) * width
 }
 
 /** The first `size` leaves of a chain as a tree. @throws MissingTileError */
@@ -196,23 +204,24 @@ export async function insertCheckpoint(
   await upsertCheckpoint(tx, { chain, seq, note, now })
 }
 
-/** The chains that have entries not covered by a checkpoint yet. */
-export async function listGrownChains(db: Db): Promise<string[]> {
+/** More restores of one database than anybody makes: the newest are read. */
+const most = 100
+
+/** The statements of a chain, oldest first. */
+export async function listRestored(db: Db, chain: string): Promise<string[]> {
   const rows = await db
-    .selectFrom('audit_heads')
-    .select('chain')
-    .where(({ not, exists, selectFrom }) =>
-      not(
-        exists(
-          selectFrom('audit_checkpoints')
-            .select('audit_checkpoints.seq')
-            .whereRef('audit_checkpoints.chain', '=', 'audit_heads.chain')
-            .whereRef('audit_checkpoints.seq', '>=', 'audit_heads.seq'),
-        ),
-      ),
-    )
-    .where('seq', '>', 0)
-    .orderBy('chain')
+    .selectFrom('audit_restores')
+    .select('note')
+    .where('chain', '=', chain)
+    .orderBy('restored_at', 'desc')
+    .limit(most)
     .execute()
-  return rows.map(({ chain }) => chain)
+  return rows.map(({ note }) => note).reverse()
+}
+
+export async function insertRestored(
+  tx: Db,
+  rows: readonly { chain: string; restored_at: Instant; note: string }[],
+): Promise<void> {
+  if (rows.length > 0) await tx.insertInto('audit_restores').values(rows).execute()
 }

@@ -1,6 +1,9 @@
+import type { Selectable } from 'kysely'
+import type { Scope } from '../../core/scope.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
+import { inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import type { AuditVerdictRow } from '../../storage/schema/tables.ts'
+import type { AuditVerdictRow, Tables } from '../../storage/schema/tables.ts'
 import { systemChain } from '../rules.ts'
 import { isPlausibleTime } from './postdated.ts'
 import type { Signer } from './signer.ts'
@@ -13,28 +16,41 @@ export type StoredVerdict = {
   entries: number
 }
 
+export type Fault = NonNullable<StoredVerdict['fault']>
+
 export type VerdictSealer = Pick<Signer, 'seal' | 'isSealed'>
 
-const sealedText = ({ chain, verdict, fault, entries, checked_at }: AuditVerdictRow): string =>
+type SealedRow = Omit<AuditVerdictRow, 'seal' | 'verified_at'>
+
+const sealedText = ({ chain, verdict, fault, entries, checked_at }: SealedRow): string =>
   JSON.stringify([chain, verdict, fault, entries, checked_at])
 
-const sealRow = (row: AuditVerdictRow, { seal }: VerdictSealer): AuditVerdictRow => ({
+const sealRow = <Row extends SealedRow>(row: Row, { seal }: VerdictSealer): Row & { seal: string } => ({
   ...row,
   seal: seal(sealedText(row)),
 })
 
+/**
+ * Stores a verdict. `claimedAt`: the claim that it was found under. If another process has claimed or verified the chain
+ * since, this one was too slow, or frozen: what it found may be out of date, and is not stored unless it is tampering.
+ */
 export async function saveVerdict(
   tx: Db,
   signer: VerdictSealer,
   { chain, verdict, fault, entries }: StoredVerdict,
   now: Instant,
+  claimedAt?: Instant,
 ): Promise<void> {
   const found = { chain, verdict, fault: fault ? JSON.stringify(fault) : null, entries, checked_at: now }
-  const { chain: _, ...row } = sealRow({ ...found, seal: null }, signer)
+  const { chain: _, ...row } = { ...sealRow(found, signer), verified_at: now }
+  const isBound = claimedAt !== undefined && verdict !== 'tampered'
   await tx
     .insertInto('audit_verdicts')
     .values({ chain, ...row })
-    .onConflict((c) => c.column('chain').doUpdateSet(row))
+    .onConflict((c) => {
+      const replace = c.column('chain').doUpdateSet(row)
+      return isBound ? replace.where('audit_verdicts.checked_at', '=', claimedAt) : replace
+    })
     .execute()
 }
 
@@ -53,6 +69,22 @@ export async function countVerdicts(db: Db): Promise<{ verdict: string; count: n
   return rows.map(({ verdict, count, last }) => ({ verdict, count: Number(count), last }))
 }
 
+/** The same for the chains in a scope, by when one was last verified to its end. */
+export const countVerdictsIn = (
+  db: Db,
+  scope: Scope,
+): Promise<{ verdict: string; chains: number; verifiedAt: Instant | null }[]> =>
+  db
+    .selectFrom('audit_verdicts')
+    .select(({ fn }) => [
+      'verdict',
+      fn.countAll<number>().as('chains'),
+      fn.max('verified_at').as('verifiedAt'),
+    ])
+    .where(inScopeHistory(scope, 'audit_verdicts.chain'))
+    .groupBy('verdict')
+    .execute()
+
 /** The verdicts that are not sound, according to the database. */
 export async function listFaults(db: Db): Promise<{ chain: string; verdict: string }[]> {
   return db
@@ -68,43 +100,70 @@ export type DueChain = {
   seen: AuditVerdictRow | undefined
   /** Whether a process of this service wrote it. */
   isOwn: boolean
+  /** The number of its last entry, as the database has it. */
+  size: number
 }
 
 const day = 86_400
 const hour = 3600
 
-/** Verification runs per day; each verifies some chains. */
-const runsPerDay = 720
-const minPerRun = 3
+/** How long a claim lasts after its last renewal, and how often it is renewed. */
+const claimSeconds = 300
+export const claimRenewalSeconds = claimSeconds / 3
+
+/** Seconds until a chain with this verdict is due again. */
+export const restOf = (verdict: string): number =>
+  verdict === 'sound' ? day : verdict === 'pending' ? claimSeconds : hour
+
+/** Rows read at a time: their seals are computed before other work goes on. */
+const pageSize = 1000
 
 /**
- * The chains to verify, longest unverified first, and how many of them to verify at a time: a sound chain once
- * a day, any other once an hour. An attacker with access to the database decides neither which chains exist nor
- * when they were verified: chains with a local copy count as well, and a verdict counts only when the service
- * itself sealed it, at a time that has come.
+ * The chains to verify, longest unverified first: a sound chain once a day, any other once an hour. An attacker with
+ * access to the database decides neither which chains exist nor when they were verified: chains with a local copy count
+ * as well, and a verdict counts only when the service itself sealed it, at a time that has come.
  */
 export async function listDueChains(
   db: Db,
   { localChains, signer, now }: { localChains: readonly string[]; signer: VerdictSealer; now: Instant },
-): Promise<{ due: DueChain[]; few: number }> {
-  const verdicts = new Map(
-    (await db.selectFrom('audit_verdicts').selectAll().execute()).map((row) => [row.chain, row]),
-  )
-  const heads = await db.selectFrom('audit_heads').select('chain').where('seq', '>', 0).execute()
-  const chains = new Set([...heads.map(({ chain }) => chain), ...localChains, ...(await listHeadless(db))])
-  const [sound, other] = [addSeconds(now, -day), addSeconds(now, -hour)]
-  const due: (DueChain & { at: string })[] = []
-  for (const chain of chains) {
-    const seen = verdicts.get(chain)
-    const isOwn =
-      seen !== undefined &&
-      isPlausibleTime(seen.checked_at, now) &&
-      signer.isSealed(sealedText(seen), seen.seal ?? '')
-    const isRested = isOwn && seen.checked_at > (seen.verdict === 'sound' ? sound : other)
-    if (!isRested) due.push({ chain, seen, isOwn, at: isOwn ? seen.checked_at : '' })
+): Promise<DueChain[]> {
+  const known = new Map<string, { seen: AuditVerdictRow; isOwn: boolean; isRested: boolean }>()
+  for await (const rows of pagesOf(db, 'audit_verdicts')) {
+    for (const seen of rows) {
+      const isOwn =
+        isPlausibleTime(seen.checked_at, now) && signer.isSealed(sealedText(seen), seen.seal ?? '')
+      const isRested = isOwn && seen.checked_at > addSeconds(now, -restOf(seen.verdict))
+      known.set(seen.chain, { seen, isOwn, isRested })
+    }
   }
-  const few = Math.max(minPerRun, Math.ceil(chains.size / runsPerDay))
-  return { due: due.sort((a, b) => compareText(a.at, b.at) || compareText(a.chain, b.chain)), few }
+  const sizes = new Map([...localChains, ...(await listHeadless(db))].map((chain) => [chain, 0]))
+  for await (const rows of pagesOf(db, 'audit_heads')) {
+    for (const { chain, seq } of rows) if (seq > 0) sizes.set(chain, seq)
+  }
+  const due: (DueChain & { at: string })[] = []
+  for (const [chain, size] of sizes) {
+    const { seen, isOwn = false, isRested = false } = known.get(chain) ?? {}
+    if (!isRested) due.push({ chain, seen, isOwn, size, at: isOwn ? seen!.checked_at : '' })
+  }
+  return due.sort((a, b) => compareText(a.at, b.at) || compareText(a.chain, b.chain))
+}
+
+async function* pagesOf<Table extends 'audit_verdicts' | 'audit_heads'>(
+  db: Db,
+  table: Table,
+): AsyncGenerator<Selectable<Tables[Table]>[]> {
+  for (let after = ''; ; ) {
+    const rows = await db
+      .selectFrom(table as 'audit_heads')
+      .selectAll()
+      .where('chain', '>', after)
+      .orderBy('chain')
+      .limit(pageSize)
+      .execute()
+    yield rows as unknown as Selectable<Tables[Table]>[]
+    if (rows.length < pageSize) return
+    after = rows.at(-1)!.chain
+  }
 }
 
 const compareText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
@@ -149,12 +208,13 @@ async function listHeadless(db: Db): Promise<string[]> {
 export async function claimVerification(
   tx: Db,
   signer: VerdictSealer,
-  { chain, seen, isOwn }: DueChain,
+  { chain, seen, isOwn }: Pick<DueChain, 'chain' | 'seen' | 'isOwn'>,
   now: Instant,
 ): Promise<boolean> {
-  const pending = { chain, verdict: 'pending', fault: null, entries: 0, seal: null }
-  const before = isOwn && seen && seen.verdict !== 'sound' ? seen : pending
-  const { chain: _, ...row } = sealRow({ ...before, checked_at: now }, signer)
+  const before = isOwn && seen && seen.verdict !== 'sound' ? seen : pendingOf(chain)
+  // For metrics the chain is as old as its last verdict.
+  const verified_at = seen ? (seen.verified_at ?? seen.checked_at) : null
+  const { chain: _, ...row } = sealRow({ ...before, checked_at: now, verified_at }, signer)
   if (!seen) {
     const [made] = await tx
       .insertInto('audit_verdicts')
@@ -170,4 +230,20 @@ export async function claimVerification(
     .where('checked_at', '=', seen.checked_at)
     .execute()
   return moved!.numUpdatedRows === 1n
+}
+
+const pendingOf = (chain: string) => ({ chain, verdict: 'pending', fault: null, entries: 0 })
+
+/** Makes a claim last longer; false when another process has the chain by now. */
+export async function renewClaim(
+  tx: Db,
+  signer: VerdictSealer,
+  { chain, claimedAt }: { chain: string; claimedAt: Instant },
+  now: Instant,
+): Promise<boolean> {
+  const rows = await tx.selectFrom('audit_verdicts').selectAll().where('chain', '=', chain).execute()
+  const seen = rows.find((row) => row.checked_at === claimedAt)
+  if (!seen) return false
+  const isOwn = signer.isSealed(sealedText(seen), seen.seal ?? '')
+  return claimVerification(tx, signer, { chain, seen, isOwn }, now)
 }

@@ -1,36 +1,33 @@
-import { systemScope } from '../../core/scope.ts'
 import { type Instant, secondsBetween } from '../../core/time.ts'
-import type { Db } from '../../storage/open.ts'
-import { canonicalOffset, checksumOffset, entryPrefix, headerLine, trailerLine } from '../chain.ts'
-import { sealPendingFor } from '../outbox.ts'
-import { type Anchor, findAnchor, toHeaderAnchor } from '../retention/anchors.ts'
-import { withReadLease } from '../retention/read-leases.ts'
-import { findUnrecordedChange } from '../retention/recorded-policy.ts'
-import { orgOf } from '../rules.ts'
-import { chainLines } from '../store.ts'
-import { ChainVerifier } from '../verifier/verifier.ts'
-import { type Checkpoint, openCheckpoint } from './checkpoint.ts'
-import { HistoryChangedError } from './history-changed.ts'
-import { type CheckpointDependencies, takeCheckpoint } from './jobs.ts'
-import { Frontier, leafHash } from './merkle-tree.ts'
-import { findPostdated } from './postdated.ts'
-import { findLastCheckpoint, leavesOfTile, tileWidth } from './store.ts'
 import {
+  type ChainVerificationDependencies,
+  type VerdictMemory,
+  verifyStoredChain,
+} from './chain-verification.ts'
+import { Sliced } from './sliced.ts'
+import {
+  claimRenewalSeconds,
   claimVerification,
   type DueChain,
   listDueChains,
+  renewClaim,
   type StoredVerdict,
-  saveVerdict,
 } from './verdicts.ts'
 
+/** A verification that took longer than a slice and goes on in the next turns. */
+type UnderWay = { work: Sliced; claim: Claim | undefined }
+type Claim = { claimedAt: Instant }
+
 /** What this process knows by itself: an attacker with access to the database cannot change it. */
-export class VerificationState {
+export class VerificationState implements VerdictMemory {
   /** Chains that it last found not sound, and when. */
   readonly faults = new Map<string, { verdict: StoredVerdict['verdict']; at: Instant }>()
   /** When it first saw that a chain was due, longest waiting first. */
   readonly waiting = new Map<string, Instant>()
   /** When it first failed to claim a chain. */
   readonly unclaimed = new Map<string, Instant>()
+  /** Large chains, the one whose turn is next first. */
+  readonly underWay = new Map<string, UnderWay>()
 
   recordVerdict({ chain, verdict }: Pick<StoredVerdict, 'chain' | 'verdict'>, at: Instant): void {
     if (verdict === 'sound') this.faults.delete(chain)
@@ -50,249 +47,145 @@ export class VerificationState {
   }
 }
 
-export type VerificationDependencies = CheckpointDependencies & {
-  memory: VerificationState
-  /** Called for every verdict. */
-  onVerdict(verdict: StoredVerdict): void
-}
+export type VerificationDependencies = ChainVerificationDependencies & { memory: VerificationState }
 
-type Fault = NonNullable<StoredVerdict['fault']>
+/** Bounds of one turn: its milliseconds, and those of one chain in it. */
+type TurnLimits = { turnMs: number; sliceMs: number }
+
+const defaultLimits: TurnLimits = { turnMs: 5000, sliceMs: 1000 }
+
+/** Most chains that a process has begun to verify, and the entries from which it expects one to take long. */
+const mostUnderWay = 128
+const largeSize = 20_000
 
 const hour = 3600
 
 /**
- * Verifies the due chains, each once a day by one of the processes, and again those that this process itself
- * found not sound, whatever the database says of them now.
+ * Verifies due chains for the length of a turn, each chain by one of the processes, and again those that this process
+ * itself found not sound, whatever the database says of them now. A chain that takes longer than a slice goes on beside
+ * the others, with half of the time. Returns whether there is more to do.
  */
-export async function verifyDue(deps: VerificationDependencies): Promise<void> {
-  const { storage, signer, localCopies, memory, clock } = deps
-  const now = clock()
-  const isLong = (since: Instant | undefined) => since !== undefined && secondsBetween(since, now) >= hour
-  const { due, few } = await listDueChains(storage.read, {
-    localChains: await localCopies.list(),
-    signer,
-    now,
-  })
+export async function verifyDue(deps: VerificationDependencies, limits = defaultLimits): Promise<boolean> {
   const failures: unknown[] = []
-  const verify = async (chain: string, seen?: DueChain) => {
-    memory.waiting.delete(chain)
-    try {
-      await verifyStoredChain(deps, chain, seen?.seen?.checked_at)
-    } catch (error) {
-      failures.push(error)
-    }
-  }
-  // A chain that cannot be claimed is being verified by another process, which takes less than an hour; or an
-  // attacker blocks the claim.
-  const isFree = ({ chain }: DueChain) => !memory.unclaimed.has(chain) || isLong(memory.unclaimed.get(chain))
-  for (const one of memory.orderByWaiting(due, now).filter(isFree).slice(0, few)) {
-    const { chain } = one
-    const isMine =
-      isLong(memory.unclaimed.get(chain)) ||
-      (await storage
-        .write((tx) => claimVerification(tx, signer, one, now))
-        .catch((error: unknown) => {
-          failures.push(error)
-          return false
-        }))
-    if (isMine) {
-      memory.unclaimed.delete(chain)
-      await verify(chain, one)
-    } else memory.unclaimed.set(chain, now)
-  }
-  for (const [chain, { at }] of [...memory.faults]) if (isLong(at)) await verify(chain)
+  const isMore = await new Turn(deps, limits, failures).run()
   if (failures.length > 0) throw failures[0]
+  return isMore
 }
 
-/** Reported before it is stored, so an attacker who blocks the write does not suppress the report. */
-async function publishVerdict(
-  { storage, signer, memory, clock, onVerdict }: VerificationDependencies,
-  verdict: StoredVerdict,
-): Promise<void> {
-  memory.recordVerdict(verdict, clock())
-  onVerdict(verdict)
-  await storage.write((tx) => saveVerdict(tx, signer, verdict, clock()))
-}
+class Turn {
+  readonly #deps: VerificationDependencies
+  readonly #limits: TurnLimits
+  readonly #failures: unknown[]
+  readonly #begun = performance.now()
+  readonly #now: Instant
 
-/**
- * Verifies a stored chain from its entries, in constant memory: the entries fit each other, the tree and
- * everything that was signed of them, and no time in its records lies in the future. `checkedAt` is the time of
- * the verdict before. A chain that cannot be verified is reported, and does not hold up another chain.
- */
-export async function verifyStoredChain(
-  deps: VerificationDependencies,
-  chain: string,
-  checkedAt?: Instant,
-): Promise<StoredVerdict> {
-  const verdict = await verifyAll(deps, chain, checkedAt).catch((error: Error): StoredVerdict => {
-    const fault = { kind: 'unreadable', message: `It could not be verified: ${error.message}`, seq: 0 }
-    return { chain, verdict: 'unverifiable', fault, entries: 0 }
-  })
-  await publishVerdict(deps, verdict)
-  return verdict
-}
-
-async function verifyAll(
-  deps: VerificationDependencies,
-  chain: string,
-  checkedAt: Instant | undefined,
-): Promise<StoredVerdict> {
-  const { storage, localCopies, clock } = deps
-  const notes = [(await findLastCheckpoint(storage.read, chain))?.note, await localCopies.read(chain)]
-  const signed = notes.flatMap((note) => {
-    const it = note === undefined ? undefined : openCheckpoint(note, [])
-    return it && it.state !== 'unreadable' ? [it.checkpoint] : []
-  })
-  await sealPendingFor(storage, systemScope, chain)
-  // Before anything is signed anew, which would replace the time.
-  const postdated = await findPostdated(storage.read, chain, { signed, checkedAt }, clock())
-  let refusal: HistoryChangedError | undefined
-  let upTo: Checkpoint | undefined
-  try {
-    upTo = (await takeCheckpoint(deps, chain)).checkpoint
-  } catch (error) {
-    if (!(error instanceof HistoryChangedError)) throw error
-    refusal = error
-  }
-  const comparer = new TreeComparer(storage.heavy, chain, upTo ? [...signed, upTo] : signed)
-  const verifier = new ChainVerifier()
-  const found = await scanStoredChain(deps, chain, upTo?.head, verifier, comparer)
-  const change = refusal?.change
-  const refused = change && { kind: change.kind, message: change.why, seq: change.found }
-  const fault = found ?? refused ?? postdated ?? (await unrecordedFault(storage, chain))
-  const { entries } = verifier
-  return fault ? { chain, verdict: 'tampered', fault, entries } : { chain, verdict: 'sound', entries }
-}
-
-/** The first fault of the anchor and of the entries after it, up to a head, or of all entries without one. */
-async function scanStoredChain(
-  { storage, clock, signer }: VerificationDependencies,
-  chain: string,
-  head: Checkpoint['head'] | undefined,
-  verifier: ChainVerifier,
-  comparer: TreeComparer,
-): Promise<Fault | undefined> {
-  let forged = false
-  const lines = withReadLease(storage, chain, clock, async function* () {
-    const anchor = await findAnchor(storage.read, systemScope, chain)
-    forged = !isSigned(anchor, await signer.trusted())
-    yield forged ? headerLine(orgOf(chain)) : await comparer.begin(anchor)
-    yield* chainLines(storage.heavy, systemScope, chain, head?.seq ?? Number.MAX_SAFE_INTEGER)
-  })
-  for await (const some of lines) {
-    if (forged) return unanchored
-    const stop = verifier.push(Buffer.from(some))
-    if (stop) return 'fault' in stop ? stop.fault : undefined
-    const fault = await comparer.add(some)
-    // A fault of the entries themselves says more than that they differ from the tree.
-    if (fault) return verifierFault(verifier) ?? fault
-  }
-  if (head) verifier.push(Buffer.from(trailerLine(head)))
-  return verifierFault(verifier)
-}
-
-/** A stored chain that could not be signed has no trailer; that alone is no fault. */
-function verifierFault(verifier: ChainVerifier): Fault | undefined {
-  const verdict = verifier.end()
-  return verdict.verdict === 'tampered' ? verdict.fault : undefined
-}
-
-/** Whether the service itself signed this anchor. */
-function isSigned({ head, tree, signed }: Anchor, publicKeys: readonly Buffer[]): boolean {
-  if (signed === null) return true
-  const it = openCheckpoint(signed.note, publicKeys)
-  if (it.state !== 'signed' || it.checkpoint.kind !== 'anchor') return false
-  const { head: signedHead, root } = it.checkpoint
-  return (
-    signedHead.seq === head.seq &&
-    signedHead.checksum === head.checksum &&
-    tree !== undefined &&
-    root.equals(tree.root())
-  )
-}
-
-async function unrecordedFault(
-  storage: VerificationDependencies['storage'],
-  chain: string,
-): Promise<Fault | undefined> {
-  const message = await findUnrecordedChange(storage, chain)
-  return message === undefined ? undefined : { kind: 'rewritten', message, seq: 0 }
-}
-
-const unanchored: Fault = {
-  kind: 'rewritten',
-  message: 'The anchor of the chain is not one that the service signed',
-  seq: 1,
-}
-
-/** Builds a tree from the lines of a chain and compares it with the stored tree and the signed ones. */
-class TreeComparer {
-  readonly #db: Db
-  readonly #chain: string
-  readonly #signed: readonly Checkpoint[]
-  #tree = new Frontier()
-  /** Leaves of the tile that is not full yet. */
-  #leaves: Buffer[] = []
-
-  constructor(db: Db, chain: string, signed: readonly Checkpoint[]) {
-    this.#db = db
-    this.#chain = chain
-    this.#signed = signed
+  constructor(deps: VerificationDependencies, limits: TurnLimits, failures: unknown[]) {
+    this.#deps = deps
+    this.#limits = limits
+    this.#failures = failures
+    this.#now = deps.clock()
   }
 
-  /** Begins after the removed entries; returns the header of the chain. */
-  async begin(anchor: Anchor): Promise<string> {
-    const { size, roots } = anchor.tree!
-    this.#tree = new Frontier(size, roots)
-    const first = size - (size % tileWidth)
-    const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
-    this.#leaves = stored.slice(0, size - first)
-    return headerLine(orgOf(this.#chain), { anchor: toHeaderAnchor(anchor) })
-  }
-
-  async add(lines: string): Promise<Fault | undefined> {
-    for (const line of lines.split('\n')) {
-      if (!line.startsWith(entryPrefix)) continue
-      const fault = await this.#leaf(line)
-      if (fault) return fault
+  async run(): Promise<boolean> {
+    const { storage, signer, localCopies, memory } = this.#deps
+    await this.#continueLarge(0.5)
+    const localChains = await localCopies.list()
+    const due = await listDueChains(storage.heavy, { localChains, signer, now: this.#now })
+    // A chain that cannot be claimed is being verified by another process, which takes less than an hour; or an
+    // attacker blocks the claim.
+    const isFree = ({ chain }: DueChain) =>
+      !memory.unclaimed.has(chain) || this.#isLong(memory.unclaimed.get(chain))
+    const mine = memory.orderByWaiting(due, this.#now).filter(isFree)
+    let isMore = false
+    for (const one of mine) {
+      if (this.#isOver(1)) {
+        isMore = true
+        break
+      }
+      if (!memory.underWay.has(one.chain) && !this.#isTooMuch(one)) await this.#verifyDueChain(one)
     }
-    return undefined
-  }
-
-  async #leaf(line: string): Promise<Fault | undefined> {
-    const leaf = leafHash(line.slice(canonicalOffset, -1))
-    this.#tree.push(leaf)
-    this.#leaves.push(leaf)
-    const { size } = this.#tree
-    for (const { head, root } of this.#signed) {
-      if (head.seq !== size) continue
-      if (
-        line.slice(checksumOffset, checksumOffset + 64) !== head.checksum ||
-        !this.#tree.root().equals(root)
-      )
-        return rewritten(size)
-      // The stored tree covers at least what was signed.
-      const fault = await this.#compare()
-      if (fault) return fault
+    for (const [chain, { at }] of [...memory.faults]) {
+      if (!this.#isLong(at) || memory.underWay.has(chain) || this.#isTooMuch({ size: 0 })) continue
+      if (!this.#isOver(1)) await this.#start(chain, {})
     }
-    return size % tileWidth === 0 ? this.#compare() : undefined
+    await this.#continueLarge(1)
+    return isMore || memory.underWay.size > 0
   }
 
-  /** Compares the leaves since the last full tile with the stored tile. */
-  async #compare(): Promise<Fault | undefined> {
-    const { size } = this.#tree
-    const first = size - this.#leaves.length
-    const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
-    // Entries that are not signed yet need not be in the tree.
-    const known = stored.slice(0, this.#leaves.length)
-    if (known.some((leaf, n) => !leaf.equals(this.#leaves[n]!))) return rewritten(size)
-    if (size % tileWidth === 0) this.#leaves = []
-    return undefined
+  readonly #isLong = (since: Instant | undefined): boolean =>
+    since !== undefined && secondsBetween(since, this.#now) >= hour
+
+  /** Whether this share of the turn has passed. */
+  #isOver(share: number): boolean {
+    return performance.now() - this.#begun >= share * this.#limits.turnMs
+  }
+
+  /** Large chains leave half of the places to small ones, which need them where the database is slow. */
+  #isTooMuch({ size }: { size: number }): boolean {
+    return this.#deps.memory.underWay.size >= (size < largeSize ? mostUnderWay : mostUnderWay / 2)
+  }
+
+  async #verifyDueChain(one: DueChain): Promise<void> {
+    const { storage, signer, memory, clock } = this.#deps
+    const { chain } = one
+    const checkedAt = one.seen?.checked_at
+    if (this.#isLong(memory.unclaimed.get(chain))) {
+      memory.unclaimed.delete(chain)
+      return this.#start(chain, { checkedAt })
+    }
+    const claimedAt = clock()
+    // A claim that is lost in a power failure is made again.
+    const isMine = await storage
+      .write((tx) => claimVerification(tx, signer, one, claimedAt), { unsynced: true })
+      .catch((error: unknown) => {
+        this.#failures.push(error)
+        return false
+      })
+    if (isMine) await this.#start(chain, { checkedAt, claim: { claimedAt } })
+    else memory.unclaimed.set(chain, this.#now)
+  }
+
+  async #start(chain: string, options: { checkedAt?: Instant | undefined; claim?: Claim }): Promise<void> {
+    this.#deps.memory.waiting.delete(chain)
+    this.#deps.memory.unclaimed.delete(chain)
+    const work = new Sliced((pause) => verifyStoredChain(this.#deps, chain, { ...options, pause }))
+    await this.#slice(chain, { work, claim: options.claim })
+  }
+
+  /** Gives each large chain a slice in turn, until this share of the turn has passed. */
+  async #continueLarge(share: number): Promise<void> {
+    const { underWay } = this.#deps.memory
+    for (const [chain, one] of underWay) await this.#keepClaim(chain, one)
+    while (underWay.size > 0 && !this.#isOver(share)) {
+      const [[chain, one]] = underWay as unknown as [[string, UnderWay]]
+      await this.#slice(chain, one)
+    }
+  }
+
+  async #slice(chain: string, one: UnderWay): Promise<void> {
+    const { underWay } = this.#deps.memory
+    underWay.delete(chain)
+    try {
+      // The one that had its turn goes behind the others.
+      if (!(await one.work.run(this.#limits.sliceMs))) underWay.set(chain, one)
+    } catch (error) {
+      this.#failures.push(error)
+    }
+  }
+
+  /** If another process has the chain by now, both verify it, and this one stores what it finds only if it is tampering. */
+  async #keepClaim(chain: string, { claim }: UnderWay): Promise<void> {
+    const { storage, signer, clock } = this.#deps
+    const now = clock()
+    if (!claim || secondsBetween(claim.claimedAt, now) < claimRenewalSeconds) return
+    const renew = () =>
+      storage.write((tx) => renewClaim(tx, signer, { chain, claimedAt: claim.claimedAt }, now), {
+        unsynced: true,
+      })
+    try {
+      if (await renew()) claim.claimedAt = now
+    } catch (error) {
+      this.#failures.push(error)
+    }
   }
 }
-
-const rewritten = (seq: number): Fault => ({
-  kind: 'rewritten',
-  message: `The entries up to ${seq} are not those that were signed`,
-  seq,
-})

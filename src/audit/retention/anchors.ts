@@ -3,6 +3,7 @@ import type { Instant } from '../../core/time.ts'
 import { inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { type ChainHead, genesisChecksum, type HeaderAnchor } from '../chain.ts'
+import { type Checkpoint, openCheckpoint } from '../checkpoints/checkpoint.ts'
 import { Frontier } from '../checkpoints/merkle-tree.ts'
 
 /**
@@ -54,6 +55,25 @@ function parseTree(text: string, size: number): Frontier | undefined {
   } catch {
     return undefined
   }
+}
+
+/** What the service itself signed of this anchor; undefined when it did not, or while no entry was removed. */
+export function openAnchor(
+  { head, tree, signed }: Anchor,
+  orgId: string | null,
+  publicKeys: readonly Buffer[],
+): Checkpoint | undefined {
+  const it = signed === null ? undefined : openCheckpoint(signed.note, publicKeys)
+  if (it?.state !== 'signed') return undefined
+  const { kind, head: signedHead, root } = it.checkpoint
+  const isIt =
+    kind === 'anchor' &&
+    it.checkpoint.orgId === orgId &&
+    signedHead.seq === head.seq &&
+    signedHead.checksum === head.checksum &&
+    tree !== undefined &&
+    root.equals(tree.root())
+  return isIt ? it.checkpoint : undefined
 }
 
 /**

@@ -3,8 +3,9 @@ import { once } from 'node:events'
 import { createGzip } from 'node:zlib'
 import { type Scope, systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
+import { writeInChunks } from '../../storage/bisect-writes.ts'
 import { inScopeHistory } from '../../storage/dialect.ts'
-import type { Db } from '../../storage/open.ts'
+import type { Db, Storage } from '../../storage/open.ts'
 import { type ChainHead, entryLine, headerLine, trailerLine } from '../chain.ts'
 import type { CheckpointDependencies } from '../checkpoints/jobs.ts'
 import { orgOf } from '../rules.ts'
@@ -33,6 +34,31 @@ export async function countArchives(
     .where('chain', '=', chain)
     .select((eb) => [eb.fn.countAll<number>().as('objects'), eb.fn.max('last_seq').as('upTo')])
     .executeTakeFirstOrThrow()
+}
+
+/** Rows of one transaction. */
+const forgottenAtOnce = 200
+
+/**
+ * Deletes the records of parts that were archived before a time and whose entries the chain no longer has. The objects
+ * stay: each names its chain and its entries, and verifies by itself.
+ */
+export async function forgetArchives(storage: Storage, before: Instant): Promise<void> {
+  const find = (except: readonly string[]) =>
+    storage.heavy
+      .selectFrom('audit_archives as p')
+      .innerJoin('audit_anchors as a', 'a.chain', 'p.chain')
+      .leftJoin('audit_retention as r', 'r.chain', 'p.chain')
+      .select('p.object_key as id')
+      .where('p.created_at', '<', before)
+      .whereRef('p.last_seq', '<=', 'a.seq')
+      .where('r.held_at', 'is', null)
+      .$if(except.length > 0, (q) => q.where('p.object_key', 'not in', except))
+      .limit(forgottenAtOnce)
+      .execute()
+  const remove = (tx: Db, keys: readonly string[]) =>
+    tx.deleteFrom('audit_archives').where('object_key', 'in', keys).execute()
+  await writeInChunks(storage, find, remove, forgottenAtOnce)
 }
 
 /** Sequence number up to which every entry after an anchor is on record as archived. */

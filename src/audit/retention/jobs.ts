@@ -29,7 +29,12 @@ export type PruneRun = {
 }
 
 /** Bounds of one run. */
-export type PruneLimits = { milliseconds: number; entries?: number }
+export type PruneLimits = {
+  milliseconds: number
+  entries?: number
+  /** Not if another process has pruned the chain a moment ago. */
+  ifDue?: boolean
+}
 
 /**
  * Deletes the entries from the beginning of a chain that are older than its policy keeps, behind a fresh
@@ -45,7 +50,11 @@ export async function pruneChain(
   const policy = await getPolicy(storage.read, systemScope, chain)
   if (policy.hold) return { state: 'held', pruned: 0, policy }
   const lease = newId()
-  if (!(await storage.write((tx) => acquireLease(tx, chain, lease, clock()))))
+  if (
+    !(await storage.write((tx) =>
+      acquireLease(tx, chain, lease, { now: clock(), ifDue: limits.ifDue ?? false }),
+    ))
+  )
     return { state: 'busy', pruned: 0, policy }
   const run: PruneRun = { state: 'done', pruned: 0, policy }
   try {
@@ -122,7 +131,7 @@ export async function pruneDue(deps: RetentionDependencies): Promise<boolean> {
       more = true
       return
     }
-    const { state, pruned, policy } = await pruneChain(deps, chain, { milliseconds })
+    const { state, pruned, policy } = await pruneChain(deps, chain, { milliseconds, ifDue: true })
     if (pruned > 0) {
       const details = { pruned, ...toAuditedPolicy(policy) }
       await storage.write((tx) => recordAudit(tx, toDraftEntry(pruneEvent(chain, details), clock())))

@@ -21,7 +21,7 @@ export async function* withReadLease<T>(
   storage: Storage,
   chain: string,
   clock: () => Instant,
-  read: () => AsyncIterable<T>,
+  read: (renew: () => Promise<boolean>) => AsyncIterable<T>,
 ): AsyncGenerator<T> {
   const id = newId()
   let renewed = clock()
@@ -31,21 +31,27 @@ export async function* withReadLease<T>(
       .insertInto('audit_readings')
       .values({ id, chain, until: addSeconds(renewed, leaseSeconds) })
       .execute()
-  })
+  }, unsynced)
+  /** False when the lease had expired, and entries may have been removed. */
+  const renew = async () => {
+    renewed = clock()
+    const until = addSeconds(renewed, leaseSeconds)
+    const set = (tx: Db) => tx.updateTable('audit_readings').set({ until }).where('id', '=', id)
+    const { numUpdatedRows } = await storage.write((tx) => set(tx).executeTakeFirstOrThrow(), unsynced)
+    return numUpdatedRows === 1n
+  }
   try {
-    for await (const piece of read()) {
+    for await (const piece of read(renew)) {
       yield piece
-      if (clock() < addSeconds(renewed, renewSeconds)) continue
-      renewed = clock()
-      const until = addSeconds(renewed, leaseSeconds)
-      await storage.write((tx) =>
-        tx.updateTable('audit_readings').set({ until }).where('id', '=', id).execute(),
-      )
+      if (clock() >= addSeconds(renewed, renewSeconds)) await renew()
     }
   } finally {
-    await storage.write((tx) => tx.deleteFrom('audit_readings').where('id', '=', id).execute())
+    await storage.write((tx) => tx.deleteFrom('audit_readings').where('id', '=', id).execute(), unsynced)
   }
 }
+
+/** A reader does not outlive a power failure. */
+const unsynced = { unsynced: true }
 
 /** Whether the chain is being read; if not, no read begins until the transaction ends. */
 export async function hasReadLease(tx: Db, chain: string, now: Instant): Promise<boolean> {
@@ -56,4 +62,9 @@ export async function hasReadLease(tx: Db, chain: string, now: Instant): Promise
   if (rows.some(({ until }) => until > now && until <= latest)) return true
   if (rows.length > 0) await tx.deleteFrom('audit_readings').where('chain', '=', chain).execute()
   return false
+}
+
+/** Deletes the leases of readers that ended without giving them back. */
+export async function sweepReadings(db: Db, before: Instant): Promise<void> {
+  await db.deleteFrom('audit_readings').where('until', '<', before).execute()
 }

@@ -113,8 +113,17 @@ const leaseSeconds = maxAheadSeconds.lease
 const latestPlausible = (now: Instant, ahead = 0): Instant => addSeconds(now, ahead + clockSkew)
 
 /** Takes the lease of a chain for one run; false when another run has it. */
-export async function acquireLease(tx: Db, chain: string, lease: string, now: Instant): Promise<boolean> {
+export async function acquireLease(
+  tx: Db,
+  chain: string,
+  lease: string,
+  { now, ifDue = false }: { now: Instant; ifDue?: boolean },
+): Promise<boolean> {
   await ensureRow(tx, chain)
+  // Locked before it is read: another process may have ended its run a moment ago.
+  await forUpdate(tx.selectFrom('audit_retention').select('chain').where('chain', '=', chain)).execute()
+  if (ifDue && !(await dueChains(tx, now).where('audit_heads.chain', '=', chain).executeTakeFirst()))
+    return false
   const { numUpdatedRows } = await tx
     .updateTable('audit_retention')
     .set({ lease, leased_until: addSeconds(now, leaseSeconds) })
@@ -180,9 +189,9 @@ export async function failRun(
     .execute()
 }
 
-/** Chains that retention has not run for within a day, the longest ago first. */
-export async function listDueChains(db: Db, now: Instant, limit: number): Promise<string[]> {
-  const rows = await db
+/** Chains that retention has not run for within a day. */
+const dueChains = (db: Db, now: Instant) =>
+  db
     .selectFrom('audit_heads')
     .leftJoin('audit_retention', 'audit_retention.chain', 'audit_heads.chain')
     .select('audit_heads.chain')
@@ -206,9 +215,26 @@ export async function listDueChains(db: Db, now: Instant, limit: number): Promis
         eb('held_at', 'is', null),
       ]),
     )
+
+/** Due chains, the longest ago first. */
+export async function listDueChains(db: Db, now: Instant, limit: number): Promise<string[]> {
+  const rows = await dueChains(db, now)
     .orderBy('last_cleanup_at')
     .orderBy('audit_heads.chain')
     .limit(limit)
     .execute()
   return rows.map(({ chain }) => chain)
+}
+
+/** Due chains, and when the first of them became due; of those that were never pruned that is not known. */
+export async function retentionBacklog(
+  db: Db,
+  now: Instant,
+): Promise<{ count: number; since: Instant | null }> {
+  const due = dueChains(db, now).select('last_cleanup_at')
+  const { count, last } = await db
+    .selectFrom(due.as('due'))
+    .select(({ fn }) => [fn.countAll<number>().as('count'), fn.min('last_cleanup_at').as('last')])
+    .executeTakeFirstOrThrow()
+  return { count, since: last === null ? null : addSeconds(last, runIntervalSeconds) }
 }

@@ -42,8 +42,8 @@ export type ScanStart = {
   head: ChainHead
   /** Grows by every entry when the tree is computed. */
   forest?: Forest | undefined
-  /** Sequence number of the entry whose checksum is kept. */
-  watch?: number | undefined
+  /** Sequence numbers of the entries whose checksums are kept: of the pin and of restores. */
+  watch?: readonly number[] | undefined
 }
 
 /** Scans a chain entry by entry, as long as each follows from the one before. */
@@ -51,10 +51,10 @@ export class ChainScanner {
   entries = 0
   seq: number
   link: string
-  /** The checksum of the watched entry, once it was read. */
-  seen: string | undefined
+  /** The checksums of the watched entries that were read. */
+  readonly seen = new Map<number, string>()
   readonly forest: Forest | undefined
-  readonly #watch: number
+  readonly #watch: readonly number[]
   /** The text before the link in every entry. */
   readonly #before: DataView
   /** The checksums stated by the lines of a batch, after the one that the first line has to link to. */
@@ -66,7 +66,7 @@ export class ChainScanner {
   /** Where each line of a batch ends. */
   readonly #ends = new Int32Array(batchSize)
 
-  constructor({ orgId, head, forest, watch = -1 }: ScanStart) {
+  constructor({ orgId, head, forest, watch = [] }: ScanStart) {
     this.seq = head.seq
     this.link = head.checksum
     this.forest = forest
@@ -168,8 +168,10 @@ export class ChainScanner {
       if (this.forest) pushLeaf(this.forest, this.seq + line, bytes, at + canonicalOffset, end - 1)
       at = end + 1
     }
-    const watched = this.#watch - this.seq - 1
-    if (watched >= 0 && watched < count) this.seen = checksumIn(checksums, watched)
+    for (const seq of this.#watch) {
+      const watched = seq - this.seq - 1
+      if (watched >= 0 && watched < count) this.seen.set(seq, checksumIn(checksums, watched))
+    }
     if (count > 0) this.link = checksumIn(checksums, count - 1)
     this.seq += count
     this.entries += count

@@ -39,13 +39,14 @@ export function readLine(line: Buffer): ChainLine {
 
 /** undefined for a line that is not a header of this format. */
 export function readHeader(line: Buffer): ChainHeader | undefined {
-  const header = compact(line, ['format', 'orgId', 'anchor', 'keys'])
+  const header = compact(line, ['format', 'orgId', 'anchor', 'keys', 'restores'])
   if (header?.format !== chainFormat) return undefined
-  const { orgId, anchor, keys } = header
+  const { orgId, anchor, keys, restores } = header
   if (orgId !== null && typeof orgId !== 'string') return undefined
   if (anchor !== undefined && !isAnchor(anchor)) return undefined
   if (keys !== undefined && !areTexts(keys)) return undefined
-  return { orgId, anchor, keys }
+  if (restores !== undefined && !areTexts(restores)) return undefined
+  return { orgId, anchor, keys, restores }
 }
 
 export function readTrailer(line: Buffer): (ChainLine & { is: 'trailer' }) | undefined {

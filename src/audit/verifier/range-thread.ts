@@ -71,7 +71,7 @@ function scanRange(range: ByteRange): ScannedRange {
     entries: scanner!.entries,
     before,
     head,
-    seen: scanner!.seen,
+    seen: [...scanner!.seen],
     trees: scanner!.forest?.trees ?? [],
   }
   return { run, from, at, isWhole: at >= range.to }

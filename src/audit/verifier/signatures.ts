@@ -13,8 +13,10 @@ import type { Finding } from './verdict.ts'
 
 export type SignedCheckpoint = {
   checkpoint: Checkpoint
-  /** The trusted key that signed it; undefined when no key is known and the signature was not checked. */
+  /** The trusted key that signed it; undefined when no key is known, or none of those that signed it. */
   key: Buffer | undefined
+  /** Why its signature proves nothing, although keys are trusted. */
+  doubt?: Finding
 }
 
 export type OpenResult<T> = ({ finding?: undefined } & T) | { finding: Finding }
@@ -79,7 +81,7 @@ function openSigned(
   if (trusted.some((key) => opened.keyIds.includes(keyIdOf(key, orgId))))
     return { finding: { kind: 'altered', message: `${name} is not what was signed` } }
   const message = `${name} is signed by key ${opened.keyIds.join(', ')}, which no trusted key vouches for`
-  return { finding: { kind: 'wrong_key', message } }
+  return { checkpoint, key: undefined, doubt: { kind: 'wrong_key', message, unverifiable: true } }
 }
 
 export type OpenedAnchor = SignedCheckpoint & { forest: Forest }
@@ -92,10 +94,11 @@ export function openAnchor(
 ): OpenResult<OpenedAnchor> {
   const opened = openSigned(note, 'anchor', orgId, trusted)
   if (opened.finding) return opened
-  const { head, root } = opened.checkpoint
+  const { checkpoint, doubt } = opened
+  const { head, root } = checkpoint
   const frontier = frontierOf(head.seq, tree)
   return frontier?.root().equals(root)
-    ? { ...opened, forest: Forest.of(frontier) }
+    ? { ...opened, forest: Forest.of(frontier), ...(doubt && { doubt: { ...doubt, seq: 1 } }) }
     : { finding: { kind: 'altered', message: 'The tree of the anchor is not the one that the anchor names' } }
 }
 
@@ -109,16 +112,19 @@ function frontierOf(size: number, tree: readonly string[]): Frontier | undefined
   }
 }
 
-/** Compares the checkpoint at the end of a file with the recomputed chain. */
+/**
+ * Compares the checkpoint at the end of a file with the recomputed chain. A `doubt` stands back behind every fault that the
+ * other checks prove.
+ */
 export function checkCheckpoint(
   note: string | undefined,
   chain: { orgId: string | null; head: ChainHead; root: Buffer | undefined },
   trusted: readonly Buffer[] | undefined,
-): OpenResult<{ signed: SignedCheckpoint | undefined }> {
+): OpenResult<{ signed: SignedCheckpoint | undefined; doubt?: Finding | undefined }> {
   if (note === undefined) {
     if (!trusted) return { signed: undefined }
     const message = 'Nobody has signed this chain: it has no checkpoint'
-    return { finding: { kind: 'unsigned', message, unverifiable: true } }
+    return { signed: undefined, doubt: { kind: 'unsigned', message, unverifiable: true } }
   }
   const opened = openSigned(note, 'checkpoint', chain.orgId, trusted)
   if (opened.finding) return opened
@@ -128,7 +134,7 @@ export function checkCheckpoint(
   if (chain.root && !chain.root.equals(root)) {
     return { finding: { kind: 'forked', message: 'The checkpoint names the chain, but the tree of another' } }
   }
-  return { signed: opened }
+  return { signed: opened, doubt: opened.doubt }
 }
 
 /** The fault when a chain does not end at the stated head. */

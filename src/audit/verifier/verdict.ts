@@ -31,10 +31,21 @@ export type CheckpointState =
   | { state: 'signed'; time: string; root: string; key: string }
 
 /**
- * Relation to the pin: no pin, a state that the chain still contains, or a state that only the signed anchor
- * covers. The code that stores a new pin sets `new`.
+ * Relation to the pin: no pin, a state that the chain still contains, a state that only the signed anchor
+ * covers, or one that a signed statement of a restore says was lost. The code that stores a new pin sets `new`.
  */
-export type PinState = 'none' | 'kept' | 'vouched' | 'new'
+export type PinState = 'none' | 'kept' | 'vouched' | 'restored' | 'new'
+
+/** That the database was restored from a backup. */
+export type RestoreReport = {
+  time: string
+  /** When the backup was made, and the digest of its archive. */
+  backup: { madeAt: string; sha256: string }
+  /** The entries that are known to be lost; `to` is null when nothing says how many there were. */
+  lost: { from: number; to: number | null }
+  /** Whether a trusted key signed it, another one, or no key is known. */
+  state: 'signed' | 'untrusted' | 'unchecked'
+}
 
 type VerdictBase = { orgId: string | null; entries: number }
 
@@ -47,6 +58,8 @@ export type SoundVerdict = VerdictBase & {
   /** Root of the tree over every entry, when it was computed. */
   root: string | null
   pin: PinState
+  /** Oldest first. */
+  restores: RestoreReport[]
 }
 
 export type Verdict =

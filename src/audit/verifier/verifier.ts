@@ -1,10 +1,12 @@
 import { type ChainHead, type ChainHeader, chainFormat, genesisChecksum } from '../chain.ts'
 import { emptyRoot } from '../checkpoints/merkle-tree.ts'
+import type { OpenedRestore } from '../checkpoints/restored.ts'
 import { ChainScanner, type ScanStart } from './chain-scanner.ts'
 import { Forest } from './forest.ts'
 import { type ChainLine, readHeader, readLine, readTrailer } from './lines.ts'
 import { MismatchClassifier } from './mismatch.ts'
 import { checkPin, type Pin } from './pins.ts'
+import { isOfChain, openRestores, reportOf } from './restores.ts'
 import {
   checkCheckpoint,
   compareHeads,
@@ -30,7 +32,7 @@ export type LinkedRun = {
   /** The entry that its first entry links to. */
   before: ChainHead
   head: ChainHead
-  seen: string | undefined
+  seen: [seq: number, checksum: string][]
   trees: Forest['trees']
 }
 
@@ -48,6 +50,7 @@ export class ChainVerifier {
   #keys: Buffer[] | undefined
   #anchor: OpenedAnchor | undefined
   #pin: Pin | undefined
+  #restores: readonly OpenedRestore[] = []
   #scanner: ChainScanner | undefined
   #mismatch: MismatchClassifier | undefined
   #trailer: (ChainLine & { is: 'trailer' }) | undefined
@@ -99,7 +102,7 @@ export class ChainVerifier {
     scanner.entries += entries
     scanner.seq = head.seq
     scanner.link = head.checksum
-    scanner.seen ??= seen
+    for (const [watched, checksum] of seen) scanner.seen.set(watched, checksum)
     for (const { from, size, hash } of trees) scanner.forest?.push(from, size, hash)
     return true
   }
@@ -158,6 +161,12 @@ export class ChainVerifier {
       return
     }
     this.#keys = trusted.keys
+    const restores = openRestores(header.restores ?? [], header.orgId, trusted.keys)
+    if (restores.finding) {
+      this.#fail(restores.finding)
+      return
+    }
+    this.#restores = restores.restores
     if (header.anchor) {
       const anchor = openAnchor(header.anchor, header.orgId, trusted.keys)
       if (anchor.finding) {
@@ -174,7 +183,10 @@ export class ChainVerifier {
       orgId,
       head: anchor?.checkpoint.head ?? { seq: 0, checksum: genesisChecksum },
       forest: this.#options.tree ? (anchor?.forest ?? new Forest()) : undefined,
-      watch: this.#pin?.seq,
+      watch: [
+        ...(this.#pin ? [this.#pin.seq] : []),
+        ...this.#restores.map(({ restored }) => restored.head.seq),
+      ],
     }
   }
 
@@ -197,8 +209,14 @@ export class ChainVerifier {
     if (judged.finding) return this.#toVerdict(judged.finding)
     const { signed } = judged
     const anchor = this.#anchor
-    const pin = checkPin(this.#pin, { head, anchor, signed, seen: scanner.seen, successions: keys })
+    const restores = this.#restores.filter(({ restored }) =>
+      isOfChain(restored, scanner.seen, anchor?.checkpoint),
+    )
+    const seen = this.#pin && scanner.seen.get(this.#pin.seq)
+    const pin = checkPin(this.#pin, { head, anchor, signed, seen, successions: keys, restores })
     if ('kind' in pin) return this.#toVerdict(pin)
+    const doubt = anchor?.doubt ?? judged.doubt
+    if (doubt) return this.#toVerdict(doubt)
     return {
       verdict: 'sound',
       orgId,
@@ -208,6 +226,7 @@ export class ChainVerifier {
       checkpoint: checkpointState(signed),
       root: root?.toString('base64') ?? null,
       pin: pin.state,
+      restores: restores.map((one) => reportOf(one, pin.state === 'restored' ? this.#pin : undefined)),
     }
   }
 

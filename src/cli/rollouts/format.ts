@@ -5,11 +5,11 @@ import { displayWidth, escapeToOneLine } from '../table.ts'
 
 type Wave = RolloutProgress['waves'][number]
 
-/** The status of a rollout, for people. */
-export function formatRollout(it: RolloutProgress, style: Style, now: number): string {
+/** The status of a rollout, for people. `width`: columns of the terminal, which the bars leave to the numbers. */
+export function formatRollout(it: RolloutProgress, style: Style, now: number, width?: number): string {
   const parts = [
     [headline(it, style)],
-    waveTable(it, style),
+    formatWaves(it, style, width),
     failureLines(it, style),
     [nextLine(it, now)].filter((line) => line !== undefined),
   ]
@@ -30,7 +30,7 @@ const tones: Record<Rollout['status'], keyof Style> = {
 
 const words = (status: Rollout['status']): string => status.replace('_', ' ')
 
-function headline(it: RolloutProgress, style: Style): string {
+export function headline(it: RolloutProgress, style: Style): string {
   const { version, status, wave, waves, waveBeganAt, endedAt, haltReason } = it
   const isOpen = status === 'running' || status === 'halted'
   const where = isOpen && wave !== null ? `, wave ${wave} of ${waves.length} since ${waveBeganAt}` : ''
@@ -40,10 +40,19 @@ function headline(it: RolloutProgress, style: Style): string {
   return `${style.heading(`Rollout of ${escapeToOneLine(version)}`)}: ${state}${where}${ended}${why}`
 }
 
-const barLength = 20
+const longestBar = 20
+const shortestBar = 5
+const barColumn = 3
 
-function waveTable(it: RolloutProgress, style: Style): string[] {
+/** The waves with their bars and counts; at most `most` of them, around the open one. */
+export function formatWaves(
+  it: RolloutProgress,
+  style: Style,
+  width?: number,
+  most = it.waves.length,
+): string[] {
   const { waves, wave: open, status } = it
+  const from = Math.max(0, Math.min((open ?? 1) - 2, waves.length - most))
   const isOpen = status === 'running' || status === 'halted'
   const hasLeft = waves.some(({ withdrawn }) => withdrawn > 0)
   const counts = [
@@ -58,20 +67,27 @@ function waveTable(it: RolloutProgress, style: Style): string[] {
     `${isOpen && open === n + 1 ? '>' : ' '} ${n + 1}`,
     nameOf(wave),
     wave.devices === null ? '-' : formatNumber(wave.devices),
-    barOf(wave),
+    '',
     ...counts.map((count) => formatNumber(wave[count as keyof Wave] as number)),
   ])
   const table = [['  WAVE', '', 'DEVICES', '', ...counts.map((one) => one.toUpperCase())], ...rows]
   const widths = table[0]!.map((_, i) => Math.max(...table.map((row) => displayWidth(row[i]!))))
+  const others = widths.reduce((sum, one) => sum + one + 2, 0)
+  // Two brackets around it.
+  const room = width === undefined ? longestBar : width - others - 2
+  const barLength = Math.min(longestBar, Math.max(shortestBar, room))
+  widths[barColumn] = barLength + 2
+  for (const [n, row] of rows.entries()) row[barColumn] = barOf(waves[n]!, barLength)
   const failed = 4 + counts.indexOf('failed')
-  return table.map((row, n) =>
+  const shown = table.filter((_, n) => n === 0 || (n > from && n <= from + most))
+  return shown.map((row, n) =>
     row
       .map((cell, i) => {
         const padding = ' '.repeat(widths[i]! - displayWidth(cell))
-        const isNumber = i === 2 || i > 3
+        const isNumber = i === 2 || i > barColumn
         const text = isNumber ? padding + cell : cell + padding
         if (n === 0) return style.heading(text)
-        if (i === 3) return style.good(text)
+        if (i === barColumn) return style.good(text)
         return i === failed && cell !== '0' ? style.bad(text) : text
       })
       .join('  ')
@@ -83,7 +99,7 @@ const nameOf = ({ percent, filterName }: Wave): string =>
   percent === null ? escapeToOneLine(filterName ?? '') : `${percent} %`
 
 /** The part of a wave that has the version. */
-function barOf({ devices, updated, soaking }: Wave): string {
+function barOf({ devices, updated, soaking }: Wave, barLength: number): string {
   const there = updated + soaking
   const filled = devices === null || devices === 0 ? 0 : Math.floor((there / devices) * barLength)
   return `[${'#'.repeat(filled)}${'-'.repeat(barLength - filled)}]`

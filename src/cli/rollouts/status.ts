@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { agentRollouts, type RolloutProgress } from '../../agents/rollouts/contract.ts'
+import type { Client } from '../../core/client.ts'
 import { allowSequence, stripStyles } from '../../core/terminal.ts'
+import { pollingClient } from '../api-client.ts'
 import type { CommandContext } from '../base.ts'
 import { exitCodes, SilentExit, usageError } from '../exit-codes.ts'
 import { retryUntilAvailable } from '../follow.ts'
@@ -26,9 +28,9 @@ export async function showStatus(
   checkPrintable(output, agentRollouts.show.reply)
   const id =
     named === undefined ? await latestRollout(session) : await resolveId(client, 'agent_rollout', named)
-  const read = () => client.call(agentRollouts.show, { params: { id } })
-  let now = await withSpinner('Waiting for the service', read())
-  if (watch) now = await follow(session, now, read)
+  const readBy = (by: Client) => () => by.call(agentRollouts.show, { params: { id } })
+  let now = await withSpinner('Waiting for the service', readBy(client)())
+  if (watch) now = await follow(session, now, readBy(pollingClient(session.clientOptions)))
   else await print(session, now)
   if (exitCode && isBad(now)) throw new SilentExit(exitCodes.failure)
 }
@@ -41,7 +43,8 @@ const isAtRest = ({ next }: RolloutProgress): boolean => next === null || next.s
 
 async function print({ output }: CommandContext, it: RolloutProgress): Promise<void> {
   const style = styleFor(process.stdout)
-  await printRecord(output, it, agentRollouts.show.reply, () => formatRollout(it, style, Date.now()))
+  const width = process.stdout.isTTY ? process.stdout.columns : undefined
+  await printRecord(output, it, agentRollouts.show.reply, () => formatRollout(it, style, Date.now(), width))
 }
 
 async function follow(
@@ -74,7 +77,7 @@ async function statusPrinter({ output }: CommandContext): Promise<(it: RolloutPr
     const style = styleFor(process.stdout)
     let drawn = 0
     return async (it) => {
-      const text = formatRollout(it, style, Date.now())
+      const text = formatRollout(it, style, Date.now(), process.stdout.columns)
       await writeStdout(allowSequence(`${drawn > 0 ? `\u001b[${drawn}A` : ''}\u001b[0J`) + text)
       drawn = wrappedLines(text, process.stdout.columns)
     }

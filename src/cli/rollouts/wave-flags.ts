@@ -4,7 +4,7 @@ import type { CommandContext } from '../base.ts'
 import type { CommandView } from '../command-view.ts'
 import { usageError } from '../exit-codes.ts'
 import type { FlagSet } from '../flags.ts'
-import { secondsPerUnit } from '../times.ts'
+import { durationSeconds } from '../times.ts'
 
 /** `--wave 10%` and the like, in place of the fields of a new rollout. */
 export const waveFlags: NonNullable<CommandView['customFlags']> = {
@@ -46,10 +46,10 @@ export const waveFlags: NonNullable<CommandView['customFlags']> = {
 
 const filterPrefix = 'filter:'
 
-async function waveOf(said: string, { client }: CommandContext): Promise<NewWave> {
+async function waveOf(said: string, session: CommandContext): Promise<NewWave> {
   if (!said.startsWith(filterPrefix)) return { percent: percentOf(said, '--wave') }
-  const { resolveId } = await import('../resolve.ts')
-  return { filterId: await resolveId(client, 'filter', said.slice(filterPrefix.length)) }
+  const { resolveWithinOrg } = await import('../current-org.ts')
+  return { filterId: await resolveWithinOrg(session, 'filter', said.slice(filterPrefix.length)) }
 }
 
 function percentOf(said: string, flag: string): number {
@@ -61,8 +61,7 @@ function percentOf(said: string, flag: string): number {
 
 function minutesOf(said: unknown, flag: string): number | undefined {
   if (said === undefined) return undefined
-  const [, count, unit] = /^(\d{1,5})([smhdw])$/.exec(String(said)) ?? []
-  const minutes = count && unit ? (Number(count) * secondsPerUnit[unit]!) / 60 : Number.NaN
+  const minutes = (durationSeconds(String(said)) ?? Number.NaN) / 60
   if (Number.isInteger(minutes)) return minutes
   throw usageError(`${flag} takes a duration in minutes or hours such as 15m or 2h, not "${String(said)}"`)
 }

@@ -76,7 +76,7 @@ async function readUpTo(body: AsyncIterable<Uint8Array>): Promise<Buffer> {
 }
 
 /** The target of `--forward-to`, which must not be this command itself, at `port`. */
-export function parseTarget(text: string, port: number): URL {
+export function parseTarget(text: string, port: number | undefined): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (!url || !/^https?:$/.test(url.protocol)) {
     throw usageError(`--forward-to is not a URL: ${text}`, 'such as http://127.0.0.1:8080/hooks')

@@ -20,7 +20,7 @@ export const headerFlags: NonNullable<CommandView['customFlags']> = {
   }),
 }
 
-async function parseHeader(said: string): Promise<{ key: string; value: string }> {
+export async function parseHeader(said: string): Promise<{ key: string; value: string }> {
   const colon = said.indexOf(':')
   if (colon < 1) throw usageError(`--header takes 'Name: value', not "${said}"`)
   const value = said.slice(colon + 1).trim()

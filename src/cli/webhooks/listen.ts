@@ -9,18 +9,21 @@ import { flushNotes } from '../stderr-notes.ts'
 import { escapeToOneLine } from '../table.ts'
 import { deliveryPrinter } from './delivery-printer.ts'
 import { createForwarder, errorReply, parseTarget, type ReceiverReply } from './forwarder.ts'
-import { receiver } from './receiver.ts'
+import { type ReceiverOptions, receiver } from './receiver.ts'
 import { readSigningSecret } from './signature-check.ts'
 
-export type ListenFlags = {
-  host: string
-  port: number
+export type ReceiverFlags = {
   tolerance: number
   secret?: string | undefined
   'forward-to'?: string | undefined
+  event?: string | undefined
+}
+
+export type ListenFlags = ReceiverFlags & {
+  host: string
+  port: number
   cert?: string | undefined
   key?: string | undefined
-  events?: string | undefined
 }
 
 type Pair = { cert: string; key: string }
@@ -28,15 +31,10 @@ type Receive = (request: IncomingMessage) => Promise<ReceiverReply>
 
 /** Receives deliveries until Ctrl-C. */
 export async function listen(output: Output, flags: ListenFlags): Promise<void> {
-  const print = await deliveryPrinter(output)
   const pair = certificate(flags)
-  const wanted = flags.events === undefined ? undefined : eventsNamed(flags.events)
-  const to = flags['forward-to']
-  const target = to === undefined ? undefined : parseTarget(to, flags.port)
-  const secret = flags.secret === undefined ? undefined : await readSigningSecret(flags.secret)
-  const { tolerance } = flags
-  const forward = target && createForwarder(target)
-  const server = serverFor(pair, receiver({ secret, tolerance, wanted, forward, print }))
+  const options = await receiverOptions(output, flags, flags.port)
+  const { target, secret } = options
+  const server = serverFor(pair, receiver(options))
   const broken = new Promise<never>((_, reject) => server.on('error', (error) => reject(error)))
   const address = await Promise.race([listening(server, flags, pair), broken]).catch((error) => {
     throw cannotListen(error as NodeJS.ErrnoException, flags)
@@ -44,6 +42,21 @@ export async function listen(output: Output, flags: ListenFlags): Promise<void> 
   greet(address, target, secret !== undefined, pair !== undefined)
   flushNotes()
   await broken
+}
+
+/** `port` is the one of this command, if it listens at one. */
+export async function receiverOptions(
+  output: Output,
+  flags: ReceiverFlags,
+  port?: number,
+): Promise<ReceiverOptions & { target: URL | undefined }> {
+  const print = await deliveryPrinter(output)
+  const wanted = flags.event === undefined ? undefined : eventsNamed(flags.event)
+  const to = flags['forward-to']
+  const target = to === undefined ? undefined : parseTarget(to, port)
+  const secret = flags.secret === undefined ? undefined : await readSigningSecret(flags.secret)
+  const { tolerance } = flags
+  return { secret, tolerance, wanted, target, forward: target && createForwarder(target), print }
 }
 
 function certificate({ cert, key }: ListenFlags): Pair | undefined {
@@ -65,7 +78,7 @@ function eventsNamed(text: string): Set<string> {
     )
   }
   if (names.length === 0)
-    throw usageError('--events names no event type', 'such as device.online,device.offline')
+    throw usageError('--event names no event type', 'such as device.online,device.offline')
   return new Set(names)
 }
 
@@ -158,6 +171,6 @@ function greet(address: string, target: URL | undefined, isChecked: boolean, isS
   printNote(
     isSecure
       ? 'A service reaches private addresses only with OUTBOUND_ALLOW_CIDRS, and trusts a private certificate only with OUTBOUND_CA_FILE'
-      : 'Webhooks are sent over HTTPS alone: give --cert and --key, or put a TLS proxy or a tunnel in front',
+      : 'Webhooks are sent over HTTPS alone: give --cert and --key, or put a TLS proxy or a tunnel in front; --webhook needs neither',
   )
 }

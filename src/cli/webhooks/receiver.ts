@@ -1,6 +1,13 @@
 import type { IncomingMessage } from 'node:http'
 import { printNote } from '../print.ts'
-import { headersOf, parseDelivery, type ReceivedDelivery, RecentIds, readBody } from './delivery.ts'
+import {
+  type Headers,
+  headersOf,
+  parseDelivery,
+  type ReceivedDelivery,
+  RecentIds,
+  readBody,
+} from './delivery.ts'
 import type { PrintDelivery } from './delivery-printer.ts'
 import { errorReply, type Forward, type ReceiverReply } from './forwarder.ts'
 import { checkSignature } from './signature-check.ts'
@@ -23,8 +30,8 @@ const accepted: ReceiverReply = {
 }
 
 /** Answers each request as a receiver of deliveries should. */
-export function receiver({ secret, tolerance, wanted, forward, print }: ReceiverOptions) {
-  const recent = new RecentIds()
+export function receiver(options: ReceiverOptions) {
+  const receive = deliveryHandler(options)
 
   return async (request: IncomingMessage): Promise<ReceiverReply> => {
     if (request.method !== 'POST') {
@@ -32,12 +39,20 @@ export function receiver({ secret, tolerance, wanted, forward, print }: Receiver
       return errorReply(405, 'Deliveries come by POST', { allow: 'POST' })
     }
     const body = await readBody(request)
-    const receivedAt = new Date().toISOString()
     if (body === undefined) {
       printNote('A request with more than 1 MiB was refused')
       return errorReply(413, 'A delivery has at most 1 MiB')
     }
-    const headers = headersOf(request)
+    return receive(headersOf(request), body)
+  }
+}
+
+/** Checks, forwards and prints a delivery. Names of headers are in lower case. */
+export function deliveryHandler({ secret, tolerance, wanted, forward, print }: ReceiverOptions) {
+  const recent = new RecentIds()
+
+  return async (headers: Headers, body: Buffer): Promise<ReceiverReply> => {
+    const receivedAt = new Date().toISOString()
     const { eventId, deliveryId, sequence, type, orgId, event } = parseDelivery(headers, body)
     const judged = secret === undefined ? undefined : checkSignature(secret, headers, body, { tolerance })
     const delivery: ReceivedDelivery = {

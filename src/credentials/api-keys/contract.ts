@@ -87,6 +87,10 @@ export const apiKeys = {
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only keys of this organization'),
       status: status.optional().describe('Only keys in this state'),
+      expiresBefore: endInstant
+        .optional()
+        .meta({ flag: 'expiring-within', future: true })
+        .describe('Only keys in use that expire until then'),
       ...pageQuery(),
     }),
     reply: pageOf(ApiKey),
@@ -146,7 +150,8 @@ export const apiKeys = {
     method: 'POST',
     path: '/api-keys/:id/rotate',
     idempotencyKey: 'honored',
-    summary: 'Replace the key itself; name, scopes, rate limit and expiry stay',
+    summary:
+      'Replace the key itself; name, scopes and rate limit stay, and the expiry unless another is given',
     tag,
     access: writes,
     params,
@@ -158,6 +163,10 @@ export const apiKeys = {
           .max(longestOverlap, `must be at most ${longestOverlap}`)
           .default(0)
           .describe('Seconds for which the old key still works; none unless told'),
+        expiresAt: endInstant
+          .nullable()
+          .optional()
+          .describe('When the new key stops working; unchanged unless told'),
       })
       .prefault({}),
     reply: MintedApiKey,

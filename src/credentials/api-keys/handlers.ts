@@ -11,6 +11,7 @@ import {
   checkKeyReach,
   checkRevocable,
   difference,
+  expiryKept,
   isWidened,
   makeApiKey,
   newApiKey,
@@ -20,9 +21,9 @@ import {
 import * as store from './store.ts'
 
 export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
-  async list({ db, scope, query }) {
+  async list({ db, scope, query, now }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    return store.listApiKeys(db, scope, query)
+    return store.listApiKeys(db, scope, query, now)
   },
 
   async create({ db, scope, body, caller, now, quota }) {
@@ -61,22 +62,24 @@ export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
   },
 
   async rotate({ db, scope, params, body, caller, now, note }) {
+    checkExpiry(body.expiresAt, now)
     const before = await store.getApiKey(db, scope, params.id)
     checkChangeable(before, now)
     checkDelegation(before.scopes, caller.permissions)
     checkKeyReach(before, caller)
     const key = newApiKey()
-    const after = rotateKey(before, key)
-    const previousUntil = overlapEnd(before, body.overlapSeconds, now)
+    const after = rotateKey(before, key, body.expiresAt)
+    const previousUntil = overlapEnd([before, after], body.overlapSeconds, now)
     await store.replaceApiKey(db, scope, after, { hash: apiKeyHash(key), previousUntil })
     note({
-      before: { keyPrefix: before.keyPrefix, usageCount: before.usageCount },
-      after: { keyPrefix: after.keyPrefix, usageCount: 0 },
+      before: { keyPrefix: before.keyPrefix, usageCount: before.usageCount, expiresAt: before.expiresAt },
+      after: { keyPrefix: after.keyPrefix, usageCount: 0, expiresAt: after.expiresAt },
       details: { overlapSeconds: body.overlapSeconds },
     })
     const old =
       previousUntil === null ? 'The old key has been invalidated' : `The old key works until ${previousUntil}`
-    const warning = `Store this API key securely. ${old} and this new key will not be shown again.`
+    const end = expiryKept(before, body.expiresAt)
+    const warning = `Store this API key securely. ${old} and this new key will not be shown again.${end}`
     return { ...after, key, warning }
   },
 }

@@ -110,20 +110,32 @@ export function difference(before: ApiKey, after: ApiKey): { before: object; aft
   return { before: of(before), after: of(after) }
 }
 
-export const rotateKey = (key: ApiKey, fresh: string): ApiKey => ({
+/** `expiresAt` undefined: the expiry stays. */
+export const rotateKey = (key: ApiKey, fresh: string, expiresAt: Instant | null = key.expiresAt): ApiKey => ({
   ...key,
+  expiresAt,
   keyPrefix: prefixOf(fresh),
   usageCount: 0,
   lastUsedAt: null,
 })
 
-/** Until when the previous key of a rotation works; never longer than the key itself. null: it stops at once. */
+/** A key that is rotated because it expires expires all the same unless its rotation says otherwise. */
+export const expiryKept = (
+  { expiresAt }: Pick<ApiKey, 'expiresAt'>,
+  wanted: Instant | null | undefined,
+): string =>
+  wanted === undefined && expiresAt !== null ? ` It expires at ${expiresAt}, as the old one did.` : ''
+
+/**
+ * Until when the previous key of a rotation works; never longer than it did before, nor than the new one. null: it
+ * stops at once.
+ */
 export function overlapEnd(
-  key: Pick<ApiKey, 'expiresAt'>,
+  keys: readonly Pick<ApiKey, 'expiresAt'>[],
   overlapSeconds: number,
   now: Instant,
 ): Instant | null {
   if (overlapSeconds === 0) return null
-  const end = addSeconds(now, overlapSeconds)
-  return key.expiresAt !== null && key.expiresAt < end ? key.expiresAt : end
+  const ends = keys.flatMap(({ expiresAt }) => expiresAt ?? [])
+  return [addSeconds(now, overlapSeconds), ...ends].sort()[0]!
 }

@@ -34,13 +34,28 @@ const read = (row: PublicRow): ApiKey => keyRows.read(row) as unknown as ApiKey
 
 const keysIn = (db: Db, scope: Scope) => db.selectFrom('api_keys').where(inScope(scope, 'api_keys.org_id'))
 
+type Span = { after: Instant; until: Instant }
+
+/** Keys in use that expire within a time. */
+const expiringIn = (db: Db, scope: Scope, { after, until }: Span) =>
+  keysIn(db, scope)
+    .where('status', '=', 'active')
+    .where('expires_at', '>', after)
+    .where('expires_at', '<=', until)
+
 /** Newest first. */
 export async function listApiKeys(
   db: Db,
   scope: Scope,
-  query: PageQuery & { orgId?: string | undefined; status?: ApiKey['status'] | undefined },
+  query: PageQuery & {
+    orgId?: string | undefined
+    status?: ApiKey['status'] | undefined
+    expiresBefore?: Instant | undefined
+  },
+  now: Instant,
 ): Promise<Page<ApiKey>> {
-  const found = keysIn(db, scope)
+  const until = query.expiresBefore
+  const found = (until === undefined ? keysIn(db, scope) : expiringIn(db, scope, { after: now, until }))
     .$if(query.orgId !== undefined, (q) => q.where('org_id', '=', query.orgId!))
     .$if(query.status !== undefined, (q) => q.where('status', '=', query.status!))
   const newestFirst = (q: typeof found) =>
@@ -48,18 +63,17 @@ export async function listApiKeys(
   return readPage(found, query, newestFirst, read)
 }
 
-/** How many keys in use expire within a time. */
-export const countExpiringApiKeys = (
-  db: Db,
-  scope: Scope,
-  { after, until }: { after: Instant; until: Instant },
-): Promise<number> =>
+/** Keys that can be used. */
+export const countUsableApiKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
   countOf(
     keysIn(db, scope)
       .where('status', '=', 'active')
-      .where('expires_at', '>', after)
-      .where('expires_at', '<=', until),
+      .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)])),
   )
+
+/** How many keys in use expire within a time. */
+export const countExpiringApiKeys = (db: Db, scope: Scope, within: Span): Promise<number> =>
+  countOf(expiringIn(db, scope, within))
 
 /** @throws not_found, also for a key outside the scope */
 export async function getApiKey(db: Db, scope: Scope, id: string): Promise<ApiKey> {
@@ -100,6 +114,7 @@ export async function replaceApiKey(
     .set((eb) => ({
       key_hash: hash,
       key_prefix: key.keyPrefix,
+      expires_at: key.expiresAt,
       previous_hash: previousUntil === null ? null : eb.ref('key_hash'),
       previous_until: previousUntil,
       usage_count: 0,

@@ -67,6 +67,10 @@ export const enrollmentKeys = {
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only keys of this organization'),
       expired: flag.optional().describe('Only keys that have expired, or only those that have not'),
+      expiresBefore: endInstant
+        .optional()
+        .meta({ flag: 'expiring-within', future: true })
+        .describe('Only keys in use that expire until then'),
       ...pageQuery(),
     }),
     reply: pageOf(EnrollmentKey),

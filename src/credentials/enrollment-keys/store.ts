@@ -50,27 +50,36 @@ const keysIn = (db: Db, scope: Scope) =>
     .where(inScope(scope, 'enrollment_keys.org_id'))
     .where((eb) => eb.or([eb('site_id', 'is', null), inSites(scope, 'enrollment_keys.site_id')]))
 
+type Span = { after: Instant; until: Instant }
+
+/** Keys that are not used up and expire within a time. */
+const expiringIn = (db: Db, scope: Scope, { after, until }: Span) =>
+  keysIn(db, scope)
+    .where('expires_at', '>', after)
+    .where('expires_at', '<=', until)
+    .where((eb) => eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage'))]))
+
+/** Keys that have not expired. */
+export const countLiveEnrollmentKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
+  countOf(keysIn(db, scope).where('expires_at', '>', now))
+
 /** How many keys that are not used up expire within a time. */
-export const countExpiringEnrollmentKeys = (
-  db: Db,
-  scope: Scope,
-  { after, until }: { after: Instant; until: Instant },
-): Promise<number> =>
-  countOf(
-    keysIn(db, scope)
-      .where('expires_at', '>', after)
-      .where('expires_at', '<=', until)
-      .where((eb) => eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage'))])),
-  )
+export const countExpiringEnrollmentKeys = (db: Db, scope: Scope, within: Span): Promise<number> =>
+  countOf(expiringIn(db, scope, within))
 
 /** Newest first: ids grow with time. */
 export async function listEnrollmentKeys(
   db: Db,
   scope: Scope,
-  query: PageQuery & { orgId?: string | undefined; expired?: boolean | undefined },
+  query: PageQuery & {
+    orgId?: string | undefined
+    expired?: boolean | undefined
+    expiresBefore?: Instant | undefined
+  },
   now: Instant,
 ): Promise<Page<EnrollmentKey>> {
-  const found = keysIn(db, scope)
+  const until = query.expiresBefore
+  const found = (until === undefined ? keysIn(db, scope) : expiringIn(db, scope, { after: now, until }))
     .$if(query.orgId !== undefined, (q) => q.where('org_id', '=', query.orgId!))
     .$if(query.expired === true, (q) => q.where('expires_at', '<=', now))
     .$if(query.expired === false, (q) => q.where('expires_at', '>', now))

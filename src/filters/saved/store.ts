@@ -1,7 +1,13 @@
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
-import { contains, inScope, isForeignKeyViolation, preparedInScope } from '../../storage/dialect.ts'
+import {
+  contains,
+  idStartsWith,
+  inScope,
+  isForeignKeyViolation,
+  preparedInScope,
+} from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
@@ -26,14 +32,21 @@ const toFilter = (row: SavedFilterRow): SavedFilter => filterRows.read(row) as u
 const filtersIn = (db: Db, scope: Scope) =>
   db.selectFrom('saved_filters').where(inScope(scope, 'saved_filters.org_id'))
 
+type FilterQuery = PageQuery & {
+  orgId?: string | undefined
+  search?: string | undefined
+  idPrefix?: string | undefined
+}
+
 /** Newest first; `search` is part of the name or description, ignoring letter case. */
 export function listFilters(
   db: Db,
   scope: Scope,
-  { orgId, search, ...page }: PageQuery & { orgId?: string | undefined; search?: string | undefined },
+  { orgId, search, idPrefix, ...page }: FilterQuery,
 ): Promise<Page<SavedFilter>> {
   const found = filtersIn(db, scope)
     .$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
+    .$if(idPrefix !== undefined, (q) => q.where(idStartsWith('saved_filters.id', idPrefix!)))
     .$if(search !== undefined && search !== '', (q) =>
       q.where((eb) => eb.or([contains('name', search!), contains('description', search!)])),
     )

@@ -41,6 +41,20 @@ export const SignIn = z
   .meta({ id: 'SignIn' })
 export type SignIn = z.output<typeof SignIn>
 
+const Caller = z
+  .object({
+    kind: z.enum(['user', 'api_key', 'workload']),
+    id: z.guid().describe('Of the user, the API key or the trust policy'),
+    name: z.string(),
+    email: z.string().nullable().describe('Of a user'),
+    run: z.string().nullable().describe('Of a workload: its run in the CI system'),
+    scope: z.enum(['system', 'partner', 'organization']),
+    partnerId: idOf('partner').nullable(),
+    orgId: idOf('organization').nullable(),
+    permissions: z.array(z.string()).describe('What it may do now'),
+  })
+  .meta({ id: 'Caller' })
+
 export const sessions = {
   login: endpoint({
     method: 'POST',
@@ -73,13 +87,19 @@ export const sessions = {
     method: 'POST',
     path: '/auth/logout',
     idempotencyKey: { refused: 'repeatable' },
-    summary: 'Sign out everywhere: ends every session and token of the caller',
+    summary: 'Sign out: ends the sessions of the caller, or this one alone, with their tokens',
     tag,
     access: userAccess({ whileEnrolling: true }),
+    body: z
+      .strictObject({
+        everywhere: z.boolean().default(true).describe('Every session of the account; false ends this one'),
+      })
+      .prefault({}),
     reply: z.object({ success: z.literal(true) }),
     session: 'ends',
     audit: { action: 'user.logout', resource: 'user' },
     emits: ['user.logout'],
+    example: { everywhere: false },
   }),
   refresh: endpoint({
     method: 'POST',
@@ -120,7 +140,16 @@ export const sessions = {
         }),
       ),
       mfaVerified: z.boolean().describe('Whether this session carries a verified factor'),
+      mfaVerifiedAt: instant.nullable().describe('When that factor was verified'),
     }),
+  }),
+  caller: endpoint({
+    method: 'GET',
+    path: '/auth/caller',
+    summary: 'Show whose credential this is: of a user, an API key or a workload, and what it may do',
+    tag,
+    access: userAccess({ whileEnrolling: true, key: true, workload: true }),
+    reply: Caller,
   }),
   switch: endpoint({
     method: 'POST',

@@ -2,7 +2,7 @@ import { Problem } from '../../core/errors.ts'
 import { zeroId } from '../../core/ids.ts'
 import { newId } from '../../core/new-id.ts'
 import { addSeconds } from '../../core/time.ts'
-import { type HandlersOf, inSteps } from '../../handler.ts'
+import { type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
 import { findRoleName, listMemberships } from '../memberships.ts'
 import type { PasswordGuard } from '../password-guard/guard.ts'
 import { requiresMfaEnrollment } from '../principal.ts'
@@ -33,6 +33,14 @@ import {
 } from './tokens.ts'
 
 type Sessions = typeof sessions
+
+/** Where a caller acts, and what it may do there. */
+const reachOf = ({ scope, permissions }: Pick<UserCaller, 'scope' | 'permissions'>) => ({
+  scope: scope.kind,
+  partnerId: scope.kind === 'partner' ? scope.partnerId : null,
+  orgId: scope.kind === 'organization' ? scope.orgId : null,
+  permissions: [...permissions].sort(),
+})
 
 const challengeSeconds = 5 * 60
 
@@ -141,10 +149,11 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
   return {
     login,
 
-    async logout({ db, caller, ip, now, note }) {
-      note({ resourceId: caller.id, resourceName: caller.email })
+    async logout({ db, caller, body: { everywhere }, ip, now, note }) {
+      note({ resourceId: caller.id, resourceName: caller.email, details: { everywhere } })
       // A session that began at a provider may end sessions of that provider only.
-      if (caller.ssoProviderId === null) await endSessions(db, caller.id, now)
+      if (!everywhere) await store.revokeSession(db, caller.sessionId, now)
+      else if (caller.ssoProviderId === null) await endSessions(db, caller.id, now)
       else await store.revokeProviderSessions(db, caller.id, caller.ssoProviderId, now)
       // A person who has not accepted the invitation is no member, so the organization is not notified.
       const orgId = caller.barred === 'invitation_pending' ? null : orgOfContext(contextOfScope(caller.scope))
@@ -185,6 +194,13 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
       },
     }),
 
+    async caller({ caller }) {
+      const { kind, id, name } = caller
+      const email = caller.kind === 'user' ? caller.email : null
+      const run = caller.kind === 'workload' ? caller.run : null
+      return { kind, id, name, email, run, ...reachOf(caller) }
+    },
+
     async me({ db, caller, scope }) {
       const user = await getUser(db, caller.id)
       const tenants = await store.listTenants(db, user.id)
@@ -193,13 +209,11 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
       const name = caller.roleId === null ? undefined : await findRoleName(db, caller.roleId)
       return {
         user: { ...toIdentity(user), ...(!whole && { phoneVerified: false, phoneLast4: null }) },
-        scope: scope.kind,
-        partnerId: scope.kind === 'partner' ? scope.partnerId : null,
-        orgId: scope.kind === 'organization' ? scope.orgId : null,
+        ...reachOf(caller),
         role: caller.roleId !== null && name !== undefined ? { id: caller.roleId, name } : null,
-        permissions: [...caller.permissions].sort(),
         memberships: bySso ? tenants.filter(({ id }) => id === orgOfContext(contextOfScope(scope))) : tenants,
         mfaVerified: caller.mfa,
+        mfaVerifiedAt: caller.mfa ? caller.provedAt : null,
       }
     },
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
-import { idOf, instant, text } from '../../core/schema.ts'
+import { idOf, idPrefix, instant, text } from '../../core/schema.ts'
 
 const tag = 'Users'
 
@@ -17,10 +17,11 @@ export const tenant = {
 }
 
 export const orgAccess = z.enum(['all', 'selected', 'none'])
-const listOf = (kind: Parameters<typeof idOf>[0]) => z.array(idOf(kind)).max(1000, 'must be at most 1000')
-export const orgIds = listOf('organization')
-export const siteIds = listOf('site')
-export const deviceGroupIds = listOf('device_group')
+const listOf = (kind: Parameters<typeof idOf>[0], flag: string, formerFlag: string) =>
+  z.array(idOf(kind)).max(1000, 'must be at most 1000').meta({ flag, formerFlag })
+export const orgIds = listOf('organization', 'selected-org', 'org-ids')
+export const siteIds = listOf('site', 'site', 'site-ids')
+export const deviceGroupIds = listOf('device_group', 'group', 'device-group-ids')
 
 const membership = {
   partnerId: idOf('partner').nullable(),
@@ -156,7 +157,11 @@ export const people = {
     question: true,
     query: z.strictObject({
       ...tenant,
-      q: text(100).optional().describe('Part of the name or e-mail'),
+      q: text(100)
+        .optional()
+        .meta({ flag: 'search', formerFlag: 'q' })
+        .describe('Part of the name or e-mail'),
+      idPrefix,
       status: status.optional(),
       ...pageQuery(),
     }),

@@ -2,7 +2,7 @@ import type { ExpressionBuilder } from 'kysely'
 import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { contains, forUpdate, inScope } from '../../storage/dialect.ts'
+import { contains, forUpdate, idStartsWith, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
@@ -46,18 +46,23 @@ export const membersOf = (db: Db, scope: Scope, tenant: Tenant) =>
         .where('m.org_id', '=', tenant.orgId)
         .where(inScope(scope, 'm.org_id'))
 
-type Query = PageQuery & { q?: string | undefined; status?: string | undefined }
+type Query = PageQuery & {
+  q?: string | undefined
+  status?: string | undefined
+  idPrefix?: string | undefined
+}
 
 /** All accounts, by name; for system scope only. */
 export async function listAccounts(
   db: Db,
   scope: Scope,
-  { q, status, ...page }: Query,
+  { q, status, idPrefix, ...page }: Query,
 ): Promise<Page<Account>> {
   const found = db
     .selectFrom('users')
     .$if(scope.kind !== 'system', (it) => it.where('users.id', '=', ''))
     .$if(status !== undefined, (it) => it.where('users.status', '=', status!))
+    .$if(idPrefix !== undefined, (it) => it.where(idStartsWith('users.id', idPrefix!)))
     .$if(!!q, (it) => it.where((eb) => eb.or([contains('users.name', q!), contains('users.email', q!)])))
   const byName = (it: typeof found) =>
     it
@@ -75,7 +80,7 @@ export async function listMembers(
   db: Db,
   scope: Scope,
   tenant: Tenant,
-  { q, status, ...page }: Query,
+  { q, status, idPrefix, ...page }: Query,
 ): Promise<Page<Account>> {
   type Members = ExpressionBuilder<Tables & { m: Tables['organization_memberships'] }, 'users' | 'm'>
   const isWhole = (eb: Members) => whollyInScope(eb as never, scope)
@@ -105,6 +110,7 @@ export async function listMembers(
   const found = members
     .innerJoin('users', 'users.id', 'm.user_id')
     .$if(status !== undefined, (it) => it.where((eb) => eb(standing(eb), '=', status!)))
+    .$if(idPrefix !== undefined, (it) => it.where(idStartsWith('m.user_id', idPrefix!)))
     .$if(!!q, (it) =>
       it.where((eb) => eb.or([contains(shown(eb, 'name'), q!), contains(shown(eb, 'email'), q!)])),
     )

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { AnyDb } from '../columns.ts'
-import type { Dialect } from '../db.ts'
+import type { Dialect, ReadStorage } from '../db.ts'
 
 type ColumnShape = { name: string; kind: 'text' | 'number'; nullable: boolean }
 
@@ -15,6 +15,9 @@ export async function listTables(db: AnyDb, dialect: Dialect): Promise<TableShap
   const tables = Map.groupBy(rows, ({ table }) => table)
   return [...tables.keys()].sort(byBytes).map((name) => shapeOf(name, tables.get(name)!))
 }
+
+export const tablesOf = ({ read, dialect }: Pick<ReadStorage, 'read' | 'dialect'>): Promise<TableShape[]> =>
+  listTables(read as AnyDb, dialect)
 
 function shapeOf(name: string, rows: readonly Row[]): TableShape {
   const columns = rows
@@ -49,14 +52,21 @@ const ofPostgres = sql<Row>`
   where t.relkind in ('r', 'p') and t.relnamespace = current_schema()::regnamespace`
 
 /** The last number that each counter of a table gave out; numbers are never used twice. */
-export async function readCounters(db: AnyDb, dialect: Dialect): Promise<Record<string, number>> {
+export async function readCounters(
+  db: AnyDb,
+  dialect: Dialect,
+  isOwn = (_: string) => true,
+): Promise<Record<string, number>> {
   if (dialect === 'sqlite') {
     const { rows } = await sql<{ name: string; seq: number }>`
       select name, seq from sqlite_sequence where seq > 0`.execute(db)
-    return Object.fromEntries(rows.filter(isCounter).map(({ name, seq }) => [name, seq]))
+    return Object.fromEntries(
+      rows.filter((row) => isCounter(row) && isOwn(row.name)).map(({ name, seq }) => [name, seq]),
+    )
   }
   const counters: Record<string, number> = {}
   for (const { name, sequence } of await listSequences(db)) {
+    if (!isOwn(name)) continue
     const { rows } = await sql<{ last: number }>`
       select case when is_called then last_value else 0 end as last from ${sql.raw(sequence)}`.execute(db)
     if (rows[0]!.last > 0) counters[name] = rows[0]!.last

@@ -19,8 +19,16 @@ export async function dropMark(db: AnyDb): Promise<void> {
   await sql`drop table ${sql.id(markName)}`.execute(db)
 }
 
-/** @throws SetupError when a restore into this database did not finish */
+/** The same for `svc db copy`: the table that keeps how far the copy is, which goes in its last transaction. */
+export const copyMarkName = 'svc_copy'
+
+/** @throws SetupError when a restore or copy into this database did not finish */
 export async function assertNotHalfRestored(storage: Pick<Storage, 'dialect' | 'read'>): Promise<void> {
+  if (await hasTable(storage, copyMarkName)) {
+    throw new SetupError(
+      'A copy into this database did not finish: repeat svc db copy, which goes on where it stopped.',
+    )
+  }
   if (!(await hasTable(storage, markName))) return
   throw new SetupError(
     'A restore into this database did not finish: repeat svc db restore, which starts over by itself.',

@@ -14,7 +14,7 @@ export type RestoreTarget = {
   setCounters(tx: Db, counters: Readonly<Record<string, number>>): Promise<void>
 }
 
-const driverOf = async (place: Place): Promise<TargetDriver> =>
+export const driverOf = async (place: Place): Promise<TargetDriver> =>
   place.databaseUrl === undefined
     ? (await import('../sqlite/restore-driver.ts')).sqliteRestore(place.dataDir)
     : (await import('../postgres/restore-driver.ts')).postgresRestore(place.databaseUrl)

@@ -1,3 +1,4 @@
+import type { AnyDb } from '../columns.ts'
 import type { TableShape } from './catalog.ts'
 import type { Cell } from './row-pages.ts'
 
@@ -6,9 +7,18 @@ export type TargetState = 'empty' | 'unfinished' | 'used'
 
 /** Puts rows in, of any tables in any order: foreign keys are checked when it ends. */
 export type RowLoader = {
+  /** The one connection that everything here goes through. */
+  db: AnyDb
+  transaction<T>(work: () => Promise<T>): Promise<T>
   insert(table: TableShape, rows: readonly Cell[][]): Promise<void>
   /** @throws when a row refers to one that is not there */
   end(): Promise<void>
+}
+
+/** Keeps in the database itself the statements that put back what a load takes off, so that another process can. */
+export type TakenOff = {
+  read(db: AnyDb): Promise<string[] | undefined>
+  keep(db: AnyDb, statements: readonly string[]): Promise<void>
 }
 
 /** What differs between the databases when one is restored. */
@@ -19,5 +29,6 @@ export type TargetDriver = {
   lock(): Promise<() => Promise<void>>
   /** Returns the state once more; unless it is `used`, removes what is left of a restore, and marks the database. */
   begin(): Promise<TargetState>
-  load<T>(work: (loader: RowLoader) => Promise<T>): Promise<T>
+  /** With `takenOff` rows can also be deleted again, from any table, and another process can go on. */
+  load<T>(work: (loader: RowLoader) => Promise<T>, takenOff?: TakenOff): Promise<T>
 }

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { noObserver, type StorageObserver } from '../observer.ts'
 import { statementName } from '../query/prepared.ts'
+import { currentTrace } from '../trace.ts'
 
 /** Whether a table was altered since the statement was planned: a newer release migrates while this one still runs. */
 export function isStalePlan(error: unknown): boolean {
@@ -23,9 +24,18 @@ class NamedQuery extends pg.Query {
   }
 }
 
+/** Whether a query is a statement that needs a transaction and does not begin one. */
+const isAlone = ([text, , ...more]: unknown[]): boolean =>
+  typeof text === 'string' && more.length === 0 && !/^(begin|rollback|commit)\b/.test(text)
+
 /** Names statements that run repeatedly, so Postgres parses each once per connection and plans it rarely. */
 export class PostgresConnection extends pg.Client {
   observer: Pick<StorageObserver, 'ran'> = noObserver
+  /**
+   * What begins the transaction of each statement that is in none. Set behind a pooler that gives each transaction another
+   * session: such statements have no names either, which belong to a session.
+   */
+  beginsEach: string | undefined
   /** Part of each statement's name: a new generation abandons all earlier names. */
   #generation = 0
   #plannedAt = performance.now()
@@ -36,7 +46,12 @@ export class PostgresConnection extends pg.Client {
   // biome-ignore lint/suspicious/noExplicitAny: pg has a dozen forms of it, of which Kysely uses one
   override query(...args: any[]): any {
     const [text, values, ...more] = args
-    const name = typeof text === 'string' && more.length === 0 ? statementName(text) : undefined
+    if (this.beginsEach !== undefined && this.getTransactionStatus() === 'I' && isAlone(args))
+      return this.#inTransaction(this.beginsEach, text, values)
+    const name =
+      this.beginsEach === undefined && typeof text === 'string' && more.length === 0
+        ? statementName(text)
+        : undefined
     if (name !== undefined) return this.#run(name, text, values)
     const result = (super.query as (...all: unknown[]) => unknown).apply(this, args)
     if (result instanceof Promise) {
@@ -74,6 +89,18 @@ export class PostgresConnection extends pg.Client {
     }
   }
 
+  async #inTransaction(begin: string, text: string, values: unknown[] | undefined): Promise<unknown> {
+    await this.query(begin)
+    try {
+      const result = await this.query(text, values)
+      await this.query('commit')
+      return result
+    } catch (error) {
+      await this.query('rollback').catch(() => {})
+      throw error
+    }
+  }
+
   #ask(name: string, text: string, values: unknown[]): Promise<unknown> {
     const { promise, resolve, reject } = Promise.withResolvers()
     const answered = this.#asked(text)
@@ -88,6 +115,8 @@ export class PostgresConnection extends pg.Client {
 
   /** Returns what to call once it is answered. */
   #asked(text: string): () => void {
+    // The answer arrives with the connection, on nobody's behalf.
+    const trace = currentTrace()
     const since = performance.now()
     if (this.#unanswered === 0) this.#waitingSince = since
     this.#unanswered += 1
@@ -95,7 +124,7 @@ export class PostgresConnection extends pg.Client {
       const now = performance.now()
       this.#unanswered -= 1
       if (this.#unanswered > 0) this.#waitingSince = now
-      this.observer.ran(text, now - since)
+      this.observer.ran(text, now - since, trace)
     }
   }
 

@@ -1,63 +1,11 @@
-import { randomBytes } from 'node:crypto'
 import { pipeline } from 'node:stream/promises'
 import pg from 'pg'
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams'
 import { SetupError } from '../../core/errors.ts'
 import { dropForeignKeys } from './foreign-keys.ts'
+import { connectFor } from './scratch-database.ts'
 
-const { escapeIdentifier: id, escapeLiteral: text } = pg
-
-async function connect(databaseUrl: string): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: databaseUrl, application_name: 'svc db rehearse' })
-  // A lost connection fails the query that uses it.
-  client.on('error', () => {})
-  await client.connect()
-  await client.query(
-    'set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set lock_timeout = 5000',
-  )
-  return client
-}
-
-/**
- * An empty database on the same server. Dropping it ends whatever is connected to it.
- * @throws SetupError when the role may not create one
- */
-export async function createScratchDatabase(
-  databaseUrl: string,
-): Promise<{ url: string; drop(): Promise<void> }> {
-  const admin = await connect(databaseUrl)
-  try {
-    const { rows } = await admin.query(`
-      select rolname as role, rolcreatedb or rolsuper as may, pg_encoding_to_char(encoding) as encoding, datcollate, datctype
-      from pg_roles, pg_database where rolname = current_user and datname = current_database()`)
-    const { role, may, encoding, datcollate, datctype } = rows[0]
-    if (!may)
-      throw new SetupError(
-        `The role ${role} may not create the database that the rehearsal needs: run "alter role ${id(role)} createdb" as a superuser, and afterwards "alter role ${id(role)} nocreatedb".`,
-      )
-    const name = `svc_rehearsal_${randomBytes(6).toString('hex')}`
-    await admin.query(
-      `create database ${name} template template0 encoding ${text(encoding)} lc_collate ${text(datcollate)} lc_ctype ${text(datctype)}`,
-    )
-    const url = new URL(databaseUrl)
-    url.pathname = `/${name}`
-    let dropped: Promise<void> | undefined
-    const drop = async () => {
-      await admin.query(`drop database if exists ${name} with (force)`)
-      await admin.end()
-    }
-    return {
-      url: url.href,
-      drop: () => {
-        dropped ??= drop()
-        return dropped
-      },
-    }
-  } catch (error) {
-    await admin.end()
-    throw error
-  }
-}
+const { escapeIdentifier: id } = pg
 
 type Copying = { signal: AbortSignal; onProgress(done: number, total: number): void }
 
@@ -70,8 +18,8 @@ export async function copyRows(
   targetUrl: string,
   { signal, onProgress }: Copying,
 ): Promise<void> {
-  const source = await connect(sourceUrl)
-  const target = await connect(targetUrl)
+  const source = await connectFor('rehearsal', sourceUrl)
+  const target = await connectFor('rehearsal', targetUrl)
   // Closes the connection of a query that has not been answered at once, which ends the query.
   const end = () => Promise.allSettled([source.end(), target.end()])
   signal.addEventListener('abort', end)
@@ -81,7 +29,7 @@ export async function copyRows(
     const existing = await columnsByTable(source)
     const indexes = (await definitions(source, freeIndexes)).filter(({ at }) => tables.has(at))
     // Rows that refer to each other come in any order, and triggers have had their effect already.
-    const addForeignKeys = await dropForeignKeys(async (statement) => (await target.query(statement)).rows)
+    const foreignKeys = await dropForeignKeys(async (statement) => (await target.query(statement)).rows)
     for (const { name } of await definitions(target, freeIndexes))
       await target.query(`drop index ${id(name)}`)
     for (const table of tables.keys()) await target.query(`alter table ${id(table)} disable trigger user`)
@@ -108,7 +56,7 @@ export async function copyRows(
       done += 1
       onProgress(done, tables.size + indexes.length)
     }
-    await addForeignKeys()
+    for (const statement of foreignKeys) await target.query(statement)
     for (const table of tables.keys()) await target.query(`alter table ${id(table)} enable trigger user`)
     await copyCounters(source, target)
     await target.query('analyze')

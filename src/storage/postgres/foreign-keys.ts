@@ -10,17 +10,13 @@ const foreignKeys = `
   where k.contype = 'f' and k.connamespace = current_schema()::regnamespace order by 1, 2`
 
 /**
- * Drops the foreign keys, so that rows go in in any order, and returns what makes them again. A session that may switch them off
- * needs more rights than the owner has.
+ * Drops the foreign keys, so that rows go in in any order, and returns the statements that make them again. A session that
+ * may switch them off needs more rights than the owner has.
  */
-export async function dropForeignKeys(
-  run: (statement: string) => Promise<unknown>,
-): Promise<() => Promise<void>> {
+export async function dropForeignKeys(run: (statement: string) => Promise<unknown>): Promise<string[]> {
   const keys = (await run(foreignKeys)) as Row[]
   for (const { at, name } of keys) await run(`alter table ${id(at)} drop constraint ${id(name)}`)
-  return async () => {
-    for (const { at, name, definition } of keys) {
-      await run(`alter table ${id(at)} add constraint ${id(name)} ${definition}`)
-    }
-  }
+  return keys.map(
+    ({ at, name, definition }) => `alter table ${id(at)} add constraint ${id(name)} ${definition}`,
+  )
 }

@@ -10,6 +10,13 @@ const pingMs = 10_000
 /** Time limit for closing the connection. */
 const endMs = 500
 
+/**
+ * Lets the server end the session of a process that was frozen: the kernel answers for it, so its locks would stay for ever.
+ * Servers before Postgres 14 do not have the setting.
+ */
+const endWhenFrozen = (client: PostgresConnection, ms: number) =>
+  client.query(`select set_config(name, '${ms}', false) from pg_settings where name = 'idle_session_timeout'`)
+
 /** LISTEN and NOTIFY. A listening process holds a lock on its channel as long as its session lasts. */
 export function postgresNotifications(
   databaseUrl: string,
@@ -68,6 +75,7 @@ async function listen(
     await next.query(
       'set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 2',
     )
+    await endWhenFrozen(next, 3 * pingMs)
     await next.query(`listen ${next.escapeIdentifier(channel)}`)
     await next.query('select pg_advisory_lock_shared($1, hashtext($2))', [lockClass, channel])
   }

@@ -21,7 +21,7 @@ import { FairSlots } from '../turns.ts'
 import { isStalePlan, PostgresConnection } from './connection.ts'
 import { checkPostgresIntegrity } from './integrity-check.ts'
 import { postgresNotifications } from './notifications.ts'
-import { assertNoTransactionPooler } from './pooler-check.ts'
+import { assertNoTransactionPooler, assertSameDatabase } from './pooler-check.ts'
 import { HealthProbe } from './probe.ts'
 import { getTypeParser } from './type-parsers.ts'
 
@@ -36,34 +36,44 @@ const watchMs = 250
 /** Time limit for a caller's turn, and then for its connection. */
 const connectMs = 10_000
 
+/**
+ * With `poolerUrl` all statements go through a pooler that may give each transaction another session: each is a transaction with
+ * settings of its own, and none has a name. What needs a session (LISTEN, its lock) goes to the server itself.
+ */
 export async function openPostgres(
-  databaseUrl: string,
+  { databaseUrl, poolerUrl }: { databaseUrl: string; poolerUrl: string | undefined },
   settings: PostgresSettings,
   { timeoutMs, atOnce }: ReadQuerySettings,
   observer: StorageObserver,
 ): Promise<Storage> {
   const { statementMs } = settings
   const connections = new Set<PostgresConnection>()
-  const pool = newPool(FairPool, databaseUrl, settings, connections, observerOf('main', observer))
-  await firstConnection(pool, databaseUrl, settings)
+  const isPooled = poolerUrl !== undefined
+  const url = poolerUrl ?? databaseUrl
+  const pool = newPool(FairPool, { url, isPooled }, settings, connections, observerOf('main', observer))
+  await firstConnection(pool, { databaseUrl, poolerUrl }, settings)
   const questionConnections = new Set<PostgresConnection>()
   const watch = setInterval(() => {
     cutSilent(connections, statementMs)
     cutSilent(questionConnections, timeoutMs)
   }, watchMs).unref()
-  const probe = new HealthProbe(databaseUrl)
-  const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, begin) })
+  const probe = new HealthProbe(url)
+  const beginOf = (text: string, ms: number) =>
+    isPooled ? `${text}; ${sessionSettings(ms, 'set local')}` : text
+  const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginOf(begin, statementMs)) })
   // A separate pool, so a caller with many queries does not delay other reads; how many a caller may run is limited
   // before. A connection closes when it is idle, which frees the patterns that it has cached.
   const questionPool = newPool(
     RetryingPool,
-    databaseUrl,
+    { url, isPooled },
     { ...settings, poolSize: atOnce, statementMs: timeoutMs },
     questionConnections,
     observerOf('questions', observer),
   )
-  const questions: Db = new Kysely({ dialect: new PortableDialect({ pool: questionPool }, begin) })
-  const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginUnsynced) })
+  const beginQuestion = beginOf(begin, timeoutMs)
+  const questions: Db = new Kysely({ dialect: new PortableDialect({ pool: questionPool }, beginQuestion) })
+  const beginLoose = beginOf(beginUnsynced, statementMs)
+  const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginLoose) })
   const commits = new CommitListeners()
   const nesting = new NestedWriteGuard()
   const running = new Set<Promise<unknown>>()
@@ -120,6 +130,7 @@ export async function openPostgres(
     check: () => probe.check(),
     checkIntegrity: () => checkPostgresIntegrity(db),
     usage: () => ({ main: pool.usage(), questions: questionPool.usage() }),
+    giveSpaceBack: async () => {},
     sizes: async () => {
       const found = await sql<{ data: number }>`select pg_database_size(current_database()) as data`.execute(
         db,
@@ -187,12 +198,12 @@ type PoolObserver = { waited(milliseconds: number): void } & Pick<StorageObserve
 
 const observerOf = (pool: PoolName, observer: StorageObserver): PoolObserver => ({
   waited: (milliseconds) => observer.waited(pool, milliseconds),
-  ran: (sql, milliseconds) => observer.ran(sql, milliseconds),
+  ran: (sql, milliseconds, trace) => observer.ran(sql, milliseconds, trace),
 })
 
 function newPool(
   Pool: typeof RetryingPool,
-  databaseUrl: string,
+  { url, isPooled }: { url: string; isPooled: boolean },
   { poolSize, statementMs }: PostgresSettings,
   connections: Set<PostgresConnection>,
   observer: PoolObserver,
@@ -201,6 +212,7 @@ function newPool(
     constructor(config?: string | pg.ClientConfig) {
       super(config)
       this.observer = observer
+      if (isPooled) this.beginsEach = `begin; ${sessionSettings(statementMs, 'set local')}`
       connections.add(this)
       // A lost connection fails the query that uses it and is replaced; the event itself must not end the process.
       this.on('error', ignore)
@@ -208,12 +220,14 @@ function newPool(
     }
   }
   const pool = new Pool({
-    ...connectionConfig(databaseUrl),
+    ...connectionConfig(url),
     max: poolSize,
     application_name: 'svc',
     types: { getTypeParser },
     Client: Registered,
-    onConnect: (client: pg.ClientBase) => client.query(sessionSettings(statementMs)),
+    ...(!isPooled && {
+      onConnect: (client: pg.ClientBase) => client.query(sessionSettings(statementMs, 'set')),
+    }),
   })
   pool.on('error', ignore)
   pool.observer = observer
@@ -233,8 +247,15 @@ const connectionConfig = (databaseUrl: string): pg.ClientConfig => ({
  * wait less for a lock, so that a batch with a locked row is soon taken apart. Not connection parameters: poolers
  * support few of those.
  */
-const sessionSettings = (statementMs: number): string =>
-  `set random_page_cost = 1.1; set statement_timeout = ${statementMs}; set lock_timeout = ${lockMs(statementMs)}; set idle_in_transaction_session_timeout = ${statementMs}`
+const sessionSettings = (statementMs: number, set: 'set' | 'set local'): string =>
+  [
+    'random_page_cost = 1.1',
+    `statement_timeout = ${statementMs}`,
+    `lock_timeout = ${lockMs(statementMs)}`,
+    `idle_in_transaction_session_timeout = ${statementMs}`,
+  ]
+    .map((one) => `${set} ${one}`)
+    .join('; ')
 
 /** For the rest of the transaction. */
 const setLockTimeout = (tx: Db, ms: number) => sql`set local lock_timeout = ${sql.lit(ms)}`.execute(tx)
@@ -337,32 +358,44 @@ function ignore(): void {}
 
 async function firstConnection(
   pool: pg.Pool,
-  databaseUrl: string,
+  { databaseUrl, poolerUrl }: { databaseUrl: string; poolerUrl: string | undefined },
   { waitMs, onRefused }: PostgresSettings,
 ): Promise<void> {
   try {
     await retryRefused(
-      () => checkSessions(pool, databaseUrl),
+      () => checkSessions(pool, databaseUrl, poolerUrl),
       waitMs,
       (error) => onRefused?.(reason(error)),
     )
   } catch (error) {
     await pool.end()
     if (error instanceof SetupError) throw error
-    throw new SetupError(`Cannot use ${place(databaseUrl)}: ${reason(error)}`, { cause: error })
+    const places = [...new Set([poolerUrl ?? databaseUrl, databaseUrl].map(place))].join(', or ')
+    throw new SetupError(`Cannot use ${places}: ${reason(error)}`, { cause: error })
   }
 }
 
-async function checkSessions(pool: pg.Pool, databaseUrl: string): Promise<void> {
+async function checkSessions(
+  pool: pg.Pool,
+  databaseUrl: string,
+  poolerUrl: string | undefined,
+): Promise<void> {
   const one = await pool.connect()
-  try {
-    // Outside the pool, which may have room for only one connection.
+  // Outside the pool, which may have room for only one connection.
+  const others = [0, ...(poolerUrl === undefined ? [] : [1])].map(() => {
     const other = new pg.Client(connectionConfig(databaseUrl))
     other.on('error', ignore)
-    await other.connect()
-    await assertNoTransactionPooler(one, other).finally(() => other.end())
+    return other
+  })
+  try {
+    await Promise.all(others.map((other) => other.connect()))
+    const [first, second = one] = others
+    const name = poolerUrl === undefined ? 'DATABASE_URL' : 'DATABASE_DIRECT_URL'
+    await assertNoTransactionPooler(second, first!, name)
+    if (poolerUrl !== undefined) await assertSameDatabase(one, first!)
   } finally {
     one.release()
+    await Promise.allSettled(others.map((other) => other.end()))
   }
 }
 

@@ -9,12 +9,16 @@ const rounds = 4
  * a connection's session changes, or another connection has the same one.
  * @throws SetupError
  */
-export async function assertNoTransactionPooler(one: pg.ClientBase, other: pg.ClientBase): Promise<void> {
+export async function assertNoTransactionPooler(
+  one: pg.ClientBase,
+  other: pg.ClientBase,
+  setting: string,
+): Promise<void> {
   const own = await sessionOf(one)
   for (let round = 0; round < rounds; round++) {
     await other.query('begin')
     try {
-      if ((await sessionOf(other)) === own || (await sessionOf(one)) !== own) throw refusal()
+      if ((await sessionOf(other)) === own || (await sessionOf(one)) !== own) throw refusal(setting)
     } finally {
       await other.query('rollback')
     }
@@ -26,8 +30,25 @@ async function sessionOf(client: pg.ClientBase): Promise<number> {
   return rows[0]!.pid
 }
 
-const refusal = (): SetupError =>
+const refusal = (setting: string): SetupError =>
   new SetupError(
-    'DATABASE_URL leads to a connection pooler that shares sessions (transaction mode); svc has a pool of its own: ' +
-      'connect to PostgreSQL itself, or set the pooler to session mode',
+    `${setting} leads to a connection pooler that shares sessions (transaction mode): set DATABASE_DIRECT_URL to the address of ` +
+      'PostgreSQL itself, beside DATABASE_URL, or set the pooler to session mode',
   )
+
+/** @throws SetupError when both addresses do not lead to one database */
+export async function assertSameDatabase(one: pg.ClientBase, other: pg.ClientBase): Promise<void> {
+  const [own, its] = await Promise.all([one, other].map(placeOf))
+  if (own === its) return
+  throw new SetupError(
+    'DATABASE_URL and DATABASE_DIRECT_URL lead to two databases: both have to lead to the same one',
+  )
+}
+
+/** The number of the database, and when its server was started, in a form that no time zone of a role changes. */
+async function placeOf(client: pg.ClientBase): Promise<string> {
+  const { rows } = await client.query<{ place: string }>(
+    `select oid || ' ' || extract(epoch from pg_postmaster_start_time()) as place from pg_database where datname = current_database()`,
+  )
+  return rows[0]!.place
+}

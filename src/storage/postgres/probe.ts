@@ -13,7 +13,8 @@ const change = 'update probes set at = now()::text where id = 1'
  */
 const room = `select count(wide) from (
   select repeat('x', 8192) as wide from generate_series(1, 128) as n order by n desc) as sorted`
-const settings = `set work_mem = '64kB'; set temp_tablespaces = ''`
+/** In a transaction, so that a pooler may give each check another session. */
+const begin = `begin; set local work_mem = '64kB'; set local temp_tablespaces = ''`
 
 /**
  * Checks, on a connection of its own that no request can use, whether the database accepts a change and has free
@@ -50,7 +51,7 @@ export class HealthProbe {
       throw error
     })
     try {
-      for (const text of [change, room])
+      for (const text of [begin, change, room, 'commit'])
         await client.query({ text, query_timeout: timeoutMs } as pg.QueryConfig)
     } catch (error) {
       this.#client = undefined
@@ -68,7 +69,6 @@ async function connected(databaseUrl: string): Promise<PostgresConnection> {
   })
   client.on('error', () => {})
   await client.connect()
-  await client.query(settings)
   return client
 }
 

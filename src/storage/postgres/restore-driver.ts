@@ -1,6 +1,7 @@
 import { sql } from 'kysely'
 import pg from 'pg'
 import { SetupError } from '../../core/errors.ts'
+import { advisoryLocks } from '../advisory-locks.ts'
 import { createMark, markName } from '../backup/restore-mark.ts'
 import type { RowLoader, TargetDriver, TargetState } from '../backup/target-driver.ts'
 import type { AnyDb } from '../columns.ts'
@@ -8,9 +9,6 @@ import type { Db } from '../db.ts'
 import { lock, unlock } from '../migration-lock.ts'
 import { openStorage } from '../open.ts'
 import { dropForeignKeys } from './foreign-keys.ts'
-
-/** An advisory lock that no other program takes: the bytes of "svc", and 2 for a restore. */
-const [space, key] = [0x737663, 2]
 
 export function postgresRestore(databaseUrl: string): TargetDriver {
   const connected = async <T>(work: (db: AnyDb) => Promise<T>): Promise<T> => {
@@ -42,10 +40,19 @@ export function postgresRestore(databaseUrl: string): TargetDriver {
           await unlock(db)
         }
       }),
-    load: (work) =>
+    load: (work, takenOff) =>
       connected(async (db) => {
         const run = async (statement: string) => (await sql.raw(statement).execute(db)).rows
-        return work(loaderOf(db, await dropForeignKeys(run)))
+        const takeOff = async () => {
+          const statements = [
+            ...(await dropForeignKeys(run)),
+            ...(takenOff ? await disableTriggers(run) : []),
+          ]
+          await takenOff?.keep(db, statements)
+          return statements
+        }
+        const back = (await takenOff?.read(db)) ?? (await transaction(db, takeOff))
+        return work(loaderOf(db, back))
       }),
   }
 }
@@ -62,7 +69,9 @@ async function lockDatabase(databaseUrl: string): Promise<() => Promise<void>> {
   // The restore notices a lost connection by itself.
   client.on('error', () => {})
   await client.connect()
-  const { rows } = await client.query('select pg_try_advisory_lock($1, $2) as locked', [space, key])
+  const { rows } = await client.query('select pg_try_advisory_lock($1, $2) as locked', [
+    ...advisoryLocks.restore,
+  ])
   if (rows[0].locked) return () => client.end()
   await client.end()
   throw new SetupError('Another svc db restore works on this database: wait for it to end')
@@ -88,8 +97,31 @@ async function dropLeftovers(db: AnyDb): Promise<void> {
   for (const { signature } of rows) await sql`drop function ${sql.raw(signature)}`.execute(db)
 }
 
-function loaderOf(db: AnyDb, addForeignKeys: () => Promise<void>): RowLoader {
+/** Triggers that refuse changes: a row of the source may be read again, and be gone by then. */
+async function disableTriggers(run: (statement: string) => Promise<unknown>): Promise<string[]> {
+  const rows = (await run(`
+    select distinct quote_ident(t.relname) as at from pg_trigger g join pg_class t on t.oid = g.tgrelid
+    where not g.tgisinternal and t.relnamespace = current_schema()::regnamespace`)) as { at: string }[]
+  for (const { at } of rows) await run(`alter table ${at} disable trigger user`)
+  return rows.map(({ at }) => `alter table ${at} enable trigger user`)
+}
+
+async function transaction<T>(db: AnyDb, work: () => Promise<T>): Promise<T> {
+  await sql`begin`.execute(db)
+  try {
+    const result = await work()
+    await sql`commit`.execute(db)
+    return result
+  } catch (error) {
+    await sql`rollback`.execute(db).catch(() => {})
+    throw error
+  }
+}
+
+function loaderOf(db: AnyDb, back: readonly string[]): RowLoader {
   return {
+    db,
+    transaction: (work) => transaction(db, work),
     async insert({ name, columns }, rows) {
       const names = columns.map((column) => column.name)
       const records = rows.map((row) => Object.fromEntries(names.map((column, at) => [column, row[at]])))
@@ -100,7 +132,7 @@ function loaderOf(db: AnyDb, addForeignKeys: () => Promise<void>): RowLoader {
       )
     },
     async end() {
-      await addForeignKeys()
+      for (const statement of back) await sql.raw(statement).execute(db)
       await sql`analyze`.execute(db)
     },
   }

@@ -66,6 +66,16 @@ export type AgentRotationRow = {
   previous_until: string | null
 }
 
+/** The public key of a device. */
+export type AgentKeyRow = {
+  device_id: string
+  /** Ed25519: 32 bytes in base64. */
+  public_key: string
+  created_at: string
+  /** When the last challenge that the device answered was issued; none up to then counts again. */
+  proved_at: string | null
+}
+
 export type AgentCommandRow = {
   id: string
   org_id: string

@@ -2,6 +2,7 @@ import type { Generated, Selectable } from 'kysely'
 import type {
   AgentBuildRow,
   AgentCommandRow,
+  AgentKeyRow,
   AgentReleaseRow,
   AgentRolloutDeviceRow,
   AgentRolloutRow,
@@ -19,6 +20,19 @@ export type Tables = {
   probes: { id: number; at: string }
   /** Fingerprints of the keys that the database is used with (daemon/key-fingerprints.ts). */
   key_prints: { name: string; print: string; since: string }
+  /** Archives that this installation wrote, by path or URL: retention removes no others. */
+  backups: { place: string; made_at: string; bytes: number }
+  /** A row for backups, and one for restore drills (daemon/backup/runs.ts). */
+  backup_runs: BackupRunRow
+  /** The processes that serve the database (src/storage/service-processes.ts). */
+  service_processes: {
+    id: string
+    host: string
+    pid: number
+    started_at: string
+    seen_at: number
+    prints: string
+  }
   /** Dead letters: entries that could not be written to their table. */
   set_aside: {
     id: Generated<number>
@@ -43,6 +57,8 @@ export type Tables = {
   sessions: SessionRow
   /** Recent sign-in attempts for an account (src/identity/password-guard). */
   sign_in_marks: { door: string; marks: string; guarded_until: string | null; expires_at: string }
+  /** Background work that one of several processes does (src/storage/leases.ts). */
+  leases: { name: string; holder: string | null; epoch: number; expires_at: string }
   /** Windows of rate limits that all processes count together (daemon/shared-windows.ts). */
   rate_limit_windows: { id: string; events: string; expires_at: number }
   roles: RoleRow
@@ -54,7 +70,8 @@ export type Tables = {
   organization_membership_groups: { membership_id: string; group_id: string }
   invitations: InvitationRow
   enrollment_keys: EnrollmentKeyRow
-  api_keys: ApiKeyRow
+  /** `revoked_at`: since when retention has found it revoked. */
+  api_keys: ApiKeyRow & { revoked_at: Generated<string | null> }
   /** Requests of a key in buckets of 18 s (src/credentials/api-keys/rate-limit-window.ts). */
   api_key_buckets: { key_id: string; bucket: number; count: number }
   devices: DeviceRow & DeviceAgentColumns & DeviceCounts & { tags: Generated<string> }
@@ -96,6 +113,7 @@ export type Tables = {
   trust_tokens: { token_hash: string; expires_at: string }
   agent_links: AgentLinkRow
   agent_rotations: AgentRotationRow
+  agent_keys: AgentKeyRow
   agent_commands: AgentCommandRow
   agent_releases: AgentReleaseRow
   agent_builds: AgentBuildRow
@@ -111,8 +129,12 @@ export type Tables = {
   /** Base64; `succession` is the statement signed by this key and the one before it. */
   audit_keys: { public_key: string; succession: string | null; created_at: string }
   audit_verdicts: AuditVerdictRow
+  /** Chains that a process is signing, or could not sign a moment ago. */
+  audit_checkpoint_claims: { chain: string; holder: string; claimed_until: string }
   audit_anchors: AuditAnchorRow
   audit_retention: AuditRetentionRow
+  /** What was restored of each chain, signed (src/audit/checkpoints/restored.ts). */
+  audit_restores: { chain: string; restored_at: string; note: string }
   audit_archives: AuditArchiveRow
   /** Readers of a whole chain, whose beginning must not be removed meanwhile. */
   audit_readings: { id: string; chain: string; until: string }
@@ -124,6 +146,21 @@ export type Tables = {
 export type TableName = keyof Tables
 
 type Stamped = { id: string; created_at: string; updated_at: string }
+
+export type BackupRunRow = {
+  kind: 'backup' | 'drill'
+  /** Scheduled runs that were due until then have been taken. */
+  due_after: string | null
+  /** The process that does the scheduled run, until `held_until` unless it says again that it lives. */
+  holder: string | null
+  held_until: string | null
+  succeeded_at: string | null
+  duration_ms: number | null
+  bytes: number | null
+  failed_at: string | null
+  failure: string | null
+  failures: Generated<number>
+}
 
 export type PartnerRow = Stamped & {
   name: string
@@ -565,8 +602,10 @@ export type AuditVerdictRow = {
   fault: string | null
   entries: number
   checked_at: string
-  /** The service's seal on the rest of the row. */
+  /** The service's seal on the rest of the row, but for the last column. */
   seal: string | null
+  /** When the chain was last verified to its end, for metrics alone. */
+  verified_at: string | null
 }
 
 export type AuditLogRow = {

@@ -1,6 +1,7 @@
 import type { Database } from 'better-sqlite3'
 import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
 import { noObserver, type StorageObserver } from '../observer.ts'
+import { currentTrace } from '../trace.ts'
 import { StatementCache } from './statement-cache.ts'
 
 /** Runs compiled queries on one open SQLite database, synchronously on this thread. */
@@ -40,8 +41,14 @@ export class SqliteConnection implements DatabaseConnection {
     } catch (error) {
       throw error instanceof TypeError ? unusable(parameters, sql, error) : error
     } finally {
-      this.#observer.ran(sql, performance.now() - begun)
+      this.#observer.ran(sql, performance.now() - begun, currentTrace())
     }
+  }
+
+  /** Runs a statement to its end that returns no rows, yet pauses as often as if it did: a pragma. */
+  exec(sql: string): void {
+    this.changed++
+    this.database.exec(sql)
   }
 
   /** Whether a statement may change what is stored. */

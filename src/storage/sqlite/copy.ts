@@ -21,12 +21,16 @@ export function openUntouched(dataDir: string) {
 }
 
 /** Twice the database: a migration may write all of it again. */
-export async function assertSpace(folder: string, bytes: number): Promise<void> {
+export async function assertSpace(
+  folder: string,
+  bytes: number,
+  purpose: 'rehearsal' | 'drill' = 'rehearsal',
+): Promise<void> {
   const { bavail, bsize } = await statfs(folder)
   const [free, needed] = [bavail * bsize, bytes * 2].map((it) => Math.floor(it / 2 ** 20))
   if (free! >= needed!) return
   throw new SetupError(
-    `${folder} has ${free} MiB left, and the rehearsal may need ${needed} MiB, twice the database: name another directory with --scratch.`,
+    `${folder} has ${free} MiB left, and the ${purpose} may need ${needed} MiB, twice the database: name another directory with --scratch.`,
   )
 }
 

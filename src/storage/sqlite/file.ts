@@ -31,12 +31,15 @@ export function openWriter(file: string): Database.Database {
     throw explained(error, file)
   }
   return open(file, false, (database) => {
+    // Of a new file, or of one that is vacuumed next (vacuum.ts): it can give free pages back.
+    database.pragma('auto_vacuum = incremental')
     database.pragma('journal_mode = wal')
     // Each commit that must be durable is synced by wal-sync.ts, away from the event loop.
     database.pragma('synchronous = normal')
     database.pragma('foreign_keys = on')
     // So that "insert or replace" cannot delete a row without its delete trigger.
     database.pragma('recursive_triggers = on')
+    // The log gives what is beyond back when it starts over.
     database.pragma('journal_size_limit = 67108864')
     // 80 MiB: copied in the middle of a commit, if the log was not copied before (wal-checkpointer.ts).
     database.pragma('wal_autocheckpoint = 20000')

@@ -3,6 +3,7 @@ import { isOutage } from '../database-errors.ts'
 import type { Db } from '../db.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
 import type { PoolUsage } from '../observer.ts'
+import { inTrace, traced } from '../trace.ts'
 import { currentParty, FairQueue } from '../turns.ts'
 import type { SqliteConnection } from './connection.ts'
 import { WriteExecutor } from './kysely.ts'
@@ -78,8 +79,10 @@ export class GroupCommit {
     return new Promise<T>((resolve, reject) => {
       this.#nesting.check()
       if (this.#closed) throw new Error('The storage is closed')
-      this.#waiting.push(currentParty(), { work, unsynced, since: performance.now(), resolve, reject })
-      this.#pump ??= this.#run()
+      const job = { work: traced(work), unsynced, since: performance.now(), resolve, reject }
+      this.#waiting.push(currentParty(), job)
+      // What a batch does for all of its jobs belongs to the trace of none.
+      this.#pump ??= inTrace(undefined, () => this.#run())
       if (this.#waiter && this.#pending >= this.#waiter.jobs) this.#waiter.go()
     })
   }

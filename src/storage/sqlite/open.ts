@@ -9,12 +9,13 @@ import type { PoolName, StorageObserver } from '../observer.ts'
 import { ReadingConnection, SqliteConnection } from './connection.ts'
 import { lockDirectory } from './directory-lock.ts'
 import { openReader, openWriter, sizesOf, sqliteFile } from './file.ts'
+import { givePagesBack } from './free-pages.ts'
 import { checkFreeSpace } from './free-space.ts'
 import { GroupCommit } from './group-commit.ts'
 import { checkSqliteIntegrity } from './integrity-check.ts'
 import { interruptibleKyselyOver, kyselyOver } from './kysely.ts'
 import { OpenFiles } from './open-files.ts'
-import { ReaderPool } from './reader-pool.ts'
+import { type OnQuery, ReaderPool } from './reader-pool.ts'
 import { WalCheckpointer } from './wal-checkpointer.ts'
 import { WalSync } from './wal-sync.ts'
 
@@ -33,10 +34,12 @@ export async function openSqlite(
   const unlock = alone ? lockOr(database, dataDir) : undefined
   const writer = new SqliteConnection(database, observer)
   const reader = new ReadingConnection(openReader(file), writer, observer)
-  const onQuery = (pool: PoolName) => (sql: string, waitedMs: number, ranMs: number) => {
-    observer.waited(pool, waitedMs)
-    observer.ran(sql, ranMs)
-  }
+  const onQuery =
+    (pool: PoolName): OnQuery =>
+    (sql, { waitedMs, ranMs, trace }) => {
+      observer.waited(pool, waitedMs)
+      observer.ran(sql, ranMs, trace)
+    }
   const readers = new ReaderPool(file, readerThreads, { onQuery: onQuery('heavy') })
   const questionReaders = new ReaderPool(file, questions.atOnce, {
     timeoutMs: questions.timeoutMs,
@@ -104,6 +107,7 @@ export async function openSqlite(
       questions: questionReaders.usage(),
     }),
     sizes: () => sizesOf(file),
+    giveSpaceBack: () => givePagesBack(writer, queue, ending.signal),
     close: () => {
       closing ??= close()
       return closing

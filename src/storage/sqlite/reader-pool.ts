@@ -2,6 +2,7 @@ import { Worker } from 'node:worker_threads'
 import type { CompiledQuery, DatabaseConnection, QueryResult } from 'kysely'
 import { packageModule } from '../../core/package-files.ts'
 import type { PoolUsage } from '../observer.ts'
+import { currentTrace, type Trace } from '../trace.ts'
 import type { ReaderData, ReaderReply } from './reader-thread.ts'
 
 const script = packageModule('src/storage/sqlite/reader-thread.ts')
@@ -48,10 +49,14 @@ export class ReaderPool implements DatabaseConnection {
 type ReaderSettings = { timeoutMs?: number; onQuery?: OnQuery }
 
 /** Called when a query has ended: it waited for its thread, and then ran. */
-type OnQuery = (sql: string, waitedMs: number, ranMs: number) => void
+export type OnQuery = (
+  sql: string,
+  how: { waitedMs: number; ranMs: number; trace: Trace | undefined },
+) => void
 
 type Waiting = {
   sql: string
+  trace: Trace | undefined
   since: number
   resolve: (rows: unknown[]) => void
   reject: (error: unknown) => void
@@ -80,7 +85,7 @@ class Reader {
       const worker = this.#worker
       const id = ++this.#lastId
       worker.postMessage({ id, sql, parameters })
-      this.#waiting.set(id, { sql, since: performance.now(), resolve, reject })
+      this.#waiting.set(id, { sql, trace: currentTrace(), since: performance.now(), resolve, reject })
       worker.ref()
     })
   }
@@ -110,7 +115,10 @@ class Reader {
   #settle(reply: ReaderReply): void {
     const waiting = this.#waiting.get(reply.id)
     this.#waiting.delete(reply.id)
-    if (waiting) this.#onQuery(waiting.sql, performance.now() - waiting.since - reply.ms, reply.ms)
+    if (waiting) {
+      const { sql, trace, since } = waiting
+      this.#onQuery(sql, { waitedMs: performance.now() - since - reply.ms, ranMs: reply.ms, trace })
+    }
     if ('rows' in reply) waiting?.resolve(reply.rows)
     else waiting?.reject(Object.assign(new Error(reply.error.message), reply.error))
     if (this.#waiting.size === 0) this.#rest()

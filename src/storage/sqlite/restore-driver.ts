@@ -1,11 +1,15 @@
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
+import { sql } from 'kysely'
 import type { TableShape } from '../backup/catalog.ts'
 import { markName } from '../backup/restore-mark.ts'
 import type { Cell } from '../backup/row-pages.ts'
-import type { RowLoader, TargetDriver, TargetState } from '../backup/target-driver.ts'
+import type { RowLoader, TakenOff, TargetDriver, TargetState } from '../backup/target-driver.ts'
+import type { AnyDb } from '../columns.ts'
+import { SqliteConnection } from './connection.ts'
 import { lockDirectory } from './directory-lock.ts'
 import { openReader, openWriter, sqliteFile } from './file.ts'
+import { kyselyOver } from './kysely.ts'
 
 export function sqliteRestore(dataDir: string): TargetDriver {
   const file = sqliteFile(dataDir)
@@ -31,11 +35,22 @@ export function sqliteRestore(dataDir: string): TargetDriver {
       renameSync(fresh, file)
       return state
     },
-    async load(work) {
+    async load(work, takenOff) {
       const database = openWriter(file)
       try {
         database.pragma('foreign_keys = off')
-        return await work(loaderOf(database))
+        const db = kyselyOver(new SqliteConnection(database)) as AnyDb
+        const loader = loaderOf(database, db)
+        if (takenOff === undefined) return await work(loader)
+        const back =
+          (await takenOff.read(db)) ?? (await loader.transaction(() => takeOffGuards(db, takenOff)))
+        return await work({
+          ...loader,
+          async end() {
+            for (const statement of back) database.exec(statement)
+            await loader.end()
+          },
+        })
       } finally {
         database.close()
       }
@@ -59,7 +74,17 @@ function stateOf(file: string): TargetState {
   }
 }
 
-function loaderOf(database: Database): RowLoader {
+/** Triggers that refuse changes: a row of the source may be read again, and be gone by then. */
+async function takeOffGuards(db: AnyDb, takenOff: TakenOff): Promise<string[]> {
+  const { rows } = await sql<{ name: string; sql: string }>`
+    select name, sql from sqlite_schema where type = 'trigger' and sql like '%raise(%'`.execute(db)
+  for (const { name } of rows) await sql`drop trigger ${sql.id(name)}`.execute(db)
+  const statements = rows.map((one) => one.sql)
+  await takenOff.keep(db, statements)
+  return statements
+}
+
+function loaderOf(database: Database, db: AnyDb): RowLoader {
   const quoted = (name: string) => `"${name}"`
   const insertions = new Map<string, (rows: readonly Cell[][]) => void>()
   const insertionOf = ({ name, columns }: TableShape) => {
@@ -71,6 +96,18 @@ function loaderOf(database: Database): RowLoader {
     })
   }
   return {
+    db,
+    async transaction(work) {
+      database.exec('begin immediate')
+      try {
+        const result = await work()
+        database.exec('commit')
+        return result
+      } catch (error) {
+        if (database.inTransaction) database.exec('rollback')
+        throw error
+      }
+    },
     async insert(table, rows) {
       const insertion = insertions.get(table.name) ?? insertionOf(table)
       insertions.set(table.name, insertion)
@@ -80,7 +117,10 @@ function loaderOf(database: Database): RowLoader {
       const check = database.prepare<[], { table: string; parent: string }>('pragma foreign_key_check')
       const broken = check.get()
       if (broken)
-        throw new Error(`A row of ${broken.table} refers to a row of ${broken.parent} that is missing`)
+        throw Object.assign(
+          new Error(`A row of ${broken.table} refers to a row of ${broken.parent} that is missing`),
+          { code: 'SQLITE_CONSTRAINT_FOREIGNKEY' },
+        )
     },
   }
 }

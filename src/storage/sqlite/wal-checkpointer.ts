@@ -12,6 +12,12 @@ export const pollMs = 20
 export const checkpointFrames = 8000
 
 /**
+ * Pages of the log, 128 MiB, from which it is made to start over. Readers that overlap keep each other's part of the log:
+ * without this it would start over only in a moment without any.
+ */
+export const mostFrames = 32_768
+
+/**
  * Copies the write-ahead log back into the file (a checkpoint). No request should wait for that, so a thread does it,
  * started when there is first enough to copy. The log starts over only once it is copied to its end, and each write
  * moves the end: while the last pages are copied, the writer waits between two of its transactions.
@@ -27,6 +33,8 @@ export class WalCheckpointer {
   finishing: Promise<void> | undefined
   /** Length of the log when it was last copied. */
   #copiedLength = 0
+  /** Length at which it is made to start over; twice as long after each attempt, which a long reader may defeat. */
+  #startOverAt = mostFrames
   #checkedAt = Number.NEGATIVE_INFINITY
 
   constructor(file: string, writer: Database) {
@@ -73,13 +81,19 @@ export class WalCheckpointer {
     })
     // The writer waits: the process must not end meanwhile.
     this.#thread!.ref()
-    this.#thread!.postMessage('rest')
+    const { log } = this.#status.get()!
+    this.#thread!.postMessage(log < this.#startOverAt ? 'rest' : 'start over')
+    if (log >= this.#startOverAt) this.#startOverAt = 2 * log
   }
 
   #start(): Worker {
     const thread = new Worker(script, { workerData: { file: this.#file } })
     thread.unref()
-    thread.on('message', ({ log }: WalStatus) => {
+    thread.on('message', (status: WalStatus | undefined) => {
+      // Seen of a thread that was ending: nothing is known of the log, and a later write asks again.
+      if (status === undefined) return this.#rest()
+      const { log } = status
+      if (log < mostFrames) this.#startOverAt = mostFrames
       if (this.#state === 'copying') {
         this.#state = 'copied'
         if (!this.#writer.inTransaction) this.go()

@@ -3,7 +3,7 @@ import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { anyObject, boundedObject, endInstant, idOf, instant, slug, text } from '../../core/schema.ts'
 import { parseWeeklyWindow } from '../../core/weekly-window.ts'
-import { cap, organizationOrder } from '../partners/contract.ts'
+import { cap, endedWithTenant, organizationOrder } from '../partners/contract.ts'
 
 const type = z.enum(['customer', 'internal'])
 const status = z.enum(['active', 'suspended', 'trial', 'churned'])
@@ -119,9 +119,21 @@ export const OrganizationOrder = z
 const tag = 'Tenancy'
 const reads = userAccess({ scopes: ['partner', 'system'], permission: 'organizations:read' })
 const writes = userAccess({ scopes: ['partner', 'system'], permission: 'organizations:write' })
+const deletes = userAccess({ scopes: ['partner', 'system'], permission: 'organizations:delete' })
 const params = z.strictObject({ id: idOf('organization') })
 
+const deletion = endpoint({
+  method: 'GET',
+  path: '/orgs/organizations/:id/deletion',
+  summary: 'Count what the deletion of an organization would end; the audit log is kept',
+  tag,
+  access: deletes,
+  params,
+  reply: z.object(endedWithTenant),
+})
+
 export const orgs = {
+  deletion,
   list: endpoint({
     method: 'GET',
     path: '/orgs/',
@@ -196,9 +208,10 @@ export const orgs = {
     path: '/orgs/organizations/:id',
     summary: 'Delete an organization; its sites stay',
     tag,
-    access: userAccess({ scopes: ['partner', 'system'], permission: 'organizations:delete' }),
+    access: deletes,
     params,
     reply: z.object({ success: z.literal(true), message: z.string() }),
+    effect: deletion,
     audit: { action: 'organization.delete', resource: 'organization' },
   }),
 }

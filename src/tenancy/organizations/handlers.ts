@@ -4,7 +4,7 @@ import { organizationScope } from '../../core/scope.ts'
 import type { HandlersOf } from '../../handler.ts'
 import { applyPartnerChange, checkOrgCap, normalizeOrder } from '../partners/rules.ts'
 import { changePartner, lockPartner } from '../partners/store.ts'
-import type { RevokeAccess } from '../revoke-access.ts'
+import type { AccessOfTenants } from '../revoke-access.ts'
 import { difference, wentOutOfUse } from '../rules.ts'
 import type * as contract from './contract.ts'
 import * as rules from './rules.ts'
@@ -12,9 +12,13 @@ import * as store from './store.ts'
 
 export const orgHandlers = ({
   revokeAccess,
-}: {
-  revokeAccess: RevokeAccess
-}): HandlersOf<typeof contract.orgs> => ({
+  countAccess,
+}: AccessOfTenants): HandlersOf<typeof contract.orgs> => ({
+  async deletion({ db, scope, params, now }) {
+    const { id } = await store.getOrg(db, scope, params.id)
+    return countAccess(db, organizationScope(id), now)
+  },
+
   list: async ({ db, scope }) => ({ data: await store.listOrgs(db, scope) }),
 
   page: ({ db, scope, query }) => store.pageOrgs(db, scope, query),

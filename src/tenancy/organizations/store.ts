@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { organizationScope, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { forShare, forUpdate, inScope, inScopeHistory, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -60,7 +60,17 @@ export async function checkOrg(db: Db, scope: Scope, id: string): Promise<void> 
   if ((await orgInSight(db, scope, { id })).length === 0) throw outOfReach(scope)
 }
 
-/** The same for reading history: the organization may have been deleted. */
+/**
+ * The scope of a request that may name one organization. A member who is restricted to sites or groups of theirs remains so.
+ * @throws like `checkOrg`
+ */
+export async function scopeWithin(db: Db, scope: Scope, orgId: string | undefined): Promise<Scope> {
+  if (orgId === undefined) return scope
+  await checkOrg(db, scope, orgId)
+  return scope.kind === 'organization' ? scope : organizationScope(orgId)
+}
+
+/** The same as `checkOrg` for reading history: the organization may have been deleted. */
 export async function checkOrgInHistory(db: Db, scope: Scope, id: string): Promise<void> {
   const known = db.selectFrom('organizations').select('id').where(inScopeHistory(scope, 'organizations.id'))
   if (!(await known.where('id', '=', id).executeTakeFirst())) throw outOfReach(scope)
@@ -95,7 +105,7 @@ export async function listOrgIds(db: Db, scope: Scope): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** Live organizations of a partner, for its cap. */
+/** Live organizations of a partner. */
 export async function countOrgs(db: Db, partnerId: string): Promise<number> {
   const live = db
     .selectFrom('organizations')

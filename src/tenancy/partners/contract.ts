@@ -108,10 +108,28 @@ export type PartnerChange = z.output<typeof PartnerChange>
 
 export const OwnPartnerChange = PartnerChange.pick({ name: true, billingEmail: true, settings: true })
 
+/** What ends with a tenant that is deleted. */
+export const endedWithTenant = {
+  devices: z.int().describe('Devices whose agents are refused'),
+  apiKeys: z.int().describe('API keys that are revoked'),
+  enrollmentKeys: z.int().describe('Enrollment keys that expire'),
+}
+
 const tag = 'Tenancy'
 const params = z.strictObject({ id: idOf('partner') })
 
+const deletion = endpoint({
+  method: 'GET',
+  path: '/orgs/partners/:id/deletion',
+  summary: 'Count what the deletion of a partner would end; the audit log is kept',
+  tag,
+  access: userAccess({ scopes: ['system'], permission: 'organizations:delete' }),
+  params,
+  reply: z.object({ organizations: z.int(), ...endedWithTenant }),
+})
+
 export const partners = {
+  deletion,
   list: endpoint({
     method: 'GET',
     path: '/orgs/partners',
@@ -188,6 +206,7 @@ export const partners = {
     access: userAccess({ scopes: ['system'], permission: 'organizations:delete' }),
     params,
     reply: z.object({ success: z.literal(true), message: z.string() }),
+    effect: deletion,
     audit: { action: 'partner.delete', resource: 'partner' },
   }),
 }

@@ -4,8 +4,8 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import { listOrgIds, removeOrgs } from '../organizations/store.ts'
-import type { RevokeAccess } from '../revoke-access.ts'
+import { countOrgs, listOrgIds, removeOrgs } from '../organizations/store.ts'
+import type { AccessOfTenants } from '../revoke-access.ts'
 import { difference, wentOutOfUse } from '../rules.ts'
 import type * as contract from './contract.ts'
 import * as rules from './rules.ts'
@@ -35,9 +35,13 @@ async function change(
 
 export const partnerHandlers = ({
   revokeAccess,
-}: {
-  revokeAccess: RevokeAccess
-}): HandlersOf<typeof contract.partners> => ({
+  countAccess,
+}: AccessOfTenants): HandlersOf<typeof contract.partners> => ({
+  async deletion({ db, params, now }) {
+    const { id } = await store.getPartner(db, params.id)
+    return { organizations: await countOrgs(db, id), ...(await countAccess(db, wholeOf(id), now)) }
+  },
+
   list: ({ db, query }) => store.listPartners(db, query),
 
   async create({ db, body, now, quota }) {

@@ -1,5 +1,6 @@
 import { newId } from '../../core/new-id.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
+import { currentTrace } from '../../storage/trace.ts'
 import { checkOrg } from '../../tenancy/store.ts'
 import { getSummary } from '../store.ts'
 import type * as contract from './contract.ts'
@@ -32,8 +33,9 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
   async test({ db, scope, params, body, now, note }) {
     const { id: webhookId, orgId, name } = await getSummary(db, scope, params.id)
     const { event, payload = testPayload(webhookId, now) } = body
-    const id = newId()
-    await askedFor.insertRequested(db, { id, webhookId, orgId, event, eventId: newId(), payload, now })
+    const [id, eventId] = [newId(), newId()]
+    await askedFor.insertRequested(db, { id, webhookId, orgId, event, eventId, payload, now })
+    currentTrace()?.published({ id: eventId, type: event, orgId })
     note({ orgId, resourceName: name, details: { deliveryId: id, event } })
     const delivery = { id, webhookId, status: 'pending' as const, event, attempt: 0 }
     return { message: 'Test delivery queued', delivery }

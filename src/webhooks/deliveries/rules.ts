@@ -7,10 +7,9 @@ import type { RetryPolicy } from '../contract.ts'
 import { type Header, retryDelay } from '../rules.ts'
 import type { DeliveryStatus, FailureClass } from './contract.ts'
 
-/** A delivery to send: the content of the request, and the state that decides about retries. */
-export type PendingDelivery = {
+/** The content of the request. */
+export type DeliveryContent = {
   id: string
-  webhookId: string
   orgId: string
   seq: number
   event: string
@@ -18,6 +17,11 @@ export type PendingDelivery = {
   eventAt: Instant
   /** JSON. */
   payload: string
+}
+
+/** A delivery to send: the content of the request, and the state that decides about retries. */
+export type PendingDelivery = DeliveryContent & {
+  webhookId: string
   attempt: number
   dueAt: Instant
   /** 1: requested by a user. */
@@ -27,12 +31,12 @@ export type PendingDelivery = {
 const json = JSON.stringify
 
 /** The body: the same bytes in every attempt. */
-export const bodyOf = ({ eventId, event, eventAt, orgId, payload }: PendingDelivery): string =>
+export const bodyOf = ({ eventId, event, eventAt, orgId, payload }: DeliveryContent): string =>
   `{"id":${json(eventId)},"type":${json(event)},"timestamp":${json(eventAt)},"orgId":${json(orgId)},"data":${payload}}`
 
 /** The service's own headers come last: custom headers cannot replace them. `at` is the time of the attempt. */
 export function headersOf(
-  { id, seq, event, eventId }: PendingDelivery,
+  { id, seq, event, eventId }: DeliveryContent,
   body: string,
   { secrets, headers, at }: { secrets: readonly string[]; headers: readonly Header[]; at: Instant },
 ): Record<string, string> {

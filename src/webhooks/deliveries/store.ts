@@ -94,6 +94,16 @@ export async function listDeliveries(
   )
 }
 
+/** How many deliveries are still to be sent, counting at most `most`. */
+export const countWaiting = (db: Db, scope: Scope, most: number): Promise<number> => {
+  const some = deliveriesIn(db, scope)
+    .select('id')
+    .where('status', 'in', ['pending', 'retrying'])
+    .where(isUndelivered)
+    .limit(most)
+  return countOf(db.selectFrom(some.as('waiting')))
+}
+
 export type FailedDeliveryQuery = CursorPageQuery & {
   orgId?: string | undefined
   since?: Instant | undefined

@@ -42,8 +42,8 @@ export type DeliveryWorkerOptions = {
   timeoutMs: number
   /** Schedules another round before the next regular one. */
   wake(): void
-  /** Called with the outcome of each attempt. */
-  onAttempt(outcome: DeliveryOutcome): void
+  /** Called with the outcome of each attempt, which began at `since` of `Date.now()`. */
+  onAttempt(delivery: PendingDelivery, outcome: DeliveryOutcome, since: number): void
   /** Called for each outcome that the database refused to store. */
   onSpoiled(what: { deliveryId: string; webhookId: string; error: unknown }): void
 }
@@ -302,9 +302,10 @@ export class DeliveryWorker {
   }
 
   async #deliver(queue: EndpointQueue, webhook: WebhookRecord, delivery: PendingDelivery): Promise<void> {
+    const since = Date.now()
     const outcome = await this.#attempt(webhook, delivery)
     queue.isFailing = outcome.status !== 'delivered'
-    this.#options.onAttempt(outcome)
+    this.#options.onAttempt(delivery, outcome, since)
     this.#ended.push({ queue, webhook, delivery, outcome })
     this.#queues.attemptEnded(queue)
     this.#options.wake()

@@ -21,12 +21,16 @@ const lockMs = 1000
 /** Events whose listeners are loaded at once. Each event may have more of them than fit into the batch. */
 const lookAhead = 20
 
+/** An event, and how many deliveries were created of it. */
+export type FannedOut = { id: string; type: string; orgId: string; deliveries: number }
+
 /** The result of one call of `fanOut`. */
 export type FanOutResult = {
   /** Webhooks with new deliveries that are due. */
   webhookIds: string[]
   /** Whether there may be more events to fan out. */
   more: boolean
+  fannedOut: FannedOut[]
   /** The first error. The event that caused it is stored as a dead letter, or stays in the table. */
   failure?: unknown
 }
@@ -36,7 +40,7 @@ export type FanOutResult = {
  * Deliveries of a paused or failed webhook are stored, and sent only on request. Several processes may do so at once.
  */
 export async function fanOut(storage: Storage, now: Instant): Promise<FanOutResult> {
-  if ((await anyEvent(storage.read, {})).length === 0) return { webhookIds: [], more: false }
+  if ((await anyEvent(storage.read, {})).length === 0) return { webhookIds: [], more: false, fannedOut: [] }
   // Most events read, and deliveries created, in one transaction: small rows, so twice the usual number.
   const batch = 2 * storage.traits.batchSize
   try {
@@ -54,6 +58,7 @@ export async function fanOut(storage: Storage, now: Instant): Promise<FanOutResu
  */
 async function fanOutOneByOne(storage: Storage, now: Instant, most: number): Promise<FanOutResult> {
   const webhookIds = new Set<string>()
+  const fannedOut: FannedOut[] = []
   let after = 0
   const locked = new Set<string>()
   let failure: unknown
@@ -66,7 +71,9 @@ async function fanOutOneByOne(storage: Storage, now: Instant, most: number): Pro
         lockMs,
       })
       for (const id of result.webhookIds) webhookIds.add(id)
-      if (progress.event === undefined) return { webhookIds: [...webhookIds], more: false, failure }
+      fannedOut.push(...result.fannedOut)
+      if (progress.event === undefined)
+        return { webhookIds: [...webhookIds], more: false, fannedOut, failure }
     } catch (error) {
       const { event, listener } = progress
       const isLocked = isLockTimeout(error)
@@ -80,7 +87,7 @@ async function fanOutOneByOne(storage: Storage, now: Instant, most: number): Pro
         after = event.seq
     }
   }
-  return { webhookIds: [...webhookIds], more: true, failure }
+  return { webhookIds: [...webhookIds], more: true, fannedOut, failure }
 }
 
 /** The event that a transaction fans out, and the listener that it does so for. */
@@ -160,7 +167,7 @@ const oldest = preparedForEach(
 
 const seqs = rowList<{ seq: number }>({ seq: 'bigint' })
 
-const columns = ['seq', 'org_id as orgId', 'type'] as const
+const columns = ['seq', 'id', 'org_id as orgId', 'type'] as const
 
 const eventsIn = (db: Db) =>
   db
@@ -247,6 +254,7 @@ async function fanOutBatch(
   if (progress) Object.assign(progress, { event: events[0], listener: undefined })
   const made: { event: Pending; listener: Listener }[] = []
   const done: number[] = []
+  const fannedOut: FannedOut[] = []
   const known = new Map<string, Listener[]>()
   const had = new Map<string, number>()
   for (const [at, event] of events.entries()) {
@@ -257,6 +265,7 @@ async function fanOutBatch(
     const found = known.get(nameOf(event))!
     const part = found.slice(0, room)
     made.push(...part.map((listener) => ({ event, listener })))
+    fannedOut.push({ id: event.id, type: event.type, orgId: event.orgId, deliveries: part.length })
     had.set(event.orgId, before + part.length)
     if (progress) progress.listener = part[0]
     if (part.length === found.length && found.length <= batch) done.push(event.seq)
@@ -269,7 +278,7 @@ async function fanOutBatch(
   }
   const webhookIds = await enqueue(tx, made, now)
   if (done.length > 0) await deleteEvents(tx, { seqs: seqs.of(done.map((seq) => ({ seq }))) })
-  return { webhookIds, more: events.length > 0 }
+  return { webhookIds, more: events.length > 0, fannedOut }
 }
 
 const listOfOrgs = (ids: readonly string[]): string => orgs.of(ids.map((orgId) => ({ orgId })))

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { SetupError } from '../../../src/core/errors.ts'
 import { lockDirectory } from '../../../src/storage/sqlite/directory-lock.ts'
-import { failedStart } from '../process.ts'
 import { bytesOf, fileOf, linesOf, packed, sealed, sectionOf, withCell, withHead } from './archives.ts'
 import {
   backupOf,
@@ -155,8 +154,8 @@ const ofForgers: Damage[] = [
   ],
   [
     'a migration less than its columns need',
-    () => forged(withHead(body, (head) => head.migrations.pop())),
-    /its table rate_limit_windows does not have the columns that 0059_webhook_reason gives it/,
+    () => forged(withHead(body, (head) => head.migrations.splice(-2))),
+    /its table \w+ does not have the columns that \w+ gives it/,
   ],
   [
     'another format',
@@ -176,7 +175,7 @@ const ofForgers: Damage[] = [
   [
     'fingerprints of other keys',
     () => forged(withHead(body, (head) => (head.keys[0]!.print = '0'.repeat(24)))),
-    /written with other keys: APP_ENCRYPTION_KEY.*--without-keys APP_ENCRYPTION_KEY accepts/,
+    /its head names other keys than its rows\. Restore another backup/,
   ],
   [
     'a table less',
@@ -255,7 +254,7 @@ const ofForgers: Damage[] = [
   [
     'no head of a chain',
     () => forged(without(body, sectionOf(body, 'audit_heads').to - 1)),
-    /audit chain system: /,
+    /its head names other ends of audit chains than its rows/,
   ],
   [
     'a checkpoint that signs more than there is',
@@ -364,7 +363,7 @@ describe('a target that is not empty', () => {
     await mkdir(folder)
     await writeFile(join(folder, 'system'), 'of another')
     await expect(restored(place, await fileOf(sound))).rejects.toThrow(
-      /checkpoints\/system is not of this backup.*move/,
+      /checkpoints\/system is neither of this backup nor signed with its key.*move/,
     )
     expect(await readdir(place.dataDir)).toEqual(['checkpoints'])
     await rm(folder, { recursive: true })
@@ -384,28 +383,22 @@ describe.each(kinds)('rows that the database on %s refuses', (kind) => {
     [
       'refer to a row that is not there',
       () => withCell(body, 'sites', { column: 'org_id', value: () => 'none' }),
-      kind === 'sqlite'
-        ? /a row of sites refers to a row of organizations/i
-        : /violates foreign key constraint/,
+      /a row refers to one that is not in it/,
     ],
     [
       'are there twice',
       () => body.toSpliced(rowOf('sites'), 0, body[rowOf('sites')]!),
-      kind === 'sqlite' ? /UNIQUE constraint failed: sites.id/ : /duplicate key value/,
+      /a row of sites stands in it twice/,
     ],
   ])(
-    'because they %s leave a database that only a restore opens',
+    'because they %s are refused, and another backup can be restored',
     { timeout: 60_000 },
     async (_, make, says) => {
       const place = await emptyPlace(kind)
       const failed = restored(place, await fileOf(forged(make())))
       await expect(failed).rejects.toThrow(SetupError)
-      await expect(failed).rejects.toThrow(
-        /did not finish, and the database cannot be used before it is repeated/,
-      )
+      await expect(failed).rejects.toThrow(/is damaged: .*Restore another backup/)
       await expect(failed).rejects.toThrow(says)
-      await expect(backupOf(place)).rejects.toThrow(/A restore into this database did not finish/)
-      expect((await failedStart(place)).stderr).toMatch(/A restore into this database did not finish/)
       await restored(place, await fileOf(sound))
       expect((await backupOf(place)).rows).toBeGreaterThan(1000)
     },

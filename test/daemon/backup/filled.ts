@@ -43,7 +43,11 @@ export async function emptyPlace(kind: Dialect): Promise<Place> {
 }
 
 /** Runs `work` in the environment of a service on this database. */
-async function within<T>({ databaseUrl }: Place, work: () => Promise<T>, env = testSecrets): Promise<T> {
+export async function inEnvironmentOf<T>(
+  { databaseUrl }: Place,
+  work: () => Promise<T>,
+  env: Partial<typeof testSecrets> = {},
+): Promise<T> {
   vi.stubEnv('DATABASE_URL', databaseUrl ?? '')
   for (const [name, value] of Object.entries({ ...testSecrets, ...env })) vi.stubEnv(name, value)
   try {
@@ -54,7 +58,7 @@ async function within<T>({ databaseUrl }: Place, work: () => Promise<T>, env = t
 }
 
 export const backupOf = (place: Place, more: Partial<BackupOptions> = {}): Promise<BackupSummary> =>
-  within(place, async () => {
+  inEnvironmentOf(place, async () => {
     const out = more.out ?? join(await temporaryFolder(), 'of.backup')
     return backUp({ ...more, out, 'data-dir': place.dataDir }, () => {})
   })
@@ -65,7 +69,7 @@ export const restored = (
   more: Partial<RestoreOptions> = {},
   env: Partial<typeof testSecrets> = {},
 ): Promise<RestoreSummary> =>
-  within(place, () => restore({ ...more, file, 'data-dir': place.dataDir }, () => {}), {
+  inEnvironmentOf(place, () => restore({ ...more, file, 'data-dir': place.dataDir }, () => {}), {
     ...testSecrets,
     ...env,
   })

@@ -10,7 +10,11 @@ export async function placeWithRows(kind: Dialect, count: number): Promise<Fille
   return place
 }
 
-async function addLogs(storage: Storage, of: { id: string; deviceId: string }, count: number): Promise<void> {
+export async function addLogs(
+  storage: Storage,
+  of: { id: string; deviceId: string },
+  count: number,
+): Promise<void> {
   const batch = 50_000
   for (let from = 0; from < count; from += batch) {
     const to = Math.min(count, from + batch)

@@ -4,9 +4,10 @@ import { readConfig } from '../../../daemon/config.ts'
 import { checkKeys } from '../../../daemon/key-fingerprints.ts'
 import { migrations } from '../../../migrations/index.ts'
 import { api } from '../../../src/api.ts'
+import { verifyStoredChain } from '../../../src/audit/checkpoints/chain-verification.ts'
 import { localCopiesIn } from '../../../src/audit/checkpoints/local-copies.ts'
 import { createSigner } from '../../../src/audit/checkpoints/signer.ts'
-import { VerificationState, verifyStoredChain } from '../../../src/audit/checkpoints/verification.ts'
+import { VerificationState } from '../../../src/audit/checkpoints/verification.ts'
 import { systemClock } from '../../../src/core/time.ts'
 import { insertUser } from '../../../src/identity/store.ts'
 import { migrate, pendingMigrations } from '../../../src/storage/migrate.ts'
@@ -86,7 +87,7 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     expect(summary.keysLost).toEqual(['JWT_SECRET'])
     await withStorage(place, async (storage) => {
       const config = readConfig({ ...testSecrets, ...env, SVC_DATA_DIR: place.dataDir })
-      expect(await checkKeys(storage, config, systemClock())).toEqual([])
+      expect(await checkKeys(storage, config, systemClock())).toEqual({ changed: [], waiting: [] })
       const others = readConfig({ ...testSecrets, SVC_DATA_DIR: place.dataDir })
       await expect(checkKeys(storage, others, systemClock())).rejects.toThrow(/other keys: JWT_SECRET/)
     })

@@ -1,4 +1,4 @@
-import type { ServeOverrides } from '../../../daemon/serve.ts'
+import type { ServeOptions } from '../../../daemon/serve.ts'
 import { api } from '../../../src/api.ts'
 import type { BodyOf } from '../../../src/core/endpoint.ts'
 import { newId } from '../../../src/core/new-id.ts'
@@ -35,7 +35,11 @@ export type Browser = ReturnType<typeof browser>
 export const person = { sub: 'subject-1', email: 'dora@bakery.example.com', name: 'Dora Bakes' }
 
 /** A service with the world, whose bakery signs in with a provider. */
-export async function start(open: Open, env: Record<string, string> = {}, outside: ServeOverrides = {}) {
+export async function start(
+  open: Open,
+  env: Record<string, string> = {},
+  outside: Partial<ServeOptions> = {},
+) {
   const clock = testClock()
   const idp = identityProvider(clock)
   const options = {

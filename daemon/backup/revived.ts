@@ -1,0 +1,116 @@
+import { systemScope } from '../../src/core/scope.ts'
+import type { Instant } from '../../src/core/time.ts'
+import { revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
+import { expireEnrollmentKeys } from '../../src/credentials/enrollment-keys/store.ts'
+import type { Db } from '../../src/storage/open.ts'
+
+/*
+ * A backup brings back what gave access when it was made, and may have been ended since. Nothing in it says what was ended, so
+ * a person decides: each kind is listed, and can be revoked as a whole.
+ */
+
+/** What `--revoke` takes. */
+export const revocable = [
+  'agents',
+  'api-keys',
+  'enrollment-keys',
+  'invitations',
+  'recovery-codes',
+  'trust-policies',
+] as const
+export type Revocable = (typeof revocable)[number]
+
+export type Revived = { id: string; name: string; orgId: string | null }
+
+/** By kind, each in the order of its names. */
+export async function listRevived(
+  db: Db,
+  now: Instant,
+): Promise<Record<Revocable | 'administrators', Revived[]>> {
+  const keys = db
+    .selectFrom('api_keys')
+    .select(['id', 'name', 'org_id as orgId'])
+    .where('status', '=', 'active')
+    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)]))
+  const enrollment = db
+    .selectFrom('enrollment_keys')
+    .select(['id', 'name', 'org_id as orgId'])
+    .where('expires_at', '>', now)
+    .where((eb) =>
+      eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage').$notNull())]),
+    )
+  const invitations = db
+    .selectFrom('invitations')
+    .innerJoin('users', 'users.id', 'invitations.user_id')
+    .select(['invitations.id', 'users.email as name'])
+    .where('accepted_at', 'is', null)
+    .where('invitations.expires_at', '>', now)
+  const codes = db
+    .selectFrom('recovery_codes')
+    .innerJoin('users', 'users.id', 'recovery_codes.user_id')
+    .select(['users.id', 'users.email as name'])
+    .distinct()
+    .where('used_at', 'is', null)
+  const policies = db
+    .selectFrom('trust_policies')
+    .select(['id', 'name', 'org_id as orgId'])
+    .where('status', '=', 'active')
+  const agents = db
+    .selectFrom('devices')
+    .select(['id', 'hostname as name', 'org_id as orgId'])
+    .where('status', '!=', 'decommissioned')
+  const administrators = db
+    .selectFrom('users')
+    .select(['id', 'email as name'])
+    .where('status', '=', 'active')
+    .where('is_system', '=', 1)
+  const sorted = (rows: readonly { id: string; name: string; orgId?: string | null }[]): Revived[] =>
+    rows
+      .map(({ id, name, orgId = null }) => ({ id, name, orgId }))
+      .sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
+  return {
+    administrators: sorted(await administrators.execute()),
+    agents: sorted(await agents.execute()),
+    'api-keys': sorted(await keys.execute()),
+    'enrollment-keys': sorted(await enrollment.execute()),
+    invitations: sorted(await invitations.execute()),
+    'recovery-codes': sorted(await codes.execute()),
+    'trust-policies': sorted(await policies.execute()),
+  }
+}
+
+/** Ends all of a kind. */
+export async function revokeAll(tx: Db, kind: Revocable, now: Instant): Promise<void> {
+  switch (kind) {
+    case 'agents':
+      // No token has this hash, and no machine gets another by its key.
+      await tx
+        .updateTable('devices')
+        .set((eb) => ({ token_hash: eb(eb.val('ended '), '||', eb.ref('id')), watchdog_token_hash: null }))
+        .execute()
+      await tx.deleteFrom('agent_rotations').execute()
+      await tx.deleteFrom('agent_keys').execute()
+      return
+    case 'api-keys':
+      return revokeApiKeys(tx, systemScope)
+    case 'enrollment-keys':
+      return expireEnrollmentKeys(tx, systemScope, now)
+    case 'invitations':
+      await tx
+        .updateTable('invitations')
+        .set({ expires_at: now })
+        .where('accepted_at', 'is', null)
+        .where('expires_at', '>', now)
+        .execute()
+      return
+    case 'recovery-codes':
+      await tx.deleteFrom('recovery_codes').execute()
+      return
+    case 'trust-policies':
+      await tx
+        .updateTable('trust_policies')
+        .set({ status: 'inactive', updated_at: now })
+        .where('status', '=', 'active')
+        .execute()
+  }
+}

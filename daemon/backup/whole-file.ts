@@ -1,0 +1,13 @@
+import { mkdir, open, rename } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+
+/** The file has all of its bytes or is not there. */
+export async function writeFileAt(path: string, content: Buffer): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  const draft = join(dirname(path), `.restore.${process.pid}`)
+  const file = await open(draft, 'w', 0o600)
+  await file.writeFile(content)
+  await file.sync()
+  await file.close()
+  await rename(draft, path)
+}

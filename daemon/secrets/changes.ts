@@ -1,0 +1,37 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Config } from '../config.ts'
+
+/** Settings that a running service takes, as the log names them. */
+const taken: Readonly<Record<string, (config: Config) => unknown>> = {
+  JWT_SECRET: ({ secrets, previous }) => [secrets.jwt, previous.jwt],
+  APP_ENCRYPTION_KEY: ({ secrets, previous }) => [secrets.encryption, previous.encryption],
+  ENROLLMENT_KEY_PEPPER: ({ secrets, previous }) => [secrets.enrollmentPepper, previous.enrollmentPepper],
+  MFA_RECOVERY_CODE_PEPPER: ({ secrets, previous }) => [secrets.recoveryPepper, previous.recoveryPepper],
+  AUDIT_SIGNING_KEY: ({ signing }) => signing,
+  METRICS_TOKEN: ({ metricsToken, previousMetricsToken }) => [metricsToken, previousMetricsToken],
+  AGENT_ENROLLMENT_SECRET: ({ enrollmentSecret }) => enrollmentSecret,
+  LOG_LEVEL: ({ logLevel }) => logLevel,
+  SMTP: ({ outside }) => outside.smtp,
+  TWILIO: ({ outside }) => outside.twilio,
+  AUDIT_ARCHIVE_S3: ({ outside }) => outside.archive,
+  AGENT_BINARY_S3: ({ outside }) => outside.releases.storage,
+  RELEASE_API_TOKEN: ({ outside }) => outside.releases.api,
+}
+
+/** Settings that come from files too, and need a restart. */
+const kept: Readonly<Record<string, (config: Config) => unknown>> = {
+  DATABASE_URL: ({ databaseUrl, poolerUrl }) => [databaseUrl, poolerUrl],
+  OTEL_EXPORTER_OTLP: ({ tracing }) => tracing,
+  OUTBOUND_CA_FILE: ({ outside }) => outside.outbound.ca,
+  RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS: ({ outside }) =>
+    outside.releases.trustKeys.map(({ keyId }) => keyId),
+}
+
+/** `restart`: those that differ from the settings that the process was started with. */
+export function changedSettings(before: Config, after: Config, started: Config) {
+  const differing = (names: typeof taken, other: Config) =>
+    Object.entries(names).flatMap(([name, read]) =>
+      isDeepStrictEqual(read(other), read(after)) ? [] : [name],
+    )
+  return { taken: differing(taken, before), restart: differing(kept, started) }
+}

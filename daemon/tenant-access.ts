@@ -1,0 +1,22 @@
+import { countUsableApiKeys, revokeApiKeys } from '../src/credentials/api-keys/store.ts'
+import { countLiveEnrollmentKeys, expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
+import { countDevicesIn } from '../src/devices/store.ts'
+import { endTenantSessions } from '../src/identity/sessions/tenants.ts'
+import type { AccessOfTenants } from '../src/tenancy/revoke-access.ts'
+import { revokeWorkloads } from '../src/trust/store.ts'
+
+/** What ends with a tenant in the capabilities after tenancy. */
+export const accessOfTenants: AccessOfTenants = {
+  async revokeAccess(db, scope, now) {
+    await revokeApiKeys(db, scope)
+    await expireEnrollmentKeys(db, scope, now)
+    await revokeWorkloads(db, scope)
+    await endTenantSessions(db, scope, now)
+  },
+
+  countAccess: async (db, scope, now) => ({
+    devices: await countDevicesIn(db, scope),
+    apiKeys: await countUsableApiKeys(db, scope, now),
+    enrollmentKeys: await countLiveEnrollmentKeys(db, scope, now),
+  }),
+}

@@ -1,0 +1,67 @@
+import { escapeToOneLine } from '../core/terminal.ts'
+import { formatValue } from './columns.ts'
+import { type Look, plainLook } from './look.ts'
+import { colorStatus } from './style.ts'
+import { fitsTable, renderTable } from './table.ts'
+import { displayWidth, wrapWords } from './text-width.ts'
+import { isTimeField, relativeTime, shortInstant } from './times.ts'
+
+/** A record as lines: plain values first, then each part under its own heading. */
+export function renderRecord(record: Record<string, unknown>, look: Look = plainLook, depth = 0): string {
+  const { style, width } = look
+  const indent = '  '.repeat(depth)
+  const isPart = (value: unknown) =>
+    value !== null && typeof value === 'object' && Object.keys(value).length > 0
+  const entries = Object.entries(record).filter(([, value]) => value !== undefined)
+  const values = entries.filter(([, value]) => !isPart(value))
+  const longest = Math.max(0, ...values.map(([key]) => displayWidth(fieldLabel(key))))
+  const hanging = ' '.repeat(indent.length + longest + 2)
+  const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(20, width - hanging.length)
+  const lines = values.map(([key, value]) => {
+    const name = `${fieldLabel(key)}:`
+    const label = name + ' '.repeat(longest + 2 - displayWidth(name))
+    const [first = '', ...rest] = wrapWords(escapeToOneLine(formatPlain(key, value, look)), room)
+    const shown = rest.length === 0 ? colorStatus(style, first) : [first, ...rest].join(`\n${hanging}`)
+    return `${indent}${style.dim(label)}${shown}\n`
+  })
+  const parts = entries
+    .filter(([, value]) => isPart(value))
+    .map(([key, value]) => {
+      const heading = `\n${indent}${style.heading(fieldLabel(key))}\n`
+      return heading + renderPart(value as object, look, depth + 1)
+    })
+  return lines.join('') + parts.join('')
+}
+
+function renderPart(value: object, look: Look, depth: number): string {
+  const indent = '  '.repeat(depth)
+  if (!Array.isArray(value)) return renderRecord(value as Record<string, unknown>, look, depth)
+  const isRecord = (one: unknown) => one !== null && typeof one === 'object' && !Array.isArray(one)
+  if (!value.every(isRecord))
+    return value.map((one) => `${indent}${escapeToOneLine(formatValue(one))}\n`).join('')
+  const columns = [...new Set(value.flatMap((one) => Object.keys(one as object)))]
+  const width = look.width === undefined ? undefined : look.width - indent.length
+  const options = { ...look, header: true, width, isArranged: true }
+  // One below the other and complete: a single record is shown with all its fields.
+  if (!fitsTable(value, columns, options))
+    return value.map((one) => renderRecord(one as Record<string, unknown>, look, depth)).join('\n')
+  return renderTable(value, columns, options).text.replace(/^(?=.)/gm, indent)
+}
+
+function formatPlain(key: string, value: unknown, { now }: Look): string {
+  if (value === null) return '-'
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  if (typeof value === 'object') return Array.isArray(value) ? 'none' : '-'
+  const text = String(value)
+  const short = now !== undefined && isTimeField(key) ? shortInstant(text) : undefined
+  return short === undefined ? text : `${short} (${relativeTime(text, now!)})`
+}
+
+const abbreviations = /\b(cpu|ram|gpu|os|ip|bios|mac|mb|gb|mfa|otp|qr|url|sso|jwks)\b/gi
+
+/** `lastSeenAt` as `Last seen at`, `ramTotalMb` as `RAM total MB`. */
+function fieldLabel(key: string): string {
+  const words = key.replace(/[A-Z]+/g, (capitals) => ` ${capitals.toLowerCase()}`)
+  const sentence = words.charAt(0).toUpperCase() + words.slice(1)
+  return escapeToOneLine(sentence.replace(abbreviations, (word) => word.toUpperCase()))
+}

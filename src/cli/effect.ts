@@ -1,0 +1,35 @@
+import type { RawInput } from '../core/client.ts'
+import type { Endpoint } from '../core/endpoint.ts'
+import type { CommandContext } from './base.ts'
+import { formatNumber } from './progress.ts'
+
+/** How many records of each kind a request would affect. */
+export type Effect = Readonly<Record<string, number>>
+
+const names: Readonly<Record<string, readonly [one: string, several: string]>> = {
+  organizations: ['organization', 'organizations'],
+  devices: ['device', 'devices'],
+  apiKeys: ['API key', 'API keys'],
+  enrollmentKeys: ['enrollment key', 'enrollment keys'],
+}
+
+/** undefined where the service does not count it. */
+export async function effectOf(
+  { client }: CommandContext,
+  { effect }: Endpoint,
+  { params = {} }: RawInput,
+): Promise<Effect | undefined> {
+  return effect && ((await client.request(effect, { params })) as Effect)
+}
+
+export const addEffects = (a: Effect, b: Effect): Effect =>
+  Object.fromEntries(Object.entries(b).map(([kind, count]) => [kind, count + (a[kind] ?? 0)]))
+
+/** What a deletion does, for the question before it. */
+export function formatEffect(effect: Effect | undefined, summary: string): string {
+  if (effect === undefined) return summary
+  const counted = Object.entries(effect)
+    .filter(([, count]) => count > 0)
+    .map(([kind, count]) => `${formatNumber(count)} ${names[kind]?.[count === 1 ? 0 : 1] ?? kind}`)
+  return `This ends ${counted.join(', ') || 'nothing else'}; the audit log is kept`
+}

@@ -1,0 +1,39 @@
+import { guardTerminal, onOutputFailure } from '../core/terminal.ts'
+import { bufferNotes, flushNotes, wantsJson } from './stderr-notes.ts'
+
+/**
+ * Runs a command line and ends the process, with what the command failed with on standard error. Output that cannot be
+ * written ends it too, in one line.
+ */
+export async function endAfter(argv: string[], run: () => Promise<unknown>): Promise<never> {
+  guardTerminal()
+  let lost: Error | undefined
+  const { promise: broken, reject } = Promise.withResolvers<never>()
+  onOutputFailure((error) => {
+    // A reader that closes early, such as head, is not a failure.
+    if (error.code === 'EPIPE') process.exit(0)
+    lost = error
+    reject(error)
+  })
+  if (wantsJson(argv)) bufferNotes()
+  let code: number
+  try {
+    await Promise.race([run(), broken])
+    await flushed()
+    if (lost) throw lost
+    flushNotes()
+    code = Number(process.exitCode ?? 0)
+  } catch (error) {
+    const [{ fail }, { outputError }] = await Promise.all([import('./fail.ts'), import('./exit-codes.ts')])
+    code = await fail(lost ? outputError(lost) : error, argv)
+  }
+  await flushed()
+  process.exit(code)
+}
+
+const flushed = (): Promise<unknown> =>
+  Promise.all(
+    [process.stdout, process.stderr].map(
+      (stream) => new Promise<void>((resolve) => void stream.write('', () => resolve())),
+    ),
+  )

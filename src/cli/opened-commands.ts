@@ -1,0 +1,41 @@
+import type { Command } from '@oclif/core/command'
+import { api } from '../api.ts'
+import { type Endpoint, entriesOf, routeOf } from '../core/endpoint.ts'
+import { permissions as catalog } from '../core/permissions.ts'
+import { printNote } from './print.ts'
+
+type Holder = 'key' | 'workload'
+
+const holders: Readonly<Record<Holder, string>> = { key: 'API keys', workload: 'CI jobs' }
+
+/** The permission that an endpoint asks of API keys, or of CI jobs; undefined where it is not open to them. */
+function permissionFor({ access }: Endpoint, by: Holder): string | undefined {
+  // Both act within one organization.
+  const isOpen = access.who === 'user' && access[by] && access.scopes.includes('organization')
+  return isOpen ? access.permission : undefined
+}
+
+/** Says which commands each permission of a new credential opens, and which opens none. */
+export function tellOpened(
+  commands: readonly Command.Loadable[],
+  wanted: readonly string[],
+  by: Holder,
+): void {
+  const needed = new Map(entriesOf(api).map(({ entry }) => [routeOf(entry), permissionFor(entry, by)]))
+  const open = commands.flatMap(({ id, hidden, ...command }) => {
+    const { endpoints = [] } = command as { endpoints?: string[] }
+    const asked = hidden ? [] : endpoints.flatMap((route) => needed.get(route) ?? [])
+    return asked.map((permission) => ({ name: id.replaceAll(':', ' '), permission }))
+  })
+  const isOpened = (permission: string) => open.some((one) => one.permission === permission)
+  for (const permission of new Set(wanted.includes('*') ? catalog.filter(isOpened) : wanted)) {
+    const opened = new Set(open.filter((one) => one.permission === permission).map(({ name }) => name))
+    // `devices` is `devices list`.
+    const shown = [...opened].filter((name) => !opened.has(`${name} list`)).sort()
+    printNote(
+      shown.length > 0
+        ? `${permission} opens svc ${shown.join(', ')}`
+        : `${permission} opens no command: nothing that needs it is open to ${holders[by]}`,
+    )
+  }
+}

@@ -1,0 +1,49 @@
+import { existsSync } from 'node:fs'
+import { statfs } from 'node:fs/promises'
+import { SetupError } from '../../core/errors.ts'
+import { lockDirectory } from './directory-lock.ts'
+import { openWriter, sizesOf, sqliteFile } from './file.ts'
+
+export type Vacuumed = { before: number; after: number; milliseconds: number }
+
+/** Bytes of the database, and bytes of the disk that a vacuum needs besides: a whole copy, and the log of writing it back. */
+export async function vacuumNeeds(dataDir: string): Promise<{ bytes: number; needed: number }> {
+  const file = sqliteFile(dataDir)
+  if (!existsSync(file))
+    throw new SetupError(`There is no database in ${dataDir}: name its directory with --data-dir.`)
+  const { data, log } = await sizesOf(file)
+  return { bytes: data + log, needed: 2 * (data + log) }
+}
+
+/**
+ * Writes the whole database anew, without free room, and so that it gives later room back by itself. Nobody may use it
+ * meanwhile. @throws SetupError while the service runs, or without enough room
+ */
+export async function vacuumSqlite(dataDir: string): Promise<Vacuumed> {
+  const { bytes: before, needed } = await vacuumNeeds(dataDir)
+  const { bavail, bsize } = await statfs(dataDir)
+  const [free, mebibytes] = [bavail * bsize, needed].map((it) => Math.floor(it / 2 ** 20))
+  if (free! < mebibytes!) {
+    throw new SetupError(
+      `${dataDir} has ${free} MiB left, and this needs ${mebibytes} MiB, twice the database: free some, or move the database.`,
+    )
+  }
+  const unlock = lockDirectory(dataDir)
+  try {
+    const database = openWriter(sqliteFile(dataDir))
+    try {
+      const begun = performance.now()
+      // The copy is made beside the database, whose disk has the room, and not in memory.
+      database.pragma('temp_store = file')
+      database.exec('vacuum')
+      database.pragma('wal_checkpoint(truncate)')
+      const milliseconds = Math.round(performance.now() - begun)
+      const { data, log } = await sizesOf(sqliteFile(dataDir))
+      return { before, after: data + log, milliseconds }
+    } finally {
+      database.close()
+    }
+  } finally {
+    unlock()
+  }
+}

@@ -1,0 +1,142 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { devicePublicKey, newDeviceKey, signProof } from '../../src/core/device-key.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { begin, machine } from '../devices/device-stage.ts'
+import { testClock } from '../harness.ts'
+
+const failing = (status: number, code: string) => expect.objectContaining({ status, code })
+const beat = { status: 'ok', agentVersion: '0.1.0' } as const
+
+describe('the key of a machine', () => {
+  onEveryDatabase((_, open) => {
+    async function start() {
+      const clock = testClock()
+      const stage = await begin(open, { clock })
+      const { service, client, bakery } = stage
+      const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'tills', maxUsage: 50 } })
+      const anybody = service.client()
+      const enroll = async (hostname: string, privateKey: string | undefined = newDeviceKey()) => {
+        const publicKey = privateKey && devicePublicKey(privateKey)
+        const body = { enrollmentKey: key, hostname, ...machine, ...(publicKey && { publicKey }) }
+        return { ...(await anybody.call(api.agents.enroll, { body })), privateKey: privateKey! }
+      }
+      const challenged = async () => (await anybody.call(api.agentKeys.challenge)).challenge
+      type Machine = Awaited<ReturnType<typeof enroll>>
+      const proofOf = (
+        { agentId, serviceKey, privateKey }: Pick<Machine, 'agentId' | 'serviceKey' | 'privateKey'>,
+        challenge: string,
+      ) => {
+        const signature = signProof({ agentId, service: serviceKey, challenge }, privateKey)
+        return { params: { id: agentId }, body: { challenge, serviceKey, signature } }
+      }
+      const recover = (input: ReturnType<typeof proofOf>) => anybody.call(api.agentKeys.recover, input)
+      const heartbeat = ({ agentId }: Machine, token: string) =>
+        service.client(token).call(api.agents.heartbeat, { params: { id: agentId }, body: beat })
+      const entries = async (action: string, orgId?: string) => {
+        const admin = service.client(stage.tokens.system)
+        const query = { action, ...(orgId !== undefined && { orgId }) }
+        return (await admin.call(api.auditLogs.list, { query })).data
+      }
+      return { ...stage, clock, bakery, enroll, challenged, proofOf, recover, heartbeat, entries }
+    }
+
+    it('gets it new tokens, which end those before, and its answer counts once', async () => {
+      const { clock, enroll, challenged, proofOf, recover, heartbeat, entries, bakery } = await start()
+      const till = await enroll('till-1')
+      const older = proofOf(till, await challenged())
+      clock.forward(1)
+      const answer = proofOf(till, await challenged())
+      const fresh = await recover(answer)
+      await expect(heartbeat(till, till.authToken)).rejects.toEqual(failing(401, 'invalid_agent_credentials'))
+      await heartbeat(till, fresh.authToken)
+      for (const again of [answer, older]) {
+        await expect(recover(again)).rejects.toEqual(failing(401, 'agent_challenge_invalid'))
+      }
+      await heartbeat(till, fresh.authToken)
+      const told = await entries('agent.token.recover', bakery.id)
+      expect(told.map(({ result, resource }) => [result, resource.id])).toEqual([
+        ['failure', till.deviceId],
+        ['failure', till.deviceId],
+        ['success', till.deviceId],
+      ])
+      expect(JSON.stringify(told)).not.toContain(answer.body.signature)
+      expect(JSON.stringify(told)).not.toContain(answer.body.challenge)
+    })
+
+    it('is refused with another key, for another service, with a forged challenge, and too late', async () => {
+      const { clock, enroll, challenged, proofOf, recover, heartbeat } = await start()
+      const [till, oven] = [await enroll('till-1'), await enroll('oven-1')]
+      const invalid = failing(401, 'agent_challenge_invalid')
+      const unknown = failing(401, 'invalid_agent_credentials')
+      const challenge = await challenged()
+      const of = { ...till }
+      await expect(recover(proofOf({ ...of, privateKey: oven.privateKey }, challenge))).rejects.toEqual(
+        unknown,
+      )
+      const elsewhere = devicePublicKey(newDeviceKey())
+      await expect(recover(proofOf({ ...of, serviceKey: elsewhere }, challenge))).rejects.toEqual(unknown)
+      const forged = challenge.replace(/^[^.]+/, (issued) => (Number.parseInt(issued, 36) + 1).toString(36))
+      await expect(recover(proofOf(of, forged))).rejects.toEqual(invalid)
+      clock.forward(121)
+      await expect(recover(proofOf(of, challenge))).rejects.toEqual(invalid)
+      await heartbeat(till, till.authToken)
+    })
+
+    it('tells nobody which machines exist', async () => {
+      const { enroll, challenged, proofOf, recover, entries, bakery } = await start()
+      const [till, mute] = [await enroll('till-1'), await enroll('mute-1', '')]
+      const stranger = newDeviceKey()
+      const answerFor = async (agentId: string) => {
+        const challenge = await challenged()
+        const input = proofOf({ agentId, serviceKey: till.serviceKey, privateKey: stranger }, challenge)
+        const told = await recover(input).catch(({ status, code, message }) => ({ status, code, message }))
+        return { told, form: challenge.replace(/[\w+/=-]/g, 'x').length }
+      }
+      const nobody = await answerFor('0'.repeat(64))
+      expect(nobody.told).toMatchObject({ status: 401, code: 'invalid_agent_credentials' })
+      expect(await answerFor(till.agentId)).toEqual(nobody)
+      expect(await answerFor(mute.agentId)).toEqual(nobody)
+      const reasons = async (orgId?: string) =>
+        (await entries('agent.token.recover', orgId)).map(({ details }) => details.reason)
+      expect(await reasons(bakery.id)).toEqual(['not_proved', 'not_proved'])
+      expect((await reasons()).filter((one) => one === 'unknown')).toHaveLength(1)
+    })
+
+    it('is registered once over a valid token, and never replaced', async () => {
+      const { service, enroll, challenged, proofOf, recover, heartbeat, entries, bakery } = await start()
+      const till = await enroll('till-1', '')
+      const privateKey = newDeviceKey()
+      const register = (key: string) =>
+        service.client(till.authToken).call(api.agentKeys.register, {
+          params: { id: till.agentId },
+          body: { publicKey: devicePublicKey(key) },
+        })
+      expect(await register(privateKey)).toEqual({ serviceKey: till.serviceKey })
+      expect(await register(privateKey)).toEqual({ serviceKey: till.serviceKey })
+      await expect(register(newDeviceKey())).rejects.toEqual(failing(409, 'agent_key_conflict'))
+      const { authToken } = await recover(proofOf({ ...till, privateKey }, await challenged()))
+      await heartbeat(till, authToken)
+      const told = await entries('agent.key.register', bakery.id)
+      expect(told.map(({ result, details }) => [result, details.reason])).toContainEqual([
+        'denied',
+        'other_key',
+      ])
+    })
+
+    it('opens nothing to a machine that is decommissioned or in quarantine', async () => {
+      const { client, enroll, challenged, proofOf, recover, service } = await start()
+      const till = await enroll('till-1')
+      const [params, answer] = [{ id: till.deviceId }, async () => proofOf(till, await challenged())]
+      const set = (status: string) =>
+        service.storage.write((tx) =>
+          tx.updateTable('devices').set({ status }).where('id', '=', till.deviceId).execute(),
+        )
+      await set('quarantined')
+      await expect(recover(await answer())).rejects.toEqual(failing(403, 'device_quarantined'))
+      await set('online')
+      await client.call(api.devices.decommission, { params })
+      await expect(recover(await answer())).rejects.toEqual(failing(403, 'device_decommissioned'))
+    })
+  })
+})

@@ -1,0 +1,72 @@
+import { spawnSync } from 'node:child_process'
+import { globSync, readFileSync } from 'node:fs'
+import { basename } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { root } from '../laws/imports.ts'
+import { Home } from './run.ts'
+
+const home = new Home()
+afterAll(() => home.remove())
+
+type Described = { id: string; summary: string; flags: { name: string }[] }
+
+let pages: string[] = []
+let commands: Described[] = []
+
+beforeAll(async () => {
+  const { status, stderr } = spawnSync(process.execPath, ['build-man.js'], { cwd: root, encoding: 'utf8' })
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+  pages = globSync(`${root}dist/man/*/*`)
+  commands = JSON.parse((await home.run(['commands', '--json'])).stdout).data
+}, 120_000)
+
+const missing = (program: string) => spawnSync(program, ['--version']).error && `${program} is not installed`
+
+describe('the man pages', () => {
+  it('are one for each command, with its flags, and those of man/', () => {
+    const names = pages.map((file) => basename(file))
+    const subjects = globSync(`${root}man/*.md`).map((file) => basename(file, '.md'))
+    expect(names).toEqual(expect.arrayContaining(['svc.1', ...subjects]))
+    const { man } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as { man: string[] }
+    expect(man.map((file) => basename(file)).sort()).toEqual(['svc.1', ...subjects].sort())
+    for (const file of man) expect(pages).toContain(root + file)
+    for (const { id, flags } of commands) {
+      const page = pages.find((file) => file.endsWith(`/svc-${id.replaceAll(' ', '-')}.1`))!
+      const text = readFileSync(page, 'utf8')
+        .replaceAll(/\\f./g, '')
+        .replaceAll('\\-', '-')
+        .replaceAll(/\\\[[lr]B\]/g, '')
+      for (const { name } of flags)
+        expect({ id, text }).toMatchObject({ text: expect.stringMatching(`--(no-)?${name}\\b`) })
+    }
+  })
+
+  it.skipIf(missing('mandoc'))('have no fault that mandoc finds', () => {
+    const { stdout } = spawnSync('mandoc', ['-T', 'lint', '-W', 'warning', ...pages], { encoding: 'utf8' })
+    // A date of the build would make two builds of one source differ.
+    const faults = stdout.split('\n').filter((line) => line && !line.includes('missing date'))
+    expect(faults).toEqual([])
+  })
+
+  it.skipIf(missing('man'))('have no fault that man warns of, and fit 80 columns', () => {
+    const env = { ...home.env, MANWIDTH: '80', LANG: 'C.UTF-8' }
+    for (const name of ['svc.1', 'svc-keys-create.1', 'svc-serve.8', 'svc-audit.7']) {
+      const page = pages.find((file) => basename(file) === name)!
+      const { stdout, stderr } = spawnSync('man', ['--warnings', '-E', 'UTF-8', '-l', page], {
+        env,
+        encoding: 'utf8',
+      })
+      expect({ name, stderr }).toEqual({ name, stderr: '' })
+      // Examples are shown as they are typed; they are set in by nine columns.
+      const long = stdout.split('\n').filter((line) => line.length > 80 && !line.startsWith(' '.repeat(9)))
+      expect({ name, long }).toEqual({ name, long: [] })
+    }
+  })
+
+  it('are what svc help shows', async () => {
+    expect((await home.run(['help', 'svc-trust'])).stdout).toBe(
+      readFileSync(`${root}man/svc-trust.7.md`, 'utf8'),
+    )
+    expect((await home.run(['help', 'svc-nothing'])).code).not.toBe(0)
+  })
+})

@@ -1,0 +1,237 @@
+import type { Command } from '@oclif/core/command'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { CliError } from '../../../src/cli/exit-codes.ts'
+import { fail } from '../../../src/cli/fail.ts'
+import { linePrinter } from '../../../src/cli/line-printer.ts'
+import { plainLook } from '../../../src/cli/look.ts'
+import { writeStdout } from '../../../src/cli/print.ts'
+import { withSpinner } from '../../../src/cli/progress.ts'
+import { clearStatus, printNote, showStatus } from '../../../src/cli/stderr-notes.ts'
+import { renderTable } from '../../../src/cli/table.ts'
+import { displayWidth } from '../../../src/cli/text-width.ts'
+import { ApiError } from '../../../src/core/client.ts'
+import { expectGolden } from '../../laws/golden.ts'
+import { FakeService, page, uuid } from '../fake-service.ts'
+import { Home, noTerminal } from '../run.ts'
+import { answersAt, firstDevice } from './records.ts'
+import { captured, readable, screenOf } from './screen.ts'
+
+const now = Date.parse('2026-03-01T12:00:00.000Z')
+const service = new FakeService()
+
+type Load = () => Promise<{ default: Command.Class }>
+const devices: Load = () => import('../../../commands/devices/list.ts')
+const device: Load = () => import('../../../commands/devices/show.ts')
+
+const lists: [name: string, load: Load][] = [
+  ['devices', devices],
+  ['orgs', () => import('../../../commands/orgs/list.ts')],
+  ['users', () => import('../../../commands/users/list.ts')],
+  ['audit', () => import('../../../commands/audit/list.ts')],
+  ['keys', () => import('../../../commands/keys/list.ts')],
+]
+const cards: [name: string, load: Load, id: string][] = [
+  ['device', device, firstDevice],
+  ['org', () => import('../../../commands/orgs/show.ts'), uuid(10)],
+]
+const widths = [80, 120, 200]
+
+const esc = '\u001b'
+const escapes = new RegExp(`${esc}\\[[\\d;]*m`, 'g')
+const unstyled = (text: string) => text.replace(escapes, '')
+const linesOf = (text: string) => unstyled(text).trimEnd().split(/\r?\n/)
+
+beforeAll(() => service.start())
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['Date'], now })
+  Object.assign(service.answers, answersAt(now))
+  service.seen.length = 0
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+afterAll(() => service.stop())
+
+const screen = (load: Load, argv: string[], columns: number | undefined, env?: Record<string, string>) =>
+  screenOf(load, argv, { url: service.url, columns, ...(env && { env }) })
+
+/** Compares with a screen beside this test, in which escapes can be read. */
+const expectScreen = (name: string, text: string) =>
+  expectGolden(`../cli/screens/${name}.txt`, readable(text))
+
+describe.each(widths)('on a terminal of %i columns', (columns) => {
+  it.each(lists)('svc %s is a table without a line that wraps', async (name, load) => {
+    const text = await screen(load, [], columns)
+    expectScreen(`${name}-${columns}`, text)
+    for (const line of linesOf(text)) expect([line, displayWidth(line) <= columns]).toEqual([line, true])
+  })
+
+  it.each(cards)('svc … show of one %s is a card without a broken word', async (name, load, id) => {
+    const text = await screen(load, [id], columns)
+    expectScreen(`${name}-card-${columns}`, text)
+    for (const line of linesOf(text)) expect([line, displayWidth(line) <= columns]).toEqual([line, true])
+  })
+})
+
+it('headings, states and labels have colors of the palette of the terminal, for light and dark ones alike', async () => {
+  const texts = await Promise.all([screen(devices, [], 80)])
+  texts.push(await screen(device, [firstDevice], 80))
+  const used = new Set(texts.join('').match(escapes))
+  expect([...used].sort()).toEqual(['1', '2', '22', '31', '32', '33', '39'].map((n) => `\u001b[${n}m`).sort())
+  const [head = ''] = texts[0]!.split('\n')
+  expect(head.split(/ {2,}/)[0]).toBe('\u001b[1mHOSTNAME\u001b[22m')
+  expect(await screen(devices, [], 80, { NO_COLOR: '1' })).not.toMatch(escapes)
+})
+
+it.each(lists)(
+  'in a pipe svc %s is complete: whole ids, exact times, no color, no note on columns',
+  async (name, load) => {
+    const text = await screen(load, [], undefined)
+    expectScreen(`${name}-pipe`, text)
+    expect(text).not.toContain(esc)
+    expect(text).not.toMatch(/Not shown|ago/)
+  },
+)
+
+describe('a column', () => {
+  it('without room is named, with a way to see it', async () => {
+    const lines = linesOf(await screen(devices, [], 80))
+    const note = lines
+      .slice(lines.findIndex((line) => line.startsWith('Not shown')))
+      .join(' ')
+      .replace(/ +/g, ' ')
+    expect(note).toMatch(
+      /^Not shown at 80 columns: .*tags.*\. They are on a wider terminal, or with --columns hostname,/,
+    )
+    const [, flag = ''] = /--columns (\S+)/.exec(note) ?? []
+    expect(linesOf(await screen(devices, ['--columns', flag], 80))[0]).toContain('HOSTNAME  ')
+  })
+
+  it('that was requested stays in its place', async () => {
+    const [head] = linesOf(await screen(devices, ['--columns', 'id,hostname,orgId'], 120))
+    expect(head).toMatch(/^ID +HOSTNAME +ORG ID$/)
+  })
+
+  it('of times has ages, and exact times with --utc', async () => {
+    expect(await screen(devices, [], 120)).toContain('45m ago')
+    const exact = await screen(devices, ['--utc'], 120)
+    expect(exact).toContain('2026-03-01 11:14:30Z')
+    expect(exact).not.toContain('ago')
+    expect(await screen(device, [firstDevice], 80)).toContain('2026-03-01 11:56:30Z (3m ago)')
+    expect(await screen(device, [firstDevice, '--utc'], 80)).toContain('2026-03-01T11:56:30.000Z\n')
+  })
+
+  it('of ids is cut only where the rows are all that an id could mean', async () => {
+    expect(linesOf(await screen(devices, [], 120))[1]).toMatch(/01a20c0e-\d{3}…$/)
+    for (const narrowed of [
+      ['--status', 'online'],
+      ['--org', uuid(10)],
+    ])
+      expect(linesOf(await screen(devices, narrowed, 120))[1]).toContain(firstDevice)
+    service.answers['GET /devices'] = page([{ id: firstDevice }], { total: 2 })
+    expect(linesOf(await screen(devices, [], 120))[1]).toContain(firstDevice)
+  })
+})
+
+it('rows that arrive one by one are aligned by what a terminal draws', async () => {
+  const output = { format: 'plain', columns: undefined, jq: undefined, header: true, utc: false } as const
+  const text = await captured(80, () =>
+    linePrinter(
+      output,
+      ['name', 'status'],
+      ['name', 'status'],
+    )([
+      { name: '東京サーバー', status: 'online' },
+      { name: 'cafe\u0301-till', status: 'offline' },
+    ]),
+  )
+  expect(text).toBe('NAME          STATUS\n東京サーバー  online\ncafe\u0301-till     offline\n')
+})
+
+it('a table of 10,000 rows has every row, in columns that no row breaks', () => {
+  const rows = Array.from({ length: 10_000 }, (_, n) => ({
+    id: uuid(n),
+    name: `${n % 3 === 0 ? '東京' : n % 3 === 1 ? 'e\u0301' : 'x'.repeat(n % 90)} ${n}`,
+    status: n % 2 === 0 ? 'online' : 'offline',
+    lastSeenAt: new Date(now - n * 60_000).toISOString(),
+  }))
+  const options = { ...plainLook, header: true, width: 80, now, hasAllIds: true }
+  const lines = renderTable(rows, ['id', 'name', 'status', 'lastSeenAt'], options).text.trimEnd().split('\n')
+  expect(lines).toHaveLength(10_001)
+  const at = (line: string) => displayWidth(line.slice(0, line.search(/(?:on|off)line /)))
+  expect(new Set(lines.slice(1).map(at)).size).toBe(1)
+  expect(Math.max(...lines.map(displayWidth))).toBeLessThanOrEqual(80)
+  expectScreen('rows-80', `${[...lines.slice(0, 6), ...lines.slice(-3)].join('\n')}\n`)
+})
+
+describe('standard error', () => {
+  const clear = `\r${esc}[2K`
+  const long =
+    'No device "reception" in this organization, which has many devices whose names begin in the same way, as it seems'
+
+  it('has lines that are broken between words, with an indent that no name can forge', async () => {
+    const failure = new CliError(`${long}\n  ${long}`, { exit: 3, hint: long })
+    const refusal = new ApiError(404, { code: 'not_found', error: long, requestId: 'req-1' })
+    const text = await captured(40, async () => {
+      printNote(long)
+      await fail(failure, [])
+      await fail(refusal, [])
+    })
+    expectScreen('errors-40', text)
+    const words = new Set([...long.split(' '), 'Error:', 'Hint:'])
+    for (const line of linesOf(text)) {
+      expect([line, displayWidth(line) <= 40]).toEqual([line, true])
+      if (!line.startsWith('Request'))
+        for (const word of line.trim().split(' ')) expect(words).toContain(word)
+    }
+    expect(await captured(undefined, () => printNote(long))).toBe(`${long}\n`)
+  })
+
+  it('has no rest of a spinner before a row, nor anything in a pipe', async () => {
+    const work = async () => {
+      showStatus('Importing 1 of 2')
+      await writeStdout('row\n')
+    }
+    expect(await captured(80, work)).toBe(`${clear}Importing 1 of 2${clear}row\n`)
+    const wait = () => withSpinner('Waiting', new Promise((resolve) => setTimeout(resolve, 1300)))
+    expect(await captured(undefined, wait)).toBe('')
+  })
+
+  it('has a status of one line, however narrow the terminal is', async () => {
+    const text = await captured(20, () => {
+      showStatus('Waiting for the service, which takes its time')
+      clearStatus()
+    })
+    expect(text).toBe(`${clear}Waiting for the se…${clear}`)
+  })
+})
+
+describe.skipIf(noTerminal)('on a real pseudo-terminal', () => {
+  const home = new Home()
+  beforeAll(() => home.signIn(service.url))
+  afterAll(() => home.remove())
+
+  it.each([80, 120])('of %i columns the screen is the same', async (columns) => {
+    vi.useRealTimers()
+    Object.assign(service.answers, answersAt(Date.now()))
+    const { stdout, code } = await home.terminal(['devices'], { columns })
+    expect(code).toBe(0)
+    expectScreen(`devices-${columns}`, stdout)
+  })
+
+  it('Ctrl-C leaves nothing of a spinner', async () => {
+    vi.useRealTimers()
+    service.answers['GET /orgs/'] = () => new Promise<never>(() => {})
+    const { stdout, code } = await home.terminal(['orgs'], { answers: [['Waiting', '\u0003']] })
+    expect(code).toBe(130)
+    expect(stdout).toMatch(/(?:\^C)?\r\S*\[2K$/)
+  })
+
+  it('a beginning of an id can be pasted from it', async () => {
+    vi.useRealTimers()
+    const { stdout } = await home.terminal(['devices'], { env: { NO_COLOR: '1' } })
+    const [pasted = ''] = /01a20c0e-\d{3}…/.exec(stdout) ?? []
+    const shown = await home.run(['devices', 'show', pasted, '-q'])
+    expect([shown.code, shown.stdout]).toEqual([0, `${firstDevice}\n`])
+  })
+})

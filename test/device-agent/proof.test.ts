@@ -1,0 +1,133 @@
+import { readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { api } from '../../src/api.ts'
+import { devicePublicKey } from '../../src/core/device-key.ts'
+import { identityStore } from '../../src/device-agent/state.ts'
+import { backupOf, emptyPlace, kinds, restored } from '../daemon/backup/filled.ts'
+import { serviceOn } from '../harness.ts'
+import { buildWorld } from '../world.ts'
+import { livingAgents } from './live.ts'
+import { agentId, agreeable, beat, identityAt, refusal, standIn } from './stand-in.ts'
+
+const { live, stateDir } = livingAgents()
+const day = 86_400_000
+
+describe.each(kinds)('an agent of a service on %s that is restored from an older backup', (kind) => {
+  test('comes back by itself, and one without a key does not', { timeout: 120_000 }, async () => {
+    let now = new Date()
+    const clock = () => now.toISOString()
+    const place = await emptyPlace(kind)
+    const service = await serviceOn(place, { clock })
+    const { tokens, orgs } = await buildWorld(service)
+    const { key } = await service
+      .client(tokens.bakery)
+      .call(api.enrollmentKeys.create, { body: { orgId: orgs.bakery.id, name: 'Agents' } })
+    const once = { key: async () => key, pace: { once: true } }
+    const identity = identityStore(stateDir())
+    expect((await live(service.url, once)).names).toContain('enrolled')
+    const { deviceId, proof } = identity.load()!
+    expect(statSync(identity.file).mode & 0o777).toBe(0o600)
+    const row = service.storage.read.selectFrom('agent_keys').selectAll().where('device_id', '=', deviceId)
+    expect(await row.execute()).toMatchObject([{ public_key: devicePublicKey(proof!.privateKey) }])
+    const { file } = await backupOf(place)
+
+    now = new Date(now.getTime() + 31 * day)
+    expect((await live(service.url, once)).names).toContain('token')
+    await service.close()
+    const rotated = identity.load()!
+    expect(rotated.proof).toEqual(proof)
+
+    const again = await emptyPlace(kind)
+    await restored(again, file)
+    const revived = await serviceOn(again)
+    const url = revived.url
+    identity.save({ ...rotated, proof: undefined })
+    expect((await live(url, once)).failure).toMatchObject({ code: 'invalid_agent_credentials' })
+    identity.save(rotated)
+    const { failure, names } = await live(url, once)
+    expect(failure).toBeUndefined()
+    expect(names).toEqual(expect.arrayContaining(['token', 'heartbeat']))
+    const back = identity.load()!
+    expect([back.deviceId, back.staged]).toEqual([deviceId, undefined])
+    expect(back.authToken).not.toBe(rotated.authToken)
+    expect((await live(url, once)).names).not.toContain('token')
+  })
+})
+
+test('an agent of before makes its key on disk first, and registers it once', async () => {
+  const serviceKey = devicePublicKey(
+    '-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n-----END PRIVATE KEY-----\n',
+  )
+  const onDisk: (string | undefined)[] = []
+  await using service = await standIn((request) => {
+    if (!request.path.endsWith('/key')) return agreeable(request)
+    onDisk.push(identityStore(stateDir()).load()?.proof?.privateKey)
+    return { status: 200, body: { serviceKey } }
+  })
+  identityStore(stateDir()).save(identityAt(service.url))
+  await live(service.url, { seconds: 300 })
+  expect(service.count('/key')).toBe(1)
+  const { proof } = identityStore(stateDir()).load()!
+  expect(proof).toEqual({ privateKey: onDisk[0], service: serviceKey })
+  const { body, headers } = service.received.find(({ path }) => path.endsWith('/key'))!
+  expect(body).toEqual({ publicKey: devicePublicKey(proof!.privateKey) })
+  expect(headers.authorization).toMatch(/^Bearer svc_/)
+  expect(readFileSync(join(stateDir(), 'identity.json'), 'utf8')).toContain('PRIVATE KEY')
+})
+
+test.each([404, 409])('a service that answers %i to the key gets heartbeats all the same', async (status) => {
+  await using service = await standIn((request) =>
+    request.path.endsWith('/key') ? refusal(status, 'not_found') : agreeable(request),
+  )
+  identityStore(stateDir()).save(identityAt(service.url))
+  const { stopped, names } = await live(service.url, { seconds: 600 })
+  expect(stopped).toBe(true)
+  expect(names.filter((one) => one === 'heartbeat').length).toBeGreaterThan(5)
+  expect(names).not.toContain('failed')
+  expect(service.count('/key')).toBe(1)
+})
+
+test('an agent whose proof is not taken now tries again, and ends when it is refused', async () => {
+  const answers = [refusal(429, 'rate_limited'), refusal(401, 'agent_challenge_invalid')]
+  await using service = await standIn((request) => {
+    if (request.path.endsWith('/challenge')) return { status: 200, body: { challenge: 'a.b.c' } }
+    if (request.path.endsWith('/recover-token'))
+      return answers.shift() ?? refusal(401, 'invalid_agent_credentials')
+    return request.path.endsWith('/heartbeat') ? refusal(401, 'invalid_agent_credentials') : beat
+  })
+  await using enrolling = await standIn((request) =>
+    request.path.endsWith('/key')
+      ? { status: 200, body: { serviceKey: `${'A'.repeat(43)}=` } }
+      : agreeable(request),
+  )
+  await live(enrolling.url, { pace: { once: true } })
+  const { failure, names } = await live(service.url, { seconds: 600 })
+  expect(names.filter((one) => one === 'failed')).toHaveLength(2)
+  expect(failure).toMatchObject({ code: 'invalid_agent_credentials' })
+  expect(service.count(`/agents/${agentId}/recover-token`)).toBe(3)
+})
+
+test('a copy of a machine ends instead of taking the token from the other one again and again', async () => {
+  let beats = 0
+  await using service = await standIn((request) => {
+    if (request.path.endsWith('/challenge')) return { status: 200, body: { challenge: 'a.b.c' } }
+    if (request.path.endsWith('/recover-token'))
+      return {
+        status: 200,
+        body: { authToken: `svc_${'c'.repeat(64)}`, watchdogAuthToken: `svc_${'d'.repeat(64)}` },
+      }
+    if (request.path.endsWith('/key')) return { status: 200, body: { serviceKey: `${'A'.repeat(43)}=` } }
+    // The other one has recovered before each second heartbeat.
+    if (request.path.endsWith('/heartbeat') && ++beats > 1 && beats % 2 === 0)
+      return refusal(401, 'invalid_agent_credentials')
+    return agreeable(request)
+  })
+  identityStore(stateDir()).save(identityAt(service.url))
+  const { failure } = await live(service.url, { seconds: 600 })
+  expect(failure).toMatchObject({
+    code: 'machine_copied',
+    message: expect.stringMatching(/on one of the two, remove .*identity\.json/),
+  })
+  expect(service.count('/recover-token')).toBe(1)
+})

@@ -1,0 +1,170 @@
+import { spawnSync } from 'node:child_process'
+import { chmodSync, existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { generateX25519Identity, identityToRecipient } from 'age-encryption'
+import { describe, expect, inject, it, onTestFinished } from 'vitest'
+import { kinds } from '../daemon/backup/filled.ts'
+import { temporaryFolder } from '../databases.ts'
+import { adminEmail, adminPassword } from '../harness.ts'
+import { runScript } from '../markdown-blocks.ts'
+import { OwnPostgres } from '../own-postgres.ts'
+import { freePort } from '../postgres.ts'
+import { type Block, blocksOf, guidePath, pageOf, remedies, replaced, textOf } from './guide.ts'
+
+/*
+ * The guide of operators, docs/operations: each block of commands is run, page after page, on one installation that the blocks
+ * make in a folder.
+ */
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const has = (program: string) => spawnSync('sh', ['-c', `command -v ${program}`]).status === 0
+const pages = globSync('*.md', { cwd: guidePath })
+  .map((file) => file.slice(0, -3))
+  .sort()
+const procedures = ['install', 'proxy', 'monitor', 'backup', 'secrets', 'upgrade', 'remove']
+
+/** What no test can run: it changes the users and packages of the machine, needs systemd, or asks a person. */
+const notRun: Record<string, string[]> = {
+  install: ['root', 'systemd', 'terminal'],
+  proxy: ['systemd'],
+  upgrade: ['root'],
+  remove: ['systemd', 'root'],
+}
+
+describe('the guide', () => {
+  it('is listed in its index, and runs everything that a test can run', () => {
+    const listed = [...pageOf('README').matchAll(/^\| \[(.+)\.md\]/gm)].map(([, page]) => page)
+    expect(listed.sort()).toEqual(pages.filter((page) => page !== 'README'))
+    const all = pages.flatMap(blocksOf)
+    expect(all.filter(({ language }) => language !== 'sh')).toEqual([])
+    const marked = Object.groupBy(
+      all.filter((one) => one.notRun !== undefined),
+      ({ page }) => page,
+    )
+    const reasons = Object.entries(marked).map(([page, blocks]) => [page, blocks!.map((one) => one.notRun)])
+    expect(Object.fromEntries(reasons)).toEqual(notRun)
+    const run = [...procedures, 'postgres']
+    expect(all.filter(({ page }) => !run.includes(page))).toEqual([])
+    expect(remedies().length).toBeGreaterThan(10)
+  })
+
+  it('names only settings and secrets that svc-serve(8) has, and generates each secret of the unit', () => {
+    const unit = textOf('svc.service')
+    const secrets = [...unit.matchAll(/^LoadCredential=(\w+):/gm)].map(([, name]) => name!)
+    const named = [...textOf('settings').matchAll(/^(\w+)=/gm)].map(([, name]) => name!)
+    const manual = readFileSync(join(root, 'man/svc-serve.8.md'), 'utf8')
+    for (const name of [...secrets, ...named]) expect(manual).toMatch(new RegExp(`\\b${name}\\b`))
+    for (const name of secrets) {
+      expect(blocksOf('install').some(({ script }) => script.includes(name))).toBe(true)
+    }
+  })
+
+  const links = /\]\(([^)#]+)\)/g
+  it.each(pages)('%s links to files that are there', (page) => {
+    const named = [...pageOf(page).matchAll(links)].map(([, path]) => path!)
+    expect(named.filter((path) => !existsSync(join(guidePath, path)))).toEqual([])
+  })
+})
+
+type Sandbox = { env: Record<string, string>; folder: string; kind: string }
+
+/** A machine of its own as far as the guide goes: its folders, the unit, the settings, and the programs that the guide calls. */
+async function sandbox(kind: 'sqlite' | 'postgres'): Promise<Sandbox> {
+  const folder = await temporaryFolder()
+  const [etc, units, bin, data, backups] = ['etc', 'units', 'bin', 'data', 'backups'].map((name) => {
+    mkdirSync(join(folder, name), { mode: 0o700 })
+    return join(folder, name)
+  }) as [string, string, string, string, string]
+  const program = (name: string, script: string) => {
+    writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`)
+    chmodSync(join(bin, name), 0o755)
+  }
+  program('svc', `exec '${process.execPath}' '${root}/bin/svc.js' "$@"`)
+  program('systemctl', `exec '${process.execPath}' '${root}/test/operations/systemctl.js' "$@"`)
+  program('journalctl', 'cat "$SANDBOX/log"')
+  const port = String(await freePort())
+  const settings = replaced(textOf('settings'), {
+    '/var/lib/svc': data,
+    'PORT=3000': `PORT=${port}`,
+    'admin@example.com': adminEmail,
+  })
+  writeFileSync(join(etc, 'settings'), `${settings}SVC_ADMIN_PASSWORD=${adminPassword}\n`)
+  const unit = replaced(textOf('svc.service'), { '/usr/local/bin/svc': join(bin, 'svc'), '/etc/svc': etc })
+  writeFileSync(join(units, 'svc.service'), unit)
+
+  const identity = await generateX25519Identity()
+  writeFileSync(join(folder, 'identity.txt'), `${identity}\n`)
+  const server = kind === 'postgres' ? await OwnPostgres.begin() : undefined
+  const env = {
+    PATH: `${bin}:${guidePath}:${process.env.PATH}`,
+    HOME: folder,
+    NODE_COMPILE_CACHE: join(inject('temporaryFolder'), 'compiled'),
+    ...{ SANDBOX: folder, UNITS: units, SVC_ETC: etc, BACKUPS: backups, SVC_DATA_DIR: data, PORT: port },
+    ...{ SVC_URL: `http://127.0.0.1:${port}`, SVC_USER: 'root', SVC_CREDENTIAL_STORE: 'file' },
+    ...{ RECIPIENT: await identityToRecipient(identity), IDENTITY: join(folder, 'identity.txt') },
+    ...(server && {
+      DATABASE_ADMIN_URL: server.databaseUrl,
+      DATABASE_HOST: new URL(server.databaseUrl).host,
+    }),
+  }
+  onTestFinished(() => runScript('systemctl stop svc', env, folder).then(() => undefined))
+  return { env, folder, kind }
+}
+
+async function runBlock(
+  { page, script, exits }: Pick<Block, 'page' | 'script' | 'exits'>,
+  { env, folder }: Sandbox,
+) {
+  const { code, output } = await runScript(script, env, env.HOME!)
+  const log = existsSync(join(folder, 'log')) ? readFileSync(join(folder, 'log'), 'utf8').slice(-2000) : ''
+  expect(exits, `${page}:\n${script}\n${output}\n${log}`).toContain(code)
+}
+
+describe.each(kinds)('on %s', (kind) => {
+  const lacking = [
+    ...(process.getuid?.() === 0 ? [] : ['root']),
+    ...['openssl', 'curl', 'setpriv', ...(kind === 'postgres' ? ['psql'] : [])].filter((one) => !has(one)),
+  ]
+  if (lacking.length > 0) console.warn(`skipped: the guide on ${kind} needs ${lacking.join(', ')}`)
+
+  it.skipIf(lacking.length > 0)(
+    'each block and each remedy of the guide works',
+    { timeout: 400_000 },
+    async () => {
+      const machine = await sandbox(kind)
+      const signIn = `printf %s '${adminPassword}' | svc login --url "$SVC_URL" --email ${adminEmail} --password-stdin
+      secret=$(svc mfa setup --jq .secret)
+      svc mfa enable --code "$(node '${root}/test/trips/otp.js' "$secret")"`
+      for (const page of kind === 'postgres' ? ['postgres', ...procedures] : procedures) {
+        for (const block of blocksOf(page))
+          if (block.notRun === undefined && (block.on ?? kind) === kind) await runBlock(block, machine)
+        if (page === 'install') await runBlock({ page: 'sign-in', script: signIn, exits: [0] }, machine)
+        if (page === 'monitor')
+          for (const script of remedies())
+            await runBlock(
+              { page: 'troubleshooting', script, exits: /doctor/.test(script) ? [0, 1, 2] : [0] },
+              machine,
+            )
+      }
+      for (const name of ['SVC_DATA_DIR', 'SVC_ETC']) expect(existsSync(machine.env[name]!)).toBe(false)
+    },
+  )
+})
+
+const noSystemd = has('systemd-analyze') ? undefined : 'systemd-analyze is not installed'
+
+describe.skipIf(noSystemd !== undefined)(`the unit (${noSystemd ?? 'systemd of this machine'})`, () => {
+  it('is one that systemd accepts, and leaves the service few privileges', async () => {
+    const folder = await temporaryFolder()
+    const unit = replaced(textOf('svc.service'), { '/usr/local/bin/svc': '/bin/true', '=svc\n': '=root\n' })
+    const file = join(folder, 'svc.service')
+    writeFileSync(file, unit.replace('StateDirectory=root', 'StateDirectory=svc'))
+    const verified = spawnSync('systemd-analyze', ['verify', '--man=no', file], { encoding: 'utf8' })
+    expect([verified.status, verified.stdout, verified.stderr]).toEqual([0, '', ''])
+    // From 0 to 10, times ten.
+    const args = ['security', '--offline=true', '--threshold=25', file]
+    const { status, stdout } = spawnSync('systemd-analyze', args, { encoding: 'utf8' })
+    expect(status, stdout.slice(-200)).toBe(0)
+  })
+})
