@@ -40,14 +40,19 @@ async function one(size: number, options: SizingOptions, say: (line: string) => 
   if (newDatabase) place.databaseUrl = await newDatabase()
   say(`sizing: ${subject}: filling in`)
   const world = await buildWorld(place, size)
+  if (place.databaseUrl !== undefined) await analyze(place.databaseUrl)
   const places = Array.from({ length: replicas }, (_, n) =>
     n === 0 ? place : { ...place, dataDir: temporaryFolder('sizing') },
   )
   const servers = await Promise.all(places.map((each) => startService('svc', each)))
   const warmUp = intervalSeconds + 15
-  const fleets = fleetsOf(servers, world, storm ? warmUp + seconds + 600 : warmUp + seconds + 5)
+  const most = warmUp + patience.recoverySeconds + seconds + (storm ? outageSeconds + 600 : 5)
+  const fleets = fleetsOf(servers, world, most)
   say(`sizing: ${subject}: warming up`)
   await sleep(warmUp * 1000)
+  // The first report of a machine is its largest. No fleet sends all of those at once, so they are not measured.
+  const steadyBy = performance.now() + patience.recoverySeconds * 1000
+  while (!isWell(fleets, 0) && performance.now() < steadyBy) await sleep(1000)
   say(`sizing: ${subject}: measuring for ${seconds} s`)
   const begun = await usageOf(servers, place)
   await sleep(seconds * 1000)
@@ -72,6 +77,17 @@ function fleetsOf(servers: readonly Server[], { agents }: World, seconds: number
     fleet.end.catch(() => {})
     return fleet
   })
+}
+
+/** A fleet grows over months, in which autovacuum has seen every table. */
+async function analyze(databaseUrl: string): Promise<void> {
+  const client = new pg.Client(databaseUrl)
+  await client.connect()
+  try {
+    await client.query('analyze')
+  } finally {
+    await client.end()
+  }
 }
 
 type Usage = {
@@ -138,22 +154,33 @@ function cpuOfPostgres(session: number): number {
 const fieldsOf = (id: number | string): string[] =>
   readFileSync(`/proc/${id}/stat`, 'utf8').split(') ')[1]!.split(' ')
 
+const windowsSince = (fleets: readonly SimulatedFleet[], at: number): Progress[][] =>
+  fleets.map((fleet) => fleet.windows.filter((window) => window.at > at))
+
+/** Every agent has reported since then, and none has missed a report of late. */
+const isWell = (fleets: readonly SimulatedFleet[], since: number): boolean =>
+  windowsSince(fleets, since).every((own) => {
+    const [before, now] = own.slice(-2)
+    return now !== undefined && now.online === now.agents && now.missed === before?.missed
+  })
+
 type Steady = { size: number; begun: Usage; ended: Usage; fleets: readonly SimulatedFleet[] }
 
 function steady(subject: string, { size, begun, ended, fleets }: Steady): Row {
   const seconds = (ended.at - begun.at) / 1000
   const perThousand = (value: number) => value / (size / 1000)
-  const windows = fleets.flatMap((fleet) => fleet.windows.filter(({ at }) => at > begun.at))
-  const last = fleets.map((fleet) => fleet.windows.at(-1))
-  const sumOf = (pick: (window: Progress) => number) =>
-    last.reduce((sum, window) => sum + (window ? pick(window) : 0), 0)
+  const each = windowsSince(fleets, begun.at)
+  const windows = each.flat()
+  const sumOf = (of: (own: Progress[]) => number) => each.reduce((sum, own) => sum + of(own), 0)
+  const since = (count: (window: Progress) => number) =>
+    sumOf((own) => (own.length === 0 ? Number.NaN : count(own.at(-1)!) - count(own[0]!)))
   const cores = (cpu: number) => (100 * cpu) / seconds
-  const missed = sumOf((window) => window.missed)
+  const missed = since((window) => window.missed)
   return {
     bench: 'sizing',
     subject,
     figures: {
-      'heartbeats/s': sumOf((window) => window.heartbeatsPerSecond),
+      'heartbeats/s': sumOf((own) => median(own.map((window) => window.heartbeatsPerSecond))),
       'p50 ms': median(windows.map(({ p50Ms }) => p50Ms)),
       'p99 ms': median(windows.map(({ p99Ms }) => p99Ms)),
       'service % of a core': cores(ended.serviceCpu - begun.serviceCpu),
@@ -163,7 +190,7 @@ function steady(subject: string, { size, begun, ended, fleets }: Steady): Row {
       'MB written/min': (ended.written - begun.written) / 1e6 / (seconds / 60),
       'MB stored': ended.stored / 1e6,
       connections: ended.connections,
-      ...{ missed, failures: sumOf((window) => window.failures) },
+      ...{ missed, failures: since((window) => window.failures) },
     },
     ...{ aim: 'none missed', met: missed === 0 },
   }
@@ -193,16 +220,10 @@ async function recover(
     ...(await Promise.all(places.map((place, n) => startService('svc', place, { port: ports[n]! })))),
   )
   say(`sizing: ${subject}: it is back`)
-  const windows = () => fleets.map((fleet) => fleet.windows.filter(({ at }) => at > back))
-  const isWell = () =>
-    windows().every((own) => {
-      const [before, now] = own.slice(-2)
-      return now !== undefined && now.online === now.agents && now.missed === before?.missed
-    })
   const until = back + 2 * patience.recoverySeconds * 1000
-  while (!isWell() && performance.now() < until) await sleep(1000)
+  while (!isWell(fleets, back) && performance.now() < until) await sleep(1000)
   const seconds = (performance.now() - back) / 1000
-  const all = windows().flat()
+  const all = windowsSince(fleets, back).flat()
   return {
     bench: 'sizing',
     subject: `${subject}: all of them after an outage`,
