@@ -12,10 +12,12 @@ export default class Login extends ApiCommand {
     'POST /auth/mfa/sms/send',
     'POST /sso/exchange',
     'POST /auth/federated',
+    'POST /auth/device',
+    'POST /auth/device/token',
     'POST /auth/refresh',
   ]
   static override summary =
-    'Sign in: with e-mail and password, and a code for a second factor, or with single sign-on'
+    'Sign in: with e-mail and password, and a code for a second factor, with single sign-on, or on another machine'
   static override description =
     'The session is stored in the keychain of this machine, for the context of this URL, and renewed automatically.'
   static override examples = [
@@ -25,6 +27,7 @@ export default class Login extends ApiCommand {
     'In a script, with the secret of the second factor\nsvc login --email ci@example.com --password-stdin --otp-secret-file totp.txt --store file < password.txt',
     'With the single sign-on of an organization, in a browser\nsvc login --sso 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11\nSigning in with Okta\nYour browser was opened at\n  https://svc.example.com/api/v1/sso/login/0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11?redirect=…\nWaiting for the sign-in there, for 10 minutes at most; Ctrl-C ends\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
     'On a machine without a browser: open the address elsewhere, and paste the final address\nsvc login --sso blue-bakery --no-browser',
+    'On a machine without a browser: approve the sign-in on another one\nsvc login --device\nOpen this address in a browser, on any machine, and enter the code:\n  https://svc.example.com/device\n  WDJB-MJHT\nWaiting for 10 minutes at most; Ctrl-C ends\nSigned in to https://svc.example.com as ada@example.com, organization scope of 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11',
     'In a job of GitHub Actions, without any secret\nsvc login --oidc github --org 0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11 --store file',
   ]
   static override flags = {
@@ -53,6 +56,20 @@ export default class Login extends ApiCommand {
       description: 'Print the address instead of opening a browser; with --sso',
       dependsOn: ['sso'],
     }),
+    device: boolean({
+      description: 'Show a code and an address: approve the sign-in there, in a browser on any machine',
+      exclusive: [
+        'email',
+        'password',
+        'password-stdin',
+        'otp',
+        'otp-secret-file',
+        'org',
+        'partner',
+        'sso',
+        'oidc',
+      ],
+    }),
     ...oidcFlags,
     store: string({
       description: 'Where to store the session [env: SVC_CREDENTIAL_STORE]',
@@ -75,9 +92,13 @@ export default class Login extends ApiCommand {
     if (run.output.format !== 'plain') await printRecord(run.output, result, undefined)
   }
 
-  private async begin(run: CommandContext, flags: LoginFlags & Partial<OidcLoginFlags> & Partial<SsoFlags>) {
-    const { oidc, sso } = flags
+  private async begin(
+    run: CommandContext,
+    flags: LoginFlags & Partial<OidcLoginFlags> & Partial<SsoFlags> & { device?: boolean | undefined },
+  ) {
+    const { oidc, sso, device } = flags
     if (oidc !== undefined) return loginWithOidc(run, { ...flags, oidc })
+    if (device) return (await import('../src/cli/device-login.ts')).loginByDeviceCode(run, flags)
     if (sso === undefined) return login(run, flags)
     const { loginSso } = await import('../src/cli/sso-login.ts')
     return loginSso(run, { ...flags, sso })

@@ -13,6 +13,7 @@ import { sweepBuckets } from '../src/credentials/api-keys/usage.ts'
 import { checkLiveness } from '../src/devices/jobs.ts'
 import { refreshDueGroups } from '../src/groups/jobs.ts'
 import { sweepChanges } from '../src/groups/members.ts'
+import { sweepDeviceAuthorizations } from '../src/identity/device-authorization/store.ts'
 import { sweepFactors } from '../src/identity/factors/store.ts'
 import { sweepInvitations } from '../src/identity/invitations/store.ts'
 import { sweepMarks } from '../src/identity/password-guard/store.ts'
@@ -214,6 +215,7 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
 
 const sweeps: readonly ((tx: Db, now: Instant) => Promise<void>)[] = [
   sweepSessions,
+  sweepDeviceAuthorizations,
   sweepMarks,
   sweepFactors,
   sweepInvitations,

@@ -29,18 +29,23 @@ const told = (failure) => failure.code === undefined
   : { message: failure.message.replace(/\\.$/, '') + '.', code: failure.code }
 `
 
+/** Of a link in mail. */
+const linkToken = `
+const token = new URLSearchParams(location.search).get('token')
+`
+
 /** Sends what a form holds when its button is pressed, and shows what came of it. */
 const forms = `
-const token = new URLSearchParams(location.search).get('token')
 const alertOf = (form) => form.querySelector('[role=alert]')
 const onSubmit = (form, send, done) => form.addEventListener('submit', (event) => {
   event.preventDefault()
-  const { email, password, again } = Object.fromEntries(new FormData(form))
-  alertOf(form).textContent = password === again ? '' : 'The two passwords differ.'
-  if (password !== again) return
+  const fields = Object.fromEntries(new FormData(form))
+  const differ = fields.again !== undefined && fields.again !== fields.password
+  alertOf(form).textContent = differ ? 'The two passwords differ.' : ''
+  if (differ) return
   const button = form.querySelector('button')
   button.disabled = true
-  send({ email, password }).then((data) => show(done, data)).catch((failure) => {
+  send(fields).then(done).catch((failure) => {
     button.disabled = false
     const faults = (failure.details ?? []).map(({ message }) => ' ' + message + '.')
     alertOf(form).textContent = told(failure).message + faults.join('')
@@ -48,14 +53,21 @@ const onSubmit = (form, send, done) => form.addEventListener('submit', (event) =
 })
 `
 
-/** For /login: completes a sign-in with its code, or continues the session of this browser. */
-export const signInScript = `(() => {${shared}
+/** The session of a page, where a sign-in at an identity provider ends with a code. */
+const session = `
 const fragment = new URLSearchParams(location.hash.slice(1))
 const code = fragment.get('ssoCode')
 // The code is valid once and for two minutes, and must not stay in the history.
 if (code !== null) history.replaceState(null, '', location.pathname)
 let token
 const bearer = () => ({ authorization: 'Bearer ' + token })
+const exchange = async () => {
+  token = (await call('POST', '/sso/exchange', { body: { code } })).accessToken
+}
+`
+
+/** For /login: completes a sign-in with its code, or continues the session of this browser. */
+export const signInScript = `(() => {${shared}${session}
 const csrf = () => /(?:^|; )service_csrf_token=([0-9a-f]+)/.exec(document.cookie)?.[1]
 const renew = async () => {
   const renewed = await call('POST', '/auth/refresh', { body: {}, headers: { 'x-service-csrf': csrf() ?? '' } })
@@ -88,8 +100,7 @@ const signOut = async ({ currentTarget: button }) => {
 }
 if (code !== null) {
   show('signing-in')
-  call('POST', '/sso/exchange', { body: { code } })
-    .then(({ accessToken }) => { token = accessToken })
+  exchange()
     .then(signedIn)
     .catch((failure) => show(failure.code === 'invalid_exchange_code' ? 'spent' : 'failed', told(failure)))
 } else if (csrf() !== undefined) {
@@ -98,8 +109,7 @@ if (code !== null) {
 })()`
 
 /** For /verify-email: nothing happens before the button is pressed, since mail filters open links as well. */
-export const verifyScript = `(() => {${shared}
-const token = new URLSearchParams(location.search).get('token')
+export const verifyScript = `(() => {${shared}${linkToken}
 const button = main.querySelector('button')
 if (token) button.hidden = false
 button.addEventListener('click', () => {
@@ -111,7 +121,7 @@ button.addEventListener('click', () => {
 })()`
 
 /** For /accept-invite: says what the invitation is to, and takes the first password. */
-export const acceptScript = `(() => {${shared}${forms}
+export const acceptScript = `(() => {${shared}${forms}${linkToken}
 const open = (invitation) => {
   const { name, email } = invitation
   show('invited', { name, email, tenant: invitation.orgName ?? invitation.partnerName })
@@ -121,7 +131,7 @@ const open = (invitation) => {
     const headers = { authorization: 'Bearer ' + tokens?.accessToken }
     await call('POST', '/auth/logout', { headers }).catch(() => {})
     return { email }
-  }, 'accepted')
+  }, (data) => show('accepted', data))
 }
 if (token) call('POST', '/auth/invite/preview', { body: { token } })
   .then(open)
@@ -129,14 +139,71 @@ if (token) call('POST', '/auth/invite/preview', { body: { token } })
 })()`
 
 /** For /reset-password and /forgot-password. */
-export const resetScript = `(() => {${shared}${forms}
+export const resetScript = `(() => {${shared}${forms}${linkToken}
 const form = main.querySelector('form')
 form.hidden = !token
-onSubmit(form, ({ password }) => call('POST', '/auth/reset-password', { body: { token, password } }), 'done')
+onSubmit(form, ({ password }) => call('POST', '/auth/reset-password', { body: { token, password } }), (data) => show('done', data))
 })()`
 
 export const forgotScript = `(() => {${shared}${forms}
 const form = main.querySelector('form')
 form.hidden = false
-onSubmit(form, ({ email }) => call('POST', '/auth/forgot-password', { body: { email } }), 'done')
+onSubmit(form, ({ email }) => call('POST', '/auth/forgot-password', { body: { email } }), (data) => show('done', data))
+})()`
+
+/**
+ * For /device: signs a person in, shows which terminal asks, and lets them approve or deny it. The session begins and ends
+ * here, because an approval needs a recent sign-in.
+ */
+export const deviceScript = `(() => {${shared}${forms}${session}
+const form = (name, texts) => {
+  show(name, texts)
+  return main.querySelector('form')
+}
+const end = () => call('POST', '/auth/logout', { body: { everywhere: false }, headers: bearer() }).catch(() => {})
+const decide = (userCode, decision) => async ({ currentTarget: button }) => {
+  button.disabled = true
+  try {
+    await call('POST', '/auth/device/decision', { body: { userCode, decision }, headers: bearer() })
+    await end()
+    show(decision === 'approve' ? 'approved' : 'denied')
+  } catch (failure) {
+    show('failed', told(failure))
+  }
+}
+const ask = (userCode, { client, ip, createdAt }) => {
+  const minutes = Math.floor((Date.now() - Date.parse(createdAt)) / 60000)
+  show('asked', { client, ip, when: minutes < 1 ? 'less than a minute ago' : minutes + ' min ago' })
+  const [approve, deny] = main.querySelectorAll('button')
+  approve.addEventListener('click', decide(userCode, 'approve'))
+  deny.addEventListener('click', decide(userCode, 'deny'))
+}
+const enter = async () => {
+  const { user } = await call('GET', '/auth/me', { headers: bearer() })
+  onSubmit(form('code', { name: user.name, email: user.email }), async ({ userCode }) => [
+    userCode, await call('POST', '/auth/device/preview', { body: { userCode }, headers: bearer() }),
+  ], (asked) => ask(...asked))
+}
+const withTokens = ({ tokens }) => {
+  token = tokens.accessToken
+  return enter()
+}
+const factor = async ({ tempToken, mfaMethod }) => {
+  const bySms = mfaMethod === 'sms'
+  if (bySms) await call('POST', '/auth/mfa/sms/send', { body: { tempToken } })
+  onSubmit(form('factor', { from: bySms ? 'It was sent to your phone.' : 'Your authenticator shows it.' }),
+    ({ code }) => call('POST', '/auth/mfa/verify', { body: { tempToken, code: code.trim() } }), withTokens)
+}
+const begin = () => {
+  onSubmit(form('sign-in'), ({ email, password }) => call('POST', '/auth/login', { body: { email, password } }),
+    (reply) => reply.mfaRequired ? factor(reply) : withTokens(reply))
+  const [, sso] = main.querySelectorAll('form')
+  sso.addEventListener('submit', (event) => {
+    event.preventDefault()
+    const { orgId } = Object.fromEntries(new FormData(sso))
+    location.assign('/api/v1/sso/login/' + encodeURIComponent(orgId.trim()) + '?redirect=/device')
+  })
+}
+if (code !== null) exchange().then(enter).catch((failure) => show('failed', told(failure)))
+else begin()
 })()`

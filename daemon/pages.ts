@@ -3,7 +3,14 @@ import { errors, type Problem } from '../src/core/errors.ts'
 import { isId } from '../src/core/ids.ts'
 import { escapeHtml, failureBody, type WebPage, webPage, withCommands } from '../src/core/web-page.ts'
 import { type FailureCode, failures } from '../src/sso/failures.ts'
-import { acceptScript, forgotScript, resetScript, signInScript, verifyScript } from './page-scripts.ts'
+import {
+  acceptScript,
+  deviceScript,
+  forgotScript,
+  resetScript,
+  signInScript,
+  verifyScript,
+} from './page-scripts.ts'
 
 /*
  * The web pages of the service: the end of a sign-in at an identity provider, and the targets of links in mail.
@@ -30,6 +37,7 @@ export function addPages(app: FastifyInstance, publicUrl: () => string): void {
   app.get('/reset-password', letter(resetPassword))
   app.get('/forgot-password', letter(forgotPassword))
   app.get('/verify-email', letter(verifyEmail))
+  app.get('/device', letter(approveTerminal))
 }
 
 export const sendPage = (reply: FastifyReply, { html, headers }: WebPage): FastifyReply =>
@@ -206,4 +214,34 @@ ${noScript}`
     body: body + view('verified', done) + view('failed', failed),
     script: verifyScript,
   })
+}
+
+/** Where a person approves the sign-in of a terminal (`svc login --device`). */
+function approveTerminal(url: string): WebPage {
+  const title = 'Sign in a terminal'
+  const warning = `<p>Go on only if you started <code>svc login --device --url ${escapeHtml(url)}</code> yourself: the terminal gets to act as you.</p>`
+  const signIn = `<h1>${title}</h1>${warning}
+${form(
+  field('E-mail', 'type="email" name="email" autocomplete="username" maxlength="255"') +
+    field('Password', 'type="password" name="password" autocomplete="current-password" maxlength="1024"'),
+  'Sign in',
+)}
+<h2>With the single sign-on of an organization</h2>
+${form(field('Id of the organization', 'name="orgId" autocomplete="off" maxlength="36"'), 'Continue')}`
+  const factor = `<h1>Your code</h1><p data-text="from"></p>
+${form(field('Code, or a recovery code', 'name="code" autocomplete="one-time-code" maxlength="20"'), 'Continue')}`
+  const code = `<h1>${title}</h1>${warning}
+<p>You are <strong data-text="name"></strong>, <span data-text="email"></span>.</p>
+${form(field('Code that the terminal shows', 'name="userCode" autocomplete="off" autocapitalize="characters" spellcheck="false" maxlength="32" placeholder="WDJB-MJHT"'), 'Continue')}`
+  const asked = `<h1>Is this yours?</h1>
+<p>A terminal asks to sign in as you: <strong data-text="client"></strong>, from <strong data-text="ip"></strong>, <span data-text="when"></span>. Nobody has checked its name.</p>
+<button class="button" type="button">Approve</button> <button class="button" type="button">Deny</button>`
+  const approved = `<h1>The terminal is signed in</h1><p role="status">Return to it. You can close this page.</p>`
+  const denied = `<h1>Denied</h1><p role="status">The terminal is not signed in. If somebody sent you the code, tell whoever runs the service.</p>`
+  const failed = failureView('', 'Begin again: svc login --device', 'The terminal is not signed in')
+  const views = [
+    ...[view('sign-in', signIn), view('factor', factor), view('code', code), view('asked', asked)],
+    ...[view('approved', approved), view('denied', denied), view('failed', failed)],
+  ]
+  return webPage({ title, body: `<h1>${title}</h1>${noScript}${views.join('')}`, script: deviceScript })
 }

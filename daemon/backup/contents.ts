@@ -53,6 +53,7 @@ export const tables: Readonly<Record<TableName, Handling>> = {
   key_prints: ['kept', 'fingerprints of the keys that the rows need'],
   leases: ['left', 'which process does which background work'],
   live_questions: ['left', 'questions that a process waits for'],
+  device_authorizations: ['left', 'sign-ins of terminals that wait for an approval'],
   login_challenges: ['left', 'sign-ins that wait for a second factor'],
   mails: ['left', 'the service that was backed up has sent them since; their links may be used up'],
   mfa_setups: ['left', 'second factors that were not confirmed yet'],

@@ -189,6 +189,7 @@ const hints: { [code in ErrorCode]?: string } = {
   api_key_scope:
     'svc keys show KEY lists its scopes, which never exceed the permissions of its creator; svc keys update KEY --scope … changes them',
   reauthentication_required: 'this needs a sign-in within the last 10 minutes: svc login, then try again',
+  access_denied: 'somebody denied it in the browser; svc login --device begins again',
   email_unproved:
     'svc password forgot EMAIL sends a link for svc password reset; then svc login, and try again',
   invitation_pending: 'svc invite list shows your invitations, svc invite accept NAME accepts one',

@@ -50,6 +50,12 @@ export const defaultLimits = {
   /** Returns from an identity provider, and codes exchanged, by client address. */
   SSO_RETURN: shared(60, 300),
   LOGIN_IP: shared(10, 300),
+  /** Sign-ins started that are approved in a browser elsewhere, by client address. */
+  DEVICE_START: shared(10, 300),
+  /** Codes of such sign-ins entered, by user. */
+  DEVICE_CODE: shared(20, 300),
+  /** Requests whether such a sign-in is approved, by its code. */
+  DEVICE_POLL: perProcess(20, 60),
   /** By client address and e-mail. */
   LOGIN_ACCOUNT: shared(5, 300),
   /**

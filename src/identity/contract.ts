@@ -1,3 +1,4 @@
+import { deviceAuthorization } from './device-authorization/contract.ts'
 import { factors } from './factors/contract.ts'
 import { acceptance, invitations, myInvitations } from './invitations/contract.ts'
 import { passwords } from './passwords/contract.ts'
@@ -9,6 +10,7 @@ import { people } from './users/contract.ts'
 /** Everything below /auth. */
 export const auth = {
   ...sessions,
+  ...deviceAuthorization,
   ...passwords,
   ...factors,
   ...phones,

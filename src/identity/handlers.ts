@@ -1,5 +1,6 @@
 import type { HandlersOf } from '../handler.ts'
 import type { auth, users } from './contract.ts'
+import { deviceAuthorizationHandlers } from './device-authorization/handlers.ts'
 import { type FactorDependencies, factorHandlers } from './factors/handlers.ts'
 import {
   acceptanceHandlers,
@@ -18,6 +19,7 @@ export const authHandlers = (
   keys: FactorDependencies & RegistrationDependencies,
 ): HandlersOf<typeof auth> => ({
   ...sessionHandlers(keys),
+  ...deviceAuthorizationHandlers(keys),
   ...passwordHandlers(keys),
   ...factorHandlers(keys),
   ...phoneHandlers(keys),

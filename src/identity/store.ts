@@ -153,7 +153,7 @@ export async function endSessions(db: Db, userId: string, now: Instant): Promise
   await revokeSessions(db, userId, now)
 }
 
-/** Revokes every session of a person, and ends their sign-ins that wait for a second step. */
+/** Revokes every session of a person, and ends their sign-ins that wait for a second step or were approved for a terminal. */
 export async function revokeSessions(db: Db, userId: string, now: Instant): Promise<void> {
   await db
     .updateTable('sessions')
@@ -161,5 +161,7 @@ export async function revokeSessions(db: Db, userId: string, now: Instant): Prom
     .where('user_id', '=', userId)
     .where('revoked_at', 'is', null)
     .execute()
-  await db.deleteFrom('login_challenges').where('user_id', '=', userId).execute()
+  for (const table of ['login_challenges', 'device_authorizations'] as const) {
+    await db.deleteFrom(table).where('user_id', '=', userId).execute()
+  }
 }

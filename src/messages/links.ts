@@ -10,6 +10,9 @@ export const verifyLink = (base: string, token: string): string => link(base, 'v
 /** Page where a user requests a link to set a new password. */
 export const forgotLink = (base: string): string => pageAt(base, 'forgot-password')
 
+/** Page where a user approves the sign-in of a terminal. */
+export const deviceLink = (base: string): string => pageAt(base, 'device')
+
 /** Page where a user signs in. */
 export const loginLink = (base: string): string => pageAt(base, 'login')
 

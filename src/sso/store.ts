@@ -116,10 +116,11 @@ export async function changeProvider(
     .execute()
 }
 
-/** Ends the sessions that began at a provider, and deletes the codes not yet exchanged for one. */
+/** Ends the sessions that began at a provider, and deletes the codes and approvals not yet exchanged for one. */
 export async function endProviderSessions(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
   const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_exchanges').where('provider_id', 'in', one).execute()
+  await db.deleteFrom('device_authorizations').where('sso_provider_id', 'in', one).execute()
   await db
     .updateTable('sessions')
     .set({ revoked_at: now })

@@ -32,6 +32,53 @@ const withMfa = () => {
       : problem(401, 'invalid_mfa_code', 'Invalid MFA code')
 }
 
+describe('svc login --device', () => {
+  const started = {
+    deviceCode: 'secret-code',
+    userCode: 'WDJB-MJHT',
+    expiresInSeconds: 600,
+    intervalSeconds: 0,
+  }
+  beforeEach(() => {
+    const verificationUrl = `${service.url}/device`
+    service.answers['POST /auth/device'] = { body: { ...started, verificationUrl } }
+  })
+  const answers = (...codes: string[]) => {
+    service.answers['POST /auth/device/token'] = () => {
+      const code = codes.shift()
+      return code === undefined ? signIn() : problem(code === 'access_denied' ? 403 : 400, code, 'Not yet')
+    }
+  }
+
+  it('shows a code and an address, waits until it is approved, and stores the session', async () => {
+    answers('authorization_pending', 'authorization_pending')
+    const { code, stdout, stderr } = await home.run(['login', '--device', '--json'])
+    expect(code).toBe(0)
+    expect(stderr).toContain(`  ${service.url}/device\n  WDJB-MJHT\n`)
+    expect(JSON.parse(stdout)).toMatchObject({ url: service.url, store: 'file' })
+    expect(stdout + stderr).not.toMatch(/secret-code|access-1/)
+    expect(service.calls('POST /auth/device')[0]?.body).toEqual({
+      client: expect.stringMatching(/^svc .+ on .+/),
+    })
+    expect(service.calls('POST /auth/device/token')).toHaveLength(3)
+    expect((await home.run(['orgs'])).code).toBe(0)
+  })
+
+  it('ends when it is denied, or nobody approves it', async () => {
+    answers('access_denied')
+    expect(failureOf(await home.run(['login', '--device', '--json']))).toMatchObject({
+      code: 'access_denied',
+    })
+    answers('authorization_pending', 'invalid_device_code')
+    const late = await home.run(['login', '--device', '--json'])
+    expect(late.code).toBe(124)
+    expect(failureOf(late)).toMatchObject({
+      code: 'timeout',
+      hint: expect.stringContaining('svc login --device'),
+    })
+  })
+})
+
 describe('svc login', () => {
   it('stores the session, reports user, scope and place, and the next command works', async () => {
     const { code, stdout, stderr } = await home.run(password, { input: 'correct horse\n' })

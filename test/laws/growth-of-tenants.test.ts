@@ -159,6 +159,7 @@ const apart: Record<string, string> = {
   audit_verdicts: 'one of each chain',
   backup_runs: 'one of backups and one of drills',
   backups: 'the newest 2000: test/daemon/backup/retention.test.ts',
+  device_authorizations: 'minutes: sweepDeviceAuthorizations',
   device_custom_fields: '100 of each device',
   device_group_devices: 'devices and groups of an organization',
   idempotency_keys: 'a day: deleteOldAttempts',

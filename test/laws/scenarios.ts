@@ -188,6 +188,15 @@ async function addPersonWithPhone(hand: ScenarioTools) {
   return { ...person, token, phoneNumber, sent, confirm }
 }
 
+/** A terminal that waits to be signed in, and the token of a person who may approve it. */
+async function startedByTerminal(hand: ScenarioTools) {
+  const { service, clock } = hand
+  const { id, context, about } = await addPerson(hand)
+  const approver = await tokenFor(service, id, context, { mfa: false, now: new Date(clock()) })
+  const started = await service.client().call(api.auth.startDeviceAuthorization, { body: {} })
+  return { approver, ...started, about }
+}
+
 /** A registration with a new address. */
 function newcomer({ serial }: ScenarioTools, name: string, body: Record<string, unknown>): Scenario {
   const email = `newcomer-${serial()}@example.com`
@@ -294,6 +303,21 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const { id, context, about } = await addPerson(hand)
     const token = await tokenFor(hand.service, id, context, { mfa: false, now: new Date(hand.clock()) })
     return { input: asked('auth.switch', {}), token, ...about }
+  },
+  async 'auth.previewDeviceAuthorization'(hand) {
+    const { approver, userCode, about } = await startedByTerminal(hand)
+    return { input: asked('auth.previewDeviceAuthorization', { userCode }), token: approver, ...about }
+  },
+  async 'auth.decideDeviceAuthorization'(hand) {
+    const { approver, userCode, about } = await startedByTerminal(hand)
+    const body = { userCode, decision: 'approve' }
+    return { input: asked('auth.decideDeviceAuthorization', body), token: approver, ...about }
+  },
+  async 'auth.pollDeviceAuthorization'(hand) {
+    const { approver, userCode, deviceCode, about } = await startedByTerminal(hand)
+    const approval = { body: { userCode, decision: 'approve' as const } }
+    await hand.service.client(approver).call(api.auth.decideDeviceAuthorization, approval)
+    return { input: asked('auth.pollDeviceAuthorization', { deviceCode }), ...about }
   },
   async 'auth.forgotPassword'(hand) {
     // An unknown address, as a known one would get a mail and an audit entry a moment later.

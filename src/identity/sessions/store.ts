@@ -209,6 +209,11 @@ export async function revokeProviderSessions(
     .where('sso_provider_id', '=', providerId)
     .where('revoked_at', 'is', null)
     .execute()
+  await db
+    .deleteFrom('device_authorizations')
+    .where('user_id', '=', userId)
+    .where('sso_provider_id', '=', providerId)
+    .execute()
 }
 
 // The second step of a sign-in.

@@ -30,6 +30,11 @@ export async function endPasswordSessions(db: Db, orgId: string, now: Instant): 
     .where('sso_provider_id', 'is', null)
     .execute()
   await db.deleteFrom('login_challenges').where('context', '=', context).execute()
+  await db
+    .deleteFrom('device_authorizations')
+    .where('context', '=', context)
+    .where('sso_provider_id', 'is', null)
+    .execute()
 }
 
 /** Ends every session in a tenant or in an organization of it, and every pending sign-in to one. */
@@ -44,16 +49,19 @@ export async function endTenantSessions(db: Db, scope: Scope, now: Instant): Pro
         .as('context'),
     )
     .where(inScope(scope, 'organizations.id'))
-  const inTenant = (eb: ExpressionBuilder<Tables, 'sessions' | 'login_challenges'>) =>
-    eb.or([eb('context', '=', own), eb('context', 'in', below)])
+  const inTenant = (
+    eb: ExpressionBuilder<Tables, 'sessions' | 'login_challenges' | 'device_authorizations'>,
+  ) => eb.or([eb('context', '=', own), eb('context', 'in', below)])
   await db
     .updateTable('sessions')
     .set({ revoked_at: now })
     .where('revoked_at', 'is', null)
     .where((eb) => inTenant(eb as never))
     .execute()
-  await db
-    .deleteFrom('login_challenges')
-    .where((eb) => inTenant(eb as never))
-    .execute()
+  for (const table of ['login_challenges', 'device_authorizations'] as const) {
+    await db
+      .deleteFrom(table)
+      .where((eb) => inTenant(eb as never))
+      .execute()
+  }
 }

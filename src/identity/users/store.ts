@@ -201,11 +201,9 @@ export async function endUserSessions(db: Db, userId: string, tenant: Tenant, no
     .where('context', '=', context)
     .where('revoked_at', 'is', null)
     .execute()
-  await db
-    .deleteFrom('login_challenges')
-    .where('user_id', '=', userId)
-    .where('context', '=', context)
-    .execute()
+  for (const table of ['login_challenges', 'device_authorizations'] as const) {
+    await db.deleteFrom(table).where('user_id', '=', userId).where('context', '=', context).execute()
+  }
 }
 
 /** Locks all system administrators, so that the last one stays even when two are removed at once. */

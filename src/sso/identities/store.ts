@@ -47,7 +47,7 @@ export async function getIdentity(db: Db, scope: Scope, { id, providerId }: Whic
   return rows.read(row)
 }
 
-/** Deletes the link, and with it the sessions that began with it and the codes not yet exchanged for one. */
+/** Deletes the link, and with it the sessions that began with it and the codes and approvals not yet exchanged for one. */
 export async function unlinkIdentity(
   db: Db,
   scope: Scope,
@@ -66,6 +66,11 @@ export async function unlinkIdentity(
   await db
     .deleteFrom('sso_exchanges')
     .where('provider_id', '=', providerId)
+    .where('user_id', 'in', person)
+    .execute()
+  await db
+    .deleteFrom('device_authorizations')
+    .where('sso_provider_id', '=', providerId)
     .where('user_id', 'in', person)
     .execute()
   await db.deleteFrom('sso_identities').where('id', 'in', one.select('sso_identities.id')).execute()

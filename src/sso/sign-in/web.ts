@@ -11,12 +11,15 @@ export type WebConfig = {
   samlEntityId: string | undefined
 }
 
+/** The page on which a person approves the sign-in of a terminal, which may need a sign-in first. */
+const devicePage = '/device'
+
 /** Whether the sign-in ends at the service's own page: without an application no path leads anywhere. */
 export const isServicePage = ({ app }: WebConfig, target: string): boolean =>
   app === undefined && target.startsWith('/')
 
 export function codeRedirect(web: WebConfig, target: string, code: string): string {
-  if (isServicePage(web, target)) return `/login#ssoCode=${code}`
+  if (isServicePage(web, target)) return `${target === devicePage ? devicePage : '/login'}#ssoCode=${code}`
   return `${target.startsWith('/') ? (web.app ?? '') : ''}${target}#ssoCode=${code}`
 }
 

@@ -54,6 +54,7 @@ export type Tables = {
   password_resets: { user_id: string; token_hash: string; expires_at: string }
   registrations: { token_hash: string; content: string; expires_at: string }
   login_challenges: LoginChallengeRow
+  device_authorizations: DeviceAuthorizationRow
   sessions: SessionRow
   /** Recent sign-in attempts for an account (src/identity/password-guard). */
   sign_in_marks: { door: string; marks: string; guarded_until: string | null; expires_at: string }
@@ -235,6 +236,29 @@ export type LoginChallengeRow = {
   /** The membership that the login requested, JSON. */
   context: string
   mfa_epoch: number
+  expires_at: string
+}
+
+/** A sign-in that a person approves in a browser elsewhere (RFC 8628). What it grants is null until then. */
+export type DeviceAuthorizationRow = {
+  id: string
+  device_code_hash: string
+  user_code_hash: string
+  /** What signs in, by its own account. */
+  client: string
+  ip: string
+  /** pending, denied or approved. */
+  status: string
+  user_id: string | null
+  /** The membership of the session that approved it, JSON. */
+  context: string | null
+  mfa: number | null
+  sso_provider_id: string | null
+  auth_epoch: number | null
+  mfa_epoch: number | null
+  proved_at: string | null
+  ends_by: string | null
+  created_at: string
   expires_at: string
 }
 

@@ -1,0 +1,51 @@
+import { hostname } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ApiError } from '../core/client.ts'
+import { auth } from '../identity/contract.ts'
+import { version } from '../version.ts'
+import type { CommandContext } from './base.ts'
+import { chooseStore } from './choose-credential-store.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
+import { completeLogin, type LoginFlags, sessionNotKept, warnIfUnencrypted } from './login.ts'
+import { printNote } from './print.ts'
+import { flushNotes } from './stderr-notes.ts'
+
+/** Signs in by a code that a person approves in a browser elsewhere (RFC 8628); stores the session and reports where. */
+export async function loginByDeviceCode(run: CommandContext, flags: Pick<LoginFlags, 'store'>) {
+  warnIfUnencrypted(run.settings.url.value)
+  const store = await chooseStore(run.settings, flags.store, run.interactive)
+  // Checked before the person goes to a browser.
+  if (store.notKeptReason) throw sessionNotKept(store.notKeptReason)
+  const started = await run.anonymous.call(auth.startDeviceAuthorization, {
+    body: { client: `svc ${version} on ${hostname()}`.slice(0, 200) },
+  })
+  printNote('Open this address in a browser, on any machine, and enter the code:')
+  printNote(`  ${started.verificationUrl}`)
+  printNote(`  ${started.userCode}`)
+  printNote(`Waiting for ${started.expiresInSeconds / 60} minutes at most; Ctrl-C ends`)
+  // They have to be visible before the end, even with --json.
+  flushNotes()
+  return completeLogin(run, store, await approved(run, started))
+}
+
+type Started = { deviceCode: string; expiresInSeconds: number; intervalSeconds: number }
+
+/** Asks until somebody has approved it. The service ends it: the last answer is that the code has expired. */
+async function approved(run: CommandContext, { deviceCode, expiresInSeconds, intervalSeconds }: Started) {
+  const tries = Math.ceil(expiresInSeconds / intervalSeconds) + 1
+  for (let n = 0; n < tries; n += 1) {
+    await sleep(intervalSeconds * 1000)
+    try {
+      return await run.anonymous.call(auth.pollDeviceAuthorization, { body: { deviceCode } })
+    } catch (error) {
+      const code = error instanceof ApiError ? error.code : undefined
+      if (code === 'invalid_device_code') break
+      if (code !== 'authorization_pending') throw error
+    }
+  }
+  throw new CliError('Nobody approved the sign-in in time', {
+    exit: exitCodes.timeout,
+    code: 'timeout',
+    hint: 'start again: svc login --device',
+  })
+}
