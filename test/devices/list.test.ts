@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { InputOf } from '../../src/core/endpoint.ts'
-import { organizationScope } from '../../src/core/scope.ts'
-import { listDevices } from '../../src/devices/store.ts'
-import type { Storage } from '../../src/storage/open.ts'
+import { newId } from '../../src/core/new-id.ts'
+import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
+import { countedAtOnce, listDevices } from '../../src/devices/store.ts'
+import type { Db, Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addGroup, addOrgUser } from '../world.ts'
 import { begin, enroller } from './device-stage.ts'
@@ -65,6 +66,41 @@ onEveryDatabase((kind, open) => {
       expect(await names(ofSite, { groupId: other })).toEqual(['till-1'])
       // They must not learn the members of a group they cannot see.
       expect(await names(ofGroup, { groupId: other })).toEqual([])
+    })
+
+    it('counts a large fleet as a question, and a small one at once', { timeout: 60_000 }, async () => {
+      const { service, bakery, orgs, tokens } = await begin(open)
+      const { storage } = service
+      const [row] = await storage.read
+        .selectFrom('devices')
+        .selectAll()
+        .where('org_id', '=', bakery.id)
+        .limit(1)
+        .execute()
+      const before = await storage.read.selectFrom('devices').select('id').execute()
+      const more = Array.from({ length: countedAtOnce }, () => ({ ...row!, id: newId(), agent_id: newId() }))
+      for (let at = 0; at < more.length; at += 250) {
+        const some = more.slice(at, at + 250).map((one) => ({ ...one, token_hash: one.id }))
+        await storage.write((tx) => tx.insertInto('devices').values(some).execute())
+      }
+      const read = async (scope: Scope) => {
+        let asked = 0
+        const ask = <T>(work: (on: Db) => Promise<T>) => {
+          asked += 1
+          return work(storage.questions)
+        }
+        const { pagination } = await listDevices(storage.read, scope, { page: 1, limit: 3 }, ask)
+        return { asked, total: pagination.total }
+      }
+      expect(await read(systemScope)).toEqual({ asked: 1, total: before.length + countedAtOnce })
+      const few = await read(organizationScope(orgs.garage.id))
+      expect(few.asked).toBe(0)
+      expect(few.total).toBeLessThan(before.length)
+      const client = service.client(tokens.system)
+      const { pagination } = await client.call(api.devices.list, {
+        query: { page: 7001, limit: '3' } as never,
+      })
+      expect(pagination.total).toBe(before.length + countedAtOnce)
     })
 
     it('continues from a cursor without duplicates or gaps despite concurrent changes', async () => {
