@@ -20,7 +20,10 @@ onEveryDatabase((_, open) => {
   const clock = testClock(new Date().toISOString())
 
   beforeEach(async () => {
-    service = await startService(open, { clock, env: { RATE_LIMIT_DEVICE_CODE: '20/300', RATE_LIMIT_DEVICE_POLL: '20/60' } })
+    service = await startService(open, {
+      clock,
+      env: { RATE_LIMIT_DEVICE_CODE: '20/300', RATE_LIMIT_DEVICE_POLL: '20/60' },
+    })
     world = await buildWorld(service)
   })
 

@@ -14,9 +14,12 @@ export type WebConfig = {
 /** The page on which a person approves the sign-in of a terminal, which may need a sign-in first. */
 const devicePage = '/device'
 
-/** Whether the sign-in ends at the service's own page: without an application no path leads anywhere. */
+/**
+ * Whether the sign-in ends at a page of the service itself: that of a terminal's approval is nowhere else, and without an
+ * application no path leads anywhere.
+ */
 export const isServicePage = ({ app }: WebConfig, target: string): boolean =>
-  app === undefined && target.startsWith('/')
+  target === devicePage || (app === undefined && target.startsWith('/'))
 
 export function codeRedirect(web: WebConfig, target: string, code: string): string {
   if (isServicePage(web, target)) return `${target === devicePage ? devicePage : '/login'}#ssoCode=${code}`

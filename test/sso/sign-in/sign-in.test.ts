@@ -232,6 +232,23 @@ onEveryDatabase((kind, open) => {
       expect(elsewhere.location).toMatch(/^\/login#ssoCode=/)
     })
 
+    it.each(['', 'https://app.example.com'])(
+      'goes on at the page that approves a terminal, where that asked for it (DASHBOARD_URL %j)',
+      async (DASHBOARD_URL) => {
+        const { service, bakery, provider, signIn } = await start(open, { DASHBOARD_URL })
+        await provider()
+        await addMember(service, bakery.id, person.email)
+        const by = browser()
+        const { location } = await signIn(person, { browser: by, query: '?redirect=/device' })
+        expect(location).toMatch(/^\/device#ssoCode=/)
+        const body = JSON.stringify({ code: codeIn(location) })
+        const request = { method: 'POST', body, headers: { 'content-type': 'application/json' } }
+        const exchange = (who: Browser) => who.open(`${service.url}/api/v1/sso/exchange`, request)
+        expect(await exchange(browser())).toMatchObject({ status: 400 })
+        expect(await exchange(by)).toMatchObject({ status: 200 })
+      },
+    )
+
     it('redirects to no other site', async () => {
       const { service, bakery, provider, signIn } = await start(open, {
         DASHBOARD_URL: 'https://app.example.com',
