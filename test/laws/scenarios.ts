@@ -304,6 +304,10 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const token = await tokenFor(hand.service, id, context, { mfa: false, now: new Date(hand.clock()) })
     return { input: asked('auth.switch', {}), token, ...about }
   },
+  async 'auth.startDeviceAuthorization'(hand) {
+    const { about } = await addPerson(hand)
+    return { input: asked('auth.startDeviceAuthorization', { client: 'svc on web-1' }), ...about }
+  },
   async 'auth.previewDeviceAuthorization'(hand) {
     const { approver, userCode, about } = await startedByTerminal(hand)
     return { input: asked('auth.previewDeviceAuthorization', { userCode }), token: approver, ...about }
