@@ -3,9 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../core/client.ts'
 import { auth } from '../identity/contract.ts'
 import { version } from '../version.ts'
+import { askText, confirmOrThrow, readSecret } from './ask.ts'
 import type { CommandContext } from './base.ts'
 import { chooseStore } from './choose-credential-store.ts'
-import { CliError, exitCodes } from './exit-codes.ts'
+import { CliError, exitCodes, usageError } from './exit-codes.ts'
 import { completeLogin, type LoginFlags, sessionNotKept, warnIfUnencrypted } from './login.ts'
 import { printNote } from './print.ts'
 import { flushNotes } from './stderr-notes.ts'
@@ -48,4 +49,27 @@ async function approved(run: CommandContext, { deviceCode, expiresInSeconds, int
     code: 'timeout',
     hint: 'start again: svc login --device',
   })
+}
+
+type DecisionFlags = { code?: string | undefined; deny?: boolean | undefined; yes?: boolean | undefined }
+
+/** Approves or denies the sign-in of another terminal, after saying what asks. */
+export async function decideDeviceLogin(run: CommandContext, flags: DecisionFlags) {
+  const userCode = await readUserCode(run, flags.code)
+  const { client, ip } = await run.client.call(auth.previewDeviceAuthorization, { body: { userCode } })
+  const decision = flags.deny ? 'deny' : 'approve'
+  if (decision === 'approve') {
+    await confirmOrThrow(`${client}, from ${ip}, wants to act as you. Approve?`, {
+      ...{ yes: flags.yes, interactive: run.interactive },
+      hint: `${client}, from ${ip}, wants to act as you`,
+    })
+  }
+  await run.client.call(auth.decideDeviceAuthorization, { body: { userCode, decision } })
+  return { decision, client, ip }
+}
+
+async function readUserCode(run: CommandContext, given: string | undefined): Promise<string> {
+  if (given !== undefined) return readSecret(given, '--code')
+  if (!run.interactive) throw usageError('Missing --code')
+  return askText('Code that the other terminal shows')
 }

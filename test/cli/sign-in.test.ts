@@ -79,6 +79,42 @@ describe('svc login --device', () => {
   })
 })
 
+describe('svc auth approve', () => {
+  const code = { input: 'wdjb-mjht\n' }
+  const asked = {
+    client: 'svc on web-1',
+    ip: '203.0.113.7',
+    createdAt: me.user.createdAt,
+    expiresAt: me.user.createdAt,
+  }
+  beforeEach(async () => {
+    service.answers['POST /auth/device/preview'] = { body: asked }
+    service.answers['POST /auth/device/decision'] = { body: { success: true } }
+    await home.run(password, { input: 'x' })
+  })
+  const decisions = () => service.calls('POST /auth/device/decision').map(({ body }) => body)
+
+  it('approves or denies the code of another terminal, and says whose it is', async () => {
+    const approved = await home.run(['auth', 'approve', '--code', '-', '--yes'], code)
+    expect(approved).toMatchObject({ code: 0, stdout: 'Approved: svc on web-1 is signed in\n' })
+    const denied = await home.run(['auth', 'approve', '--code', '-', '--deny', '--json'], code)
+    expect(JSON.parse(denied.stdout)).toEqual({ decision: 'deny', client: asked.client, ip: asked.ip })
+    expect(decisions()).toEqual([
+      { userCode: 'wdjb-mjht', decision: 'approve' },
+      { userCode: 'wdjb-mjht', decision: 'deny' },
+    ])
+  })
+
+  it('approves nothing that nobody has agreed to, and takes no code as an argument', async () => {
+    const unasked = await home.run(['auth', 'approve', '--code', '-'], code)
+    expect(unasked.code).toBe(2)
+    expect(unasked.stderr).toContain('svc on web-1, from 203.0.113.7')
+    expect((await home.run(['auth', 'approve', '--code', 'WDJB-MJHT', '--yes'])).code).toBe(2)
+    expect((await home.run(['auth', 'approve'])).code).toBe(2)
+    expect(decisions()).toEqual([])
+  })
+})
+
 describe('svc login', () => {
   it('stores the session, reports user, scope and place, and the next command works', async () => {
     const { code, stdout, stderr } = await home.run(password, { input: 'correct horse\n' })

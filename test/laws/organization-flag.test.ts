@@ -15,7 +15,7 @@ const withoutOrganization = [
   ...['agent:rollout:roll-back', 'agent:rollout:status'],
   ...['dead-letters', 'dead-letters:delete', 'dead-letters:list', 'dead-letters:retry', 'dead-letters:show'],
   // Those who are signed in or are about to be. A switch takes --org in place of its argument.
-  ...['auth:status', 'auth:switch', 'invite:accept', 'invite:list', 'logout', 'whoami'],
+  ...['auth:approve', 'auth:status', 'auth:switch', 'invite:accept', 'invite:list', 'logout', 'whoami'],
   ...['mfa:disable', 'mfa:enable', 'mfa:recovery', 'mfa:setup', 'mfa:sms'],
   ...['password:change', 'password:forgot', 'password:reset', 'profile', 'profile:show', 'profile:update'],
   // Tenants themselves, named by their argument.
