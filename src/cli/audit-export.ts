@@ -1,12 +1,10 @@
-import { closeSync, existsSync, fsyncSync, linkSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import type { auditLogs } from '../audit/contract.ts'
 import { auditExports } from '../audit/exports/contract.ts'
 import { resolveAuditOrg } from './audit-org.ts'
 import type { CommandContext } from './base.ts'
-import { usageError } from './exit-codes.ts'
 import { type Field, fieldsOf } from './fields.ts'
-import { fileExists } from './files.ts'
 import { type FlagSet, fieldFlag } from './flags.ts'
+import { openNewFile } from './new-file.ts'
 import { printNote, writeStdout } from './print.ts'
 import { formatEntries, progressBar } from './progress.ts'
 
@@ -80,57 +78,21 @@ export async function exportChain(
 const reportWritten = (entries: number, outFile: string | undefined): void =>
   printNote(`${formatEntries(entries)} written${outFile === undefined ? '' : ` to ${outFile}`}`)
 
-/** Into a new private file, or to standard output. A file appears under its name only when it is complete. */
+/** Into a new private file, or to standard output. */
 async function writeStream(
   stream: AsyncIterable<Buffer>,
   outFile: string | undefined,
   seen: (chunk: Buffer) => void = () => {},
 ): Promise<void> {
-  const target = outFile === undefined ? undefined : openDraft(outFile)
+  const file = outFile === undefined ? undefined : openNewFile(outFile)
   try {
     for await (const chunk of stream) {
       seen(chunk)
-      if (target === undefined) await writeStdout(chunk)
-      else for (let from = 0; from < chunk.length; ) from += writeSync(target.file, chunk, from)
+      if (file) file.write(chunk)
+      else await writeStdout(chunk)
     }
-    target?.keep()
+    file?.keep()
   } finally {
-    target?.end()
-  }
-}
-
-/** A draft beside the target file, which is renamed to it. */
-function openDraft(path: string): { file: number; keep(): void; end(): void } {
-  const draft = `${path}.${process.pid}.part`
-  const forget = () => rmSync(draft, { force: true })
-  if (existsSync(path)) throw fileExists(path)
-  const file = attempt(path, () => openSync(draft, 'wx', 0o600))
-  // Ctrl-C ends the process immediately.
-  process.once('exit', forget)
-  return {
-    file,
-    keep: () => {
-      fsyncSync(file)
-      try {
-        // Unlike a renaming this never replaces a file that came in the meantime.
-        linkSync(draft, path)
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw fileExists(path)
-        attempt(path, () => renameSync(draft, path))
-      }
-    },
-    end: () => {
-      closeSync(file)
-      forget()
-      process.off('exit', forget)
-    },
-  }
-}
-
-function attempt<T>(path: string, work: () => T): T {
-  try {
-    return work()
-  } catch (error) {
-    throw usageError(`Cannot create ${path}: ${(error as Error).message}`)
+    file?.end()
   }
 }

@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type ReportData, reportPage } from '../../src/cli/audit-report/page.ts'
 import { hasChromium, startChromium } from '../chromium.ts'
@@ -169,9 +170,16 @@ describe('svc audit report --html', () => {
   it('names a file that cannot be written in one line', async () => {
     const { code, stderr } = await report('--html', '/nowhere/report.html')
     expect([code, stderr.trim().split('\n')[0]]).toEqual([
-      1,
+      2,
       expect.stringContaining('Cannot write /nowhere/report.html'),
     ])
     expect(stderr).not.toContain('    at ')
+    expect(service.seen).toEqual([])
+  })
+
+  it('leaves no file when a request fails', async () => {
+    service.answers['GET /audit-logs/reports/compliance'] = problem(403, 'forbidden', 'Permission denied')
+    expect((await report('--html', 'half.html')).code).toBe(5)
+    expect(readdirSync(home.path).filter((name) => name.startsWith('half'))).toEqual([])
   })
 })

@@ -75,6 +75,7 @@ describe('a file that cannot be written', () => {
     ['a session', `${at} svc login --email a@b.c --password-stdin --store file < /dev/null`, 1],
     ['a secret', 'svc enroll create --name b --out-file /dev/null/x', 2],
     ['an export', `svc audit export --org ${uuid(1)} --out-file /dev/null/x`, 2],
+    ['a report', 'svc audit report --html /dev/null/x', 2],
   ])('(%s) ends a command in one line', async (_, line, exit) => {
     const { code, stderr } = await shell(line)
     expect(stderr).not.toMatch(/^\s+at |Unexpected/m)
