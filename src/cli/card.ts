@@ -6,14 +6,38 @@ import { fitsTable, renderTable } from './table.ts'
 import { displayWidth, wrapWords } from './text-width.ts'
 import { isTimeField, relativeTime, shortInstant } from './times.ts'
 
-/** A record as lines: plain values first, then each part under its own heading. */
-export function renderRecord(record: Record<string, unknown>, look: Look = plainLook, depth = 0): string {
+/** Fields without a value that a terminal still shows; more of them would be lines of nothing. */
+const fewEmpty = 3
+
+/** How many fields without a value a card leaves out. */
+type Omission = { omits: boolean; omitted: number }
+
+/**
+ * A record as lines: plain values first, then each part under its own heading. On a terminal fields without a value are
+ * left out where they are many; elsewhere every line is there.
+ */
+export function renderRecord(record: Record<string, unknown>, look: Look = plainLook): string {
+  const short: Omission = { omits: look.width !== undefined, omitted: 0 }
+  const text = renderFields(record, look, 0, short)
+  if (short.omitted <= fewEmpty) return renderFields(record, look, 0, { omits: false, omitted: 0 })
+  const note = `${short.omitted} fields without a value are left out: --json has them`
+  return `${text}${wrapWords(note, look.width!).map(look.style.dim).join('\n')}\n`
+}
+
+function renderFields(
+  record: Record<string, unknown>,
+  look: Look,
+  depth: number,
+  omission: Omission,
+): string {
   const { style, width } = look
   const indent = '  '.repeat(depth)
   const isPart = (value: unknown) =>
     value !== null && typeof value === 'object' && Object.keys(value).length > 0
   const entries = Object.entries(record).filter(([, value]) => value !== undefined)
-  const values = entries.filter(([, value]) => !isPart(value))
+  const every = entries.filter(([, value]) => !isPart(value))
+  const values = omission.omits ? every.filter(([, value]) => !isEmpty(value)) : every
+  omission.omitted += every.length - values.length
   const longest = Math.max(0, ...values.map(([key]) => displayWidth(fieldLabel(key))))
   const hanging = ' '.repeat(indent.length + longest + 2)
   const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(20, width - hanging.length)
@@ -27,26 +51,32 @@ export function renderRecord(record: Record<string, unknown>, look: Look = plain
   const parts = entries
     .filter(([, value]) => isPart(value))
     .map(([key, value]) => {
-      const heading = `\n${indent}${style.heading(fieldLabel(key))}\n`
-      return heading + renderPart(value as object, look, depth + 1)
+      const part = renderPart(value as object, look, depth + 1, omission)
+      return part === '' ? '' : `\n${indent}${style.heading(fieldLabel(key))}\n${part}`
     })
   return lines.join('') + parts.join('')
 }
 
-function renderPart(value: object, look: Look, depth: number): string {
+function renderPart(value: object, look: Look, depth: number, omission: Omission): string {
   const indent = '  '.repeat(depth)
-  if (!Array.isArray(value)) return renderRecord(value as Record<string, unknown>, look, depth)
+  const fields = (one: unknown) => renderFields(one as Record<string, unknown>, look, depth, omission)
+  if (!Array.isArray(value)) return fields(value)
   const isRecord = (one: unknown) => one !== null && typeof one === 'object' && !Array.isArray(one)
   if (!value.every(isRecord))
     return value.map((one) => `${indent}${escapeToOneLine(formatValue(one))}\n`).join('')
   const columns = [...new Set(value.flatMap((one) => Object.keys(one as object)))]
   const width = look.width === undefined ? undefined : look.width - indent.length
   const options = { ...look, header: true, width, isArranged: true }
-  // One below the other and complete: a single record is shown with all its fields.
-  if (!fitsTable(value, columns, options))
-    return value.map((one) => renderRecord(one as Record<string, unknown>, look, depth)).join('\n')
+  // One below the other, and no value cut.
+  if (!fitsTable(value, columns, options)) return value.map(fields).join('\n')
   return renderTable(value, columns, options).text.replace(/^(?=.)/gm, indent)
 }
+
+/** Whether a field says nothing: no value, no text, or an object without fields. An empty list says "none". */
+const isEmpty = (value: unknown): boolean =>
+  value === null ||
+  value === '' ||
+  (typeof value === 'object' && !Array.isArray(value) && Object.keys(value).length === 0)
 
 function formatPlain(key: string, value: unknown, { now }: Look): string {
   if (value === null) return '-'

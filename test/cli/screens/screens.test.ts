@@ -1,5 +1,6 @@
 import type { Command } from '@oclif/core/command'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { renderRecord } from '../../../src/cli/card.ts'
 import { CliError } from '../../../src/cli/exit-codes.ts'
 import { fail } from '../../../src/cli/fail.ts'
 import { linePrinter } from '../../../src/cli/line-printer.ts'
@@ -93,6 +94,16 @@ it.each(lists)(
   },
 )
 
+it.each(cards)(
+  'in a pipe the card of one %s has every field, also those without a value',
+  async (name, load, id) => {
+    const text = await screen(load, [id], undefined)
+    expectScreen(`${name}-card-pipe`, text)
+    expect(text).toMatch(/: +-$/m)
+    expect(text).not.toContain('left out')
+  },
+)
+
 describe('a column', () => {
   it('without room is named, with a way to see it', async () => {
     const lines = linesOf(await screen(devices, [], 80))
@@ -130,6 +141,27 @@ describe('a column', () => {
       expect(linesOf(await screen(devices, narrowed, 120))[1]).toContain(firstDevice)
     service.answers['GET /devices'] = page([{ id: firstDevice }], { total: 2 })
     expect(linesOf(await screen(devices, [], 120))[1]).toContain(firstDevice)
+  })
+})
+
+describe('a card on a terminal', () => {
+  const card = (empty: number, width: number | undefined) => {
+    const nothing = Object.fromEntries(Array.from({ length: empty }, (_, n) => [`field${n}`, null]))
+    return renderRecord({ name: 'web-1', ...nothing, part: { text: '', none: {} } }, { ...plainLook, width })
+  }
+
+  it('shows a few fields without a value, and says how many it leaves out of more', () => {
+    expect(card(1, 80)).toContain('Field0: -\n')
+    expect(card(1, 80)).toContain('\nPart\n')
+    expect(card(2, 80)).toBe('Name: web-1\n4 fields without a value are left out: --json has them\n')
+    expect(card(2, 30)).toBe('Name: web-1\n4 fields without a value are\nleft out: --json has them\n')
+    expect(card(2, undefined)).toContain('Field1: -\n')
+  })
+
+  it('shows an empty list, a no and a zero, which are values', () => {
+    const nothing = { a: null, b: null, c: null, d: null }
+    const text = renderRecord({ ...nothing, tags: [], count: 0, on: false }, { ...plainLook, width: 80 })
+    expect(text).toMatch(/^Tags: +none\nCount: +0\nOn: +no\n4 fields/)
   })
 })
 
