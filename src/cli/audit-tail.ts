@@ -48,6 +48,7 @@ export async function tailAudit(run: CommandContext, flags: Record<string, unkno
     kind: 'audit',
     columns: usual,
     known: schemaColumns(AuditEntry),
+    terminal: { secondary: ['resource.type', 'id'] },
     source: {
       async newest(lines) {
         const at = await currentPositions()

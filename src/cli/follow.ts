@@ -6,7 +6,7 @@ import type { Column } from './columns.ts'
 import { exitCodes, usageError } from './exit-codes.ts'
 import { readFileIfExists, writePrivateFile } from './files.ts'
 import { booleanFlag, type FlagSet, linesFlag, textFlag } from './flags.ts'
-import { linePrinter } from './line-printer.ts'
+import { linePrinter, type TerminalRows } from './line-printer.ts'
 import { printNote } from './print.ts'
 import { flushNotes } from './stderr-notes.ts'
 
@@ -20,10 +20,18 @@ export type Batch = {
   more: boolean
 }
 
-export type FollowSource = {
+type FollowSource = {
   /** The last rows, when there is no cursor. */
   newest(lines: number): Promise<Batch>
   after(at: Positions): Promise<Batch>
+}
+
+type Followed = {
+  kind: string
+  columns: Column[]
+  known: Column[]
+  terminal?: TerminalRows
+  source: FollowSource
 }
 
 export const followFlags: FlagSet = {
@@ -41,14 +49,9 @@ const maxRetryMs = 30_000
 export async function follow(
   run: CommandContext,
   flags: Record<string, unknown>,
-  {
-    kind,
-    columns,
-    known,
-    source,
-  }: { kind: string; columns: Column[]; known: Column[]; source: FollowSource },
+  { kind, columns, known, terminal, source }: Followed,
 ): Promise<void> {
-  const print = linePrinter(run.output, columns, known)
+  const print = linePrinter(run.output, columns, known, terminal)
   const file = flags['cursor-file'] as string | undefined
   const following = flags.follow === true
   const text = file === undefined ? (flags.after as string | undefined) : readFileIfExists(file)?.trim()

@@ -20,8 +20,8 @@ export type TableOptions = Look & {
 
 const gap = 2
 /** The first column names the row: it keeps more of its text than the others. */
-const leastOfFirst = 20
-const leastOfOthers = 14
+export const leastOfFirst = 20
+export const leastOfOthers = 14
 
 /**
  * Aligned columns. Cells are cut only on a terminal, and never an id or a time. Columns without room are left out, the
@@ -71,18 +71,16 @@ export function fitsTable(
   return options.width === undefined || totalOf(widths) <= options.width
 }
 
-/** The layout of a column at its full width. */
-type ColumnLayout = {
+/** How much room a column takes. */
+export type ColumnRoom = {
   column: Column
-  title: string
-  cells: string[]
   widest: number
   least: number
   /** Columns with the highest rank are left out first. */
   rank: number
 }
 
-const isIdColumn = (column: Column): boolean =>
+export const isIdColumn = (column: Column): boolean =>
   column === 'id' || column.endsWith('Id') || column.endsWith('.id')
 
 function layoutColumns(rows: readonly unknown[], wanted: readonly Column[], options: TableOptions) {
@@ -154,11 +152,11 @@ function cellOf(value: unknown): string {
 const totalOf = (widths: number[]): number => widths.reduce((sum, one) => sum + one + gap, -gap)
 
 /** Whether every column fits at its minimum width. */
-const fits = (columns: ColumnLayout[], width: number): boolean =>
+const fits = (columns: ColumnRoom[], width: number): boolean =>
   totalOf(columns.map(({ least }) => least)) <= width
 
 /** Leaves out columns by rank until the others fit. One stays. */
-function dropColumns(columns: ColumnLayout[], width: number): ColumnLayout[] {
+export function dropColumns<C extends ColumnRoom>(columns: C[], width: number): C[] {
   const kept = [...columns]
   while (kept.length > 1 && !fits(kept, width)) {
     const rank = Math.max(...kept.map((one) => one.rank))
@@ -171,7 +169,7 @@ function dropColumns(columns: ColumnLayout[], width: number): ColumnLayout[] {
 }
 
 /** Takes width from the widest columns until the line fits. */
-function shrinkColumns(columns: ColumnLayout[], width: number): number[] {
+export function shrinkColumns(columns: ColumnRoom[], width: number): number[] {
   const fitted = columns.map(({ widest }) => widest)
   for (let excess = totalOf(fitted) - width; excess > 0; excess -= 1) {
     const at = fitted.reduce(

@@ -30,7 +30,7 @@ type Rows = { rows: unknown[]; total: number | undefined }
 export async function watchList(session: CommandContext, list: List): Promise<void> {
   const { output } = session
   const client = pollingClient(session.clientOptions)
-  const { entry, input, flags, columns, row } = list
+  const { entry, input, flags, columns, row, secondary } = list
   const read = async (): Promise<Rows> => {
     const rows: unknown[] = []
     let total: number | undefined
@@ -42,7 +42,7 @@ export async function watchList(session: CommandContext, list: List): Promise<vo
   }
   if ((output.format === 'plain' || output.format === 'table') && canRedraw())
     return showLive(read, everyMs, (now, size) => drawRows(now, list, output, size))
-  const print = linePrinter(output, columns, schemaColumns(row))
+  const print = linePrinter(output, columns, schemaColumns(row), { ...(secondary && { secondary }) })
   const isWhole = output.columns === undefined && ['json', 'ndjson'].includes(output.format)
   let printed = new Set<string>()
   return poll({ read, everyMs }, async ({ rows }) => {

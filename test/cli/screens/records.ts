@@ -1,3 +1,4 @@
+import type { ReceivedDelivery } from '../../../src/cli/webhooks/delivery.ts'
 import { type Answer, organization, page, uuid } from '../fake-service.ts'
 
 const minute = 60_000
@@ -72,7 +73,7 @@ export function answersAt(now: number): Record<string, Answer> {
     user: { email: 'ada@example.com' },
     action: ['device.update', 'enrollment_key.create', 'auth.login'][n],
     resource: { type: ['device', 'enrollment_key', 'user'][n], name: [hostnames[1], 'Front desk', null][n] },
-    result,
+    ...{ result, orgId: null, seq: 3 - n },
   }))
   const keys = ['active', 'revoked'].map((status, n) => ({
     ...{ id: id(n), name: `Export ${n}`, keyPrefix: `svc_${n}ab12`, scopes: ['devices:read', 'alerts:read'] },
@@ -104,9 +105,40 @@ export function answersAt(now: number): Record<string, Answer> {
     [`GET /orgs/organizations/${uuid(10)}`]: { body: orgs[0] },
     'GET /users': page(users),
     'GET /audit-logs/logs': page(entries, { total: 1200 }),
+    'GET /audit-logs/chains': {
+      body: {
+        data: [{ orgId: null, name: 'System', slug: null, deletedAt: null, seq: 3, checksum: 'aa' }],
+      },
+    },
     'GET /api-keys': page(keys),
   }
 }
 
 /** The id of the first device. */
 export const firstDevice = '01a20c0e-0000-7abc-8def-0123456789ab'
+
+/** Deliveries as they come in: sent on, sent in vain a second time, and refused. */
+export function deliveriesAt(now: number): ReceivedDelivery[] {
+  const delivery = (n: number, more: Partial<ReceivedDelivery>): ReceivedDelivery => ({
+    ...{
+      receivedAt: new Date(now + n * 1234).toISOString(),
+      eventId: uuid(100 + n),
+      deliveryId: uuid(200 + n),
+    },
+    ...{ sequence: n, type: 'alert.triggered', orgId: uuid(10), signature: 'valid' },
+    ...{ reason: null, again: false, forwarded: null, event: {} },
+    ...more,
+  })
+  return [
+    delivery(0, { forwarded: { status: 200, milliseconds: 12 } }),
+    delivery(1, {
+      ...{ type: 'remote.file.transferred', again: true },
+      forwarded: { error: 'http://127.0.0.1:8080 did not answer within 25 s' },
+    }),
+    delivery(2, {
+      ...{ type: 'some.type.of.a.later.version.with.a.long.name', signature: 'invalid' },
+      reason: 'the time of the signature is 4000 s in the past, more than the tolerance of 300 s',
+    }),
+    delivery(3, { signature: 'unchecked' }),
+  ]
+}

@@ -61,7 +61,8 @@ export async function screenOf(
 ): Promise<string> {
   const config = mkdtempSync(join(tmpdir(), 'svc-screens-'))
   const before = process.env
-  const listeners = process.listeners('SIGINT')
+  const signals = ['SIGINT', 'SIGTERM'] as const
+  const listeners = signals.map((signal) => process.listeners(signal))
   process.env = { SVC_URL: url, SVC_TOKEN: 'token', SVC_CONFIG_DIR: config, TERM: 'xterm-256color', ...env }
   try {
     const program = await Program.open({ root })
@@ -69,7 +70,10 @@ export async function screenOf(
     return await captured(columns, () => new Loaded(argv, program)._run().catch((error) => fail(error, argv)))
   } finally {
     process.env = before
-    for (const one of process.listeners('SIGINT')) if (!listeners.includes(one)) process.off('SIGINT', one)
+    for (const [n, signal] of signals.entries()) {
+      process.removeAllListeners(signal)
+      for (const one of listeners[n]!) process.on(signal, one)
+    }
     rmSync(config, { recursive: true, force: true })
   }
 }

@@ -10,11 +10,12 @@ import { withSpinner } from '../../../src/cli/progress.ts'
 import { clearStatus, printNote, showStatus } from '../../../src/cli/stderr-notes.ts'
 import { renderTable } from '../../../src/cli/table.ts'
 import { displayWidth } from '../../../src/cli/text-width.ts'
+import { deliveryPrinter } from '../../../src/cli/webhooks/delivery-printer.ts'
 import { ApiError } from '../../../src/core/client.ts'
 import { expectGolden } from '../../laws/golden.ts'
 import { FakeService, page, uuid } from '../fake-service.ts'
 import { Home, noTerminal } from '../run.ts'
-import { answersAt, firstDevice } from './records.ts'
+import { answersAt, deliveriesAt, firstDevice } from './records.ts'
 import { captured, readable, screenOf } from './screen.ts'
 
 const now = Date.parse('2026-03-01T12:00:00.000Z')
@@ -177,7 +178,64 @@ it('rows that arrive one by one are aligned by what a terminal draws', async () 
       { name: 'cafe\u0301-till', status: 'offline' },
     ]),
   )
-  expect(text).toBe('NAME          STATUS\n東京サーバー  online\ncafe\u0301-till     offline\n')
+  expect(unstyled(text)).toBe('NAME          STATUS\n東京サーバー  online\ncafe\u0301-till     offline\n')
+})
+
+describe('rows that arrive one by one', () => {
+  const auditTail: Load = () => import('../../../commands/audit/tail.ts')
+  /** The cursor is one word, which is not broken so that it can be copied. */
+  const withoutCursor = (text: string) => text.replace(/^To continue from here: --after\s+\S+$/m, '')
+  const listening = (columns: number | undefined) =>
+    captured(columns, async () => {
+      const output = { format: 'plain', columns: undefined, jq: undefined, header: true, utc: false } as const
+      const print = await deliveryPrinter(output)
+      for (const delivery of deliveriesAt(now)) await print(delivery)
+    })
+  const expectToFit = (text: string, columns: number) => {
+    for (const line of linesOf(withoutCursor(text)))
+      expect([line, displayWidth(line) <= columns]).toEqual([line, true])
+  }
+
+  it.each([80, 120])('of svc audit tail take one line each at %i columns', async (columns) => {
+    const text = await screen(auditTail, [], columns)
+    expectScreen(`audit-tail-${columns}`, text)
+    expectToFit(text, columns)
+    expect(text).toContain(`Not shown at ${columns} columns: `)
+    const chosen = await screen(auditTail, ['--columns', 'id,action,user.email'], columns)
+    expect(unstyled(chosen)).toMatch(/^ID +ACTION/)
+    expectToFit(chosen, columns)
+  })
+
+  it.each([80, 120])('of svc webhooks listen take one line each at %i columns', async (columns) => {
+    const text = await listening(columns)
+    expectScreen(`webhooks-listen-${columns}`, text)
+    expectToFit(text, columns)
+  })
+
+  it('are whole in a pipe, without color', async () => {
+    const texts = [await screen(auditTail, [], undefined), await listening(undefined)]
+    expectScreen('streams-pipe', texts.join(''))
+    for (const text of texts) expect(text).not.toMatch(new RegExp(`${esc}|…|Not shown`))
+  })
+
+  it('keep their columns while later ones are wider, and name them again where fewer fit', async () => {
+    const output = { format: 'plain', columns: undefined, jq: undefined, header: true, utc: false } as const
+    const columns = ['name', 'state', 'note', 'id']
+    const text = await captured(60, async () => {
+      const print = linePrinter(output, columns, columns, { secondary: ['id'] })
+      await print([{ name: 'a', state: 'on', note: 'n', id: 'short' }])
+      await print([{ name: 'b', state: 'on', note: 'n'.repeat(99), id: uuid(1) }])
+      await print([{ name: 'c', state: 'on', note: 'n', id: uuid(2) }])
+    })
+    const lines = linesOf(text)
+    expectToFit(text, 60)
+    expect(lines.filter((line) => line.startsWith('NAME'))).toEqual([
+      'NAME  STATE  NOTE  ID',
+      expect.stringMatching(/^NAME {2}STATE {2}NOTE$/),
+    ])
+    expect(lines.at(-1)).toMatch(/^c +on +n$/)
+    expect(text).toContain('Not shown at 60 columns: id. -o ndjson has every field')
+  })
 })
 
 it('a table of 10,000 rows has every row, in columns that no row breaks', () => {
