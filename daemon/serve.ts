@@ -44,6 +44,7 @@ import { liveHandlers } from '../src/live/handlers.ts'
 import { diagnosticLogHandlers } from '../src/logs/diagnostic/handlers.ts'
 import { eventLogHandlers } from '../src/logs/events/handlers.ts'
 import { ByteQuota, LogQuota } from '../src/logs/quota.ts'
+import { logTails } from '../src/logs/tails/handlers.ts'
 import { overviewHandlers } from '../src/overview/handlers.ts'
 import { scripts } from '../src/scripts/handlers.ts'
 import { search } from '../src/search/handlers.ts'
@@ -365,6 +366,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     search,
     diagnosticLogs: diagnosticLogHandlers(parts.logQuota),
     eventLogs: eventLogHandlers(parts.logQuota),
+    logTails,
     ...liveHandlers({ ...config, ...parts }),
     events,
     webhooks: webhookHandlers(parts),

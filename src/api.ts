@@ -25,6 +25,7 @@ import { roles } from './identity/roles/contract.ts'
 import { deviceLogs, liveLogs, logLevels } from './live/contract.ts'
 import { diagnosticLogs } from './logs/diagnostic/contract.ts'
 import { eventLogs } from './logs/events/contract.ts'
+import { logTails } from './logs/tails/contract.ts'
 import { overview } from './overview/contract.ts'
 import { scripts } from './scripts/contract.ts'
 import { search } from './search/contract.ts'
@@ -62,6 +63,7 @@ export const api = {
   search,
   diagnosticLogs,
   eventLogs,
+  logTails,
   liveLogs,
   deviceLogs,
   logLevels,

@@ -1,20 +1,26 @@
 import { ApiCommand } from '../../src/cli/base.ts'
 import { choiceFlag, type FlagSet, textArg, textFlag } from '../../src/cli/flags.ts'
 import { followFlags } from '../../src/cli/follow.ts'
-import { levelNames, tailLogs } from '../../src/cli/logs-tail.ts'
+import { levelNames } from '../../src/logs/tails/contract.ts'
 
 export default class LogsTail extends ApiCommand {
-  static override endpoints = ['GET /devices/:id/diagnostic-logs', 'GET /devices/:id/eventlogs']
+  static override endpoints = [
+    'GET /devices/:id/diagnostic-logs',
+    'GET /devices/:id/eventlogs',
+    'GET /logs/heads',
+    'GET /logs/tail',
+  ]
   static override summary =
-    'Show the newest logs of devices, both kinds merged, and with -f new ones as they arrive'
+    'Show the newest logs of devices or of an organization, both kinds merged, and with -f new ones as they arrive'
   static override description =
-    'In the order in which the service received them, each once, even with many in one millisecond. Times are those of the machines. With --cursor-file it continues where it stopped.'
+    'Without DEVICE: of every device of --org, else of every device you can see, up to 10,000; -n looks among the newest 200 entries of each. In the order in which the service received them, each once, even with many in one millisecond. Times are those of the machines. With --cursor-file it continues where it stopped.'
   static override examples = [
     'svc logs tail -f reception-1\nTIMESTAMP                 DEVICE       LEVEL  SOURCE     MESSAGE\n2026-01-31T12:00:00.000Z  reception-1  warn   heartbeat  The service did not answer\n2026-01-31T12:00:09.000Z  reception-1  error  kernel     nvme0: I/O error',
+    'svc logs tail -f --org blue-bakery --level warn,error,critical --since 10m\nTIMESTAMP                 DEVICE       LEVEL  SOURCE     MESSAGE\n2026-01-31T12:00:00.000Z  reception-1  warn   heartbeat  The service did not answer\n2026-01-31T12:00:04.000Z  till-3       error  kernel     nvme0: I/O error',
     'svc logs tail -f reception-1 reception-2 --level warn,error,critical --since 10m',
     'svc logs tail reception-1 --kind events --cursor-file events.cursor -o ndjson >> events.ndjson',
   ]
-  static override args = { device: textArg('Devices: id, hostname or display name', true, undefined, true) }
+  static override args = { device: textArg('Devices: id, hostname or display name', false, undefined, true) }
   static override flags: FlagSet = {
     kind: choiceFlag('Only logs of this kind', ['diagnostic', 'events']),
     level: textFlag(`Only these levels, such as warn,error: ${levelNames.join(', ')}`, 'LEVELS'),
@@ -31,7 +37,13 @@ export default class LogsTail extends ApiCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(LogsTail)
-    const devices = [args.device].flat() as string[]
-    await tailLogs(this.open(flags), devices, flags as Record<string, unknown>)
+    const devices = [args.device ?? []].flat() as string[]
+    const run = this.open(flags)
+    if (devices.length > 0) {
+      const { tailLogs } = await import('../../src/cli/logs-tail.ts')
+      return tailLogs(run, devices, flags)
+    }
+    const { tailAllLogs } = await import('../../src/cli/logs-tail-all.ts')
+    await tailAllLogs(run, flags)
   }
 }

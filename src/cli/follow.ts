@@ -32,6 +32,8 @@ type Followed = {
   known: Column[]
   terminal?: TerminalRows
   source: FollowSource
+  /** The shortest time between two looks; half a second unless they are costly. */
+  everyMs?: number
 }
 
 export const followFlags: FlagSet = {
@@ -41,6 +43,9 @@ export const followFlags: FlagSet = {
   'cursor-file': textFlag('Continue after the cursor in this file, and update it', 'FILE'),
 }
 
+/** Characters of a cursor that can still be copied, and that every shell takes. */
+const longestArgument = 4096
+
 const minPollMs = 500
 const maxPollMs = 5000
 const maxRetryMs = 30_000
@@ -49,7 +54,7 @@ const maxRetryMs = 30_000
 export async function follow(
   run: CommandContext,
   flags: Record<string, unknown>,
-  { kind, columns, known, terminal, source }: Followed,
+  { kind, columns, known, terminal, source, everyMs = minPollMs }: Followed,
 ): Promise<void> {
   const print = linePrinter(run.output, columns, known, terminal)
   const file = flags['cursor-file'] as string | undefined
@@ -59,12 +64,17 @@ export async function follow(
   const isNew = text === undefined || (text === '' && file !== undefined)
   let at = isNew ? undefined : parseCursor(text, kind)
   const leave = () => {
-    if (at && (file === undefined || !existsSync(file)))
-      printNote(`To continue from here: --after ${formatCursor(at, kind)}`)
+    if (!at || (file !== undefined && existsSync(file))) return
+    const cursor = formatCursor(at, kind)
+    printNote(
+      cursor.length > longestArgument
+        ? 'To continue another time from where it ends, follow with --cursor-file FILE: the cursor of so many logs is too long for --after'
+        : `To continue from here: --after ${cursor}`,
+    )
   }
   const interrupted = onInterrupt(leave)
   try {
-    for (let pause = minPollMs; ; ) {
+    for (let pause = everyMs; ; ) {
       const from = at
       const read = () =>
         from === undefined ? source.newest((flags.lines as number | undefined) ?? 10) : source.after(from)
@@ -80,7 +90,7 @@ export async function follow(
       if (following) flushNotes()
       if (batch.more) continue
       if (!following) break
-      pause = batch.rows.length > 0 ? minPollMs : Math.min(maxPollMs, pause * 1.5)
+      pause = batch.rows.length > 0 ? everyMs : Math.min(maxPollMs, pause * 1.5)
       await sleep(pause)
     }
   } finally {

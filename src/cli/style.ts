@@ -26,6 +26,17 @@ const colors: Style = {
   warning: styled('yellow'),
 }
 
+/** Readable on light and dark, and apart from the colors of states. */
+const hues = (['cyan', 'blue', 'magentaBright', 'cyanBright', 'blueBright'] as const).map(styled)
+
+/** A color that means nothing but tells names apart: the same for the same name. */
+export function hueOf(style: Style, name: string): (text: string) => string {
+  if (style === plainStyle) return same
+  let sum = 0
+  for (const character of name) sum = (sum * 31 + character.codePointAt(0)!) % 65_521
+  return hues[sum % hues.length]!
+}
+
 /** Whether a stream supports color: FORCE_COLOR, then NO_COLOR, then a terminal that is not dumb. */
 function hasColor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean {
   if (env.FORCE_COLOR !== undefined) return env.FORCE_COLOR !== '0' && env.FORCE_COLOR !== 'false'

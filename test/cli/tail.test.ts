@@ -37,6 +37,22 @@ async function start() {
       }))
       await service.client(bakery.agentToken).call(api.eventLogs.submit, { params, body: { events } })
     },
+    /** Another machine of the bakery, with what submits its logs; `at` is the time of its clock. */
+    enroll: async (hostname: string) => {
+      const { id: orgId, siteId } = bakery
+      const body = { orgId, siteId, name: hostname, maxUsage: 1 }
+      const key = await service.client(world.tokens.bakery).call(api.enrollmentKeys.create, { body })
+      const { agentId: id, authToken } = await service.client().call(api.agents.enroll, {
+        body: {
+          ...{ enrollmentKey: key.key, hostname, osType: 'linux', osVersion: 'Debian 12' },
+          ...{ architecture: 'x64', agentVersion: '0.1.0' },
+        },
+      })
+      return async (message: string, at = timestamp) => {
+        const logs = [{ timestamp: at, message, component: 'ws', level: 'info' as const }]
+        await service.client(authToken).call(api.diagnosticLogs.submit, { params: { id }, body: { logs } })
+      }
+    },
     logs: (...args: string[]) => home.run(['logs', 'tail', ...args], { env: signed }),
     restart: async (meanwhile: () => Promise<unknown>) => {
       const { port } = new URL(service.url)
@@ -144,6 +160,117 @@ describe('svc logs tail', () => {
     const all = [...first.rows(), ...second.rows()]
     expect(messages(all).toSorted()).toEqual(['1', '2', '3', '4', '5', '6', '7', '8', '9'])
     expect(all.map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9])
+  })
+})
+
+describe('svc logs tail of an organization', () => {
+  const longAgo = '2001-01-01T00:00:00.000Z'
+
+  it('merges all devices by arrival, each with its hostname, and can be filtered', {
+    timeout: 60_000,
+  }, async () => {
+    const { submitDiagnostics, submitEvents, enroll, logs, bakery } = await start()
+    const till = await enroll('till-3')
+    await submitDiagnostics('a')
+    await till('b', longAgo)
+    await submitEvents('!c')
+    const seen = async (...args: string[]) => {
+      const { code, stdout } = await logs('--no-header', '--columns', 'device,message', ...args)
+      expect(code).toBe(0)
+      return linesIn(stdout).map((line) => line.replace(/ +/, ' '))
+    }
+    const all = ['bakery-pc a', 'till-3 b', 'bakery-pc !c']
+    expect(await seen()).toEqual(all)
+    expect(await seen('--org', bakery.id)).toEqual(all)
+    expect(await seen('-n', '1')).toEqual(['bakery-pc !c'])
+    expect(await seen('-n', '0')).toEqual([])
+    expect(await seen('--level', 'warn')).toEqual(['bakery-pc !c'])
+    expect(await seen('--kind', 'events')).toEqual(['bakery-pc !c'])
+    expect(await seen('--grep', 'B')).toEqual(['till-3 b'])
+    expect(await seen('--since', '10m')).toEqual(['bakery-pc a', 'bakery-pc !c'])
+    expect(await seen('--until', '2001-01-02')).toEqual(['till-3 b'])
+    for (const args of [
+      ['--org', 'nobody'],
+      ['--level', 'loud'],
+      ['--kind', 'events', '--component', 'ws'],
+      ['--since', 'soon'],
+      ['--since', '2001-99-99'],
+    ]) {
+      const { code, stdout, stderr } = await logs(...args)
+      expect([code === 2 || code === 3, stdout, stderr], args.join(' ')).toEqual([
+        true,
+        '',
+        expect.anything(),
+      ])
+    }
+  })
+
+  it('-f prints each entry once, also of a machine that comes later or whose clock is behind, over restarts', async () => {
+    const { home, bakery, submitDiagnostics, enroll, restart, signed } = await start()
+    const args = [
+      'logs',
+      'tail',
+      '-f',
+      '--org',
+      bakery.id,
+      '-o',
+      'ndjson',
+      '--cursor-file',
+      `${home.path}/place`,
+    ]
+    const till = await enroll('till-3')
+    await submitDiagnostics('1')
+    const first = follow(home, args, signed)
+    await first.has(1)
+    await till('2', longAgo)
+    await first.has(2)
+    const back = await enroll('back-office')
+    await Promise.all([back('3', longAgo), till('4'), submitDiagnostics('5', '6')])
+    await first.has(6)
+    await restart(() => until(() => first.said.stderr.includes('trying again'), 15_000))
+    await back('7')
+    await first.has(7)
+    expect(await first.end()).toBe(130)
+    await till('8', longAgo)
+    const second = follow(home, args, signed)
+    await second.has(1)
+    await submitDiagnostics('9')
+    await second.has(2)
+    expect(await second.end('SIGTERM')).toBe(130)
+    const all = [...first.rows(), ...second.rows()]
+    expect(messages(all).toSorted()).toEqual(['1', '2', '3', '4', '5', '6', '7', '8', '9'])
+    for (const device of ['bakery-pc', 'till-3', 'back-office']) {
+      const seqs = all.filter((row) => row.device === device).map(({ seq }) => seq as number)
+      expect(seqs).toEqual(seqs.map((_, n) => n + 1))
+    }
+  })
+
+  it('reads on without waiting while there is more, and shows a busy device beside the others', async () => {
+    const { submitDiagnostics, enroll, logs } = await start()
+    const till = await enroll('till-3')
+    for (let n = 0; n < 3; n += 1)
+      await submitDiagnostics(...Array.from({ length: 400 }, (_, at) => `${n * 400 + at}`))
+    await till('quiet')
+    const { code, stdout } = await logs('--since', '1h', '-o', 'ndjson')
+    expect(code).toBe(0)
+    const rows = linesIn(stdout).map((line) => JSON.parse(line))
+    expect(rows).toHaveLength(1201)
+    const busy = rows.filter(({ device }) => device === 'bakery-pc').map(({ message }) => message)
+    expect(busy).toEqual(Array.from({ length: 1200 }, (_, n) => `${n}`))
+  })
+
+  it('says how to continue where its cursor is too long for a command line', async () => {
+    const { submitDiagnostics, logs } = await start()
+    await submitDiagnostics('1')
+    expect(cursorIn((await logs('-n', '0')).stderr)).not.toBe('')
+    const many = Array.from({ length: 120 }, (_, n) => [
+      `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`,
+      1,
+    ])
+    const long = Buffer.from(JSON.stringify({ logs: Object.fromEntries(many) })).toString('base64url')
+    const { stdout, stderr } = await logs('--after', long, '-o', 'ndjson')
+    expect(messages(linesIn(stdout).map((line) => JSON.parse(line)))).toEqual(['1'])
+    expect(stderr).toMatch(/^To continue another time .* --cursor-file FILE/)
   })
 })
 

@@ -114,6 +114,7 @@ const candidates = [
   'c'.repeat(43),
   newId(),
   '1.0.0',
+  `${newId()}:1`,
 ]
 
 /** A text that is valid for a query or path parameter of this schema. */

@@ -72,4 +72,4 @@ export const isClean = (text: string): boolean =>
 /** The sequences that the program itself writes: colors, line clearing, and moves between progress lines. */
 export const own =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  /\u001b\[(?:0|1|2|4|22|24|3[0-379]|4[07])m|\r\u001b\[2K|\u001b\[\d+A|\u001b\[0J/g
+  /\u001b\[(?:0|1|2|4|22|24|3[0-4679]|4[07]|9[456])m|\r\u001b\[2K|\u001b\[\d+A|\u001b\[0J/g

@@ -33,6 +33,7 @@ import { getRole } from '../../src/identity/roles/store.ts'
 import { endTenantSessions } from '../../src/identity/sessions/tenants.ts'
 import { resolveOrgAccess, resolvePartnerAccess } from '../../src/identity/users/access.ts'
 import { membersOf } from '../../src/identity/users/store.ts'
+import { listLogHeads, logsAfter, newestLogs } from '../../src/logs/tails/store.ts'
 import { changeScript, getScript, removeScript } from '../../src/scripts/store.ts'
 import { getIdentity, listIdentities, unlinkIdentity } from '../../src/sso/identities/store.ts'
 import {
@@ -171,6 +172,10 @@ async function prepare(service: TestService) {
     await tx.updateTable('enrollment_keys').set(last).where('id', '=', spareKey.id).execute()
   })
   await client.call(api.auditRetention.change, { query: org, body: { retentionDays: 99 } })
+
+  const logs = [{ timestamp: now, level: 'info' as const, component: 'x', message: 'bakery' }]
+  const submitted = { params: { id: bakery.agentId }, body: { logs } }
+  await service.client(bakery.agentToken).call(api.diagnosticLogs.submit, submitted)
 
   const alert = await getAlert(read, systemScope, bakery.alertId)
   const apiKey = await getApiKey(read, systemScope, bakery.apiKeyId)
@@ -354,6 +359,26 @@ async function prepare(service: TestService) {
       (db, scope) => listPoliciesByKey(db, scope, policy.issuer, [`sub=${policy.claims.sub}`]),
     ],
     ['getScript', tenant, (db, scope) => getScript(db, scope, script.id)],
+    [
+      'listLogHeads',
+      machine,
+      async (db, scope) =>
+        (await listLogHeads(db, scope, page)).data.some(({ deviceId }) => deviceId === bakery.deviceId),
+    ],
+    [
+      'newestLogs',
+      machine,
+      async (db, scope) =>
+        (await newestLogs(db, scope, {}, 1000)).diagnostic.some(
+          ({ deviceId }) => deviceId === bakery.deviceId,
+        ),
+    ],
+    [
+      'logsAfter',
+      machine,
+      async (db, scope) =>
+        (await logsAfter(db, scope, [{ deviceId: bakery.deviceId, seq: 0 }], {}, 10)).places.length,
+    ],
   ]
   const writes: Case[] = [
     ['changeAlert', tenant, (db, scope) => changeAlert(db, scope, { ...alert, status: 'resolved' })],

@@ -11,6 +11,8 @@ import type { DiagnosticLog } from './contract.ts'
 
 const logRows = rowsOf<AgentLogRow>()({ json: ['fields'] })
 
+export const toDiagnosticLog = (row: AgentLogRow) => logRows.read(row) as DiagnosticLog
+
 export type DiagnosticQuery = LogQuery & {
   level?: string[] | undefined
   component?: string | undefined
@@ -39,7 +41,7 @@ export async function listDiagnosticLogs(
     .$if(since !== undefined, (q) => q.where('timestamp', '>=', since!))
     .$if(until !== undefined, (q) => q.where('timestamp', '<', until!))
     .$if(!!search, (q) => q.where(contains('message', search!)))
-  return pageOfLogs(db, deviceId, found, query, (row) => logRows.read(row) as DiagnosticLog)
+  return pageOfLogs(db, deviceId, found, query, toDiagnosticLog)
 }
 
 export async function insertDiagnosticLogs(db: Db, logs: readonly DiagnosticLog[]): Promise<void> {

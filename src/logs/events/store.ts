@@ -10,6 +10,8 @@ import type { EventLog } from './contract.ts'
 
 const eventRows = rowsOf<DeviceEventLogRow>()({ json: ['details'] })
 
+export const toEventLog = (row: DeviceEventLogRow) => eventRows.read(row) as EventLog
+
 export type EventQuery = LogQuery & {
   category?: string | undefined
   level?: string[] | undefined
@@ -38,7 +40,7 @@ export async function listEventLogs(
     .$if(source !== undefined, (q) => q.where('source', '=', source!))
     .$if(startDate !== undefined, (q) => q.where('timestamp', '>=', startDate!))
     .$if(endDate !== undefined, (q) => q.where('timestamp', '<', endDate!))
-  return pageOfLogs(db, deviceId, found, query, (row) => eventRows.read(row) as EventLog)
+  return pageOfLogs(db, deviceId, found, query, toEventLog)
 }
 
 /** Returns the ids of the new ones: a record that was submitted before is not changed. */

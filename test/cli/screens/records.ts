@@ -17,6 +17,9 @@ const hostnames = [
   'build \u001b[31mserver\u202e',
 ]
 
+/** Longer than a terminal is wide. */
+export const longMessage = `The download of version 2.1.0 goes on after ${'a long wait and '.repeat(8)}a retry`
+
 /** Records of a service at a moment, which are of the same ages at every moment. */
 export function answersAt(now: number): Record<string, Answer> {
   const at = (ago: number) => new Date(now - ago).toISOString()
@@ -75,6 +78,19 @@ export function answersAt(now: number): Record<string, Answer> {
     resource: { type: ['device', 'enrollment_key', 'user'][n], name: [hostnames[1], 'Front desk', null][n] },
     ...{ result, orgId: null, seq: 3 - n },
   }))
+  const logs = hostnames.slice(0, 3).map((hostname, n) => ({
+    hostname,
+    log: {
+      ...{
+        id: id(n),
+        deviceId: id(n),
+        orgId: uuid(10),
+        timestamp: at(n * minute),
+        createdAt: at(n * minute),
+      },
+      ...{ level: ['warn', 'debug', 'error'][n], seq: 7 - n },
+    },
+  }))
   const keys = ['active', 'revoked'].map((status, n) => ({
     ...{ id: id(n), name: `Export ${n}`, keyPrefix: `svc_${n}ab12`, scopes: ['devices:read', 'alerts:read'] },
     ...{ status, usageCount: n * 1000, lastUsedAt: at(n * day), orgId: uuid(10) },
@@ -111,6 +127,26 @@ export function answersAt(now: number): Record<string, Answer> {
       },
     },
     'GET /api-keys': page(keys),
+    'GET /logs/heads': {
+      body: {
+        data: logs.map(({ hostname, log: { deviceId, seq } }) => ({ deviceId, hostname, seq })),
+        pagination: { limit: 1000, nextCursor: null },
+      },
+    },
+    'GET /logs/tail': {
+      body: {
+        diagnostic: logs.slice(0, 2).map(({ log }, n) => ({
+          ...log,
+          ...{ component: ['heartbeat', 'update'][n], fields: null, agentVersion: '1.0.0' },
+          message: ['The service did not answer', longMessage][n],
+        })),
+        events: logs.slice(2).map(({ log }) => ({
+          ...{ ...log, category: 'hardware', source: 'kernel', eventId: null, details: null },
+          message: 'nvme0: I/O error',
+        })),
+        places: [],
+      },
+    },
   }
 }
 

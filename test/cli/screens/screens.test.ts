@@ -15,7 +15,7 @@ import { ApiError } from '../../../src/core/client.ts'
 import { expectGolden } from '../../laws/golden.ts'
 import { FakeService, page, uuid } from '../fake-service.ts'
 import { Home, noTerminal } from '../run.ts'
-import { answersAt, deliveriesAt, firstDevice } from './records.ts'
+import { answersAt, deliveriesAt, firstDevice, longMessage } from './records.ts'
 import { captured, readable, screenOf } from './screen.ts'
 
 const now = Date.parse('2026-03-01T12:00:00.000Z')
@@ -183,6 +183,7 @@ it('rows that arrive one by one are aligned by what a terminal draws', async () 
 
 describe('rows that arrive one by one', () => {
   const auditTail: Load = () => import('../../../commands/audit/tail.ts')
+  const logsTail: Load = () => import('../../../commands/logs/tail.ts')
   /** The cursor is one word, which is not broken so that it can be copied. */
   const withoutCursor = (text: string) => text.replace(/^To continue from here: --after\s+\S+$/m, '')
   const listening = (columns: number | undefined) =>
@@ -212,6 +213,21 @@ describe('rows that arrive one by one', () => {
     expectToFit(text, columns)
   })
 
+  it.each([80, 120])('of svc logs tail at %i columns have messages that are never cut', async (columns) => {
+    const text = await screen(logsTail, [], columns)
+    expectScreen(`logs-tail-${columns}`, text)
+    expect(text).toContain(longMessage)
+    expectToFit(text.replace(longMessage, ''), columns)
+    expect(new Set(deviceColors(text)).size).toBeGreaterThan(1)
+  })
+
+  it('of svc logs tail in a pipe are whole, and begin with the time and the device', async () => {
+    const text = await screen(logsTail, [], undefined)
+    expectScreen('logs-tail-pipe', text)
+    expect(text).not.toMatch(new RegExp(`${esc}|…|Not shown`))
+    expect(text).toContain(longMessage)
+  })
+
   it('are whole in a pipe, without color', async () => {
     const texts = [await screen(auditTail, [], undefined), await listening(undefined)]
     expectScreen('streams-pipe', texts.join(''))
@@ -237,6 +253,10 @@ describe('rows that arrive one by one', () => {
     expect(text).toContain('Not shown at 60 columns: id. -o ndjson has every field')
   })
 })
+
+/** The color of each row that names a device. */
+const deviceColors = (text: string) =>
+  [...text.matchAll(new RegExp(`Z {2}(${esc}\\[\\d+m)`, 'g'))].map(([, color]) => color)
 
 it('a table of 10,000 rows has every row, in columns that no row breaks', () => {
   const rows = Array.from({ length: 10_000 }, (_, n) => ({

@@ -1,0 +1,20 @@
+import type { HandlersOf } from '../../handler.ts'
+import { scopeWithin } from '../../tenancy/store.ts'
+import type * as contract from './contract.ts'
+import * as store from './store.ts'
+
+export const logTails: HandlersOf<typeof contract.logTails> = {
+  async heads({ db, ask, scope, query: { orgId, ...query } }) {
+    const seen = await scopeWithin(db, scope, orgId)
+    return ask((on) => store.listLogHeads(on, seen, query))
+  },
+
+  async read({ db, ask, scope, query: { orgId, after, limit, ...filter } }) {
+    const seen = await scopeWithin(db, scope, orgId)
+    return ask(async (on) =>
+      after === undefined
+        ? { ...(await store.newestLogs(on, seen, filter, limit)), places: [] }
+        : store.logsAfter(on, seen, after, filter, limit),
+    )
+  },
+}
