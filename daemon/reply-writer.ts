@@ -3,13 +3,14 @@ import { toJsonSchema } from '../src/core/openapi.ts'
 
 type Json = Record<string, unknown>
 
-/** Copies the declared fields of a value. */
+/** The value itself if it has no fields but declared ones; otherwise a copy of those. */
 type Pick = (value: never) => unknown
 
 /**
- * Writes replies as their contract declares them: a field that is not declared cannot leave, and one that
- * is missing is a bug. It copies the declared fields and leaves the writing to JSON.stringify, which takes a third of
- * the time of a serializer that writes field by field.
+ * Writes replies as their contract declares them: a field that is not declared cannot leave, and one that is missing is a bug.
+ * The writing is left to JSON.stringify, which takes a third of the time of a serializer that writes field by field. Values are
+ * checked rather than copied: an object made field by field in a loop is a dictionary to V8, and takes several times as long to
+ * write.
  */
 export function replyWriter(reply: z.ZodType): (value: unknown) => string {
   const { $defs = {}, ...schema } = toJsonSchema(reply, 'output')
@@ -32,7 +33,9 @@ function pickerOf(schema: Json, parts: Record<string, Json>): Pick {
   }
   if (schema.items !== undefined) {
     const item = pickerOf(schema.items as Json, parts)
-    return item === asIs ? asIs : (values: never[]) => values.map((value) => item(value))
+    if (item === asIs) return asIs
+    return (values: never[]) =>
+      values.every((value) => item(value) === value) ? values : values.map((value) => item(value))
   }
   return schema.properties === undefined ? asIs : objectPicker(schema, parts)
 }
@@ -61,7 +64,8 @@ function objectPicker(schema: Json, parts: Record<string, Json>): Pick {
     pick: pickerOf(inner, parts) as (value: unknown) => unknown,
     isRequired: required.has(name),
   }))
-  return (value: Json) => {
+  const declared = new Map(fields.map((field) => [field.name, field]))
+  const copy = (value: Json): Json => {
     const picked: Json = {}
     for (const { name, pick, isRequired } of fields) {
       const field = value[name]
@@ -69,5 +73,17 @@ function objectPicker(schema: Json, parts: Record<string, Json>): Pick {
       else if (isRequired) throw new Error(`The reply lacks ${name}`)
     }
     return picked
+  }
+  return (value: Json) => {
+    let missing = required.size
+    for (const name in value) {
+      const field = value[name]
+      // It is not written.
+      if (field === undefined) continue
+      const known = declared.get(name)
+      if (known === undefined || known.pick(field) !== field) return copy(value)
+      if (known.isRequired) missing -= 1
+    }
+    return missing === 0 ? value : copy(value)
   }
 }

@@ -65,6 +65,24 @@ describe('a reply', () => {
     )
   })
 
+  it('has the declared fields alone, whatever fields a value has, in any order', () => {
+    const names = ['name', 'inner', 'maybe', 'list', 'texts', 'free', 'gone', 'extra', 'secret'] as const
+    const all = { ...whole, gone: 1, extra: 'leaks', secret: { leaks: true } }
+    const optional = ['gone', 'extra', 'secret']
+    const value = fc
+      .tuple(fc.shuffledSubarray([...names], { minLength: 6 }), fc.boolean())
+      .filter(([some]) => names.every((name) => optional.includes(name) || some.includes(name)))
+    fc.assert(
+      fc.property(value, ([some, isUndefined]) => {
+        const reply = Object.fromEntries(some.map((name) => [name, all[name]]))
+        if (isUndefined) Object.assign(reply, { gone: undefined })
+        const declared = { ...whole, ...(some.includes('gone') && !isUndefined && { gone: 1 }) }
+        expect(JSON.parse(write(reply))).toEqual(declared)
+      }),
+      { numRuns: 500 },
+    )
+  })
+
   it('is one shape or null, not one of several', () => {
     expect(() => replyWriter(z.union([Inner, Outer]))).toThrow('one shape')
   })
