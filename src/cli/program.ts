@@ -30,6 +30,7 @@ function twinOf(id: string): string | undefined {
 export class Program extends Config {
   #commands = new Map<string, Loadable>()
   #topics = new Map<string, Topic>()
+  #ids: string[] | undefined
 
   static async open({ root, source }: Layout): Promise<Program> {
     const program = new Program({ root })
@@ -85,8 +86,10 @@ export class Program extends Config {
     return [...this.#commands.values()]
   }
 
+  // oclif asks for them again and again.
   override get commandIDs(): string[] {
-    return [...this.#commands.keys()].flatMap((id) => [id, twinOf(id) ?? []].flat())
+    this.#ids ??= [...this.#commands.keys()].flatMap((id) => [id, twinOf(id) ?? []].flat())
+    return this.#ids
   }
 
   override get topics(): Topic[] {

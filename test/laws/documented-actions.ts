@@ -39,6 +39,7 @@ export const documentedActions: Readonly<Record<string, string>> = {
   'POST /auth/login': 'user.login',
   'POST /auth/mfa/verify': 'user.login',
   'POST /sso/exchange': 'user.login',
+  'POST /auth/device/token': 'user.login',
   'POST /auth/logout': 'user.logout',
   'POST /roles': 'role.create',
   'PATCH /roles/:id': 'role.update',
