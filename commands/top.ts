@@ -23,7 +23,7 @@ DEVICES            1 234  2 maintenance
   heartbeats/s     19.67  ▁
 
 AUDIT             12 345  in 3 chains; newest 4 711, 5f3c0a9be1d2
-  verdict          sound  3 sound, last verified 2 h ago`,
+  verdict          sound  3 sound, last verified 2h ago`,
     'svc top --org blue-bakery --interval 2s',
     'svc top --json | jq -c "[.time, .devices.byStatus.offline]"',
   ]

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path'
 import { migrations } from '../migrations/index.ts'
+import { formatBytes } from '../src/core/byte-size.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { assertNotHalfRestored } from '../src/storage/backup/restore-mark.ts'
 import { type MigrationState, migrate, migrationStatus, unknownMigrations } from '../src/storage/migrate.ts'
@@ -10,7 +11,6 @@ import { type Rehearsal, rehearse } from '../src/storage/rehearse.ts'
 import type { Vacuumed } from '../src/storage/sqlite/vacuum.ts'
 import { version } from '../src/version.ts'
 import { databaseOf, migrationLockMsOf } from './config.ts'
-import { formatBytes } from './doctor/machine.ts'
 
 /* The commands of `svc db` work directly on the database that `svc serve` would use, also while it runs. */
 

@@ -3,7 +3,8 @@ import { LocalCommand } from '../../src/cli/base.ts'
 import { exitCodes } from '../../src/cli/exit-codes.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printNote, printRecord, writeStdout } from '../../src/cli/print.ts'
-import { formatBytes, formatNumber, progressReport } from '../../src/cli/progress.ts'
+import { formatNumber, progressReport } from '../../src/cli/progress.ts'
+import { formatBytes } from '../../src/core/byte-size.ts'
 
 export default class DbBackup extends LocalCommand {
   static override summary = 'Write a backup of the database to one file or object'

@@ -3,8 +3,9 @@ import { confirmOrThrow, isInteractive } from '../../src/cli/ask.ts'
 import { LocalCommand } from '../../src/cli/base.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printNote, writeJson, writeStdout } from '../../src/cli/print.ts'
-import { formatBytes, formatNumber, type ProgressBar, progressBar } from '../../src/cli/progress.ts'
+import { formatNumber, type ProgressBar, progressBar } from '../../src/cli/progress.ts'
 import { resolveSettings } from '../../src/cli/settings.ts'
+import { formatBytes } from '../../src/core/byte-size.ts'
 
 export default class DbCopy extends LocalCommand {
   static override summary = 'Move everything to another database'

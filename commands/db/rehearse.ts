@@ -4,6 +4,7 @@ import { CliError, exitCodes } from '../../src/cli/exit-codes.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printNote, rowPrinter } from '../../src/cli/print.ts'
 import { type ProgressBar, progressBar } from '../../src/cli/progress.ts'
+import { formatBytes } from '../../src/core/byte-size.ts'
 
 export default class DbRehearse extends LocalCommand {
   static override summary = 'Apply pending migrations to a copy, and measure them'
@@ -11,7 +12,7 @@ export default class DbRehearse extends LocalCommand {
     'Copies the database that `svc serve` would use, also while it runs, applies the migrations of this version to the copy, and removes it. The original stays as it is. ' +
     'On SQLite the copy is a folder beside the data directory; on Postgres a database on the same server, for which the role needs CREATEDB.'
   static override examples = [
-    'svc db rehearse\nNAME               TOOK   SIZE       ADDED\n0058_ended_alerts  0.4 s  812.0 MiB  1.5 MiB',
+    'svc db rehearse\nNAME               TOOK   SIZE     ADDED\n0058_ended_alerts  0.4 s  812 MiB  1.5 MiB',
     '<%= config.bin %> db rehearse --scratch /mnt/large --json',
   ]
   static override flags = {
@@ -52,7 +53,7 @@ export default class DbRehearse extends LocalCommand {
     printNote(
       copy === undefined
         ? 'Nothing to apply, so nothing was copied'
-        : `The copy of ${mebibytes(copy.bytes)} took ${seconds(copy.ms)}, and the whole rehearsal ${seconds(ms)}; the copy was removed`,
+        : `The copy of ${formatBytes(copy.bytes)} took ${seconds(copy.ms)}, and the whole rehearsal ${seconds(ms)}; the copy was removed`,
     )
   }
 }
@@ -60,11 +61,10 @@ export default class DbRehearse extends LocalCommand {
 type Measured = { name: string; ms: number; bytes: number; addedBytes: number }
 
 const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)} s`
-const mebibytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`
 
 const readable = ({ name, ms, bytes, addedBytes }: Measured) => ({
   name,
   took: seconds(ms),
-  size: mebibytes(bytes),
-  added: mebibytes(addedBytes),
+  size: formatBytes(bytes),
+  added: formatBytes(addedBytes),
 })

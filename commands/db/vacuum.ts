@@ -1,13 +1,13 @@
 import { LocalCommand } from '../../src/cli/base.ts'
 import { dataDirFlag } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printNote, writeJson, writeStdout } from '../../src/cli/print.ts'
-import { formatBytes } from '../../src/cli/progress.ts'
+import { formatBytes } from '../../src/core/byte-size.ts'
 
 export default class DbVacuum extends LocalCommand {
   static override summary = 'Shrink the SQLite file to what it holds'
   static override description =
     'Stop the service first. The file is written anew without the room of deleted rows, which needs twice its size of free disk meanwhile. Files of earlier versions are converted: from then on the service returns such room to the disk by itself. A file that is interrupted stays as it was.'
-  static override examples = ['svc db vacuum\nShrunk from 2.1 GiB to 310.4 MiB in 64 s']
+  static override examples = ['svc db vacuum\nShrunk from 2.1 GiB to 310 MiB in 64 s']
   static override flags = { ...dataDirFlag }
 
   async run(): Promise<void> {

@@ -1,4 +1,5 @@
 import { migrations } from '../../migrations/index.ts'
+import { formatBytes } from '../../src/core/byte-size.ts'
 import type { Cipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { Finding } from '../../src/core/finding.ts'
@@ -12,7 +13,6 @@ import { version } from '../../src/version.ts'
 import type { Config } from '../config.ts'
 import { assertDatabaseNotLost, missingKeys } from '../key-fingerprints.ts'
 import { counted, failed, passed, type Repair, restoreIt, warning } from './finding.ts'
-import { formatBytes } from './machine.ts'
 
 /* The database, and whether it belongs to these keys. */
 

@@ -1,6 +1,7 @@
 import { constants, type Stats } from 'node:fs'
 import { lstat, open, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
+import { formatBytes } from '../../src/core/byte-size.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { secretsFileName } from '../secrets/file.ts'
 import { failed, passed, type Repair, warning } from './finding.ts'
@@ -109,11 +110,4 @@ export async function checkDisk(dataDir: string): Promise<Finding[]> {
       'give the file system more space, or lower LOG_BYTES_PER_ORG and the retention days (svc-serve(8))',
   }
   return [free < little.error ? failed('disk', found) : warning('disk', found)]
-}
-
-export function formatBytes(bytes: number): string {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
-  const at = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10))
-  const amount = bytes / 1024 ** at
-  return `${amount >= 100 || at === 0 ? Math.round(amount) : amount.toFixed(1)} ${units[at]}`
 }

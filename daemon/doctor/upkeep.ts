@@ -1,9 +1,9 @@
+import { formatBytes } from '../../src/core/byte-size.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import type { ReadStorage } from '../../src/storage/open.ts'
 import type { PostgresUpkeep, Slot, Statement } from '../../src/storage/upkeep/postgres.ts'
 import { upkeepOf } from '../../src/storage/upkeep/upkeep.ts'
 import { counted, failed, passed, warning } from './finding.ts'
-import { formatBytes } from './machine.ts'
 
 /* What makes the database slower with time: statements, plans, indexes, and the maintenance of the database itself. */
 

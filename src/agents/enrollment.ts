@@ -6,8 +6,7 @@ import type { Instant } from '../core/time.ts'
 import { enrollmentKeyHash, enrollmentRefusal } from '../credentials/enrollment-keys/rules.ts'
 import { consumeEnrollmentKey, findByHash, lockTenant } from '../credentials/enrollment-keys/store.ts'
 import type { Device } from '../devices/contract.ts'
-import { checkDeviceCap } from '../devices/rules.ts'
-import { countDevices } from '../devices/store.ts'
+import { checkDeviceCaps } from '../devices/store.ts'
 import { emit } from '../events/outbox.ts'
 import type { Call, HandlersOf } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
@@ -86,9 +85,7 @@ async function enroll({ db, body, now, ip, note, quota }: Call<Enroll>, settings
   const again = known?.status === 'decommissioned' ? undefined : known
   if (!again) {
     await quota({ orgId })
-    checkDeviceCap(tenant.org.max_devices, await countDevices(db, { orgId }))
-    const { partner_id: partnerId } = tenant.org
-    checkDeviceCap(tenant.partner.max_devices, await countDevices(db, { partnerId }))
+    await checkDeviceCaps(db, tenant)
   }
 
   const namesake = again ? undefined : await store.findNamesake(db, place)

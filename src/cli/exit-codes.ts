@@ -1,6 +1,6 @@
 import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
 import { type ErrorCode, errors, type Fault, SetupError } from '../core/errors.ts'
-import { formatAge } from './times.ts'
+import { relativeTime } from './times.ts'
 
 /** Published exit codes (`svc help exit-codes`). */
 export const exitCodes = {
@@ -247,7 +247,7 @@ function hintFor(failure: ApiError): string | undefined {
   }
   if (failure.code === 'device_offline') {
     const { lastSeenAt } = (failure.details ?? {}) as { lastSeenAt?: string | null }
-    return `${lastSeenAt ? `last seen ${formatAge(lastSeenAt)} ago: ` : ''}svc devices show DEVICE has details`
+    return `${lastSeenAt ? `last seen ${relativeTime(lastSeenAt, Date.now())}: ` : ''}svc devices show DEVICE has details`
   }
   const { hint, reason = '' } = (failure.details ?? {}) as { hint?: string; reason?: string }
   if (['oidc_discovery_failed', 'release_host_failed', 'not_found'].includes(failure.code)) return hint

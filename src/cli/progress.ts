@@ -82,9 +82,6 @@ export function progressReport(what: string, unit: string) {
   }
 }
 
-export const formatBytes = (n: number): string =>
-  n < 2 ** 20 ? `${Math.ceil(n / 1024)} KiB` : `${(n / 2 ** 20).toFixed(1)} MiB`
-
 export const formatNumber = (n: number): string => formatValue(n).replace(/\B(?=(\d{3})+$)/g, ' ')
 
 export const formatEntries = (n: number): string => (n === 1 ? '1 entry' : `${formatNumber(n)} entries`)

@@ -15,7 +15,6 @@ import { withLock } from './lock.ts'
 import { fetchMe, notSignedIn, toIdentity } from './login.ts'
 import { findMembership } from './memberships.ts'
 import { printNote } from './print.ts'
-import { formatAge } from './times.ts'
 
 /** The policy of the CI job that is signed in. */
 function signedInWorkload({ settings, clientOptions: { token, apiKey } }: CommandContext) {
@@ -27,6 +26,18 @@ export async function identityEntry(run: CommandContext): Promise<typeof auth.ca
   const { token, apiKey } = run.clientOptions
   if (!token) return apiKey === undefined && !signedInWorkload(run) ? auth.me : auth.caller
   return (await run.client.call(auth.caller)).kind === 'user' ? auth.me : auth.caller
+}
+
+/** `3 h`: a value of JSON, and so in this form for good. Everywhere else times are those of `relativeTime`. */
+function formatAge(instant: string): string {
+  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(instant)) / 1000))
+  const units = [
+    ['d', 86_400],
+    ['h', 3600],
+    ['min', 60],
+  ] as const
+  const [unit, size] = units.find(([, size]) => seconds >= size) ?? ['s', 1]
+  return `${Math.floor(seconds / size)} ${unit}`
 }
 
 /** The sign-in state of the current context. */

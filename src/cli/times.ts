@@ -12,18 +12,6 @@ export function durationSeconds(text: string): number | undefined {
   return count && unit ? Number(count) * secondsPerUnit[unit]! : undefined
 }
 
-/** How long ago that was, in the largest unit that fits: `3 h`. */
-export function formatAge(instant: string, now: number = Date.now()): string {
-  const seconds = Math.max(0, Math.round((now - Date.parse(instant)) / 1000))
-  const units = [
-    ['d', 86_400],
-    ['h', 3600],
-    ['min', 60],
-  ] as const
-  const [unit, size] = units.find(([, size]) => seconds >= size) ?? ['s', 1]
-  return `${Math.floor(seconds / size)} ${unit}`
-}
-
 const instantPattern = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$/
 
 /** Whether a field holds a time by its name: a machine could have a time as its name, which is not to be reworded. */

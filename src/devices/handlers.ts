@@ -13,7 +13,6 @@ import { getDeviceRecord, listSoftware } from './records.ts'
 import {
   applyChange,
   checkDecommissioned,
-  checkDeviceCap,
   checkMayMove,
   decommission,
   difference,
@@ -103,9 +102,7 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
     const tenant = await lockTenant(db, orgId)
     const device = await lockDevice(db, scope, params.id)
     const after = restore(device, now)
-    checkDeviceCap(tenant!.org.max_devices, await store.countDevices(db, { orgId }))
-    const { partner_id: partnerId } = tenant!.org
-    checkDeviceCap(tenant!.partner.max_devices, await store.countDevices(db, { partnerId }))
+    await store.checkDeviceCaps(db, tenant!)
     await saveDevice(db, device, after)
     await emitChanged(db, device, after, now)
     note(difference(device, after))

@@ -9,7 +9,7 @@ import {
   toCursorPage,
   totalFrom,
 } from '../core/page.ts'
-import { isNarrowed, type Scope } from '../core/scope.ts'
+import { isNarrowed, organizationScope, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import {
   after,
@@ -24,6 +24,7 @@ import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
 import type { Device } from './contract.ts'
 import { columns, customFields, toDevice } from './rows.ts'
+import { checkDeviceCap } from './rules.ts'
 
 /** The columns of a device in replies. */
 export const deviceSelection = [...columns, customFields.as('custom_fields')] as const
@@ -186,14 +187,14 @@ export async function countByStatus(
   return rows.map((row) => ({ ...row, reported: Number(row.reported) }))
 }
 
-/** Devices that count towards a cap: all except decommissioned ones. */
-export async function countDevices(db: Db, of: { orgId: string } | { partnerId: string }): Promise<number> {
-  const counted = db.selectFrom('devices').where('status', '!=', 'decommissioned')
-  const scoped =
-    'orgId' in of
-      ? counted.where('org_id', '=', of.orgId)
-      : counted.where('org_id', 'in', (eb) =>
-          eb.selectFrom('organizations').select('id').where('partner_id', '=', of.partnerId),
-        )
-  return countOf(scoped)
+type Capped = {
+  org: { id: string; partner_id: string; max_devices: number | null }
+  partner: { max_devices: number | null }
+}
+
+/** Of a locked tenant, so that the caps hold under concurrent changes. @throws device_limit_reached */
+export async function checkDeviceCaps(db: Db, { org, partner }: Capped): Promise<void> {
+  checkDeviceCap(org.max_devices, await countDevicesIn(db, organizationScope(org.id)))
+  const ofPartner = { kind: 'partner', partnerId: org.partner_id, orgs: 'all' } as const
+  checkDeviceCap(partner.max_devices, await countDevicesIn(db, ofPartner))
 }

@@ -107,7 +107,7 @@ describe('the screen of svc top', () => {
         3     50 %     9 000  [--------]        0        0        0    9 000       0
 
       AUDIT             12 345  in 3 chains; newest 4 711, 5f3c0a9be1d2
-        verdict          sound  3 sound, last verified 2 h ago"
+        verdict          sound  3 sound, last verified 2h ago"
     `)
   })
 
@@ -141,7 +141,7 @@ describe('the screen of svc top', () => {
   it('shows the worst verdict', () => {
     const verdicts = { sound: 2, tampered: 1, unverifiable: 0, pending: 0 }
     const lines = screen([{ audit: { ...overview.audit!, verdicts } }])
-    expect(lines.at(-1)).toMatch(/^ {2}verdict +tampered {2}2 sound, 1 tampered, last verified 2 h ago$/)
+    expect(lines.at(-1)).toMatch(/^ {2}verdict +tampered {2}2 sound, 1 tampered, last verified 2h ago$/)
   })
 
   it('has rates from the second request on, which are not negative when a webhook is deleted', () => {

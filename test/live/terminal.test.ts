@@ -110,7 +110,7 @@ describe('svc logs live', () => {
     const offline = await svc('live', 'list', 'bakery-pc')
     expect(offline.code).toBe(6)
     expect(offline.stderr).toContain('Device is offline')
-    expect(offline.stderr).toContain('last seen 3 h ago: svc devices show DEVICE')
+    expect(offline.stderr).toContain('last seen 3h ago: svc devices show DEVICE')
   })
 })
 

@@ -165,7 +165,7 @@ onEveryEmptyDatabase((kind, open) => {
           /^The copy of \d+\.\d MiB took \d+\.\d s, and the whole rehearsal \d+\.\d s; the copy was removed\n$/,
         ),
       ])
-      const lines = pending.map((name) => `${name} +\\d+\\.\\d s .*MiB\\n`).join('')
+      const lines = pending.map((name) => `${name} +\\d+\\.\\d s .* (Ki|Mi)?B\\n`).join('')
       expect(table.stdout).toMatch(new RegExp(`^NAME +TOOK +SIZE +ADDED\\n${lines}$`))
       const json = await home.run(['db', 'rehearse', '--json'])
       expect(JSON.parse(json.stdout)).toMatchObject({

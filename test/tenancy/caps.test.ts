@@ -56,4 +56,26 @@ onEveryDatabase((_, open) => {
     await full(2, 2)
     expect((await create('third')).slug).toBe('third')
   })
+
+  it('devices of a deleted organization, and decommissioned ones, take no place under a cap', async () => {
+    const service = await startService(open)
+    const { partners, orgs, tokens } = await buildWorld(service)
+    const system = service.client(tokens.system)
+    const { key: enrollmentKey } = await system.call(api.enrollmentKeys.create, {
+      body: { orgId: orgs.bakery.id, name: 'desk', maxUsage: 10 },
+    })
+    const machine = { hostname: 'pc', osType: 'linux', osVersion: '12', architecture: 'x64' } as const
+    const enroll = () =>
+      service.client().call(api.agents.enroll, { body: { enrollmentKey, ...machine, agentVersion: '0.1.0' } })
+    const full = { code: 'device_limit_reached', details: { currentDevices: 2, maxDevices: 2 } }
+    await system.call(api.partners.update, { params: { id: partners.acme }, body: { maxDevices: 2 } })
+    await expect(enroll()).rejects.toMatchObject(full)
+    await system.call(api.orgs.remove, { params: { id: orgs.garage.id } })
+    const { deviceId: id } = await enroll()
+    await expect(enroll()).rejects.toMatchObject(full)
+    await system.call(api.devices.decommission, { params: { id } })
+    await enroll()
+    const restoring = system.call(api.devices.restore, { params: { id } })
+    await expect(restoring).rejects.toMatchObject(full)
+  })
 })

@@ -3,7 +3,7 @@ import { formatNumber } from '../progress.ts'
 import { formatWaves, headline } from '../rollouts/format.ts'
 import type { Style } from '../style.ts'
 import { displayWidth, escapeToOneLine } from '../table.ts'
-import { formatAge } from '../times.ts'
+import { relativeTime } from '../times.ts'
 import type { History, SeriesName } from './history.ts'
 
 /** What cannot be drawn from the overview: who is asked, and how it was before. */
@@ -117,7 +117,7 @@ function auditLines({ audit, time }: Overview, { style }: View): string[] {
   const of = `in ${formatNumber(chains)} ${chains === 1 ? 'chain' : 'chains'}${newest}`
   const shown = worst ?? 'none yet'
   const tone = style[verdictTones[shown] ?? 'dim']
-  const ago = verifiedAt === null ? '' : `last verified ${formatAge(verifiedAt, Date.parse(time))} ago`
+  const ago = verifiedAt === null ? '' : `last verified ${relativeTime(verifiedAt, Date.parse(time))}`
   return [
     headingRow(style, 'AUDIT', formatNumber(entries), of),
     row('  verdict', shown, [counted(verdicts), ago].filter(Boolean).join(', '), tone),

@@ -58,12 +58,12 @@ export function checkSignature(
 function outside(signedAt: Date | undefined, tolerance: number, now: number): string | null {
   if (signedAt === undefined) return 'its time of signing cannot be read'
   if (Math.abs(now - signedAt.getTime()) <= tolerance * 1000) return null
-  return `signed ${relativeTime(signedAt, now)}, ${toleranceText(tolerance)}`
+  return `signed ${secondsFrom(signedAt, now)}, ${toleranceText(tolerance)}`
 }
 
 export const toleranceText = (tolerance: number): string => `more than the ${tolerance} s allowed`
 
-export function relativeTime(at: Date, now: number): string {
+export function secondsFrom(at: Date, now: number): string {
   const seconds = Math.round((now - at.getTime()) / 1000)
   return seconds >= 0 ? `${seconds} s ago` : `${-seconds} s from now`
 }

@@ -7,9 +7,9 @@ import {
   checkSignature,
   missingHeaders,
   readSigningSecret,
-  relativeTime,
   type SignatureCheck,
   schemeNames,
+  secondsFrom,
   toleranceText,
 } from './signature-check.ts'
 
@@ -67,7 +67,7 @@ function lines(
     return `${schemeNames[kind]}: ${tones[judged[kind]](judged[kind])}${without}\n`
   })
   const when = judged.signedAt
-    ? `signed at ${judged.signedAt.toISOString()}, ${relativeTime(judged.signedAt, now)}`
+    ? `signed at ${judged.signedAt.toISOString()}, ${secondsFrom(judged.signedAt, now)}`
     : 'signed at a time that cannot be read'
   if (!isOutside(judged)) return `${about.join('')}${when}\n`
   const limit = judged.signedAt ? `, ${toleranceText(tolerance!)}` : ''

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
+import { formatBytes } from '../../core/byte-size.ts'
 import { SetupError } from '../../core/errors.ts'
 import { lockDirectory } from './directory-lock.ts'
 import { openWriter, sizesOf, sqliteFile } from './file.ts'
@@ -22,10 +23,10 @@ export async function vacuumNeeds(dataDir: string): Promise<{ bytes: number; nee
 export async function vacuumSqlite(dataDir: string): Promise<Vacuumed> {
   const { bytes: before, needed } = await vacuumNeeds(dataDir)
   const { bavail, bsize } = await statfs(dataDir)
-  const [free, mebibytes] = [bavail * bsize, needed].map((it) => Math.floor(it / 2 ** 20))
-  if (free! < mebibytes!) {
+  const free = bavail * bsize
+  if (free < needed) {
     throw new SetupError(
-      `${dataDir} has ${free} MiB left, and this needs ${mebibytes} MiB, twice the database: free some, or move the database.`,
+      `${dataDir} has ${formatBytes(free)} left, and this needs ${formatBytes(needed)}, twice the database: free some, or move the database.`,
     )
   }
   const unlock = lockDirectory(dataDir)
