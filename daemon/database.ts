@@ -80,7 +80,7 @@ export const unlockNow = (flags: Flags): Promise<number> => withStorage(flags, b
 /** Applies pending migrations to a copy, which is removed afterwards. */
 export async function rehearseNow(
   flags: Flags & { scratch?: string | undefined },
-  on: { signal: AbortSignal; onProgress(what: string, done: number, total: number): void },
+  on: Pick<Parameters<typeof rehearse>[2], 'signal' | 'onProgress' | 'note'>,
 ): Promise<Rehearsal> {
   const place = databaseOf(flags)
   if (flags.scratch !== undefined && place.databaseUrl !== undefined)

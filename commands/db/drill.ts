@@ -3,7 +3,7 @@ import { LocalCommand } from '../../src/cli/base.ts'
 import { checkFindingOutput, printFindings } from '../../src/cli/doctor.ts'
 import { CliError, exitCodes } from '../../src/cli/exit-codes.ts'
 import { dataDirFlag, textArg } from '../../src/cli/flags.ts'
-import { parseOutputFlags } from '../../src/cli/print.ts'
+import { parseOutputFlags, printNote } from '../../src/cli/print.ts'
 import { progressReport } from '../../src/cli/progress.ts'
 
 /** Of a terminal that is common, also where there is none. */
@@ -46,7 +46,7 @@ export default class DbDrill extends LocalCommand {
     const progress = progressReport('Restoring', 'bytes')
     const { findings, ...report } = await drill(
       { ...flags, from: args.from as string | undefined },
-      { signal, onProgress: progress.report },
+      { signal, onProgress: progress.report, note: printNote },
     )
       .catch((error: unknown) => {
         if (!signal.aborted) throw error

@@ -36,7 +36,7 @@ export default class DbRehearse extends LocalCommand {
       }
       shown.bar.done(done)
     }
-    const rehearsal = await rehearseNow(flags, { signal, onProgress })
+    const rehearsal = await rehearseNow(flags, { signal, onProgress, note: printNote })
       .catch((error: unknown) => {
         if (!signal.aborted) throw error
         const parts = { exit: exitCodes.interrupted, code: 'interrupted' }

@@ -2,11 +2,14 @@ import { existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
 import type { Place } from '../../src/storage/backup/restore-target.ts'
+import { openScratch } from '../../src/storage/open-scratch.ts'
+import type { Scratch } from '../../src/storage/scratch.ts'
 import { secretsFile } from '../secrets/file.ts'
 
 export type DrillScratch = {
   /** An empty data directory, and an empty database on Postgres. */
   place: Place
+  explain: Scratch['explain']
   remove(): Promise<void>
 }
 
@@ -15,7 +18,10 @@ export type DrillScratch = {
  * are linked, not copied. There is one drill at a time, which removes what a killed one left.
  * @throws SetupError
  */
-export async function openDrillScratch(original: Place, folder: string): Promise<DrillScratch> {
+export async function openDrillScratch(
+  original: Place,
+  { folder, note }: { folder: string; note(text: string): void },
+): Promise<DrillScratch> {
   const unlock = await lockFolder(folder)
   const dataDir = join(folder, 'scratch')
   const discard = () => rmSync(dataDir, { recursive: true, force: true })
@@ -23,22 +29,24 @@ export async function openDrillScratch(original: Place, folder: string): Promise
   process.once('exit', discard)
   let drop = async () => {}
   const remove = async () => {
-    await drop()
-    discard()
-    process.removeListener('exit', discard)
-    unlock()
+    try {
+      await drop()
+    } finally {
+      discard()
+      process.removeListener('exit', discard)
+      unlock()
+    }
   }
   try {
     discard()
-    if (original.databaseUrl === undefined) await assertRoom(original.dataDir, folder)
+    // On SQLite the service writes to the same disk.
+    const scratch = await openScratch(original, { purpose: 'drill', folder, note })
+    drop = scratch.drop
     mkdirSync(dataDir, { mode: 0o700 })
     const secrets = secretsFile(original.dataDir)
     if (existsSync(secrets)) symlinkSync(secrets, secretsFile(dataDir))
-    if (original.databaseUrl === undefined) return { place: { dataDir }, remove }
-    const { createScratchDatabase } = await import('../../src/storage/postgres/scratch-database.ts')
-    const { url, drop: dropDatabase } = await createScratchDatabase(original.databaseUrl, 'drill')
-    drop = dropDatabase
-    return { place: { dataDir, databaseUrl: url }, remove }
+    const { databaseUrl, explain } = scratch
+    return { place: { dataDir, databaseUrl }, explain, remove }
   } catch (error) {
     await remove()
     throw error
@@ -57,16 +65,5 @@ async function lockFolder(folder: string): Promise<() => void> {
       )
     const { code, message } = error as NodeJS.ErrnoException
     throw new SetupError(`Cannot make ${folder} (${code ?? message}): name another directory with --scratch`)
-  }
-}
-
-/** The service writes to the same disk. */
-async function assertRoom(dataDir: string, folder: string): Promise<void> {
-  const { assertSpace, openUntouched } = await import('../../src/storage/sqlite/copy.ts')
-  const original = openUntouched(dataDir)
-  try {
-    await assertSpace(folder, original.bytes(), 'drill')
-  } finally {
-    original.close()
   }
 }

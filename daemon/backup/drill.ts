@@ -36,7 +36,7 @@ export type DrillReport = {
   findings: Finding[]
 }
 
-type On = { signal: AbortSignal; onProgress(it: Progress): void }
+type On = { signal: AbortSignal; onProgress(it: Progress): void; note(text: string): void }
 
 /**
  * Restores a backup into a database that is removed afterwards, and examines the result. The verdict is an entry of the system
@@ -104,12 +104,12 @@ async function newestOf(place: Place, target: string): Promise<string> {
 async function rehearseRestore(
   original: Place,
   options: DrillOptions & { file: string },
-  { signal, onProgress }: On,
+  { signal, onProgress, note }: On,
   findings: Finding[],
   onArchive: (archive: CheckedArchive) => void,
 ): Promise<void> {
   const folder = options.scratch === undefined ? join(original.dataDir, 'drill') : resolve(options.scratch)
-  const { place, remove } = await openDrillScratch(original, folder)
+  const { place, explain, remove } = await openDrillScratch(original, { folder, note })
   const { promise: aborted, reject } = Promise.withResolvers<never>()
   const abort = () => reject(signal.reason)
   signal.addEventListener('abort', abort)
@@ -133,11 +133,18 @@ async function rehearseRestore(
     findings.push(passed('restore', `${counted(rows, 'row')} restored${also}`))
     findings.push(...(await examineRestored(place, env)))
   }
+  let failure: unknown
   try {
     await Promise.race([work(), aborted])
+  } catch (error) {
+    failure = explain(error)
+    throw failure
   } finally {
     signal.removeEventListener('abort', abort)
-    await remove()
+    await remove().catch((error: unknown) => {
+      // What is left the next drill removes: why this one failed matters more.
+      if (failure === undefined) throw error
+    })
   }
 }
 

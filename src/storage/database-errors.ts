@@ -110,6 +110,18 @@ export function classifyDatabaseError(error: unknown): DatabaseFailure | undefin
   return fileErrors[code]
 }
 
+const diskFull = new Set(['53100', 'SQLITE_FULL', 'ENOSPC', 'EDQUOT'])
+
+/** Whether a disk has no room left, also where that is the cause of another failure. */
+export function isDiskFull(error: unknown): boolean {
+  const seen = new Set<unknown>()
+  for (let one = error; one instanceof Error && !seen.has(one); one = one.cause) {
+    if (diskFull.has(databaseError(one).code ?? '')) return true
+    seen.add(one)
+  }
+  return false
+}
+
 /** Whether another transaction kept a row locked for longer than a statement waits. Of Postgres only. */
 export const isLockTimeout = (error: unknown): boolean => databaseError(error).code === '55P03'
 

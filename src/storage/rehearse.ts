@@ -4,6 +4,7 @@ import { sql } from 'kysely'
 import { SetupError } from '../core/errors.ts'
 import { type Migration, migrate, pendingMigrations, unknownMigrations } from './migrate.ts'
 import { openStorage, type Storage, type StorageOptions } from './open.ts'
+import { openScratch } from './open-scratch.ts'
 
 export type Rehearsal = {
   /** undefined when nothing was pending, and so nothing was copied. */
@@ -20,8 +21,9 @@ type Options = {
   folder?: URL
   signal: AbortSignal
   onProgress(what: string, done: number, total: number): void
+  note(text: string): void
 }
-type Copy = { place: Place; remove(): Promise<void> }
+type Copy = { place: Place; explain(error: unknown): unknown; remove(): Promise<void> }
 
 /** Applies pending migrations to a copy, which is removed afterwards, and measures them. The original stays as it is. */
 export async function rehearse(
@@ -34,6 +36,7 @@ export async function rehearse(
   const sources = folder && { folder }
   const original = await openOriginal(place)
   let copy: Copy | undefined
+  let failure: unknown
   const abort = () => void copy?.remove().catch(() => {})
   try {
     const pending = await pendingMigrations(original.storage, migrations, {
@@ -46,7 +49,7 @@ export async function rehearse(
       throw new SetupError(
         `A later version has applied ${unknown.join(', ')}: rehearse with that version or a later one.`,
       )
-    copy = await original.reserve(options)
+    copy = await reserve(place, options)
     signal.addEventListener('abort', abort)
     signal.throwIfAborted()
     const applied = migrations.filter(({ name }) => !pending.includes(name))
@@ -73,16 +76,40 @@ export async function rehearse(
     } finally {
       await storage.close()
     }
+  } catch (error) {
+    failure = copy?.explain(error) ?? error
+    throw failure
   } finally {
     signal.removeEventListener('abort', abort)
-    await copy?.remove()
+    await copy?.remove().catch((error: unknown) => {
+      if (failure === undefined) throw error
+    })
     await original.close()
+  }
+}
+
+/** An empty place for the copy. @throws SetupError when there is none */
+async function reserve(
+  original: Place,
+  { scratch = dirname(original.dataDir), note }: Options,
+): Promise<Copy> {
+  try {
+    const wanted = { purpose: 'rehearsal', folder: scratch, note } as const
+    const { databaseUrl, explain, drop } = await openScratch(original, wanted)
+    if (databaseUrl !== undefined) return { place: { ...original, databaseUrl }, explain, remove: drop }
+    const dataDir = await mkdtemp(join(scratch, `${basename(original.dataDir)}-rehearsal-`))
+    return { place: { dataDir }, explain, remove: () => rm(dataDir, { recursive: true, force: true }) }
+  } catch (error) {
+    if (error instanceof SetupError || original.databaseUrl !== undefined) throw error
+    const { code, message } = error as NodeJS.ErrnoException
+    throw new SetupError(
+      `Cannot make a folder in ${scratch} (${code ?? message}): name another one with --scratch.`,
+    )
   }
 }
 
 type Original = {
   storage: Pick<Storage, 'dialect' | 'read' | 'write'>
-  reserve(options: Options): Promise<Copy>
   copyTo(copy: Copy, applied: readonly Migration[], options: Options): Promise<void>
   close(): Promise<void>
 }
@@ -95,24 +122,11 @@ async function openOriginal(place: Place): Promise<Original> {
 }
 
 async function openSqliteOriginal(dataDir: string): Promise<Original> {
-  const { openUntouched, copySqlite, assertSpace } = await import('./sqlite/copy.ts')
+  const { openUntouched, copySqlite } = await import('./sqlite/copy.ts')
   const original = openUntouched(dataDir)
   const write = () => Promise.reject(new Error('The original of a rehearsal is only read'))
   return {
     storage: { dialect: 'sqlite', read: original.read, write },
-    async reserve({ scratch = dirname(dataDir) }) {
-      try {
-        await assertSpace(scratch, original.bytes())
-        const folder = await mkdtemp(join(scratch, `${basename(dataDir)}-rehearsal-`))
-        return { place: { dataDir: folder }, remove: () => rm(folder, { recursive: true, force: true }) }
-      } catch (error) {
-        if (error instanceof SetupError) throw error
-        const { code, message } = error as NodeJS.ErrnoException
-        throw new SetupError(
-          `Cannot make a folder in ${scratch} (${code ?? message}): name another one with --scratch.`,
-        )
-      }
-    },
     async copyTo({ place }, _, { signal, onProgress }) {
       await copySqlite(original, place.dataDir, {
         signal,
@@ -125,14 +139,9 @@ async function openSqliteOriginal(dataDir: string): Promise<Original> {
 
 async function openPostgresOriginal(place: { dataDir: string; databaseUrl: string }): Promise<Original> {
   const { copyRows } = await import('./postgres/copy.ts')
-  const { createScratchDatabase } = await import('./postgres/scratch-database.ts')
   const storage = await openStorage({ ...place, postgres: { statementMs: 0 } })
   return {
     storage,
-    async reserve() {
-      const { url, drop } = await createScratchDatabase(place.databaseUrl, 'rehearsal')
-      return { place: { ...place, databaseUrl: url }, remove: drop }
-    },
     async copyTo(copy, applied, { folder, signal, onProgress }) {
       const made = await openStorage({ ...copy.place, postgres: { statementMs: 0 } })
       await migrate(made, applied, folder && { folder }).finally(() => made.close())

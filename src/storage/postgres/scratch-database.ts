@@ -1,11 +1,13 @@
 import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { formatBytes } from '../../core/byte-size.ts'
 import { SetupError } from '../../core/errors.ts'
 import { advisoryLocks } from '../advisory-locks.ts'
+import { classifyDatabaseError, isDiskFull } from '../database-errors.ts'
+import { explaining, type Purpose, type Scratch } from '../scratch.ts'
 
 const { escapeIdentifier: id, escapeLiteral: text } = pg
-
-type Purpose = 'rehearsal' | 'drill'
 
 const commands: Readonly<Record<Purpose, string>> = {
   rehearsal: 'svc db rehearse',
@@ -38,15 +40,15 @@ export async function connectFor(purpose: Purpose, databaseUrl: string): Promise
  */
 export async function createScratchDatabase(
   databaseUrl: string,
-  purpose: Purpose,
-): Promise<{ url: string; drop(): Promise<void> }> {
+  { purpose, note }: { purpose: Purpose; note(text: string): void },
+): Promise<Scratch & { databaseUrl: string }> {
   const admin = await connectFor(purpose, databaseUrl)
   try {
     const { rows } = await admin.query(`
       select rolname as role, rolcreatedb or rolsuper as may, pg_database.oid, pg_encoding_to_char(encoding) as encoding,
-        datcollate, datctype
+        datcollate, datctype, pg_database_size(pg_database.oid) as bytes
       from pg_roles, pg_database where rolname = current_user and datname = current_database()`)
-    const { role, may, oid, encoding, datcollate, datctype } = rows[0]
+    const { role, may, oid, encoding, datcollate, datctype, bytes } = rows[0]
     if (!may)
       throw new SetupError(
         `The role ${role} may not create the database that the ${purpose} needs: run "alter role ${id(role)} createdb" as a superuser, and afterwards "alter role ${id(role)} nocreatedb".`,
@@ -54,23 +56,34 @@ export async function createScratchDatabase(
     const prefix = purpose === 'drill' ? `svc_drill_${oid}_` : 'svc_rehearsal_'
     if (purpose === 'drill') await beOnlyDrill(admin, prefix)
     const name = `${prefix}${randomBytes(6).toString('hex')}`
-    await admin.query(
-      `create database ${name} template template0 encoding ${text(encoding)} lc_collate ${text(datcollate)} lc_ctype ${text(datctype)}`,
+    const size = formatBytes(Number(bytes))
+    // A client cannot see the disk of the server.
+    note(`The ${purpose} needs about ${size} of free disk on the Postgres server, as much as the database`)
+    const inWords = explaining(
+      `The disk of the Postgres server is full: the ${purpose} needs about ${size} there, as much as the database. Free that much, and repeat it.`,
     )
+    let isFull = false
+    const explain = (error: unknown): unknown => {
+      isFull ||= isDiskFull(error)
+      return inWords(error)
+    }
+    const creation = `create database ${name} template template0 encoding ${text(encoding)} lc_collate ${text(datcollate)} lc_ctype ${text(datctype)}`
+    await admin.query(creation).catch((error: unknown) => {
+      throw explain(error)
+    })
     const url = new URL(databaseUrl)
     url.pathname = `/${name}`
     let dropped: Promise<void> | undefined
     const drop = async () => {
+      if (isFull) await makeRoom(purpose, url.href).catch(() => {})
       const statement = `drop database if exists ${name} with (force)`
-      await admin.query(statement).catch(async () => {
-        // The connection was lost meanwhile.
-        const other = await connectFor(purpose, databaseUrl)
-        await other.query(statement).finally(() => other.end())
-      })
+      // The connection may have been lost meanwhile.
+      await admin.query(statement).catch(() => runAnew(statement, () => connectFor(purpose, databaseUrl)))
       await admin.end().catch(() => {})
     }
     return {
-      url: url.href,
+      databaseUrl: url.href,
+      explain,
       drop: () => {
         dropped ??= drop()
         return dropped
@@ -79,6 +92,37 @@ export async function createScratchDatabase(
   } catch (error) {
     await admin.end()
     throw error
+  }
+}
+
+/**
+ * Drops everything in the database. To drop the database itself needs a checkpoint, and one that finds no room on the disk ends the
+ * whole server.
+ */
+async function makeRoom(purpose: Purpose, url: string): Promise<void> {
+  const client = await connectFor(purpose, url)
+  try {
+    const { rows } = await client.query(
+      `select nspname as name from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema'`,
+    )
+    for (const { name } of rows) await client.query(`drop schema ${id(name)} cascade`)
+  } finally {
+    await client.end()
+  }
+}
+
+/** Seconds for a server to come back that its full disk has ended. */
+const patience = 30
+
+async function runAnew(statement: string, connect: () => Promise<pg.Client>): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      const client = await connect()
+      return void (await client.query(statement).finally(() => client.end()))
+    } catch (error) {
+      if (attempt === patience || classifyDatabaseError(error) !== 'unreachable') throw error
+      await sleep(1000)
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
+import { formatBytes } from '../../core/byte-size.ts'
 import { SetupError } from '../../core/errors.ts'
 import { SqliteConnection } from './connection.ts'
 import { openReader, sqliteFile } from './file.ts'
@@ -20,17 +21,13 @@ export function openUntouched(dataDir: string) {
   return { database, read: kyselyOver(new SqliteConnection(database)), bytes, close: () => database.close() }
 }
 
-/** Twice the database: a migration may write all of it again. */
-export async function assertSpace(
-  folder: string,
-  bytes: number,
-  purpose: 'rehearsal' | 'drill' = 'rehearsal',
-): Promise<void> {
+/** Returns what is needed, twice the database: a migration may write all of it again. @throws SetupError */
+export async function assertSpace(folder: string, bytes: number, purpose: string): Promise<number> {
   const { bavail, bsize } = await statfs(folder)
-  const [free, needed] = [bavail * bsize, bytes * 2].map((it) => Math.floor(it / 2 ** 20))
-  if (free! >= needed!) return
+  const [free, needed] = [bavail * bsize, bytes * 2]
+  if (free >= needed) return needed
   throw new SetupError(
-    `${folder} has ${free} MiB left, and the ${purpose} may need ${needed} MiB, twice the database: name another directory with --scratch.`,
+    `${folder} has ${formatBytes(free)} left, and the ${purpose} may need ${formatBytes(needed)}, twice the database: name another directory with --scratch.`,
   )
 }
 

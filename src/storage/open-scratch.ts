@@ -1,0 +1,31 @@
+import { formatBytes } from '../core/byte-size.ts'
+import type { Place } from './backup/restore-target.ts'
+import { explaining, type Purpose, type Scratch } from './scratch.ts'
+
+type Wanted = {
+  purpose: Purpose
+  /** On SQLite: where the copy is going to be. */
+  folder: string
+  /** Gets what is needed, where nobody but the server knows how much is free. */
+  note(text: string): void
+}
+
+/** @throws SetupError when there is no room, or the role may not create a database */
+export async function openScratch(
+  { dataDir, databaseUrl }: Place,
+  { purpose, folder, note }: Wanted,
+): Promise<Scratch> {
+  if (databaseUrl !== undefined) {
+    const { createScratchDatabase } = await import('./postgres/scratch-database.ts')
+    return createScratchDatabase(databaseUrl, { purpose, note })
+  }
+  const { assertSpace, openUntouched } = await import('./sqlite/copy.ts')
+  const original = openUntouched(dataDir)
+  try {
+    const needed = await assertSpace(folder, original.bytes(), purpose)
+    const full = `${folder} is full: the ${purpose} may need ${formatBytes(needed)} there: name another directory with --scratch.`
+    return { databaseUrl: undefined, explain: explaining(full), drop: async () => {} }
+  } finally {
+    original.close()
+  }
+}
