@@ -30,7 +30,10 @@ export default class DbRestore extends LocalCommand {
       description: 'End all that the backup brings back of this kind. May be repeated',
       helpValue: 'KIND',
       multiple: true,
-      options: ['agents', 'api-keys', 'enrollment-keys', 'invitations', 'recovery-codes', 'trust-policies'],
+      options: [
+        ...['agents', 'api-keys', 'enrollment-keys', 'invitations', 'recovery-codes'],
+        ...['sso-links', 'sso-providers', 'trust-policies'],
+      ],
     }),
   }
 
@@ -74,10 +77,13 @@ function report(summary: RestoreSummary): string {
     ...counts([
       [summary.users, 'accounts, with passwords and factors', 'svc users'],
       [summary.administrators, 'of them system administrators', 'svc users', revived.administrators],
+      [summary.memberships, 'memberships, with the roles of then', 'svc users', revived.memberships],
       [summary.invitations, 'invitations', 'svc users', revived.invitations],
       [summary.recoveryCodes, 'recovery codes', 'svc users reset-mfa', revived['recovery-codes']],
       [summary.apiKeys, 'API keys', 'svc keys revoke', revived['api-keys']],
       [summary.enrollmentKeys, 'enrollment keys', 'svc enroll', revived['enrollment-keys']],
+      [summary.ssoProviders, 'SSO providers', 'svc sso', revived['sso-providers']],
+      [summary.ssoLinks, 'links to accounts at them', 'svc sso unlink', revived['sso-links']],
       [summary.trustPolicies, 'trust policies', 'svc trust', revived['trust-policies']],
       [summary.agents, 'agents, with the tokens of then', 'svc devices', revived.agents],
     ]),

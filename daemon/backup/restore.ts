@@ -27,8 +27,8 @@ import type { Head } from './format.ts'
 import { archiveBytes } from './open-store.ts'
 import { assertOwnDirectory } from './own-directory.ts'
 import { type ArchiveSource, damaged, readArchive } from './read-archive.ts'
-import { listRevived, type Revocable, revocable, revokeAll } from './revived.ts'
-import { counterGap, countReturned, type Returned, type Settled, settle } from './settle.ts'
+import { countReturned, listRevived, type Returned, type Revocable, revocable, revokeAll } from './revived.ts'
+import { counterGap, type Settled, settle } from './settle.ts'
 import { chainsOf, findLost, type LostEntries, signChains, signStatements } from './statement.ts'
 import { writeFileAt } from './whole-file.ts'
 
@@ -164,6 +164,7 @@ async function fill(
     const seeds = { isPreviousAssumed: true, previous: undefined, ...signing, current: seed }
     await signChains(storage, place.dataDir, { lost: entriesLost, seeds })
   }
+  const revived = await listRevived(storage.read, now)
   return {
     file: source.file,
     sha256: tail.sha256,
@@ -179,8 +180,8 @@ async function fill(
     isStated: seed !== undefined,
     ...settled,
     revoked,
-    revived: await listRevived(storage.read, now),
-    ...(await countReturned(storage.read, now)),
+    revived,
+    ...(await countReturned(storage.read, revived)),
   }
 }
 

@@ -3,6 +3,7 @@ import type { Instant } from '../../src/core/time.ts'
 import { revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
 import { expireEnrollmentKeys } from '../../src/credentials/enrollment-keys/store.ts'
 import type { Db } from '../../src/storage/open.ts'
+import { countOf } from '../../src/storage/query/counts.ts'
 
 /*
  * A backup brings back what gave access when it was made, and may have been ended since. Nothing in it says what was ended, so
@@ -16,17 +17,19 @@ export const revocable = [
   'enrollment-keys',
   'invitations',
   'recovery-codes',
+  'sso-links',
+  'sso-providers',
   'trust-policies',
 ] as const
 export type Revocable = (typeof revocable)[number]
 
 export type Revived = { id: string; name: string; orgId: string | null }
 
-/** By kind, each in the order of its names. */
+/** By kind, each in the order of its names. Nobody ends all memberships: no one but system administrators would be left. */
 export async function listRevived(
   db: Db,
   now: Instant,
-): Promise<Record<Revocable | 'administrators', Revived[]>> {
+): Promise<Record<Revocable | 'administrators' | 'memberships', Revived[]>> {
   const keys = db
     .selectFrom('api_keys')
     .select(['id', 'name', 'org_id as orgId'])
@@ -55,6 +58,27 @@ export async function listRevived(
     .selectFrom('trust_policies')
     .select(['id', 'name', 'org_id as orgId'])
     .where('status', '=', 'active')
+  const providers = db
+    .selectFrom('sso_providers')
+    .select(['id', 'name', 'org_id as orgId'])
+    .where('status', '=', 'active')
+  const links = db
+    .selectFrom('sso_identities')
+    .innerJoin('sso_providers', 'sso_providers.id', 'sso_identities.provider_id')
+    .innerJoin('users', 'users.id', 'sso_identities.user_id')
+    .select(['sso_identities.id', 'users.email as name', 'sso_providers.org_id as orgId'])
+  const members = db
+    .selectFrom('organization_memberships as m')
+    .innerJoin('users', 'users.id', 'm.user_id')
+    .select(['m.id', 'users.email as name', 'm.org_id as orgId'])
+    .where('m.disabled_at', 'is', null)
+    .where('m.accepted_at', 'is not', null)
+  const partners = db
+    .selectFrom('partner_memberships as m')
+    .innerJoin('users', 'users.id', 'm.user_id')
+    .select(['m.id', 'users.email as name'])
+    .where('m.disabled_at', 'is', null)
+    .where('m.accepted_at', 'is not', null)
   const agents = db
     .selectFrom('devices')
     .select(['id', 'hostname as name', 'org_id as orgId'])
@@ -74,10 +98,46 @@ export async function listRevived(
     'api-keys': sorted(await keys.execute()),
     'enrollment-keys': sorted(await enrollment.execute()),
     invitations: sorted(await invitations.execute()),
+    memberships: sorted([...(await members.execute()), ...(await partners.execute())]),
     'recovery-codes': sorted(await codes.execute()),
+    'sso-links': sorted(await links.execute()),
+    'sso-providers': sorted(await providers.execute()),
     'trust-policies': sorted(await policies.execute()),
   }
 }
+
+/** How much is valid again that may have been ended since the backup. */
+export type Returned = {
+  administrators: number
+  users: number
+  memberships: number
+  invitations: number
+  recoveryCodes: number
+  apiKeys: number
+  enrollmentKeys: number
+  ssoProviders: number
+  ssoLinks: number
+  trustPolicies: number
+  agents: number
+}
+
+export const countReturned = async (
+  db: Db,
+  revived: Awaited<ReturnType<typeof listRevived>>,
+): Promise<Returned> => ({
+  administrators: revived.administrators.length,
+  users: await countOf(db.selectFrom('users').where('status', '=', 'active')),
+  memberships: revived.memberships.length,
+  invitations: revived.invitations.length,
+  // Listed by the people who have some.
+  recoveryCodes: await countOf(db.selectFrom('recovery_codes').where('used_at', 'is', null)),
+  apiKeys: revived['api-keys'].length,
+  enrollmentKeys: revived['enrollment-keys'].length,
+  ssoProviders: revived['sso-providers'].length,
+  ssoLinks: revived['sso-links'].length,
+  trustPolicies: revived['trust-policies'].length,
+  agents: revived.agents.length,
+})
 
 /** Ends all of a kind. */
 export async function revokeAll(tx: Db, kind: Revocable, now: Instant): Promise<void> {
@@ -105,6 +165,18 @@ export async function revokeAll(tx: Db, kind: Revocable, now: Instant): Promise<
       return
     case 'recovery-codes':
       await tx.deleteFrom('recovery_codes').execute()
+      return
+    case 'sso-links':
+      // At the next sign-in their people are found by their e-mail address.
+      await tx.deleteFrom('sso_identities').execute()
+      return
+    case 'sso-providers':
+      // No sessions have to be ended: a backup has none.
+      await tx
+        .updateTable('sso_providers')
+        .set({ status: 'inactive', updated_at: now })
+        .where('status', '!=', 'inactive')
+        .execute()
       return
     case 'trust-policies':
       await tx

@@ -1,10 +1,11 @@
 import { readdir } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { files, isKept, ownTables, tables } from '../../../daemon/backup/contents.ts'
+import { listRevived, type Revocable } from '../../../daemon/backup/revived.ts'
 import { api } from '../../../src/api.ts'
 import { listTables } from '../../../src/storage/backup/catalog.ts'
 import type { AnyDb } from '../../../src/storage/columns.ts'
-import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
+import { onEveryDatabase, openMigrated, temporaryFolder } from '../../databases.ts'
 import { adminEmail, adminPassword, clientOf } from '../../harness.ts'
 import { ServeProcess, until } from '../process.ts'
 
@@ -30,6 +31,49 @@ onEveryDatabase((_, open) => {
         expect([name, row]).toEqual([name, undefined])
       }
     })
+  })
+})
+
+/** What lets somebody in or is trusted, by the names of columns. */
+const letsIn =
+  /hash$|secret|password|(^|_)token|public_key|private_key|certificate|jwks|^role_id$|^permissions$|^claims$/
+
+/** What a restore does about each kept table of the kind: the name of its list in `revived`, or why it has none. */
+const access: Record<string, Revocable | 'administrators' | 'memberships' | `-- ${string}`> = {
+  agent_keys: 'agents',
+  agent_rotations: 'agents',
+  api_keys: 'api-keys',
+  audit_keys: '-- keys of the service, which vouch for each other',
+  devices: 'agents',
+  enrollment_keys: 'enrollment-keys',
+  idempotency_keys: '-- a reply is repeated for its caller alone, who has to be let in first',
+  invitations: 'invitations',
+  organization_memberships: 'memberships',
+  partner_memberships: 'memberships',
+  recovery_codes: 'recovery-codes',
+  role_permissions: '-- through a membership',
+  saml_keys: '-- the keys of the service at its providers',
+  sso_assertions: '-- used ones, which are refused',
+  sso_identities: 'sso-links',
+  sso_providers: 'sso-providers',
+  trust_issuers: '-- where keys are published: a policy has to trust the issuer',
+  trust_policies: 'trust-policies',
+  trust_tokens: '-- used ones, which are refused',
+  users: 'administrators',
+  webhooks: '-- paused',
+}
+
+describe('what gives access again after a restore', () => {
+  it('is listed, or it is said why not, for each table that is kept', async () => {
+    const { storage } = await openMigrated('sqlite')
+    const live = await listTables(storage.read as AnyDb, 'sqlite')
+    const found = live.filter(
+      ({ name, columns }) => isKept(name) && columns.some((column) => letsIn.test(column.name)),
+    )
+    expect(found.map(({ name }) => name).sort()).toEqual(Object.keys(access))
+    const listed = await listRevived(storage.read, '2026-03-01T12:00:00.000Z')
+    const kinds = new Set(Object.values(access).filter((one) => !one.startsWith('-- ')))
+    expect([...kinds].sort()).toEqual(Object.keys(listed).sort())
   })
 })
 

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { BackupSummary } from '../../../daemon/backup/backup.ts'
+import { revocable } from '../../../daemon/backup/revived.ts'
 import { resetFactor } from '../../../daemon/factor-reset.ts'
 import { createCipher } from '../../../src/core/cipher.ts'
 import { totpAad } from '../../../src/identity/factors/proof.ts'
@@ -51,6 +52,16 @@ beforeAll(async () => {
               .where('id', '=', id)
               .execute(),
           ),
+        tx
+          .updateTable('sso_providers')
+          .set({ name: 'Okta', status: 'active' })
+          .where('org_id', '=', filled.world.orgs.bakery.id)
+          .execute(),
+        tx
+          .updateTable('sso_providers')
+          .set({ status: 'testing' })
+          .where('org_id', '!=', filled.world.orgs.bakery.id)
+          .execute(),
       ])
     }),
   )
@@ -68,26 +79,25 @@ describe.each(kinds)('a restore to %s', (kind) => {
     expect(kept.revived['enrollment-keys']).toHaveLength(kept.enrollmentKeys)
     expect(kept.apiKeys).toBeGreaterThan(0)
     expect(kept.agents).toBeGreaterThan(0)
+    expect([kept.ssoProviders, names('sso-providers')]).toEqual([1, ['Okta']])
+    expect([kept.ssoLinks, names('sso-links').length]).toEqual([1, 1])
+    expect(names('memberships')).toContain('bakery-admin@example.com')
+    expect(kept.memberships).toBe(names('memberships').length)
 
     const place = await emptyPlace(kind)
-    const ended = ['agents', 'api-keys', 'enrollment-keys', 'invitations', 'recovery-codes', 'trust-policies']
+    const ended = [...revocable]
     const { revoked, revived } = await restored(place, backup.file, { revoke: ended })
     expect(revoked).toEqual(ended)
-    for (const one of [
-      'api-keys',
-      'enrollment-keys',
-      'invitations',
-      'recovery-codes',
-      'trust-policies',
-    ] as const) {
+    for (const one of ended.filter((kind) => kind !== 'agents'))
       expect([one, revived[one]]).toEqual([one, []])
-    }
     const after = await withStorage(place, rowsOf)
     const hashes = after.get('devices')!.map((row) => String(row.token_hash))
     expect(hashes.filter((one) => !one.startsWith('ended '))).toEqual([])
     expect(after.get('agent_rotations')).toEqual([])
     // With the key that it had, a machine would get a token again.
     expect(after.get('agent_keys')).toEqual([])
+    expect(new Set(after.get('sso_providers')!.map(({ status }) => status))).toEqual(new Set(['inactive']))
+    expect(after.get('sso_identities')).toEqual([])
   })
 
   it('refuses rows that the database does not accept, and says what to do', {
