@@ -1,5 +1,4 @@
-import { alertEvent, makeAlert } from '../alerts/rules.ts'
-import { insertAlert } from '../alerts/store.ts'
+import { raiseAlert } from '../alerts/raise.ts'
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
@@ -113,7 +112,8 @@ async function enroll({ db, body, now, ip, note, quota }: Call<Enroll>, settings
     })
   }
   await emitEnrolled(db, device, key.id, { reenrolled: again !== undefined, now })
-  if (namesake !== undefined) await raiseReplacement(db, device, now)
+  // It may be the same machine, which lost its token, or another one with its name: users decide.
+  if (namesake !== undefined) await raiseAlert(db, replacementAlert(device), now)
   note({
     actor: { kind: 'agent', id: device.id, email: null },
     resourceId: device.id,
@@ -145,13 +145,6 @@ async function emitEnrolled(
   const machine = { deviceId, hostname, siteId, osType, agentVersion }
   const data = { ...machine, enrollmentKeyId, reenrolled, possibleReplacementOf }
   await emit(db, { orgId, type: 'device.enrolled', data }, now)
-}
-
-/** It may be the same machine, which lost its token, or another one with its name: users decide. */
-async function raiseReplacement(db: Db, device: Device, now: Instant): Promise<void> {
-  const alert = makeAlert(replacementAlert(device), { id: newId(), now })
-  await insertAlert(db, alert)
-  await emit(db, alertEvent('alert.triggered', alert), now)
 }
 
 const summaryOf = (device: Device) => ({

@@ -1,4 +1,3 @@
-import { newId } from '../core/new-id.ts'
 import { getDevice } from '../devices/store.ts'
 import { emit } from '../events/outbox.ts'
 import type { AuditFacts, HandlersOf } from '../handler.ts'
@@ -6,13 +5,13 @@ import type { Db } from '../storage/open.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
+import { raiseAlert } from './raise.ts'
 import {
   acknowledgeAlert,
   alertEvent,
   checkMayRaise,
   checkSameOrg,
   escalateAlert,
-  makeAlert,
   resolveAlert,
 } from './rules.ts'
 import * as store from './store.ts'
@@ -29,10 +28,8 @@ export const alerts: HandlersOf<typeof contract.alerts> = {
     const orgId = await resolveOrg(db, scope, body.orgId)
     checkMayRaise(scope, body.deviceId)
     if (body.deviceId !== null) checkSameOrg(await getDevice(db, scope, body.deviceId), orgId)
-    const alert = makeAlert({ ...body, orgId }, { id: newId(), now })
     await quota({ orgId })
-    await store.insertAlert(db, alert)
-    await emit(db, alertEvent('alert.triggered', alert), now)
+    const alert = await raiseAlert(db, { ...body, orgId }, now)
     note({ resourceName: alert.title })
     return alert
   },

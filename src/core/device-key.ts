@@ -1,4 +1,4 @@
-import { createPrivateKey, createPublicKey, generateKeyPairSync, sign, verify } from 'node:crypto'
+import { createPrivateKey, createPublicKey, generateKeyPairSync, hash, sign, verify } from 'node:crypto'
 
 /*
  * The key pair of a device: Ed25519 (RFC 8032). The service knows the public key, and the device proves with the private
@@ -18,6 +18,10 @@ export const devicePublicKey = (privateKey: string): string =>
     .export({ format: 'der', type: 'spki' })
     .subarray(spki.length)
     .toString('base64')
+
+/** The fingerprint of a public key, by which people compare it, in the form of OpenSSH. */
+export const deviceKeyFingerprint = (publicKey: string): string =>
+  `SHA256:${hash('sha256', Buffer.from(publicKey, 'base64'), 'base64').replace(/=+$/, '')}`
 
 /** What a device proves: that it is this agent, to this service, now. */
 export type Proof = {

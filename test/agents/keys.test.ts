@@ -1,15 +1,24 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
-import { devicePublicKey, newDeviceKey, signProof } from '../../src/core/device-key.ts'
+import { deviceKeyFingerprint, devicePublicKey, newDeviceKey, signProof } from '../../src/core/device-key.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin, machine } from '../devices/device-stage.ts'
-import { testClock } from '../harness.ts'
+import { serviceOn, type TestService, testClock } from '../harness.ts'
+import { addWebhook } from '../world.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 const beat = { status: 'ok', agentVersion: '0.1.0' } as const
 
+/** Changes of devices that webhooks get. */
+const sent = async ({ storage }: TestService) => {
+  const deliveries = storage.read.selectFrom('webhook_deliveries').select(['event', 'payload'])
+  const rows = await deliveries.where('event', '=', 'device.updated').execute()
+  return rows.map(({ event, payload }) => ({ event, payload: JSON.parse(payload) }))
+}
+
 describe('the key of a machine', () => {
-  onEveryDatabase((_, open) => {
+  onEveryDatabase((kind, open) => {
     async function start() {
       const clock = testClock()
       const stage = await begin(open, { clock })
@@ -122,6 +131,148 @@ describe('the key of a machine', () => {
         'denied',
         'other_key',
       ])
+    })
+
+    it('is told to administrators when a machine brings its first one later', async () => {
+      const { service, enroll, entries, bakery } = await start()
+      await addWebhook(service, bakery.id, 'all', ['device.updated'])
+      const till = await enroll('till-1', '')
+      const publicKey = devicePublicKey(newDeviceKey())
+      const register = () =>
+        service
+          .client(till.authToken)
+          .call(api.agentKeys.register, { params: { id: till.agentId }, body: { publicKey } })
+      await register()
+      await register()
+      const keyFingerprint = deviceKeyFingerprint(publicKey)
+      expect(keyFingerprint).toMatch(/^SHA256:[\w+/]{43}$/)
+      const told = await entries('agent.key.register', bakery.id)
+      expect(told).toMatchObject([
+        { result: 'success', resource: { id: till.deviceId }, details: { after: { publicKey } } },
+      ])
+      await expect
+        .poll(() => sent(service))
+        .toMatchObject([
+          {
+            event: 'device.updated',
+            payload: { keyFingerprint, deviceId: till.deviceId, hostname: 'till-1' },
+          },
+        ])
+      expect((await sent(service))[0]!.payload.fields).toEqual(['keyFingerprint'])
+    })
+
+    it('is taken from the holder of the current token alone', async () => {
+      const { service, enroll } = await start()
+      const till = await enroll('till-1', '')
+      const params = { id: till.agentId }
+      const body = { publicKey: devicePublicKey(newDeviceKey()) }
+      const register = (token: string) => service.client(token).call(api.agentKeys.register, { params, body })
+      const keys = () => service.storage.read.selectFrom('agent_keys').select('device_id').execute()
+      const staged = await service.client(till.authToken).call(api.agentTokens.rotate, { params })
+      await expect(register(staged.authToken)).rejects.toEqual(failing(409, 'pending_rotation_unconfirmed'))
+      await service.client(staged.authToken).call(api.agentTokens.confirm, { params })
+      // Accepted on every other route for five minutes more.
+      await expect(register(till.authToken)).rejects.toEqual(failing(409, 'rotation_stale_current'))
+      await expect(register(staged.watchdogAuthToken)).rejects.toEqual(failing(403, 'agent_role_required'))
+      expect(await keys()).toEqual([])
+      await register(staged.authToken)
+      expect(await keys()).toEqual([{ device_id: till.deviceId }])
+    })
+
+    it('is not taken from a token that is replaced at the same moment', async () => {
+      const { service, enroll } = await start()
+      const till = await enroll('till-1', '')
+      const outcome = await service.storage.write(async (tx) => {
+        await tx
+          .updateTable('devices')
+          .set({ token_hash: 'of another enrollment' })
+          .where('id', '=', till.deviceId)
+          .execute()
+        const registering = service.client(till.authToken).call(api.agentKeys.register, {
+          params: { id: till.agentId },
+          body: { publicKey: devicePublicKey(newDeviceKey()) },
+        })
+        // It is authenticated meanwhile, with what was committed before, and waits for this transaction.
+        await sleep(300)
+        return { registering: registering.catch(({ code }) => code) }
+      })
+      expect(await outcome.registering).toBe('rotation_unresolvable')
+      expect(await service.storage.read.selectFrom('agent_keys').select('device_id').execute()).toEqual([])
+    })
+
+    it('is the first of two that are registered at the same moment', async () => {
+      const { service, enroll, entries, bakery } = await start()
+      await addWebhook(service, bakery.id, 'all', ['device.updated'])
+      const till = await enroll('till-1', '')
+      const publicKeys = [1, 2, 3, 4].map(() => devicePublicKey(newDeviceKey()))
+      const outcomes = await Promise.allSettled(
+        publicKeys.map((publicKey) =>
+          service
+            .client(till.authToken)
+            .call(api.agentKeys.register, { params: { id: till.agentId }, body: { publicKey } }),
+        ),
+      )
+      const won = outcomes.flatMap(({ status }, n) => (status === 'fulfilled' ? publicKeys[n]! : []))
+      expect(won).toHaveLength(1)
+      for (const one of outcomes)
+        if (one.status === 'rejected') expect(one.reason).toEqual(failing(409, 'agent_key_conflict'))
+      const rows = await service.storage.read.selectFrom('agent_keys').select('public_key').execute()
+      expect(rows).toEqual([{ public_key: won[0] }])
+      const told = await entries('agent.key.register', bakery.id)
+      expect(told.map(({ result }) => result).sort()).toEqual(['denied', 'denied', 'denied', 'success'])
+      await expect.poll(() => sent(service)).toMatchObject([{ payload: { deviceId: till.deviceId } }])
+    })
+
+    it('that two machines use is told once an hour, by whichever replica, and not while the alert is open', async () => {
+      const { service, clock, enroll, challenged, proofOf, recover, heartbeat } = await start()
+      const till = await enroll('till-1')
+      const other = kind === 'postgres' ? await serviceOn(service, { clock }) : service
+      const alerts = () =>
+        service.storage.read
+          .selectFrom('alerts')
+          .select(['id', 'rule_id', 'severity', 'status'])
+          .where('device_id', '=', till.deviceId)
+          .orderBy('triggered_at', 'desc')
+          .execute()
+      const recoverAt = async ({ client }: typeof service) =>
+        client().call(api.agentKeys.recover, proofOf(till, await challenged()))
+      /** One machine gets a token and uses it, then its copy. */
+      const quarrel = async () => {
+        for (const at of [service, other]) {
+          clock.forward(10)
+          await heartbeat(till, (await recoverAt(at)).authToken)
+        }
+      }
+      clock.forward(10)
+      // Replies that were lost: nobody has used the tokens.
+      for (let n = 0; n < 3; n++) {
+        clock.forward(1)
+        await recover(proofOf(till, await challenged()))
+      }
+      expect(await alerts()).toEqual([])
+      await quarrel()
+      const [alert, ...more] = await alerts()
+      expect(more).toEqual([])
+      expect(alert).toMatchObject({ rule_id: 'copied-machine', severity: 'high', status: 'active' })
+      clock.forward(7200)
+      await quarrel()
+      await quarrel()
+      expect(await alerts()).toHaveLength(1)
+      const resolve = (id: string) =>
+        service.storage.write((tx) =>
+          tx.updateTable('alerts').set({ status: 'resolved' }).where('id', '=', id).execute(),
+        )
+      await resolve(alert!.id)
+      await quarrel()
+      await quarrel()
+      const two = await alerts()
+      expect(two).toHaveLength(2)
+      await resolve(two[0]!.id)
+      await quarrel()
+      expect(await alerts()).toHaveLength(2)
+      clock.forward(3600)
+      await quarrel()
+      expect(await alerts()).toHaveLength(3)
     })
 
     it('opens nothing to a machine that is decommissioned or in quarantine', async () => {

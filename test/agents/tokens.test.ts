@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import type { CompiledQuery } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { agentAuthenticator } from '../../src/agents/principal.ts'
-import { checkMayConfirm, checkMayRotate } from '../../src/agents/tokens/rules.ts'
+import { checkIsCurrent, checkMayConfirm } from '../../src/agents/tokens/rules.ts'
 import { sweepRotations } from '../../src/agents/tokens/store.ts'
 import { api } from '../../src/api.ts'
 import type { Problem } from '../../src/core/errors.ts'
@@ -66,7 +66,7 @@ describe('a step of a rotation', () => {
     ['previous', 'previous', 'rotation_stale_current'],
     ['current', undefined, 'rotation_unresolvable'],
   ] as const)('to rotate with a token that was %s and is now %s', (before, after, expected) => {
-    expect(outcome(() => checkMayRotate({ before, now: after }))).toBe(expected)
+    expect(outcome(() => checkIsCurrent({ before, now: after }))).toBe(expected)
   })
 
   it.each([

@@ -646,7 +646,19 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const body = { publicKey: devicePublicKey(privateKey) }
     const own = hand.service.client(scenario.token)
     const { serviceKey } = await own.call(api.agentKeys.register, { params, body })
-    const { challenge } = await own.call(api.agentKeys.challenge)
+    const { challenge, expiresAt } = await own.call(api.agentKeys.challenge)
+    // Its tokens were recovered and used a moment ago: it is the copy of a machine.
+    const before = addSeconds(expiresAt, -130)
+    const deviceId = String(scenario.actor.id)
+    await hand.service.storage.write(async (tx) => {
+      await tx
+        .updateTable('agent_keys')
+        .set({ proved_at: before })
+        .where('device_id', '=', deviceId)
+        .execute()
+      const used = { token_issued_at: before, last_seen_at: before }
+      await tx.updateTable('devices').set(used).where('id', '=', deviceId).execute()
+    })
     const signature = signProof({ agentId: params.id, service: serviceKey, challenge }, privateKey)
     return {
       ...scenario,

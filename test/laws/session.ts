@@ -194,6 +194,7 @@ function masker(): (text: string) => string {
       .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, numbered('id'))
       .replace(/\b[0-9a-z]{8}\.[\w-]{22}\.[\w/+]{43}=/g, numbered('challenge'))
       .replace(/(?<=\\n|")[\w/+]{43}=/g, numbered('bytes'))
+      .replace(/SHA256:[\w/+]{43}/g, numbered('fingerprint'))
       .replace(/(?<=keyId\W+|<id \d+>\+)[0-9a-f]{8}(?=\W)/g, numbered('key id'))
       .replace(/(?<= )[\w/+]{91}=/g, numbered('signature'))
       .replace(/\b(svc_)?[0-9a-f]{64}\b/g, numbered('hash'))

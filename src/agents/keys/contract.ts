@@ -24,7 +24,13 @@ export const agentKeys = {
     body: z.strictObject({ publicKey: PublicKey }),
     reply: z.object({ serviceKey: ServiceKey }),
     audit: { action: 'agent.key.register', resource: 'device' },
-    errors: ['agent_key_conflict'],
+    emits: ['device.updated'],
+    errors: [
+      'agent_key_conflict',
+      'rotation_stale_current',
+      'pending_rotation_unconfirmed',
+      'rotation_unresolvable',
+    ],
     example: { publicKey: 'lLK6pHK0N4FBBuNoi2VTyyO8y9dTtJ6UuYdxQ3J1c2s=' },
   }),
   challenge: endpoint({
@@ -66,6 +72,7 @@ export const agentKeys = {
       watchdogAuthToken: secret(z.string()).describe('Bearer token of its watchdog, displayed only once'),
     }),
     audit: { action: 'agent.token.recover', resource: 'device' },
+    emits: ['alert.triggered'],
     errors: [
       'agent_challenge_invalid',
       'invalid_agent_credentials',

@@ -1,12 +1,15 @@
+import { raiseAlert } from '../../alerts/raise.ts'
 import type { Signer } from '../../audit/checkpoints/signer.ts'
-import { devicePublicKey, isProofOf, newDeviceKey } from '../../core/device-key.ts'
+import { deviceKeyFingerprint, devicePublicKey, isProofOf, newDeviceKey } from '../../core/device-key.ts'
 import { Problem } from '../../core/errors.ts'
+import { emitUpdated } from '../../devices/events.ts'
 import type { Call, HandlersOf } from '../../handler.ts'
 import { lockStatus } from '../store.ts'
-import { agentTokenHash, newAgentToken } from '../tokens/rules.ts'
+import { agentTokenHash, checkIsCurrent, newAgentToken } from '../tokens/rules.ts'
+import { lockStanding } from '../tokens/standing.ts'
 import { deleteRotation, saveActiveTokens } from '../tokens/store.ts'
 import type { agentKeys as contract } from './contract.ts'
-import { issueChallenge, issuedAt } from './rules.ts'
+import { copyAlert, copyAlertRule, isOfCopy, issueChallenge, issuedAt } from './rules.ts'
 import * as store from './store.ts'
 
 type Identity = Pick<Signer, 'publicKeys' | 'trusted' | 'seal' | 'isSealed'>
@@ -16,14 +19,21 @@ const nobodysKey = devicePublicKey(newDeviceKey())
 
 export const agentKeyHandlers = (identity: Identity): HandlersOf<typeof contract> => ({
   async register({ db, caller, body, now, note }) {
-    note({ resourceId: caller.deviceId, resourceName: caller.device.hostname })
-    const isNew = await store.insertKey(db, caller.deviceId, body.publicKey, now)
+    const { deviceId: id, device } = caller
+    const { org_id: orgId, hostname } = device
+    note({ resourceId: id, resourceName: hostname })
+    // The first key counts for good. A stolen token must not outlive its rotation by a key of the thief: under the lock it
+    // has to be the one in use, and it replaces no key.
+    checkIsCurrent((await lockStanding(db, caller, now)).stood)
+    const isNew = await store.insertKey(db, id, body.publicKey, now)
     if (!isNew) note({ unchanged: true })
-    // A stolen token must not outlive its rotation by a key of the thief.
-    if ((await store.findKey(db, caller.deviceId)) !== body.publicKey) {
-      const refusal = { orgId: caller.device.org_id, details: { reason: 'other_key' } }
+    if ((await store.findKey(db, id)) !== body.publicKey) {
+      const refusal = { orgId, details: { reason: 'other_key' } }
       throw new Problem('agent_key_conflict', undefined, { refusal })
     }
+    // Nobody vouches for it but the token: administrators may want to look.
+    const keyFingerprint = deviceKeyFingerprint(body.publicKey)
+    if (isNew) await emitUpdated(db, { id, orgId, hostname }, { keyFingerprint }, now)
     return { serviceKey: identity.publicKeys[0]!.toString('base64') }
   },
 
@@ -60,6 +70,7 @@ async function recover(
   const refusal = { orgId: device.org_id, details: { reason: status } }
   if (status === 'decommissioned') throw new Problem('device_decommissioned', undefined, { refusal })
   if (status === 'quarantined') throw new Problem('device_quarantined', undefined, { refusal })
+  const last = await store.findLastRecovery(db, device.id)
   if (!(await store.spendChallenge(db, device.id, issued))) {
     const details = { reason: 'challenge_spent' }
     throw new Problem('agent_challenge_invalid', undefined, { refusal: { orgId: device.org_id, details } })
@@ -71,5 +82,7 @@ async function recover(
     token_issued_at: now,
   })
   await deleteRotation(db, device.id)
+  if (last && isOfCopy(last, now) && !(await store.isToldOfCopy(db, device.id, copyAlertRule, now)))
+    await raiseAlert(db, copyAlert(device), now)
   return { authToken: tokens.agent, watchdogAuthToken: tokens.watchdog }
 }

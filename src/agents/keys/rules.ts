@@ -1,4 +1,5 @@
 import { randomBytes } from '../../core/random.ts'
+import { truncateStorable } from '../../core/text.ts'
 import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
 
 /** What only the service itself can compute: an HMAC under a key derived from the one that signs the audit log. */
@@ -29,3 +30,35 @@ export function issuedAt({ isSealed }: Sealer, challenge: string, now: Instant):
   const isCurrent = addSeconds(at, challengeSeconds) > now && at <= addSeconds(now, clockSkew)
   return isCurrent ? at : undefined
 }
+
+/** Machines get a second new token within this time only when a copy of them has taken the first. */
+export const copySeconds = 3600
+
+export type LastRecovery = {
+  proved_at: Instant | null
+  token_issued_at: Instant | null
+  last_seen_at: Instant | null
+}
+
+/**
+ * Whether tokens that were recovered less than an hour ago were used since: then another machine has them, which has the same
+ * key. A machine that never got the reply asks again, and has not used them. A restore of the database moves `proved_at` and issues
+ * no token.
+ */
+export function isOfCopy(
+  { proved_at: proved, token_issued_at: issued, last_seen_at: seen }: LastRecovery,
+  now: Instant,
+): boolean {
+  if (proved === null || issued === null || seen === null || issued < proved) return false
+  return addSeconds(proved, copySeconds) > now && seen >= issued
+}
+
+export const copyAlertRule = 'copied-machine'
+
+export const copyAlert = ({ id, org_id, hostname }: { id: string; org_id: string; hostname: string }) => ({
+  ...{ orgId: org_id, deviceId: id, ruleId: copyAlertRule, severity: 'high' as const, context: null },
+  title: truncateStorable(`${hostname} seems to run twice: two machines use its key`, 500),
+  message:
+    'Each ends the token of the other. On the copy, remove identity.json of the agent and start it with an enrollment key. ' +
+    'If there is no copy, somebody has taken the key: enroll the machine again.',
+})

@@ -1,6 +1,7 @@
-import type { Instant } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { isTenantGone } from '../rules.ts'
+import { copySeconds, type LastRecovery } from './rules.ts'
 
 /* Queries by the id of the device that authenticated or proves itself. */
 
@@ -58,4 +59,28 @@ export async function spendChallenge(db: Db, deviceId: string, issued: Instant):
     .where((eb) => eb.or([eb('proved_at', 'is', null), eb('proved_at', '<', issued)]))
     .executeTakeFirst()
   return numUpdatedRows > 0n
+}
+
+/** Of a locked device with a key: when its tokens were last recovered and issued, and used. */
+export const findLastRecovery = (db: Db, deviceId: string): Promise<LastRecovery | undefined> =>
+  db
+    .selectFrom('devices')
+    .innerJoin('agent_keys as k', 'k.device_id', 'devices.id')
+    .select(['k.proved_at', 'devices.token_issued_at', 'devices.last_seen_at'])
+    .where('devices.id', '=', deviceId)
+    .executeTakeFirst()
+
+/** Whether people were told within the hour, or have not ended what they were told: the same for all replicas. */
+export async function isToldOfCopy(db: Db, deviceId: string, rule: string, now: Instant): Promise<boolean> {
+  const told = await db
+    .selectFrom('alerts')
+    .select('id')
+    .where('device_id', '=', deviceId)
+    .where('rule_id', '=', rule)
+    .where((eb) =>
+      eb.or([eb('status', '!=', 'resolved'), eb('triggered_at', '>', addSeconds(now, -copySeconds))]),
+    )
+    .limit(1)
+    .executeTakeFirst()
+  return told !== undefined
 }

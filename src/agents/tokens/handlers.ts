@@ -1,23 +1,14 @@
-import { Problem } from '../../core/errors.ts'
-import type { Instant } from '../../core/time.ts'
-import type { AgentCaller, HandlersOf } from '../../handler.ts'
-import type { Db } from '../../storage/open.ts'
+import type { HandlersOf } from '../../handler.ts'
 import type * as contract from './contract.ts'
-import {
-  checkMayConfirm,
-  checkMayRotate,
-  confirmRotation,
-  matchToken,
-  newAgentToken,
-  stageRotation,
-} from './rules.ts'
+import { checkIsCurrent, checkMayConfirm, confirmRotation, newAgentToken, stageRotation } from './rules.ts'
+import { lockStanding } from './standing.ts'
 import * as store from './store.ts'
 
 export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
   async rotate({ db, caller, now, note }) {
     note({ resourceId: caller.deviceId, resourceName: caller.device.hostname })
-    const { tokens: before, stood } = await lock(db, caller, now)
-    checkMayRotate(stood)
+    const { tokens: before, stood } = await lockStanding(db, caller, now)
+    checkIsCurrent(stood)
     const tokens = { agent: newAgentToken(), watchdog: newAgentToken() }
     const next = stageRotation(before, tokens, now)
     await store.saveRotation(db, caller.deviceId, next)
@@ -33,7 +24,7 @@ export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
 
   async confirm({ db, caller, now, note }) {
     note({ resourceId: caller.deviceId, resourceName: caller.device.hostname })
-    const { tokens, stood } = await lock(db, caller, now)
+    const { tokens, stood } = await lockStanding(db, caller, now)
     if (checkMayConfirm(stood, tokens, now) === 'done') {
       note({ unchanged: true })
       return { success: true }
@@ -43,11 +34,4 @@ export const agentTokens: HandlersOf<typeof contract.agentTokens> = {
     await store.saveRotation(db, caller.deviceId, after.rotation)
     return { success: true }
   },
-}
-
-/** Locks and reads the tokens again: a concurrent request may have changed them since authentication. */
-async function lock(db: Db, { deviceId, tokenHash, standing }: AgentCaller, now: Instant) {
-  const tokens = await store.lockTokens(db, deviceId)
-  if (!tokens) throw new Problem('invalid_agent_credentials')
-  return { tokens, stood: { before: standing, now: matchToken(tokens, tokenHash, now)?.standing } }
 }

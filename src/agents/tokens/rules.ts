@@ -96,10 +96,10 @@ export function confirmRotation(
 }
 
 /** Standing of a token when its request came in, and now, under the lock. */
-type StandingChange = { before: TokenStanding; now: TokenStanding | undefined }
+export type StandingChange = { before: TokenStanding; now: TokenStanding | undefined }
 
 /** The holder of a token that is not active yet, or no longer, is told what to do instead. @throws */
-export function checkMayRotate({ now }: StandingChange): void {
+export function checkIsCurrent({ now }: StandingChange): void {
   if (now === 'current') return
   const codes = {
     previous: 'rotation_stale_current',
