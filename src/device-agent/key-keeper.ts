@@ -13,6 +13,10 @@ import { scheduleTask } from './schedule.ts'
 const hour = 3_600_000
 const day = 24 * hour
 
+/** One that is later than the clock of this machine, which was set back, counts as just now. */
+const msSince = (instant: string | undefined): number =>
+  instant === undefined ? Number.POSITIVE_INFINITY : Math.max(0, Date.now() - Date.parse(instant))
+
 const Registered = z.object({ serviceKey: z.string().min(1) })
 const Challenge = z.object({ challenge: z.string().min(1) })
 
@@ -44,7 +48,8 @@ export function keyKeeper(agent: Agent, identity: IdentityHolder, rotation: Toke
     if (service !== undefined) await identity.change({ proof: { privateKey, service } })
   })
 
-  let recoveredAt = Number.NEGATIVE_INFINITY
+  // systemd starts an agent again that has ended: kept on disk, or each start would take the tokens of the copy again.
+  let recoveredAt = agent.clock.now() - msSince(identity.current().proof?.recoveredAt)
   /** Gets new tokens. @throws `refused` when this machine or the service cannot do that */
   async function recover(refused: ApiError): Promise<void> {
     const { proof, agentId, deviceId } = identity.current()
@@ -68,7 +73,8 @@ export function keyKeeper(agent: Agent, identity: IdentityHolder, rotation: Toke
         await client.call(agentKeys.recover, { params: params(), body }),
       ).data
       if (tokens === undefined) throw refused
-      await identity.change({ ...tokens, staged: undefined })
+      const proved = { ...proof, service, recoveredAt: new Date().toISOString() }
+      await identity.change({ ...tokens, staged: undefined, proof: proved })
     } catch (error) {
       throw error instanceof ApiError && error.status === 404 ? refused : error
     }

@@ -27,6 +27,8 @@ const Identity = z.object({
       privateKey: z.string().min(1),
       /** Key of the service that knows the public key; absent until it does. */
       service: z.string().min(1).optional(),
+      /** When this machine last got new tokens by it. */
+      recoveredAt: z.iso.datetime().optional(),
     })
     .optional(),
 })

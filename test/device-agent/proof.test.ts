@@ -108,9 +108,10 @@ test('an agent whose proof is not taken now tries again, and ends when it is ref
   expect(service.count(`/agents/${agentId}/recover-token`)).toBe(3)
 })
 
-test('a copy of a machine ends instead of taking the token from the other one again and again', async () => {
+/** A service at which another machine with the same key has recovered before each second heartbeat. */
+function standInOfTwo() {
   let beats = 0
-  await using service = await standIn((request) => {
+  return standIn((request) => {
     if (request.path.endsWith('/challenge')) return { status: 200, body: { challenge: 'a.b.c' } }
     if (request.path.endsWith('/recover-token'))
       return {
@@ -118,11 +119,14 @@ test('a copy of a machine ends instead of taking the token from the other one ag
         body: { authToken: `svc_${'c'.repeat(64)}`, watchdogAuthToken: `svc_${'d'.repeat(64)}` },
       }
     if (request.path.endsWith('/key')) return { status: 200, body: { serviceKey: `${'A'.repeat(43)}=` } }
-    // The other one has recovered before each second heartbeat.
     if (request.path.endsWith('/heartbeat') && ++beats > 1 && beats % 2 === 0)
       return refusal(401, 'invalid_agent_credentials')
     return agreeable(request)
   })
+}
+
+test('a copy of a machine ends instead of taking the token from the other one again and again', async () => {
+  await using service = await standInOfTwo()
   identityStore(stateDir()).save(identityAt(service.url))
   const { failure } = await live(service.url, { seconds: 600 })
   expect(failure).toMatchObject({
@@ -130,4 +134,25 @@ test('a copy of a machine ends instead of taking the token from the other one ag
     message: expect.stringMatching(/on one of the two, remove .*identity\.json/),
   })
   expect(service.count('/recover-token')).toBe(1)
+})
+
+test('a copy of a machine that is started again takes the token once an hour', async () => {
+  await using service = await standInOfTwo()
+  const identity = identityStore(stateDir())
+  identity.save(identityAt(service.url))
+  const copied = { failure: expect.objectContaining({ code: 'machine_copied' }) }
+  // systemd starts it again each time.
+  for (let starts = 0; starts < 4; starts++)
+    expect(await live(service.url, { seconds: 600 })).toMatchObject(copied)
+  expect(service.count('/recover-token')).toBe(1)
+  const { proof, ...rest } = identity.load()!
+  const ago = (ms: number) => new Date(Date.now() - ms).toISOString()
+  identity.save({ ...rest, proof: { ...proof!, recoveredAt: ago(61 * 60_000) } })
+  for (let starts = 0; starts < 2; starts++)
+    expect(await live(service.url, { seconds: 600 })).toMatchObject(copied)
+  expect(service.count('/recover-token')).toBe(2)
+  // By a clock that was set back an hour more has to pass, and no more.
+  identity.save({ ...identity.load()!, proof: { ...proof!, recoveredAt: ago(-86_400_000) } })
+  expect(await live(service.url, { seconds: 600 })).toMatchObject(copied)
+  expect(service.count('/recover-token')).toBe(2)
 })
