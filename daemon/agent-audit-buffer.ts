@@ -4,6 +4,7 @@ import type { DraftEntry } from '../src/audit/rules.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Instant } from '../src/core/time.ts'
 import { drain } from '../src/storage/bisect-writes.ts'
+import type { WriteGate } from '../src/storage/copy/write-gate.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 
@@ -22,11 +23,13 @@ const batch = 100
  */
 export class AgentAuditBuffer {
   readonly #limiter: Limiter
+  readonly #gate: Pick<WriteGate, 'closure'>
   readonly #gathered = new Map<string, Gathered>()
   readonly #gatheredTotal: Counter
 
-  constructor(limiter: Limiter, metrics: Registry) {
+  constructor(limiter: Limiter, metrics: Registry, gate: Pick<WriteGate, 'closure'>) {
     this.#limiter = limiter
+    this.#gate = gate
     this.#gatheredTotal = new Counter({
       name: 'svc_agent_audit_gathered_total',
       help: 'Audit entries of agents that were not written one by one, because a device had too many: others tell of them.',
@@ -40,6 +43,8 @@ export class AgentAuditBuffer {
 
   /** Whether an entry is to be written now; otherwise it is gathered. */
   isDue(draft: DraftEntry): boolean {
+    // What is gathered once writes are refused would be confirmed, and not go along when the database moves.
+    if (this.#gate.closure !== undefined) return true
     if (this.#limiter.tryTake('AGENT_AUDIT', draft.actorId)) return true
     if (!this.#add({ last: draft, count: 1, since: draft.timestamp })) return true
     this.#gatheredTotal.inc()

@@ -2,6 +2,7 @@ import { Counter, type Registry } from 'prom-client'
 import { emitDeferred } from '../src/agents/heartbeats.ts'
 import type { Instant } from '../src/core/time.ts'
 import { drain } from '../src/storage/bisect-writes.ts'
+import type { WriteGate } from '../src/storage/copy/write-gate.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 
@@ -16,12 +17,14 @@ const batch = 100
  */
 export class AgentEventBuffer {
   readonly #limiter: Limiter
+  readonly #gate: Pick<WriteGate, 'closure'>
   /** By device: the columns that changed since they were last sent. */
   readonly #waiting = new Map<string, Set<string>>()
   readonly #gatheredTotal: Counter
 
-  constructor(limiter: Limiter, metrics: Registry) {
+  constructor(limiter: Limiter, metrics: Registry, gate: Pick<WriteGate, 'closure'>) {
     this.#limiter = limiter
+    this.#gate = gate
     this.#gatheredTotal = new Counter({
       name: 'svc_agent_events_gathered_total',
       help: 'Changes of devices that were not told to webhooks one by one, because an agent had too many: others tell of them.',
@@ -34,6 +37,8 @@ export class AgentEventBuffer {
   }
 
   emitsNow(deviceId: string, columns: readonly string[]): boolean {
+    // As in AgentAuditBuffer: what waits would not go along when the database moves.
+    if (this.#gate.closure !== undefined) return true
     if (this.#limiter.tryTake('AGENT_EVENTS', deviceId)) return true
     if (!this.#wait(deviceId, columns)) return true
     this.#gatheredTotal.inc()

@@ -2,7 +2,6 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { recordAudit } from '../src/audit/outbox.ts'
-import type { DraftEntry } from '../src/audit/rules.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import {
   bodyLimitOf,
@@ -288,7 +287,7 @@ export function addRoute(
     const change = async (tx: Db): Promise<IdempotentResult> => {
       const reply = await run(tx)
       const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
-      if (audited && (!isGathered || isDue(audited))) await recordAudit(tx, audited)
+      if (audited && (!isGathered || on.agentEntries.isDue(audited))) await recordAudit(tx, audited)
       return { reply, orgId: audited?.orgId ?? null }
     }
     const work = async (tx: Db): Promise<unknown> =>
@@ -312,13 +311,10 @@ export function addRoute(
     }
   }
 
-  /** What is gathered once writes are refused would be confirmed, and not go along when the database moves. */
-  const isDue = (entry: DraftEntry): boolean => on.gate?.closure !== undefined || on.agentEntries.isDue(entry)
-
   /** Refusals are audited wherever they happen. Returns the error to send. */
   async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
     const refused = refusalEntry(entry, request, problemOf(error), originOf(request), request.now)
-    if (refused && (request.caller?.kind !== 'agent' || isDue(refused))) {
+    if (refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))) {
       const write = () => on.storage.write((tx) => recordAudit(tx, refused))
       await onBehalfOf(await partyOf(request), write)
     }

@@ -169,8 +169,8 @@ export async function serve(
         return secrets.now.config.previous.recoveryPepper
       },
     })
-    const agentEntries = new AgentAuditBuffer(limiter, metrics)
-    const agentEvents = new AgentEventBuffer(limiter, metrics)
+    const agentEntries = new AgentAuditBuffer(limiter, metrics, gate)
+    const agentEvents = new AgentEventBuffer(limiter, metrics, gate)
     const bodies = new BodyBudget(config.bodies, 'requests', metrics)
     const replies = new BodyBudget(config.bodies, 'replies', metrics)
     const work = new ConcurrencyLimit(config.mostRequests, metrics)
@@ -393,7 +393,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
         return audit.parts.signer.publicKeys[0]!.toString('base64')
       },
       trustKeys: config.outside.releases.trustKeys,
-      emitsNow: (...changed) => parts.gate.closure !== undefined || parts.agentEvents.emitsNow(...changed),
+      emitsNow: (...changed) => parts.agentEvents.emitsNow(...changed),
       onHeartbeat: () => parts.agentWatch.heartbeat('http'),
     }),
     agentUpdates,

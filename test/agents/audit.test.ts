@@ -16,6 +16,9 @@ import { RawAgent } from '../live/raw-agent.ts'
 import { metricValues } from '../metric-values.ts'
 import { addWebhook, buildWorld } from '../world.ts'
 
+/** Of a database that takes writes. */
+const openGate = { closure: undefined }
+
 const tooMany = expect.objectContaining({ status: 429, code: 'rate_limited' })
 
 onEveryDatabase((_, open) => {
@@ -167,6 +170,7 @@ onEveryDatabase((_, open) => {
     const events = new AgentEventBuffer(
       new Limiter({ AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits),
       new Registry(),
+      openGate,
     )
     const beat = (hostname: string) =>
       bakery.agent.call(api.agents.heartbeat, {
@@ -193,6 +197,7 @@ describe('delayed events about devices', () => {
     const waiting = new AgentEventBuffer(
       new Limiter({ AGENT_EVENTS: { count: 0, seconds: 3600 } } as Limits),
       new Registry(),
+      openGate,
     )
     // The first change of each device is emitted at once.
     for (let n = 0; n < 100_000; n++) {
@@ -207,7 +212,11 @@ describe('delayed events about devices', () => {
 
 describe('gathered audit entries', () => {
   const entriesOf = (metrics = new Registry()) =>
-    new AgentAuditBuffer(new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits), metrics)
+    new AgentAuditBuffer(
+      new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits),
+      metrics,
+      openGate,
+    )
   const draft = (actorId: string, at: string, more: object = {}) =>
     toDraftEntry(happening(null, { actorType: 'agent', actorId, action: 'thing.happen', ...more }), at)
 

@@ -325,7 +325,7 @@ const scenarios: Record<string, Scenario> = {
 
   async 'agent entries'({ storage, bad, good }) {
     const limits = { AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits
-    const gathered = new AgentAuditBuffer(new Limiter(limits), new Registry())
+    const gathered = new AgentAuditBuffer(new Limiter(limits), new Registry(), { closure: undefined })
     for (const { id, deviceId } of [bad, bad, good, good]) {
       const more = { actorType: 'agent' as const, actorId: deviceId, action: 'poisoned by many' }
       gathered.isDue(toDraftEntry(happening(id, more), now()))
@@ -345,7 +345,7 @@ const scenarios: Record<string, Scenario> = {
     for (const { id } of [bad, good])
       await addWebhook(service as TestService, id, 'updated', ['device.updated'])
     const limits = { AGENT_EVENTS: { count: 1, seconds: 3600 } } as Limits
-    const waiting = new AgentEventBuffer(new Limiter(limits), new Registry())
+    const waiting = new AgentEventBuffer(new Limiter(limits), new Registry(), { closure: undefined })
     for (const { deviceId } of [bad, bad, good, good]) waiting.emitsNow(deviceId, ['hostname'])
     await failWrites(storage, 'insert', 'events', `new.org_id = '${bad.id}'`)
     await run(waiting.tell(storage, now()))

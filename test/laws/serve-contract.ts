@@ -47,7 +47,7 @@ export async function serveContract(
       ...{ storage, limits, clock: systemClock },
       ...{ pepper: testSecrets.MFA_RECOVERY_CODE_PEPPER, otherPepper: undefined },
     }),
-    agentEntries: new AgentAuditBuffer(limiter, metrics),
+    agentEntries: new AgentAuditBuffer(limiter, metrics, { closure: undefined }),
     questions: new ReadQueryQueue(
       storage,
       { timeoutMs: 10_000, atOnce: 6, perTenant: 4, perCaller: 2, waitMs: 5000 },
