@@ -74,7 +74,9 @@ async function lockDatabase(databaseUrl: string): Promise<() => Promise<void>> {
   ])
   if (rows[0].locked) return () => client.end()
   await client.end()
-  throw new SetupError('Another svc db restore works on this database: wait for it to end')
+  throw new SetupError(
+    'Another svc db restore or svc db copy works on this database: wait for it to end, or end its process if it hangs.',
+  )
 }
 
 async function listNames(db: AnyDb): Promise<string[]> {

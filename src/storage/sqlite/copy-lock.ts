@@ -1,6 +1,7 @@
 import { existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
+import { SetupError } from '../../core/errors.ts'
 
 /*
  * The last part of a copy holds a lock on a file beside the database, which ends with its process however that ends. A service
@@ -9,12 +10,19 @@ import Database from 'better-sqlite3'
 
 const fileOf = (dataDir: string): string => join(dataDir, 'svc.copy')
 
-/** @throws SQLITE_BUSY when another copy has it */
+/** @throws SetupError when another copy has it */
 export function lockForCopy(dataDir: string): () => void {
-  const database = exclusive(dataDir, 1000)
-  return () => {
-    rmSync(fileOf(dataDir), { force: true })
-    database.close()
+  try {
+    const database = exclusive(dataDir, 1000)
+    return () => {
+      rmSync(fileOf(dataDir), { force: true })
+      database.close()
+    }
+  } catch (error) {
+    if (!isBusy(error)) throw error
+    throw new SetupError(
+      `Another svc db copy is in its last part on ${dataDir}: wait for it to end, or end its process if it hangs.`,
+    )
   }
 }
 
@@ -24,9 +32,11 @@ export function isLockedForCopy(dataDir: string): boolean {
     exclusive(dataDir, 0).close()
     return false
   } catch (error) {
-    return (error as { code?: string }).code === 'SQLITE_BUSY'
+    return isBusy(error)
   }
 }
+
+const isBusy = (error: unknown): boolean => (error as { code?: string }).code === 'SQLITE_BUSY'
 
 function exclusive(dataDir: string, timeout: number): Database.Database {
   const database = new Database(fileOf(dataDir), { timeout })

@@ -8,7 +8,10 @@ import { SetupError } from '../../core/errors.ts'
  * earlier.
  * @throws SetupError when another process holds it
  */
-export function lockDirectory(dataDir: string): () => void {
+export function lockDirectory(
+  dataDir: string,
+  inUse = `Another svc serve uses ${dataDir}. Stop it first, or give this one a directory of its own with --data-dir.`,
+): () => void {
   let database: Database.Database | undefined
   try {
     database = new Database(join(dataDir, 'svc.lock'), { timeout: 0 })
@@ -16,17 +19,14 @@ export function lockDirectory(dataDir: string): () => void {
     database.exec('begin exclusive')
   } catch (error) {
     database?.close()
-    throw refusal(error, dataDir)
+    throw refusal(error, dataDir, inUse)
   }
   return () => database.close()
 }
 
-function refusal(error: unknown, dataDir: string): unknown {
+function refusal(error: unknown, dataDir: string, inUse: string): unknown {
   const code = error instanceof Database.SqliteError ? error.code : ''
-  if (code === 'SQLITE_BUSY')
-    return new SetupError(
-      `Another svc serve uses ${dataDir}. Stop it first, or give this one a directory of its own with --data-dir.`,
-    )
+  if (code === 'SQLITE_BUSY') return new SetupError(inUse)
   if (code === 'SQLITE_CANTOPEN' || code.startsWith('SQLITE_READONLY'))
     return new SetupError(
       `Cannot open ${join(dataDir, 'svc.lock')} for writing. Run svc serve as the user whom the directory belongs to.`,

@@ -17,7 +17,8 @@ export function sqliteRestore(dataDir: string): TargetDriver {
     state: async () => stateOf(file),
     async lock() {
       mkdirSync(dataDir, { recursive: true, mode: 0o700 })
-      const unlock = lockDirectory(dataDir)
+      const inUse = `Another svc serve, svc db restore or svc db copy uses ${dataDir}: wait for it to end, or end its process if it hangs.`
+      const unlock = lockDirectory(dataDir, inUse)
       return async () => unlock()
     },
     async begin() {

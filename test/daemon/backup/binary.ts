@@ -66,8 +66,8 @@ export class SvcProcess {
     return this.#child.exitCode === null && this.#child.signalCode === null
   }
 
-  kill(): void {
-    this.#child.kill('SIGKILL')
+  kill(signal: NodeJS.Signals = 'SIGKILL'): void {
+    this.#child.kill(signal)
   }
 }
 

@@ -373,7 +373,9 @@ describe('a target that is not empty', () => {
   it('that a service is starting on is refused', async () => {
     const place = await emptyPlace('sqlite')
     const unlock = lockDirectory(place.dataDir)
-    await expect(restored(place, await fileOf(sound))).rejects.toThrow(/Another svc serve uses/)
+    await expect(restored(place, await fileOf(sound))).rejects.toThrow(
+      /Another svc serve, svc db restore or svc db copy uses .*: wait for it to end/,
+    )
     unlock()
   })
 })
