@@ -276,7 +276,7 @@ function methodsByPath(contract: Contract): (url: string) => string[] {
   }
 }
 
-function handlerOf(handlers: Handlers, name: string): Handler<never> {
+export function handlerOf(handlers: Handlers, name: string): Handler<never> {
   const [group = '', action = ''] = name.split('.')
   const handler = handlers[group]?.[action]
   if (!handler) throw new Error(`${name} has no handler`)

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import { type AuditEvent, type DraftEntry, toDraftEntry } from '../src/audit/rules.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import type { Problem } from '../src/core/errors.ts'
-import { withoutSecrets } from '../src/core/schema.ts'
+import { type AuditedResource, withoutSecrets } from '../src/core/schema.ts'
 import type { AuditFacts, Caller } from '../src/handler.ts'
 
 /** The origin of a request, for the audit log. */
@@ -32,19 +32,41 @@ export function successEntry(
   // The organization is the one that the handler noted, even none. A caller who is only invited belongs to none.
   const told = isWaiting(caller) ? null : (made.orgId ?? orgOfCaller(caller))
   const orgId = facts.orgId === undefined ? told : facts.orgId
-  const happening: AuditEvent = {
-    ...actorOf(caller, facts.actor),
+  const about = {
+    ...facts,
     orgId,
-    action: facts.action ?? audit.action,
+    resourceId: facts.resourceId ?? made.id ?? params.id,
+    resourceName: facts.resourceName ?? made.name ?? made.hostname,
+    details: { ...details, ...(before !== undefined && { before }), ...(filled(after) && { after }) },
+  }
+  return entryOf(audit, about as ChangeFacts, caller, origin, now)
+}
+
+type ChangeFacts = {
+  action?: string
+  actor?: AuditFacts['actor']
+  orgId: string | null
+  resourceId?: string | undefined
+  resourceName?: string | undefined
+  details: Record<string, unknown>
+}
+
+/** The entry of a change. */
+export function entryOf(
+  audit: { action: string; resource: AuditedResource },
+  { action = audit.action, actor, orgId, resourceId, resourceName, details }: ChangeFacts,
+  caller: Caller,
+  origin: Origin,
+  now: string,
+): DraftEntry {
+  const happening: AuditEvent = {
+    ...actorOf(caller, actor),
+    orgId,
+    action,
     resourceType: audit.resource,
-    resourceId: facts.resourceId ?? made.id ?? params.id ?? null,
-    resourceName: facts.resourceName ?? made.name ?? made.hostname ?? null,
-    details: {
-      ...details,
-      ...runOf(caller),
-      ...(before !== undefined && { before }),
-      ...(filled(after) && { after }),
-    },
+    resourceId: resourceId ?? null,
+    resourceName: resourceName ?? null,
+    details: { ...details, ...runOf(caller) },
     ipAddress: origin.ip,
     userAgent: origin.userAgent,
     result: 'success',

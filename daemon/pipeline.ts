@@ -104,8 +104,9 @@ export type Pipeline = {
   clientOf: (peer: string, headers: FastifyRequest['headers']) => Client
 }
 
-type AnyEndpoint = Endpoint & { params: z.ZodObject; query: z.ZodObject; body: z.ZodType }
-type AnyCall = Call<AnyEndpoint>
+export type AnyEndpoint = Endpoint & { params: z.ZodObject; query: z.ZodObject; body: z.ZodType }
+export type AnyCall = Call<AnyEndpoint>
+export type AnyPreparation = Preparation<AnyEndpoint>
 type Asked = Record<Part, unknown> & {
   caller: Caller
   ip: string
@@ -262,7 +263,7 @@ export function addRoute(
     attempt: IdempotentAttempt | undefined,
   ): Promise<unknown> {
     const { caller, now } = asked
-    const ready = steps.prepare && (await steps.prepare(asked as unknown as Preparation<AnyEndpoint>))
+    const ready = steps.prepare && (await steps.prepare(asked as unknown as AnyPreparation))
     if (ready instanceof EarlyReply) {
       if (!isTelemetry)
         throw new Error(`${name} was answered before its transaction: it would have no audit entry`)
@@ -350,7 +351,7 @@ function goneOf(reply: FastifyReply): AbortSignal {
 const streamed = (type: StreamType, result: AsyncIterable<string> | StreamReply): StreamReply =>
   'pieces' in result ? result : { type, headers: {}, pieces: result }
 
-function stepsOf(handler: Handler<AnyEndpoint>): {
+export function stepsOf(handler: Handler<AnyEndpoint>): {
   prepare?: TwoStepHandler<AnyEndpoint, never>['prepare']
   run: TwoStepHandler<AnyEndpoint, never>['run']
 } {
@@ -363,22 +364,24 @@ const noBody = nothing.optional()
 type Part = 'params' | 'query' | 'body'
 type Parsed = Record<Part, unknown> & { key: string | undefined }
 
-/** Parses the parts of a request with their schemas and reports all faults together. @throws invalid_request */
-function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) => Parsed {
+/** Parses the parts of a request with their schemas, and adds all faults. */
+export function partsParserOf(
+  entry: Endpoint,
+): (given: Record<Part, unknown>, faults: Fault[]) => Record<Part, unknown> {
   const schemas = {
     params: entry.params ?? nothing,
     query: entry.query ?? nothing,
     body: entry.body ?? noBody,
   }
   let quick: Record<Part, FastValidator> | undefined
-  return (request) => {
+  return (given, faults) => {
     quick ??= {
       params: compileFastValidator(schemas.params),
       query: compileFastValidator(schemas.query),
       body: compileFastValidator(schemas.body),
     }
-    const faults: Fault[] = []
-    const through = (part: Part, value: unknown) => {
+    const through = (part: Part) => {
+      const value = given[part]
       const made = quick![part](value)
       if (made !== declined) return made
       const result = safeParse(schemas[part], value)
@@ -389,17 +392,21 @@ function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) 
       }
       return undefined
     }
-    const parsed = {
-      params: through('params', request.params),
-      query: through('query', request.query),
-      body: through(
-        'body',
-        withHeaders(entry, request, withCookieToken(entry, request, origins)) ?? undefined,
-      ),
-      key: readIdempotencyKey(entry, request.headers['idempotency-key'], faults),
-    }
+    return { params: through('params'), query: through('query'), body: through('body') }
+  }
+}
+
+/** The same for a request; all faults are reported together. @throws invalid_request */
+function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) => Parsed {
+  const parse = partsParserOf(entry)
+  return (request) => {
+    const faults: Fault[] = []
+    const { params, query } = request
+    const body = withHeaders(entry, request, withCookieToken(entry, request, origins)) ?? undefined
+    const parts = parse({ params, query, body }, faults)
+    const key = readIdempotencyKey(entry, request.headers['idempotency-key'], faults)
     if (faults.length > 0) throw invalid(faults)
-    return parsed
+    return { ...parts, key }
   }
 }
 

@@ -21,7 +21,8 @@ import { auditLogHandlers } from '../src/audit/handlers.ts'
 import { requeueEntry } from '../src/audit/outbox.ts'
 import { auditReports } from '../src/audit/reports/handlers.ts'
 import { retentionHandlers } from '../src/audit/retention/handlers.ts'
-import { entriesOf } from '../src/core/endpoint.ts'
+import { configurationHandlers } from '../src/configuration/handlers.ts'
+import { type Endpoint, entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Clock } from '../src/core/time.ts'
@@ -65,7 +66,7 @@ import { clientReader, proxyReader } from './address.ts'
 import { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import { AgentEventBuffer } from './agent-event-buffer.ts'
 import { AgentWatch } from './agent-watch.ts'
-import { buildApp, healthOf } from './app.ts'
+import { buildApp, handlerOf, healthOf } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundLoops } from './background.ts'
 import { encrypter } from './backup/age.ts'
@@ -77,6 +78,7 @@ import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
 import { DeadLetterWatch } from './dead-letter-watch.ts'
 import type { Dependencies } from './dependencies.ts'
+import { innerCalls } from './inner-calls.ts'
 import type { Integrations } from './integrations/open.ts'
 import { IntegrityWatch } from './integrity-watch.ts'
 import { createKeyAuthenticator } from './key-actor.ts'
@@ -332,7 +334,8 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
   const workloads = live(() => running.now.tokens.workloads)
   const secrets = live(() => running.now.config.secrets)
   const previous = live(() => running.now.config.previous)
-  const handlers = {
+  const quotas = new QuotaCheck(config.quotas, parts.metrics)
+  const own = {
     service: { health: async ({ ip }: { ip: string }) => healthOf(version, ip, parts.gate.closure) },
     deadLetters: deadLetterHandlers(rewrites),
     ...tenancyHandlers(accessOfTenants),
@@ -411,6 +414,14 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     auditRetention: retentionHandlers({ ...parts, ...audit.parts }),
     overview: overviewHandlers({ mfaOn }),
   }
+  const names = new Map<Endpoint, string>(entriesOf(api).map(({ name, entry }) => [entry, name]))
+  const calls = innerCalls({
+    storage,
+    quotas,
+    mfaOn,
+    handlerOf: (entry) => handlerOf(own, names.get(entry) ?? entry.path),
+  })
+  const handlers = { ...own, ...configurationHandlers({ calls }) }
   const on = {
     storage,
     gate: parts.gate,
@@ -425,7 +436,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     sharedLimiter,
     agentEntries,
     questions,
-    quotas: new QuotaCheck(config.quotas, parts.metrics),
+    quotas,
     bodies,
     replies,
     work,

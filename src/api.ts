@@ -12,6 +12,7 @@ import { auditLogs } from './audit/contract.ts'
 import { auditExports } from './audit/exports/contract.ts'
 import { auditReports } from './audit/reports/contract.ts'
 import { auditRetention } from './audit/retention/contract.ts'
+import { configuration } from './configuration/contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
@@ -92,6 +93,7 @@ export const api = {
   auditReports,
   auditRetention,
   overview,
+  configuration,
 } satisfies Contract
 
 /** The sections of the API reference: one description for each tag of the endpoints. */
@@ -120,6 +122,7 @@ export const sections: Readonly<Record<string, string>> = {
   'Agent rollouts':
     'New versions of the agent, brought to its devices wave by wave: halted by themselves when too many fail.',
   'Agent versions': 'Which versions of the agent there are, which machines are offered, and their files.',
+  Configuration: 'What administrators set up, in files that are planned and applied as a whole.',
   Overview: 'The state of a fleet in numbers, as far as the caller may read it.',
   Audit: 'Who did what, in chains that show when something was altered.',
 }

@@ -8,7 +8,7 @@ export const topicDescriptions: Record<string, string> = {
   'audit:hold': 'Legal holds: keep retention from deleting audit entries',
   'audit:retention': 'How long audit entries are kept',
   auth: 'Show who is signed in, and switch to another organization',
-  config: 'Settings of svc, and where their values come from',
+  config: 'Configuration as code: plan and apply files; and the settings of svc itself',
   context: 'Contexts: services, and who is signed in there',
   db: 'Maintain the database of a service',
   'dead-letters': 'Rows that the database refused, stored for a retry',

@@ -93,6 +93,8 @@ export const defaultLimits = {
   PHONE: shared(3, 3600),
   /** Workload tokens presented, by client address: a CI system runs many jobs behind one address. */
   FEDERATED: shared(60, 60),
+  /** Configurations planned and applied, by user, key or workload: each is one long transaction. */
+  CONFIG: perProcess(60, 60),
   ENROLL_IP: shared(10, 60),
   /** Proofs of agents whose token is refused, by client address: after a restore all of a site come at once. */
   AGENT_PROOF: shared(60, 60),

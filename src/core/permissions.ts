@@ -9,6 +9,7 @@ const permissionCatalog = {
   automations: ['read', 'write', 'delete'],
   remote: ['access'],
   audit: ['read', 'export'],
+  config: ['read', 'apply'],
 } as const
 
 type Catalog = typeof permissionCatalog
@@ -59,6 +60,7 @@ export const resourceLabels: Readonly<Record<keyof Catalog, string>> = {
   automations: 'Automations',
   remote: 'Remote sessions',
   audit: 'Audit log',
+  config: 'Configuration',
 }
 
 export const actionLabels: Readonly<Record<Catalog[keyof Catalog][number], string>> = {
@@ -70,6 +72,7 @@ export const actionLabels: Readonly<Record<Catalog[keyof Catalog][number], strin
   invite: 'Invite',
   access: 'Open',
   export: 'Export',
+  apply: 'Apply',
 }
 
 /** What a permission allows, as text. */

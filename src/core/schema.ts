@@ -27,7 +27,7 @@ export type Resource =
   | 'agent_rollout'
 
 /** What audit entries are about: also records that are identified by name and belong to no tenant. */
-export type AuditedResource = Resource | 'agent_version' | 'dead_letter'
+export type AuditedResource = Resource | 'agent_version' | 'dead_letter' | 'configuration'
 
 /** An id of a record of that kind, in upper or lower case; the CLI accepts its slug or name as well. */
 export const idOf = (resource: Resource) =>

@@ -1,6 +1,6 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
-import type { Page, PageQuery } from '../core/page.ts'
+import { offsetOf, type Page, type PageQuery } from '../core/page.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import {
   contains,
@@ -86,6 +86,17 @@ export async function listGroups(db: Db, scope: Scope, query: GroupQuery): Promi
     .$if(!!search, (q) => q.where(contains('name', search!)))
   const byName = (q: typeof found) => q.select(columnsIn(scope)).orderBy('name').orderBy('id')
   return readPage(found, query, byName, (row) => read(row as never))
+}
+
+/** The settings of groups, without counts of their devices, ordered by name. */
+export async function listGroupSettings(
+  db: Db,
+  scope: Scope,
+  page: PageQuery,
+): Promise<Omit<DeviceGroup, 'deviceCount'>[]> {
+  const byName = groupsIn(db, scope).select(columns).orderBy('name').orderBy('id')
+  const rows = await byName.limit(page.limit).offset(offsetOf(page)).execute()
+  return rows.map((row) => groupRows.read(row as never) as unknown as Omit<DeviceGroup, 'deviceCount'>)
 }
 
 export async function findGroup(db: Db, scope: Scope, id: string): Promise<DeviceGroup | undefined> {

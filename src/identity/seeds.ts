@@ -54,7 +54,7 @@ export const builtInRoles: readonly BuiltIn[] = [
     scope: 'organization',
     description: 'Everything in the organization',
     permissions: [
-      ...['devices', 'scripts', 'alerts', 'users', 'sites', 'remote', 'audit'].flatMap(of),
+      ...['devices', 'scripts', 'alerts', 'users', 'sites', 'remote', 'audit', 'config'].flatMap(of),
       'organizations:read',
       'organizations:write',
     ],

@@ -1,7 +1,7 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
-import type { Page, PageQuery } from '../core/page.ts'
+import { offsetOf, type Page, type PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { contains, forUpdate, idStartsWith, inScope } from '../storage/dialect.ts'
@@ -82,6 +82,13 @@ export async function listScripts(db: Db, scope: Scope, query: ScriptQuery): Pro
     )
   const byName = (q: typeof found) => q.select(summaryColumns).orderBy('name').orderBy('id')
   return readPage(found, query, byName, (row) => scriptRows.read(row) as unknown as ScriptSummary)
+}
+
+/** The same with their content. */
+export async function listWholeScripts(db: Db, scope: Scope, page: PageQuery): Promise<Script[]> {
+  const byName = scriptsIn(db, scope).select(columns).orderBy('name').orderBy('id')
+  const rows = await byName.limit(page.limit).offset(offsetOf(page)).execute()
+  return rows.map(toScript)
 }
 
 /** @throws not_found, also for a script outside the scope */

@@ -50,6 +50,7 @@ export const files: Readonly<Record<string, string>> = {
   'sites.csv': 'name\nMain Office\n',
   'staff.csv': 'email,name,roleId\nada@example.com,Ada,0197c1c4-0000-7000-8000-00000000f1a7\n',
   'body.json': '{}',
+  'production.yaml': 'sites: []\n',
   'headers.txt': 'webhook-id: 1\nwebhook-timestamp: 1\nwebhook-signature: v1,AAAA\n',
 }
 

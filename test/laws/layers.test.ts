@@ -20,9 +20,9 @@ describe('the layers', () => {
     expect(targets.map(({ target }) => target).filter((target) => !paths.has(target))).toEqual([])
   })
 
-  it('include every capability, with agents last before the overview of all', () => {
+  it('include every capability, with agents last before those that read and set up all', () => {
     expect(new Set(capabilities).size).toBe(capabilities.length)
-    expect(capabilities.slice(-2)).toEqual(['agents', 'overview'])
+    expect(capabilities.slice(-3)).toEqual(['agents', 'overview', 'configuration'])
   })
 })
 

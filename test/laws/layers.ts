@@ -2,7 +2,8 @@ import { cyclesOf, type Import, importsOf, type Source, withoutComments } from '
 
 /**
  * The capabilities in order: each imports only those to its left. Agents come late because enrolling touches
- * credentials and devices, and all before them are blind to agents; the overview counts what others store.
+ * credentials and devices, and all before them are blind to agents; the overview counts what others store, and the
+ * configuration sets up what others have.
  */
 export const capabilities = [
   'service',
@@ -25,6 +26,7 @@ export const capabilities = [
   'trust',
   'agents',
   'overview',
+  'configuration',
 ] as const
 
 export type Broken = { path: string; rule: string; why: string }

@@ -447,6 +447,17 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const input = asked('roles.update', {}, { id: roleId })
     return { input, token: hand.world.tokens.system, actor, orgId, resourceId: () => roleId }
   },
+  // Refused without the version of a plan; what is applied changes nothing, so that it has one entry of its own.
+  async 'configuration.apply'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const query = { orgId: org.id }
+    const { body } = asked('configuration.plan', {}) as { body: { document: Record<string, never[]> } }
+    const { version } = await hand.service
+      .client(hand.world.tokens.system)
+      .call(api.configuration.plan, { query, body })
+    const input = { ...asked('configuration.apply', { version }), query }
+    return { input, ...about, resourceId: ({ applyId }) => applyId }
+  },
   async 'partners.me'(hand) {
     const { byItself } = await ownPartner(hand)
     return { input: { ...asked('partners.me', {}), body: undefined }, ...byItself }

@@ -5,6 +5,7 @@ import { api } from '../../src/api.ts'
 import { countArchives } from '../../src/audit/retention/archiving.ts'
 import { changeHold, changePolicy, getPolicy } from '../../src/audit/retention/store.ts'
 import { findHead, getEntry, listHeads } from '../../src/audit/store.ts'
+import { findSet, listOwned, listSets } from '../../src/configuration/store.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
@@ -27,14 +28,21 @@ import { changeFilter, removeFilter } from '../../src/filters/saved/store.ts'
 import { previewFilter } from '../../src/filters/store.ts'
 import { listGroupsOfFilter } from '../../src/groups/dynamic.ts'
 import { getDevices, listChanges, listMembers } from '../../src/groups/members.ts'
-import { changeGroup, countUses, getGroup, isAncestor, removeGroup } from '../../src/groups/store.ts'
+import {
+  changeGroup,
+  countUses,
+  getGroup,
+  isAncestor,
+  listGroupSettings,
+  removeGroup,
+} from '../../src/groups/store.ts'
 import { countHolders, listHolders } from '../../src/identity/roles/holders.ts'
-import { getRole } from '../../src/identity/roles/store.ts'
+import { getRole, listVisibleRoles } from '../../src/identity/roles/store.ts'
 import { endTenantSessions } from '../../src/identity/sessions/tenants.ts'
 import { resolveOrgAccess, resolvePartnerAccess } from '../../src/identity/users/access.ts'
 import { membersOf } from '../../src/identity/users/store.ts'
 import { listLogHeads, logsAfter, newestLogs } from '../../src/logs/tails/store.ts'
-import { changeScript, getScript, removeScript } from '../../src/scripts/store.ts'
+import { changeScript, getScript, listWholeScripts, removeScript } from '../../src/scripts/store.ts'
 import { getIdentity, listIdentities, unlinkIdentity } from '../../src/sso/identities/store.ts'
 import {
   changeProvider,
@@ -154,6 +162,16 @@ async function prepare(service: TestService) {
       .insertInto('audit_archives')
       .values({ ...archive, created_at: now })
       .execute()
+    const set = { id: 'bakery-set', partner_id: world.partners.acme, org_id: bakery.id, owner: bakery.id }
+    await tx
+      .insertInto('config_sets')
+      .values({ ...set, name: 'bakery set', revision: null, applied_at: now, applied_by: 'x' })
+      .execute()
+    const inSet = { set_id: set.id, partner_id: set.partner_id, org_id: bakery.id }
+    await tx
+      .insertInto('config_objects')
+      .values({ ...inSet, object_id: bakery.siteId, section: 'sites' })
+      .execute()
     const last = { last_device_id: bakery.deviceId }
     await tx
       .updateTable('sso_providers')
@@ -190,6 +208,7 @@ async function prepare(service: TestService) {
   const provider = await getProvider(read, cipher, systemScope, providerId)
   const linked = { id: victim.sso_identity, providerId }
   const { policyId } = bakery
+  const setOwner = { partnerId: world.partners.acme, orgId: bakery.id }
   const policy = await getTrustPolicy(read, systemScope, policyId)
   const past = '2026-01-01T00:00:00.000Z'
   const place = await getSite(read, systemScope, bakery.siteId)
@@ -379,6 +398,32 @@ async function prepare(service: TestService) {
       async (db, scope) =>
         (await logsAfter(db, scope, [{ deviceId: bakery.deviceId, seq: 0 }], {}, 10)).places.length,
     ],
+    [
+      'listWholeScripts',
+      tenant,
+      async (db, scope) => (await listWholeScripts(db, scope, page)).some(({ id }) => id === script.id),
+    ],
+    [
+      'listVisibleRoles',
+      tenant,
+      async (db, scope) => (await listVisibleRoles(db, scope, page)).some(({ id }) => id === bakery.roleId),
+    ],
+    [
+      'listGroupSettings',
+      ['organization', 'group'],
+      async (db, scope) => (await listGroupSettings(db, scope, page)).some(({ id }) => id === shelf.id),
+    ],
+    [
+      'listSets',
+      tenant,
+      async (db, scope) => (await listSets(db, scope, setOwner)).some(({ name }) => name === 'bakery set'),
+    ],
+    [
+      'findSet',
+      tenant,
+      async (db, scope) => (await findSet(db, scope, setOwner, 'bakery set')) === 'bakery-set',
+    ],
+    ['listOwned', tenant, async (db, scope) => (await listOwned(db, scope, 'sites')).has(bakery.siteId)],
   ]
   const writes: Case[] = [
     ['changeAlert', tenant, (db, scope) => changeAlert(db, scope, { ...alert, status: 'resolved' })],

@@ -1,6 +1,6 @@
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
 import { Problem } from '../../core/errors.ts'
-import type { Page, PageQuery } from '../../core/page.ts'
+import { offsetOf, type Page, type PageQuery } from '../../core/page.ts'
 import { type Scope, systemScope } from '../../core/scope.ts'
 import { inPartner, inScope, isForeignKeyViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -72,6 +72,28 @@ export async function listRoles(
   }
   const data = rows.map((row) => summaryRows.read({ ...row, user_count: counts.get(row.id) ?? 0 }))
   return { data: data as contract.Role[], pagination }
+}
+
+/** Visible roles with their own permissions, ordered by name. */
+export async function listVisibleRoles(
+  db: Db,
+  scope: Scope,
+  page: PageQuery,
+): Promise<(Role & { permissions: string[] })[]> {
+  const byName = visibleRoles(db, scope).selectAll().orderBy('roles.name').orderBy('roles.id')
+  const rows = await byName.limit(page.limit).offset(offsetOf(page)).execute()
+  if (rows.length === 0) return []
+  const ids = rows.map(({ id }) => id)
+  const granted = await db
+    .selectFrom('role_permissions')
+    .select(['role_id', 'permission'])
+    .where('role_id', 'in', ids)
+    .execute()
+  const byRole = Map.groupBy(granted, ({ role_id }) => role_id)
+  return rows.map((row) => ({
+    ...roleRows.read(row),
+    permissions: (byRole.get(row.id) ?? []).map(({ permission }) => permission),
+  }))
 }
 
 export async function findVisibleRole(db: Db, scope: Scope, id: string): Promise<contract.Role | undefined> {

@@ -108,6 +108,8 @@ export type Tables = {
   /** Keys that sign our own requests; the key sealed, the certificate in base64. */
   saml_keys: { id: string; private_key: string; certificate: string; created_at: string }
   trust_policies: TrustPolicyRow
+  config_sets: ConfigSetRow
+  config_objects: ConfigObjectRow
   /** Where token issuers publish their keys. */
   trust_issuers: { issuer: string; jwks_url: string; discovered_at: string }
   /** Used tokens, until no check would accept them any more. */
@@ -379,6 +381,29 @@ export type SavedFilterRow = Stamped & {
   /** JSON. */
   conditions: string
   created_by: string
+}
+
+/** A set of configuration files. */
+type ConfigSetRow = {
+  id: string
+  partner_id: string
+  /** null: the set of the partner. */
+  org_id: string | null
+  /** The tenant: whichever of the two it is. */
+  owner: string
+  name: string
+  revision: string | null
+  applied_at: string
+  applied_by: string
+}
+
+/** An object that a set owns; the tenant is that of the object. */
+type ConfigObjectRow = {
+  object_id: string
+  set_id: string
+  section: string
+  partner_id: string
+  org_id: string | null
 }
 
 export type EnrollmentKeyRow = {

@@ -1,0 +1,84 @@
+import { recordAudit } from '../src/audit/outbox.ts'
+import type { CallContext, InnerCalls } from '../src/configuration/ports.ts'
+import type { RawInput } from '../src/core/client.ts'
+import type { Endpoint } from '../src/core/endpoint.ts'
+import { type Fault, invalid } from '../src/core/errors.ts'
+import type { QuotaOwner } from '../src/core/quotas.ts'
+import type { AuditFacts, Caller, Handler } from '../src/handler.ts'
+import { checkAccess } from '../src/identity/rules.ts'
+import type { Db, Storage } from '../src/storage/open.ts'
+import { scopeOfCaller } from './actor.ts'
+import { entryOf, successEntry } from './auditing.ts'
+import { type AnyCall, type AnyEndpoint, type AnyPreparation, partsParserOf, stepsOf } from './pipeline.ts'
+import type { QuotaCheck } from './quotas.ts'
+
+/**
+ * Endpoints, called within a transaction of another: with the same permission check, parsing, handler, quota and audit entry
+ * as by their route. Rate limits and Idempotency-Keys are those of the request that calls them.
+ */
+export function innerCalls(on: {
+  storage: Storage
+  quotas: QuotaCheck
+  mfaOn: boolean
+  /** Asked when it is called: the handlers that call others are among them. */
+  handlerOf: (entry: Endpoint) => Handler<never>
+}): InnerCalls {
+  const parsers = new WeakMap<Endpoint, ReturnType<typeof partsParserOf>>()
+  const check = (entry: Endpoint, caller: Caller) => {
+    if (entry.access.who !== 'user') throw new Error(`${entry.path} is not for users`)
+    checkAccess(entry.access, caller, on.mfaOn)
+  }
+
+  function parse(entry: Endpoint, { params = {}, query = {}, body }: RawInput) {
+    const parser = parsers.get(entry) ?? partsParserOf(entry)
+    parsers.set(entry, parser)
+    const faults: Fault[] = []
+    const parsed = parser({ params, query, body }, faults)
+    if (faults.length > 0) throw invalid(faults)
+    return parsed
+  }
+
+  async function call(tx: Db, context: CallContext, entry: Endpoint, input: RawInput) {
+    const { caller, ip, userAgent, now, details, isRehearsal } = context
+    if (!isRehearsal) check(entry, caller)
+    const { prepare, run } = stepsOf(on.handlerOf(entry) as unknown as Handler<AnyEndpoint>)
+    const facts: AuditFacts = { details }
+    const asked = {
+      ...parse(entry, input),
+      ...{ caller, ip, userAgent, now },
+      scope: scopeOfCaller(caller),
+      isLocal: false,
+      cookies: {},
+      // Reads see what this transaction has changed.
+      storage: { ...on.storage, read: tx, heavy: tx, questions: tx },
+      db: tx,
+      note: (more: AuditFacts) =>
+        void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
+      // A question may take long, which a transaction must not: what it would answer is left to the background.
+      ask: async () => undefined,
+      quota: async (owner: QuotaOwner) => {
+        const displaced = await on.quotas.check(tx, entry.quota!, owner, now)
+        if (displaced.length > 0) asked.note({ details: { displaced } })
+      },
+      gone: () => new AbortController().signal,
+      limit: () => {
+        throw new Error(`${entry.path} has a rate limit of its own`)
+      },
+      claim: async () => undefined,
+    }
+    const ready = await prepare?.(asked as unknown as AnyPreparation)
+    const reply = await run(asked as unknown as AnyCall, ready as never)
+    const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
+    if (audited) await recordAudit(tx, audited)
+    return reply as Record<string, unknown>
+  }
+
+  return {
+    check,
+    call,
+    async record(tx, { caller, ip, userAgent, now, details }, { action, resource, orgId, id, name }) {
+      const facts = { orgId, resourceId: id, resourceName: name, details }
+      await recordAudit(tx, entryOf({ action, resource }, facts, caller, { ip, userAgent }, now))
+    },
+  }
+}

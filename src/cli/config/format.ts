@@ -1,0 +1,87 @@
+import type { Change, Plan } from '../../configuration/contract.ts'
+import { escapeToOneLine } from '../../core/terminal.ts'
+import type { Look } from '../look.ts'
+import { truncate } from '../text-width.ts'
+
+const marks = { create: '+', update: '~', delete: '-', adopt: '=' } as const
+const words = { create: 'create', update: 'change', delete: 'delete', adopt: 'take over' } as const
+
+const placed = ({ org, name }: { org: string | null; name: string }): string =>
+  escapeToOneLine(org === null ? name : `${org} / ${name}`)
+
+const valueText = (value: unknown): string =>
+  value === undefined ? 'nothing' : escapeToOneLine(JSON.stringify(value))
+
+/** `name: "Green" → "Blue"`. */
+function fieldLines({ before, after }: Change): string[] {
+  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])]
+  return names.map((name) => `${name}: ${valueText(before?.[name])} → ${valueText(after?.[name])}`)
+}
+
+function endsText({ ends }: Change): string {
+  const others = Object.entries(ends ?? {}).filter(([, count]) => count > 0)
+  if (others.length === 0) return ''
+  return `, which ends ${others.map(([kind, count]) => `${kind}: ${count}`).join(', ')}`
+}
+
+/** What a change says beside its name, a line each. */
+function notesOf(change: Change): string[] {
+  return [
+    ...(change.renamedFrom === null ? [] : [`renamed from ${escapeToOneLine(change.renamedFrom)}`]),
+    ...(change.action === 'update' ? fieldLines(change) : []),
+    ...(change.refused === null ? [] : [`refused: ${escapeToOneLine(change.refused)}`]),
+  ]
+}
+
+/** `2 to create, 1 to change`. */
+export function totalsText({ totals }: Pick<Plan, 'totals'>): string {
+  const parts = (['create', 'update', 'delete', 'adopt'] as const)
+    .filter((action) => totals[action] > 0)
+    .map((action) => `${totals[action]} to ${words[action]}`)
+  if (totals.refused > 0) parts.push(`${totals.refused} refused`)
+  return parts.length === 0 ? 'no changes' : parts.join(', ')
+}
+
+/** Changes alone, by section. */
+export function formatPlan(plan: Plan, { style, width }: Pick<Look, 'style' | 'width'>): string {
+  const shortened = (text: string) => (width === undefined ? text : truncate(text, width))
+  const tones = { create: style.good, update: style.warning, delete: style.bad, adopt: style.dim }
+  const lines = [...Map.groupBy(plan.changes, ({ section }) => section)].flatMap(([section, changes]) => [
+    style.heading(escapeToOneLine(section)),
+    ...changes.flatMap((change) => [
+      tones[change.action](shortened(`  ${marks[change.action]} ${placed(change)}${endsText(change)}`)),
+      ...notesOf(change).map((note) => shortened(`      ${note}`)),
+    ]),
+  ])
+  if (plan.left.length > 0) {
+    lines.push(style.heading('in no file any more, and kept without --prune'))
+    lines.push(...plan.left.map((one) => shortened(`    ${one.section}: ${placed(one)}`)))
+  }
+  return `${[...lines, `Set ${escapeToOneLine(plan.set)}: ${totalsText(plan)}`].join('\n')}\n`
+}
+
+/** What the API of GitHub takes as a comment, with some room. */
+const longest = 60_000
+
+/** For a comment on a pull request: totals first. */
+export function formatMarkdown(plan: Plan): string {
+  const quote = (text: string) => `\`${text.replaceAll('`', "'")}\``
+  const head = `### Set ${quote(plan.set)}: ${totalsText(plan)}\n`
+  const rows = [
+    ...plan.changes.map(
+      (change) =>
+        `- **${words[change.action]}** ${change.section} ${quote(placed(change))}${endsText(change)}` +
+        notesOf(change)
+          .map((note) => `\n  - ${quote(note)}`)
+          .join(''),
+    ),
+    ...plan.left.map((one) => `- kept without --prune: ${one.section} ${quote(placed(one))}`),
+  ]
+  let text = `${head}\n`
+  for (const [at, row] of rows.entries()) {
+    const more = `\nand ${rows.length - at} more\n`
+    if (text.length + row.length + 1 + more.length > longest) return text + more
+    text += `${row}\n`
+  }
+  return text
+}

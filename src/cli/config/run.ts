@@ -1,0 +1,163 @@
+import type { z } from 'zod'
+import { configuration, type Plan } from '../../configuration/contract.ts'
+import { ApiError } from '../../core/client.ts'
+import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
+import type { CommandContext } from '../base.ts'
+import { currentOrg } from '../current-org.ts'
+import { exitCodes, SilentExit, usageError } from '../exit-codes.ts'
+import { writePrivateFile } from '../files.ts'
+import { lookOf } from '../look.ts'
+import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
+import { withSpinner } from '../progress.ts'
+import { type Configuration, type FileFault, faultsError, nameAt, readConfiguration } from './files.ts'
+import { formatMarkdown, formatPlan, totalsText } from './format.ts'
+
+export type PlanFlags = {
+  set: string
+  adopt?: boolean | undefined
+  prune?: boolean | undefined
+  'prune-limit'?: number | undefined
+}
+
+type Request = {
+  query: { orgId?: string }
+  body: z.input<typeof configuration.plan.body>
+}
+
+/** A plan as it is saved: what was asked for and what the answer was. */
+type SavedPlan = { plan: Plan; request: Request }
+
+async function ask(session: CommandContext, paths: readonly string[], flags: PlanFlags): Promise<SavedPlan> {
+  const files = await readConfiguration(paths)
+  const orgId = await currentOrg(session)
+  const { set, adopt = false, prune = false } = flags
+  const pruneLimit = flags['prune-limit']
+  const request: Request = {
+    query: { ...(orgId !== undefined && { orgId }) },
+    body: { set, document: files.document, adopt, prune, ...(pruneLimit !== undefined && { pruneLimit }) },
+  }
+  const sent = session.client.request(configuration.plan, request)
+  const plan = await withSpinner('Planning', sent).catch((failure) => {
+    throw withPlaces(failure, files)
+  })
+  if (files.faults.length > 0) throw faultsError(files.faults)
+  return { plan: plan as Plan, request }
+}
+
+/** The faults of the service at their places in the files, together with those that need no service. */
+function withPlaces(failure: unknown, files: Configuration): unknown {
+  if (!(failure instanceof ApiError) || failure.code !== 'invalid_request' || !Array.isArray(failure.details))
+    return failure
+  const nowhere = { file: '', line: 0, column: 0 }
+  const faults = (failure.details as { path: string; message: string }[]).map(
+    ({ path, message }): FileFault => {
+      const place = files.placeOf(path)
+      const field = path.split('.').slice(4).join('.')
+      const about = `${nameAt(files, path)}${field === '' ? '' : `${field} `}`
+      if (place) return { ...place, message: `${about}${message}` }
+      const flag = path === 'body.pruneLimit' ? '' : `${path.replace(/^body\.(document\.)?/, '')}: `
+      return { ...nowhere, message: `${flag}${message}` }
+    },
+  )
+  const { moreDetails } = failure
+  if (moreDetails > 0) faults.push({ ...nowhere, file: '', message: `and ${moreDetails} more` })
+  return faultsError([...files.faults, ...faults])
+}
+
+async function printPlan(session: CommandContext, plan: Plan): Promise<void> {
+  const text = () => formatPlan(plan, lookOf(process.stdout, session.output))
+  await printRecord(session.output, plan, configuration.plan.reply, text)
+}
+
+export async function planFiles(
+  session: CommandContext,
+  paths: readonly string[],
+  flags: PlanFlags & { out?: string | undefined; markdown?: boolean | undefined },
+): Promise<void> {
+  const saved = await ask(session, paths, flags)
+  if (flags.out !== undefined) writePrivateFile(flags.out, `${JSON.stringify(saved, null, 2)}\n`)
+  if (flags.markdown) await writeStdout(formatMarkdown(saved.plan))
+  else await printPlan(session, saved.plan)
+}
+
+/** Exits with 1 when the files and the service differ. */
+export async function diffFiles(
+  session: CommandContext,
+  paths: readonly string[],
+  flags: PlanFlags,
+): Promise<void> {
+  const { plan } = await ask(session, paths, flags)
+  await printPlan(session, plan)
+  if (plan.changes.length > 0 || plan.left.length > 0) throw new SilentExit(exitCodes.failure)
+}
+
+export async function applyFiles(
+  session: CommandContext,
+  paths: readonly string[],
+  flags: PlanFlags & {
+    plan?: string | undefined
+    revision?: string | undefined
+    yes?: boolean | undefined
+  },
+): Promise<void> {
+  if ((flags.plan === undefined) === (paths.length === 0))
+    throw usageError('Name either files or --plan', 'svc config apply production.yaml')
+  const { plan, request } = flags.plan === undefined ? await ask(session, paths, flags) : readPlan(flags.plan)
+  const isPlain = session.output.format === 'plain'
+  if (isPlain) await writeStdout(formatPlan(plan, lookOf(process.stdout, session.output)))
+  if (plan.changes.length === 0) {
+    if (!isPlain) await printPlan(session, plan)
+    return
+  }
+  printTarget(session.settings)
+  await confirmOrThrow(`Apply to ${plan.set}: ${totalsText(plan)}?`, {
+    yes: flags.yes,
+    interactive: session.interactive,
+    hint: 'svc config plan shows what would change',
+  })
+  const { revision } = flags
+  const { version, plannedAt } = plan
+  const body = { ...request.body, version, plannedAt, ...(revision !== undefined && { revision }) }
+  const sent = session.client.request(configuration.apply, { query: request.query, body })
+  const done = (await withSpinner('Applying', sent)) as z.output<typeof configuration.apply.reply>
+  if (!isPlain) return printRecord(session.output, done, configuration.apply.reply)
+  printNote(`Applied as ${done.applyId}: ${totalsText(done)}`)
+}
+
+/** @throws usageError when the file is not what `svc config plan --out` wrote */
+function readPlan(file: string): SavedPlan {
+  const wrong = () => usageError(`${file} is not a saved plan`, 'svc config plan FILE --out PLAN writes one')
+  let saved: SavedPlan
+  try {
+    saved = JSON.parse(readTextFile(file, 'the plan')) as SavedPlan
+  } catch (error) {
+    throw error instanceof SyntaxError ? wrong() : error
+  }
+  if (typeof saved?.plan?.version !== 'string' || typeof saved.request?.body !== 'object') throw wrong()
+  return saved
+}
+
+export async function exportFile(session: CommandContext, merge: string | undefined): Promise<void> {
+  const orgId = await currentOrg(session)
+  const query = { ...(orgId !== undefined && { orgId }) }
+  const sent = session.client.request(configuration.export, { query })
+  const reply = (await withSpinner('Reading', sent)) as z.output<typeof configuration.export.reply>
+  const { format } = session.output
+  if (format !== 'plain' && format !== 'yaml')
+    return printRecord(session.output, reply, configuration.export.reply)
+  const { exportedYaml, mergedYaml } = await import('./yaml.ts')
+  const text = merge === undefined ? exportedYaml(reply) : mergedYaml(readTextFile(merge, 'the file'), reply)
+  await writeStdout(text)
+  for (const { section, org, name, reason } of reply.skipped) {
+    const what = name === '*' ? section : `${section} "${name}"${org === null ? '' : ` of ${org}`}`
+    printNote(`Left out: ${what}: ${reason}`)
+  }
+}
+
+export async function printSchema(session: Pick<CommandContext, 'output'>): Promise<void> {
+  const { ConfigurationFile } = await import('../../configuration/contract.ts')
+  const { toJsonSchema } = await import('../../core/openapi.ts')
+  const title = 'Configuration of svc'
+  const $schema = 'https://json-schema.org/draft/2020-12/schema'
+  await writeJson(session.output, { $schema, title, ...toJsonSchema(ConfigurationFile, 'input') })
+}

@@ -1,0 +1,161 @@
+import { Problem } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import { safeParse } from '../core/schema.ts'
+import type { Scope } from '../core/scope.ts'
+import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
+import type { Db } from '../storage/open.ts'
+import { findOrg, scopeWithin } from '../tenancy/store.ts'
+import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
+import { Run, refusalOf, type Wanted } from './planner.ts'
+import type { CallContext, InnerCalls } from './ports.ts'
+import { canonical, checkNothingRefused, type Stored } from './rules.ts'
+import { State } from './state.ts'
+import * as store from './store.ts'
+
+type Handlers = HandlersOf<typeof configuration>
+
+/** Carries the result of a plan out of the transaction that it rolls back. */
+class RolledBack extends Error {
+  readonly plan: Plan
+
+  constructor(plan: Plan) {
+    super('planned')
+    this.plan = plan
+  }
+}
+
+export function configurationHandlers({ calls }: { calls: InnerCalls }): { configuration: Handlers } {
+  return {
+    configuration: {
+      plan: inSteps<typeof configuration.plan, Plan>({
+        async prepare({ storage, scope, caller, query, body, now, ip, userAgent, limit }) {
+          limit('CONFIG', 'id' in caller ? caller.id : ip)
+          const on = { caller, ip, userAgent, now, details: {}, isRehearsal: true }
+          try {
+            return await storage.write(async (tx) => {
+              const about = await tenantOf(tx, scope, query.orgId)
+              const setId = await store.findSet(tx, about.scope, about.owner, body.set)
+              const run = new Run(tx, { calls, on: within(on, about.scope), ...about, wanted: body, setId })
+              throw new RolledBack({ ...(await run.plan()), plannedAt: now })
+            })
+          } catch (error) {
+            if (error instanceof RolledBack) return error.plan
+            throw error
+          }
+        },
+        run: async (_, plan) => plan,
+      }),
+
+      apply: inSteps<typeof configuration.apply, void>({
+        async prepare({ caller, ip, limit }) {
+          limit('CONFIG', 'id' in caller ? caller.id : ip)
+        },
+        async run({ db, scope, caller, query, body, now, ip, userAgent, note }) {
+          const about = await tenantOf(db, scope, query.orgId)
+          const { set, version, plannedAt, revision = null } = body
+          const applyId = newId()
+          const details = { configuration: { applyId, set, ...(revision !== null && { revision }) } }
+          const setId = await store.lockSet(db, about.scope, about.owner, {
+            ...{ name: set, revision, now },
+            by: nameOf(caller),
+          })
+          const on = { caller, ip, userAgent, now, details, isRehearsal: false }
+          const wanted: Wanted = body
+          const run = new Run(db, { calls, on: within(on, about.scope), ...about, wanted, setId })
+          const made = await run.plan({ version, plannedAt })
+          checkNothingRefused(made.changes)
+          await store.forgetDeleted(db, about.owner)
+          const { orgId } = about.owner
+          // Not the body: each change has an entry of its own.
+          note({ orgId, resourceId: applyId, resourceName: set, after: {} })
+          note({ details: { ...details, totals: made.totals } })
+          return { ...made, plannedAt: now, applyId }
+        },
+      }),
+
+      async export({ storage, scope, caller, query }) {
+        // Long: it reads everything.
+        return exported(storage.heavy, calls, caller, await tenantOf(storage.read, scope, query.orgId))
+      },
+
+      async sets({ db, scope, query }) {
+        const about = await tenantOf(db, scope, query.orgId)
+        return { data: await store.listSets(db, about.scope, about.owner) }
+      },
+    },
+  }
+}
+
+type About = { scope: Scope; owner: store.SetOwner }
+
+/** The tenant whose configuration it is. @throws tenant_required, org_access_denied */
+async function tenantOf(db: Db, scope: Scope, orgId: string | undefined): Promise<About> {
+  const within = await scopeWithin(db, scope, orgId)
+  if (within.kind === 'system') throw new Problem('tenant_required')
+  if (within.kind === 'partner') return { scope: within, owner: { partnerId: within.partnerId, orgId: null } }
+  const org = await findOrg(db, within, within.orgId)
+  if (!org) throw new Problem('not_found', 'Organization not found')
+  return { scope: within, owner: { partnerId: org.partnerId, orgId: org.id } }
+}
+
+/** The same caller, who sees one organization. */
+function within(on: CallContext, scope: Scope): CallContext {
+  return 'scope' in on.caller ? { ...on, caller: { ...on.caller, scope } as Caller } : on
+}
+
+function nameOf(caller: Caller): string {
+  if (caller.kind === 'user') return caller.email
+  return 'name' in caller ? caller.name : caller.kind
+}
+
+/** What a file cannot say of an object, or undefined. */
+function unsayable(state: State, section: Section, stored: Stored): string | undefined {
+  const kind = kinds[section]
+  if (state.named(section, stored.orgId, stored.key).length > 1)
+    return 'there are several of this name: rename all but one'
+  if (section !== 'organizations' && stored.orgId !== null && state.org(stored) === null)
+    return 'its organization is not visible'
+  const file = state.file(kind, stored)
+  for (const { name, field, refersTo } of kind.fields) {
+    if (refersTo === undefined || typeof stored.record[field] !== 'string') continue
+    const [meant, ...others] =
+      file[name] === undefined ? [] : state.referred(refersTo, stored.orgId, String(file[name]))
+    if (meant?.id !== stored.record[field] || others.length > 0)
+      return `its ${name} is not visible, or has the name of another`
+  }
+  const read = safeParse(kind.schema, file)
+  if (read.success) return undefined
+  const [issue] = read.error.issues
+  return `${issue!.path.join('.')} ${issue!.message}`
+}
+
+async function exported(db: Db, calls: InnerCalls, caller: Caller, { scope }: About) {
+  const state = new State(db, scope)
+  const document: Record<string, Record<string, unknown>[]> = {}
+  const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
+  const bounded = within({ caller } as CallContext, scope).caller
+  const readable: Section[] = []
+  await state.read('organizations')
+  for (const section of sections) {
+    const refused = refusalOf(calls, kinds[section].list, bounded)
+    if (refused !== undefined) {
+      skipped.push({ section, org: null, name: '*', reason: refused })
+      continue
+    }
+    await state.read(section)
+    readable.push(section)
+  }
+  for (const section of readable) {
+    const objects: Record<string, unknown>[] = []
+    for (const stored of state.all(section)) {
+      const org = state.org(stored)
+      const reason = unsayable(state, section, stored)
+      if (reason !== undefined) skipped.push({ section, org, name: stored.key, reason })
+      else objects.push({ ...(org !== null && { org }), ...state.file(kinds[section], stored) })
+    }
+    document[section] = objects.sort((one, other) => (orderOf(one) < orderOf(other) ? -1 : 1))
+  }
+  return { document, skipped, uncovered: [...uncovered] }
+}
+
+const orderOf = ({ org, slug, name }: Record<string, unknown>): string => canonical([org ?? '', slug ?? name])

@@ -1,0 +1,286 @@
+import { hash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import { type Fault, invalid, Problem } from '../core/errors.ts'
+import { safeParse } from '../core/schema.ts'
+import { difference, mergePatch } from '../tenancy/rules.ts'
+import { type Change, type FileField, type Kind, kinds, type Section, sections } from './contract.ts'
+
+export type Values = Record<string, unknown>
+
+/** An object as a file has it. */
+export type Item = {
+  section: Section
+  /** Where it stands in the request. */
+  path: string
+  /** Slug of its organization; undefined: of the caller's own tenant. */
+  org: string | undefined
+  key: string
+  renamedFrom: string | undefined
+  /** The fields that the file names, without those above. */
+  values: Values
+}
+
+/** An object as it is stored. */
+export type Stored = {
+  section: Section
+  id: string
+  /** null: of the partner. */
+  orgId: string | null
+  key: string
+  /** As the endpoints return it. */
+  record: Values
+  /** Everybody can refer to it, and nobody changes it. */
+  isBuiltIn: boolean
+}
+
+/** Two texts are equal when the values are: objects with their keys in any order. */
+export const canonical = (value: unknown): string => canonicalize(value) ?? ''
+
+const isSection = (name: string): name is Section => (sections as readonly string[]).includes(name)
+
+/** The sections that a document manages, and the faults of those that there are not. */
+export function sectionsOf(document: Readonly<Record<string, unknown>>): {
+  named: Section[]
+  faults: Fault[]
+} {
+  const unknown = Object.keys(document).filter((name) => !isSection(name))
+  return {
+    named: sections.filter((section) => Object.hasOwn(document, section)),
+    faults: unknown.map((name) => ({ path: `body.document.${name}`, message: 'is not a section of a file' })),
+  }
+}
+
+/** An object of a document: what it says, or its faults of form. */
+export function readObject(section: Section, at: number, object: Values): Item | Fault[] {
+  const path = `body.document.${section}.${at}`
+  const { schema, key } = kinds[section]
+  const read = safeParse(schema, object)
+  if (!read.success) return read.error.issues.flatMap((issue) => formFaults(path, issue, object))
+  const { org, renamedFrom, ...values } = read.data as Values & { org?: string; renamedFrom?: string }
+  return { section, path, org, key: String(values[key]), renamedFrom, values }
+}
+
+export const labelOf = (section: Section, key: unknown): string => `${section} ${String(key)}`
+
+type Issue = { code?: string | undefined; path: PropertyKey[]; message: string; keys?: string[] }
+
+function formFaults(path: string, issue: Issue, object: Values): Fault[] {
+  const at = [path, ...issue.path.map(String)].join('.')
+  if (issue.code === 'unrecognized_keys')
+    return (issue.keys ?? []).map((key) => ({ path: `${at}.${key}`, message: 'is not a known field' }))
+  const present = issue.path.reduce<unknown>(
+    (value, key) => (value as Values | undefined)?.[key as string],
+    object,
+  )
+  const isMissing = issue.code === 'invalid_type' && present === undefined
+  return [{ path: at, message: isMissing ? 'is required' : issue.message }]
+}
+
+/** Two objects of one name in one organization would be one object with two wishes. */
+export function duplicateFaults(items: readonly Item[]): Fault[] {
+  const seen = new Set<string>()
+  return items.flatMap(({ section, org, key, path }) => {
+    const place = JSON.stringify([section, org, key])
+    if (!seen.has(place)) {
+      seen.add(place)
+      return []
+    }
+    return [{ path: `${path}.${kinds[section].key}`, message: `"${key}" occurs twice` }]
+  })
+}
+
+/** The field that names another object of the same section. */
+const parentField = ({ fields, section }: Kind): FileField | undefined =>
+  fields.find(({ refersTo }) => refersTo === section)
+
+/** Parents before those that name them. `cycles`: what names itself in the end. */
+export function parentsFirst<T>(
+  of: readonly T[],
+  nameOf: (one: T) => string,
+  parentOf: (one: T) => string | undefined,
+): { ordered: T[]; cycles: T[] } {
+  const byName = new Map(of.map((one) => [nameOf(one), one]))
+  const ordered: T[] = []
+  const cycles: T[] = []
+  const done = new Set<T>()
+  for (const start of of) {
+    // Without recursion: a chain may be as long as the list.
+    const chain: T[] = []
+    for (let one: T | undefined = start; one !== undefined && !done.has(one); ) {
+      if (chain.includes(one)) {
+        cycles.push(one)
+        break
+      }
+      chain.push(one)
+      const parent = parentOf(one)
+      one = parent === undefined ? undefined : byName.get(parent)
+    }
+    for (const one of chain.reverse()) {
+      if (done.has(one)) continue
+      done.add(one)
+      ordered.push(one)
+    }
+  }
+  return { ordered, cycles }
+}
+
+export function itemsInOrder(kind: Kind, items: readonly Item[]): { ordered: Item[]; cycles: Item[] } {
+  const field = parentField(kind)
+  if (!field) return { ordered: [...items], cycles: [] }
+  const place = (org: string | undefined, key: unknown) => JSON.stringify([org, key])
+  return parentsFirst(
+    items,
+    ({ org, key }) => place(org, key),
+    ({ org, values }) =>
+      typeof values[field.name] === 'string' ? place(org, values[field.name]) : undefined,
+  )
+}
+
+/** What is deleted first is what names another. */
+export function childrenFirst(kind: Kind, stored: readonly Stored[]): Stored[] {
+  const field = parentField(kind)
+  if (!field) return [...stored]
+  const { ordered } = parentsFirst(
+    stored,
+    ({ id }) => id,
+    ({ record }) => (record[field.field] as string | null) ?? undefined,
+  )
+  return ordered.reverse()
+}
+
+/** The fields of a stored object as a file has them. A reference that the caller may not see is left out. */
+export function toFile(
+  { fields, spelled }: Kind,
+  record: Values,
+  nameOf: (section: Section, id: string) => string | undefined,
+): Values {
+  const values: Values = {}
+  for (const { name, field, refersTo } of fields) {
+    const value = record[field]
+    if (value === undefined) continue
+    if (refersTo !== undefined && typeof value === 'string') {
+      const named = nameOf(refersTo, value)
+      if (named !== undefined) values[name] = named
+    } else values[name] = spelled[field]?.toFile(value) ?? value
+  }
+  return values
+}
+
+/** The fields in which a file wants another value than there is, with that value. */
+export function differing(kind: Kind, present: Values, wanted: Values): Values {
+  const changed: Values = {}
+  for (const { name } of kind.fields) {
+    const value = wanted[name]
+    if (value === undefined) continue
+    const before = present[name]
+    const after =
+      kind.merged.includes(name) && isObject(before) && isObject(value) ? mergePatch(before, value) : value
+    if (canonical(before) !== canonical(after)) changed[name] = after
+  }
+  return changed
+}
+
+const isObject = (value: unknown): value is Values =>
+  value !== null && typeof value === 'object' && !Array.isArray(value)
+
+const longest = 200
+
+/** A value of a plan: long texts are cut, and what was cut is told apart by its hash. */
+function cut(value: unknown): unknown {
+  if (typeof value === 'string' && value.length > longest) {
+    const mark = hash('sha256', value, 'hex').slice(0, 12)
+    return `${value.slice(0, longest).toWellFormed()}… [${value.length} characters, sha256 ${mark}]`
+  }
+  if (Array.isArray(value)) return value.map(cut)
+  if (!isObject(value)) return value
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, cut(item)]))
+}
+
+/** Most characters that a change shows of its fields, before and after each. */
+const mostShown = 4096
+
+/** What a plan shows of a change. Free objects may hold secrets, which are hidden as in the audit log. */
+export function shownDifference(before: Values | null, after: Values | null) {
+  const shown = difference(before ?? {}, after ?? {})
+  const bounded = (values: Values) => {
+    const short = cut(values) as Values
+    const isShort = JSON.stringify(short).length <= mostShown
+    return isShort ? short : Object.fromEntries(Object.keys(short).map((key) => [key, '[long]']))
+  }
+  return {
+    before: before === null ? null : bounded(shown.before),
+    after: after === null ? null : bounded(shown.after),
+  }
+}
+
+/** Deletions of a kind that need no number: a tenth of what the set owns, and one in any case. */
+export const freeDeletions = (owned: number): number => Math.max(1, Math.floor(owned / 10))
+
+/** Why the deletions of a section are refused; undefined: they are not. */
+export function pruneRefusal(
+  section: Section,
+  { deletions, owned, limit }: { deletions: number; owned: number; limit: number | undefined },
+): string | undefined {
+  if (deletions <= (limit ?? freeDeletions(owned))) return undefined
+  const most = limit === undefined ? 'more than a tenth' : `and the limit is ${limit}`
+  return `would delete ${deletions} of ${owned} ${section}, ${most}: --prune-limit ${deletions} allows it`
+}
+
+/** The faults of an object that an endpoint refused, at the fields of the file. */
+export function faultsOf(problem: Problem, kind: Kind, path: string): Fault[] {
+  const { details } = problem.extras
+  const isFault = (one: unknown): one is Fault =>
+    typeof (one as Fault | null)?.path === 'string' && typeof (one as Fault).message === 'string'
+  const faults = problem.code === 'invalid_request' && Array.isArray(details) ? details.filter(isFault) : []
+  if (faults.length === 0) return [{ path, message: problem.message }]
+  return faults.map((fault) => {
+    const [, field = '', ...rest] = fault.path.split('.')
+    const name = kind.fields.find((one) => one.field === field)?.name ?? (field === 'orgId' ? 'org' : field)
+    return { path: [path, name, ...rest].filter((part) => part !== '').join('.'), message: fault.message }
+  })
+}
+
+/** 403 of the endpoints: it is about the caller, and not about the file. */
+export const isRefusal = ({ status }: Problem): boolean => status === 401 || status === 403 || status === 428
+
+const mostNamed = 10
+
+/** The refusal of a plan that is out of date, with what is known to have changed. */
+export function moved(names: readonly string[]): Problem {
+  const more = names.length > mostNamed ? [`${names.length - mostNamed} more`] : []
+  const what = [...names.slice(0, mostNamed), ...more]
+  const said = what.length === 0 ? '' : `: ${what.join(', ')}`
+  return new Problem('conflict', `What the plan was made for has changed since; plan again${said}`)
+}
+
+/** @throws forbidden with what is refused, if anything is */
+export function checkNothingRefused(changes: readonly Change[]): void {
+  const refused = changes.filter((change) => change.refused !== null)
+  if (refused.length === 0) return
+  const lines = refused
+    .slice(0, 20)
+    .map(({ action, section, name, refused: why }) => `${action} ${section} "${name}": ${why}`)
+  const more = refused.length - lines.length
+  throw new Problem('forbidden', [...lines, ...(more > 0 ? [`and ${more} more`] : [])].join('; '), {
+    details: lines,
+  })
+}
+
+/** @throws invalid_request with all faults, in the order of the file */
+export function checkNoFaults(faults: readonly Fault[]): void {
+  if (faults.length > 0) throw invalid(faults.toSorted((one, other) => inOrder(one.path, other.path)))
+}
+
+const inOrder = (one: string, other: string): number => one.localeCompare(other, 'en', { numeric: true })
+
+export function totalsOf(changes: readonly Change[], left: number) {
+  const count = (action: Change['action']) => changes.filter((change) => change.action === action).length
+  return {
+    create: count('create'),
+    update: count('update'),
+    delete: count('delete'),
+    adopt: count('adopt'),
+    refused: changes.filter(({ refused }) => refused !== null).length,
+    left,
+  }
+}

@@ -1,0 +1,143 @@
+import { setImmediate } from 'node:timers/promises'
+import { invalid } from '../core/errors.ts'
+import { pairOf } from '../core/permissions.ts'
+import type { Scope } from '../core/scope.ts'
+import { listFilters } from '../filters/saved/store.ts'
+import { listGroupSettings } from '../groups/store.ts'
+import { listVisibleRoles } from '../identity/roles/store.ts'
+import { listWholeScripts } from '../scripts/store.ts'
+import type { Db } from '../storage/open.ts'
+import { listOrgs, listSites } from '../tenancy/store.ts'
+import { type Kind, kinds, type Section } from './contract.ts'
+import { type Stored, toFile, type Values } from './rules.ts'
+
+type Page = { page: number; limit: number }
+type Reader = (db: Db, scope: Scope, page: Page) => Promise<readonly object[]>
+
+/** The records of a section that the caller may see, as its endpoints return them. */
+const readers: Readonly<Record<Section, Reader>> = {
+  // They are listed as a whole.
+  organizations: async (db, scope, { page }) => (page === 1 ? listOrgs(db, scope) : []),
+  sites: async (db, scope, page) => (await listSites(db, scope, page)).data,
+  roles: async (db, scope, page) =>
+    (await listVisibleRoles(db, scope, page)).map((role) => ({
+      ...role,
+      permissions: role.permissions.map(pairOf),
+    })),
+  filters: async (db, scope, page) => (await listFilters(db, scope, page)).data,
+  deviceGroups: listGroupSettings,
+  scripts: listWholeScripts,
+}
+
+/** Of one plan: both what it holds in memory and how long its transaction lasts. */
+const most = { objects: 20_000, characters: 64 * 1024 * 1024 }
+const rows = 200
+
+/** Scripts of the service, and those of the partner for an organization: visible, and of somebody else. */
+const isForeign = (section: Section, scope: Scope, record: Values): boolean =>
+  section === 'scripts' &&
+  (record.isSystem === true || (scope.kind === 'organization' && record.orgId === null))
+
+/** What the sections of a tenant contain, while a plan goes through them. */
+export class State {
+  readonly #db: Db
+  readonly #scope: Scope
+  readonly #sections = new Map<Section, Map<string, Stored>>()
+  readonly #names = new Map<string, Set<Stored>>()
+  #characters = 0
+
+  constructor(db: Db, scope: Scope) {
+    this.#db = db
+    this.#scope = scope
+  }
+
+  /** Reads a section, unless it was read before. @throws invalid_request when there is too much of it */
+  async read(section: Section): Promise<void> {
+    if (this.#sections.has(section)) return
+    this.#sections.set(section, new Map())
+    for (let page = 1; ; page += 1) {
+      const found = await readers[section](this.#db, this.#scope, { page, limit: rows })
+      for (const record of found) this.#check(section, record)
+      for (const record of found) this.put(section, record as Values)
+      if (found.length < rows || section === 'organizations') return
+      // Other requests get their turn.
+      await setImmediate()
+    }
+  }
+
+  #check(section: Section, record: object): void {
+    this.#characters += JSON.stringify(record).length
+    const count = this.#sections.get(section)!.size
+    if (count < most.objects && this.#characters < most.characters) return
+    const message = `there are too many ${section} for one plan: name an organization with orgId, or leave the section out`
+    throw invalid([{ path: `body.document.${section}`, message }], message)
+  }
+
+  has(section: Section): boolean {
+    return this.#sections.has(section)
+  }
+
+  /** Adds a record, or replaces it by what it has become. */
+  put(section: Section, record: Values): Stored | undefined {
+    if (isForeign(section, this.#scope, record)) return undefined
+    const id = String(record.id)
+    const orgId = section === 'organizations' ? id : ((record.orgId as string | null | undefined) ?? null)
+    const isBuiltIn = section === 'roles' && record.isSystem === true
+    const key = String(record[kinds[section].key])
+    const stored: Stored = { section, id, orgId, key, record, isBuiltIn }
+    this.remove(section, id)
+    this.#sections.get(section)!.set(id, stored)
+    const place = placeOf(stored)
+    const others = this.#names.get(place) ?? new Set()
+    this.#names.set(place, others.add(stored))
+    return stored
+  }
+
+  remove(section: Section, id: string): void {
+    const before = this.#sections.get(section)!.get(id)
+    if (!before) return
+    this.#sections.get(section)!.delete(id)
+    this.#names.get(placeOf(before))!.delete(before)
+  }
+
+  /** Objects of a section that are somebody's. */
+  all(section: Section): Stored[] {
+    return [...(this.#sections.get(section)?.values() ?? [])].filter(({ isBuiltIn }) => !isBuiltIn)
+  }
+
+  get(section: Section, id: string): Stored | undefined {
+    return this.#sections.get(section)?.get(id)
+  }
+
+  /** Those of this name: more than one where nothing keeps names apart. */
+  named(section: Section, orgId: string | null, key: string): Stored[] {
+    const tenant = section === 'organizations' ? null : orgId
+    return [...(this.#names.get(placeIn(section, tenant, key, '')) ?? [])]
+  }
+
+  /** What a reference means: an object of that organization, or a built-in one of that name. */
+  referred(section: Section, orgId: string | null, key: string): Stored[] {
+    const own = this.named(section, orgId, key)
+    if (own.length > 0 || section !== 'roles') return own
+    const scope = orgId === null ? 'partner' : 'organization'
+    return [...(this.#names.get(placeIn(section, null, key, scope)) ?? [])]
+  }
+
+  /** Its fields as a file has them. */
+  file(kind: Kind, stored: Stored): Values {
+    return toFile(kind, stored.record, (section, id) => this.get(section, id)?.key)
+  }
+
+  /** Slug of the organization of an object; null: it is of the partner. */
+  org({ section, orgId }: Pick<Stored, 'section' | 'orgId'>): string | null {
+    if (section === 'organizations' || orgId === null) return null
+    return this.get('organizations', orgId)?.key ?? null
+  }
+}
+
+/** Organizations are the tenants themselves: their slugs are unique in the partner. */
+const placeOf = ({ section, orgId, key, isBuiltIn, record }: Stored): string =>
+  placeIn(section, section === 'organizations' ? null : orgId, key, isBuiltIn ? String(record.scope) : '')
+
+const placeIn = (section: Section, orgId: string | null, key: string, builtIn: string): string =>
+  JSON.stringify([section, orgId, key, builtIn])

@@ -1,0 +1,191 @@
+import { Problem } from '../core/errors.ts'
+import { newId } from '../core/new-id.ts'
+import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { forUpdate, inPartner, inScope } from '../storage/dialect.ts'
+import type { Db } from '../storage/open.ts'
+import { type ConfigurationSet, type Section, sections } from './contract.ts'
+
+/** The tenant whose sets they are: an organization, or a partner with all it has. */
+export type SetOwner = { partnerId: string; orgId: string | null }
+
+const ownerId = ({ partnerId, orgId }: SetOwner): string => orgId ?? partnerId
+
+const setsIn = (db: Db, scope: Scope) =>
+  db
+    .selectFrom('config_sets')
+    .where((eb) =>
+      eb.or([
+        inScope(scope, 'config_sets.org_id'),
+        eb.and([inPartner(scope, 'config_sets.partner_id'), eb('config_sets.org_id', 'is', null)]),
+      ]),
+    )
+
+/** Sets of a tenant, by name. */
+export async function listSets(db: Db, scope: Scope, owner: SetOwner): Promise<ConfigurationSet[]> {
+  const rows = await setsIn(db, scope)
+    .where('config_sets.owner', '=', ownerId(owner))
+    .leftJoin('config_objects as o', 'o.set_id', 'config_sets.id')
+    .select(({ fn }) => [
+      'config_sets.name',
+      'config_sets.revision',
+      'config_sets.applied_at as appliedAt',
+      'config_sets.applied_by as appliedBy',
+      fn.count<number | string>('o.object_id').as('objects'),
+    ])
+    .groupBy(['config_sets.id'])
+    .orderBy('config_sets.name')
+    .execute()
+  return rows.map((row) => ({ ...row, objects: Number(row.objects) }))
+}
+
+export async function findSet(
+  db: Db,
+  scope: Scope,
+  owner: SetOwner,
+  name: string,
+): Promise<string | undefined> {
+  const found = setsIn(db, scope)
+    .select('config_sets.id')
+    .where('config_sets.owner', '=', ownerId(owner))
+    .where('config_sets.name', '=', name)
+  return (await found.executeTakeFirst())?.id
+}
+
+/** Most sets of a tenant. One that owns nothing is forgotten. */
+const mostSets = 100
+
+/**
+ * The set of this name, made if it is new. All sets of the tenant stay locked until the transaction ends: of two applies
+ * the second waits, and then finds that the state has moved.
+ * @throws quota_exceeded
+ */
+export async function lockSet(
+  db: Db,
+  scope: Scope,
+  owner: SetOwner,
+  { name, revision, by, now }: { name: string; revision: string | null; by: string; now: Instant },
+): Promise<string> {
+  await db
+    .insertInto('config_sets')
+    .values({
+      id: newId(),
+      partner_id: owner.partnerId,
+      org_id: owner.orgId,
+      owner: ownerId(owner),
+      name,
+      revision,
+      applied_at: now,
+      applied_by: by,
+    })
+    .onConflict((conflict) => conflict.columns(['owner', 'name']).doNothing())
+    .execute()
+  const all = setsIn(db, scope)
+    .select(['config_sets.id', 'config_sets.name'])
+    .where('config_sets.owner', '=', ownerId(owner))
+    .orderBy('config_sets.id')
+  const held = await forUpdate(all).execute()
+  if (held.length > mostSets)
+    throw new Problem(
+      'quota_exceeded',
+      `There are ${mostSets} sets already: svc config sets lists them; one that owns nothing is forgotten`,
+    )
+  const { id } = held.find((set) => set.name === name)!
+  await db
+    .updateTable('config_sets')
+    .set({ revision, applied_at: now, applied_by: by })
+    .where('id', '=', id)
+    .where('owner', '=', ownerId(owner))
+    .execute()
+  return id
+}
+
+/** Which set owns an object. */
+export type Ownership = { setId: string; set: string; isOfPartner: boolean }
+
+const objectsIn = (db: Db, scope: Scope) =>
+  db
+    .selectFrom('config_objects')
+    .where((eb) =>
+      eb.or([
+        inScope(scope, 'config_objects.org_id'),
+        eb.and([inPartner(scope, 'config_objects.partner_id'), eb('config_objects.org_id', 'is', null)]),
+      ]),
+    )
+
+/** The owned objects of a section, by id: of every set, so that none is taken from another. */
+export async function listOwned(db: Db, scope: Scope, section: Section): Promise<Map<string, Ownership>> {
+  const rows = await objectsIn(db, scope)
+    .innerJoin('config_sets as s', 's.id', 'config_objects.set_id')
+    .select(['config_objects.object_id', 's.id', 's.name', 's.org_id'])
+    .where('config_objects.section', '=', section)
+    .execute()
+  return new Map(
+    rows.map((row) => [row.object_id, { setId: row.id, set: row.name, isOfPartner: row.org_id === null }]),
+  )
+}
+
+/** The caller has made or found the object within its scope. */
+export async function own(
+  db: Db,
+  setId: string,
+  object: { section: Section; id: string; partnerId: string; orgId: string | null },
+): Promise<void> {
+  const { section, id, partnerId, orgId } = object
+  await db
+    .insertInto('config_objects')
+    .values({ object_id: id, set_id: setId, section, partner_id: partnerId, org_id: orgId })
+    .execute()
+}
+
+const tables = {
+  organizations: 'organizations',
+  sites: 'sites',
+  roles: 'roles',
+  filters: 'saved_filters',
+  deviceGroups: 'device_groups',
+  scripts: 'scripts',
+} as const satisfies Record<Section, string>
+
+/** Deleted records of these stay for a while. */
+const marked: readonly Section[] = ['organizations', 'scripts']
+
+/**
+ * Forgets what no longer exists, whoever deleted it, and then the sets of the tenant that own nothing: there are never more
+ * rows than objects.
+ */
+export async function forgetDeleted(db: Db, owner: SetOwner): Promise<void> {
+  const ofTenant = db.selectFrom('config_sets').select('id').where('owner', '=', ownerId(owner))
+  for (const section of sections) {
+    // The tables have an id in common, which is all that is asked for; `marked` ones also have deleted_at.
+    const table = tables[section] as 'organizations'
+    await db
+      .deleteFrom('config_objects')
+      .where('section', '=', section)
+      .where('set_id', 'in', ofTenant)
+      .where(({ not, exists, selectFrom }) =>
+        not(
+          exists(
+            selectFrom(table)
+              .select(`${table}.id`)
+              .whereRef(`${table}.id`, '=', 'config_objects.object_id')
+              .$if(marked.includes(section), (q) => q.where(`${table}.deleted_at`, 'is', null)),
+          ),
+        ),
+      )
+      .execute()
+  }
+  await db
+    .deleteFrom('config_sets')
+    .where('owner', '=', ownerId(owner))
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom('config_objects')
+            .select('set_id')
+            .whereRef('config_objects.set_id', '=', 'config_sets.id'),
+        ),
+      ),
+    )
+    .execute()
+}

@@ -1,0 +1,195 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import type { ChainEntry } from '../../src/audit/chain.ts'
+import { sealPending } from '../../src/audit/outbox.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { depth } from '../depth.ts'
+import { startService, type TestService } from '../harness.ts'
+import '../random.ts'
+import { buildWorld } from '../world.ts'
+
+type Values = Record<string, unknown>
+type Document = Record<string, Values[]>
+
+const slugs = ['one', 'two', 'three']
+const names = ['a', 'b', 'c', 'd']
+
+/** Some of the names, each with what `of` makes of it. */
+const some = (of: (name: string, index: number) => fc.Arbitrary<Values>) =>
+  fc
+    .tuple(...names.map((name, index) => fc.option(of(name, index), { nil: undefined })))
+    .map((all) => all.filter((one) => one !== undefined))
+
+/** A name of those before it that are there, or none. */
+const above = (all: readonly Values[], at: number, pick: number): string | null => {
+  const before = all.slice(0, at)
+  return before.length === 0 || pick === 0 ? null : String(before[pick % before.length]!.name)
+}
+
+const conditions = (status: string) => ({
+  operator: 'AND',
+  conditions: [{ field: 'status', operator: 'equals', value: status }],
+})
+const pick = fc.integer({ min: 0, max: 9 })
+const color = fc.constantFrom('red', 'green', 'blue')
+
+/** Everything in one organization, or in the partner: what it refers to is there. */
+const within = (org: string | undefined) =>
+  fc
+    .record({
+      sites: some((name) =>
+        fc.record({
+          name: fc.constant(name),
+          timezone: fc.constantFrom('UTC', 'Europe/Paris'),
+          settings: fc.record({ color }),
+          contact: fc.option(fc.record({ name: color }), { nil: null }),
+        }),
+      ),
+      roles: some((name) =>
+        fc.record({
+          name: fc.constant(name),
+          permissions: fc.subarray(['devices:read', 'scripts:read', 'sites:write']),
+          forceMfa: fc.boolean(),
+          description: fc.option(color, { nil: null }),
+          parent: pick,
+        }),
+      ),
+      filters: some((name) =>
+        fc.record({
+          name: fc.constant(name),
+          conditions: fc.constantFrom('online', 'offline').map(conditions),
+        }),
+      ),
+      deviceGroups: some((name) => fc.record({ name: fc.constant(name), parent: pick, filter: pick })),
+      scripts: some((name) =>
+        fc.record({
+          name: fc.constant(name),
+          content: fc.string({ minLength: 1, maxLength: 300 }).filter((text) => !text.includes('\0')),
+          language: fc.constantFrom('bash', 'python'),
+          osTypes: fc.constantFrom(['linux'], ['linux', 'macos']),
+        }),
+      ),
+    })
+    .map(({ sites, roles, filters, deviceGroups, scripts }): Document => {
+      const owned = (all: Values[]) => all.map((one) => ({ ...(org !== undefined && { org }), ...one }))
+      const withParents = (all: Values[]): Values[] =>
+        all.map((one, at) => ({ ...one, parent: above(all, at, Number(one.parent)) }))
+      const groups = withParents(deviceGroups).map(({ filter, ...group }): Values => {
+        const name = above(filters, filters.length, Number(filter))
+        // Whether a group has a filter cannot be changed: the name decides it.
+        const isDynamic = ['a', 'c'].includes(String(group.name)) && filters.length > 0
+        const type = isDynamic ? 'dynamic' : 'static'
+        const title = `${String(group.name)} ${type}`
+        return { ...group, name: title, type, ...(isDynamic && { filter: name ?? filters[0]!.name }) }
+      })
+      const titles = new Set(groups.map(({ name }) => String(name)))
+      const placed = groups.map((group) => ({
+        ...group,
+        parent:
+          [...titles].find(
+            (title) => group.parent !== null && title.startsWith(`${String(group.parent)} `),
+          ) ?? null,
+      }))
+      return {
+        ...(org !== undefined && {
+          sites: owned(sites),
+          filters: owned(filters),
+          deviceGroups: owned(placed),
+        }),
+        roles: owned(withParents(roles)),
+        scripts: owned(scripts),
+      }
+    })
+
+const document = fc
+  .tuple(
+    fc.subarray(slugs),
+    fc.record({ maxDevices: fc.option(fc.integer({ min: 1, max: 9 }), { nil: null }), name: color }),
+    within(undefined),
+    ...slugs.map(within),
+  )
+  .map(([present, about, ...parts]): Document => {
+    const whole: Document = {
+      organizations: [],
+      sites: [],
+      roles: [],
+      filters: [],
+      deviceGroups: [],
+      scripts: [],
+    }
+    for (const slug of present) whole.organizations!.push({ slug, ...about })
+    const [ofPartner, ...ofOrgs] = parts
+    const chosen = [ofPartner, ...ofOrgs.filter((_, at) => present.includes(slugs[at]!))]
+    for (const part of chosen)
+      for (const [section, objects] of Object.entries(part ?? {})) whole[section]!.push(...objects)
+    return whole
+  })
+
+const resources: Record<string, string> = {
+  organizations: 'organization',
+  sites: 'site',
+  roles: 'role',
+  filters: 'filter',
+  deviceGroups: 'device_group',
+  scripts: 'script',
+}
+
+/** The audit entries of an apply, besides its own. */
+async function entriesOf(
+  { storage }: TestService,
+  { applyId, plannedAt }: { applyId: string; plannedAt: string },
+) {
+  await sealPending(storage)
+  const rows = await storage.read
+    .selectFrom('audit_logs')
+    .select('canonical')
+    .where('timestamp', '>=', plannedAt)
+    .execute()
+  const entries = rows.map(({ canonical }) => JSON.parse(canonical) as ChainEntry)
+  const applyOf = ({ details }: ChainEntry) =>
+    (details as { configuration?: { applyId?: string } }).configuration?.applyId
+  return entries.filter((entry) => applyOf(entry) === applyId && entry.action !== 'config.apply')
+}
+
+onEveryDatabase((_, open) => {
+  let service: TestService
+  let token: string
+  beforeAll(async () => {
+    service = await startService(open)
+    token = (await buildWorld(service)).tokens.acme
+  })
+  afterAll(async () => service.close())
+
+  describe('files, each after any other', () => {
+    const options = { set: 'random', prune: true, pruneLimit: 1000 }
+
+    it('do what their plan says and what the audit log says, and then nothing', {
+      timeout: 7_200_000,
+    }, async () => {
+      const client = service.client(token)
+      const plan = (files: Document, adopt = false) =>
+        client.call(api.configuration.plan, { body: { ...options, adopt, document: files } })
+      const property = fc.asyncProperty(document, async (files) => {
+        const before = await client.call(api.configuration.export)
+        const planned = await plan(files)
+        expect(await client.call(api.configuration.export)).toEqual(before)
+        const body = { ...options, document: files, version: planned.version }
+        const done = await client.call(api.configuration.apply, { body })
+        const said = ({ section, action, id }: (typeof done.changes)[number]) =>
+          `${resources[section]}.${action} ${action === 'create' ? '' : id}`
+        expect(done.changes.map(said)).toEqual(planned.changes.map(said))
+        const recorded = (await entriesOf(service, done)).map(
+          ({ action, resourceId }) => `${action} ${action.endsWith('.create') ? '' : resourceId}`,
+        )
+        expect(recorded.sort()).toEqual(done.changes.map(said).sort())
+        expect((await plan(files)).changes).toEqual([])
+        const exported = await client.call(api.configuration.export)
+        expect(exported.skipped).toEqual([])
+        const { changes } = await plan(exported.document, true)
+        expect(changes.filter(({ action }) => action !== 'adopt')).toEqual([])
+      })
+      await fc.assert(property, { numRuns: depth(12, 5000), endOnFailure: true })
+    })
+  })
+})
