@@ -105,6 +105,7 @@ onEveryDatabase((kind, open) => {
         SVC_CONFIG_DIR: place,
         ORG_ID: home.read('org-id').trim(),
         BUILD_TAG: 'jenkins-9',
+        POLICY_ID: existsSync(join(home.path, 'policy-id')) ? home.read('policy-id').trim() : '',
       }
       if (job === 'gitlab') return { ...own, SVC_OIDC_TOKEN: token, CI_JOB_ID: '8' }
       if (job === 'jenkins') return { ...own, TOKEN_FILE: join(place, 'token') }
