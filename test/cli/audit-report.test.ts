@@ -160,6 +160,7 @@ describe('svc audit report --html', () => {
       '/overview',
       '/audit-logs/reports/security-events',
     ])
+    expect(service.seen.every(({ path }) => path.includes(`orgId=${uuid(7)}`))).toBe(true)
   })
 
   it('asks which report is meant where there is no page', async () => {
@@ -175,6 +176,17 @@ describe('svc audit report --html', () => {
     ])
     expect(stderr).not.toContain('    at ')
     expect(service.seen).toEqual([])
+  })
+
+  it('replaces no file that comes while it reads', async () => {
+    service.answers['GET /audit-logs/stats'] = () => {
+      home.write('raced.html', 'of somebody else')
+      return { body: replies.stats }
+    }
+    const { code, stderr } = await report('--html', 'raced.html')
+    expect([code, stderr]).toEqual([2, expect.stringContaining('raced.html exists and is not overwritten')])
+    expect(readdirSync(home.path).filter((name) => name.startsWith('raced'))).toEqual(['raced.html'])
+    expect(home.read('raced.html')).toBe('of somebody else')
   })
 
   it('leaves no file when a request fails', async () => {

@@ -53,6 +53,7 @@ describe('svc api honors', () => {
 
   it.each<[string[], string]>([
     [['--jq', '.data[].name'], 'Depot\nShop\n'],
+    [['--jq', '.pagination.total'], '2\n'],
     [['-q'], `${uuid(20)}\n${uuid(21)}\n`],
     [['-o', 'id'], `${uuid(20)}\n${uuid(21)}\n`],
     [['--csv'], `id,name,place.city\n${uuid(20)},Depot,Lyon\n${uuid(21)},Shop,\n`],

@@ -1,3 +1,5 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { FakeService, organization, page, problem, site, uuid } from './fake-service.ts'
 import { Home } from './run.ts'
@@ -62,6 +64,21 @@ it('a change of the tenant, and an id that leads nowhere, end what was kept', as
   service.answers['POST /orgs/sites'] = usual!
   expect((await create('Three')).code).toBe(0)
   expect(lookups()).toBe(4)
+})
+
+it('an answer is kept for half a minute', async () => {
+  await create('One')
+  const names = join(home.path, '.cache/svc/names')
+  const [file = ''] = readdirSync(names)
+  const kept = home.json<{ at: number; id: string }>(`.cache/svc/names/${file}`)
+  for (const [age, asked] of [
+    [20_000, 1],
+    [31_000, 2],
+  ] as const) {
+    home.write(`.cache/svc/names/${file}`, JSON.stringify({ ...kept, at: Date.now() - age }))
+    await create(`After ${age}`)
+    expect(lookups()).toBe(asked)
+  }
 })
 
 it('a caller gets no answers of another one', async () => {

@@ -149,4 +149,17 @@ describe.skipIf(!hasOpenssl)('a failure of TLS', () => {
       )
     }
   })
+
+  it('blames no service for a proxy that breaks off', async () => {
+    const breaking = createServer((socket) => void socket.destroy())
+    const HTTP_PROXY = `http://127.0.0.1:${await listening(breaking)}`
+    try {
+      // This machine, by an address for which a proxy is asked.
+      const said = await failed(`http://0.0.0.0:${ports[0]}`, { HTTP_PROXY })
+      expect(said).toContain(HTTP_PROXY)
+      expect(said).not.toContain('it speaks TLS')
+    } finally {
+      breaking.close()
+    }
+  })
 })

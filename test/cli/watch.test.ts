@@ -31,12 +31,12 @@ afterAll(async () => {
 const watch = (...args: string[]) => home.run(['devices', 'list', '--watch', ...args])
 
 describe('--watch of a list', () => {
-  it('prints in a pipe the rows, and then those that changed', async () => {
-    answer(fleet, changed)
+  it('prints in a pipe the rows, and then those that changed, also back', async () => {
+    answer(fleet, changed, fleet)
     const { code, stdout, stderr } = await watch('--columns', 'hostname,status')
     expect([code, stdout]).toEqual([
       5,
-      'HOSTNAME  STATUS\npc-1      online\npc-2      online\npc-2      offline\npc-3      online\n',
+      'HOSTNAME  STATUS\npc-1      online\npc-2      online\npc-2      offline\npc-3      online\npc-2      online\n',
     ])
     expect(stderr).toContain('No more')
   }, 30_000)
