@@ -12,10 +12,10 @@ export default class AuthApprove extends ApiCommand {
   static override examples = [
     'svc auth approve\nCode that the other terminal shows WDJB-MJHT\nsvc 0.1.0 on web-1, from 203.0.113.7, wants to act as you. Approve? Yes\nApproved: svc 0.1.0 on web-1 is signed in',
     'svc auth approve --deny',
-    'In a script\nsvc auth approve --code @code.txt --yes',
+    'In a script\nsvc auth approve --user-code @code.txt --yes',
   ]
   static override flags = {
-    code: string({ description: 'The code: - for standard input, @file for a file', helpValue: '-' }),
+    'user-code': string({ description: 'The code: - for standard input, @file for a file', helpValue: '-' }),
     deny: boolean({ description: 'Deny it instead' }),
     yes: boolean({ char: 'y', description: 'Do not ask' }),
   }

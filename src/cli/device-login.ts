@@ -51,11 +51,15 @@ async function approved(run: CommandContext, { deviceCode, expiresInSeconds, int
   })
 }
 
-type DecisionFlags = { code?: string | undefined; deny?: boolean | undefined; yes?: boolean | undefined }
+type DecisionFlags = {
+  'user-code'?: string | undefined
+  deny?: boolean | undefined
+  yes?: boolean | undefined
+}
 
 /** Approves or denies the sign-in of another terminal, after saying what asks. */
 export async function decideDeviceLogin(run: CommandContext, flags: DecisionFlags) {
-  const userCode = await readUserCode(run, flags.code)
+  const userCode = await readUserCode(run, flags['user-code'])
   const { client, ip } = await run.client.call(auth.previewDeviceAuthorization, { body: { userCode } })
   const decision = flags.deny ? 'deny' : 'approve'
   if (decision === 'approve') {
@@ -69,7 +73,7 @@ export async function decideDeviceLogin(run: CommandContext, flags: DecisionFlag
 }
 
 async function readUserCode(run: CommandContext, given: string | undefined): Promise<string> {
-  if (given !== undefined) return readSecret(given, '--code')
-  if (!run.interactive) throw usageError('Missing --code')
+  if (given !== undefined) return readSecret(given, '--user-code')
+  if (!run.interactive) throw usageError('Missing --user-code')
   return askText('Code that the other terminal shows')
 }

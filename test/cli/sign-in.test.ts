@@ -95,9 +95,9 @@ describe('svc auth approve', () => {
   const decisions = () => service.calls('POST /auth/device/decision').map(({ body }) => body)
 
   it('approves or denies the code of another terminal, and says whose it is', async () => {
-    const approved = await home.run(['auth', 'approve', '--code', '-', '--yes'], code)
+    const approved = await home.run(['auth', 'approve', '--user-code', '-', '--yes'], code)
     expect(approved).toMatchObject({ code: 0, stdout: 'Approved: svc on web-1 is signed in\n' })
-    const denied = await home.run(['auth', 'approve', '--code', '-', '--deny', '--json'], code)
+    const denied = await home.run(['auth', 'approve', '--user-code', '-', '--deny', '--json'], code)
     expect(JSON.parse(denied.stdout)).toEqual({ decision: 'deny', client: asked.client, ip: asked.ip })
     expect(decisions()).toEqual([
       { userCode: 'wdjb-mjht', decision: 'approve' },
@@ -106,10 +106,10 @@ describe('svc auth approve', () => {
   })
 
   it('approves nothing that nobody has agreed to, and takes no code as an argument', async () => {
-    const unasked = await home.run(['auth', 'approve', '--code', '-'], code)
+    const unasked = await home.run(['auth', 'approve', '--user-code', '-'], code)
     expect(unasked.code).toBe(2)
     expect(unasked.stderr).toContain('svc on web-1, from 203.0.113.7')
-    expect((await home.run(['auth', 'approve', '--code', 'WDJB-MJHT', '--yes'])).code).toBe(2)
+    expect((await home.run(['auth', 'approve', '--user-code', 'WDJB-MJHT', '--yes'])).code).toBe(2)
     expect((await home.run(['auth', 'approve'])).code).toBe(2)
     expect(decisions()).toEqual([])
   })

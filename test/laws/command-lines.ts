@@ -56,7 +56,7 @@ export const files: Readonly<Record<string, string>> = {
 
 /** Arguments that the examples leave to a prompt or to standard input. */
 const more: Readonly<Record<string, string[]>> = {
-  'auth:approve': ['--code', '@secret.txt', '--yes'],
+  'auth:approve': ['--user-code', '@secret.txt', '--yes'],
   'invite:accept': ['--invitation', '@secret.txt', '--password', '@secret.txt'],
   'password:change': ['--current-password', '@secret.txt', '--new-password', '@secret.txt'],
   'password:reset': ['--link', '@secret.txt', '--password', '@secret.txt'],
