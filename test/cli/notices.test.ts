@@ -56,14 +56,16 @@ describe.skipIf(noTerminal)('a service of another version', () => {
   })
 
   it.each([
-    ['the same minor version', `${own}`, [], {}],
+    ['the same version', own, [], {}],
+    ['another patch', own.replace(/\d+$/, '77'), [], {}],
     ['no version', 'a\u001b[2J', [], {}],
     ['JSON', '99.0.0', ['--json'], {}],
     ['CI', '99.0.0', [], { CI: 'true' }],
     ['no directory for the cache', '99.0.0', [], { XDG_CACHE_HOME: '/dev/null' }],
   ])('is not reported with %s', async (_, version, args, env) => {
     answerAs(JSON.stringify(version).slice(1, -1))
-    expect(await run(args, env)).not.toContain('This is svc')
+    expect(await run(args, { SVC_URL: service.url, ...env })).not.toContain('This is svc')
+    expect(service.calls('GET /webhooks')).toHaveLength(1)
   })
 
   it('is not reported without a terminal', async () => {

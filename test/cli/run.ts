@@ -76,7 +76,8 @@ export class Home {
   }
 
   remove(): void {
-    rmSync(this.path, { recursive: true, force: true })
+    // What a command left in the background may still write there.
+    rmSync(this.path, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 })
   }
 }
 
