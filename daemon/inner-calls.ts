@@ -39,8 +39,8 @@ export function innerCalls(on: {
   }
 
   async function call(tx: Db, context: CallContext, entry: Endpoint, input: RawInput) {
-    const { caller, ip, userAgent, now, details, isRehearsal } = context
-    if (!isRehearsal) check(entry, caller)
+    const { admitted, caller, ip, userAgent, now, details, isRehearsal } = context
+    if (!isRehearsal) check(entry, admitted)
     const { prepare, run } = stepsOf(on.handlerOf(entry) as unknown as Handler<AnyEndpoint>)
     const facts: AuditFacts = { details }
     const asked = {

@@ -6,9 +6,9 @@ import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { findOrg, scopeWithin } from '../tenancy/store.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
-import { Run, refusalOf, type Wanted } from './planner.ts'
+import { Run, refusalOf } from './planner.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
-import { canonical, checkNothingRefused, type Stored } from './rules.ts'
+import { canonical, checkNothingRefused, type Stored, type Wanted } from './rules.ts'
 import { State } from './state.ts'
 import * as store from './store.ts'
 
@@ -30,7 +30,7 @@ export function configurationHandlers({ calls }: { calls: InnerCalls }): { confi
       plan: inSteps<typeof configuration.plan, Plan>({
         async prepare({ storage, scope, caller, query, body, now, ip, userAgent, limit }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
-          const on = { caller, ip, userAgent, now, details: {}, isRehearsal: true }
+          const on = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
           try {
             return await storage.write(async (tx) => {
               const about = await tenantOf(tx, scope, query.orgId)
@@ -59,7 +59,7 @@ export function configurationHandlers({ calls }: { calls: InnerCalls }): { confi
             ...{ name: set, revision, now },
             by: nameOf(caller),
           })
-          const on = { caller, ip, userAgent, now, details, isRehearsal: false }
+          const on = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
           const wanted: Wanted = body
           const run = new Run(db, { calls, on: within(on, about.scope), ...about, wanted, setId })
           const made = await run.plan({ version, plannedAt })
@@ -73,10 +73,14 @@ export function configurationHandlers({ calls }: { calls: InnerCalls }): { confi
         },
       }),
 
-      async export({ storage, scope, caller, query }) {
-        // Long: it reads everything.
-        return exported(storage.heavy, calls, caller, await tenantOf(storage.read, scope, query.orgId))
-      },
+      export: inSteps<typeof configuration.export, Exported>({
+        async prepare({ storage, scope, caller, query, ip, limit }) {
+          limit('CONFIG', 'id' in caller ? caller.id : ip)
+          // Long: it reads everything.
+          return exported(storage.heavy, calls, caller, await tenantOf(storage.read, scope, query.orgId))
+        },
+        run: async (_, found) => found,
+      }),
 
       async sets({ db, scope, query }) {
         const about = await tenantOf(db, scope, query.orgId)
@@ -98,7 +102,7 @@ async function tenantOf(db: Db, scope: Scope, orgId: string | undefined): Promis
   return { scope: within, owner: { partnerId: org.partnerId, orgId: org.id } }
 }
 
-/** The same caller, who sees one organization. */
+/** The caller sees the tenant alone; what they may call is decided as they were admitted. */
 function within(on: CallContext, scope: Scope): CallContext {
   return 'scope' in on.caller ? { ...on, caller: { ...on.caller, scope } as Caller } : on
 }
@@ -129,15 +133,16 @@ function unsayable(state: State, section: Section, stored: Stored): string | und
   return `${issue!.path.join('.')} ${issue!.message}`
 }
 
+type Exported = Awaited<ReturnType<typeof exported>>
+
 async function exported(db: Db, calls: InnerCalls, caller: Caller, { scope }: About) {
   const state = new State(db, scope)
   const document: Record<string, Record<string, unknown>[]> = {}
   const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
-  const bounded = within({ caller } as CallContext, scope).caller
   const readable: Section[] = []
   await state.read('organizations')
   for (const section of sections) {
-    const refused = refusalOf(calls, kinds[section].list, bounded)
+    const refused = refusalOf(calls, kinds[section].list, caller)
     if (refused !== undefined) {
       skipped.push({ section, org: null, name: '*', reason: refused })
       continue

@@ -2,26 +2,18 @@ import { hash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
-import { type Fault, Problem } from '../core/errors.ts'
+import { type Fault, invalid, Problem } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Caller } from '../handler.ts'
-import { withSavepoint } from '../storage/bisect-writes.ts'
+import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { type Change, type Kind, kinds, mostChanges, type Plan, type Section, sections } from './contract.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
-import type { Item, Stored, Values } from './rules.ts'
+import type { Item, Stored, Values, Wanted } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import * as store from './store.ts'
-
-export type Wanted = {
-  set: string
-  document: Readonly<Record<string, readonly Values[]>>
-  adopt: boolean
-  prune: boolean
-  pruneLimit?: number | undefined
-}
 
 export type Planner = {
   calls: InnerCalls
@@ -33,8 +25,14 @@ export type Planner = {
   setId: string | undefined
 }
 
-/** How many objects are looked at before other requests get their turn. */
+/** How many objects are looked at before it is asked whether other requests wait. */
 const atOnce = 100
+/** Milliseconds after which other requests get their turn. */
+const turnMs = 10
+/** Milliseconds of a plan. On SQLite it holds the one writer, which gives up on it after ten seconds. */
+const longestMs = 8000
+/** Faults after which a plan ends: no more than fifty are listed. */
+const mostFaults = 200
 
 /** A reference to something that could not be made: what names it is not at fault. */
 const blocked = Symbol('blocked')
@@ -58,6 +56,10 @@ export class Run {
   readonly #blocked = new Set<string>()
   #left: Plan['left'] = []
   #on: CallContext
+  /** What ends with what is deleted, also where the caller may not see it. */
+  readonly #ends: Record<string, number>[] = []
+  readonly #begun = performance.now()
+  #turn = this.#begun
 
   constructor(tx: Db, planner: Planner) {
     this.#tx = tx
@@ -76,10 +78,11 @@ export class Run {
     const items = await this.#items(named)
     this.#faults.push(...faults, ...rules.duplicateFaults(items))
     await this.#read(named)
-    const version = await this.#version(named)
-    if (expected && expected.version !== version)
+    const state = await this.#stateMark(named)
+    if (expected && !expected.version.startsWith(state))
       throw rules.moved(this.#movedSince(named, expected.plannedAt))
     for (const section of named) {
+      if (this.#isHopeless()) break
       const kind = kinds[section]
       const own = items.filter((item) => item.section === section)
       const { ordered, cycles } = rules.itemsInOrder(kind, own)
@@ -89,17 +92,23 @@ export class Run {
       }
       for (const item of ordered) {
         if (cycles.includes(item)) continue
+        if (this.#isHopeless()) break
         await this.#item(kind, item)
         await this.#breathe()
       }
     }
     // What refers to others goes first.
-    for (const section of named.toReversed()) await this.#deletions(kinds[section])
+    for (const section of named.toReversed()) {
+      if (!this.#isHopeless()) await this.#deletions(kinds[section])
+    }
     if (this.#changes.length > mostChanges) {
       const message = `would make ${this.#changes.length} changes, and one apply makes at most ${mostChanges}: apply a part of the files first`
       this.#faults.push({ path: 'body.document', message })
     }
     rules.checkNoFaults(this.#faults)
+    const version = state + rules.digestOf(wanted, this.#changes, this.#ends)
+    // What is below the objects has changed, or the plan is not of these files.
+    if (expected && expected.version !== version) throw rules.moved([])
     const totals = rules.totalsOf(this.#changes, this.#left.length)
     return { set: wanted.set, version, changes: this.#changes, left: this.#left, totals }
   }
@@ -120,9 +129,24 @@ export class Run {
     return items
   }
 
-  /** Other requests get their turn: on SQLite this transaction runs in the thread that serves them. */
+  /**
+   * Other requests get their turn: on SQLite this transaction runs in the thread that serves them.
+   * @throws invalid_request when the plan takes too long
+   */
   async #breathe(): Promise<void> {
+    const now = performance.now()
+    if (now - this.#begun > longestMs) {
+      const message =
+        'this is too much for one plan: name an organization with orgId, or apply a part of the files first'
+      throw invalid([{ path: 'body.document', message }], message)
+    }
+    if (now - this.#turn < turnMs) return
     await setImmediate()
+    this.#turn = performance.now()
+  }
+
+  #isHopeless(): boolean {
+    return this.#faults.length >= mostFaults
   }
 
   /** Reads the sections, and those that they refer to as far as the caller may. @throws forbidden */
@@ -143,18 +167,18 @@ export class Run {
   /** A plan shows nothing that the lists do not show the caller. @throws forbidden */
   #checkMayRead(named: readonly Section[]): void {
     const refused = named.flatMap((section) => {
-      const why = refusalOf(this.#with.calls, kinds[section].list, this.#on.caller)
+      const why = refusalOf(this.#with.calls, kinds[section].list, this.#on.admitted)
       return why === undefined ? [] : [`You may not read ${section}: ${why}`]
     })
     if (refused.length > 0) throw new Problem('forbidden', refused.join('; '))
   }
 
   #mayRead(section: Section): boolean {
-    return refusalOf(this.#with.calls, kinds[section].list, this.#on.caller) === undefined
+    return refusalOf(this.#with.calls, kinds[section].list, this.#on.admitted) === undefined
   }
 
-  /** Equal for two states that a plan cannot tell apart. */
-  async #version(named: readonly Section[]): Promise<string> {
+  /** Equal for two states of the sections that a plan cannot tell apart. */
+  async #stateMark(named: readonly Section[]): Promise<string> {
     const { setId } = this.#with
     const marks: string[] = []
     for (const section of named) {
@@ -221,7 +245,7 @@ export class Run {
 
   #find(kind: Kind, { key, renamedFrom, path }: Item, orgId: string | null): Stored | undefined | symbol {
     const { section } = kind
-    const found = this.#state.named(section, orgId, key)
+    const found = this.#ownOf(this.#state.named(section, orgId, key))
     if (found.length > 1) {
       this.#fault(path, `there are ${found.length} of ${section} named "${key}": rename all but one first`)
       return astray
@@ -240,6 +264,14 @@ export class Run {
       return astray
     }
     return former[0]
+  }
+
+  /** Of several of one name the one that the set has: otherwise whoever makes another would stop the set. */
+  #ownOf(found: Stored[]): Stored[] {
+    const { setId } = this.#with
+    if (found.length < 2 || setId === undefined) return found
+    const own = found.filter((one) => this.#ownerOf(one)?.setId === setId)
+    return own.length === 1 ? own : found
   }
 
   /** Ids of what the item names; undefined where something is missing. */
@@ -261,7 +293,7 @@ export class Run {
       this.#fault(path, `names one of ${section}, which you may not read`)
       return astray
     }
-    const found = this.#state.referred(section, orgId, name)
+    const found = this.#ownOf(this.#state.referred(section, orgId, name))
     if (found.length === 1) return found[0]!.id
     if (found.length === 0 && this.#blocked.has(rules.labelOf(section, name))) return blocked
     const count = found.length === 0 ? 'no' : String(found.length)
@@ -285,7 +317,8 @@ export class Run {
     }
     const refused = await this.#refusal(
       kind.update,
-      async () => {
+      async (call) => {
+        await this.#judge(kind, found, call)
         await calls.record(this.#tx, this.#on, {
           action: 'config.adopt',
           resource: kind.resource,
@@ -301,6 +334,20 @@ export class Run {
     if (refused === undefined) return false
     this.#add(found, { action: 'adopt', before: null, after: null, ...refused })
     return refused.refused === null
+  }
+
+  /** Lets the endpoint judge a change that changes nothing: whoever may not change an object may not take it over. */
+  async #judge(kind: Kind, found: Stored, call: (input: RawInput) => Promise<Values>): Promise<void> {
+    const undone = new Error('undone')
+    const body = this.#body(kind, this.#state.file(kind, found), new Map(), [kind.key])
+    try {
+      await inNestedTransaction(this.#tx, async () => {
+        await call({ params: { id: found.id }, body })
+        throw undone
+      })
+    } catch (error) {
+      if (error !== undone) throw error
+    }
   }
 
   async #own({ section, id, orgId }: Stored): Promise<void> {
@@ -348,7 +395,8 @@ export class Run {
     if (section !== 'organizations' || !('scope' in caller)) return
     const { scope } = caller
     if (scope.kind !== 'partner' || scope.orgs === 'all') return
-    this.#on = { ...this.#on, caller: { ...caller, scope: { ...scope, orgs: [...scope.orgs, id] } } }
+    const wider = { ...caller, scope: { ...scope, orgs: [...scope.orgs, id] } }
+    this.#on = { ...this.#on, admitted: wider, caller: wider }
   }
 
   async #update(
@@ -430,9 +478,12 @@ export class Run {
     const refused = await this.#refusal(
       kind.remove,
       async (call) => {
-        // As a plan needs no permission to delete, it shows the effect only to those who may ask for it.
-        const mayAsk = effect && refusalOf(this.#with.calls, effect, this.#on.caller) === undefined
-        if (mayAsk) ends = (await this.#call(effect, { params })) as Record<string, number>
+        if (effect) {
+          const all = (await this.#effect(effect, { params })) as Record<string, number>
+          this.#ends.push(all)
+          // As a plan needs no permission to delete, it shows the effect only to those who may ask for it.
+          if (refusalOf(this.#with.calls, effect, this.#on.admitted) === undefined) ends = all
+        }
         await call({ params })
       },
       path,
@@ -442,6 +493,11 @@ export class Run {
     if (!refused) return
     this.#add(stored, { action: 'delete', before, after: null, ends, refused: excess ?? refused.refused })
     if (refused.refused === null) this.#state.remove(kind.section, stored.id)
+  }
+
+  /** What ends with a record, for the version of the plan, whoever may see it. */
+  #effect(entry: Endpoint, input: RawInput): Promise<Values> {
+    return this.#with.calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, input)
   }
 
   #call(entry: Endpoint, input: RawInput): Promise<Values> {
@@ -460,14 +516,16 @@ export class Run {
     prefix = '',
   ): Promise<{ refused: string | null } | undefined> {
     if (this.#changes.length > mostChanges) return { refused: null }
+    // A plan says what would be, whoever asks: its transaction is rolled back.
+    const refused = refusalOf(this.#with.calls, entry, this.#on.admitted) ?? null
     try {
-      // A plan says what would be, whoever asks: its transaction is rolled back.
-      const refused = refusalOf(this.#with.calls, entry, this.#on.caller) ?? null
       if (refused !== null && !this.#on.isRehearsal) return { refused }
-      await withSavepoint(this.#tx, () => step((input) => this.#call(entry, input)))
+      await inNestedTransaction(this.#tx, () => step((input) => this.#call(entry, input)))
       return { refused }
     } catch (error) {
       if (!(error instanceof Problem)) throw error
+      // Who may not do it learns no more than that: names that are taken elsewhere, quotas and counts are not theirs to know.
+      if (refused !== null && error.code !== 'invalid_request') return { refused }
       if (rules.isRefusal(error)) return { refused: error.message }
       for (const fault of rules.faultsOf(error, kind, path))
         this.#fault(fault.path, `${prefix}${fault.message}`)

@@ -7,6 +7,9 @@ import type { Db } from '../storage/open.ts'
 
 /** Who calls, from where, and what each audit entry says besides. */
 export type CallContext = {
+  /** As they were admitted: what decides whether they may call an endpoint. */
+  admitted: Caller
+  /** The same, who sees the tenant that is configured alone. */
   caller: Caller
   ip: string
   userAgent: string | null

@@ -7,6 +7,15 @@ import { type Change, type FileField, type Kind, kinds, type Section, sections }
 
 export type Values = Record<string, unknown>
 
+/** What is asked for. */
+export type Wanted = {
+  set: string
+  document: Readonly<Record<string, readonly Values[]>>
+  adopt: boolean
+  prune: boolean
+  pruneLimit?: number | undefined
+}
+
 /** An object as a file has it. */
 export type Item = {
   section: Section
@@ -242,6 +251,24 @@ export function faultsOf(problem: Problem, kind: Kind, path: string): Fault[] {
 
 /** 403 of the endpoints: it is about the caller, and not about the file. */
 export const isRefusal = ({ status }: Problem): boolean => status === 401 || status === 403 || status === 428
+
+/**
+ * Of what a plan was asked for and would do. It holds an apply to that, also where the state of the sections is the same: an
+ * object that was made again, more that ends with a deletion, other files. What is refused to whom does not matter.
+ */
+export function digestOf(
+  { set, document, adopt, prune, pruneLimit }: Wanted,
+  changes: readonly Change[],
+  ends: readonly Record<string, number>[],
+): string {
+  const lines = changes.map(({ section, action, org, id, name, before, after, renamedFrom }) => [
+    ...[section, action, org, name, before, after, renamedFrom],
+    // What is made has another id each time.
+    action === 'create' || action === 'update' ? null : id,
+  ])
+  const text = canonical([set, document, adopt, prune, pruneLimit ?? null, lines, ends])
+  return hash('sha256', text, 'hex').slice(0, 32)
+}
 
 const mostNamed = 10
 

@@ -29,9 +29,13 @@ export class BeforeCommitHooks {
   }
 }
 
+/** What a transaction has deferred; undefined where every write has a commit of its own. */
+export const deferredBy = (tx: Db): BeforeCommitHooks | undefined =>
+  (tx.getExecutor() as { leftovers?: BeforeCommitHooks }).leftovers
+
 /** Defers work until just before the transaction commits; returns false where every write has a commit of its own. */
 export function beforeCommit<T>(tx: Db, finish: BeforeCommitHook<T>, item: T): boolean {
-  const { leftovers } = tx.getExecutor() as { leftovers?: BeforeCommitHooks }
-  leftovers?.add(finish, item)
-  return leftovers !== undefined
+  const deferred = deferredBy(tx)
+  deferred?.add(finish, item)
+  return deferred !== undefined
 }

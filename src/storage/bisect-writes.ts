@@ -1,4 +1,5 @@
 import { sql } from 'kysely'
+import { deferredBy } from './before-commit.ts'
 import { isLockTimeout, isOutage } from './database-errors.ts'
 import type { Db, Storage, WriteOptions } from './db.ts'
 import { isPostgres } from './query/prepared.ts'
@@ -133,6 +134,24 @@ export async function withSavepoint<T>(tx: Db, statement: () => Promise<T>): Pro
     return value
   } catch (error) {
     if (!isOutage(error)) await sql`rollback to savepoint attempt; release savepoint attempt`.execute(tx)
+    throw error
+  }
+}
+
+/** Runs several statements: if one fails, all are undone with what they deferred, and the transaction goes on. */
+export async function inNestedTransaction<T>(tx: Db, work: () => Promise<T>): Promise<T> {
+  const deferred = deferredBy(tx)
+  const size = deferred?.size ?? 0
+  await sql`savepoint nested`.execute(tx)
+  try {
+    const value = await work()
+    await sql`release savepoint nested`.execute(tx)
+    return value
+  } catch (error) {
+    if (isOutage(error)) throw error
+    deferred?.cut(size)
+    await sql`rollback to savepoint nested`.execute(tx)
+    await sql`release savepoint nested`.execute(tx)
     throw error
   }
 }

@@ -15,7 +15,7 @@ type Options = {
   revision?: string
 }
 
-const script = { osTypes: ['linux'], language: 'bash', content: 'true\n' }
+const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
 const online = {
   operator: 'AND',
   conditions: [{ field: 'status', operator: 'equals', value: 'online' }],
@@ -256,6 +256,32 @@ onEveryDatabase((_, open) => {
       await acme.apply(whole, {}, again.version)
     })
 
+    it('does what the plan showed, or nothing', async () => {
+      const { acme, by, world } = await start()
+      const set = { prune: true, pruneLimit: 9 }
+      await acme.apply(whole, set)
+      const empty = { ...whole, organizations: [] as Record<string, unknown>[] }
+      const rest = Object.fromEntries(Object.keys(whole).map((section) => [section, []]))
+      // Other files, or other flags, than those of the plan.
+      const { version } = await acme.plan(rest, set)
+      await expect(acme.apply({ ...rest, scripts: whole.scripts! }, set, version)).rejects.toEqual(
+        refused(409, 'conflict'),
+      )
+      await expect(acme.apply(rest, { ...set, pruneLimit: 8 }, version)).rejects.toEqual(
+        refused(409, 'conflict'),
+      )
+      // More ends with an organization than the plan said.
+      const deletion = { organizations: empty.organizations }
+      const shown = await acme.plan(deletion, set)
+      expect(shown.changes).toMatchObject([{ action: 'delete', name: 'florist' }])
+      const florist = (await acme.client.call(api.orgs.list)).data.find(({ slug }) => slug === 'florist')!
+      await by(world.tokens.acme, florist.id).client.call(api.enrollmentKeys.create, {
+        body: { orgId: florist.id, name: 'late' },
+      })
+      await expect(acme.apply(deletion, set, shown.version)).rejects.toEqual(refused(409, 'conflict'))
+      expect((await acme.apply(deletion, set)).totals).toMatchObject({ delete: 1 })
+    })
+
     it('of two at once happens once', async () => {
       const { acme } = await start()
       const { version } = await acme.plan(whole)
@@ -292,6 +318,26 @@ onEveryDatabase((_, open) => {
       await expect(acme.plan(mine, { adopt: true, set: 'two' })).rejects.toMatchObject({
         details: [{ message: expect.stringContaining('belongs to the set "one"') }],
       })
+    })
+
+    it('manages what it has, also where somebody makes another of the same name', async () => {
+      const { acme, bakery, world } = await start()
+      const files = { sites: [{ org: 'bakery', name: 'Annex', timezone: 'Europe/Paris' }] }
+      await acme.apply(files)
+      await bakery.client.call(api.sites.create, { body: { orgId: world.orgs.bakery.id, name: 'Annex' } })
+      expect((await acme.plan(files)).changes).toEqual([])
+    })
+
+    it('takes over nothing that its caller may not change', async () => {
+      const { service, world, acme, by } = await start()
+      await acme.client.call(api.scripts.create, { body: { name: 'Ours', ...script } })
+      const some = by(await addPartnerUser(service, 'some', world.partners.acme, [world.orgs.bakery.id]))
+      const mine = { scripts: [{ name: 'Ours', ...script }] }
+      const { changes } = await some.plan(mine, { adopt: true })
+      expect(changes).toMatchObject([{ action: 'adopt', refused: expect.any(String) }])
+      const error = await some.apply(mine, { adopt: true }).catch((caught: unknown) => caught)
+      expect(error).toMatchObject({ status: 403 })
+      expect(await acme.sets()).toEqual([])
     })
 
     it('of an organization does not touch what a set of the partner owns', async () => {
@@ -473,6 +519,25 @@ onEveryDatabase((_, open) => {
       await expect(some.plan({ sites: [{ org: 'garage', name: 'x' }] })).rejects.toMatchObject({
         details: [{ message: expect.stringContaining('"garage"') }],
       })
+    })
+
+    it('who sees some organizations may do no more in one by naming it', async () => {
+      const { service, world, by } = await start()
+      const { id } = world.orgs.bakery
+      const token = await addPartnerUser(service, 'some', world.partners.acme, [id])
+      const single = service.client(token).call(api.roles.list, { query: { orgId: id } })
+      const why = await single.then(
+        () => undefined,
+        ({ code }: { code: string }) => code,
+      )
+      expect(why).toBe('partner_access_limited')
+      const some = by(token, id)
+      const roles = { roles: [{ name: 'Mine', permissions: ['devices:read'] }] }
+      await expect(some.plan(roles)).rejects.toMatchObject({ status: 403 })
+      await expect(some.apply(roles, {}, 'any')).rejects.toMatchObject({ status: 403 })
+      const { document, skipped } = await some.exported()
+      expect(document.roles).toBeUndefined()
+      expect(skipped).toMatchObject([{ section: 'roles', name: '*' }])
     })
 
     it('of the service names an organization', async () => {
