@@ -7,7 +7,7 @@ export default class ConfigPlan extends ApiCommand {
   static override endpoints = ['POST /config/plan']
   static override summary = 'Say what applying files would change, and change nothing'
   static override description =
-    'Reads YAML or JSON files, or folders of them. A section that no file has is not managed; [] means none. The service does what the files ask for and rolls it back, so that a plan shows every refusal and every fault, with file, line and column. man/svc-config.5 describes the files.'
+    'Reads YAML or JSON files, or folders of them. A section that no file has is not managed; [] means none. The service does what the files ask for and rolls it back, so that a plan shows every refusal and every fault, with file, line and column. Files read variables that begin with SVC_CONFIG_ or that --env names, and files beside them; what came from either is never printed. man/svc-config.5 describes the files.'
   static override examples = [
     'svc config plan production.yaml\nsites\n  + blue-bakery / Main Office\n  ~ blue-bakery / Store\n      timezone: "UTC" → "Europe/Paris"\nSet default: 1 to create, 1 to change',
     'svc config plan config/ --set production --prune --out plan.json',

@@ -1,4 +1,5 @@
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
@@ -40,11 +41,11 @@ scripts:
     osTypes: [linux]
     language: bash
     content: \${file:clean.sh}
-    category: \${env:CATEGORY}
+    category: \${env:SVC_CONFIG_CATEGORY}
 `,
     )
     file('clean.sh', `echo "$\${env:HOME}"\n`)
-    const env = { CATEGORY: 'care' }
+    const env = { SVC_CONFIG_CATEGORY: 'care' }
     const plan = await acme(['config', 'plan', first, '--set', 'store'], env)
     expect(plan).toMatchObject({
       code: 0,
@@ -92,7 +93,7 @@ webhooks: []
       `{
   "scripts": [
     { "name": "S", "language": "cobol",
-      "osTypes": ["linux"], "content": "\${env:UNSET}" }
+      "osTypes": ["linux"], "content": "\${env:SVC_CONFIG_UNSET}" }
   ],
   "pets": []
 }
@@ -108,7 +109,7 @@ webhooks: []
     expect(at('a.yaml:8:5')).toHaveLength(1)
     expect(at('a.yaml:9:1')[0]).toContain('is not covered yet')
     expect(at('more/b.json:3:20')).toHaveLength(1)
-    expect(at('more/b.json:4:29')[0]).toContain('the variable UNSET is not set')
+    expect(at('more/b.json:4:29')[0]).toContain('the variable SVC_CONFIG_UNSET is not set')
     expect(at('more/b.json:6:3')[0]).toContain('is not a section')
   })
 
@@ -147,7 +148,8 @@ sites:
 `
     const files = file('gate.yaml', text)
     const env = { ZONE: 'Europe/Rome' }
-    expect((await acme(['config', 'apply', files, '--set', 'gate', '--yes'], env)).code).toBe(0)
+    const applied = await acme(['config', 'apply', files, '--set', 'gate', '--env', 'ZONE', '--yes'], env)
+    expect([applied.code, applied.stderr]).toEqual([0, expect.stringContaining('Applied')])
     const client = service.client(world.tokens.acme)
     const query = { orgId: world.orgs.garage.id }
     const { data } = await client.call(api.sites.list, { query })
@@ -159,6 +161,238 @@ sites:
       text.slice(0, text.indexOf('  - { org')).replace('color: red', 'color: blue'),
     )
     expect(whole.stdout).not.toContain('Gone')
+  })
+
+  it('reads only variables and files that are meant for it', async () => {
+    const folder = join(home.path, 'confined')
+    mkdirSync(join(folder, 'below'), { recursive: true })
+    file('outside.sh', 'OUTSIDE')
+    writeFileSync(join(folder, 'below', 'inside.sh'), 'true')
+    writeFileSync(join(folder, 'long.sh'), 'x'.repeat(1024 * 1024 + 1))
+    symlinkSync('../outside.sh', join(folder, 'link.sh'))
+    symlinkSync('..', join(folder, 'up'))
+    symlinkSync('/dev/zero', join(folder, 'zero'))
+    execFileSync('mkfifo', [join(folder, 'pipe')])
+    const texts = [
+      'env:SVC_TOKEN',
+      'env:OTHER',
+      'file:../outside.sh',
+      `file:${home.path}/outside.sh`,
+      `file:${folder}/below/inside.sh`,
+      'file:link.sh',
+      'file:up/outside.sh',
+      'file:/dev/zero',
+      'file:zero',
+      'file:pipe',
+      'file:below',
+      'file:long.sh',
+      'file:none.sh',
+    ]
+    const script = (text: string, at: number) =>
+      `  - { name: S${at}, osTypes: [linux], language: bash, content: "\${${text}}" }\n`
+    const main = join(folder, 'main.yaml')
+    writeFileSync(main, `scripts:\n${texts.map(script).join('')}`)
+    const failed = await acme(['config', 'plan', main], { OTHER: 'SECRET' })
+    expect([failed.code, failed.stdout]).toEqual([2, ''])
+    const lines = failed.stderr.split('\n').map((line) => line.trim())
+    const column = (n: number) => script('', n).indexOf('content') + 1
+    const at = texts.map((_, n) => lines.filter((line) => line.startsWith(`${main}:${n + 2}:${column(n)}: `)))
+    expect(at.map((found) => found.length)).toEqual(texts.map(() => 1))
+    const said = at.map(([line = '']) => line.slice(line.indexOf(': ') + 2))
+    expect(said[1]).toBe(
+      'the variable OTHER is closed to files: call it SVC_CONFIG_OTHER, or allow it with --env OTHER',
+    )
+    for (const line of said.slice(2, 7)) expect(line).toContain('put it beside this file or below')
+    for (const line of said.slice(10, 12)) expect(line).toContain('a regular file of at most 1048576 bytes')
+    expect(said[9]).toContain('a regular file')
+    expect(said[12]).toBe('there is no file none.sh beside this one')
+    expect(failed.stderr).not.toMatch(/OUTSIDE|SECRET/)
+
+    writeFileSync(main, `scripts:\n${script('env:OTHER', 0)}${script('file:below/inside.sh', 1)}`)
+    const allowed = await acme(['config', 'plan', main, '--env', 'OTHER'], { OTHER: 'x' })
+    expect([allowed.code, allowed.stdout]).toEqual([0, expect.stringContaining('2 to create')])
+    const value = await acme(['config', 'plan', main, '--env', 'OTHER=x'])
+    expect([value.code, value.stderr]).toEqual([2, expect.stringContaining('without its value')])
+
+    // A small file names a large one again and again.
+    writeFileSync(join(folder, 'large.sh'), 'x'.repeat(1024 * 1024))
+    writeFileSync(main, `scripts:\n${[0, 1, 2, 3, 4].map((n) => script('file:large.sh', n)).join('')}`)
+    expect((await acme(['config', 'plan', main])).stderr).toContain('are more than 4194304 bytes together')
+
+    symlinkSync('../outside.sh', join(folder, 'link.yaml'))
+    expect((await acme(['config', 'plan', folder])).stderr).toContain('is a link out of')
+  })
+
+  it('never prints what came from a variable', async () => {
+    const env = {
+      SVC_CONFIG_NAME: 'Secret Name',
+      SVC_CONFIG_ORG: 'garage',
+      SVC_CONFIG_CODE: 'hunter-two',
+      SVC_CONFIG_ZONE: 'UTC',
+    }
+    const hidden = /Secret Name|hunter|garage|Printed/
+    file('printed.sh', 'echo Printed')
+    const textOf = (code: string, zone: string) => `sites:
+  - name: \${env:SVC_CONFIG_NAME}
+    org: \${env:SVC_CONFIG_ORG}
+    timezone: ${zone}
+    settings: { color: "${code}", plain: { list: [a, "${code}"], deep: "x ${code} y" } }
+scripts:
+  - name: Hidden
+    osTypes: [linux]
+    language: bash
+    category: ${code}
+    content: ${code === 'none' ? '"true"' : `\${file:printed.sh}`}
+`
+    const first = file('hidden.yaml', textOf('none', 'UTC'))
+    const set = ['--set', 'hidden']
+    const made = await acme(['config', 'apply', first, ...set, '--yes'], env)
+    expect([made.code, made.stdout]).toEqual([
+      0,
+      `sites\n  + (from \${env:SVC_CONFIG_ORG}) / (from \${env:SVC_CONFIG_NAME})\nscripts\n  + Hidden\nSet hidden: 2 to create\n`,
+    ])
+    const code = `\${env:SVC_CONFIG_CODE}`
+    file('hidden.yaml', textOf(code, 'Europe/Paris'))
+    const plain = await acme(['config', 'plan', first, ...set], env)
+    expect([plain.code, plain.stderr]).toEqual([0, ''])
+    expect(plain.stdout).toContain(`category: (from \${env:SVC_CONFIG_CODE})\n`)
+    expect(plain.stdout).toContain(`content: (from \${file:printed.sh})\n`)
+    expect(plain.stdout).toContain('timezone: "UTC" → "Europe/Paris"\n')
+    const out = join(home.path, 'hidden.json')
+    const saved = await acme(['config', 'plan', first, ...set, '--json', '--out', out], env)
+    const { changes } = JSON.parse(saved.stdout) as { changes: { section: string; after: object }[] }
+    const from = `(from \${env:SVC_CONFIG_CODE})`
+    expect(changes.find(({ section }) => section === 'sites')!.after).toEqual({
+      timezone: 'Europe/Paris',
+      settings: { color: from, plain: { list: from, deep: from } },
+    })
+    const runs = [
+      plain,
+      saved,
+      await acme(['config', 'diff', first, ...set], env),
+      await acme(['config', 'diff', first, ...set, '-o', 'yaml'], env),
+      await acme(['config', 'plan', first, ...set, '--markdown'], env),
+      await acme(['config', 'apply', '--plan', out, '--yes', '--json'], env),
+    ]
+    for (const { stdout, stderr } of runs) {
+      expect(stdout).toContain('SVC_CONFIG_NAME')
+      expect(stdout + stderr).not.toMatch(hidden)
+    }
+
+    // What leaves the files with --prune, or is called otherwise, still says it.
+    const renamed = file(
+      'renamed.yaml',
+      `sites:
+  - { org: garage, name: Renamed, renamedFrom: "\${env:SVC_CONFIG_NAME}" }
+scripts: []
+filters:
+  - { org: garage, name: "\${env:SVC_CONFIG_CODE}", conditions: { operator: AND, conditions: [{ field: lastSeenAt, operator: notWithinLast, value: { amount: 7, unit: days } }] } }
+`,
+    )
+    const pruned = await acme(['config', 'plan', renamed, ...set, '--prune', '--json'], env)
+    expect([pruned.code, pruned.stderr, pruned.stdout]).toEqual([0, '', expect.stringContaining('"delete"')])
+    expect(pruned.stdout).not.toMatch(/Secret Name|hunter/)
+
+    // A fault of the service quotes what it was sent.
+    const faulty = file(
+      'quoted.yaml',
+      `sites:
+  - { org: "\${env:SVC_CONFIG_CODE}", name: "\${env:SVC_CONFIG_NAME}" }
+roles:
+  - { name: Odd, parent: "\${env:SVC_CONFIG_NAME}", permissions: ["\${env:SVC_CONFIG_CODE}"] }
+  - { name: "\${env:SVC_CONFIG_NAME}", parent: "\${env:SVC_CONFIG_CODE}" }
+`,
+    )
+    const refused = await acme(['config', 'plan', faulty], env)
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining(`\${env:SVC_CONFIG_CODE}`)])
+    expect(refused.stderr).not.toMatch(hidden)
+  })
+
+  it('exports no record that would become a variable, in any format', async () => {
+    const token = `\${env:SVC_TOKEN}`
+    const named = file('named.yaml', `sites:\n  - { org: garage, name: "$${token}" }\n`)
+    expect((await acme(['config', 'apply', named, '--set', 'named', '--yes'])).code).toBe(0)
+    for (const format of [
+      ['--json'],
+      ['--jq', '.document'],
+      ['-o', 'json'],
+      ['-o', 'yaml'],
+      ['-o', 'ndjson'],
+    ]) {
+      const { stdout } = await acme(['config', 'export', ...format])
+      expect(stdout).toContain(`$${token}`)
+      expect(stdout.replaceAll(`$${token}`, '')).not.toContain(token)
+    }
+  })
+
+  it('merges no value of a variable into a file', async () => {
+    const text = `sites:
+  # The first
+  - &one
+    org: \${env:SVC_CONFIG_ORG}
+    name: \${env:SVC_CONFIG_NAME}
+    settings:
+      list: [ plain, "\${env:SVC_CONFIG_CODE}" ] # kept
+      deep: { code: "\${env:SVC_CONFIG_CODE}", color: red }
+  # The second
+  - { <<: *one, name: Merged, timezone: UTC }
+`
+    const env = { SVC_CONFIG_ORG: 'garage', SVC_CONFIG_NAME: 'Mergeable', SVC_CONFIG_CODE: 'pepper-two' }
+    const files = file('merge.yaml', text)
+    expect((await acme(['config', 'apply', files, '--set', 'merge', '--yes'], env)).code).toBe(0)
+    const client = service.client(world.tokens.acme)
+    const { data } = await client.call(api.sites.list, { query: { orgId: world.orgs.garage.id } })
+    const settings = { list: ['plain', 'other-secret'], deep: { code: 'pepper-three', color: 'blue' } }
+    const id = data.find(({ name }) => name === 'Mergeable')!.id
+    await client.call(api.sites.update, { params: { id }, body: { settings } })
+    const merged = await acme(['config', 'export', '--merge', files], env)
+    expect(merged.stdout).toContain(
+      text.slice(text.indexOf('sites:\n') + 7).replace('color: red', 'color: blue'),
+    )
+    expect(merged.stdout).not.toMatch(/pepper|other-secret|Mergeable/)
+    expect(merged.stdout.match(/Merged/g)).toHaveLength(1)
+
+    for (const [changed, why] of [
+      [{ SVC_CONFIG_NAME: 'Elsewhere' }, 'the service has no such object'],
+      [{ SVC_CONFIG_NAME: undefined }, 'the variable SVC_CONFIG_NAME is not set'],
+    ] as const) {
+      const refused = await home.run(['config', 'export', '--merge', files], {
+        env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.acme, ...env, ...changed },
+      })
+      expect([refused.code, refused.stdout]).toEqual([2, ''])
+      expect(refused.stderr).toContain(`${files}:5:5: `)
+      expect(refused.stderr).toContain(why)
+    }
+  })
+
+  it('refuses to merge where an alias would lose what it refers to', async () => {
+    const files = file(
+      'lost.yaml',
+      'sites:\n  - &a { org: garage, name: Lost }\n  - { <<: *a, name: Merged }\n',
+    )
+    const refused = await acme(['config', 'export', '--merge', files])
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('*a refers to what has')])
+  })
+
+  it('says where an alias refers to what it is a part of', async () => {
+    for (const item of [
+      '  - &o { org: garage, name: X, settings: { a: *o } }',
+      '  - &o { <<: *o, name: X }',
+      '  - &o { name: X, settings: { <<: [*o] } }',
+      '  - &o [ &p { name: X, settings: { a: *o } } ]',
+      '  - *none',
+    ]) {
+      const text = `sites:\n${item}\n`
+      const place = `2:${item.indexOf('*') + 1}`
+      const files = file('circle.yaml', text)
+      for (const args of [
+        ['plan', files],
+        ['export', '--merge', files],
+      ]) {
+        const failed = await acme(['config', ...args])
+        expect([failed.code, failed.stderr]).toEqual([2, expect.stringContaining(`${files}:${place}: `)])
+      }
+    }
   })
 
   it('saves a plan, which is refused once the state has moved', async () => {

@@ -1,10 +1,12 @@
-import { readdirSync, statSync } from 'node:fs'
-import { dirname, extname, join, resolve } from 'node:path'
-import type { Document, LineCounter, Node } from 'yaml'
+import { readdirSync, realpathSync, statSync } from 'node:fs'
+import { extname, join } from 'node:path'
+import type { Alias, Document, LineCounter, Node } from 'yaml'
 import { kinds, sections, uncovered } from '../../configuration/contract.ts'
 import { didYouMean } from '../../core/suggest.ts'
-import { readStdin, readTextFile } from '../ask.ts'
+import { readStdin } from '../ask.ts'
 import { usageError } from '../exit-codes.ts'
+import type { Substituted } from './hidden.ts'
+import { fillIn, isObject, isWithin, type Path, readBounded, VariableSource } from './variables.ts'
 
 type Objects = Record<string, Record<string, unknown>[]>
 
@@ -18,6 +20,8 @@ export type Configuration = {
   document: Objects
   /** Faults that are found without the service. */
   faults: FileFault[]
+  /** The texts that variables were part of. */
+  substituted: Substituted[]
   /** Where a path of the request stands. */
   placeOf(path: string): Omit<FileFault, 'message'> | undefined
 }
@@ -26,28 +30,90 @@ const extensions = ['.yaml', '.yml', '.json']
 /** Of a folder with everything below it. */
 const mostFiles = 1000
 
-/** Reads files and folders; `-` is standard input. @throws CliError with every fault of syntax */
-export async function readConfiguration(paths: readonly string[]): Promise<Configuration> {
+/**
+ * Reads files and folders; `-` is standard input. `allowed`: names of the environment that they may read besides their own.
+ * @throws CliError with every fault of syntax
+ */
+export async function readConfiguration(
+  paths: readonly string[],
+  allowed: readonly string[],
+): Promise<Configuration> {
   const yaml = await import('yaml')
   const sources: Source[] = []
   const broken: FileFault[] = []
-  for (const file of paths.flatMap(filesAt)) {
-    const text = file === '-' ? await readStdin('the configuration') : readTextFile(file, 'the configuration')
-    const lines = new yaml.LineCounter()
-    const document = yaml.parseDocument(text, { lineCounter: lines, merge: true })
-    const shown = file === '-' ? '<standard input>' : file
-    for (const { message, pos } of document.errors) {
-      const [summary = ''] = message.split(/ at line \d+|:?\n/)
-      broken.push({ file: shown, ...position(lines, pos[0]), message: summary })
-    }
-    sources.push({ file: shown, document: document as Document, lines })
+  for (const { path, folder } of paths.flatMap(filesAt)) {
+    const text = path === '-' ? await readStdin('the configuration') : textOf(path, folder)
+    const file = path === '-' ? '<standard input>' : path
+    const source = sourceOf(yaml, file, text)
+    broken.push(...syntaxFaults(yaml, source))
+    sources.push(source)
   }
   if (broken.length > 0) throw faultsError(broken)
-  return together(sources)
+  return together(sources, new VariableSource(allowed))
 }
 
-function filesAt(path: string): string[] {
-  if (path === '-') return [path]
+type Yaml = typeof import('yaml')
+
+export function sourceOf({ LineCounter, parseDocument }: Yaml, file: string, text: string): Source {
+  const lines = new LineCounter()
+  return { file, document: parseDocument(text, { lineCounter: lines, merge: true }), lines }
+}
+
+export function syntaxFaults(yaml: Yaml, { file, document, lines }: Source): FileFault[] {
+  const faults = document.errors.map(({ message, pos }) => {
+    const [summary = ''] = message.split(/ at line \d+|:?\n/)
+    return { file, ...position(lines, pos[0]), message: summary }
+  })
+  return faults.length > 0 ? faults : aliasFaults(yaml, { file, document, lines })
+}
+
+/** An alias to what it is a part of would have no end. */
+function aliasFaults({ isAlias, visit }: Yaml, { file, document, lines }: Source): FileFault[] {
+  const anchors = new Map<string, Node>()
+  const faults: FileFault[] = []
+  visit(document, {
+    Node(_, node, around) {
+      if (!isAlias(node)) {
+        if (node.anchor !== undefined) anchors.set(node.anchor, node)
+        return
+      }
+      const { source } = node as Alias
+      const target = anchors.get(source)
+      if (target && !around.includes(target)) return
+      const message = target
+        ? `*${source} refers to what it is a part of: write out what is meant`
+        : `there is no anchor &${source} before this alias`
+      faults.push({ file, ...position(lines, node.range?.[0] ?? 0), message })
+    },
+  })
+  return faults
+}
+
+/** More than the service takes, with room for comments. */
+const mostOfFile = 16 * 1024 * 1024
+
+/**
+ * A file that was found in a folder must be in it, and regular: whoever may change a folder must not have other files read
+ * with a link. One that is named may be a pipe.
+ */
+function textOf(path: string, folder: string | undefined): string {
+  let text: string | undefined
+  try {
+    if (folder !== undefined && !isWithin(realpathSync(folder), realpathSync(path)))
+      throw usageError(`${path} is a link out of ${folder}: name the file itself, or delete the link`)
+    text = readBounded(path, { most: mostOfFile, isRegular: folder !== undefined })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw code === undefined || code === 'usage' ? error : usageError(`Cannot read ${path}: ${code}`)
+  }
+  if (text !== undefined) return text
+  throw usageError(`${path} must be a regular file of at most ${mostOfFile} bytes`)
+}
+
+type Found = { path: string; folder?: string }
+
+function filesAt(path: string): Found[] {
+  if (path === '-') return [{ path }]
   let isFolder: boolean
   try {
     isFolder = statSync(path).isDirectory()
@@ -55,11 +121,11 @@ function filesAt(path: string): string[] {
     const why = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error)
     throw usageError(`Cannot read ${path}: ${why}`)
   }
-  if (!isFolder) return [path]
+  if (!isFolder) return [{ path }]
   const found = readdirSync(path, { recursive: true, encoding: 'utf8' })
     .filter((name) => extensions.includes(extname(name)))
     .sort()
-    .map((name) => join(path, name))
+    .map((name) => ({ path: join(path, name), folder: path }))
   if (found.length === 0)
     throw usageError(`There is no file in ${path} whose name ends in ${extensions.join(', ')}`)
   if (found.length > mostFiles) throw usageError(`There are more than ${mostFiles} files in ${path}`)
@@ -71,9 +137,10 @@ const position = (lines: LineCounter, offset: number) => {
   return { line, column: col }
 }
 
-function together(sources: readonly Source[]): Configuration {
+function together(sources: readonly Source[], variables: VariableSource): Configuration {
   const document: Objects = {}
   const faults: FileFault[] = []
+  const substituted: Substituted[] = []
   const places = new Map<string, { source: Source; index: number }[]>()
   for (const source of sources) {
     const fault = (path: readonly (string | number)[], message: string) =>
@@ -100,7 +167,14 @@ function together(sources: readonly Source[]): Configuration {
           fault([section, index], 'must be an object')
           continue
         }
-        const filled = fillIn(object, [section, index], source, fault)
+        const sent = document[section].length
+        const filled = fillIn(object, [section, index], {
+          file: source.file,
+          source: variables,
+          fault,
+          filled: ([, , ...field], text, names) =>
+            substituted.push({ path: [section, sent, ...field], text, variables: names }),
+        })
         document[section].push(filled as Record<string, unknown>)
         places.set(section, [...(places.get(section) ?? []), { source, index }])
       }
@@ -109,6 +183,7 @@ function together(sources: readonly Source[]): Configuration {
   return {
     document,
     faults,
+    substituted,
     placeOf(path) {
       const [, section = '', at = '', ...rest] = /^body\.document/.test(path) ? path.split('.').slice(1) : []
       const found = places.get(section)?.[Number(at)]
@@ -135,55 +210,8 @@ function unknownSection(section: string): string {
   return `${section} is not a section${near === undefined ? `: ${sections.join(', ')}` : `; ${near}`}`
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  value !== null && typeof value === 'object' && !Array.isArray(value)
-
-type Path = readonly (string | number)[]
-
-const variable = /(\$+)\{(env|file):([^}]*)\}/g
-
-/** Replaces `${env:NAME}` and `${file:PATH}`; `$${env:NAME}` stands for itself. */
-function fillIn(
-  value: unknown,
-  path: Path,
-  source: Source,
-  fault: (path: Path, message: string) => void,
-): unknown {
-  if (Array.isArray(value)) return value.map((item, at) => fillIn(item, [...path, at], source, fault))
-  if (isObject(value))
-    return Object.fromEntries(
-      Object.entries(value).map(([key, item]) => [key, fillIn(item, [...path, key], source, fault)]),
-    )
-  if (typeof value !== 'string') return value
-  return value.replace(variable, (whole, dollars: string, from: string, name: string) => {
-    if (dollars.length > 1) return whole.slice(1)
-    const found = from === 'env' ? process.env[name] : fileText(name, source)
-    if (found !== undefined) return found
-    fault(
-      path,
-      from === 'env' ? `the variable ${name} is not set` : `there is no file ${name} beside this one`,
-    )
-    return whole
-  })
-}
-
-/** Of a path relative to the file that names it. */
-function fileText(name: string, { file }: Source): string | undefined {
-  try {
-    return readTextFile(resolve(dirname(file), name), name)
-  } catch {
-    return undefined
-  }
-}
-
-/** Whether a text of a file is replaced by something else. */
-export const holdsVariable = (text: string): boolean => /(?<!\$)\$\{(?:env|file):[^}]*\}/.test(text)
-
-/** In a file a text that looks like a variable is written so. */
-export const escapeVariables = (text: string): string => text.replace(variable, (whole) => `$${whole}`)
-
 /** The place of a value, or of the nearest thing around it that is there. */
-function placeIn({ document, lines }: Source, path: Path): { line: number; column: number } {
+export function placeIn({ document, lines }: Source, path: Path): { line: number; column: number } {
   let node = document.contents as Node | null
   let offset = node?.range?.[0] ?? 0
   for (const step of path) {

@@ -1,8 +1,24 @@
 import { boolean, integer, string } from '@oclif/core/flags'
 import { mostChanges } from '../../configuration/contract.ts'
+import { usageError } from '../exit-codes.ts'
+
+/** Of the commands that read files with variables. */
+export const variableFlags = {
+  env: string({
+    description: 'Variable that files may read, besides SVC_CONFIG_*; repeatable',
+    helpValue: 'NAME',
+    multiple: true,
+    multipleNonGreedy: true,
+    parse: async (name) => {
+      if (/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) return name
+      throw usageError('--env takes the name of a variable, without its value', '--env DOMAIN')
+    },
+  }),
+}
 
 /** What the commands that plan have in common. */
 export const planFlags = {
+  ...variableFlags,
   set: string({
     description: 'Set of files that owns the objects; objects of another set are never touched',
     helpValue: 'NAME',

@@ -2,6 +2,7 @@ import type { Change, Plan } from '../../configuration/contract.ts'
 import { escapeToOneLine } from '../../core/terminal.ts'
 import type { Look } from '../look.ts'
 import { truncate } from '../text-width.ts'
+import { isMarker } from './hidden.ts'
 
 const marks = { create: '+', update: '~', delete: '-', adopt: '=' } as const
 const words = { create: 'create', update: 'change', delete: 'delete', adopt: 'take over' } as const
@@ -9,13 +10,19 @@ const words = { create: 'create', update: 'change', delete: 'delete', adopt: 'ta
 const placed = ({ org, name }: { org: string | null; name: string }): string =>
   escapeToOneLine(org === null ? name : `${org} / ${name}`)
 
-const valueText = (value: unknown): string =>
-  value === undefined ? 'nothing' : escapeToOneLine(JSON.stringify(value))
+function valueText(value: unknown): string {
+  if (value === undefined) return 'nothing'
+  return escapeToOneLine(isMarker(value) ? value : JSON.stringify(value))
+}
 
 /** `name: "Green" → "Blue"`. */
 function fieldLines({ before, after }: Change): string[] {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])]
-  return names.map((name) => `${name}: ${valueText(before?.[name])} → ${valueText(after?.[name])}`)
+  return names.map((name) => {
+    const [from, to] = [valueText(before?.[name]), valueText(after?.[name])]
+    // What differs is hidden on both sides.
+    return from === to ? `${name}: ${to}` : `${name}: ${from} → ${to}`
+  })
 }
 
 function endsText({ ends }: Change): string {

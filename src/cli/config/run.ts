@@ -11,9 +11,12 @@ import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
 import { type Configuration, type FileFault, faultsError, nameAt, readConfiguration } from './files.ts'
 import { formatMarkdown, formatPlan, totalsText } from './format.ts'
+import { Hidden, type Substituted } from './hidden.ts'
+import { escapeVariables } from './variables.ts'
 
 export type PlanFlags = {
   set: string
+  env?: string[] | undefined
   adopt?: boolean | undefined
   prune?: boolean | undefined
   'prune-limit'?: number | undefined
@@ -24,11 +27,13 @@ type Request = {
   body: z.input<typeof configuration.plan.body>
 }
 
-/** A plan as it is saved: what was asked for and what the answer was. */
-type SavedPlan = { plan: Plan; request: Request }
+/** A plan as it is saved: what was asked for and what the answer was, without values of variables. */
+type SavedPlan = { plan: Plan; request: Request; substituted: Substituted[] }
 
 async function ask(session: CommandContext, paths: readonly string[], flags: PlanFlags): Promise<SavedPlan> {
-  const files = await readConfiguration(paths)
+  const files = await readConfiguration(paths, flags.env ?? [])
+  const { substituted } = files
+  const hidden = new Hidden(files.document, substituted)
   const orgId = await currentOrg(session)
   const { set, adopt = false, prune = false } = flags
   const pruneLimit = flags['prune-limit']
@@ -38,14 +43,17 @@ async function ask(session: CommandContext, paths: readonly string[], flags: Pla
   }
   const sent = session.client.request(configuration.plan, request)
   const plan = await withSpinner('Planning', sent).catch((failure) => {
-    throw withPlaces(failure, files)
+    throw withPlaces(hidden.failure(failure), files, hidden)
   })
   if (files.faults.length > 0) throw faultsError(files.faults)
-  return { plan: plan as Plan, request }
+  return { plan: hidden.plan(plan as Plan), request, substituted }
 }
 
 /** The faults of the service at their places in the files, together with those that need no service. */
-function withPlaces(failure: unknown, files: Configuration): unknown {
+function withPlaces(failure: unknown, files: Configuration, hidden: Hidden): unknown {
+  // What variables became may be what is too much.
+  if (failure instanceof ApiError && failure.status === 413 && files.faults.length > 0)
+    return faultsError(files.faults)
   if (!(failure instanceof ApiError) || failure.code !== 'invalid_request' || !Array.isArray(failure.details))
     return failure
   const nowhere = { file: '', line: 0, column: 0 }
@@ -53,7 +61,7 @@ function withPlaces(failure: unknown, files: Configuration): unknown {
     ({ path, message }): FileFault => {
       const place = files.placeOf(path)
       const field = path.split('.').slice(4).join('.')
-      const about = `${nameAt(files, path)}${field === '' ? '' : `${field} `}`
+      const about = `${hidden.text(nameAt(files, path))}${field === '' ? '' : `${field} `}`
       if (place) return { ...place, message: `${about}${message}` }
       const flag = path === 'body.pruneLimit' ? '' : `${path.replace(/^body\.(document\.)?/, '')}: `
       return { ...nowhere, message: `${flag}${message}` }
@@ -102,7 +110,9 @@ export async function applyFiles(
 ): Promise<void> {
   if ((flags.plan === undefined) === (paths.length === 0))
     throw usageError('Name either files or --plan', 'svc config apply production.yaml')
-  const { plan, request } = flags.plan === undefined ? await ask(session, paths, flags) : readPlan(flags.plan)
+  const saved = flags.plan === undefined ? await ask(session, paths, flags) : readPlan(flags.plan)
+  const { plan, request, substituted } = saved
+  const hidden = new Hidden(request.body.document, substituted)
   const isPlain = session.output.format === 'plain'
   if (isPlain) await writeStdout(formatPlan(plan, lookOf(process.stdout, session.output)))
   if (plan.changes.length === 0) {
@@ -119,7 +129,10 @@ export async function applyFiles(
   const { version, plannedAt } = plan
   const body = { ...request.body, version, plannedAt, ...(revision !== undefined && { revision }) }
   const sent = session.client.request(configuration.apply, { query: request.query, body })
-  const done = (await withSpinner('Applying', sent)) as z.output<typeof configuration.apply.reply>
+  const reply = await withSpinner('Applying', sent).catch((failure) => {
+    throw hidden.failure(failure)
+  })
+  const done = hidden.plan(reply as z.output<typeof configuration.apply.reply>)
   if (!isPlain) return printRecord(session.output, done, configuration.apply.reply)
   printNote(`Applied as ${done.applyId}: ${totalsText(done)}`)
 }
@@ -133,20 +146,30 @@ function readPlan(file: string): SavedPlan {
   } catch (error) {
     throw error instanceof SyntaxError ? wrong() : error
   }
-  if (typeof saved?.plan?.version !== 'string' || typeof saved.request?.body !== 'object') throw wrong()
+  if (typeof saved?.plan?.version !== 'string' || typeof saved.request?.body?.document !== 'object')
+    throw wrong()
+  if (!Array.isArray(saved.substituted)) throw wrong()
   return saved
 }
 
-export async function exportFile(session: CommandContext, merge: string | undefined): Promise<void> {
+export async function exportFile(
+  session: CommandContext,
+  { merge, env = [] }: { merge?: string | undefined; env?: string[] | undefined },
+): Promise<void> {
   const orgId = await currentOrg(session)
   const query = { ...(orgId !== undefined && { orgId }) }
   const sent = session.client.request(configuration.export, { query })
   const reply = (await withSpinner('Reading', sent)) as z.output<typeof configuration.export.reply>
+  // Whatever the format, it may be read again as a file, in which a record must not name a variable.
+  const document = escapeVariables(reply.document)
   const { format } = session.output
   if (format !== 'plain' && format !== 'yaml')
-    return printRecord(session.output, reply, configuration.export.reply)
+    return printRecord(session.output, { ...reply, document }, configuration.export.reply)
   const { exportedYaml, mergedYaml } = await import('./yaml.ts')
-  const text = merge === undefined ? exportedYaml(reply) : mergedYaml(readTextFile(merge, 'the file'), reply)
+  const text =
+    merge === undefined
+      ? exportedYaml({ ...reply, document })
+      : mergedYaml({ file: merge, text: readTextFile(merge, 'the file'), document, allowed: env })
   await writeStdout(text)
   for (const { section, org, name, reason } of reply.skipped) {
     const what = name === '*' ? section : `${section} "${name}"${org === null ? '' : ` of ${org}`}`

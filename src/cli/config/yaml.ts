@@ -1,16 +1,19 @@
-import { Document, isMap, isScalar, isSeq, parseDocument, visit, type YAMLMap } from 'yaml'
+import { isDeepStrictEqual } from 'node:util'
+import * as yaml from 'yaml'
+import { Document, isAlias, isMap, isScalar, isSeq, type Node, visit, type YAMLMap } from 'yaml'
 import type { z } from 'zod'
 import { type configuration, kinds, type Section, sections } from '../../configuration/contract.ts'
 import { hasNoControls } from '../../core/terminal.ts'
 import { usageError } from '../exit-codes.ts'
-import { escapeVariables, holdsVariable } from './files.ts'
+import { type FileFault, faultsError, placeIn, sourceOf, syntaxFaults } from './files.ts'
+import { fillIn, hasVariable, VariableSource } from './variables.ts'
 
 type Exported = z.output<typeof configuration.export.reply>
 type Values = Record<string, unknown>
 
 /** A file that describes what there is; its head says what it does not describe. */
 export function exportedYaml({ document, uncovered }: Pick<Exported, 'document' | 'uncovered'>): string {
-  const file = new Document(escaped(document))
+  const file = new Document(document)
   const left = uncovered.map(({ what, reason }) => ` - ${what}: ${reason}`)
   file.commentBefore = [' Not covered:', ...left].join('\n')
   return written(file)
@@ -26,61 +29,110 @@ function written(file: Document.Parsed | Document): string {
   return file.toString({ lineWidth: 0 })
 }
 
-/** What the service has is no variable of a file. */
-function escaped(value: unknown): unknown {
-  if (typeof value === 'string') return escapeVariables(value)
-  if (Array.isArray(value)) return value.map(escaped)
-  if (value === null || typeof value !== 'object') return value
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, escaped(item)]))
-}
+/** A file, and what there is, in which variables are escaped. */
+type Merge = Pick<Exported, 'document'> & { file: string; text: string; allowed: readonly string[] }
 
 /**
  * The text of a file with what has changed: what is gone is left out, what is new comes last, and fields that the file does
- * not name stay out of it. Comments and order stay, and so do texts with variables.
+ * not name stay out of it. Comments and order stay, and so does what holds a variable, whose value must not be written down.
+ * @throws CliError also where it is not known which object is meant
  */
-export function mergedYaml(text: string, { document }: Pick<Exported, 'document'>): string {
-  const file = parseDocument(text)
-  const [error] = file.errors
-  if (error) throw usageError(`Cannot read the file: ${error.message.split('\n')[0]}`)
+export function mergedYaml({ file, text, document: present, allowed }: Merge): string {
+  const source = sourceOf(yaml, file, text)
+  const broken = syntaxFaults(yaml, source)
+  if (broken.length > 0) throw faultsError(broken)
+  const { document } = source
+  const faults: FileFault[] = []
+  const variables = new VariableSource(allowed)
   // Files of one organization need not say which.
-  const orgs = new Set(Object.values(document).flatMap((all) => all.map(({ org }) => org)))
-  const implied = document.organizations === undefined && orgs.size === 1 ? [...orgs][0] : undefined
-  const placeOf = (section: Section, values: Values): string =>
-    JSON.stringify([values.org ?? implied ?? null, values[kinds[section].key]])
-  for (const section of sections) {
-    const list = file.get(section)
-    const present = document[section]
-    if (present === undefined || list === undefined || list === null) continue
+  const orgs = new Set(Object.values(present).flatMap((all) => all.map(({ org }) => org)))
+  const implied = present.organizations === undefined && orgs.size === 1 ? [...orgs][0] : undefined
+  const placeOf = (section: Section, { org, [kinds[section].key]: key }: Values): string =>
+    JSON.stringify([org ?? implied ?? null, key])
+  for (const section of sectionsOf(document)) {
+    const list = document.get(section)
+    const there = present[section]
+    if (there === undefined || list === undefined || list === null) continue
     if (!isSeq(list)) throw usageError(`${section} is not a list`)
-    const left = new Map(present.map((values) => [placeOf(section, values), values]))
-    list.items = list.items.filter((item) => {
-      // An alias stands for what is elsewhere in the file.
-      if (!isMap(item)) return true
-      const place = placeOf(section, item.toJSON() as Values)
+    const left = new Map(there.map((values) => [placeOf(section, values), values]))
+    const kept = list.items.map((item, at) => {
+      const map = isAlias(item) ? item.resolve(document) : item
+      if (!isMap(map)) return true
+      const fault = (field: string | number, message: string) =>
+        faults.push({ file, ...placeIn(source, [section, at, field]), message })
+      const identity = identityOf(section, map, document)
+      const found = faults.length
+      const filled = fillIn(identity, [section, at], {
+        file,
+        source: variables,
+        fault: ([, , field = ''], message) => fault(field, message),
+      })
+      if (faults.length > found) return true
+      const place = placeOf(section, filled as Values)
       const values = left.get(place)
-      if (!values) return false
-      left.delete(place)
-      mergeInto(file, item, values, false)
-      return true
+      if (values) {
+        left.delete(place)
+        // An alias stands for what is elsewhere in the file.
+        if (map === item) mergeInto(document, map, values, false)
+      } else if (hasVariable(identity)) {
+        const field = Object.keys(identity).find((name) => hasVariable(identity[name])) ?? ''
+        fault(
+          field,
+          'with the variable set as it is, the service has no such object: set it, or delete this one',
+        )
+      }
+      return values !== undefined
     })
-    for (const values of left.values()) list.items.push(file.createNode(escaped(values)) as never)
+    list.items = list.items.filter((_, at) => kept[at])
+    for (const values of left.values()) list.items.push(document.createNode(values) as never)
   }
-  return written(file)
+  if (faults.length > 0) throw faultsError(faults)
+  checkAnchors(file, document)
+  return written(document)
 }
 
-function mergeInto(file: Document.Parsed, map: YAMLMap, values: Values, isWhole: boolean): void {
+/** In the order of the file: an alias is compared after what it stands for has changed. */
+function sectionsOf({ contents }: Document): Section[] {
+  if (!isMap(contents)) return []
+  const names = contents.items.map(({ key }) => (isScalar(key) ? key.value : key))
+  return names.filter((name): name is Section => (sections as readonly unknown[]).includes(name))
+}
+
+/** What an object is known by, with what it has from `<<`. */
+function identityOf(section: Section, map: YAMLMap, document: Document): Values {
+  const { org, [kinds[section].key]: key } = map.toJS(document) as Values
+  return { [kinds[section].key]: key, ...(org !== undefined && { org }) }
+}
+
+function mergeInto(document: Document, map: YAMLMap, values: Values, isWhole: boolean): void {
   for (const [key, value] of Object.entries(values)) {
-    const node = map.get(key, true)
-    if (node === undefined && !isWhole) continue
+    const node = map.get(key, true) as Node | undefined
+    // With what it has from `<<`, which may have changed above.
+    const before = (map.toJS(document) as Values)[key]
+    if (before === undefined && !isWhole) continue
     if (isMap(node) && value !== null && typeof value === 'object' && !Array.isArray(value)) {
-      mergeInto(file, node, value as Values, true)
+      mergeInto(document, node, value as Values, true)
       continue
     }
-    const isVariable = isScalar(node) && typeof node.value === 'string' && holdsVariable(node.value)
-    const before = node === undefined ? undefined : (map.toJSON() as Values)[key]
-    if (isVariable || JSON.stringify(before) === JSON.stringify(escaped(value))) continue
+    if (hasVariable(before) || isDeepStrictEqual(before, value)) continue
     // The comment of a scalar belongs to it.
-    if (isScalar(node) && (value === null || typeof value !== 'object')) node.value = escaped(value)
-    else map.set(key, file.createNode(escaped(value)))
+    if (isScalar(node) && (value === null || typeof value !== 'object')) node.value = value
+    else map.set(key, document.createNode(value))
   }
+}
+
+/** What is left out may be what others refer to. */
+function checkAnchors(file: string, document: Document): void {
+  const anchors = new Set<string>()
+  visit(document, {
+    Node(_, node) {
+      if (!isAlias(node)) {
+        if (node.anchor !== undefined) anchors.add(node.anchor)
+      } else if (!anchors.has(node.source))
+        throw usageError(
+          `Cannot merge into ${file}: *${node.source} refers to what has changed or is gone`,
+          `write out what *${node.source} stands for`,
+        )
+    },
+  })
 }
