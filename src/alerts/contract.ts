@@ -31,6 +31,12 @@ export const Alert = z
   .meta({ id: 'Alert' })
 export type Alert = z.output<typeof Alert>
 
+/**
+ * The rule of the alert that two machines use one key. No other is raised while one is open, so nobody else raises one: it would
+ * hide that somebody has taken a key.
+ */
+export const copyAlertRule = 'copied-machine'
+
 export const NewAlert = z.strictObject({
   orgId: idOf('organization')
     .optional()
@@ -40,7 +46,11 @@ export const NewAlert = z.strictObject({
   title: text(500, 1).describe('What happened, on one line'),
   message: text(10_000).nullable().default(null).describe('Further description'),
   context: anyObject.nullable().default(null).meta({ flag: 'details' }).describe('Further data, in any form'),
-  ruleId: text(255, 1).nullable().default(null).describe('Rule that raised it, as you name it'),
+  ruleId: text(255, 1)
+    .refine((id) => id !== copyAlertRule, 'is reserved for alerts of the service')
+    .nullable()
+    .default(null)
+    .describe(`Rule that raised it, as you name it, except ${copyAlertRule}`),
 })
 export type NewAlert = z.output<typeof NewAlert>
 

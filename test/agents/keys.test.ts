@@ -275,6 +275,47 @@ describe('the key of a machine', () => {
       expect(await alerts()).toHaveLength(3)
     })
 
+    it('that two machines use is told also where the clock that issues challenges is ahead', async () => {
+      const { service, clock, enroll, challenged, proofOf, recover, heartbeat } = await start()
+      const till = await enroll('till-1')
+      clock.forward(10)
+      for (let n = 0; n < 2; n++) {
+        // Of a process whose clock is two minutes ahead.
+        clock.forward(120)
+        const challenge = await challenged()
+        clock.forward(-120)
+        const { authToken } = await recover(proofOf(till, challenge))
+        clock.forward(60)
+        await heartbeat(till, authToken)
+      }
+      const alerts = service.storage.read.selectFrom('alerts').select('rule_id')
+      const told = await alerts.where('device_id', '=', till.deviceId).execute()
+      expect(told).toEqual([{ rule_id: 'copied-machine' }])
+    })
+
+    it('that two machines use is told again after an hour where the alert is dismissed or suppressed', async () => {
+      const { service, clock, enroll, challenged, proofOf, recover, heartbeat } = await start()
+      const till = await enroll('till-1')
+      const alerts = async () => {
+        const query = service.storage.read.selectFrom('alerts').select('id')
+        return (await query.where('device_id', '=', till.deviceId).execute()).length
+      }
+      let [expected, isMuted] = [0, false]
+      for (const status of ['dismissed', 'suppressed', 'resolved', 'active', 'acknowledged', 'dismissed']) {
+        for (let n = 0; n < 2; n++) {
+          clock.forward(10)
+          await heartbeat(till, (await recover(proofOf(till, await challenged()))).authToken)
+        }
+        if (!isMuted) expected += 1
+        isMuted = status === 'active' || status === 'acknowledged'
+        expect([status, await alerts()]).toEqual([status, expected])
+        await service.storage.write((tx) =>
+          tx.updateTable('alerts').set({ status }).where('device_id', '=', till.deviceId).execute(),
+        )
+        clock.forward(3601)
+      }
+    })
+
     it('opens nothing to a machine that is decommissioned or in quarantine', async () => {
       const { client, enroll, challenged, proofOf, recover, service } = await start()
       const till = await enroll('till-1')

@@ -22,6 +22,18 @@ onEveryDatabase((_, open) => {
   }
 
   describe('an alert', () => {
+    it('has a rule of its caller, never one that the service raises alerts of', async () => {
+      const { raise, service } = await start()
+      const refusal = raise('Nothing', { ruleId: 'copied-machine' })
+      await expect(refusal).rejects.toMatchObject({
+        status: 400,
+        details: [{ path: 'body.ruleId', message: 'is reserved for alerts of the service' }],
+      })
+      const query = service.storage.read.selectFrom('alerts').select('id')
+      expect(await query.where('rule_id', '=', 'copied-machine').execute()).toEqual([])
+      expect(await raise('Disk full', { ruleId: 'disk' })).toMatchObject({ ruleId: 'disk' })
+    })
+
     it('is acknowledged once, and only while it is active', async () => {
       const { admin, raise, clock } = await start()
       const { id, status } = await raise('Disk full')

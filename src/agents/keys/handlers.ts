@@ -1,3 +1,4 @@
+import { copyAlertRule } from '../../alerts/contract.ts'
 import { raiseAlert } from '../../alerts/raise.ts'
 import type { Signer } from '../../audit/checkpoints/signer.ts'
 import { deviceKeyFingerprint, devicePublicKey, isProofOf, newDeviceKey } from '../../core/device-key.ts'
@@ -9,7 +10,7 @@ import { agentTokenHash, checkIsCurrent, newAgentToken } from '../tokens/rules.t
 import { lockStanding } from '../tokens/standing.ts'
 import { deleteRotation, saveActiveTokens } from '../tokens/store.ts'
 import type { agentKeys as contract } from './contract.ts'
-import { copyAlert, copyAlertRule, isOfCopy, issueChallenge, issuedAt } from './rules.ts'
+import { copyAlert, isOfCopy, issueChallenge, issuedAt } from './rules.ts'
 import * as store from './store.ts'
 
 type Identity = Pick<Signer, 'publicKeys' | 'trusted' | 'seal' | 'isSealed'>

@@ -1,3 +1,4 @@
+import { copyAlertRule } from '../../alerts/contract.ts'
 import { randomBytes } from '../../core/random.ts'
 import { truncateStorable } from '../../core/text.ts'
 import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
@@ -43,17 +44,16 @@ export type LastRecovery = {
 /**
  * Whether tokens that were recovered less than an hour ago were used since: then another machine has them, which has the same
  * key. A machine that never got the reply asks again, and has not used them. A restore of the database moves `proved_at` and issues
- * no token.
+ * no token. Otherwise the tokens are later than the challenge, except by the clock of a process that is ahead and issued it.
  */
 export function isOfCopy(
   { proved_at: proved, token_issued_at: issued, last_seen_at: seen }: LastRecovery,
   now: Instant,
 ): boolean {
-  if (proved === null || issued === null || seen === null || issued < proved) return false
+  if (proved === null || issued === null || seen === null) return false
+  if (addSeconds(issued, clockSkew) <= proved) return false
   return addSeconds(proved, copySeconds) > now && seen >= issued
 }
-
-export const copyAlertRule = 'copied-machine'
 
 export const copyAlert = ({ id, org_id, hostname }: { id: string; org_id: string; hostname: string }) => ({
   ...{ orgId: org_id, deviceId: id, ruleId: copyAlertRule, severity: 'high' as const, context: null },

@@ -70,7 +70,10 @@ export const findLastRecovery = (db: Db, deviceId: string): Promise<LastRecovery
     .where('devices.id', '=', deviceId)
     .executeTakeFirst()
 
-/** Whether people were told within the hour, or have not ended what they were told: the same for all replicas. */
+/**
+ * Whether people were told within the hour, or have an alert open: the same for all replicas. One that is dismissed or
+ * suppressed is ended as one that is resolved is: it must not hide for good that a key was taken.
+ */
 export async function isToldOfCopy(db: Db, deviceId: string, rule: string, now: Instant): Promise<boolean> {
   const told = await db
     .selectFrom('alerts')
@@ -78,7 +81,10 @@ export async function isToldOfCopy(db: Db, deviceId: string, rule: string, now: 
     .where('device_id', '=', deviceId)
     .where('rule_id', '=', rule)
     .where((eb) =>
-      eb.or([eb('status', '!=', 'resolved'), eb('triggered_at', '>', addSeconds(now, -copySeconds))]),
+      eb.or([
+        eb('status', 'in', ['active', 'acknowledged']),
+        eb('triggered_at', '>', addSeconds(now, -copySeconds)),
+      ]),
     )
     .limit(1)
     .executeTakeFirst()
