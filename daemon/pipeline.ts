@@ -225,7 +225,7 @@ export function addRoute(
       db: undefined as Db | undefined,
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
-      ask: <T>(work: (db: Db) => Promise<T>) =>
+      ask: <T>(work: (db: Db, checkTime: () => void) => Promise<T>) =>
         on.questions.ask(
           {
             caller: `${caller.kind} ${askerOf(caller) ?? asked.ip}`,

@@ -6,7 +6,7 @@ import type { Db, Storage } from '../src/storage/open.ts'
 import { addCounter } from './metrics.ts'
 
 export type ReadQueryLimits = {
-  /** Milliseconds one statement may take. */
+  /** Milliseconds one statement may take, and a question of several in all. */
   timeoutMs: number
   atOnce: number
   perTenant: number
@@ -22,6 +22,9 @@ type Waiting = { asker: Asker; go(): void }
 
 /** Waiting questions of one caller per running one; further ones are refused immediately. */
 const waitingForEach = 8
+/** A question of several statements has used up its time between two of them. */
+class OutOfTime extends Error {}
+
 /** Retry-After when too many questions run. */
 const retrySeconds = 2
 /** Retry-After when a question was too slow. */
@@ -65,15 +68,15 @@ export class ReadQueryQueue {
   }
 
   /** @throws too_many_questions, question_too_slow */
-  async ask<T>(asker: Asker, work: (db: Db) => Promise<T>): Promise<T> {
+  async ask<T>(asker: Asker, work: (db: Db, checkTime: () => void) => Promise<T>): Promise<T> {
     if (this.#mayRun(asker)) this.#take(asker)
     else await this.#turn(asker)
     try {
-      const answer = await work(this.#db)
+      const answer = await work(this.#db, this.#deadline())
       this.#count('answered')
       return answer
     } catch (error) {
-      if (classifyDatabaseError(error) !== 'too slow') {
+      if (!(error instanceof OutOfTime) && classifyDatabaseError(error) !== 'too slow') {
         this.#count('failed')
         throw error
       }
@@ -82,6 +85,13 @@ export class ReadQueryQueue {
       throw new Problem('question_too_slow', message, { retryAfter: retrySlowSeconds })
     } finally {
       this.#give(asker)
+    }
+  }
+
+  #deadline(): () => void {
+    const begun = performance.now()
+    return () => {
+      if (performance.now() - begun >= this.#limits.timeoutMs) throw new OutOfTime()
     }
   }
 

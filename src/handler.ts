@@ -123,9 +123,10 @@ type RequestInput<E extends Endpoint> = {
 type QuestionCall = {
   /**
    * Runs a read whose cost the caller decides: a filter, a search, a list in an order of their choice. Limits its time,
-   * and how many run at once. @throws too_many_questions, question_too_slow
+   * and how many run at once. Each statement has that time; work of many statements calls `checkTime` between them, which
+   * throws once it has taken that time in all. @throws too_many_questions, question_too_slow
    */
-  ask<T>(work: (db: Db) => Promise<T>): Promise<T>
+  ask<T>(work: (db: Db, checkTime: () => void) => Promise<T>): Promise<T>
 }
 
 /** `db` is the transaction of a mutation, or a read connection. */

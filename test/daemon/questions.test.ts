@@ -88,6 +88,24 @@ describe('concurrent read queries', () => {
     expect((await Promise.all([...asked, other])).length).toBe(19)
   })
 
+  it('of many statements have the time of one in all', async () => {
+    const { questions, metric } = queueWith({ timeoutMs: 0 })
+    const asker = { caller: 'a', tenant: 'everybody' }
+    await expect(
+      questions.ask(asker, async (_, checkTime) => {
+        checkTime()
+        return 'too late'
+      }),
+    ).rejects.toMatchObject({ code: 'question_too_slow', extras: { retryAfter: 30 } })
+    expect(await metric('svc_questions_total')).toMatchObject({ too_slow: 1, failed: 0 })
+    const { questions: patient } = queueWith({ timeoutMs: 600_000 })
+    const answer = patient.ask(asker, async (_, checkTime) => {
+      checkTime()
+      return 'in time'
+    })
+    expect(await answer).toBe('in time')
+  })
+
   it('release their slot on failure, and report a timeout', async () => {
     const { questions, metric } = queueWith({ atOnce: 1 })
     const fail = (error: unknown) =>

@@ -382,13 +382,15 @@ async function prepare(service: TestService) {
       'listLogHeads',
       machine,
       async (db, scope) =>
-        (await listLogHeads(db, scope, page)).data.some(({ deviceId }) => deviceId === bakery.deviceId),
+        (await listLogHeads(db, scope, page, () => {})).data.some(
+          ({ deviceId }) => deviceId === bakery.deviceId,
+        ),
     ],
     [
       'newestLogs',
       machine,
       async (db, scope) =>
-        (await newestLogs(db, scope, {}, 1000)).diagnostic.some(
+        (await newestLogs(db, scope, {}, 1000, () => {})).diagnostic.some(
           ({ deviceId }) => deviceId === bakery.deviceId,
         ),
     ],
@@ -396,7 +398,7 @@ async function prepare(service: TestService) {
       'logsAfter',
       machine,
       async (db, scope) =>
-        (await logsAfter(db, scope, [{ deviceId: bakery.deviceId, seq: 0 }], {}, 10)).places.length,
+        (await logsAfter(db, scope, [{ deviceId: bakery.deviceId, seq: 0 }], {}, 10, () => {})).places.length,
     ],
     [
       'listWholeScripts',

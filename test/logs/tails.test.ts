@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
+import { systemScope } from '../../src/core/scope.ts'
 import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
+import { mostDevicesOfNewest, mostHeadsSince, mostSince } from '../../src/logs/tails/contract.ts'
+import { logTails } from '../../src/logs/tails/handlers.ts'
+import { listLogHeads, logsAfter, newestLogs } from '../../src/logs/tails/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
@@ -155,6 +159,116 @@ onEveryDatabase((_, open) => {
       const { data } = await heads({ since: '2026-03-01' })
       expect(data).toContainEqual({ deviceId: bakery.deviceId, hostname: 'bakery-pc', seq: 4, start: 2 })
       expect(data).toContainEqual({ deviceId: till.deviceId, hostname: 'till', seq: 1, start: 1 })
+    })
+
+    it('can be begun at a time that the clock of a machine has passed twice', async () => {
+      const { bakery, say, heads } = await start()
+      await say(bakery, ['ahead'], { timestamp: '2026-02-01T12:00:00.000Z' })
+      await say(bakery, ['set back'], { timestamp: '2026-02-01T10:00:00.000Z' })
+      const startOf = async (since: string) => (await heads({ since })).data[0]!.start
+      expect(await startOf('2026-02-01T09:00:00Z')).toBe(0)
+      expect(await startOf('2026-02-01T11:00:00Z')).toBe(0)
+      expect(await startOf('2026-02-01T13:00:00Z')).toBe(2)
+    })
+
+    it('are not all read to find where a time begins', async () => {
+      const { service, bakery, heads } = await start()
+      const at = (second: number) => new Date(Date.parse(clockTime) + second * 1000).toISOString()
+      const logs = Array.from({ length: mostSince + 2 }, (_, n) => ({
+        ...{
+          id: newId(),
+          deviceId: bakery.deviceId,
+          orgId: bakery.id,
+          message: `${n}`,
+          level: 'info' as const,
+        },
+        // The first two to come in are the last by their time.
+        timestamp: at(n < 2 ? 10_000 + n : n),
+        ...{ component: 'ws', fields: null, agentVersion: null, createdAt: clockTime },
+      }))
+      await service.storage.write(async (tx) => insertDiagnosticLogs(tx, await placedOf(tx, bakery, logs)))
+      expect((await heads({ since: '1970-01-01' })).data[0]).toMatchObject({ seq: mostSince + 2, start: 2 })
+      expect((await heads({ since: at(500) })).data[0]).toMatchObject({ start: 0 })
+    })
+
+    it('are looked up in small pieces, of a bounded number of devices, and no longer than a question may take', async () => {
+      const { service, bakery, heads, read, say, system } = await start()
+      const { storage } = service
+      await say(bakery, ['a'])
+      const { read: db } = storage
+      const device = await db
+        .selectFrom('devices')
+        .selectAll()
+        .where('id', '=', bakery.deviceId)
+        .executeTakeFirstOrThrow()
+      const copies = Array.from({ length: mostDevicesOfNewest }, (_, n) => ({
+        ...{ ...device, id: newId(), agent_id: `copy-${n}` },
+      }))
+      await storage.write(async (tx) => {
+        for (let at = 0; at < copies.length; at += 100)
+          await tx
+            .insertInto('devices')
+            .values(copies.slice(at, at + 100))
+            .execute()
+      })
+      const ids = [device.id, ...copies.map(({ id }) => id)].toSorted()
+
+      const first = await heads({ since: '1970-01-01', limit: '1000' })
+      expect(first.pagination).toMatchObject({ limit: mostHeadsSince, nextCursor: expect.any(String) })
+      const second = await heads({ since: '1970-01-01', cursor: first.pagination.nextCursor })
+      expect([...first.data, ...second.data].map(({ deviceId }) => deviceId)).toEqual(ids.slice(0, 200))
+      expect((await heads({ limit: '1000' })).data).toHaveLength(1000)
+
+      expect(await read()).toMatchObject({ incompleteResults: true })
+      await storage.write((tx) => tx.deleteFrom('devices').where('id', '=', copies[0]!.id).execute())
+      const whole = await read()
+      expect([whole.incompleteResults, messagesOf(whole)]).toEqual([false, ['a']])
+      expect((await read({}, system)).incompleteResults).toBe(false)
+
+      const page = { page: 1, limit: 1000, since: '1970-01-01T00:00:00.000Z' }
+      const places = ids.slice(0, 100).map((deviceId) => ({ deviceId, seq: 0 }))
+      const questions = {
+        heads: (checkTime: () => void) => listLogHeads(db, systemScope, page, checkTime),
+        newest: (checkTime: () => void) => newestLogs(db, systemScope, {}, 10, checkTime),
+        after: (checkTime: () => void) => logsAfter(db, systemScope, places, {}, 100, checkTime),
+      }
+      for (const [name, ask] of Object.entries(questions)) {
+        let checks = 0
+        await ask(() => {
+          checks += 1
+        })
+        expect([name, checks >= 10]).toEqual([name, true])
+        checks = 0
+        const late = ask(() => {
+          checks += 1
+          if (checks === 3) throw new Error('out of time')
+        })
+        await expect(late, name).rejects.toThrow('out of time')
+        expect([name, checks]).toEqual([name, 3])
+      }
+    })
+
+    it('end their question when it has taken its time', async () => {
+      const { service, bakery, say } = await start()
+      await say(bakery, ['a'])
+      const { read: db } = service.storage
+      const late = () => {
+        throw new Error('out of time')
+      }
+      const call = {
+        ...{ db, scope: systemScope },
+        ask: (work: (on: typeof db, checkTime: () => void) => Promise<unknown>) => work(db, late),
+      }
+      const paging = { page: 1, limit: 100 }
+      const after = [{ deviceId: bakery.deviceId, seq: 0 }]
+      for (const [name, asked] of [
+        ['heads', { ...paging, since: '1970-01-01T00:00:00.000Z' }],
+        ['read', paging],
+        ['read', { ...paging, after }],
+      ] as const) {
+        const handler = logTails[name] as unknown as (of: object) => Promise<unknown>
+        await expect(handler({ ...call, query: asked })).rejects.toThrow('out of time')
+      }
     })
 
     it('are seen by whoever sees the device, and by nobody else', async () => {

@@ -24,6 +24,13 @@ export function kindOf(component: string | undefined, source: string | undefined
 /** Devices of one request: their places fit into an address. */
 export const mostPlaces = 100
 
+/** Heads of one page with `since`: each is looked up in both logs. */
+export const mostHeadsSince = 100
+/** Devices among whose entries the newest of all are looked for: each is looked up in both logs. */
+export const mostDevicesOfNewest = 1000
+/** Entries of a device from a time on, by their own time, among which the one that came in first is looked for. */
+export const mostSince = 1000
+
 const place = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:\\d{1,15}'
 
 export type LogPlace = { deviceId: string; seq: number }
@@ -46,7 +53,12 @@ export const LogHead = z
     deviceId: idOf('device'),
     hostname: z.string(),
     seq: z.int().describe('Of the entry that came in last, of any kind'),
-    start: z.int().optional().describe('With since: the seq before its first entry from that time on'),
+    start: z
+      .int()
+      .optional()
+      .describe(
+        `With since: the seq before its first entry from that time on, among the first ${mostSince} of them by their time`,
+      ),
   })
   .meta({ id: 'LogHead' })
 export type LogHead = z.output<typeof LogHead>
@@ -66,7 +78,11 @@ export const logTails = {
     question: true,
     query: z.strictObject({
       orgId,
-      since: instant.optional().describe('Also return where to begin in order to read from this time on'),
+      since: instant
+        .optional()
+        .describe(
+          `Also return where to begin in order to read from this time on; at most ${mostHeadsSince} devices a page`,
+        ),
       ...cursorPageQuery({ default: 1000, max: 1000 }),
     }),
     reply: cursorPageOf(LogHead),
@@ -84,7 +100,7 @@ export const logTails = {
       after: places
         .optional()
         .describe(
-          'Read each of these devices after this seq; without it, the newest entries of all devices: those among the newest 200 of each',
+          `Read each of these devices after this seq; without it, the newest entries of at most ${mostDevicesOfNewest} devices: those among the newest 200 of each`,
         ),
       kind: z.enum(logKinds).optional().describe('Only logs of this kind'),
       level: listOfEnum(levelNames)
@@ -108,6 +124,12 @@ export const logTails = {
           }),
         )
         .describe('Of each device with entries after its place'),
+      incompleteResults: z
+        .boolean()
+        .optional()
+        .describe(
+          `Without after: there are more than ${mostDevicesOfNewest} devices, and the entries are those of the first ones by id`,
+        ),
     }),
     errors: ['org_access_denied'],
   }),

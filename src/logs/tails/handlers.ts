@@ -6,15 +6,15 @@ import * as store from './store.ts'
 export const logTails: HandlersOf<typeof contract.logTails> = {
   async heads({ db, ask, scope, query: { orgId, ...query } }) {
     const seen = await scopeWithin(db, scope, orgId)
-    return ask((on) => store.listLogHeads(on, seen, query))
+    return ask((on, checkTime) => store.listLogHeads(on, seen, query, checkTime))
   },
 
   async read({ db, ask, scope, query: { orgId, after, limit, ...filter } }) {
     const seen = await scopeWithin(db, scope, orgId)
-    return ask(async (on) =>
+    return ask(async (on, checkTime) =>
       after === undefined
-        ? { ...(await store.newestLogs(on, seen, filter, limit)), places: [] }
-        : store.logsAfter(on, seen, after, filter, limit),
+        ? { ...(await store.newestLogs(on, seen, filter, limit, checkTime)), places: [] }
+        : store.logsAfter(on, seen, after, filter, limit, checkTime),
     )
   },
 }

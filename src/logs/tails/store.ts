@@ -16,7 +16,17 @@ import type { DiagnosticLog } from '../diagnostic/contract.ts'
 import { toDiagnosticLog } from '../diagnostic/store.ts'
 import type { EventLog } from '../events/contract.ts'
 import { toEventLog } from '../events/store.ts'
-import { kindOf, type LogHead, type LogKind, type LogPlace, levelsOfKind, logKinds } from './contract.ts'
+import {
+  kindOf,
+  type LogHead,
+  type LogKind,
+  type LogPlace,
+  levelsOfKind,
+  logKinds,
+  mostDevicesOfNewest,
+  mostHeadsSince,
+  mostSince,
+} from './contract.ts'
 
 export type LogFilter = {
   kind?: LogKind | undefined
@@ -37,25 +47,49 @@ const devicesWithLogs = (db: Db, scope: Scope, after: string | undefined) =>
     .select(['devices.id as deviceId', 'devices.hostname', 'devices.log_seq as seq'])
     .orderBy('devices.id')
 
+/**
+ * Throws when the question has taken its time. A question about many devices is one of many statements: without it, each has
+ * the time of a whole question.
+ */
+type CheckTime = () => void
+
+/** Devices that are looked up together: the statements of other callers get between two pieces. */
+const devicesAtOnce = 10
+
+async function inPieces<T>(
+  all: readonly T[],
+  checkTime: CheckTime,
+  work: (piece: T[]) => Promise<void>,
+): Promise<void> {
+  for (let at = 0; at < all.length; at += devicesAtOnce) {
+    checkTime()
+    await work(all.slice(at, at + devicesAtOnce))
+  }
+}
+
 /** By id of the device. A position is read before the entries, so a reader who reads up to it has all of them. */
 export async function listLogHeads(
   db: Db,
   scope: Scope,
-  query: CursorPageQuery & { since?: Instant | undefined },
+  asked: CursorPageQuery & { since?: Instant | undefined },
+  checkTime: CheckTime,
 ): Promise<CursorPage<LogHead>> {
+  const { since } = asked
+  const query = since === undefined ? asked : { ...asked, limit: Math.min(asked.limit, mostHeadsSince) }
   const key = keyAfter(query, 1)
   const rows = await devicesWithLogs(db, scope, key && String(key[0]))
     .limit(fetchLimit(query))
     .offset(key ? 0 : offsetOf(query))
     .execute()
   const page = toCursorPage<LogHead>(rows, query, ({ deviceId }) => [deviceId], undefined)
-  const { since } = query
   if (since === undefined) return page
-  const asked = page.data.map(({ deviceId }) => ({ deviceId, since }))
-  const found = await Promise.all(logKinds.map((kind) => firstSince[kind](db, asked)))
   const starts = new Map<string, number>()
-  for (const { deviceId, seq } of found.flat())
-    starts.set(deviceId, Math.min(seq - 1, starts.get(deviceId) ?? seq))
+  await inPieces(page.data, checkTime, async (heads) => {
+    const places = heads.map(({ deviceId }) => ({ deviceId, since }))
+    for (const kind of logKinds)
+      for (const { deviceId, seq } of await firstSince[kind](db, places))
+        starts.set(deviceId, Math.min(seq - 1, starts.get(deviceId) ?? seq))
+  })
   const data = page.data.map((head) => ({
     ...head,
     start: Math.min(head.seq, starts.get(head.deviceId) ?? head.seq),
@@ -70,18 +104,26 @@ const firstSince = {
   events: preparedForEach({ deviceId: 'text', since: 'text' }, firstSinceIn(tables.events)),
 }
 
+/**
+ * The first entries by time, along the index, and of them the one that came in first. Clocks of machines are set, and entries
+ * come in late, so the two are not always the same; among all entries since 1970 it would be a read of the whole log.
+ */
 function firstSinceIn(table: string) {
   return (db: Db, { deviceId, since }: Each<Since>) =>
-    // Both tables have the columns used here.
     db
-      .selectFrom(table as 'agent_logs')
-      .select((eb) => [
-        'device_id as deviceId',
-        // The sum keeps Postgres from looking for the lowest number along its index, from the oldest entry on.
-        eb.fn.min<number>(eb('seq', '+', 0)).as('seq'),
-      ])
-      .where('device_id', '=', deviceId)
-      .where('timestamp', '>=', since)
+      .selectFrom((eb) =>
+        eb
+          // Both tables have the columns used here.
+          .selectFrom(table as 'agent_logs')
+          .select(['device_id', 'seq'])
+          .where('device_id', '=', deviceId)
+          .where('timestamp', '>=', since)
+          .orderBy('timestamp')
+          .orderBy('id')
+          .limit(mostSince)
+          .as('first'),
+      )
+      .select((eb) => ['device_id as deviceId', eb.fn.min<number>('seq').as('seq')])
       .groupBy('device_id')
 }
 
@@ -153,6 +195,7 @@ export async function logsAfter(
   places: readonly LogPlace[],
   filter: LogFilter,
   limit: number,
+  checkTime: CheckTime,
 ): Promise<LogEntries & { places: ReadPlace[] }> {
   const wanted = new Map(places.map(({ deviceId, seq }) => [deviceId, seq]))
   // Read before the entries, so the entries include all up to it.
@@ -174,19 +217,22 @@ export async function logsAfter(
   ): Promise<E[]> {
     const asked = askedOf(kind, filter)
     if (asked === undefined) return []
-    const found = await entries(grown.map((span) => ({ ...span, ...asked, rows })))
+    const found: E[] = []
+    await inPieces(grown, checkTime, async (spans) => {
+      found.push(...(await entries(spans.map((span) => ({ ...span, ...asked, rows })))))
+    })
     const byDevice = Map.groupBy(found, ({ deviceId }) => deviceId)
     for (const [deviceId, own] of byDevice)
       if (own.length === rows) reached.set(deviceId, Math.min(reached.get(deviceId)!, own.at(-1)!.seq))
     return found
   }
 
-  const [diagnostic, events] = await Promise.all([
-    read('diagnostic', async (spans) => (await inOrder.diagnostic(db, spans)).map(toDiagnosticLog)),
-    read('events', async (spans) =>
-      (await inOrder.events(db, spans)).map((row) => toEventLog(row as unknown as DeviceEventLogRow)),
-    ),
-  ])
+  const diagnostic = await read('diagnostic', async (spans) =>
+    (await inOrder.diagnostic(db, spans)).map(toDiagnosticLog),
+  )
+  const events = await read('events', async (spans) =>
+    (await inOrder.events(db, spans)).map((row) => toEventLog(row as unknown as DeviceEventLogRow)),
+  )
   const isRead = ({ deviceId, seq }: LogPlace) => seq <= reached.get(deviceId)!
   return {
     diagnostic: diagnostic.filter(isRead),
@@ -200,34 +246,32 @@ export async function logsAfter(
 
 /** The newest entries of a device among which the newest of all are looked for: a rare one is not sought in all of its log. */
 const sought = 200
-const devicesAtOnce = 500
 
-/** The newest entries of all devices, the oldest of them first. */
+/** The newest entries of all devices, up to a number of devices, the oldest of them first. */
 export async function newestLogs(
   db: Db,
   scope: Scope,
   filter: LogFilter,
   limit: number,
-): Promise<LogEntries> {
+  checkTime: CheckTime,
+): Promise<LogEntries & { incompleteResults: boolean }> {
   type Candidate = { kind: LogKind; id: string; created_at: string; seq: number }
   let best: Candidate[] = []
-  for (let last: string | undefined; ; ) {
-    const heads = await devicesWithLogs(db, scope, last).limit(devicesAtOnce).execute()
-    const found = await Promise.all(
-      logKinds.map(async (kind) => {
-        const asked = askedOf(kind, filter)
-        if (asked === undefined) return []
-        const spans = heads.map(({ deviceId, seq }) => ({
-          ...{ deviceId, after: Math.max(0, seq - sought), upTo: seq },
-          ...{ ...asked, rows: Math.min(sought, limit) },
-        }))
-        return (await newest[kind](db, spans)).map((one): Candidate => ({ kind, ...one }))
-      }),
-    )
-    best = [...best, ...found.flat()].sort(byArrival).slice(-limit)
-    last = heads.at(-1)?.deviceId
-    if (heads.length < devicesAtOnce) break
-  }
+  const heads = await devicesWithLogs(db, scope, undefined)
+    .limit(mostDevicesOfNewest + 1)
+    .execute()
+  await inPieces(heads.slice(0, mostDevicesOfNewest), checkTime, async (piece) => {
+    for (const kind of logKinds) {
+      const asked = askedOf(kind, filter)
+      if (asked === undefined) continue
+      const spans = piece.map(({ deviceId, seq }) => ({
+        ...{ deviceId, after: Math.max(0, seq - sought), upTo: seq },
+        ...{ ...asked, rows: Math.min(sought, limit) },
+      }))
+      const found = (await newest[kind](db, spans)).map((one): Candidate => ({ kind, ...one }))
+      best = [...best, ...found].sort(byArrival).slice(-limit)
+    }
+  })
   const idsOf = (kind: LogKind) => best.flatMap((one) => (one.kind === kind ? [one.id] : []))
   const [diagnostic, events] = await Promise.all([
     withIds(idsOf('diagnostic'), (ids) =>
@@ -249,7 +293,11 @@ export async function newestLogs(
         .execute(),
     ),
   ])
-  return { diagnostic: diagnostic.map(toDiagnosticLog), events: events.map(toEventLog) }
+  return {
+    diagnostic: diagnostic.map(toDiagnosticLog),
+    events: events.map(toEventLog),
+    incompleteResults: heads.length > mostDevicesOfNewest,
+  }
 }
 
 const withIds = async <R>(ids: string[], find: (ids: string[]) => Promise<R[]>): Promise<R[]> =>
