@@ -4,7 +4,11 @@ import { defineConfig } from 'vitest/config'
 import { isSoak } from './test/depth.ts'
 
 /** These have stand-ins for modules of their own, or none: others would stay for the files that come after. */
-const alone = ['test/daemon/enumeration.test.ts', 'test/identity/hashing.test.ts']
+const alone = [
+  'test/cli/logs-tail-all.test.ts',
+  'test/daemon/enumeration.test.ts',
+  'test/identity/hashing.test.ts',
+]
 
 /** The soak repeats the suites that have a short run and a full one. */
 const files = globSync('test/**/*.test.ts').filter(

@@ -13,7 +13,7 @@ export default class LogsTail extends ApiCommand {
   static override summary =
     'Show the newest logs of devices or of an organization, both kinds merged, and with -f new ones as they arrive'
   static override description =
-    'Without DEVICE: of every device of --org, else of every device you can see, up to 10,000; -n looks among the newest 200 entries of each. In the order in which the service received them, each once, even with many in one millisecond. Times are those of the machines. With --cursor-file it continues where it stopped.'
+    'Without DEVICE: of every device of --org, else of every device you can see, up to 10,000; -n looks among the newest 200 entries of each, of 1,000 devices at most. In the order in which the service received them, each once, even with many in one millisecond. Times are those of the machines. With --cursor-file it continues where it stopped.'
   static override examples = [
     'svc logs tail -f reception-1\nTIMESTAMP                 DEVICE       LEVEL  SOURCE     MESSAGE\n2026-01-31T12:00:00.000Z  reception-1  warn   heartbeat  The service did not answer\n2026-01-31T12:00:09.000Z  reception-1  error  kernel     nvme0: I/O error',
     'svc logs tail -f --org blue-bakery --level warn,error,critical --since 10m\nTIMESTAMP                 DEVICE       LEVEL  SOURCE     MESSAGE\n2026-01-31T12:00:00.000Z  reception-1  warn   heartbeat  The service did not answer\n2026-01-31T12:00:04.000Z  till-3       error  kernel     nvme0: I/O error',

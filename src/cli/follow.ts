@@ -32,8 +32,8 @@ type Followed = {
   known: Column[]
   terminal?: TerminalRows
   source: FollowSource
-  /** The shortest time between two looks; half a second unless they are costly. */
-  everyMs?: number
+  /** The shortest time to the next look; half a second unless they are costly. */
+  everyMs?: () => number
 }
 
 export const followFlags: FlagSet = {
@@ -54,7 +54,7 @@ const maxRetryMs = 30_000
 export async function follow(
   run: CommandContext,
   flags: Record<string, unknown>,
-  { kind, columns, known, terminal, source, everyMs = minPollMs }: Followed,
+  { kind, columns, known, terminal, source, everyMs = () => minPollMs }: Followed,
 ): Promise<void> {
   const print = linePrinter(run.output, columns, known, terminal)
   const file = flags['cursor-file'] as string | undefined
@@ -74,7 +74,7 @@ export async function follow(
   }
   const interrupted = onInterrupt(leave)
   try {
-    for (let pause = everyMs; ; ) {
+    for (let pause = 0; ; ) {
       const from = at
       const read = () =>
         from === undefined ? source.newest((flags.lines as number | undefined) ?? 10) : source.after(from)
@@ -90,7 +90,8 @@ export async function follow(
       if (following) flushNotes()
       if (batch.more) continue
       if (!following) break
-      pause = batch.rows.length > 0 ? everyMs : Math.min(maxPollMs, pause * 1.5)
+      const least = everyMs()
+      pause = batch.rows.length > 0 ? least : Math.max(least, Math.min(maxPollMs, (pause || least) * 1.5))
       await sleep(pause)
     }
   } finally {

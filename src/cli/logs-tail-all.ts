@@ -1,22 +1,35 @@
 import type { z } from 'zod'
 import { endInstant, instant, safeParse } from '../core/schema.ts'
-import { type LogHead, type LogKind, type LogPlace, logTails, mostPlaces } from '../logs/tails/contract.ts'
+import {
+  type LogHead,
+  type LogKind,
+  type LogPlace,
+  logTails,
+  mostDevicesOfNewest,
+  mostPlaces,
+} from '../logs/tails/contract.ts'
 import type { CommandContext } from './base.ts'
 import { currentOrg } from './current-org.ts'
 import { usageError } from './exit-codes.ts'
-import { type Batch, follow, mergeByTime, type Positions } from './follow.ts'
+import { type Batch, follow, mergeByTime, type Positions, retryUntilAvailable } from './follow.ts'
 import { type LogRow, logStream, matcherOf, parseLogFilter, toLogRow } from './logs-tail.ts'
 import { parseTime } from './parse-time.ts'
+import { printNote } from './print.ts'
 
 /** Devices that one command follows: it holds a place in each. */
 const mostDevices = 10_000
 /** Rows that are read before they are printed. */
 const mostRows = 5000
-/** Each look asks for the places of all devices. */
+/** For each page of a look, which asks for the places of all devices: other commands of the person share the rate limit. */
 const everyMs = 1000
 
 type Flags = Record<string, unknown>
-type Reply = { diagnostic: LogRow[]; events: LogRow[]; places: (LogPlace & { more: boolean })[] }
+type Reply = {
+  diagnostic: LogRow[]
+  events: LogRow[]
+  places: (LogPlace & { more: boolean })[]
+  incompleteResults?: boolean
+}
 
 /** The logs of every device of an organization as one stream, or of all that the caller can see. */
 export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<void> {
@@ -38,12 +51,21 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
   let hostnames = new Map<string, string>()
   /** Where the next look goes on: a device with many entries holds no others. */
   let lastRead = ''
+  /** Of the last look. */
+  let pages = 1
+  let isFollowing = false
+
+  /** A look has many requests: one that is refused is repeated alone. What the first look is refused ends the command. */
+  const persistently = <T>(request: () => Promise<T>): Promise<T> =>
+    isFollowing ? retryUntilAvailable(request) : request()
 
   async function heads(from?: string): Promise<LogHead[]> {
     const found: LogHead[] = []
+    let asked = 0
     for (let cursor: string | undefined; ; ) {
       const query = { orgId, since: from, cursor }
-      const { data, pagination } = await run.client.call(logTails.heads, { query })
+      const { data, pagination } = await persistently(() => run.client.call(logTails.heads, { query }))
+      asked += 1
       found.push(...data)
       if (found.length > mostDevices)
         throw usageError(
@@ -53,12 +75,15 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
       cursor = pagination.nextCursor ?? undefined
       if (cursor === undefined || data.length === 0) break
     }
+    pages = asked
     hostnames = new Map(found.map(({ deviceId, hostname }) => [deviceId, hostname]))
     return found
   }
 
   async function read(query: { after?: string; limit?: number }): Promise<Reply & { rows: LogRow[] }> {
-    const reply = (await run.client.request(logTails.read, { query: { ...filter, ...query } })) as Reply
+    const reply = (await persistently(() =>
+      run.client.request(logTails.read, { query: { ...filter, ...query } }),
+    )) as Reply
     const rowsOf = (kind: LogKind) =>
       reply[kind].map((row) => toLogRow(kind, hostnames.get(String(row.deviceId)) ?? '-', row))
     return { ...reply, rows: [...rowsOf('diagnostic'), ...rowsOf('events')] }
@@ -67,8 +92,12 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
   const placesOf = (all: LogHead[]): Positions =>
     Object.fromEntries(all.map(({ deviceId, seq, start = seq }) => [deviceId, start]))
 
-  async function after(at: Positions): Promise<Batch> {
+  async function after(from: Positions): Promise<Batch> {
     const all = await heads()
+    // The numbers of what comes in from now on would be read already.
+    const lowered = all.filter(({ deviceId, seq }) => seq < (from[deviceId] ?? 0))
+    if (lowered.length > 0) printNote(restoredNote(lowered))
+    const at = { ...from, ...Object.fromEntries(lowered.map(({ deviceId, seq }) => [deviceId, seq])) }
     const grown = all.filter(({ deviceId, seq }) => seq > (at[deviceId] ?? 0)).map(({ deviceId }) => deviceId)
     const queue = [...grown.filter((id) => id > lastRead), ...grown.filter((id) => id <= lastRead)]
     const rows: LogRow[] = []
@@ -92,20 +121,36 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
 
   await follow(run, flags, {
     ...logStream,
-    everyMs,
+    everyMs: () => everyMs * pages,
     source: {
       async newest(lines) {
         const at = placesOf(await heads(since))
         if (since !== undefined) return after(at)
         if (lines === 0) return { rows: [], at, more: false }
-        const { rows } = await read({ limit: lines })
+        const { rows, incompleteResults } = await read({ limit: lines })
+        if (incompleteResults)
+          printNote(
+            `There are more than ${mostDevicesOfNewest} devices here, and these are the newest entries of ${mostDevicesOfNewest} of them: name ${orgId === undefined ? 'an organization with --org, or devices,' : 'devices'} to see those of others`,
+          )
         // What came in after the places were read is read again behind them.
         const before = rows.filter(({ deviceId, seq }) => seq <= (at[String(deviceId)] ?? 0))
         return { rows: inOrder(before).filter(isWanted).slice(-lines), at, more: false }
       },
-      after,
+      after(at) {
+        isFollowing = flags.follow === true
+        return after(at)
+      },
     },
   })
+}
+
+function restoredNote(devices: LogHead[]): string {
+  const [{ hostname }] = devices as [LogHead]
+  const [logs, have, follows] =
+    devices.length === 1
+      ? [`The log of ${hostname}`, 'has', 'it is']
+      : [`The logs of ${hostname} and ${devices.length - 1} more`, 'have', 'they are']
+  return `${logs} ${have} fewer entries than were read, as after a restore of the service: ${follows} followed from the newest entry on`
 }
 
 /** In the order of arrival: by time, and by number within a device. */
