@@ -144,9 +144,16 @@ export async function listDevices(
         : firstPage(db, scope, { limit: asked, offset }))
     : await pageOf(db, key ? sought().where(after(order, key)) : sought().offset(offset)).execute()
   const count = async () => {
-    if (!isPlain) return countOf(filtered(db, scope, filter))
-    const [{ total }] = (await howManyAtOnce(db, scope, {})) as [{ total: number }]
-    return total <= countedAtOnce ? total : ask(async (on) => (await howMany(on, scope, {}))[0]!.total)
+    const some = filtered(db, scope, filter)
+      .select('devices.id')
+      .limit(countedAtOnce + 1)
+    const total = isPlain
+      ? (await howManyAtOnce(db, scope, {}))[0]!.total
+      : await countOf(db.selectFrom(some.as('first')))
+    if (total <= countedAtOnce) return total
+    return ask(async (on) =>
+      isPlain ? (await howMany(on, scope, {}))[0]!.total : countOf(filtered(on, scope, filter)),
+    )
   }
   const total = key ? undefined : (totalFrom(Math.min(rows.length, limit), query) ?? (await count()))
   return toCursorPage(rows.map(toDevice), query, (device) => [device.hostname, device.id], total)

@@ -83,16 +83,20 @@ onEveryDatabase((kind, open) => {
         const some = more.slice(at, at + 250).map((one) => ({ ...one, token_hash: one.id }))
         await storage.write((tx) => tx.insertInto('devices').values(some).execute())
       }
-      const read = async (scope: Scope) => {
+      const read = async (scope: Scope, filter: { orgId?: string; siteId?: string } = {}) => {
         let asked = 0
         const ask = <T>(work: (on: Db) => Promise<T>) => {
           asked += 1
           return work(storage.questions)
         }
-        const { pagination } = await listDevices(storage.read, scope, { page: 1, limit: 3 }, ask)
+        const { pagination } = await listDevices(storage.read, scope, { page: 1, limit: 3, ...filter }, ask)
         return { asked, total: pagination.total }
       }
       expect(await read(systemScope)).toEqual({ asked: 1, total: before.length + countedAtOnce })
+      const ofBakery = await read(systemScope, { orgId: bakery.id })
+      expect(ofBakery.asked).toBe(1)
+      expect(ofBakery.total).toBeGreaterThan(countedAtOnce)
+      expect((await read(systemScope, { orgId: orgs.garage.id })).asked).toBe(0)
       const few = await read(organizationScope(orgs.garage.id))
       expect(few.asked).toBe(0)
       expect(few.total).toBeLessThan(before.length)
