@@ -66,7 +66,9 @@ export function setSessionCookies<T>(
   // For scripts of another site browsers send and accept only cookies with SameSite=None, and these only over TLS.
   const fromAfar = isAllowed(origins, request) && request.headers['sec-fetch-site'] === 'cross-site'
   const kind = { sameSite: fromAfar && secure ? 'none' : 'lax', secure } as const
+  const hasCookies = request.headers['x-service-client'] !== 'cli'
   if (entry.session === 'ends') {
+    if (!hasCookies) return result
     reply
       .clearCookie(refreshCookie, { ...kind, path: refreshPath })
       .clearCookie(csrfCookie, { ...kind, path: '/' })
@@ -75,7 +77,7 @@ export function setSessionCookies<T>(
   }
   const { tokens, refreshToken: bare } = result as WithTokens
   const token = tokens?.refreshToken ?? bare
-  if (entry.session === undefined || !token || request.headers['x-service-client'] === 'cli') return result
+  if (entry.session === undefined || !token || !hasCookies) return result
   const options = { ...kind, maxAge: refreshSeconds } as const
   const csrf = randomBytes(32).toString('hex')
   reply.setCookie(refreshCookie, token, { ...options, path: refreshPath, httpOnly: true })

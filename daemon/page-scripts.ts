@@ -60,9 +60,11 @@ const code = fragment.get('ssoCode')
 // The code is valid once and for two minutes, and must not stay in the history.
 if (code !== null) history.replaceState(null, '', location.pathname)
 let token
+let noCookies = {}
 const bearer = () => ({ authorization: 'Bearer ' + token })
 const exchange = async () => {
-  token = (await call('POST', '/sso/exchange', { body: { code } })).accessToken
+  const body = { code, sameBrowser: true }
+  token = (await call('POST', '/sso/exchange', { body, headers: noCookies })).accessToken
 }
 `
 
@@ -153,14 +155,16 @@ onSubmit(form, ({ email }) => call('POST', '/auth/forgot-password', { body: { em
 
 /**
  * For /device: signs a person in, shows which terminal asks, and lets them approve or deny it. The session begins and ends
- * here, because an approval needs a recent sign-in.
+ * here, because an approval needs a recent sign-in. It has no cookies: a page that is left open signs nobody in, and another
+ * session of this browser goes on.
  */
 export const deviceScript = `(() => {${shared}${forms}${session}
+noCookies = { 'x-service-client': 'cli' }
 const form = (name, texts) => {
   show(name, texts)
   return main.querySelector('form')
 }
-const end = () => call('POST', '/auth/logout', { body: { everywhere: false }, headers: bearer() }).catch(() => {})
+const end = () => call('POST', '/auth/logout', { body: { everywhere: false }, headers: { ...bearer(), ...noCookies } }).catch(() => {})
 const decide = (userCode, decision) => async ({ currentTarget: button }) => {
   button.disabled = true
   try {
@@ -168,6 +172,7 @@ const decide = (userCode, decision) => async ({ currentTarget: button }) => {
     await end()
     show(decision === 'approve' ? 'approved' : 'denied')
   } catch (failure) {
+    await end()
     show('failed', told(failure))
   }
 }
@@ -192,10 +197,10 @@ const factor = async ({ tempToken, mfaMethod }) => {
   const bySms = mfaMethod === 'sms'
   if (bySms) await call('POST', '/auth/mfa/sms/send', { body: { tempToken } })
   onSubmit(form('factor', { from: bySms ? 'It was sent to your phone.' : 'Your authenticator shows it.' }),
-    ({ code }) => call('POST', '/auth/mfa/verify', { body: { tempToken, code: code.trim() } }), withTokens)
+    ({ code }) => call('POST', '/auth/mfa/verify', { body: { tempToken, code: code.trim() }, headers: noCookies }), withTokens)
 }
 const begin = () => {
-  onSubmit(form('sign-in'), ({ email, password }) => call('POST', '/auth/login', { body: { email, password } }),
+  onSubmit(form('sign-in'), ({ email, password }) => call('POST', '/auth/login', { body: { email, password }, headers: noCookies }),
     (reply) => reply.mfaRequired ? factor(reply) : withTokens(reply))
   const [, sso] = main.querySelectorAll('form')
   sso.addEventListener('submit', (event) => {

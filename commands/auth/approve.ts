@@ -10,7 +10,7 @@ export default class AuthApprove extends ApiCommand {
   static override description =
     'That terminal acts as you then, in the membership of this session and for as long. The code is prompted for, or read from a file: never an argument. Needs a sign-in within the last 10 minutes.'
   static override examples = [
-    'svc auth approve\nCode that the other terminal shows WDJB-MJHT\nsvc 0.1.0 on web-1, from 203.0.113.7, wants to act as you. Approve? Yes\nApproved: svc 0.1.0 on web-1 is signed in',
+    'svc auth approve\nCode that the other terminal shows WDJB-MJHT\nA terminal at 203.0.113.7, which calls itself "svc 0.1.0 on web-1", wants to act as you. Approve? Yes\nApproved: svc 0.1.0 on web-1 is signed in',
     'svc auth approve --deny',
     'In a script\nsvc auth approve --user-code @code.txt --yes',
   ]

@@ -7,6 +7,7 @@ import { askText, confirmOrThrow, readSecret } from './ask.ts'
 import type { CommandContext } from './base.ts'
 import { chooseStore } from './choose-credential-store.ts'
 import { CliError, exitCodes, usageError } from './exit-codes.ts'
+import { isTransient } from './follow.ts'
 import { completeLogin, type LoginFlags, sessionNotKept, warnIfUnencrypted } from './login.ts'
 import { printNote } from './print.ts'
 import { flushNotes } from './stderr-notes.ts'
@@ -41,7 +42,8 @@ async function approved(run: CommandContext, { deviceCode, expiresInSeconds, int
     } catch (error) {
       const code = error instanceof ApiError ? error.code : undefined
       if (code === 'invalid_device_code') break
-      if (code !== 'authorization_pending') throw error
+      // A person is in a browser meanwhile: a service that is away for a moment does not end it.
+      if (code !== 'authorization_pending' && !isTransient(error)) throw error
     }
   }
   throw new CliError('Nobody approved the sign-in in time', {
@@ -63,9 +65,11 @@ export async function decideDeviceLogin(run: CommandContext, flags: DecisionFlag
   const { client, ip } = await run.client.call(auth.previewDeviceAuthorization, { body: { userCode } })
   const decision = flags.deny ? 'deny' : 'approve'
   if (decision === 'approve') {
-    await confirmOrThrow(`${client}, from ${ip}, wants to act as you. Approve?`, {
+    // The address first: the name is chosen by whoever asks.
+    const what = `A terminal at ${ip}, which calls itself "${client}", wants to act as you`
+    await confirmOrThrow(`${what}. Approve?`, {
       ...{ yes: flags.yes, interactive: run.interactive },
-      hint: `${client}, from ${ip}, wants to act as you`,
+      hint: what,
     })
   }
   await run.client.call(auth.decideDeviceAuthorization, { body: { userCode, decision } })

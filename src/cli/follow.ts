@@ -144,7 +144,8 @@ export async function retryUntilAvailable<T>(
   }
 }
 
-const isTransient = (error: unknown): boolean =>
+/** Of a service that is away or busy for a moment. */
+export const isTransient = (error: unknown): boolean =>
   error instanceof NetworkError ||
   error instanceof TimeoutError ||
   (error instanceof ApiError && [429, 502, 503, 504].includes(error.status))

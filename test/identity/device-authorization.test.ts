@@ -1,3 +1,4 @@
+import { connect } from 'node:net'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { organizationScope } from '../../src/core/scope.ts'
@@ -84,6 +85,42 @@ onEveryDatabase((_, open) => {
     const approvals = await audited(service, 'auth.device.approve')
     expect(approvals).toMatchObject([{ user: { email: 'ada@example.com' } }])
     expect(approvals[0]?.details).toMatchObject({ client, requestedFrom: '127.0.0.1' })
+  })
+
+  it('does not make its terminal one that has just signed in', async () => {
+    const ada = await person('ada')
+    const { deviceCode, userCode } = await start()
+    await decide(ada.token, userCode)
+    const { tokens } = await poll(deviceCode)
+    const terminal = service.client(tokens!.accessToken)
+    expect(await codeOf(terminal.call(api.auth.newRecoveryCodes, { body: {} }))).toBe(
+      'reauthentication_required',
+    )
+    const next = await start()
+    expect(await codeOf(decide(tokens!.accessToken, next.userCode))).toBe('reauthentication_required')
+  })
+
+  it('is not approved by a session that ended while its request was under way', async () => {
+    const ada = await person('ada')
+    const { deviceCode, userCode } = await start()
+    // Admitted with its headers; the body comes after every session of the account has ended.
+    const body = JSON.stringify({ userCode, decision: 'approve' })
+    const { port } = new URL(service.url)
+    const socket = connect(Number(port), '127.0.0.1')
+    const head = [
+      'POST /api/v1/auth/device/decision HTTP/1.1',
+      `host: 127.0.0.1:${port}`,
+      `authorization: Bearer ${ada.token}`,
+      ...['content-type: application/json', `content-length: ${body.length}`, 'connection: close', '', ''],
+    ]
+    socket.write(head.join('\r\n'))
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    await service.storage.write((tx) => endSessions(tx, ada.id, clock()))
+    socket.write(body)
+    let reply = ''
+    for await (const chunk of socket) reply += chunk
+    expect(reply).toMatch(/^HTTP\/1\.1 401 /)
+    expect(await codeOf(poll(deviceCode))).toBe('authorization_pending')
   })
 
   it('needs a recent sign-in to be approved, and none to be denied', async () => {

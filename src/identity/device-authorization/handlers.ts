@@ -4,7 +4,8 @@ import { addSeconds } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import { deviceLink } from '../../messages/links.ts'
 import type { Db } from '../../storage/open.ts'
-import { checkRecentAuthentication } from '../factors/proof.ts'
+import { factorLimitKey } from '../factors/handlers.ts'
+import { checkRecentAuthentication, reauthenticationSeconds } from '../factors/proof.ts'
 import { listMemberships } from '../memberships.ts'
 import { requiresMfaEnrollment } from '../principal.ts'
 import { contextOfScope, notifiedOrgAmong } from '../rules.ts'
@@ -12,7 +13,7 @@ import { emitLogin } from '../sessions/events.ts'
 import { type GrantedSession, grantSession } from '../sessions/grant.ts'
 import type { SessionDependencies } from '../sessions/handlers.ts'
 import { loginFacts, toSignInReply } from '../sessions/identity.ts'
-import { findSession } from '../sessions/store.ts'
+import { lockSession } from '../sessions/store.ts'
 import { startSession } from '../sessions/tenants.ts'
 import { newToken, tokenHash } from '../sessions/tokens.ts'
 import { isSsoOnly } from '../sso-only.ts'
@@ -62,7 +63,7 @@ export const deviceAuthorizationHandlers = ({
 
   previewDeviceAuthorization: inSteps<Entries['previewDeviceAuthorization'], store.Authorization>({
     async prepare({ storage, caller, body, now, limit }) {
-      await limit('DEVICE_CODE', caller.id)
+      await limit('DEVICE_CODE', factorLimitKey(caller))
       const by = { userCodeHash: hashOfUserCode(body.userCode) }
       const found = await store.findAuthorization(storage.read, by, now)
       if (found?.status !== 'pending') throw new Problem('invalid_user_code')
@@ -75,26 +76,27 @@ export const deviceAuthorizationHandlers = ({
 
   decideDeviceAuthorization: inSteps<Entries['decideDeviceAuthorization'], undefined>({
     async prepare({ caller, body, now, limit }) {
-      await limit('DEVICE_CODE', caller.id)
+      await limit('DEVICE_CODE', factorLimitKey(caller))
       // Otherwise a stolen access token, which lasts minutes, could make itself a session that lasts for days.
       if (body.decision === 'approve') checkRecentAuthentication(caller, now)
       return undefined
     },
     async run({ db, caller, body: { userCode, decision }, now, note }) {
+      // Whoever sends a body slowly was admitted long ago: a session that has ended since approves nothing.
+      const endsBy = await lockSession(db, caller.sessionId, now)
       const { authEpoch, mfaEpoch } = await getUser(db, caller.id)
-      const session = await findSession(db, caller.sessionId)
-      if (!session) throw new Problem('invalid_token')
-      const { id: userId, mfa, ssoProviderId, provedAt } = caller
+      const { id: userId, mfa, ssoProviderId } = caller
       const approval: store.Approval = {
         userId,
         context: contextOfScope(caller.scope),
         mfa,
         ssoProviderId,
-        provedAt,
         authEpoch,
         mfaEpoch,
+        // A terminal proves nothing: what needs a recent sign-in needs one there.
+        provedAt: addSeconds(now, -reauthenticationSeconds - 1),
         // No credential is checked for the new session, so it lasts no longer than the one that approves it.
-        endsBy: session.expiresAt,
+        endsBy,
       }
       const by = hashOfUserCode(userCode)
       const about = await store.findAuthorization(db, { userCodeHash: by }, now)

@@ -98,7 +98,7 @@ export const invalidCode = (user: { id: string; email: string }, signIn?: SignIn
   })
 
 /** How long an authentication allows actions that a stolen access token alone must not allow. */
-const reauthenticationSeconds = 10 * 60
+export const reauthenticationSeconds = 10 * 60
 
 /** @throws reauthentication_required */
 export function checkRecentAuthentication({ provedAt }: { provedAt: Instant }, now: Instant): void {

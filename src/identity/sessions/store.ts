@@ -150,6 +150,14 @@ export async function findSession(db: Db, id: string): Promise<Session | undefin
   return { ...sessionRows.read(session), context: JSON.parse(row.context) as SessionContext, ssoStatus }
 }
 
+/** Locks a session until the transaction ends; returns when it expires. @throws invalid_token when it has ended */
+export async function lockSession(db: Db, id: string, now: Instant): Promise<Instant> {
+  const found = db.selectFrom('sessions').select(['revoked_at', 'expires_at']).where('id', '=', id)
+  const row = await forUpdate(found).executeTakeFirst()
+  if (!row || row.revoked_at !== null || row.expires_at <= now) throw new Problem('invalid_token')
+  return row.expires_at
+}
+
 /**
  * Whether a refresh token belongs to a session of this person that did not begin at a provider. It may be too
  * old to renew the session, as after a longer absence.

@@ -100,6 +100,10 @@ export const ssoSignIn = {
     body: z.strictObject({
       code: secret(text(128, 1)),
       verifier: secret(text(256, 1)).optional().describe('What the challenge of the sign-in is the hash of'),
+      sameBrowser: z
+        .literal(true)
+        .optional()
+        .describe('Only a sign-in that began in this browser, or has a verifier'),
     }),
     reply: z.object({
       accessToken: secret(z.string()).describe('Bearer token'),

@@ -186,13 +186,15 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
 
     exchange: inSteps<Entries['exchange'], { user: User; provider: ProviderRecord; granted: GrantedSession }>(
       {
-        async prepare({ storage, body: { code, verifier }, cookies, now }) {
+        async prepare({ storage, body: { code, verifier, sameBrowser }, cookies, now }) {
           const refused = new Problem('invalid_exchange_code')
           const exchange = await store.findExchange(storage.read, tokenHash(code))
           if (!exchange || exchange.expiresAt <= now) throw refused
           const { challenge, mfa, providerId: ssoProviderId } = exchange
-          const proofs = [verifier ?? '', ...browserSecrets(cookies)].map(pkceChallenge)
-          if (challenge !== null && !proofs.includes(challenge)) throw refused
+          const proofs = [...(verifier === undefined ? [] : [verifier]), ...browserSecrets(cookies)]
+          if (challenge !== null && !proofs.map(pkceChallenge).includes(challenge)) throw refused
+          // A code of an attacker, in an address of ours, would sign the victim in as the attacker.
+          if (sameBrowser && challenge === null) throw refused
           const provider = await store.findProvider(storage.read, cipher, ssoProviderId)
           const user = await findUser(storage.read, exchange.userId)
           if (provider?.status !== 'active' || user?.status !== 'active') throw refused

@@ -249,6 +249,27 @@ onEveryDatabase((kind, open) => {
       },
     )
 
+    it('has a code that a planted address cannot use at our pages', async () => {
+      const { service, bakery, provider, signIn } = await start(open, {
+        DASHBOARD_URL: 'https://app.example.com',
+      })
+      await provider()
+      await addMember(service, bakery.id, person.email)
+      const exchange = async (query: string, more: object) => {
+        const { location } = await signIn(person, { query })
+        const body = JSON.stringify({ code: codeIn(location), ...more })
+        const request = { method: 'POST', body, headers: { 'content-type': 'application/json' } }
+        return (await browser().open(`${service.url}/api/v1/sso/exchange`, request)).status
+      }
+      // The SHA-256 of nothing: a request without a verifier is no proof.
+      const challenge = pkceChallenge('')
+      expect(await exchange(`?redirect=/device&challenge=${challenge}`, { sameBrowser: true })).toBe(400)
+      expect(await exchange(`?redirect=/device&challenge=${challenge}`, {})).toBe(400)
+      // A dashboard takes codes without a challenge; our pages do not.
+      expect(await exchange('?redirect=/', { sameBrowser: true })).toBe(400)
+      expect(await exchange('?redirect=/', {})).toBe(200)
+    })
+
     it('redirects to no other site', async () => {
       const { service, bakery, provider, signIn } = await start(open, {
         DASHBOARD_URL: 'https://app.example.com',
