@@ -70,7 +70,7 @@ describe('svc roles', () => {
     const { stdout } = await viewer('roles', 'permissions')
     expect(stdout).toMatch(/^PERMISSION +DESCRIPTION\n/)
     expect(stdout).toMatch(/^devices:execute +Run commands on devices$/m)
-    expect(JSON.parse((await viewer('roles', 'permissions', '--json')).stdout).permissions).toHaveLength(27)
+    expect(JSON.parse((await viewer('roles', 'permissions', '--json')).stdout).permissions).toHaveLength(29)
     const wrong = await admin('roles', 'create', '--name', 'x', '--permission', 'device:read', '--json')
     expect(wrong.code).toBe(2)
     expect(failureOf(wrong).hint).toBe('did you mean devices:read?')

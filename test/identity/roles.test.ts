@@ -71,7 +71,7 @@ onEveryDatabase((kind, open) => {
       const viewer = service.client(tokens.bakeryViewer)
       await expect(viewer.call(api.roles.list)).rejects.toEqual(failing(403, 'Permission denied'))
       await expect(viewer.call(api.roles.available)).rejects.toEqual(failing(403, 'Permission denied'))
-      expect((await viewer.call(api.permissions.catalog)).permissions).toHaveLength(27)
+      expect((await viewer.call(api.permissions.catalog)).permissions).toHaveLength(29)
     })
   })
 
