@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { configuration, type Plan } from '../../configuration/contract.ts'
-import { ApiError } from '../../core/client.ts'
+import { ApiError, NetworkError } from '../../core/client.ts'
 import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
 import type { CommandContext } from '../base.ts'
 import { currentOrg } from '../current-org.ts'
@@ -52,8 +52,9 @@ async function ask(session: CommandContext, paths: readonly string[], flags: Pla
 /** The faults of the service at their places in the files, together with those that need no service. */
 function withPlaces(failure: unknown, files: Configuration, hidden: Hidden): unknown {
   // What variables became may be what is too much.
-  if (failure instanceof ApiError && failure.status === 413 && files.faults.length > 0)
-    return faultsError(files.faults)
+  // Too large to be sent, which may also break the connection: what is known without the service is said.
+  const isUnsent = failure instanceof NetworkError || (failure instanceof ApiError && failure.status === 413)
+  if (isUnsent && files.faults.length > 0) return faultsError(files.faults)
   if (!(failure instanceof ApiError) || failure.code !== 'invalid_request' || !Array.isArray(failure.details))
     return failure
   const nowhere = { file: '', line: 0, column: 0 }
