@@ -66,6 +66,7 @@ const bounds: Record<string, string> = {
   'src/audit/verifier/verifier.ts #restores': 'those of the header, one line',
   'src/configuration/planner.ts #blocked': 'objects of one request',
   'src/configuration/planner.ts #changes': 'objects of one request, and of its state',
+  'src/configuration/planner.ts #ends': 'deletions of one request',
   'src/configuration/planner.ts #faults': 'fields of one request',
   'src/configuration/planner.ts #kept': 'objects of one request',
   'src/configuration/planner.ts #left': '20,000 of each section, for one request',
