@@ -125,18 +125,8 @@ export async function forEachSettled<T>(
  * Runs one statement whose failure does not end the transaction: SQLite undoes only that statement by itself,
  * Postgres needs a savepoint.
  */
-export async function withSavepoint<T>(tx: Db, statement: () => Promise<T>): Promise<T> {
-  if (!isPostgres(tx.getExecutor())) return statement()
-  await sql`savepoint attempt`.execute(tx)
-  try {
-    const value = await statement()
-    await sql`release savepoint attempt`.execute(tx)
-    return value
-  } catch (error) {
-    if (!isOutage(error)) await sql`rollback to savepoint attempt; release savepoint attempt`.execute(tx)
-    throw error
-  }
-}
+export const withSavepoint = <T>(tx: Db, statement: () => Promise<T>): Promise<T> =>
+  isPostgres(tx.getExecutor()) ? inNestedTransaction(tx, statement) : statement()
 
 /** Runs several statements: if one fails, all are undone with what they deferred, and the transaction goes on. */
 export async function inNestedTransaction<T>(tx: Db, work: () => Promise<T>): Promise<T> {
