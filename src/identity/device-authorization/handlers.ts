@@ -98,12 +98,11 @@ export const deviceAuthorizationHandlers = ({
         // No credential is checked for the new session, so it lasts no longer than the one that approves it.
         endsBy,
       }
-      const by = hashOfUserCode(userCode)
-      const about = await store.findAuthorization(db, { userCodeHash: by }, now)
-      if (!about || !(await store.decide(db, by, decision === 'approve' ? approval : null, now)))
-        throw new Problem('invalid_user_code')
+      const granted = decision === 'approve' ? approval : null
+      const asked = await store.decide(db, hashOfUserCode(userCode), granted, now)
+      if (!asked) throw new Problem('invalid_user_code')
       if (decision === 'deny') note({ action: 'auth.device.deny' })
-      const { client, ip } = about
+      const { client, ip } = asked
       note({ resourceId: userId, resourceName: caller.email, details: { client, requestedFrom: ip } })
       return { success: true }
     },

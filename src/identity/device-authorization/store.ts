@@ -70,22 +70,22 @@ export async function findAuthorization(db: Db, by: By, now: Instant): Promise<A
   return { ...request, status: status as Authorization['status'], approval: approval || null }
 }
 
-/** Records the decision of a person; null denies. False when it was decided before, or has expired. */
+/** Records the decision of a person, null denies, and returns what asked; undefined when it was decided before or has expired. */
 export async function decide(
   db: Db,
   userCodeHash: string,
   approval: Approval | null,
   now: Instant,
-): Promise<boolean> {
+): Promise<Pick<Authorization, 'client' | 'ip'> | undefined> {
   const granted = approval && rows.write({ ...approval, context: contextKey(approval.context) })
-  const { numUpdatedRows } = await db
+  return db
     .updateTable('device_authorizations')
     .set({ status: approval ? 'approved' : 'denied', ...granted })
     .where('user_code_hash', '=', userCodeHash)
     .where('status', '=', 'pending')
     .where('expires_at', '>', now)
-    .executeTakeFirstOrThrow()
-  return numUpdatedRows === 1n
+    .returning(['client', 'ip'])
+    .executeTakeFirst()
 }
 
 /** True for the one request that uses it. */
