@@ -60,11 +60,10 @@ const code = fragment.get('ssoCode')
 // The code is valid once and for two minutes, and must not stay in the history.
 if (code !== null) history.replaceState(null, '', location.pathname)
 let token
-let noCookies = {}
 const bearer = () => ({ authorization: 'Bearer ' + token })
-const exchange = async () => {
+const exchange = async (headers) => {
   const body = { code, sameBrowser: true }
-  token = (await call('POST', '/sso/exchange', { body, headers: noCookies })).accessToken
+  token = (await call('POST', '/sso/exchange', { body, headers })).accessToken
 }
 `
 
@@ -159,22 +158,17 @@ onSubmit(form, ({ email }) => call('POST', '/auth/forgot-password', { body: { em
  * session of this browser goes on.
  */
 export const deviceScript = `(() => {${shared}${forms}${session}
-noCookies = { 'x-service-client': 'cli' }
+const noCookies = { 'x-service-client': 'cli' }
 const form = (name, texts) => {
   show(name, texts)
   return main.querySelector('form')
 }
 const end = () => call('POST', '/auth/logout', { body: { everywhere: false }, headers: { ...bearer(), ...noCookies } }).catch(() => {})
-const decide = (userCode, decision) => async ({ currentTarget: button }) => {
+const decide = (userCode, decision) => ({ currentTarget: button }) => {
   button.disabled = true
-  try {
-    await call('POST', '/auth/device/decision', { body: { userCode, decision }, headers: bearer() })
-    await end()
-    show(decision === 'approve' ? 'approved' : 'denied')
-  } catch (failure) {
-    await end()
-    show('failed', told(failure))
-  }
+  call('POST', '/auth/device/decision', { body: { userCode, decision }, headers: bearer() })
+    .finally(end)
+    .then(() => show(decision === 'approve' ? 'approved' : 'denied'), (failure) => show('failed', told(failure)))
 }
 const ask = (userCode, { client, ip, createdAt }) => {
   const minutes = Math.floor((Date.now() - Date.parse(createdAt)) / 60000)
@@ -209,6 +203,6 @@ const begin = () => {
     location.assign('/api/v1/sso/login/' + encodeURIComponent(orgId.trim()) + '?redirect=/device')
   })
 }
-if (code !== null) exchange().then(enter).catch((failure) => show('failed', told(failure)))
+if (code !== null) exchange(noCookies).then(enter).catch((failure) => show('failed', told(failure)))
 else begin()
 })()`
