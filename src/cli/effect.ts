@@ -25,11 +25,15 @@ export async function effectOf(
 export const addEffects = (a: Effect, b: Effect): Effect =>
   Object.fromEntries(Object.entries(b).map(([kind, count]) => [kind, count + (a[kind] ?? 0)]))
 
-/** What a deletion does, for the question before it. */
-export function formatEffect(effect: Effect | undefined, summary: string): string {
-  if (effect === undefined) return summary
-  const counted = Object.entries(effect)
+/** `3 devices, 1 API key`; empty where nothing is affected. */
+export const formatCounts = (effect: Effect): string =>
+  Object.entries(effect)
     .filter(([, count]) => count > 0)
     .map(([kind, count]) => `${formatNumber(count)} ${names[kind]?.[count === 1 ? 0 : 1] ?? kind}`)
-  return `This ends ${counted.join(', ') || 'nothing else'}; the audit log is kept`
-}
+    .join(', ')
+
+/** What a deletion does, for the question before it. */
+export const formatEffect = (effect: Effect | undefined, summary: string): string =>
+  effect === undefined
+    ? summary
+    : `This ends ${formatCounts(effect) || 'nothing else'}; the audit log is kept`

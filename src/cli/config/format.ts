@@ -1,5 +1,6 @@
 import type { Change, Plan } from '../../configuration/contract.ts'
 import { escapeToOneLine } from '../../core/terminal.ts'
+import { formatCounts } from '../effect.ts'
 import type { Look } from '../look.ts'
 import { truncate } from '../text-width.ts'
 import { isMarker } from './hidden.ts'
@@ -26,9 +27,8 @@ function fieldLines({ before, after }: Change): string[] {
 }
 
 function endsText({ ends }: Change): string {
-  const others = Object.entries(ends ?? {}).filter(([, count]) => count > 0)
-  if (others.length === 0) return ''
-  return `, which ends ${others.map(([kind, count]) => `${kind}: ${count}`).join(', ')}`
+  const counts = escapeToOneLine(formatCounts(ends ?? {}))
+  return counts === '' ? '' : `, which ends ${counts}`
 }
 
 /** What a change says beside its name, a line each. */
