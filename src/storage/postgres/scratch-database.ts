@@ -96,16 +96,27 @@ export async function createScratchDatabase(
 }
 
 /**
- * Drops everything in the database. To drop the database itself needs a checkpoint, and one that finds no room on the disk ends the
- * whole server.
+ * Empties the database. To drop the database itself needs a checkpoint, and one that finds no room on the disk ends the whole
+ * server. To drop a table needs some room in the catalog, so indexes go first, which need none, and then one table after the
+ * other, the largest first.
  */
 async function makeRoom(purpose: Purpose, url: string): Promise<void> {
   const client = await connectFor(purpose, url)
+  const own = `n.nspname !~ '^pg_' and n.nspname <> 'information_schema'`
   try {
-    const { rows } = await client.query(
-      `select nspname as name from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema'`,
-    )
-    for (const { name } of rows) await client.query(`drop schema ${id(name)} cascade`)
+    for (const query of [
+      `select format('drop index %I.%I', n.nspname, c.relname) as statement
+        from pg_index i join pg_class c on c.oid = i.indexrelid join pg_namespace n on n.oid = c.relnamespace
+        where ${own} and not exists (select from pg_constraint where conindid = c.oid)
+        order by pg_relation_size(c.oid) desc`,
+      `select format('drop table %I.%I cascade', n.nspname, c.relname) as statement
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where ${own} and c.relkind in ('r', 'p') and not c.relispartition
+        order by pg_total_relation_size(c.oid) desc`,
+    ]) {
+      const { rows } = await client.query(query)
+      for (const { statement } of rows) await client.query(statement)
+    }
   } finally {
     await client.end()
   }
