@@ -101,7 +101,7 @@ export const ssoSignIn = {
       code: secret(text(128, 1)),
       verifier: secret(text(256, 1)).optional().describe('What the challenge of the sign-in is the hash of'),
       sameBrowser: z
-        .literal(true)
+        .boolean()
         .optional()
         .describe('Only a sign-in that began in this browser, or has a verifier'),
     }),
