@@ -69,7 +69,7 @@ export async function sessionOn(open: Open): Promise<Exchange[]> {
       await say('auditLogs.list', api.auditLogs.list, { query: { [part]: search, limit: '5' } })
     }
     if (search !== '') {
-      const query = { q: search, limit: '3', excludeActions: withPrefix }
+      const query = { q: search, limit: '3', excludeActions: withRandomText }
       await say('auditLogs.search', api.auditLogs.search, { query })
     }
   }
@@ -139,8 +139,12 @@ const texts = [
   ],
 ]
 
-/** Their entries have the prefix of a key, whose letters are random: it would be found or not. */
-const withPrefix = ['create', 'update', 'revoke', 'rotate'].map((what) => `api_key.${what}`).join()
+/** Their entries have the prefix or the fingerprint of a key, whose letters are random: they would be found or not. */
+const withRandomText = [
+  ...['create', 'update', 'revoke', 'rotate'].map((what) => `api_key.${what}`),
+  'agent.key.register',
+  'agent.token.recover',
+].join()
 
 const needles = [
   '',
