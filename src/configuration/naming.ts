@@ -1,0 +1,99 @@
+import type { Kind, Section } from './contract.ts'
+import type { Findings } from './findings.ts'
+import type { Owners } from './owners.ts'
+import type { Planner } from './request.ts'
+import type { Item, Stored } from './rules.ts'
+import type { State } from './state.ts'
+
+/** A reference to something that could not be made: what names it is not at fault. */
+const blocked = Symbol('blocked')
+/** A reference that leads nowhere; its fault is noted. */
+const astray = Symbol('astray')
+
+/** What the names of a file mean. */
+export class Naming {
+  readonly #with: Planner
+  readonly #state: State
+  readonly #owners: Owners
+  readonly #found: Findings
+
+  constructor(planner: Planner, state: State, owners: Owners, found: Findings) {
+    this.#with = planner
+    this.#state = state
+    this.#owners = owners
+    this.#found = found
+  }
+
+  /** null: it belongs to the partner. */
+  organization(kind: Kind, { org, path }: Item): string | null | symbol {
+    const { orgId } = this.#with.owner
+    if (kind.owner === 'partner') return null
+    if (org === undefined) {
+      if (orgId !== null || kind.owner === 'either') return orgId
+      this.#found.fault(`${path}.org`, 'is required')
+      return astray
+    }
+    const [found] = this.#state.named('organizations', null, org)
+    if (found) return found.id
+    if (this.#found.isBlocked('organizations', org)) return blocked
+    this.#found.fault(`${path}.org`, `there is no organization "${org}" that you can see`)
+    return astray
+  }
+
+  /** The object that there is already, by its name or its former one. */
+  object(kind: Kind, { key, renamedFrom, path }: Item, orgId: string | null): Stored | undefined | symbol {
+    const { section } = kind
+    const found = this.#owners.ownOf(this.#state.named(section, orgId, key))
+    if (found.length > 1) {
+      this.#found.fault(
+        path,
+        `there are ${found.length} of ${section} named "${key}": rename all but one first`,
+      )
+      return astray
+    }
+    const former = renamedFrom === undefined ? [] : this.#state.named(section, orgId, renamedFrom)
+    if (former.length === 0) return found[0]
+    if (found.length > 0) {
+      this.#found.fault(
+        `${path}.renamedFrom`,
+        `both "${renamedFrom}" and "${key}" exist: delete or rename one first`,
+      )
+      return astray
+    }
+    if (former.length > 1) {
+      this.#found.fault(
+        `${path}.renamedFrom`,
+        `there are ${former.length} of ${section} named "${renamedFrom}"`,
+      )
+      return astray
+    }
+    return former[0]
+  }
+
+  /** Ids of what the item names; undefined where something is missing. */
+  references(kind: Kind, item: Item, orgId: string | null): Map<string, string> | undefined {
+    const ids = new Map<string, string>()
+    let isWhole = true
+    for (const { name, refersTo } of kind.fields) {
+      const value = item.values[name]
+      if (refersTo === undefined || typeof value !== 'string') continue
+      const id = this.#reference(`${item.path}.${name}`, refersTo, orgId, value)
+      if (typeof id === 'string') ids.set(name, id)
+      else isWhole = false
+    }
+    return isWhole ? ids : undefined
+  }
+
+  #reference(path: string, section: Section, orgId: string | null, name: string): string | symbol {
+    if (!this.#state.has(section)) {
+      this.#found.fault(path, `names one of ${section}, which you may not read`)
+      return astray
+    }
+    const found = this.#owners.ownOf(this.#state.referred(section, orgId, name))
+    if (found.length === 1) return found[0]!.id
+    if (found.length === 0 && this.#found.isBlocked(section, name)) return blocked
+    const count = found.length === 0 ? 'no' : String(found.length)
+    this.#found.fault(path, `there is ${count} "${name}" among the ${section} of its organization`)
+    return astray
+  }
+}

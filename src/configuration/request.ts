@@ -1,0 +1,15 @@
+import type { Scope } from '../core/scope.ts'
+import type { CallContext, InnerCalls } from './ports.ts'
+import type { Wanted } from './rules.ts'
+import type { SetOwner } from './store.ts'
+
+/** What is planned: for whom, of which tenant, and from which files. */
+export type Planner = {
+  calls: InnerCalls
+  on: CallContext
+  scope: Scope
+  owner: SetOwner
+  wanted: Wanted
+  /** The set, where it is known already. */
+  setId: string | undefined
+}

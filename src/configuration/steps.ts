@@ -1,0 +1,248 @@
+import type { RawInput } from '../core/client.ts'
+import type { Endpoint } from '../core/endpoint.ts'
+import { Problem } from '../core/errors.ts'
+import { inNestedTransaction } from '../storage/bisect-writes.ts'
+import type { Db } from '../storage/open.ts'
+import { refusalOf } from './access.ts'
+import { type Kind, mostChanges } from './contract.ts'
+import type { Findings } from './findings.ts'
+import type { Owners } from './owners.ts'
+import type { CallContext } from './ports.ts'
+import type { Planner } from './request.ts'
+import type { Item, Stored, Values } from './rules.ts'
+import * as rules from './rules.ts'
+import type { State } from './state.ts'
+
+/** The single changes of a plan, each done through the endpoint that would do it by itself. */
+export class Steps {
+  readonly #tx: Db
+  readonly #with: Planner
+  readonly #state: State
+  readonly #owners: Owners
+  readonly #found: Findings
+  #on: CallContext
+
+  constructor(tx: Db, planner: Planner, about: { state: State; owners: Owners; found: Findings }) {
+    this.#tx = tx
+    this.#with = planner
+    this.#state = about.state
+    this.#owners = about.owners
+    this.#found = about.found
+    this.#on = planner.on
+  }
+
+  /** Whether an object that exists belongs to the set, or does from now on. */
+  async adopted(kind: Kind, item: Item, found: Stored): Promise<boolean> {
+    const { wanted, calls } = this.#with
+    if (this.#owners.isOwn(found)) return true
+    const owner = this.#owners.of(found)
+    if (owner) {
+      const whose = owner.isOfPartner && this.#with.owner.orgId !== null ? ' of the partner' : ''
+      this.#found.fault(item.path, `belongs to the set "${owner.set}"${whose}: leave it out here, or there`)
+      return false
+    }
+    if (!wanted.adopt) {
+      this.#found.fault(item.path, 'exists and belongs to no set: --adopt takes it over')
+      return false
+    }
+    const refused = await this.#refusal(
+      kind.update,
+      async (call) => {
+        await this.#judge(kind, found, call)
+        await calls.record(this.#tx, this.#on, {
+          action: 'config.adopt',
+          resource: kind.resource,
+          orgId: found.orgId,
+          id: found.id,
+          name: found.key,
+        })
+        await this.#owners.own(found)
+      },
+      item.path,
+      kind,
+    )
+    if (refused === undefined) return false
+    this.#found.change(found, { action: 'adopt', before: null, after: null, ...refused })
+    return refused.refused === null
+  }
+
+  /** Lets the endpoint judge a change that changes nothing: whoever may not change an object may not take it over. */
+  async #judge(kind: Kind, found: Stored, call: (input: RawInput) => Promise<Values>): Promise<void> {
+    const undone = new Error('undone')
+    const body = this.#body(kind, this.#state.file(kind, found), new Map(), [kind.key])
+    try {
+      await inNestedTransaction(this.#tx, async () => {
+        await call({ params: { id: found.id }, body })
+        throw undone
+      })
+    } catch (error) {
+      if (error !== undone) throw error
+    }
+  }
+
+  async create(
+    kind: Kind,
+    item: Item,
+    orgId: string | null,
+    references: ReadonlyMap<string, string>,
+  ): Promise<Stored | undefined> {
+    const made = kind.fields.filter(({ isMade }) => isMade).map(({ name }) => name)
+    const body = { ...this.#body(kind, item.values, references, made), ...(orgId !== null && { orgId }) }
+    const { after } = rules.shownDifference(null, onlyOf(item.values, made))
+    let reply: Values | undefined
+    const refused = await this.#refusal(
+      kind.create,
+      async (call) => {
+        reply = await call({ body })
+      },
+      item.path,
+      kind,
+    )
+    const line = { section: kind.section, orgId, key: item.key, id: null }
+    if (refused) this.#found.change(line, { action: 'create', before: null, after, ...refused })
+    if (!reply) {
+      this.#found.blockItem(kind, item)
+      return undefined
+    }
+    const stored = this.#state.put(kind.section, reply)
+    if (!stored) throw new Error(`${kind.section} "${item.key}" was made and is not visible`)
+    this.#found.keep(stored.id)
+    this.#widen(stored)
+    await this.#owners.own(stored)
+    return stored
+  }
+
+  /** A member who sees selected organizations also sees one that they make. */
+  #widen({ section, id }: Stored): void {
+    const { caller } = this.#on
+    if (section !== 'organizations' || !('scope' in caller)) return
+    const { scope } = caller
+    if (scope.kind !== 'partner' || scope.orgs === 'all') return
+    const wider = { ...caller, scope: { ...scope, orgs: [...scope.orgs, id] } }
+    this.#on = { ...this.#on, admitted: wider, caller: wider }
+  }
+
+  async update(
+    kind: Kind,
+    item: Item,
+    stored: Stored,
+    references: ReadonlyMap<string, string>,
+  ): Promise<void> {
+    const present = this.#state.file(kind, stored)
+    const changed = rules.differing(kind, present, item.values)
+    for (const { name, field } of kind.fields) {
+      // Ids decide: an object may have the name of another.
+      const id = references.get(name)
+      if (id !== undefined && id !== stored.record[field]) changed[name] = item.values[name]
+    }
+    const names = Object.keys(changed)
+    if (names.length === 0) return
+    const fixed = kind.fields.filter(({ name, isChanged }) => !isChanged && names.includes(name))
+    for (const { name } of fixed)
+      this.#found.fault(`${item.path}.${name}`, 'cannot be changed: delete it and create another')
+    if (fixed.length > 0) return
+    const body = this.#body(kind, item.values, references, names)
+    const shown = rules.shownDifference(onlyOf(present, names), changed)
+    let reply: Values | undefined
+    const refused = await this.#refusal(
+      kind.update,
+      async (call) => {
+        reply = await call({ params: { id: stored.id }, body })
+      },
+      item.path,
+      kind,
+    )
+    if (!refused) return
+    const renamedFrom = item.key === stored.key ? null : stored.key
+    this.#found.change({ ...stored, key: item.key }, { action: 'update', ...shown, renamedFrom, ...refused })
+    if (reply) this.#state.put(kind.section, reply)
+  }
+
+  #body(
+    { fields, spelled }: Kind,
+    values: Values,
+    references: ReadonlyMap<string, string>,
+    names: readonly string[],
+  ): Values {
+    const said = fields.filter(({ name }) => names.includes(name) && values[name] !== undefined)
+    return Object.fromEntries(
+      said.map(({ name, field }) => [
+        field,
+        references.get(name) ?? spelled[field]?.toBody(values[name]) ?? values[name],
+      ]),
+    )
+  }
+
+  async delete(kind: Kind, stored: Stored, excess: string | undefined): Promise<void> {
+    const path = `body.document.${kind.section}`
+    const before = rules.shownDifference(this.#state.file(kind, stored), null).before
+    const params = { id: stored.id }
+    const { effect } = kind.remove
+    let ends: Record<string, number> | null = null
+    const refused = await this.#refusal(
+      kind.remove,
+      async (call) => {
+        if (effect) {
+          const all = (await this.#effect(effect, { params })) as Record<string, number>
+          this.#found.end(all)
+          // As a plan needs no permission to delete, it shows the effect only to those who may ask for it.
+          if (refusalOf(this.#with.calls, effect, this.#on.admitted) === undefined) ends = all
+        }
+        await call({ params })
+      },
+      path,
+      kind,
+      `cannot delete "${stored.key}": `,
+    )
+    if (!refused) return
+    this.#found.change(stored, {
+      action: 'delete',
+      before,
+      after: null,
+      ends,
+      refused: excess ?? refused.refused,
+    })
+    if (refused.refused === null) this.#state.remove(kind.section, stored.id)
+  }
+
+  /** What ends with a record, for the version of the plan, whoever may see it. */
+  #effect(entry: Endpoint, input: RawInput): Promise<Values> {
+    return this.#with.calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, input)
+  }
+
+  #call(entry: Endpoint, input: RawInput): Promise<Values> {
+    return this.#with.calls.call(this.#tx, this.#on, entry, input)
+  }
+
+  /**
+   * Does one step. The answer says why it is refused, if it is; there is none when the files are at fault. A plan goes on
+   * after either, so that everything comes at once: what the step changed before it failed is rolled back in any case.
+   */
+  async #refusal(
+    entry: Endpoint,
+    step: (call: (input: RawInput) => Promise<Values>) => Promise<void>,
+    path: string,
+    kind: Kind,
+    prefix = '',
+  ): Promise<{ refused: string | null } | undefined> {
+    if (this.#found.changes.length > mostChanges) return { refused: null }
+    // A plan says what would be, whoever asks: its transaction is rolled back.
+    const refused = refusalOf(this.#with.calls, entry, this.#on.admitted) ?? null
+    try {
+      if (refused !== null && !this.#on.isRehearsal) return { refused }
+      await inNestedTransaction(this.#tx, () => step((input) => this.#call(entry, input)))
+      return { refused }
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error
+      // Who may not do it learns no more than that: names that are taken elsewhere, quotas and counts are not theirs to know.
+      if (refused !== null && error.code !== 'invalid_request') return { refused }
+      if (rules.isRefusal(error)) return { refused: error.message }
+      for (const fault of rules.faultsOf(error, kind, path))
+        this.#found.fault(fault.path, `${prefix}${fault.message}`)
+      return undefined
+    }
+  }
+}
+
+const onlyOf = (values: Values, names: readonly string[]): Values =>
+  Object.fromEntries(Object.entries(values).filter(([name]) => names.includes(name)))

@@ -1,0 +1,31 @@
+import { setImmediate } from 'node:timers/promises'
+import { invalid } from '../core/errors.ts'
+
+/** How many objects are looked at before it is asked whether other requests wait. */
+export const atOnce = 100
+/** Milliseconds after which other requests get their turn. */
+const turnMs = 10
+/** Milliseconds of a plan. On SQLite it holds the one writer, which gives up on it after ten seconds. */
+const longestMs = 8000
+
+/** How long a plan has taken, in all and since other requests had their turn. */
+export class Turns {
+  readonly #begun = performance.now()
+  #turn = this.#begun
+
+  /**
+   * Other requests get their turn: on SQLite the transaction runs in the thread that serves them.
+   * @throws invalid_request when the plan takes too long
+   */
+  async breathe(): Promise<void> {
+    const now = performance.now()
+    if (now - this.#begun > longestMs) {
+      const message =
+        'this is too much for one plan: name an organization with orgId, or apply a part of the files first'
+      throw invalid([{ path: 'body.document', message }], message)
+    }
+    if (now - this.#turn < turnMs) return
+    await setImmediate()
+    this.#turn = performance.now()
+  }
+}
