@@ -1,3 +1,4 @@
+import { decodeJwt } from 'jose'
 import { makeCommand, toOutcome } from '../src/agents/commands/rules.ts'
 import { endCommand, insertCommand } from '../src/agents/commands/store.ts'
 import { api } from '../src/api.ts'
@@ -97,6 +98,15 @@ export async function tokenFor(
   await service.storage.write((tx) => insertSession(tx, session, now.toISOString()))
   const claims = { userId, sessionId, context, authEpoch, mfaEpoch, mfa }
   return createAccessTokens(testSecrets.JWT_SECRET).sign(claims, now)
+}
+
+type Signed = { sid: string; ctx: SessionContext; aep: number; mep: number; mfa: boolean }
+
+/** The same as a token that `tokenFor` has made, as long as its session is there. */
+export function newToken(token: string): Promise<string> {
+  const { sub = '', sid, ctx, aep, mep, mfa } = decodeJwt<Signed>(token)
+  const claims = { userId: sub, sessionId: sid, context: ctx, authEpoch: aep, mfaEpoch: mep, mfa }
+  return createAccessTokens(testSecrets.JWT_SECRET).sign(claims, new Date())
 }
 
 export async function addUser(service: TestService, name: string): Promise<string> {

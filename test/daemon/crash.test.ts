@@ -3,9 +3,9 @@ import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { depth, randomFrom, seed } from '../depth.ts'
 import { clientOf, serviceOn, type TestService } from '../harness.ts'
-import { administer } from '../postgres-databases.ts'
 import { systemToken } from '../world.ts'
-import { type Place, ServeProcess, until } from './process.ts'
+import { connectionsGone } from './connections-gone.ts'
+import { type Place, ServeProcess } from './process.ts'
 import { machine, readChain, send } from './request.ts'
 
 const rounds = depth(1, 3)
@@ -183,21 +183,6 @@ async function checkEachOnce({ storage }: TestService, creates: Create[], shared
   }
   const devices = storage.read.selectFrom('devices').select('id').where('enrollment_key_id', '=', sharedId)
   expect(await devices.execute()).toHaveLength(maxUsage)
-}
-
-/** Postgres commits or rolls back what a killed client had sent; a second process would not wait for it. */
-async function connectionsGone({ databaseUrl }: Place): Promise<void> {
-  if (databaseUrl === undefined) return
-  const name = new URL(databaseUrl).pathname.slice(1)
-  await administer((client) =>
-    until(async () => {
-      const { rowCount } = await client.query(
-        `select 1 from pg_stat_activity where datname = $1 and application_name <> 'test'`,
-        [name],
-      )
-      return rowCount === 0
-    }),
-  )
 }
 
 function shuffled<T>(items: readonly T[], random: () => number): T[] {

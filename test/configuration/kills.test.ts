@@ -1,0 +1,138 @@
+import { expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { sealPending } from '../../src/audit/outbox.ts'
+import { ApiError } from '../../src/core/client.ts'
+import { openStorage } from '../../src/storage/open.ts'
+import { connectionsGone } from '../daemon/connections-gone.ts'
+import { type Place, ServeProcess, told } from '../daemon/process.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { depth, isSoak, randomFrom, seed } from '../depth.ts'
+import { clientOf, serviceOn } from '../harness.ts'
+import { changed, dump } from '../laws/tables.ts'
+import { addPartnerUser, newToken, systemToken } from '../world.ts'
+
+type Document = Record<string, Record<string, unknown>[]>
+
+const hook = new URL('./killed-child.js', import.meta.url).href
+const changes = 500
+
+const slugs = Array.from({ length: 10 }, (_, n) => `org-${n}`)
+
+/** Four of each kind in each organization. */
+const before = documentOf([0, 1, 2, 3], { timezone: 'UTC', status: 'online', content: 'true\n' })
+/** Deletes 100 of those, changes 80 and makes 320. */
+const after = documentOf([2, 3, 4, 5, 6, 7, 8, 9], {
+  ...{ timezone: 'Europe/Paris', status: 'offline', content: 'false\n' },
+  ofPartner: 20,
+})
+
+function documentOf(
+  numbers: number[],
+  {
+    timezone,
+    status,
+    content,
+    ofPartner = 0,
+  }: { timezone: string; status: string; content: string; ofPartner?: number },
+): Document {
+  const each = (fields: object) =>
+    slugs.flatMap((org) => numbers.map((n) => ({ org, name: `object ${n}`, ...fields })))
+  const conditions = { operator: 'AND', conditions: [{ field: 'status', operator: 'equals', value: status }] }
+  const script = { osTypes: ['linux'], language: 'bash', content }
+  return {
+    organizations: slugs.map((slug) => ({ slug, name: slug })),
+    sites: each({ timezone }),
+    roles: each({ description: timezone, permissions: ['devices:read'] }),
+    filters: each({ conditions }),
+    deviceGroups: each({ type: 'dynamic', filter: 'object 2' }),
+    scripts: [
+      ...each(script),
+      ...Array.from({ length: ofPartner }, (_, n) => ({ name: `script ${n}`, ...script })),
+    ],
+  }
+}
+
+const ask = (document: Document) => ({ document, prune: true, pruneLimit: 20 })
+
+/** Everything stored, and how many audit entries each apply has left. */
+async function look(place: Place) {
+  const storage = await openStorage(place)
+  try {
+    await sealPending(storage)
+    const rows = await storage.read.selectFrom('audit_logs').select('canonical').execute()
+    const applies = rows.flatMap(({ canonical }) => /"applyId":"([^"]+)"/.exec(canonical)?.[1] ?? [])
+    const entries = [...Map.groupBy(applies, (id) => id).values()].map(({ length }) => length)
+    return { tables: await dump(storage), entries: entries.sort((one, other) => one - other) }
+  } finally {
+    await storage.close()
+  }
+}
+
+/** In `npm test` one in the middle, and around the commit; in the soak one in each change. */
+function steps(): string[] {
+  const random = randomFrom(seed)
+  const statement = () => Math.floor(random() * 4)
+  const each = Array.from({ length: changes }, (_, change) => `${change}:${statement()}`)
+  const one = each[Math.floor(random() * changes)]!
+  return [...(isSoak ? each : [one]), 'commit', 'committed']
+}
+
+onEveryDatabase((kind, open) => {
+  it(`kill -9 at any step of an apply leaves all of it or nothing, and of two at once one is refused (SEED=${seed})`, {
+    timeout: depth(120_000, 7_200_000),
+  }, async () => {
+    const database = await open()
+    await database.storage.close()
+    const first = await serviceOn(database)
+    const { id } = await first
+      .client(await systemToken(first))
+      .call(api.partners.create, { body: { name: 'Acme', slug: 'acme' } })
+    const token = await addPartnerUser(first, 'ada', id, 'all')
+    const setUp = first.client(token)
+    const begun = await setUp.call(api.configuration.plan, { body: ask(before) })
+    await setUp.call(api.configuration.apply, { body: { ...ask(before), version: begun.version } })
+    const { version, totals } = await setUp.call(api.configuration.plan, { body: ask(after) })
+    expect(totals).toEqual({ create: 320, update: 80, delete: 100, adopt: 0, refused: 0, left: 0 })
+    await first.close()
+    const old = await look(database)
+    expect(old.entries).toEqual([211])
+
+    for (const step of steps()) {
+      const env = { ...told, KILLED_AT: step, NODE_OPTIONS: `--import=${hook}` }
+      const service = new ServeProcess(database, { env })
+      const client = clientOf(await service.listening(), await newToken(token))
+      const body = { ...ask(after), version, revision: step }
+      await expect(client.call(api.configuration.apply, { body }), step).rejects.not.toBeInstanceOf(ApiError)
+      expect(await service.ended).toEqual({ code: null, signal: 'SIGKILL' })
+      await connectionsGone(database)
+      const { tables, entries } = await look(database)
+      if (step === 'committed') expect(entries).toEqual([211, 501])
+      else {
+        expect(entries, step).toEqual([211])
+        expect(changed(old.tables, tables), step).toEqual([])
+      }
+    }
+
+    const replicas = Array.from({ length: kind === 'postgres' ? 2 : 1 }, () => new ServeProcess(database))
+    const urls = await Promise.all(replicas.map((replica) => replica.listening()))
+    const renewed = await newToken(token)
+    const clients = [urls[0]!, urls.at(-1)!].map((url) => clientOf(url, renewed))
+    expect((await clients[0]!.call(api.configuration.plan, { body: ask(after) })).changes).toEqual([])
+    const bodies = await Promise.all(
+      ['Europe/Rome', 'Europe/Oslo'].map(async (timezone) => {
+        const document = { ...after, sites: after.sites!.map((site) => ({ ...site, timezone })) }
+        const planned = await clients[0]!.call(api.configuration.plan, { body: ask(document) })
+        return { ...ask(document), version: planned.version }
+      }),
+    )
+    const both = await Promise.allSettled(
+      clients.map((client, at) => client.call(api.configuration.apply, { body: bodies[at]! })),
+    )
+    const won = both.findIndex(({ status }) => status === 'fulfilled')
+    expect(both[1 - won]).toMatchObject({ reason: { status: 409, code: 'conflict' } })
+    const { version: _, ...applied } = bodies[won]!
+    expect((await clients[0]!.call(api.configuration.plan, { body: applied })).changes).toEqual([])
+    for (const replica of replicas) await replica.stop()
+    expect((await look(database)).entries).toEqual([81, 211, 501])
+  })
+})
