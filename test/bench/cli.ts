@@ -12,8 +12,8 @@ export async function cli(options: { rounds: number }, say: (line: string) => vo
   const server = await startService('svc', place)
   const env = svcEnv({ SVC_URL: server.url, SVC_TOKEN: world.tokens.partnerAdmin })
   const commands = [
-    { name: 'svc --version', args: [svc, '--version'], aim: 5 },
-    { name: 'svc orgs --json', args: [svc, 'orgs', '--json'], aim: 8 },
+    { name: 'svc --version', args: [svc, '--version'], aim: 3 },
+    { name: 'svc orgs --json', args: [svc, 'orgs', '--json'], aim: 6 },
     { name: 'svc orgs --help', args: [svc, 'orgs', '--help'], aim: 8 },
   ]
   const node = (args: readonly string[]): number => {

@@ -66,7 +66,7 @@ export function scenariosOf({ tokens, agents: machines, orgId, apiKeys }: World)
         headers: as(token),
         body: JSON.stringify(heartbeat(n)),
       })),
-      aim: 0.25,
+      aim: 0.4,
     },
   ]
 }
