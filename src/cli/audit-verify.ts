@@ -13,6 +13,7 @@ import { findPin, type Pins, readPins, type SeenPin, savePins } from './audit-pi
 import { type NamedVerdict, printVerdicts } from './audit-verdicts.ts'
 import type { CommandContext } from './base.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
+import { checkReplaceable } from './files.ts'
 import { type ProgressBar, progressBar } from './progress.ts'
 import { escapeToOneLine } from './table.ts'
 
@@ -40,6 +41,7 @@ export async function verify(
   flags: VerifyFlags,
 ): Promise<void> {
   const keys = flags.key === undefined ? undefined : readKeyFile(flags.key, arithmetic)
+  if (flags.pin !== undefined) checkReplaceable(flags.pin)
   const pins = flags.pin === undefined ? {} : readPins(flags.pin)
   const trust: VerifierOptions = { keys, tree: flags.tree, pinOf: (orgId) => findPin(pins, orgId) }
   const verdicts =

@@ -45,6 +45,10 @@ export const outputError = (cause: Error): CliError =>
     cause,
   })
 
+/** A file that broke off: the command line was right. */
+export const fileError = (message: string, hint?: string): CliError =>
+  new CliError(message, { code: 'output_failed', ...(hint && { hint }) })
+
 /** Exits with a code after the command has printed everything itself. */
 export class SilentExit extends Error {
   readonly exit: number

@@ -1,6 +1,9 @@
 import {
+  accessSync,
   chmodSync,
   closeSync,
+  constants,
+  existsSync,
   fsyncSync,
   mkdirSync,
   openSync,
@@ -68,6 +71,21 @@ export function writePrivateFile(path: string, text: string): void {
   } catch (error) {
     rmSync(draft, { force: true })
     throw new CliError(`Cannot write ${path}: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/**
+ * For a file of the command line that `writePrivateFile` replaces at the end: what the work found would be lost with it.
+ * @throws usage when it cannot be written
+ */
+export function checkReplaceable(path: string): void {
+  try {
+    if (existsSync(path)) accessSync(path, constants.W_OK)
+    accessSync(`${dirname(path)}/.`, constants.W_OK)
+  } catch (error) {
+    // A folder that is missing is made.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return
+    throw usageError(`Cannot write ${path}: ${(error as Error).message.replace(/, access .*$/, '')}`)
   }
 }
 

@@ -4,7 +4,7 @@ import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
 import type { CommandContext } from './base.ts'
 import type { Column } from './columns.ts'
 import { exitCodes, usageError } from './exit-codes.ts'
-import { readFileIfExists, writePrivateFile } from './files.ts'
+import { checkReplaceable, readFileIfExists, writePrivateFile } from './files.ts'
 import { booleanFlag, type FlagSet, linesFlag, textFlag } from './flags.ts'
 import { linePrinter, type TerminalRows } from './line-printer.ts'
 import { printNote } from './print.ts'
@@ -58,13 +58,15 @@ export async function follow(
 ): Promise<void> {
   const print = linePrinter(run.output, columns, known, terminal)
   const file = flags['cursor-file'] as string | undefined
+  if (file !== undefined) checkReplaceable(file)
   const following = flags.follow === true
   const text = file === undefined ? (flags.after as string | undefined) : readFileIfExists(file)?.trim()
   // An empty file has no cursor yet.
   const isNew = text === undefined || (text === '' && file !== undefined)
   let at = isNew ? undefined : parseCursor(text, kind)
+  let isKept = file !== undefined && existsSync(file)
   const leave = () => {
-    if (!at || (file !== undefined && existsSync(file))) return
+    if (!at || isKept) return
     const cursor = formatCursor(at, kind)
     printNote(
       cursor.length > longestArgument
@@ -82,9 +84,12 @@ export async function follow(
       await interrupted.while(async () => {
         await print(batch.rows)
         const moved = formatCursor(batch.at, kind)
-        if (file !== undefined && (at === undefined || moved !== formatCursor(at, kind)))
-          writePrivateFile(file, `${moved}\n`)
+        const isMoved = at === undefined || moved !== formatCursor(at, kind)
         at = batch.at
+        if (file === undefined || !isMoved) return
+        isKept = false
+        writePrivateFile(file, `${moved}\n`)
+        isKept = true
       })
       // The command does not end, so notes cannot wait for its end.
       if (following) flushNotes()

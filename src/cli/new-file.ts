@@ -1,5 +1,5 @@
 import { closeSync, existsSync, fsyncSync, linkSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
-import { CliError, usageError } from './exit-codes.ts'
+import { CliError, fileError, usageError } from './exit-codes.ts'
 import { fileExists } from './files.ts'
 
 /** A file that is being written: it appears under its name only when it is complete. */
@@ -13,13 +13,13 @@ export type NewFile = {
 
 /**
  * A new private file, written whole or not at all: to a draft beside it, which is then given its name. It replaces
- * nothing. @throws usage when it exists or cannot be written
+ * nothing. @throws usage when it exists or cannot be created
  */
 export function openNewFile(path: string): NewFile {
   const draft = `${path}.${process.pid}.part`
   const forget = () => rmSync(draft, { force: true })
   if (existsSync(path)) throw fileExists(path)
-  const file = attempt(path, () => openSync(draft, 'wx', 0o600))
+  const file = attempt(path, () => openSync(draft, 'wx', 0o600), usageError)
   // Ctrl-C ends the process immediately.
   process.once('exit', forget)
   return {
@@ -48,11 +48,11 @@ export function openNewFile(path: string): NewFile {
   }
 }
 
-function attempt<T>(path: string, work: () => T): T {
+function attempt<T>(path: string, work: () => T, failure = fileError): T {
   try {
     return work()
   } catch (error) {
     if (error instanceof CliError) throw error
-    throw usageError(`Cannot write ${path}: ${(error as Error).message}`)
+    throw failure(`Cannot write ${path}: ${(error as Error).message}`)
   }
 }

@@ -63,11 +63,18 @@ export function parseOutputFlags(flags: OutputFlags): Output {
   }
 }
 
-/** Writes to standard output, waiting when the reader is slower. A failure ends the process (src/cli/ending.ts). */
+/**
+ * Writes to standard output, waiting when the reader is slower. A failure ends the process (src/cli/ending.ts), and nothing
+ * that follows the output says that it was written.
+ */
 export function writeStdout(text: string | Uint8Array): Promise<void> {
   if (text.length === 0) return Promise.resolve()
   clearStatus()
-  return new Promise((resolve) => void process.stdout.write(text, () => resolve()))
+  return new Promise((resolve) => {
+    process.stdout.write(text, (error) => {
+      if (!error) resolve()
+    })
+  })
 }
 
 export const toJson = (value: unknown, indent?: number): string => JSON.stringify(value, null, indent)

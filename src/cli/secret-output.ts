@@ -1,13 +1,26 @@
-import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs'
+import { devNull } from 'node:os'
 import type { z } from 'zod'
 import { renderRecord } from './card.ts'
-import { usageError } from './exit-codes.ts'
+import { fileError, usageError } from './exit-codes.ts'
 import { fileExists } from './files.ts'
 import { lookOf } from './look.ts'
 import { lineEscaper, type Output, printNote, printRecord, writeStdout } from './print.ts'
 
 /** A new file for a secret, created before the request: otherwise a created secret could not be stored. */
 type SecretFile = { keep(secret: string): void; discard(): void }
+
+/** More than a secret takes: a full disk shows before the request. */
+const room = 4096
 
 function secretFile(path: string): SecretFile {
   let file: number
@@ -18,15 +31,31 @@ function secretFile(path: string): SecretFile {
       throw fileExists(path, 'choose another --out-file')
     throw usageError(`Cannot create ${path}: ${(error as Error).message}`)
   }
+  const discard = () => {
+    closeSync(file)
+    rmSync(path, { force: true })
+  }
+  const attempt = (write: () => void, hint?: string) => {
+    try {
+      write()
+    } catch (error) {
+      discard()
+      throw fileError(`Cannot write ${path}: ${(error as Error).message}`, hint)
+    }
+  }
+  attempt(() => {
+    writeSync(file, ' '.repeat(room))
+    fsyncSync(file)
+  })
   return {
     keep(secret) {
-      writeSync(file, `${secret}\n`)
+      attempt(() => {
+        ftruncateSync(file, writeSync(file, `${secret}\n`, 0))
+        fsyncSync(file)
+      }, 'it was made, and nobody has it: rotate it, or delete the record')
       closeSync(file)
     },
-    discard() {
-      closeSync(file)
-      rmSync(path, { force: true })
-    },
+    discard,
   }
 }
 
@@ -34,6 +63,21 @@ function secretFile(path: string): SecretFile {
 export function checkSecretShown(output: Output, key: string, outFile: string | undefined): void {
   if (outFile === undefined && !isShown(output, key))
     throw usageError(`The ${key} is displayed only once and this output leaves it out`, 'add --out-file FILE')
+  if (outFile === undefined && leadsNowhere())
+    throw usageError(
+      `The ${key} is displayed only once and standard output leads nowhere`,
+      'add --out-file FILE',
+    )
+}
+
+/** To the null device, which Node also opens in place of a standard output that is closed. */
+function leadsNowhere(): boolean {
+  try {
+    const output = fstatSync(1)
+    return output.isCharacterDevice() && output.rdev === statSync(devNull).rdev
+  } catch {
+    return false
+  }
 }
 
 function isShown({ format, columns }: Output, key: string): boolean {

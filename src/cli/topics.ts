@@ -54,6 +54,11 @@ export const helpPages: Record<string, string> = {
   124  no answer in time
   130  interrupted with Ctrl-C
 
+  Output that cannot be written, such as to a full disk, is 1; a reader that leaves early, as head does, is no failure: 0.
+  A file of the command line that cannot be opened, or is read-only, is 2, before anything is sent; one that cannot be
+  written to its end is 1. A closed standard output (>&-) is the same as /dev/null: 0, but a secret that is displayed only
+  once is not sent there: 2.
+
   With --json every failure also prints one line on standard error, and nothing on standard output:
   {"error":{"code":"not_found","message":"Not found","status":404,"requestId":"0197…","hint":null}}
 `,

@@ -79,10 +79,10 @@ type Done = (error?: Error | null) => void
  */
 export function guardStream(stream: NodeJS.WriteStream, failed: (error: Error) => void): void {
   const writeRaw = stream.write.bind(stream) as (chunk: string | Uint8Array, done?: Done) => boolean
-  let hasFailed = false
+  let failure: Error | undefined
   const fail = (error: Error) => {
-    if (!hasFailed) failed(error)
-    hasFailed = true
+    if (!failure) failed(error)
+    failure ??= error
   }
   // No event for anybody else: a library listens to it with a function that throws what it is given.
   const emit = stream.emit.bind(stream) as (event: string | symbol, ...args: unknown[]) => boolean
@@ -92,8 +92,8 @@ export function guardStream(stream: NodeJS.WriteStream, failed: (error: Error) =
     return true
   }
   const write = (chunk: string | Uint8Array, done?: Done): boolean => {
-    if (!hasFailed) return writeRaw(chunk, done)
-    done?.()
+    if (!failure) return writeRaw(chunk, done)
+    done?.(failure)
     return true
   }
   // A single byte from 0x80 to 0x9f is a control on some terminals; decoded as UTF-8 it is not.

@@ -5,7 +5,7 @@ import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
 import type { CommandContext } from '../base.ts'
 import { currentOrg } from '../current-org.ts'
 import { exitCodes, SilentExit, usageError } from '../exit-codes.ts'
-import { writePrivateFile } from '../files.ts'
+import { checkReplaceable, writePrivateFile } from '../files.ts'
 import { lookOf } from '../look.ts'
 import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
@@ -83,6 +83,7 @@ export async function planFiles(
   paths: readonly string[],
   flags: PlanFlags & { out?: string | undefined; markdown?: boolean | undefined },
 ): Promise<void> {
+  if (flags.out !== undefined) checkReplaceable(flags.out)
   const saved = await ask(session, paths, flags)
   if (flags.out !== undefined) writePrivateFile(flags.out, `${JSON.stringify(saved, null, 2)}\n`)
   if (flags.markdown) await writeStdout(formatMarkdown(saved.plan))
@@ -157,6 +158,7 @@ export async function exportFile(
   session: CommandContext,
   { merge, env = [] }: { merge?: string | undefined; env?: string[] | undefined },
 ): Promise<void> {
+  const before = merge === undefined ? undefined : { file: merge, text: readTextFile(merge, 'the file') }
   const orgId = await currentOrg(session)
   const query = { ...(orgId !== undefined && { orgId }) }
   const sent = session.client.request(configuration.export, { query })
@@ -168,9 +170,9 @@ export async function exportFile(
     return printRecord(session.output, { ...reply, document }, configuration.export.reply)
   const { exportedYaml, mergedYaml } = await import('./yaml.ts')
   const text =
-    merge === undefined
+    before === undefined
       ? exportedYaml({ ...reply, document })
-      : mergedYaml({ file: merge, text: readTextFile(merge, 'the file'), document, allowed: env })
+      : mergedYaml({ ...before, document, allowed: env })
   await writeStdout(text)
   for (const { section, org, name, reason } of reply.skipped) {
     const what = name === '*' ? section : `${section} "${name}"${org === null ? '' : ` of ${org}`}`
