@@ -6,7 +6,7 @@ import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { build } from 'esbuild'
-import { english, requiring } from './bundling.js'
+import { english, requiring, withoutEditor } from './bundling.js'
 
 const root = fileURLToPath(new URL('.', import.meta.url))
 const { values } = parseArgs({
@@ -24,15 +24,6 @@ if (!values.out) {
 const out = resolve(values.out)
 const version = values.version ?? JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const kind = values.script ? 'script' : 'executable'
-
-/** Required by prompts that the agent does not use: an editor, with all character encodings. */
-const withoutEditor = {
-  name: 'without-editor',
-  setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^@inquirer\/editor$/ }, () => ({ path: 'editor', namespace: 'none' }))
-    onLoad({ filter: /.*/, namespace: 'none' }, () => ({ contents: 'export default undefined' }))
-  },
-}
 
 const { outputFiles } = await build({
   entryPoints: [join(root, 'src', 'device-agent', 'main.ts')],

@@ -13,7 +13,8 @@ import {
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import lockfile from 'proper-lockfile'
-import { english, late, requiring } from './bundling.js'
+import { english, late, requiring, withoutEditor } from './bundling.js'
+import { licensesOf, packagesOf } from './packaging/parts.ts'
 
 const root = fileURLToPath(new URL('.', import.meta.url))
 const inRoot = (...parts) => join(root, ...parts)
@@ -26,11 +27,11 @@ const sources = globSync('{src,commands,daemon,migrations}/**/*.ts', { cwd: root
 const entries = ['src/cli/main.ts', ...globSync('{commands/**/*,src/**/*-{thread,child}}.ts', { cwd: root })]
 
 /**
- * Packages with native code or data files. They stay in node_modules, as do lazily imported packages. All
- * others are bundled into dist/ without unused code, since resolving and loading a thousand small modules
- * takes longer than everything else at the start.
+ * Packages with native code or data files stay in node_modules: they are the dependencies in package.json. All others are
+ * bundled into dist/ without unused code, since resolving and loading a thousand small modules takes longer than everything
+ * else at the start; they are devDependencies, which an installation does not need.
  */
-const outside = ['@node-rs/argon2', '@zxcvbn-ts/*', 'better-sqlite3', 'pg', 'systeminformation']
+const outside = ['@node-rs/argon2', '@zxcvbn-ts/*', 'better-sqlite3', 'jq-wasm', 'pg', 'systeminformation']
 
 const stamp = stampOf()
 const isBuilt = () =>
@@ -75,7 +76,7 @@ async function bundle() {
     platform: 'node',
     target: 'node22',
     external: outside,
-    plugins: [english, late],
+    plugins: [english, withoutEditor, late(outside)],
     banner: { js: requiring },
     legalComments: 'none',
     // The engine keeps the source text in memory; names are not minified, for readable stack traces.
@@ -85,6 +86,8 @@ async function bundle() {
     logLevel: 'error',
   })
   writeFileSync(join(dist, '.contents.json'), JSON.stringify(metafile.outputs))
+  const used = Object.values(metafile.outputs).flatMap(({ inputs }) => Object.keys(inputs))
+  writeFileSync(join(dist, 'third-party-licenses.txt'), licensesOf(packagesOf(root, used)))
   return new Set(Object.keys(metafile.outputs).map((file) => inRoot(file)))
 }
 
@@ -109,7 +112,14 @@ function escaped(character) {
 /** Changes with every source, and with the build scripts. */
 function stampOf() {
   const hash = createHash('sha256')
-  for (const file of [...sources, 'package.json', 'tsconfig.json', 'build.js', 'bundling.js']) {
+  for (const file of [
+    ...sources,
+    'package.json',
+    'tsconfig.json',
+    'build.js',
+    'bundling.js',
+    'packaging/parts.ts',
+  ]) {
     const { mtimeMs, size } = statSync(inRoot(file))
     hash.update(`${file} ${size} ${mtimeMs}\n`)
   }

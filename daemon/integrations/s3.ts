@@ -36,7 +36,7 @@ export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Arc
   }
 }
 
-export const sdk = () => import('@aws-sdk/client-s3')
+export const sdk = () => import('./s3-sdk.ts')
 
 /** A client that connects only to checked addresses. @throws RefusedAddress */
 export async function openS3(

@@ -1,0 +1,127 @@
+import { execFile, execFileSync } from 'node:child_process'
+import { globSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import S3rver from 's3rver'
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { productionPackages, stagePackages } from '../../packaging/stage.ts'
+import { ServeProcess } from '../daemon/process.ts'
+import { temporaryFolder } from '../databases.ts'
+import { testSecrets } from '../harness.ts'
+
+/*
+ * What `npm pack` makes, installed as npm does it: beside the packages that package-lock.json gives an installation, and no
+ * others. npm would ask the registry for them.
+ */
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const run = promisify(execFile)
+
+/** For an installation on a server; and who downloads it pays with each new release. */
+const most = { installed: 90e6, packed: 5e6 }
+
+let folder: string
+let packed: string
+let svc: string
+
+beforeAll(async () => {
+  folder = await temporaryFolder()
+  const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', folder], { cwd: root })
+  packed = join(folder, stdout.trim().split('\n').at(-1)!)
+  svc = join(folder, 'node_modules', 'svc')
+  mkdirSync(svc, { recursive: true })
+  execFileSync('tar', ['-xzf', packed, '-C', svc, '--strip-components=1'])
+  stagePackages(folder)
+}, 120_000)
+
+const environment = () => ({ PATH: process.env.PATH, HOME: folder, SVC_DATA_DIR: join(folder, 'data') })
+const program = () => join(svc, 'bin', 'svc.js')
+const svcIn = (args: string[], env = {}) =>
+  run(process.execPath, [program(), ...args], { cwd: folder, env: { ...environment(), ...env } })
+
+describe('the npm package', () => {
+  it('names all that an installation needs, and is small', () => {
+    const files = globSync('**', { cwd: folder, withFileTypes: true }).filter((one) => one.isFile())
+    const bytes = files.map(({ parentPath, name }) => statSync(join(parentPath, name)).size)
+    expect(bytes.reduce((a, b) => a + b)).toBeLessThan(most.installed)
+    expect(statSync(packed).size).toBeLessThan(most.packed)
+    const { dependencies } = JSON.parse(readFileSync(join(svc, 'package.json'), 'utf8'))
+    const installed = productionPackages().map((path) => path.slice('node_modules/'.length))
+    expect(installed).toEqual(expect.arrayContaining(Object.keys(dependencies)))
+    for (const bundled of ['fastify', 'kysely', 'undici', '@aws-sdk/client-s3']) {
+      expect(installed).not.toContain(bundled)
+    }
+  })
+
+  it('has pages, completions and the licenses of what is bundled, and no sources', async () => {
+    const { man } = JSON.parse(readFileSync(join(svc, 'package.json'), 'utf8')) as { man: string[] }
+    for (const page of [...man, 'dist/man/man1/svc-serve.1']) {
+      expect(readFileSync(join(svc, page), 'utf8')).toMatch(/^\.TH /m)
+    }
+    expect((await svcIn(['completion', 'bash'])).stdout).toMatch(/^# bash completion of svc\n/)
+    const licenses = readFileSync(join(svc, 'dist', 'third-party-licenses.txt'), 'utf8')
+    for (const name of ['fastify', 'zod', '@aws-sdk/client-s3', '@smithy/core', 'echarts']) {
+      expect(licenses).toMatch(new RegExp(`^${name} \\d\\S+ \\(`, 'm'))
+    }
+    expect(readdirSync(svc).sort()).toEqual(
+      [
+        'CHANGELOG.md',
+        'LICENSE',
+        'README.md',
+        'bin',
+        'dist',
+        'man',
+        'migrations',
+        'oclif.manifest.json',
+      ].concat('package.json'),
+    )
+    expect(readdirSync(join(svc, 'dist')).sort()).toEqual([
+      'commands',
+      'man',
+      'shared',
+      'src',
+      'third-party-licenses.txt',
+    ])
+  })
+
+  it('exports from each lazily imported package what the package exports', async () => {
+    const outputs = JSON.parse(readFileSync(join(root, 'dist', '.contents.json'), 'utf8')) as Record<
+      string,
+      { entryPoint?: string }
+    >
+    const late = Object.entries(outputs).filter(([, { entryPoint }]) => entryPoint?.startsWith('late:'))
+    const own = ['age-encryption', 'csv-parse/sync', 'nodemailer', 'proper-lockfile', 'qrcode', 'undici']
+    own.push('@inquirer/prompts', 'ws', 'xml-crypto', 'yaml')
+    const names = late.map(([, { entryPoint }]) => entryPoint!.slice('late:'.length))
+    expect(names).toEqual(expect.arrayContaining(own))
+    for (const [file, { entryPoint }] of late) {
+      const name = entryPoint!.slice('late:'.length)
+      if (!own.includes(name)) continue
+      const exported = Object.keys((await import(pathToFileURL(join(svc, file)).href)) as object)
+      const wanted = Object.keys((await import(name)) as object)
+      expect(exported, name).toEqual(
+        expect.arrayContaining(wanted.filter((one) => !/^module\.|^__/.test(one) && one !== 'default')),
+      )
+    }
+  })
+
+  it('serves, and backs up to object storage', { timeout: 60_000 }, async () => {
+    const configureBuckets = [{ name: 'backups', configs: [] }]
+    const directory = await temporaryFolder()
+    const s3 = new S3rver({ port: 0, address: '127.0.0.1', silent: true, directory, configureBuckets })
+    const { port } = await s3.run()
+    onTestFinished(() => s3.close())
+    const service = new ServeProcess({ dataDir: join(folder, 'data') }, { program: program() })
+    const url = await service.listening()
+    expect((await fetch(`${url}/docs`)).status).toBe(200)
+    const keys = { BACKUP_S3_ACCESS_KEY_ID: 'S3RVER', BACKUP_S3_SECRET_ACCESS_KEY: 'S3RVER' }
+    const open = { BACKUP_S3_ENDPOINT: `http://127.0.0.1:${port}`, OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' }
+    const args = ['db', 'backup', '--out', 's3://backups', '--jq', '.rows']
+    const { stdout } = await svcIn(args, { ...testSecrets, ...keys, ...open })
+    expect(Number(stdout)).toBeGreaterThan(0)
+    const stored = readdirSync(join(directory, 'backups')).filter((name) => name.startsWith('svc-'))
+    expect(stored.length).toBeGreaterThan(0)
+    expect((await service.stop()).code).toBe(0)
+  })
+})
