@@ -242,6 +242,7 @@ export function addRoute(
       claim: async () => {
         if (attempt) await on.storage.write((tx) => claimKey(tx, attempt, now))
       },
+      outside: <T>(work: () => Promise<T>) => work(),
     }
     const said = { key, ip: asked.ip, scope: asked.scope, route, input: { params, query, body } }
     const attempt = attemptOf(caller, said)

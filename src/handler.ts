@@ -160,6 +160,11 @@ export type Preparation<E extends Endpoint> = RequestInput<E> & {
    * passes, unless it fails. @throws idempotency_in_progress
    */
   claim(): Promise<void>
+  /**
+   * Asks somebody outside. undefined where nobody is asked: within a transaction of another request, which must not wait
+   * and may be rolled back.
+   */
+  outside<T>(work: () => Promise<T>): Promise<T | undefined>
 }
 
 /** A stream with its content type and its response headers. */

@@ -7,9 +7,18 @@ import { deviceGroups } from '../groups/contract.ts'
 import { roles } from '../identity/roles/contract.ts'
 import { scripts } from '../scripts/contract.ts'
 import { orgs, sites } from '../tenancy/contract.ts'
+import { trustPolicies } from '../trust/contract.ts'
 
 /** The sections of a file in the order in which they are applied: each refers to those before it and to itself. */
-export const sections = ['organizations', 'sites', 'roles', 'filters', 'deviceGroups', 'scripts'] as const
+export const sections = [
+  'organizations',
+  'sites',
+  'roles',
+  'filters',
+  'deviceGroups',
+  'scripts',
+  'trustPolicies',
+] as const
 export type Section = (typeof sections)[number]
 
 /** How a field is written in a file, where that differs from the endpoints. */
@@ -26,6 +35,8 @@ type KindEntries = {
   create: Endpoint
   update: Endpoint
   remove: Endpoint
+  /** The field of replies that is the record; undefined: the reply is. */
+  reply?: 'data'
   /** What an object is called, within its organization. */
   key: 'name' | 'slug'
   /** Whose the objects are. `either`: of an organization, or of the partner. */
@@ -110,6 +121,17 @@ const entries: Readonly<Record<Section, KindEntries>> = {
     merged: [],
     spelled: {},
     omitted: { isSystem: 'the scripts of the service belong to no tenant' },
+  },
+  trustPolicies: {
+    resource: 'trust_policy',
+    ...{ list: trustPolicies.list, create: trustPolicies.create, update: trustPolicies.update },
+    remove: trustPolicies.remove,
+    reply: 'data',
+    key: 'name',
+    owner: 'organization',
+    merged: [],
+    spelled: {},
+    omitted: {},
   },
 }
 
@@ -227,7 +249,6 @@ export const uncovered: readonly { what: string; reason: string }[] = [
   { what: 'users', reason: 'memberships are invitations to people: svc users invite and import' },
   { what: 'webhooks', reason: 'their signing secrets cannot be compared without showing them' },
   { what: 'ssoProviders', reason: 'setting one up asks the provider, which a plan must not do' },
-  { what: 'trustPolicies', reason: 'setting one up asks its issuer, which a plan must not do' },
   { what: 'apiKeys', reason: 'a key is shown once, when it is made' },
   { what: 'enrollmentKeys', reason: 'a key is shown once, when it is made' },
   { what: 'auditRetention', reason: 'policies and holds are set with svc audit retention and hold' },

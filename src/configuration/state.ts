@@ -8,6 +8,7 @@ import { listVisibleRoles } from '../identity/roles/store.ts'
 import { listWholeScripts } from '../scripts/store.ts'
 import type { Db } from '../storage/open.ts'
 import { listOrgs, listSites } from '../tenancy/store.ts'
+import { listTrustPolicies } from '../trust/store.ts'
 import { type Kind, kinds, type Section } from './contract.ts'
 import { type Stored, toFile, type Values } from './rules.ts'
 
@@ -27,6 +28,7 @@ const readers: Readonly<Record<Section, Reader>> = {
   filters: async (db, scope, page) => (await listFilters(db, scope, page)).data,
   deviceGroups: listGroupSettings,
   scripts: listWholeScripts,
+  trustPolicies: async (db, scope, page) => (await listTrustPolicies(db, scope, page)).data,
 }
 
 /** Of one plan: both what it holds in memory and how long its transaction lasts. */

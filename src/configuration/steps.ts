@@ -104,7 +104,7 @@ export class Steps {
       this.#found.blockItem(kind, item)
       return undefined
     }
-    const stored = this.#state.put(kind.section, reply)
+    const stored = this.#put(kind, reply)
     if (!stored) throw new Error(`${kind.section} "${item.key}" was made and is not visible`)
     this.#found.keep(stored.id)
     this.#widen(stored)
@@ -155,7 +155,11 @@ export class Steps {
     if (!refused) return
     const renamedFrom = item.key === stored.key ? null : stored.key
     this.#found.change({ ...stored, key: item.key }, { action: 'update', ...shown, renamedFrom, ...refused })
-    if (reply) this.#state.put(kind.section, reply)
+    if (reply) this.#put(kind, reply)
+  }
+
+  #put({ section, reply: within }: Kind, reply: Values): Stored | undefined {
+    return this.#state.put(section, within === undefined ? reply : (reply[within] as Values))
   }
 
   #body(

@@ -145,6 +145,7 @@ const tables = {
   filters: 'saved_filters',
   deviceGroups: 'device_groups',
   scripts: 'scripts',
+  trustPolicies: 'trust_policies',
 } as const satisfies Record<Section, string>
 
 /** Deleted records of these stay for a while. */

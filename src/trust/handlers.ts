@@ -76,12 +76,12 @@ export function trustHandlers(on: On): {
       },
 
       create: inSteps<Policies['create'], string | undefined>({
-        async prepare({ storage, scope, caller, body, now }) {
+        async prepare({ storage, scope, caller, body, now, outside }) {
           checkNotNarrowed(scope)
           checkMayGrant(caller.permissions, body.permissions)
           const orgId = await resolveOrg(storage.read, scope, body.orgId)
           makeRecord(body, orgId, { by: caller.id, now })
-          return discoveryWarning(body.issuer, now)
+          return outside(() => discoveryWarning(body.issuer, now))
         },
         async run({ db, scope, caller, body, now, note, quota }, warning) {
           const orgId = await resolveOrg(db, scope, body.orgId)
@@ -98,12 +98,12 @@ export function trustHandlers(on: On): {
       },
 
       update: inSteps<Policies['update'], string | undefined>({
-        async prepare({ storage, scope, params, body, now }) {
+        async prepare({ storage, scope, params, body, now, outside }) {
           checkNotNarrowed(scope)
           const before = await store.getTrustPolicy(storage.read, scope, params.id)
           assertNotEmptyChange(body)
           applyChange(before, body, now)
-          return discoveryWarning(body.issuer, now)
+          return outside(() => discoveryWarning(body.issuer, now))
         },
         async run({ db, scope, caller, params, body, now, note }, warning) {
           const before = await store.lockTrustPolicy(db, scope, params.id)

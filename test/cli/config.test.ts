@@ -433,6 +433,7 @@ roles:
       'filters',
       'deviceGroups',
       'scripts',
+      'trustPolicies',
     ])
     expect(stdout).toContain('Slug of its organization')
   })

@@ -5,15 +5,7 @@ import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
-
-type Document = Record<string, Record<string, unknown>[]>
-type Options = {
-  set?: string
-  adopt?: boolean
-  prune?: boolean
-  pruneLimit?: number
-  revision?: string
-}
+import { configurationOf, type Document } from './stage.ts'
 
 const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
 const online = {
@@ -26,20 +18,7 @@ onEveryDatabase((_, open) => {
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)
-    const by = (token: string, orgId?: string) => {
-      const client = service.client(token)
-      const query = orgId === undefined ? {} : { orgId }
-      const plan = (document: Document, { revision: _, ...options }: Options = {}) =>
-        client.call(api.configuration.plan, { query, body: { document, ...options } })
-      const apply = async (document: Document, { revision, ...options }: Options = {}, version?: string) => {
-        const wanted = version ?? (await plan(document, options)).version
-        const body = { document, ...options, version: wanted, ...(revision !== undefined && { revision }) }
-        return client.call(api.configuration.apply, { query, body })
-      }
-      const exported = () => client.call(api.configuration.export, { query })
-      const sets = async () => (await client.call(api.configuration.sets, { query })).data
-      return { client, plan, apply, exported, sets }
-    }
+    const by = configurationOf(service)
     return { service, world, by, acme: by(world.tokens.acme), bakery: by(world.tokens.bakery) }
   }
 
@@ -566,7 +545,7 @@ onEveryDatabase((_, open) => {
       ])
       expect(document.sites!.map(({ name }) => name)).toEqual(['bakery site', 'garage site'])
       expect(uncovered.map(({ what }) => what)).toEqual(
-        expect.arrayContaining(['webhooks', 'trustPolicies', 'organizations.ssoConfig']),
+        expect.arrayContaining(['webhooks', 'organizations.ssoConfig']),
       )
       await expect(acme.plan({ sites: [{ org: 'bakery', name: 'Twin' }] })).rejects.toMatchObject({
         details: [{ message: expect.stringContaining('there are 2 of sites named "Twin"') }],

@@ -70,8 +70,17 @@ const within = (org: string | undefined) =>
           osTypes: fc.constantFrom(['linux'], ['linux', 'macos']),
         }),
       ),
+      trustPolicies: some((name) =>
+        fc.record({
+          name: fc.constant(name),
+          issuer: fc.constant('https://ci.example.com'),
+          claims: fc.record({ sub: color, team: color }, { requiredKeys: ['sub'] }),
+          permissions: fc.subarray(['devices:read', 'scripts:read', 'sites:write'], { minLength: 1 }),
+          status: fc.constantFrom('active', 'inactive'),
+        }),
+      ),
     })
-    .map(({ sites, roles, filters, deviceGroups, scripts }): Document => {
+    .map(({ sites, roles, filters, deviceGroups, scripts, trustPolicies }): Document => {
       const owned = (all: Values[]) => all.map((one) => ({ ...(org !== undefined && { org }), ...one }))
       const withParents = (all: Values[]): Values[] =>
         all.map((one, at) => ({ ...one, parent: above(all, at, Number(one.parent)) }))
@@ -96,6 +105,7 @@ const within = (org: string | undefined) =>
           sites: owned(sites),
           filters: owned(filters),
           deviceGroups: owned(placed),
+          trustPolicies: owned(trustPolicies),
         }),
         roles: owned(withParents(roles)),
         scripts: owned(scripts),
@@ -117,6 +127,7 @@ const document = fc
       filters: [],
       deviceGroups: [],
       scripts: [],
+      trustPolicies: [],
     }
     for (const slug of present) whole.organizations!.push({ slug, ...about })
     const [ofPartner, ...ofOrgs] = parts
@@ -126,6 +137,7 @@ const document = fc
     return whole
   })
 
+/** What the actions of the audit log begin with. */
 const resources: Record<string, string> = {
   organizations: 'organization',
   sites: 'site',
@@ -133,6 +145,7 @@ const resources: Record<string, string> = {
   filters: 'filter',
   deviceGroups: 'device_group',
   scripts: 'script',
+  trustPolicies: 'trust.policy',
 }
 
 /** The audit entries of an apply, besides its own. */
