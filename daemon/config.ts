@@ -17,6 +17,7 @@ import { type IntegrationSettings, readIntegrationSettings } from './integration
 import type { ReadQueryLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
 import type { RecordDays } from './retention.ts'
+import type { Fallback } from './secrets/fallbacks.ts'
 import {
   parseSecrets,
   previousEntry,
@@ -62,6 +63,8 @@ export type Config = {
   secrets: Secrets
   /** The warning about secrets that production would refuse. */
   weakSecrets: string | undefined
+  /** Secrets that are not set, and the ones that serve as them. */
+  fallbacks: readonly Fallback[]
   /** NAME_PREVIOUS: the previous or next keys, which decrypt and verify but create nothing. */
   previous: PreviousSecrets
   /** ACCEPT_NEW_KEYS: which replaced keys are accepted (daemon/key-fingerprints.ts). */
@@ -239,6 +242,7 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
     color: !env.NO_COLOR,
     secrets,
     weakSecrets,
+    fallbacks: fallbacksIn(env, secrets, stored),
     previous: previousSecrets(env, secrets, stored),
     acceptedKeys: env.ACCEPT_NEW_KEYS || undefined,
     signing: signingSeeds(env, secrets, stored),
@@ -384,8 +388,8 @@ function readSecrets(
   if (from.production && !stored && given.enrollmentPepper === undefined) {
     throw new SetupError(
       'In production svc does not generate its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
-        `ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER and, if the audit log has a separate signing key, ` +
-        `AUDIT_SIGNING_KEY, each also as NAME_FILE, or provide ${file}.`,
+        'ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER and AUDIT_SIGNING_KEY, each also as NAME_FILE, ' +
+        `or provide ${file}.`,
     )
   }
   const invented: Partial<Secrets> = {}
@@ -425,15 +429,41 @@ const encryptionIn = (env: Env): string | undefined =>
 /** The secrets that the environment, else the file, has. */
 function givenSecrets(env: Env, stored: StoredSecrets | undefined): Partial<Secrets> {
   const [jwt, encryption] = [readSecret(env, 'JWT_SECRET'), encryptionIn(env)]
+  const recoveryPepper = readSecret(env, 'MFA_RECOVERY_CODE_PEPPER')
+  // An installation from before the pepper was a secret of its own has all others, or a file that lacks this one.
+  const mayLack = stored !== undefined || [jwt, encryption, recoveryPepper].every((one) => one !== undefined)
   const given: { [K in keyof Secrets]: string | undefined } = {
     jwt: jwt ?? stored?.jwt,
     encryption: encryption ?? stored?.encryption,
     enrollmentPepper:
-      readSecret(env, 'ENROLLMENT_KEY_PEPPER') ?? stored?.enrollmentPepper ?? encryption ?? jwt,
-    recoveryPepper: readSecret(env, 'MFA_RECOVERY_CODE_PEPPER') ?? stored?.recoveryPepper,
+      readSecret(env, 'ENROLLMENT_KEY_PEPPER') ??
+      stored?.enrollmentPepper ??
+      (mayLack ? (encryption ?? jwt) : undefined),
+    recoveryPepper: recoveryPepper ?? stored?.recoveryPepper,
     auditSigning: readSecret(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning,
   }
   return given as Partial<Secrets>
+}
+
+function fallbacksIn(
+  env: Env,
+  { enrollmentPepper }: Pick<Secrets, 'enrollmentPepper'>,
+  stored: StoredSecrets | undefined,
+): Fallback[] {
+  const isSet = (name: string) => readSecret(env, name) !== undefined
+  const found: Fallback[] = []
+  if (!isSet('ENROLLMENT_KEY_PEPPER') && stored?.enrollmentPepper === undefined) {
+    const from = ['APP_ENCRYPTION_KEY', 'SECRET_ENCRYPTION_KEY', 'JWT_SECRET'].find(
+      (name) => readSecret(env, name) === enrollmentPepper,
+    )
+    // Otherwise it has just been generated.
+    if (from !== undefined) found.push({ name: 'ENROLLMENT_KEY_PEPPER', from })
+  }
+  if (!isSet('AUDIT_SIGNING_KEY') && stored?.auditSigning === undefined) {
+    const from = ['APP_ENCRYPTION_KEY', 'SECRET_ENCRYPTION_KEY'].find(isSet)
+    if (from !== undefined) found.push({ name: 'AUDIT_SIGNING_KEY', from })
+  }
+  return found
 }
 
 /** Keys that a service would have, of which some may be missing. */

@@ -95,6 +95,7 @@ import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { QuotaCheck } from './quotas.ts'
 import { prepareSchema } from './schema.ts'
+import { assertOwnSecrets, warnOfFallbacks } from './secrets/fallbacks.ts'
 import { RunningSecrets } from './secrets/running.ts'
 import { live } from './secrets/set.ts'
 import type { SettingsSource } from './secrets/source.ts'
@@ -155,6 +156,8 @@ export async function serve(
     await assertOpen(gate)
     await prepareSchema(storage, place, config, log)
     await assertDatabaseNotLost(storage, config.dataDir)
+    await assertOwnSecrets(storage, config)
+    warnOfFallbacks(config, log)
     const secrets = await RunningSecrets.begin({ storage, clock, log, metrics, config, source })
     const firstPassword = await firstRun(storage, config, clock())
 

@@ -1,6 +1,7 @@
 import type { Finding } from '../../src/core/finding.ts'
 import { isLoopback } from '../../src/core/network.ts'
 import type { Config } from '../config.ts'
+import { explained } from '../secrets/fallbacks.ts'
 import { passed, warning } from './finding.ts'
 
 /* What the settings alone show. */
@@ -8,6 +9,7 @@ import { passed, warning } from './finding.ts'
 export function checkSettings(config: Config): Finding[] {
   const found = [
     ...weakSecrets(config),
+    ...fallbacksOf(config),
     ...sharedPepper(config),
     ...previousKeys(config),
     ...publicAddress(config),
@@ -29,8 +31,16 @@ function weakSecrets({ weakSecrets }: Config): Finding[] {
   ]
 }
 
-/** Where no pepper is set, another key serves as it, and must not change alone. */
-function sharedPepper({ secrets }: Config): Finding[] {
+/** Where a secret is not set, another key serves as it, and must not change alone. */
+const fallbacksOf = ({ fallbacks }: Config): Finding[] =>
+  fallbacks.map((one) => {
+    const { message, reason, remedy } = explained(one)
+    return warning('settings', { message: `${message}.`, reason: `${reason}.`, remedy })
+  })
+
+/** A pepper that was set to another key changes with it as well. */
+function sharedPepper({ secrets, fallbacks }: Config): Finding[] {
+  if (fallbacks.some(({ name }) => name === 'ENROLLMENT_KEY_PEPPER')) return []
   const { enrollmentPepper, encryption, jwt } = secrets
   const other =
     enrollmentPepper === encryption
@@ -41,9 +51,9 @@ function sharedPepper({ secrets }: Config): Finding[] {
   if (other === undefined) return []
   return [
     warning('settings', {
-      message: `ENROLLMENT_KEY_PEPPER is not set: ${other} serves as it.`,
-      reason: `A change of ${other} changes the pepper too, and without its _PREVIOUS every enrollment key becomes invalid.`,
-      remedy: `set ENROLLMENT_KEY_PEPPER to the present value of ${other}`,
+      message: `ENROLLMENT_KEY_PEPPER is the same as ${other}.`,
+      reason: 'Whoever learns one of them has both, and neither can be changed alone.',
+      remedy: 'change ENROLLMENT_KEY_PEPPER as svc-serve(8) says under Changing a key',
     }),
   ]
 }

@@ -20,6 +20,7 @@ import { workloadTtlSeconds } from '../../src/trust/tokens.ts'
 import { type Config, existingConfig, isInEnvironment } from '../config.ts'
 import type { Env } from '../variables.ts'
 import { cipherOf } from './cipher.ts'
+import { assertNoFallback } from './fallbacks.ts'
 import {
   entryOf,
   lockSecretsFile,
@@ -202,9 +203,12 @@ const longestWindow = Math.max(...Object.values(defaultLimits).map(({ seconds })
 
 /** Where no pepper is set, another secret serves as it. */
 async function pepperNeeds(ring: Ring, name: SecretName, now: Instant): Promise<string[]> {
-  const { previous } = ring.config
+  const { previous, dataDir } = ring.config
   const isPepper = previous.enrollmentPepper === previousOf(ring.config, name)
   if (name === 'ENROLLMENT_KEY_PEPPER' || !isPepper) return []
+  // A former pepper that is set by itself stays when this key goes.
+  if (isInEnvironment('ENROLLMENT_KEY_PEPPER_PREVIOUS', ring.env)) return []
+  if (readSecretsFile(secretsFile(dataDir))?.enrollmentPepperPrevious !== undefined) return []
   return enrollmentKeysBefore(ring.storage, ring.used.get(name)!.since, now)
 }
 
@@ -252,6 +256,7 @@ export async function rotateSecret(
   { dryRun = false, env }: { dryRun?: boolean; env?: Env } = {},
 ): Promise<{ id: string | null; file: string }> {
   const config = existingConfig(flags, env)
+  assertNoFallback(config, name)
   const file = secretsFile(config.dataDir)
   const entry = entryOf[name]
   const known = readSecretsFile(file)
@@ -310,7 +315,7 @@ export const retireSecret = (
     const mayForce = force && isUsed(ring, name) && laggards(ring, name).length === 0
     const neededBy = await needOf(ring, name, now)
     if (neededBy !== null && !mayForce) {
-      const next = name === 'APP_ENCRYPTION_KEY' && isUsed(ring, name) ? ' Run: svc secrets reseal' : ''
+      const next = / encrypted values?\b/.test(neededBy) ? ' Run: svc secrets reseal' : ''
       throw new SetupError(`The former ${name} is still needed by ${neededBy}.${next}`)
     }
     const file = secretsFile(ring.config.dataDir)

@@ -16,6 +16,7 @@ import type { Config } from '../config.ts'
 import { checkKeys, keysToCome, missingKeys, printsOf, withFormerKeys } from '../key-fingerprints.ts'
 import type { StoredMetrics } from '../metrics.ts'
 import { changedSettings } from './changes.ts'
+import { warnOfFallbacks } from './fallbacks.ts'
 import { type SecretSet, secretSet } from './set.ts'
 import type { SettingsSource } from './source.ts'
 
@@ -152,6 +153,7 @@ export class RunningSecrets {
       log.warn({ ...facts, restart }, 'secrets were reloaded; `restart` needs a restart')
     else if (isAsked || taken.length > 0) log.info(facts, 'secrets were reloaded')
     if (this.#read.weakSecrets !== undefined) log.warn(this.#read.weakSecrets)
+    warnOfFallbacks(this.#read, log)
   }
 
   /** Uses each new key that all live processes know. */

@@ -105,12 +105,11 @@ export const helpPages: Record<string, string> = {
   AUTO_MIGRATE          false: start only after svc db migrate
   LOG_LEVEL             info; fatal, error, warn, debug, trace, silent
   SVC_ADMIN_EMAIL, SVC_ADMIN_PASSWORD   the first administrator
-  JWT_SECRET, APP_ENCRYPTION_KEY, ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER
+  JWT_SECRET, APP_ENCRYPTION_KEY, ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER, AUDIT_SIGNING_KEY
                         secrets; required in production, else generated once. Each is 32 random bytes, as
                         openssl rand -base64 32 prints them: in production others are refused
   JWT_SECRET_PREVIOUS, APP_ENCRYPTION_KEY_PREVIOUS, ENROLLMENT_KEY_PEPPER_PREVIOUS, MFA_RECOVERY_CODE_PEPPER_PREVIOUS
                                 the previous key or the next one, while keys are changed
-  AUDIT_SIGNING_KEY     signs the audit log: 32 bytes in base64; by default derived from APP_ENCRYPTION_KEY
   AUDIT_SIGNING_KEY_PREVIOUS    the previous key, so that its signatures still verify
   ACCEPT_NEW_KEYS       accepts replaced keys; the refusal to start shows the value; man svc-serve
   AUDIT_CHECKPOINT_SECONDS      seconds after which an audit chain that grew is signed again; 3600

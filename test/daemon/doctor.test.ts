@@ -21,7 +21,7 @@ import { startMailServer } from '../messages/mail-server.ts'
 import { metricsToken } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
 import { asking, damaged, damageSqlite } from './damage.ts'
-import { type Place, ServeProcess } from './process.ts'
+import { type Place, ServeProcess, told } from './process.ts'
 
 type Env = Record<string, string | undefined>
 
@@ -31,7 +31,15 @@ async function findingsOf(
   env: Env = {},
   offline = true,
 ): Promise<Finding[]> {
-  const settings = { ...testSecrets, ...noLimits, SMTP_URL: 'smtp://127.0.0.1:9', MAIL_FROM: 'a@example.com' }
+  // What the services of tests derive: a key that is not set would be a finding.
+  const { AUDIT_SIGNING_KEY } = told
+  const settings = {
+    ...testSecrets,
+    AUDIT_SIGNING_KEY,
+    ...noLimits,
+    SMTP_URL: 'smtp://127.0.0.1:9',
+    MAIL_FROM: 'a@example.com',
+  }
   const found = await examine(
     {},
     { offline, env: { ...settings, SVC_DATA_DIR: dataDir, DATABASE_URL: databaseUrl, ...env } },
@@ -278,14 +286,26 @@ it('a file that is no database, and files that others may read', async () => {
   expect(found).toMatchObject({ state: 'error' })
 })
 
-it('ENROLLMENT_KEY_PEPPER that another key serves as is named before that key is changed', async () => {
+it('secrets that another key serves as are named before that key is changed', async () => {
   const { dataDir } = await openMigrated('sqlite')
-  const found = await findingsOf({ dataDir }, { ENROLLMENT_KEY_PEPPER: undefined })
-  expect(found.filter(({ check }) => check === 'settings')).toMatchObject([
+  const settingsWith = async (env: Env) =>
+    (await findingsOf({ dataDir }, env)).filter(({ check }) => check === 'settings')
+  expect(
+    await settingsWith({ ENROLLMENT_KEY_PEPPER: undefined, AUDIT_SIGNING_KEY: undefined }),
+  ).toMatchObject([
     {
       message: 'ENROLLMENT_KEY_PEPPER is not set: APP_ENCRYPTION_KEY serves as it.',
-      remedy: 'set ENROLLMENT_KEY_PEPPER to the present value of APP_ENCRYPTION_KEY',
+      remedy: expect.stringContaining(
+        'set ENROLLMENT_KEY_PEPPER_PREVIOUS to the present value of APP_ENCRYPTION_KEY',
+      ),
     },
+    {
+      message: 'AUDIT_SIGNING_KEY is not set: it is derived from APP_ENCRYPTION_KEY.',
+      remedy: expect.stringContaining('set AUDIT_SIGNING_KEY to a new one'),
+    },
+  ])
+  expect(await settingsWith({ ENROLLMENT_KEY_PEPPER: testSecrets.JWT_SECRET })).toMatchObject([
+    { message: 'ENROLLMENT_KEY_PEPPER is the same as JWT_SECRET.' },
   ])
 })
 

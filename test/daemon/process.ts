@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inject, onTestFinished } from 'vitest'
+import { readConfig } from '../../daemon/config.ts'
 import { temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword, noLimits, testSecrets } from '../harness.ts'
 
@@ -18,7 +19,13 @@ type Options = {
 }
 
 /** The environment of a service in a test, unless the test is about a missing variable. */
-export const told = { ...testSecrets, SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
+export const told = {
+  ...testSecrets,
+  // What the services of tests in this process derive: each start would warn of one that is not set.
+  AUDIT_SIGNING_KEY: readConfig({ ...testSecrets, SVC_DATA_DIR: '/nowhere' }).secrets.auditSigning,
+  SVC_ADMIN_EMAIL: adminEmail,
+  SVC_ADMIN_PASSWORD: adminPassword,
+}
 
 /** The real `svc serve`, in its own process without the environment of the tests. */
 export class ServeProcess {

@@ -1,3 +1,4 @@
+import { hash, randomBytes } from 'node:crypto'
 import { readFile, rename, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
@@ -239,6 +240,103 @@ it('a link from the former public key that was not signed keeps it', async () =>
   await expect(retire('AUDIT_SIGNING_KEY')).rejects.toThrow(/the link from its public key to the new one/)
   await (await start()).close()
   expect(await retire('AUDIT_SIGNING_KEY')).toEqual({ removed: true, neededBy: null })
+})
+
+/** 32 random bytes, as nobody else has them. */
+const fresh = () => randomBytes(32).toString('base64')
+
+onEveryDatabase((_, open) => {
+  /** An installation from before the pepper was a secret of its own: APP_ENCRYPTION_KEY serves as it. */
+  async function beginShared() {
+    const database = await open()
+    const shared = testSecrets.APP_ENCRYPTION_KEY
+    const serveWith = (env: Record<string, string>) => serviceOn(database, { env })
+    const service = await serveWith({ ENROLLMENT_KEY_PEPPER: '' })
+    const { tokens, orgs } = await buildWorld(service)
+    const newKey = async ({ client }: typeof service) => {
+      const body = { orgId: orgs.bakery.id, name: 'one', maxUsage: 100 }
+      return (await client(tokens.bakery).call(api.enrollmentKeys.create, { body })).key
+    }
+    let machines = 0
+    const enroll = ({ client }: typeof service, enrollmentKey: string) => {
+      const body = { ...machine, enrollmentKey, hostname: `till-${machines++}` }
+      return client().call(api.agents.enroll, { body })
+    }
+    const key = await newKey(service)
+    await enroll(service, key)
+    await service.close()
+    return { database, shared, serveWith, newKey, enroll, key, tokens }
+  }
+
+  it('an enrollment key outlives a change of the key that serves as the pepper', async () => {
+    const { database, shared, serveWith, newKey, enroll, key } = await beginShared()
+    const changed = {
+      APP_ENCRYPTION_KEY: fresh(),
+      APP_ENCRYPTION_KEY_PREVIOUS: shared,
+      ENROLLMENT_KEY_PEPPER: '',
+    }
+    const service = await serveWith(changed)
+    expect(await enroll(service, key)).toMatchObject({ deviceId: expect.any(String) })
+    expect(await enroll(service, await newKey(service))).toMatchObject({ deviceId: expect.any(String) })
+    await service.close()
+    const env = { ...testSecrets, ...changed, SVC_DATA_DIR: database.dataDir }
+    const place = { ...env, DATABASE_URL: database.databaseUrl ?? '' }
+    await resealValues({}, () => {}, place)
+    const now = new Date().toISOString()
+    const retired = retireSecret({}, 'APP_ENCRYPTION_KEY', { force: false, now, env: place })
+    await expect(retired).rejects.toThrow(/still needed by \d+ enrollment keys?\./)
+  })
+
+  it('an enrollment key outlives the way to a pepper of its own, and a change of the other key after it', async () => {
+    const { database, shared, serveWith, newKey, enroll, key, tokens } = await beginShared()
+    const own = {
+      ENROLLMENT_KEY_PEPPER: fresh(),
+      ENROLLMENT_KEY_PEPPER_PREVIOUS: shared,
+      AUDIT_SIGNING_KEY: fresh(),
+    }
+    const service = await serveWith(own)
+    expect(await enroll(service, key)).toMatchObject({ deviceId: expect.any(String) })
+    const later = await newKey(service)
+    const { key_hash } = await database.storage.read
+      .selectFrom('enrollment_keys')
+      .select('key_hash')
+      .orderBy('id', 'desc')
+      .executeTakeFirstOrThrow()
+    expect(key_hash).toBe(hash('sha256', `${own.ENROLLMENT_KEY_PEPPER}:${later}`, 'hex'))
+    const signers = await service.client(tokens.system).call(api.auditCheckpoints.key)
+    expect(signers.former).toHaveLength(1)
+    await service.close()
+
+    const changed = { ...own, APP_ENCRYPTION_KEY: fresh(), APP_ENCRYPTION_KEY_PREVIOUS: shared }
+    const next = await serveWith(changed)
+    for (const one of [key, later])
+      expect(await enroll(next, one)).toMatchObject({ deviceId: expect.any(String) })
+    // The key of the audit log stays what it is.
+    expect(await next.client(tokens.system).call(api.auditCheckpoints.key)).toEqual(signers)
+    await next.close()
+    const env = { ...testSecrets, ...changed, SVC_DATA_DIR: database.dataDir }
+    const place = { ...env, DATABASE_URL: database.databaseUrl ?? '' }
+    const now = new Date().toISOString()
+    const needs = await listSecrets({}, now, place)
+    expect(needs.find((one) => one.name === 'ENROLLMENT_KEY_PEPPER' && one.neededBy)).toMatchObject({
+      neededBy: expect.stringMatching(/^\d+ enrollment keys?$/),
+    })
+    await resealValues({}, () => {}, place)
+    // The former pepper is set by itself, so that this key is needed no more.
+    const retired = await retireSecret({}, 'APP_ENCRYPTION_KEY', { force: false, now, env: place })
+    expect(retired).toEqual({ removed: false, neededBy: null })
+  })
+})
+
+it('a secret that another one serves as is not rotated by itself: the refusal has the way out', async () => {
+  const { dataDir } = await openMigrated('sqlite')
+  const env = { ...testSecrets, ENROLLMENT_KEY_PEPPER: '', SVC_DATA_DIR: dataDir }
+  await expect(rotateSecret({}, 'ENROLLMENT_KEY_PEPPER', { env })).rejects.toThrow(
+    /APP_ENCRYPTION_KEY serves as it.* set ENROLLMENT_KEY_PEPPER_PREVIOUS to the present value of APP_ENCRYPTION_KEY/,
+  )
+  await expect(rotateSecret({}, 'AUDIT_SIGNING_KEY', { env })).rejects.toThrow(
+    /is derived from APP_ENCRYPTION_KEY\..* set AUDIT_SIGNING_KEY to a new one/,
+  )
 })
 
 it('a key that is the pepper too is needed by enrollment keys', async () => {

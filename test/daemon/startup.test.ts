@@ -11,7 +11,7 @@ import { readConfig } from '../../daemon/config.ts'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn, testSecrets } from '../harness.ts'
-import { failedStart, ServeProcess, told, until } from './process.ts'
+import { failedStart, type Place, ServeProcess, told, until } from './process.ts'
 
 /** A failed start prints one line, without internals, and exits with 1. */
 const oneLine = (about: RegExp) => ({
@@ -214,6 +214,15 @@ describe('secrets', () => {
     for (const name of names.split(' ')) expect(start.stderr).toContain(name)
   })
 
+  it('are each of their own on a new data directory, also where some are set', async () => {
+    for (const name of ['JWT_SECRET', 'APP_ENCRYPTION_KEY'] as const) {
+      const env = { [name]: testSecrets[name], SVC_DATA_DIR: await temporaryFolder() }
+      const { secrets } = readConfig(env)
+      expect(new Set(Object.values(secrets)).size).toBe(5)
+      expect(readConfig(env).secrets).toEqual(secrets)
+    }
+  })
+
   const keys = [
     'JWT_SECRET',
     'APP_ENCRYPTION_KEY',
@@ -271,7 +280,7 @@ describe('secrets', () => {
 
   it('are read from the files that *_FILE variables name', async () => {
     const { dataDir, databaseUrl } = await openMigrated('postgres')
-    const all = { ...told, DATABASE_URL: databaseUrl! }
+    const all = { ...told, AUDIT_SIGNING_KEY: randomBytes(32).toString('base64'), DATABASE_URL: databaseUrl! }
     const env: Record<string, string> = { NODE_ENV: 'production' }
     for (const [name, value] of Object.entries(all)) {
       const file = join(dataDir, name)
@@ -323,6 +332,80 @@ describe('secrets', () => {
     const failure = failureOf({ SVC_DATA_DIR: dataDir })
     expect(failure).toMatch(/secrets\.json cannot be read/)
     expect(failure).not.toContain('half-written')
+  })
+})
+
+describe('a secret that another one serves as', () => {
+  const { ENROLLMENT_KEY_PEPPER: _pepper, AUDIT_SIGNING_KEY: _signing, ...lacking } = told
+  const complete = { ...told, AUDIT_SIGNING_KEY: randomBytes(32).toString('base64'), NODE_ENV: 'production' }
+  const startWith = async (place: Place, env: Record<string, string>) => {
+    const service = new ServeProcess(place, { env: { ...env, LOG_LEVEL: 'warn' } })
+    await service.listening()
+    await service.stop()
+    return [...service.stderr.matchAll(/"msg":"(\w+) is not set: ([^.]+)\. ([^"]+)"/g)].map((found) =>
+      found.slice(1),
+    )
+  }
+
+  it.each(['sqlite', 'postgres'] as const)(
+    'stops the start in production on a new database, on %s',
+    { timeout: 60_000 },
+    async (kind) => {
+      const place = await openMigrated(kind)
+      const start = await failedStart(place, { env: { ...lacking, NODE_ENV: 'production' } })
+      expect(start).toMatchObject(
+        oneLine(
+          /A new database .* set ENROLLMENT_KEY_PEPPER and AUDIT_SIGNING_KEY \(openssl rand -base64 32/,
+        ),
+      )
+      const { AUDIT_SIGNING_KEY: _, ...unsigned } = complete
+      expect(await failedStart(place, { env: unsigned })).toMatchObject(
+        oneLine(/A new database .* set AUDIT_SIGNING_KEY \(/),
+      )
+      // The refused start has left no trace of its keys.
+      expect(await startWith(place, complete)).toEqual([])
+      expect(await startWith(place, complete)).toEqual([])
+    },
+  )
+
+  it.each(['sqlite', 'postgres'] as const)(
+    'is a warning at each start on a database in use, with the way out, on %s',
+    { timeout: 60_000 },
+    async (kind) => {
+      const place = await openMigrated(kind)
+      const pepperOf = (other: string) => [
+        'ENROLLMENT_KEY_PEPPER',
+        `${other} serves as it`,
+        expect.stringContaining(
+          `set ENROLLMENT_KEY_PEPPER_PREVIOUS to the present value of ${other}, and ENROLLMENT_KEY_PEPPER to a new one`,
+        ),
+      ]
+      const signing = [
+        'AUDIT_SIGNING_KEY',
+        'it is derived from APP_ENCRYPTION_KEY',
+        expect.stringContaining('set AUDIT_SIGNING_KEY to a new one'),
+      ]
+      const warned = [pepperOf('APP_ENCRYPTION_KEY'), signing]
+      expect(await startWith(place, lacking)).toEqual(warned)
+      const production = { ...lacking, NODE_ENV: 'production' }
+      expect(await startWith(place, production)).toEqual(warned)
+      expect(await startWith(place, production)).toEqual(warned)
+      const out = {
+        ...complete,
+        ENROLLMENT_KEY_PEPPER_PREVIOUS: testSecrets.APP_ENCRYPTION_KEY,
+      }
+      expect(await startWith(place, out)).toEqual([])
+    },
+  )
+
+  it('is named also where the others are in a file that lacks it', async () => {
+    const dataDir = await temporaryFolder()
+    const { jwt: _jwt, enrollmentPepper: _pepper, ...older } = readConfig({ SVC_DATA_DIR: dataDir }).secrets
+    await writeFile(join(dataDir, 'secrets.json'), JSON.stringify(older))
+    const env = { SVC_DATA_DIR: dataDir, JWT_SECRET: testSecrets.JWT_SECRET }
+    const { secrets, fallbacks } = readConfig(env)
+    expect(secrets.enrollmentPepper).toBe(testSecrets.JWT_SECRET)
+    expect(fallbacks).toEqual([{ name: 'ENROLLMENT_KEY_PEPPER', from: 'JWT_SECRET' }])
   })
 })
 
