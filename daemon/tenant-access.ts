@@ -1,3 +1,4 @@
+import { deleteSets } from '../src/configuration/store.ts'
 import { countUsableApiKeys, revokeApiKeys } from '../src/credentials/api-keys/store.ts'
 import { countLiveEnrollmentKeys, expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
 import { countDevicesIn } from '../src/devices/store.ts'
@@ -19,4 +20,6 @@ export const accessOfTenants: AccessOfTenants = {
     apiKeys: await countUsableApiKeys(db, scope, now),
     enrollmentKeys: await countLiveEnrollmentKeys(db, scope, now),
   }),
+
+  forgetTenant: deleteSets,
 }

@@ -29,12 +29,13 @@ export function configurationHandlers({ calls }: { calls: InnerCalls }): { confi
   return {
     configuration: {
       plan: inSteps<typeof configuration.plan, Plan>({
-        async prepare({ storage, scope, caller, query, body, now, ip, userAgent, limit }) {
+        async prepare({ storage, scope, caller, query, body, now, ip, userAgent, limit, note }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           const on = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
           try {
             return await storage.write(async (tx) => {
               const about = await tenantOf(tx, scope, query.orgId)
+              note(meantBy(about, body.set))
               const setId = await store.findSet(tx, about.scope, about.owner, body.set)
               const run = new Run(tx, { calls, on: within(on, about.scope), ...about, wanted: body, setId })
               throw new RolledBack({ ...(await run.plan()), plannedAt: now })
@@ -54,10 +55,11 @@ export function configurationHandlers({ calls }: { calls: InnerCalls }): { confi
         async run({ db, scope, caller, query, body, now, ip, userAgent, note }) {
           const about = await tenantOf(db, scope, query.orgId)
           const { set, version, plannedAt, revision = null } = body
+          note(meantBy(about, set))
           const applyId = newId()
           const details = { configuration: { applyId, set, ...(revision !== null && { revision }) } }
           const setId = await store.lockSet(db, about.scope, about.owner, {
-            ...{ name: set, revision, now },
+            ...{ name: set, now },
             by: nameOf(caller),
           })
           const on = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
@@ -65,6 +67,8 @@ export function configurationHandlers({ calls }: { calls: InnerCalls }): { confi
           const run = new Run(db, { calls, on: within(on, about.scope), ...about, wanted, setId })
           const made = await run.plan({ version, plannedAt })
           checkNothingRefused(made.changes)
+          if (made.changes.length > 0)
+            await store.noteApplied(db, about.scope, setId, { revision, by: nameOf(caller), now })
           await store.forgetDeleted(db, about.owner)
           const { orgId } = about.owner
           // Not the body: each change has an entry of its own.
@@ -102,6 +106,9 @@ async function tenantOf(db: Db, scope: Scope, orgId: string | undefined): Promis
   if (!org) throw new Problem('not_found', 'Organization not found')
   return { scope: within, owner: { partnerId: org.partnerId, orgId: org.id } }
 }
+
+/** What the audit entry of a refusal says: it is of the organization that was named, and not of who named it. */
+const meantBy = ({ owner: { orgId } }: About, set: string) => ({ orgId, details: { configuration: { set } } })
 
 /** The caller sees the tenant alone; what they may call is decided as they were admitted. */
 function within(on: CallContext, scope: Scope): CallContext {

@@ -11,7 +11,7 @@ import type { Item } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
-import { atOnce, Turns } from './turns.ts'
+import { Turns } from './turns.ts'
 
 /**
  * Does everything that the files ask for in a transaction, through the endpoints of each kind, and says what that was. To
@@ -43,23 +43,35 @@ export class Run {
   }): Promise<Omit<Plan, 'plannedAt'>> {
     const { wanted } = this.#with
     const { named, faults } = rules.sectionsOf(wanted.document)
-    const items = await this.#items(named)
-    this.#found.addFaults([...faults, ...rules.duplicateFaults(items)])
+    const read = await this.#items(named)
     await this.#read(named)
+    const { orgId } = this.#with.owner
+    const own = orgId === null ? undefined : this.#state.get('organizations', orgId)?.key
+    const items = rules.inOwnOrganization(read, own)
+    const twice = rules.duplicateFaults(items)
+    this.#found.addFaults([...faults, ...twice])
+    const isTwice = ({ section, path }: Item) =>
+      twice.some((fault) => fault.path === `${path}.${kinds[section].key}`)
     const state = await this.#stateMark(named)
     if (expected && !expected.version.startsWith(state))
       throw rules.moved(this.#movedSince(named, expected.plannedAt))
     for (const section of named) {
       if (this.#found.isHopeless()) break
       const kind = kinds[section]
-      const own = items.filter((item) => item.section === section)
-      const { ordered, cycles } = rules.itemsInOrder(kind, own)
+      const { ordered, cycles } = rules.itemsInOrder(
+        kind,
+        items.filter((item) => item.section === section),
+      )
       for (const item of cycles) {
         this.#found.fault(item.path, 'is above itself')
         this.#found.blockItem(kind, item)
       }
       for (const item of ordered) {
         if (cycles.includes(item)) continue
+        if (twice.length > 0 && isTwice(item)) {
+          this.#found.blockItem(kind, item)
+          continue
+        }
         if (this.#found.isHopeless()) break
         await this.#item(kind, item)
         await this.#turns.breathe()
@@ -74,7 +86,8 @@ export class Run {
       this.#found.fault('body.document', message)
     }
     rules.checkNoFaults(this.#found.faults)
-    const version = state + rules.digestOf(wanted, this.#found.changes, this.#found.ends)
+    const { changes, ends } = this.#found
+    const version = state + (await rules.digestOf(wanted, changes, ends, () => this.#turns.breathe()))
     // What is below the objects has changed, or the plan is not of these files.
     if (expected && expected.version !== version) throw rules.moved([])
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)
@@ -91,7 +104,7 @@ export class Run {
           this.#found.addFaults(read)
           this.#found.block(section, object[kinds[section].key])
         } else items.push(read)
-        if (at % atOnce === 0) await this.#turns.breathe()
+        await this.#turns.breathe()
       }
     }
     return items
@@ -116,13 +129,13 @@ export class Run {
   async #stateMark(named: readonly Section[]): Promise<string> {
     const marks: string[] = []
     for (const section of named) {
-      for (const [at, stored] of this.#state.all(section).entries()) {
+      for (const stored of this.#state.all(section)) {
         const owner = this.#owners.of(stored)
         const whose = this.#owners.isOwn(stored) ? 'this set' : [owner?.set, owner?.isOfPartner]
         const file = this.#state.file(kinds[section], stored)
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
         marks.push(hash('sha256', text, 'hex'))
-        if (at % atOnce === 0) await this.#turns.breathe()
+        await this.#turns.breathe()
       }
     }
     return hash('sha256', marks.sort().join(), 'hex').slice(0, 32)

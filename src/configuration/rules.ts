@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { type Fault, invalid, Problem } from '../core/errors.ts'
 import { safeParse } from '../core/schema.ts'
@@ -85,17 +85,25 @@ function formFaults(path: string, issue: Issue, object: Values): Fault[] {
   return [{ path: at, message: isMissing ? 'is required' : issue.message }]
 }
 
-/** Two objects of one name in one organization would be one object with two wishes. */
+/** Without `org` an object is of the organization that is configured: named and left out are the same. */
+export function inOwnOrganization(items: readonly Item[], slug: string | undefined): readonly Item[] {
+  if (slug === undefined) return items
+  return items.map((item) =>
+    item.org === undefined && kinds[item.section].owner !== 'partner' ? { ...item, org: slug } : item,
+  )
+}
+
+/** Two objects of one name in one organization would be one object with two wishes: each place is said. */
 export function duplicateFaults(items: readonly Item[]): Fault[] {
-  const seen = new Set<string>()
-  return items.flatMap(({ section, org, key, path }) => {
-    const place = JSON.stringify([section, org, key])
-    if (!seen.has(place)) {
-      seen.add(place)
-      return []
-    }
-    return [{ path: `${path}.${kinds[section].key}`, message: `"${key}" occurs twice` }]
-  })
+  const same = Map.groupBy(items, ({ section, org, key }) => JSON.stringify([section, org, key]))
+  return [...same.values()]
+    .filter((all) => all.length > 1)
+    .flatMap((all) =>
+      all.map(({ section, key, path }) => ({
+        path: `${path}.${kinds[section].key}`,
+        message: all.length === 2 ? `"${key}" occurs twice` : `"${key}" occurs ${all.length} times`,
+      })),
+    )
 }
 
 /** The field that names another object of the same section. */
@@ -256,18 +264,30 @@ export const isRefusal = ({ status }: Problem): boolean => status === 401 || sta
  * Of what a plan was asked for and would do. It holds an apply to that, also where the state of the sections is the same: an
  * object that was made again, more that ends with a deletion, other files. What is refused to whom does not matter.
  */
-export function digestOf(
+export async function digestOf(
   { set, document, adopt, prune, pruneLimit }: Wanted,
   changes: readonly Change[],
   ends: readonly Record<string, number>[],
-): string {
-  const lines = changes.map(({ section, action, org, id, name, before, after, renamedFrom }) => [
-    ...[section, action, org, name, before, after, renamedFrom],
+  /** Called between the parts, which may be long together. */
+  breathe: () => Promise<void>,
+): Promise<string> {
+  const digest = createHash('sha256')
+  const add = (part: unknown) => digest.update(`${canonical(part)}\n`)
+  add([set, adopt, prune, pruneLimit ?? null, ends])
+  for (const section of Object.keys(document).sort()) {
+    add(section)
+    for (const object of document[section]!) {
+      add(object)
+      await breathe()
+    }
+  }
+  for (const { section, action, org, id, name, before, after, renamedFrom } of changes) {
     // What is made has another id each time.
-    action === 'create' || action === 'update' ? null : id,
-  ])
-  const text = canonical([set, document, adopt, prune, pruneLimit ?? null, lines, ends])
-  return hash('sha256', text, 'hex').slice(0, 32)
+    const meant = action === 'create' || action === 'update' ? null : id
+    add([section, action, org, name, before, after, renamedFrom, meant])
+    await breathe()
+  }
+  return digest.digest('hex').slice(0, 32)
 }
 
 const mostNamed = 10

@@ -12,7 +12,8 @@ import { listTrustPolicies } from '../trust/store.ts'
 import { type Kind, kinds, type Section } from './contract.ts'
 import { type Stored, toFile, type Values } from './rules.ts'
 
-type Page = { page: number; limit: number }
+/** `after`: the id of the last record of the page before. */
+type Page = { page: number; limit: number; after: string | undefined }
 type Reader = (db: Db, scope: Scope, page: Page) => Promise<readonly object[]>
 
 /** The records of a section that the caller may see, as its endpoints return them. */
@@ -34,6 +35,8 @@ const readers: Readonly<Record<Section, Reader>> = {
 /** Of one plan: both what it holds in memory and how long its transaction lasts. */
 const most = { objects: 20_000, characters: 64 * 1024 * 1024 }
 const rows = 200
+/** A content has up to a million characters: to read and to compare these takes some milliseconds. */
+const rowsOf: Partial<Record<Section, number>> = { scripts: 8 }
 
 /** Scripts of the service, and those of the partner for an organization: visible, and of somebody else. */
 const isForeign = (section: Section, scope: Scope, record: Values): boolean =>
@@ -57,11 +60,14 @@ export class State {
   async read(section: Section): Promise<void> {
     if (this.#sections.has(section)) return
     this.#sections.set(section, new Map())
+    const limit = rowsOf[section] ?? rows
+    let after: string | undefined
     for (let page = 1; ; page += 1) {
-      const found = await readers[section](this.#db, this.#scope, { page, limit: rows })
+      const found = await readers[section](this.#db, this.#scope, { page, limit, after })
       for (const record of found) this.#check(section, record)
       for (const record of found) this.put(section, record as Values)
-      if (found.length < rows || section === 'organizations') return
+      if (found.length < limit || section === 'organizations') return
+      after = String((found.at(-1) as Values).id)
       // Other requests get their turn.
       await setImmediate()
     }

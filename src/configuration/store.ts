@@ -64,7 +64,7 @@ export async function lockSet(
   db: Db,
   scope: Scope,
   owner: SetOwner,
-  { name, revision, by, now }: { name: string; revision: string | null; by: string; now: Instant },
+  { name, by, now }: { name: string; by: string; now: Instant },
 ): Promise<string> {
   await db
     .insertInto('config_sets')
@@ -74,7 +74,7 @@ export async function lockSet(
       org_id: owner.orgId,
       owner: ownerId(owner),
       name,
-      revision,
+      revision: null,
       applied_at: now,
       applied_by: by,
     })
@@ -90,14 +90,31 @@ export async function lockSet(
       'quota_exceeded',
       `There are ${mostSets} sets already: svc config sets lists them; one that owns nothing is forgotten`,
     )
-  const { id } = held.find((set) => set.name === name)!
+  return held.find((set) => set.name === name)!.id
+}
+
+/** The set says what it was last changed by: an apply that changes nothing leaves no trace in it. */
+export async function noteApplied(
+  db: Db,
+  scope: Scope,
+  id: string,
+  { revision, by, now }: { revision: string | null; by: string; now: Instant },
+): Promise<void> {
+  const inScope = setsIn(db, scope).select('config_sets.id').where('config_sets.id', '=', id)
   await db
     .updateTable('config_sets')
     .set({ revision, applied_at: now, applied_by: by })
-    .where('id', '=', id)
-    .where('owner', '=', ownerId(owner))
+    .where('id', 'in', inScope)
     .execute()
-  return id
+}
+
+/** What files have of tenants that are deleted: their sets, and their objects in sets of the partner. */
+export async function deleteSets(db: Db, scope: Scope): Promise<void> {
+  await db
+    .deleteFrom('config_objects')
+    .where('object_id', 'in', objectsIn(db, scope).select('object_id'))
+    .execute()
+  await db.deleteFrom('config_sets').where('id', 'in', setsIn(db, scope).select('config_sets.id')).execute()
 }
 
 /** Which set owns an object. */

@@ -1,8 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import { invalid } from '../core/errors.ts'
 
-/** How many objects are looked at before it is asked whether other requests wait. */
-export const atOnce = 100
 /** Milliseconds after which other requests get their turn. */
 const turnMs = 10
 /** Milliseconds of a plan. On SQLite it holds the one writer, which gives up on it after ten seconds. */

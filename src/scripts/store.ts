@@ -1,7 +1,7 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
-import { offsetOf, type Page, type PageQuery } from '../core/page.ts'
+import type { Page, PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { contains, forUpdate, idStartsWith, inScope } from '../storage/dialect.ts'
@@ -84,10 +84,14 @@ export async function listScripts(db: Db, scope: Scope, query: ScriptQuery): Pro
   return readPage(found, query, byName, (row) => scriptRows.read(row) as unknown as ScriptSummary)
 }
 
-/** The same with their content. */
-export async function listWholeScripts(db: Db, scope: Scope, page: PageQuery): Promise<Script[]> {
-  const byName = scriptsIn(db, scope).select(columns).orderBy('name').orderBy('id')
-  const rows = await byName.limit(page.limit).offset(offsetOf(page)).execute()
+/** Some of them with their content, by id: those after this one, all of which may be long. */
+export async function listWholeScripts(
+  db: Db,
+  scope: Scope,
+  { after, limit }: { after: string | undefined; limit: number },
+): Promise<Script[]> {
+  const byId = scriptsIn(db, scope).select(columns).orderBy('id').limit(limit)
+  const rows = await byId.$if(after !== undefined, (it) => it.where('id', '>', after!)).execute()
   return rows.map(toScript)
 }
 

@@ -15,4 +15,11 @@ type CountAccess = (
   now: Instant,
 ) => Promise<{ devices: number; apiKeys: number; enrollmentKeys: number }>
 
-export type AccessOfTenants = { revokeAccess: RevokeAccess; countAccess: CountAccess }
+/** Forgets what is only about a tenant that exists, such as which files describe it, when the tenant is deleted. */
+type ForgetTenant = (db: Db, scope: Scope) => Promise<void>
+
+export type AccessOfTenants = {
+  revokeAccess: RevokeAccess
+  countAccess: CountAccess
+  forgetTenant: ForgetTenant
+}

@@ -403,7 +403,10 @@ async function prepare(service: TestService) {
     [
       'listWholeScripts',
       tenant,
-      async (db, scope) => (await listWholeScripts(db, scope, page)).some(({ id }) => id === script.id),
+      async (db, scope) =>
+        (await listWholeScripts(db, scope, { after: undefined, limit: 100 })).some(
+          ({ id }) => id === script.id,
+        ),
     ],
     [
       'listVisibleRoles',

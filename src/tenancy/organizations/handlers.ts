@@ -13,6 +13,7 @@ import * as store from './store.ts'
 export const orgHandlers = ({
   revokeAccess,
   countAccess,
+  forgetTenant,
 }: AccessOfTenants): HandlersOf<typeof contract.orgs> => ({
   async deletion({ db, scope, params, now }) {
     const { id } = await store.getOrg(db, scope, params.id)
@@ -61,6 +62,7 @@ export const orgHandlers = ({
     const before = await store.lockOrg(db, scope, params.id)
     const after = rules.markOrgDeleted(before, now)
     await revokeAccess(db, organizationScope(before.id), now)
+    await forgetTenant(db, organizationScope(before.id))
     await store.changeOrg(db, scope, after)
     note({ orgId: before.id, resourceName: before.name, ...difference(before, after) })
     return { success: true, message: 'Organization deleted successfully' }

@@ -36,6 +36,7 @@ async function change(
 export const partnerHandlers = ({
   revokeAccess,
   countAccess,
+  forgetTenant,
 }: AccessOfTenants): HandlersOf<typeof contract.partners> => ({
   async deletion({ db, params, now }) {
     const { id } = await store.getPartner(db, params.id)
@@ -77,6 +78,7 @@ export const partnerHandlers = ({
     const before = await store.lockPartner(db, params.id)
     const scope = wholeOf(before.id)
     await revokeAccess(db, scope, now)
+    await forgetTenant(db, scope)
     const organizations = await removeOrgs(db, scope, now)
     const after = rules.markPartnerDeleted(before, now)
     await store.changePartner(db, after)

@@ -1,0 +1,116 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { newEntries } from '../laws/audited.ts'
+import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
+import { configurationOf } from './stage.ts'
+
+const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
+
+onEveryDatabase((_, open) => {
+  const start = async () => {
+    const service = await startService(open)
+    const world = await buildWorld(service)
+    const by = configurationOf(service)
+    return { service, world, by, acme: by(world.tokens.acme), bakery: by(world.tokens.bakery) }
+  }
+
+  describe('a refusal', () => {
+    it('of a plan, and of an apply, is in the audit log of the organization that was meant', async () => {
+      const { service, world, by } = await start()
+      const { id } = world.orgs.bakery
+      const reader = by(
+        await addOrgUser(service, 'reader', id, { role: await addRole(service, id, 'R', ['config:read']) }),
+      )
+      const news = await newEntries(service)
+      const refusals = async () =>
+        (await news()).map(({ action, orgId, result, details: { path, code, configuration } }) => ({
+          ...{ action, orgId, result, path, code, configuration },
+        }))
+      await expect(reader.plan({ sites: [] }, { set: 'one' })).rejects.toMatchObject({ status: 403 })
+      await expect(reader.apply({ sites: [] }, { set: 'one' }, 'x')).rejects.toMatchObject({ status: 403 })
+      const denied = { orgId: id, result: 'denied', code: 'forbidden' }
+      expect(await refusals()).toMatchObject([
+        { ...denied, action: 'access.denied', path: '/config/plan', configuration: { set: 'one' } },
+        { ...denied, action: 'config.apply', path: '/config/apply' },
+      ])
+      // A partner's user names the organization.
+      const permissions = ['config:read', 'config:apply', 'organizations:read']
+      const roleId = await addRole(service, { partnerId: world.partners.acme }, 'P', permissions)
+      const some = by(await addPartnerUser(service, 'some', world.partners.acme, [id], roleId), id)
+      await news()
+      await expect(some.plan({ scripts: [] })).rejects.toMatchObject({ status: 403 })
+      const { version } = await by(world.tokens.acme, id).plan({ organizations: [] })
+      await expect(some.apply({ scripts: [] }, { set: 'two' }, version)).rejects.toMatchObject({
+        status: 403,
+      })
+      expect(await refusals()).toMatchObject([
+        { ...denied, path: '/config/plan' },
+        { ...denied, path: '/config/apply', configuration: { set: 'two' } },
+      ])
+    })
+  })
+
+  describe('a set', () => {
+    it('goes with its organization, and so do the objects that the partner has in it', async () => {
+      const { service, world, acme, bakery } = await start()
+      await acme.apply({ sites: [{ org: 'bakery', name: 'a' }], scripts: [{ name: 's', ...script }] })
+      await bakery.apply({ sites: [{ name: 'b' }] }, { set: 'ours' })
+      const rows = async () => {
+        const { read } = service.storage
+        const sets = await read.selectFrom('config_sets').select('name').orderBy('name').execute()
+        const objects = await read.selectFrom('config_objects').select('section').execute()
+        return [sets.map(({ name }) => name), objects.map(({ section }) => section).sort()]
+      }
+      expect(await rows()).toEqual([
+        ['default', 'ours'],
+        ['scripts', 'sites', 'sites'],
+      ])
+      await acme.client.call(api.orgs.remove, { params: { id: world.orgs.bakery.id } })
+      expect(await rows()).toEqual([['default'], ['scripts']])
+      const system = service.client(world.tokens.system)
+      await system.call(api.partners.remove, { params: { id: world.partners.acme } })
+      expect(await rows()).toEqual([[], []])
+    })
+
+    it('says what it was last changed by, and nothing of applies that change nothing', async () => {
+      const { acme } = await start()
+      const files = { scripts: [{ name: 's', ...script }] }
+      await acme.apply(files, { revision: 'first' })
+      const before = await acme.sets()
+      await acme.apply(files, { revision: 'second' })
+      expect(await acme.sets()).toEqual(before)
+      await acme.apply({ scripts: [{ name: 's', ...script, timeoutSeconds: 7 }] }, { revision: 'third' })
+      expect(await acme.sets()).toMatchObject([{ revision: 'third' }])
+    })
+  })
+
+  describe('files', () => {
+    it('that name an object with its organization and without it are at fault in both places', async () => {
+      const { bakery } = await start()
+      const sites = [{ name: 'Annex' }, { org: 'bakery', name: 'Annex', timezone: 'UTC' }]
+      await expect(bakery.plan({ sites })).rejects.toMatchObject({
+        details: [0, 1].map((at) => ({
+          path: `body.document.sites.${at}.name`,
+          message: '"Annex" occurs twice',
+        })),
+      })
+      // So is what refers to it.
+      const roles = [
+        { org: 'bakery', name: 'Below', parent: 'Above', permissions: [] },
+        { name: 'Above', permissions: [] },
+      ]
+      const { changes } = await bakery.plan({ roles })
+      expect(changes.map(({ name }) => name)).toEqual(['Above', 'Below'])
+    })
+
+    it('have every script, however many there are', async () => {
+      const { bakery } = await start()
+      const scripts = Array.from({ length: 33 }, (_, n) => ({ name: `s ${n}`, ...script }))
+      await bakery.apply({ scripts })
+      expect((await bakery.exported()).document.scripts).toHaveLength(34)
+      expect((await bakery.plan({ scripts })).changes).toEqual([])
+    })
+  })
+})
