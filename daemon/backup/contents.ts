@@ -107,7 +107,43 @@ export const tables: Readonly<Record<TableName, Handling>> = {
 export const ownTables: readonly (readonly [name: RegExp, ...Handling])[] = [
   [/^svc_migrations$/, 'derived', 'a restore applies the same migrations'],
   [/_trigrams(_|$)/, 'derived', 'search indexes of SQLite, which follow their tables'],
+  [/^svc_oldest_version$/, 'derived', 'a restore applies the same migrations, which raise it'],
+  [/^svc_restore$/, 'left', 'the mark of a restore that is under way'],
+  [/^svc_copy(_chunks)?$/, 'left', 'how far a copy into the database is'],
+  [/^svc_moved$/, 'left', 'where the database was moved, since when it takes no changes'],
 ]
+
+const inFile = 'with --with-secrets only, where it is in secrets.json, and then encrypted'
+const ofPlace = 'a way in from this machine, which another one has of its own'
+
+/**
+ * Every secret that `svc serve` reads, by its setting. `_PREVIOUS` goes with its secret. A test compares it with what reading the
+ * settings looks up.
+ */
+export const secrets: Readonly<Record<string, Handling>> = {
+  AGENT_BINARY_S3_ACCESS_KEY_ID: ['left', ofPlace],
+  AGENT_BINARY_S3_SECRET_ACCESS_KEY: ['left', ofPlace],
+  AGENT_ENROLLMENT_SECRET: ['left', 'nothing is derived from it: machines present it'],
+  APP_ENCRYPTION_KEY: ['kept', inFile],
+  AUDIT_ARCHIVE_S3_ACCESS_KEY_ID: ['left', ofPlace],
+  AUDIT_ARCHIVE_S3_SECRET_ACCESS_KEY: ['left', ofPlace],
+  AUDIT_SIGNING_KEY: ['kept', inFile],
+  BACKUP_S3_ACCESS_KEY_ID: ['left', ofPlace],
+  BACKUP_S3_SECRET_ACCESS_KEY: ['left', ofPlace],
+  DATABASE_DIRECT_URL: ['left', ofPlace],
+  DATABASE_URL: ['left', ofPlace],
+  DRILL_IDENTITY: ['left', 'what opens the archives must not be in them'],
+  ENROLLMENT_KEY_PEPPER: ['kept', inFile],
+  JWT_SECRET: ['kept', inFile],
+  METRICS_TOKEN: ['kept', inFile],
+  MFA_RECOVERY_CODE_PEPPER: ['kept', inFile],
+  RELEASE_API_TOKEN: ['left', ofPlace],
+  SECRET_ENCRYPTION_KEY: ['left', 'another name of APP_ENCRYPTION_KEY in the environment'],
+  SMTP_PASSWORD: ['left', ofPlace],
+  SMTP_URL: ['left', ofPlace],
+  SVC_ADMIN_PASSWORD: ['left', 'of the first start: accounts are in the archive'],
+  TWILIO_AUTH_TOKEN: ['left', ofPlace],
+}
 
 /** What `svc serve` writes into the data directory, by the path within it. */
 export const files: readonly (readonly [path: RegExp, ...Handling])[] = [
@@ -122,6 +158,11 @@ export const files: readonly (readonly [path: RegExp, ...Handling])[] = [
   [/^outbox\/\.[^/]+$/, 'left', 'a draft of a mail'],
   [/^secrets\.json$/, 'kept', 'with --with-secrets only, and then encrypted'],
   [/^secrets\.json\.\d+$/, 'left', 'a draft of secrets.json'],
+  [
+    /^first-password$/,
+    'left',
+    'signs in once as the first administrator, who changes it and deletes the file',
+  ],
   [/^secrets\.json\.lock$/, 'left', 'the lock of a command that changes secrets.json'],
 ]
 

@@ -1,16 +1,43 @@
 import { readdir } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
-import { files, isKept, ownTables, tables } from '../../../daemon/backup/contents.ts'
+import { files, isKept, ownTables, secrets, tables } from '../../../daemon/backup/contents.ts'
 import { listRevived, type Revocable } from '../../../daemon/backup/revived.ts'
+import { readConfig } from '../../../daemon/config.ts'
+import { secretNames } from '../../../daemon/secrets/file.ts'
 import { api } from '../../../src/api.ts'
 import { listTables } from '../../../src/storage/backup/catalog.ts'
+import { createMark } from '../../../src/storage/backup/restore-mark.ts'
 import type { AnyDb } from '../../../src/storage/columns.ts'
+import { closeMoved } from '../../../src/storage/copy/moved.ts'
+import { createProgress } from '../../../src/storage/copy/progress.ts'
+import { raiseOldestVersion } from '../../../src/storage/oldest-version.ts'
 import { onEveryDatabase, openMigrated, temporaryFolder } from '../../databases.ts'
-import { adminEmail, adminPassword, clientOf } from '../../harness.ts'
+import { adminEmail, clientOf } from '../../harness.ts'
 import { ServeProcess, until } from '../process.ts'
+import { emptyPlace, kinds } from './filled.ts'
 
 onEveryDatabase((_, open) => {
   describe('the list of tables', () => {
+    it('has the marks of what is done to a database, each of which is made only meanwhile', async () => {
+      const { storage } = await open()
+      const names = async () =>
+        (await listTables(storage.read as AnyDb, storage.dialect)).map(({ name }) => name)
+      const before = await names()
+      await storage.write(async (tx) => {
+        const db = tx as AnyDb
+        await createMark(db)
+        await createProgress(db, 'elsewhere', '2026-03-01T12:00:00.000Z')
+        await raiseOldestVersion(db, { version: '99.0.0', migration: '9999_later' })
+        const move = { target: 'elsewhere', at: '2026-03-01T12:00:00.000Z' }
+        await closeMoved(db, storage.dialect, move, () => false)
+      })
+      const marks = (await names()).filter((name) => !before.includes(name))
+      expect(marks.length).toBeGreaterThan(3)
+      const handled = (name: string) => ownTables.find(([pattern]) => pattern.test(name))?.[1]
+      expect(marks.filter((name) => handled(name) === undefined)).toEqual([])
+      expect(marks.filter((name) => handled(name) === 'kept')).toEqual([])
+    })
+
     it('has each table of a migrated database, and no other', async () => {
       const { storage } = await open()
       const live = (await listTables(storage.read as AnyDb, storage.dialect)).map(({ name }) => name)
@@ -77,15 +104,40 @@ describe('what gives access again after a restore', () => {
   })
 })
 
-describe('the list of files', () => {
-  it('has each file that a service writes into its data directory', async () => {
-    const dataDir = await temporaryFolder()
-    const env = {
-      SVC_ADMIN_EMAIL: adminEmail,
-      SVC_ADMIN_PASSWORD: adminPassword,
-      AUDIT_CHECKPOINT_SECONDS: '1',
+describe('the list of secrets', () => {
+  it('has each secret that a service reads from its settings, and no other', async () => {
+    const asked = new Set<string>()
+    const complete: Record<string, string>[] = [
+      {},
+      { AUDIT_ARCHIVE_S3_BUCKET: 'archive', AGENT_BINARY_S3_BUCKET: 'binaries', BINARY_SOURCE: 'local' },
+      { SMTP_HOST: 'mail.example.com', SMTP_USER: 'svc', SMTP_PASSWORD: 'x', MAIL_FROM: 'svc@example.com' },
+      { BACKUP_TARGET: 's3://backups/svc', BACKUP_SCHEDULE: '30 2 * * *', DRILL_SCHEDULE: '30 4 * * 0' },
+    ]
+    for (const env of complete) {
+      const watched = new Proxy({ ...env, SVC_DATA_DIR: await temporaryFolder() } as Record<string, string>, {
+        get(target, name: string) {
+          asked.add(name)
+          return target[name]
+        },
+      })
+      readConfig(watched)
     }
-    const service = new ServeProcess({ dataDir }, { env })
+    const open = ['LOG_LEVEL', 'OUTBOUND_CA', 'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS', 'SMTP_CA']
+    const fromFiles = [...asked].flatMap((name) => /^(.*?)(?:_PREVIOUS)?_FILE$/.exec(name)?.[1] ?? [])
+    const read = new Set(fromFiles.filter((name) => !open.includes(name)))
+    expect([...read].sort()).toEqual(Object.keys(secrets).sort())
+    const kept = Object.entries(secrets).flatMap(([name, [handling]]) => (handling === 'kept' ? [name] : []))
+    expect(kept.sort()).toEqual([...secretNames].sort())
+  })
+})
+
+describe('the list of files', () => {
+  it.each(kinds)('has each file that a service writes into its data directory, on %s', async (kind) => {
+    const place = await emptyPlace(kind)
+    const { dataDir } = place
+    // Nobody gave a password, and no secret.
+    const env = { SVC_ADMIN_EMAIL: adminEmail, AUDIT_CHECKPOINT_SECONDS: '1' }
+    const service = new ServeProcess(place, { env })
     const client = clientOf(await service.listening())
     await client.call(api.auth.forgotPassword, { body: { email: adminEmail } })
     const paths = async () =>
@@ -93,7 +145,7 @@ describe('the list of files', () => {
     await until(async () => {
       const all = await paths()
       return all.includes('checkpoints/system') && all.some((path) => /^outbox\/.*\.json$/.test(path))
-    }, 20_000)
+    }, 60_000)
     const found = new Set(await paths())
     await service.stop()
     for (const path of await paths()) found.add(path)
@@ -102,6 +154,7 @@ describe('the list of files', () => {
       (path) => !folders.includes(path) && !files.some(([pattern]) => pattern.test(path)),
     )
     expect(unknown).toEqual([])
-    expect([...found]).toEqual(expect.arrayContaining(['svc.sqlite', 'svc.lock', 'secrets.json']))
+    const own = kind === 'sqlite' ? ['svc.sqlite', 'svc.lock'] : []
+    expect([...found]).toEqual(expect.arrayContaining([...own, 'secrets.json', 'first-password']))
   })
 })
