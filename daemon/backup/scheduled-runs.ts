@@ -12,17 +12,20 @@ const lookMs = 15_000
 type Parts = { storage: Storage; clock: Clock; log: Logger } & LoopParts
 
 /** Scheduled backups and drills: each run is a child process of one of the replicas. */
-export function scheduledRuns(parts: Parts, config: Pick<Config, 'backups' | 'dataDir'>): Loop[] {
-  const { schedule, drillSchedule } = config.backups
-  return [
-    ...(schedule === undefined ? [] : [runsOf('backup', schedule, backupArgs(config), parts, config)]),
-    ...(drillSchedule === undefined
-      ? []
-      : [runsOf('drill', drillSchedule, drillArgs(config), parts, config)]),
-  ]
-}
+export const scheduledRuns = (parts: Parts, config: Given): Loop[] =>
+  runsIn(config).map((what) => loopOf(what, parts))
 
 type Given = Pick<Config, 'backups' | 'dataDir'>
+
+/** What the settings ask for: backups, drills, both or nothing. */
+export function runsIn(config: Given): What[] {
+  const { schedule, drillSchedule, env } = config.backups
+  const all: What[] = []
+  if (schedule !== undefined) all.push({ kind: 'backup', schedule, args: backupArgs(config), env })
+  if (drillSchedule !== undefined)
+    all.push({ kind: 'drill', schedule: drillSchedule, args: drillArgs(config), env })
+  return all
+}
 
 const backupArgs = ({ dataDir, backups }: Given): string[] => [
   ...['db', 'backup', '--json', '--data-dir', dataDir, '--out', backups.target!],
@@ -36,9 +39,9 @@ const drillArgs = ({ dataDir, backups }: Given): string[] => [
   ...(backups.identityFile === undefined ? [] : ['--identity', backups.identityFile]),
 ]
 
-function runsOf(kind: RunKind, schedule: string, args: readonly string[], parts: Parts, config: Given): Loop {
-  const run = new ScheduledRun({ kind, schedule, args, env: config.backups.env }, parts)
-  const { wake, stop } = loop(`scheduled ${kind}`, () => run.look(), lookMs, parts, { firstMs: 1000 })
+function loopOf(what: What, parts: Parts): Loop {
+  const run = new ScheduledRun(what, parts)
+  const { wake, stop } = loop(`scheduled ${what.kind}`, () => run.look(), lookMs, parts, { firstMs: 1000 })
   return {
     wake,
     async stop() {
@@ -114,7 +117,7 @@ export class ScheduledRun {
       return
     }
     const failure = failureOf(kind, ended)
-    for (const warning of parsed(ended.stdout)?.warnings ?? [])
+    for (const warning of undone(kind, ended))
       log.warn({ kind, warning }, 'a scheduled run has left something undone')
     if (failure === undefined) log.info({ kind }, 'a scheduled run has succeeded')
     else log.error({ kind, reason: failure.reason }, 'a scheduled run has failed')
@@ -142,8 +145,14 @@ function failureOf(kind: RunKind, { code, stdout, stderr }: Ended): Failure | un
   }
 }
 
+/** What a backup says that it has left undone; a drill has a count of findings under this name. */
+const undone = (kind: RunKind, { stdout }: Ended): readonly string[] => {
+  const { warnings } = parsed(stdout) ?? {}
+  return kind === 'backup' && Array.isArray(warnings) ? warnings : []
+}
+
 type Said = {
-  warnings?: string[]
+  warnings?: string[] | number
   verdict?: string
   findings?: { state: string; message: string }[]
   error?: { message?: string }

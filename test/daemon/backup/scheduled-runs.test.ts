@@ -1,28 +1,33 @@
-import { readdir, utimes } from 'node:fs/promises'
+import { readdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { backupMetrics } from '../../../daemon/backup/backup-watch.ts'
-import { findRun } from '../../../daemon/backup/runs.ts'
-import { ScheduledRun } from '../../../daemon/backup/scheduled-runs.ts'
+import { findRun, type RunKind } from '../../../daemon/backup/runs.ts'
+import { runsIn, ScheduledRun } from '../../../daemon/backup/scheduled-runs.ts'
 import { readConfig } from '../../../daemon/config.ts'
 import { checkBackups } from '../../../daemon/doctor/backups.ts'
 import { addSeconds, type Instant } from '../../../src/core/time.ts'
 import { openStorage } from '../../../src/storage/open.ts'
 import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
-import { testSecrets } from '../../harness.ts'
+import { serviceOn, testSecrets } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
 import { ServeProcess, told, until } from '../process.ts'
 import { noDisk, smallDisk } from '../small-disk.ts'
-import { type Place, withStorage } from './filled.ts'
+import { backupOf, type Place, withStorage } from './filled.ts'
 
 /** Children have a low priority: a busy machine lets them wait. */
 const patience = 300_000
 const daily = '0 3 * * *'
 const hour = 3600
 
-/** A replica on a database, whose clock the test sets. */
-async function replica(place: Place, env: Record<string, string>, clock: () => Instant) {
+/** A replica on a database, whose clock the test sets, and its scheduled backups or drills. */
+async function replica(
+  place: Place,
+  env: Record<string, string>,
+  clock: () => Instant,
+  kind: RunKind = 'backup',
+) {
   const storage = await openStorage(place)
   const { dataDir, databaseUrl } = place
   const config = readConfig({
@@ -32,9 +37,7 @@ async function replica(place: Place, env: Record<string, string>, clock: () => I
     BACKUP_SCHEDULE: daily,
     ...env,
   })
-  const { target, limitRate } = config.backups
-  const args = ['db', 'backup', '--json', '--data-dir', dataDir, '--out', target!, '--limit-rate', limitRate]
-  const what = { kind: 'backup', schedule: daily, args, env: config.backups.env } as const
+  const what = runsIn(config).find((one) => one.kind === kind)!
   const run = new ScheduledRun(what, { storage, clock, log: pino({ enabled: false }) })
   onTestFinished(async () => {
     await run.stop()
@@ -42,6 +45,13 @@ async function replica(place: Place, env: Record<string, string>, clock: () => I
   })
   return { run, storage, config }
 }
+
+/** It was due long ago. */
+const dueSince = (kind: RunKind, place: Place) =>
+  withStorage(place, async (storage) => {
+    const values = { kind, due_after: '2026-01-01T00:00:00.000Z' }
+    await storage.write((tx) => tx.insertInto('backup_runs').values(values).execute())
+  })
 
 const visible = async (folder: string) =>
   (await readdir(folder)).filter((name) => /^svc-.*\.backup$/.test(name))
@@ -100,6 +110,82 @@ onEveryDatabase((_, open) => {
     ])
   })
 
+  it('is done by a service, which keeps what its settings say', { timeout: patience }, async () => {
+    const { place, target } = await opened()
+    await dueSince('backup', place)
+    const env = { ...told, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily }
+    const service = new ServeProcess(place, { env })
+    await service.listening()
+    await until(() => service.stderr.includes('a scheduled run has '), 200_000)
+    expect(service.stderr).toContain('a scheduled run has succeeded')
+    await service.stop()
+    expect([await visible(target), await drafts(target)]).toMatchObject([[{}], []])
+    const run = await withStorage(place, ({ read }) => findRun(read, 'backup'))
+    expect(run).toMatchObject({ failures: 0, holder: null, succeeded_at: expect.any(String) })
+  })
+
+  it('restores the newest encrypted backup as a drill, and says when one is damaged', {
+    timeout: patience,
+  }, async () => {
+    const { place, target, clock, pass } = await opened()
+    await (await serviceOn(place)).close()
+    const { generateIdentity, identityToRecipient } = await import('age-encryption')
+    const identity = await generateIdentity()
+    const key = join(await temporaryFolder(), 'key.txt')
+    await writeFile(key, `${identity}\n`, { mode: 0o600 })
+    const recipient = [await identityToRecipient(identity)]
+    const env = { BACKUP_TARGET: target, DRILL_SCHEDULE: daily, DRILL_IDENTITY_FILE: key }
+    const replicas = [await replica(place, env, clock, 'drill'), await replica(place, env, clock, 'drill')]
+    const { storage, config } = replicas[0]!
+    const look = async () => {
+      await Promise.all(replicas.map(({ run }) => run.look()))
+      await Promise.all(replicas.map(({ run }) => run.settled()))
+      return findRun(storage.read, 'drill')
+    }
+    const metrics = backupMetrics(storage, config.backups)
+    const value = async (name: string) => {
+      await metrics.refresh()
+      return (await metricValues(metrics.registry, `svc_drill_${name}`))['']
+    }
+    const said = async (now: Instant) => (await checkBackups(storage.read, config, now))[1]!
+    const verdicts = async () => {
+      const rows = await storage.read.selectFrom('audit_logs').select('canonical').orderBy('seq').execute()
+      const entries = rows.map(({ canonical }) => JSON.parse(canonical))
+      return entries.flatMap(({ action, details }) => (action === 'database.drill' ? [details.verdict] : []))
+    }
+    await look()
+    expect([await verdicts(), await value('last_success_timestamp_seconds')], 'not due yet').toEqual([[], 0])
+    expect(await said(clock())).toMatchObject({
+      ...{ check: 'restore drill', state: 'warning' },
+      message: 'No backup was ever restored to see that it can be.',
+      remedy: `svc db drill ${target} --identity ${key}`,
+    })
+
+    const { file } = await backupOf(place, { out: target, recipient })
+    pass(24 * hour)
+    const good = await look()
+    // One of the two replicas did it.
+    expect([good, await verdicts()]).toMatchObject([{ failures: 0, holder: null }, ['passed']])
+    expect(await value('last_success_timestamp_seconds')).toBe(Date.parse(good!.succeeded_at!) / 1000)
+    expect(await value('last_size_bytes')).toBeGreaterThan(1000)
+    expect(await said(good!.succeeded_at!)).toMatchObject({ check: 'restore drill', state: 'ok' })
+
+    const bytes = await readFile(file)
+    bytes[Math.floor(bytes.length / 2)]! ^= 1
+    await writeFile(file, bytes)
+    pass(24 * hour)
+    const bad = await look()
+    expect([bad, await verdicts()]).toMatchObject([{ failures: 1, holder: null }, ['passed', 'failed']])
+    expect(bad!.succeeded_at).toBe(good!.succeeded_at)
+    expect(await value('failures_total')).toBe(1)
+    expect(await value('last_failure_timestamp_seconds')).toBe(Date.parse(bad!.failed_at!) / 1000)
+    expect(await said(bad!.failed_at!)).toMatchObject({
+      state: 'warning',
+      message: expect.stringMatching(/^The last one failed at .* is damaged: /),
+      remedy: `mend that, then svc db drill ${target} --identity ${key}`,
+    })
+  })
+
   it('is a failure that is seen, and leaves nothing, when it is killed', { timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
     const slow = await replica(place, { BACKUP_TARGET: target, BACKUP_LIMIT_RATE: '10' }, clock)
@@ -134,14 +220,7 @@ onEveryDatabase((_, open) => {
 
   it('ends with its service, and another one does it', { timeout: patience }, async () => {
     const { place, target, clock, pass } = await opened()
-    await withStorage(place, async (storage) => {
-      await storage.write((tx) =>
-        tx
-          .insertInto('backup_runs')
-          .values({ kind: 'backup', due_after: '2026-01-01T00:00:00.000Z' })
-          .execute(),
-      )
-    })
+    await dueSince('backup', place)
     const env = { ...told, BACKUP_TARGET: target, BACKUP_SCHEDULE: daily, BACKUP_LIMIT_RATE: '10' }
     const service = new ServeProcess(place, { env })
     await service.listening()
