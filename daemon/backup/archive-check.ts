@@ -1,4 +1,5 @@
 import { migrations } from '../../migrations/index.ts'
+import { encryptionKeyName } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { TableShape } from '../../src/storage/backup/catalog.ts'
 import type { Cell } from '../../src/storage/backup/row-pages.ts'
@@ -13,6 +14,7 @@ import { isKept } from './contents.ts'
 import type { Head, Tail } from './format.ts'
 import { HeadCheck } from './head-check.ts'
 import { type ArchiveSource, damaged, readArchive } from './read-archive.ts'
+import { assertSealedValues, cipherFor, SealedCheck } from './sealed-check.ts'
 
 export type CheckedArchive = {
   head: Head
@@ -35,11 +37,14 @@ export async function checkArchive(
   source: ArchiveSource,
   {
     keysWith,
+    isWithout,
     acceptsNul,
     onBytes,
   }: {
     /** The keys of the target, given the secrets.json that it would get. */
     keysWith(secrets: Buffer | undefined): KnownKeys
+    /** Whether the loss of what this key has made is accepted. */
+    isWithout(name: string): boolean
     /** Whether the target stores texts with a NUL. */
     acceptsNul: boolean
     onBytes(read: number): void
@@ -52,6 +57,7 @@ export async function checkArchive(
   let table: TableShape | undefined
   let secrets: Buffer | undefined
   let chains: ChainCheck | undefined
+  let sealed: SealedCheck | undefined
   let headCheck: HeadCheck | undefined
   let all: TableShape[] = []
   let unmatched: UnmatchedKey[] | undefined
@@ -64,6 +70,8 @@ export async function checkArchive(
     unmatched = unmatchedKeys(head!.keys, known)
     chains = new ChainCheck(verifyingKeys(known, unmatched))
     for (const [path, content] of copies) chains.file(path, content)
+    const cipher = isWithout(encryptionKeyName) ? undefined : cipherFor(head!.keys, known)
+    sealed = cipher && new SealedCheck(cipher)
     return chains
   }
   const copies: [path: string, content: Buffer][] = []
@@ -98,9 +106,11 @@ export async function checkArchive(
           const fault = headCheck!.row(table!, row)
           if (fault !== undefined) throw damaged(file, fault)
         }
+        const checked = judgeKeys()
+        sealed?.rows(table!, rows)
         if (!table!.name.startsWith('audit_')) return
         const names = table!.columns.map((column) => column.name)
-        judgeKeys().rows(
+        checked.rows(
           table!.name,
           rows.map((row) => Object.fromEntries(names.map((name, at) => [name, row[at]]))),
         )
@@ -122,6 +132,7 @@ export async function checkArchive(
   if (fault !== undefined) {
     throw new SetupError(`${file} is not restored: ${fault}. Restore a backup from before that.`)
   }
+  assertSealedValues(file, sealed, tail.unreadable ?? {})
   return {
     head: head!,
     tail,

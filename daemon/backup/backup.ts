@@ -7,7 +7,7 @@ import { SetupError } from '../../src/core/errors.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { type Snapshot, withSnapshot } from '../../src/storage/backup/snapshot.ts'
 import { version } from '../../src/version.ts'
-import { databaseOf } from '../config.ts'
+import { databaseOf, type KnownKeys, knownKeys } from '../config.ts'
 import { secretsFile } from '../secrets/file.ts'
 import { encrypter } from './age.ts'
 import { archiveName } from './archive-name.ts'
@@ -16,6 +16,7 @@ import { isTarget, storeAt, storedArchive } from './open-store.ts'
 import { rateLimited } from './rate-limit.ts'
 import { prune } from './retention.ts'
 import { recordBackup } from './runs.ts'
+import { cipherFor } from './sealed-check.ts'
 import { parseRate } from './settings.ts'
 import { archiveLines, countRows, headOf, readCheckpointCopies } from './write-archive.ts'
 
@@ -81,12 +82,14 @@ export async function backUp(
     work().catch((error: Error) => void warnings.push(error.message))
   if (toTarget) await attempt(() => store.sweep(new Date(addSeconds(madeAt, -leftoverSeconds))))
   const files = await readCheckpointCopies(place.dataDir)
+  const known = keysIfReadable(options)
   const written = await withSnapshot(place, async (snapshot) => {
     checkMigrations(snapshot)
     const head = await headOf(snapshot, { version, madeAt })
     onProgress({ total: await countRows(snapshot), done: 0 })
     let tail: Tail | undefined
-    const parts = { dataDir: place.dataDir, files, secrets }
+    const cipher = cipherFor(head.keys, known)
+    const parts = { dataDir: place.dataDir, files, secrets, cipher }
     const lines = archiveLines(snapshot, head, parts, {
       rows: (done) => onProgress({ done }),
       ended: (it) => {
@@ -122,6 +125,22 @@ export async function backUp(
     durationMs,
     removed,
     warnings,
+  }
+}
+
+/** A backup needs no key: where they cannot be read, nobody notes which encrypted values do not open. */
+function keysIfReadable(options: BackupOptions): KnownKeys {
+  try {
+    return knownKeys(options)
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error
+    const previous = {
+      jwt: undefined,
+      encryption: undefined,
+      enrollmentPepper: undefined,
+      recoveryPepper: undefined,
+    }
+    return { secrets: {}, previous, signing: {} }
   }
 }
 

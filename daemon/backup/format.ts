@@ -47,9 +47,14 @@ export type TableLine = z.output<typeof TableLine>
 export const Tail = z.strictObject({
   tables: z.record(z.string(), z.strictObject({ rows: count, sha256: digest })),
   files: z.record(z.string(), z.strictObject({ bytes: count, sha256: digest })),
+  /** Encrypted values that did not open when they were backed up, by column; without it, all did, or nobody looked. */
+  unreadable: z.record(z.string(), count).optional(),
   sha256: digest,
 })
 export type Tail = z.output<typeof Tail>
+
+export const tailLine = ({ tables, files, unreadable, sha256 }: Tail): Buffer =>
+  Buffer.from(`${JSON.stringify({ tables, files, ...(unreadable && { unreadable }), sha256 })}\n`)
 
 /**
  * Longer than any row. A value comes from a request of 10 MiB at most (logs, in many rows; 7 MiB for a script, which is one

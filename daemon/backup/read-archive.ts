@@ -7,7 +7,7 @@ import type { Cell } from '../../src/storage/backup/row-pages.ts'
 import { secretsFileName } from '../secrets/file.ts'
 import { ageMagic, decrypted } from './age.ts'
 import { isKept, isKeptFile } from './contents.ts'
-import { FileLine, formatName, Head, maxLineBytes, TableLine, Tail } from './format.ts'
+import { FileLine, formatName, Head, maxLineBytes, TableLine, Tail, tailLine } from './format.ts'
 import { storedArchive } from './open-store.ts'
 
 /** Gets the parts of an archive in their order. Rows come in batches; those of a table end with `endTable`. */
@@ -244,6 +244,8 @@ class ArchiveReading {
 
   #checkTail(tail: Tail, line: Buffer): Tail {
     const found = this.#found
+    // The keys that this was found with are not those of an archive.
+    if (tail.unreadable !== undefined) found.unreadable = tail.unreadable
     found.sha256 = this.#whole.digest('hex')
     for (const [name, { rows, sha256 }] of Object.entries(tail.tables)) {
       const own = found.tables[name]
@@ -258,7 +260,7 @@ class ArchiveReading {
     }
     if (found.sha256 !== tail.sha256) throw this.#fault('its lines are not those that were written')
     // Whatever else the tail says, it says it in other bytes.
-    if (!line.equals(Buffer.from(`${JSON.stringify(found)}\n`))) {
+    if (!line.equals(tailLine(found))) {
       throw this.#fault('its end does not name what it holds')
     }
     return tail

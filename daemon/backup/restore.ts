@@ -87,6 +87,7 @@ export async function restore(
   await checkRestorable(place)
   const archive = await checkArchive(source, {
     keysWith: (secrets) => knownKeys(options, secrets, options.env),
+    isWithout: (name) => options['without-keys']?.includes(name) ?? false,
     acceptsNul: place.databaseUrl === undefined,
     onBytes: (done) => onProgress({ done }),
   })

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Cipher } from '../../src/core/cipher.ts'
 import type { Instant } from '../../src/core/time.ts'
 import type { TableShape } from '../../src/storage/backup/catalog.ts'
 import { rowPages } from '../../src/storage/backup/row-pages.ts'
@@ -10,7 +11,8 @@ import { countOf } from '../../src/storage/query/counts.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
 import { secretsFileName } from '../secrets/file.ts'
 import { isKept, isKeptFile, isLeft, type keptFolders } from './contents.ts'
-import { formatName, type Head, rowLines, type Tail } from './format.ts'
+import { formatName, type Head, rowLines, type Tail, tailLine } from './format.ts'
+import { SealedCheck } from './sealed-check.ts'
 
 export type KeptFile = { path: string; content: Buffer }
 
@@ -75,7 +77,13 @@ type Progress = (rows: number) => void
 export async function* archiveLines(
   snapshot: Snapshot,
   head: Head,
-  parts: { dataDir: string; files: readonly KeptFile[]; secrets: Buffer | undefined },
+  parts: {
+    dataDir: string
+    files: readonly KeptFile[]
+    secrets: Buffer | undefined
+    /** Opens what is encrypted, to note what cannot be; undefined where the key is not known here. */
+    cipher: Cipher | undefined
+  },
   { rows: onRows, ended }: { rows: Progress; ended(tail: Tail): void },
 ): AsyncGenerator<Buffer> {
   const whole = createHash('sha256')
@@ -93,12 +101,14 @@ export async function* archiveLines(
   for (const file of parts.files) yield fileLine(file)
   if (parts.secrets !== undefined) yield fileLine({ path: secretsFileName, content: parts.secrets })
   let done = 0
+  const sealed = parts.cipher && new SealedCheck(parts.cipher)
   for (const table of snapshot.tables) {
     if (!isKept(table.name)) continue
     yield line({ table: table.name, columns: table.columns.map(({ name }) => name) })
     const own = createHash('sha256')
     let rows = 0
     for await (const page of rowPages(snapshot.db, table)) {
+      sealed?.rows(table, page)
       const bytes = Buffer.from(rowLines(page))
       own.update(bytes)
       whole.update(bytes)
@@ -109,9 +119,11 @@ export async function* archiveLines(
     }
     tail.tables[table.name] = { rows, sha256: own.digest('hex') }
   }
+  const { unreadable } = sealed ?? {}
+  if (unreadable !== undefined && Object.keys(unreadable).length > 0) tail.unreadable = unreadable
   tail.sha256 = whole.digest('hex')
   ended(tail)
-  yield Buffer.from(`${JSON.stringify(tail)}\n`)
+  yield tailLine(tail)
 }
 
 /** The count and digest of a table, as the tail of an archive has them. */

@@ -48,9 +48,10 @@ export async function countSealedWith({ heavy }: Reader, { marks }: Cipher): Pro
 // The reply of a request that is still running is empty.
 const hasValue = (column: string) => sql<boolean>`${sql.ref(column)} <> ''`
 
-const contextOf = (
+/** Where a value is, given those columns of its row that name it. */
+export const encryptionContext = (
   { table, column, row }: EncryptedColumn,
-  values: Record<string, string>,
+  values: Readonly<Record<string, string>>,
 ): EncryptionContext => [table, column, ...row.map((name) => values[name])].join('.') as EncryptionContext
 
 const otherThan =
@@ -78,7 +79,8 @@ async function countDamaged(
     where ${hasValue(column)} and ${isEncryptedWith(cipher.marks, column)}
     limit ${sql.lit(sampleSize)}`.execute(db)
   return rows.filter(
-    (values) => cipher.tryOpen(values[column]!, contextOf({ table, column, row }, values)) === undefined,
+    (values) =>
+      cipher.tryOpen(values[column]!, encryptionContext({ table, column, row }, values)) === undefined,
   ).length
 }
 
@@ -146,7 +148,7 @@ async function storedWithOtherKey(
     const sealed = values[column]!
     return {
       sealed,
-      context: contextOf({ table, column, row }, values),
+      context: encryptionContext({ table, column, row }, values),
       isRow: sql<boolean>`${sql.join([sql`${sql.ref(column)} = ${sealed}`, ...keys], sql` and `)}`,
       row: sql.join(row.map((name) => values[name])),
     }

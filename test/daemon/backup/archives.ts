@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib'
-import type { Head } from '../../../daemon/backup/format.ts'
+import type { Head, Tail } from '../../../daemon/backup/format.ts'
 import { someFile } from './filled.ts'
 
 /* Archives taken apart and put together again, by tests that forge them. */
@@ -15,7 +15,7 @@ export const packed = (lines: readonly string[]): Buffer =>
 const sha256 = (text: string | Buffer): string => createHash('sha256').update(text).digest('hex')
 
 /** With the tail that these lines should have: what a forger who knows the format would write. */
-export function sealed(lines: readonly string[]): string[] {
+export function sealed(lines: readonly string[], unreadable?: Tail['unreadable']): string[] {
   const tables: Record<string, { rows: number; sha256: string }> = {}
   const files: Record<string, { bytes: number; sha256: string }> = {}
   let table: { name: string; rows: string[] } | undefined
@@ -40,7 +40,7 @@ export function sealed(lines: readonly string[]): string[] {
   }
   close()
   const whole = sha256(lines.map((line) => `${line}\n`).join(''))
-  return [...lines, JSON.stringify({ tables, files, sha256: whole })]
+  return [...lines, JSON.stringify({ tables, files, unreadable, sha256: whole })]
 }
 
 export async function fileOf(bytes: Buffer): Promise<string> {
@@ -58,7 +58,7 @@ export function sectionOf(
 ): { from: number; to: number; columns: string[] } {
   const from = lines.findIndex((line) => line.startsWith(`{"table":"${table}"`))
   let to = from + 1
-  while (lines[to]!.startsWith('[')) to++
+  while (lines[to]?.startsWith('[')) to++
   return { from, to, columns: (JSON.parse(lines[from]!) as { columns: string[] }).columns }
 }
 

@@ -1,8 +1,12 @@
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { isKept } from '../../../daemon/backup/contents.ts'
+import { createCipher } from '../../../src/core/cipher.ts'
+import { type EncryptionContext, encryptedColumns } from '../../../src/core/encrypted-columns.ts'
 import { SetupError } from '../../../src/core/errors.ts'
 import { lockDirectory } from '../../../src/storage/sqlite/directory-lock.ts'
+import { testSecrets } from '../../harness.ts'
 import { bytesOf, fileOf, linesOf, packed, sealed, sectionOf, withCell, withHead } from './archives.ts'
 import {
   backupOf,
@@ -271,6 +275,29 @@ const ofForgers: Damage[] = [
   ],
 ]
 
+/** What is encrypted, in a backup. */
+const sealedColumns = encryptedColumns.filter(({ table }) => isKept(table))
+const ofCiphers: Damage[] = sealedColumns.flatMap(({ table, column }) => {
+  const withValue = (value: string) => forged(withCell(body, table, { column, value: () => value }))
+  const place = `${table}.${column}.of another row` as EncryptionContext
+  return [
+    [
+      `a value of ${table}.${column} that another key has sealed`,
+      () => withValue(createCipher(['a key of somebody else']).seal('x', place)),
+      new RegExp(
+        `1 value of ${table}\\.${column} was sealed with another key: set APP_ENCRYPTION_KEY_PREVIOUS`,
+      ),
+    ],
+    [
+      `a value of ${table}.${column} that belongs to another row`,
+      () => withValue(createCipher([testSecrets.APP_ENCRYPTION_KEY]).seal('x', place)),
+      new RegExp(
+        `1 value of ${table}\\.${column} does not open, .*--without-keys APP_ENCRYPTION_KEY restores`,
+      ),
+    ],
+  ]
+})
+
 describe.each(kinds)('into an empty database on %s', (kind) => {
   let place: Place
   beforeAll(async () => {
@@ -289,7 +316,7 @@ describe.each(kinds)('into an empty database on %s', (kind) => {
     await expectEmpty(place)
   }
 
-  it.each([...ofBytes, ...ofLines, ...ofForgers])(
+  it.each([...ofBytes, ...ofLines, ...ofForgers, ...ofCiphers])(
     'an archive with %s is not restored',
     async (_, make, says) => {
       await refused(await fileOf(make()), says)

@@ -11,8 +11,11 @@ import { localCopiesIn } from '../../../src/audit/checkpoints/local-copies.ts'
 import { createSigner } from '../../../src/audit/checkpoints/signer.ts'
 import { pruneChain } from '../../../src/audit/retention/jobs.ts'
 import { toDraftEntry } from '../../../src/audit/rules.ts'
+import { createCipher } from '../../../src/core/cipher.ts'
+import { encryptedColumns } from '../../../src/core/encrypted-columns.ts'
 import { addSeconds, systemClock } from '../../../src/core/time.ts'
 import type { Dialect } from '../../../src/storage/db.ts'
+import { encryptionContext } from '../../../src/storage/encrypted-values.ts'
 import { openStorage, type Storage } from '../../../src/storage/open.ts'
 import { addRollout } from '../../agents/rollouts/records.ts'
 import { happening } from '../../audit/rows.ts'
@@ -163,6 +166,10 @@ async function fillTable(
       row[column] = of[key]
     } else if (parent === name) row[column] = null
     else row[column] = kind === 'text' ? `${column} ${odd.join('')}` : kind === 'real' ? 0.1 : 2 ** 30 + 1
+  }
+  for (const one of encryptedColumns.filter(({ table }) => table === name)) {
+    const place = encryptionContext(one, row as Record<string, string>)
+    row[one.column] = createCipher([testSecrets.APP_ENCRYPTION_KEY]).seal('made up', place)
   }
   await storage.write((tx) => (tx as unknown as AnyDb).insertInto(name).values(row).execute())
   return true

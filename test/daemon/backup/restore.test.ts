@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { backUp } from '../../../daemon/backup/backup.ts'
 import { readConfig } from '../../../daemon/config.ts'
 import { checkKeys } from '../../../daemon/key-fingerprints.ts'
 import { migrations } from '../../../migrations/index.ts'
@@ -8,12 +9,25 @@ import { verifyStoredChain } from '../../../src/audit/checkpoints/chain-verifica
 import { localCopiesIn } from '../../../src/audit/checkpoints/local-copies.ts'
 import { createSigner } from '../../../src/audit/checkpoints/signer.ts'
 import { VerificationState } from '../../../src/audit/checkpoints/verification.ts'
+import { createCipher } from '../../../src/core/cipher.ts'
 import { systemClock } from '../../../src/core/time.ts'
 import { insertUser } from '../../../src/identity/store.ts'
 import { migrate, pendingMigrations } from '../../../src/storage/migrate.ts'
 import { serviceOn, testSecrets } from '../../harness.ts'
 import { systemToken } from '../../world.ts'
-import { backupOf, emptyPlace, type Filled, filledPlace, kinds, restored, withStorage } from './filled.ts'
+import { bytesOf, fileOf, linesOf, packed, sealed, withCell } from './archives.ts'
+import {
+  backupOf,
+  emptyPlace,
+  type Filled,
+  filledPlace,
+  inEnvironmentOf,
+  kinds,
+  type Place,
+  restored,
+  someFile,
+  withStorage,
+} from './filled.ts'
 
 let filled: Filled
 let file: string
@@ -97,6 +111,54 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     const place = await emptyPlace(kind)
     const env = { JWT_SECRET: otherKey, JWT_SECRET_PREVIOUS: testSecrets.JWT_SECRET }
     expect((await restored(place, file, {}, env)).keysLost).toEqual([])
+  })
+
+  it('keeps values that did not open when it was backed up, and lets no others in', {
+    timeout: 120_000,
+  }, async () => {
+    const source = await emptyPlace(kind)
+    await restored(source, file)
+    const secretsOf = (place: Place) =>
+      withStorage(place, async ({ read }) =>
+        (await read.selectFrom('webhooks').select(['id', 'secret']).orderBy('id').execute()).map(
+          (one) => one.secret,
+        ),
+      )
+    const lost = createCipher(['a key that is lost'])
+    await withStorage(source, async ({ read, write }) => {
+      const { id } = await read.selectFrom('webhooks').select('id').orderBy('id').executeTakeFirstOrThrow()
+      const secret = lost.seal('s', `webhooks.secret.${id}`)
+      await write((tx) => tx.updateTable('webhooks').set({ secret }).where('id', '=', id).execute())
+    })
+    const backup = await backupOf(source)
+    const lines = linesOf(await bytesOf(backup.file))
+    const unreadable = { 'webhooks.secret': 1 }
+    expect(JSON.parse(lines.at(-1)!)).toMatchObject({ unreadable })
+    const place = await emptyPlace(kind)
+    await restored(place, backup.file)
+    expect(await secretsOf(place)).toEqual(await secretsOf(source))
+
+    // Another one that does not open is not among those that did not at the time of the backup.
+    const value = () => lost.seal('s', 'webhooks.secret.another')
+    const more = withCell(lines.slice(0, -1), 'webhooks', { row: 1, column: 'secret', value })
+    const forged = await fileOf(packed(sealed(more, unreadable)))
+    const other = await emptyPlace(kind)
+    await expect(restored(other, forged)).rejects.toThrow(
+      /1 value of webhooks\.secret was sealed with another/,
+    )
+    const { keysLost } = await restored(other, forged, { 'without-keys': ['APP_ENCRYPTION_KEY'] })
+    expect(keysLost).toEqual([])
+
+    // Where the key is not at hand nobody can tell what it does not open.
+    const blind = await inEnvironmentOf(
+      source,
+      async () => backUp({ out: await someFile(), 'data-dir': source.dataDir }, () => {}),
+      { APP_ENCRYPTION_KEY: '' },
+    )
+    expect(JSON.parse(linesOf(await bytesOf(blind.file)).at(-1)!)).not.toHaveProperty('unreadable')
+    await expect(restored(await emptyPlace(kind), blind.file)).rejects.toThrow(
+      /1 value of webhooks\.secret was/,
+    )
   })
 
   it('of an older schema has the newest one', { timeout: 60_000 }, async () => {
