@@ -3,6 +3,7 @@ import { formatBytes } from '../../src/core/byte-size.ts'
 import type { Cipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { Finding } from '../../src/core/finding.ts'
+import { addSeconds, type Instant, secondsBetween } from '../../src/core/time.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
 import { movedSentence, readMove } from '../../src/storage/copy/moved.ts'
 import { findUnreadable } from '../../src/storage/encrypted-values.ts'
@@ -12,6 +13,7 @@ import { serverStateOf } from '../../src/storage/server-state.ts'
 import { version } from '../../src/version.ts'
 import type { Config } from '../config.ts'
 import { assertDatabaseNotLost, missingKeys } from '../key-fingerprints.ts'
+import { entryOf, readSecretsFile, secretsFile } from '../secrets/file.ts'
 import { counted, failed, passed, type Repair, restoreIt, warning } from './finding.ts'
 
 /* The database, and whether it belongs to these keys. */
@@ -236,6 +238,36 @@ export async function checkKeyFingerprints({ read }: ReadStorage, config: Config
       remedy: 'restore secrets.json or the settings from a backup, or take them from a replica that runs',
     }),
   ]
+}
+
+/** Age at which a secret is to be changed: NIST SP 800-57 gives keys of these kinds one year to two. */
+export const oldSecretDays = 365
+
+/** The metrics token makes nothing that is stored, so that nobody knows since when it is used. */
+export async function checkSecretAges(
+  { read }: Pick<ReadStorage, 'read'>,
+  { dataDir, secrets }: Pick<Config, 'dataDir' | 'secrets'>,
+  now: Instant,
+): Promise<Finding[]> {
+  const check = 'secret ages'
+  const rows = await read.selectFrom('key_prints').select(['name', 'since']).orderBy('name').execute()
+  const stored = readSecretsFile(secretsFile(dataDir))
+  const isOurs = (name: string): name is keyof typeof entryOf => name in entryOf
+  const old = rows.filter(({ since }) => addSeconds(since, oldSecretDays * 86_400) <= now)
+  const found = old.flatMap(({ name, since }) => {
+    if (!isOurs(name) || name === 'METRICS_TOKEN') return []
+    const days = Math.floor(secondsBetween(since, now) / 86_400)
+    const isInFile = stored?.[entryOf[name]] === secrets[entryOf[name]]
+    return warning(check, {
+      message: `${name} has been in use for ${days} days, since ${since.slice(0, 10)}.`,
+      reason:
+        'Whoever has learned it in that time, from an old backup or as a former colleague, can still use it.',
+      remedy: isInFile
+        ? `svc secrets rotate ${name}`
+        : `change it where it is set, as svc-serve(8) says under Changing a key`,
+    })
+  })
+  return found.length > 0 ? found : [passed(check, `All are in use for less than ${oldSecretDays} days`)]
 }
 
 export async function checkEncryptedValues(storage: ReadStorage, cipher: Cipher): Promise<Finding[]> {

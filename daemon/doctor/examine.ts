@@ -170,6 +170,7 @@ async function examineDatabase({
     ['pooler', () => database.checkPooler(config)],
     ['database upkeep', () => checkUpkeep(storage)],
     ['keys', () => database.checkKeyFingerprints(storage, config)],
+    ['secret ages', () => database.checkSecretAges(storage, config, now)],
     ['encrypted values', () => database.checkEncryptedValues(storage, cipher)],
     ['audit log', () => stored.checkAuditChains(heavy, now)],
     ['backup', () => checkBackups(heavy, config, now)],

@@ -43,12 +43,12 @@ export async function rehearse(
       ...sources,
       version: options.version,
     })
-    if (pending.length === 0) return { copy: undefined, migrations: [], ms: performance.now() - begun }
     const unknown = await unknownMigrations(original.storage, migrations)
     if (unknown.length > 0)
       throw new SetupError(
         `A later version has applied ${unknown.join(', ')}: rehearse with that version or a later one.`,
       )
+    if (pending.length === 0) return { copy: undefined, migrations: [], ms: performance.now() - begun }
     copy = await reserve(place, options)
     signal.addEventListener('abort', abort)
     signal.throwIfAborted()

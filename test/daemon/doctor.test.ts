@@ -11,6 +11,7 @@ import { migrations } from '../../migrations/index.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { newId } from '../../src/core/new-id.ts'
+import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { createMark } from '../../src/storage/backup/restore-mark.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
 import { migrate } from '../../src/storage/migrate.ts'
@@ -120,6 +121,37 @@ onEveryDatabase((kind, open) => {
       ['encrypted values', 'error', '1 value of sso_providers.client_secret sealed with another key.'],
     ])
     expect(found[1]?.remedy).toContain('svc sso update')
+  })
+
+  it('names secrets that have been in use for more than a year, and how each is changed', async () => {
+    const { storage, ...place } = await open()
+    const file = join(place.dataDir, 'secrets.json')
+    await writeFile(file, JSON.stringify({ jwt: testSecrets.JWT_SECRET }), { mode: 0o600 })
+    await (await serviceOn(place, { env: { JWT_SECRET: '' } })).close()
+    const ages = async () =>
+      (await findingsOf(place, { JWT_SECRET: undefined })).filter(({ check }) => check === 'secret ages')
+    const usedSince = (days: number) =>
+      storage.write((tx) =>
+        tx
+          .updateTable('key_prints')
+          .set({ since: addSeconds(systemClock(), -days * 86_400) })
+          .where('name', 'in', ['JWT_SECRET', 'MFA_RECOVERY_CODE_PEPPER'])
+          .execute(),
+      )
+    await usedSince(364)
+    expect(await ages()).toEqual([])
+    await usedSince(366)
+    expect(await ages()).toMatchObject([
+      {
+        state: 'warning',
+        message: expect.stringMatching(/^JWT_SECRET has been in use for 366 days, since \d{4}-\d\d-\d\d\.$/),
+        remedy: 'svc secrets rotate JWT_SECRET',
+      },
+      {
+        message: expect.stringMatching(/^MFA_RECOVERY_CODE_PEPPER has been in use for 366 days/),
+        remedy: 'change it where it is set, as svc-serve(8) says under Changing a key',
+      },
+    ])
   })
 
   it('refuses other keys than those of the database', async () => {

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
 import { defaultLimits } from '../../src/core/limits.ts'
@@ -40,6 +41,63 @@ test('every setting the service reads is in man/svc-serve.8', async () => {
   }
   expect(names.size).toBeGreaterThan(80)
   expect([...names].filter((name) => !isDocumented(name) && name !== 'AWS_REGION')).toEqual([])
+})
+
+/** Settings with a default in words, which depends on others. */
+const inWords = ['PUBLIC_URL', 'CORS_ALLOWED_ORIGINS', 'SAML_SP_ENTITY_ID', 'SVC_ADMIN_PASSWORD']
+
+/** Of each setting in the tables the documented default. */
+function documentedDefaults(): [name: string, value: string][] {
+  const tables = page.split('\n| Setting | Default | Meaning |\n').slice(1)
+  return tables.flatMap((table) => {
+    const rows = table.slice(0, table.indexOf('\n\n')).split('\n').slice(1)
+    return rows.flatMap((row): [string, string][] => {
+      const [, names = '', defaults = ''] = row.split('|').map((cell) => cell.trim())
+      if (defaults === '') return []
+      const all = names.split(', ')
+      // The second one may be a form of the first, or have no default.
+      const values = all.length === 1 ? [defaults] : defaults.split(', ')
+      return values.map((value, at) => [all[at]!, value])
+    })
+  })
+}
+
+/** Another value than the default. A refused one shows as well that the setting is read. */
+const otherThan = (value: string): string => {
+  if (value === 'true' || value === 'false') return value === 'true' ? 'false' : 'true'
+  return /^\d+$/.test(value) ? `${Number(value) + 1}` : 'another'
+}
+
+test('man/svc-serve.8 documents the default of each setting', async () => {
+  const SVC_DATA_DIR = await temporaryFolder()
+  // Where settings count that depend on others.
+  const context: Record<string, string> = {
+    ...testSecrets,
+    SVC_DATA_DIR,
+    TRUST_PROXY_HEADERS: 'true',
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318',
+    OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
+    BACKUP_TARGET: SVC_DATA_DIR,
+    BACKUP_SCHEDULE: '30 2 * * *',
+  }
+  const configOf = (name: string, value: string | undefined) => {
+    const env = Object.fromEntries(Object.entries({ ...context, [name]: value }).filter(([, one]) => one))
+    const { backups, ...config } = readConfig(env as Record<string, string>)
+    return { ...config, backups: { ...backups, env: undefined } }
+  }
+  const defaults = documentedDefaults().filter(([name]) => !inWords.includes(name))
+  expect(defaults.length).toBeGreaterThan(60)
+  for (const [name, value] of defaults) {
+    expect([name, configOf(name, value)]).toEqual([name, configOf(name, undefined)])
+    const isRead = () => {
+      try {
+        return !isDeepStrictEqual(configOf(name, otherThan(value)), configOf(name, undefined))
+      } catch {
+        return true
+      }
+    }
+    expect([name, isRead()]).toEqual([name, true])
+  }
 })
 
 test('man/svc-serve.8 documents the default rate limits, and who counts each', () => {

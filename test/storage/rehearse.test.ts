@@ -7,7 +7,10 @@ import { sql } from 'kysely'
 import pg from 'pg'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { migrations } from '../../migrations/index.ts'
+import type { AnyDb } from '../../src/storage/columns.ts'
 import { type Migration, migrate, pendingMigrations } from '../../src/storage/migrate.ts'
+import { addToLedger } from '../../src/storage/migration-ledger.ts'
+import { raiseOldestVersion } from '../../src/storage/oldest-version.ts'
 import { rehearse } from '../../src/storage/rehearse.ts'
 import { version } from '../../src/version.ts'
 import { binary, Home } from '../cli/run.ts'
@@ -99,6 +102,28 @@ onEveryDatabase((_kind, open) => {
       expect(stored.get('devices')!.length).toBeGreaterThan(0)
       for (const [table, rows] of stored) expect([table, seen.get(table)]).toEqual([table, rows.length])
       expect(await pendingMigrations(database.storage, list, options)).toEqual(['9998_counting'])
+    })
+
+    it('of a database with a newer schema is refused, also when nothing is pending', async () => {
+      const database = await open()
+      const { storage } = database
+      const later = { name: '9999_later', checksum: '0'.repeat(64) }
+      await storage.write((tx) => addToLedger(tx as AnyDb, later, '2026-03-01T12:00:00.000Z'))
+      const before = await imageOf(database)
+      const refused = () => rehearse(database, migrations, quiet())
+      await expect(refused()).rejects.toThrow(
+        'A later version has applied 9999_later: rehearse with that version or a later one.',
+      )
+      const list = [...migrations, counting(new Map())]
+      await expect(rehearse(database, list, { ...quiet(), ...(await sourcesWith(list)) })).rejects.toThrow(
+        'A later version has applied 9999_later',
+      )
+      expect(await imageOf(database)).toEqual(before)
+      expect(await leftOvers(database)).toEqual([])
+      const needed = { version: '99.0.0', migration: '9999_later' }
+      await storage.write((tx) => raiseOldestVersion(tx as AnyDb, needed))
+      await expect(refused()).rejects.toThrow(/needs svc 99\.0\.0 or later since the migration 9999_later/)
+      expect(await leftOvers(database)).toEqual([])
     })
 
     it('that fails, or is interrupted in the middle of a migration, removes its copy', async () => {
