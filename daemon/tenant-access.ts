@@ -3,8 +3,12 @@ import { countUsableApiKeys, revokeApiKeys } from '../src/credentials/api-keys/s
 import { countLiveEnrollmentKeys, expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
 import { countDevicesIn } from '../src/devices/store.ts'
 import { endTenantSessions } from '../src/identity/sessions/tenants.ts'
+import { countMembersIn } from '../src/identity/users/store.ts'
+import { countProvidersIn } from '../src/sso/store.ts'
 import type { AccessOfTenants } from '../src/tenancy/revoke-access.ts'
-import { revokeWorkloads } from '../src/trust/store.ts'
+import { countSitesIn } from '../src/tenancy/store.ts'
+import { countTrustPoliciesIn, revokeWorkloads } from '../src/trust/store.ts'
+import { countWebhooksIn } from '../src/webhooks/store.ts'
 
 /** What ends with a tenant in the capabilities after tenancy. */
 export const accessOfTenants: AccessOfTenants = {
@@ -19,6 +23,11 @@ export const accessOfTenants: AccessOfTenants = {
     devices: await countDevicesIn(db, scope),
     apiKeys: await countUsableApiKeys(db, scope, now),
     enrollmentKeys: await countLiveEnrollmentKeys(db, scope, now),
+    members: await countMembersIn(db, scope),
+    sites: await countSitesIn(db, scope),
+    webhooks: await countWebhooksIn(db, scope),
+    ssoProviders: await countProvidersIn(db, scope),
+    trustPolicies: await countTrustPoliciesIn(db, scope),
   }),
 
   forgetTenant: deleteSets,

@@ -2,6 +2,10 @@ import { command } from '../../src/cli/command.ts'
 import { deviceGroups } from '../../src/groups/contract.ts'
 
 export default command(deviceGroups.remove, {
+  ends: {
+    entry: deviceGroups.show,
+    counts: ({ deviceCount }) => ({ groupMembers: deviceCount as number }),
+  },
   description:
     'Its devices are not deleted. Refused while users are limited to the group, or it has subgroups.',
   examples: [

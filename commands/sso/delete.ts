@@ -1,7 +1,13 @@
 import { command } from '../../src/cli/command.ts'
 import { ssoProviders } from '../../src/sso/contract.ts'
+import { ssoIdentities } from '../../src/sso/identities/contract.ts'
 
 export default command(ssoProviders.remove, {
+  ends: {
+    entry: ssoIdentities.list,
+    query: { limit: '1' },
+    counts: ({ pagination }) => ({ identities: (pagination as { total: number }).total }),
+  },
   format: () => 'Deleted, with its linked identities\n',
   description: 'Accounts that it created stay; svc users lists them.',
   examples: [

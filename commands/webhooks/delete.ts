@@ -2,6 +2,10 @@ import { command } from '../../src/cli/command.ts'
 import { webhooks } from '../../src/webhooks/contract.ts'
 
 export default command(webhooks.remove, {
+  ends: {
+    entry: webhooks.show,
+    counts: ({ deliveryStats }) => ({ deliveries: (deliveryStats as { total: number }).total }),
+  },
   format: () => 'Deleted, with its deliveries\n',
   examples: [
     'svc webhooks delete "Ticket system" --yes\nDeleted, with its deliveries',

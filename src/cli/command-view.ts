@@ -2,6 +2,7 @@ import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import type { CommandContext } from './base.ts'
 import type { Column } from './columns.ts'
+import type { Ends } from './effect.ts'
 import type { FlagSet } from './flags.ts'
 
 /** How an endpoint looks as a command; everything else comes from its contract entry. */
@@ -42,6 +43,8 @@ export type CommandView = {
   preset?: Record<string, unknown>
   /** A boolean field that is true unless this flag is given. */
   negatedFlag?: { field: string; flag: string; description: string }
+  /** What else ends with the deleted record, where the contract entry has no `effect` of its own. */
+  ends?: Ends
   /** The effect of a deletion that can be undone, for the confirmation prompt. */
   warning?: string
   /** A question to confirm before anything is sent, for commands that delete nothing. */

@@ -109,7 +109,7 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
         command: (this.id ?? '').replaceAll(':', ' '),
         warning: view.warning,
         summary: entry.summary,
-        effect: async (name) => effectOf(session, entry, await this.inputOf(session, one(name))),
+        effect: async (name) => effectOf(session, entry, view.ends, await this.inputOf(session, one(name))),
         perform: (session, name) => this.perform(session, { ...one(name), each: name }),
       })
     }

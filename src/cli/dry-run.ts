@@ -1,17 +1,22 @@
 import { pathOf, type RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import type { CommandContext } from './base.ts'
-import { type Effect, effectOf, formatEffect } from './effect.ts'
+import { type Effect, type Ends, effectOf, formatEffect } from './effect.ts'
 import { maskSecrets } from './input.ts'
 import { type Output, printNote, toJson, writeJson, writeStdout } from './print.ts'
 
 type Request = { method: string; url: string; body?: unknown }
 
 /** The request that would be sent, with secrets masked, and what it would do. Names are resolved; nothing is changed. */
-export async function dryRun(session: CommandContext, entry: Endpoint, input: RawInput): Promise<void> {
+export async function dryRun(
+  session: CommandContext,
+  entry: Endpoint,
+  ends: Ends | undefined,
+  input: RawInput,
+): Promise<void> {
   const { body } = maskSecrets(entry, input)
   const url = `${session.client.url}/api/v1${pathOf(entry, input)}`
-  const effect = await effectOf(session, entry, input)
+  const effect = await effectOf(session, entry, ends, input)
   const request = { method: entry.method, url, ...(body !== undefined && { body }) }
   const text = formatEffect(effect, entry.summary)
   await printDryRun(session.output, request, { text, ...(effect && { data: effect }) })

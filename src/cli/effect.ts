@@ -1,4 +1,4 @@
-import type { RawInput } from '../core/client.ts'
+import { ApiError, type RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import type { CommandContext } from './base.ts'
 import { formatNumber } from './progress.ts'
@@ -11,15 +11,40 @@ const names: Readonly<Record<string, readonly [one: string, several: string]>> =
   devices: ['device', 'devices'],
   apiKeys: ['API key', 'API keys'],
   enrollmentKeys: ['enrollment key', 'enrollment keys'],
+  members: ['membership', 'memberships'],
+  sites: ['site', 'sites'],
+  webhooks: ['webhook', 'webhooks'],
+  ssoProviders: ['SSO provider', 'SSO providers'],
+  trustPolicies: ['trust policy', 'trust policies'],
+  deliveries: ['delivery', 'deliveries'],
+  identities: ['linked identity', 'linked identities'],
+  groupMembers: ['membership of a device', 'memberships of devices'],
 }
 
-/** undefined where the service does not count it. */
+/** What ends with a record, where another entry for the same record knows it. */
+export type Ends = {
+  entry: Endpoint
+  query?: Readonly<Record<string, unknown>>
+  counts(reply: Record<string, unknown>): Effect
+}
+
+/** undefined where the service does not count it, or not for the caller. */
 export async function effectOf(
   { client }: CommandContext,
   { effect }: Endpoint,
+  ends: Ends | undefined,
   { params = {} }: RawInput,
 ): Promise<Effect | undefined> {
-  return effect && ((await client.request(effect, { params })) as Effect)
+  if (effect) return (await client.request(effect, { params })) as Effect
+  if (!ends) return undefined
+  try {
+    const { entry, query = {}, counts } = ends
+    return counts((await client.request(entry, { params, query })) as Record<string, unknown>)
+  } catch (failure) {
+    // Who may delete a record need not be allowed to read it.
+    if (failure instanceof ApiError && failure.status === 403) return undefined
+    throw failure
+  }
 }
 
 export const addEffects = (a: Effect, b: Effect): Effect =>

@@ -35,10 +35,10 @@ export async function runRecordCommand(
   try {
     const input = await build()
     const view = isSecretGiven(declared, input) ? withoutSecret(declared, outFile) : declared
-    if (dry) return await (await import('./dry-run.ts')).dryRun(session, entry, input)
+    if (dry) return await (await import('./dry-run.ts')).dryRun(session, entry, view.ends, input)
     if (entry.method === 'DELETE' && typed.each === undefined) {
       await confirm(session, typed, view.warning, async () =>
-        formatEffect(await effectOf(session, entry, input), entry.summary),
+        formatEffect(await effectOf(session, entry, view.ends, input), entry.summary),
       )
     }
     if (view.confirmation) await confirmQuestion(session, typed, view.confirmation)

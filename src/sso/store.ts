@@ -5,6 +5,7 @@ import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { countOf } from '../storage/query/counts.ts'
 import { readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { SsoProviderRow } from '../storage/schema/tables.ts'
@@ -34,6 +35,8 @@ function toRow(cipher: Cipher, provider: ProviderRecord): SsoProviderRow {
 
 const providersIn = (db: Db, scope: Scope) =>
   db.selectFrom('sso_providers').where(inScope(scope, 'sso_providers.org_id'))
+
+export const countProvidersIn = (db: Db, scope: Scope): Promise<number> => countOf(providersIn(db, scope))
 
 /** Oldest first. */
 export async function listProviders(

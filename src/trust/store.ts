@@ -4,6 +4,7 @@ import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { countOf } from '../storage/query/counts.ts'
 import { readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { TrustPolicyRow } from '../storage/schema/tables.ts'
@@ -23,6 +24,8 @@ function rowOf({ permissions, ...policy }: TrustPolicyRecord): TrustPolicyRow {
 
 const policiesIn = (db: Db, scope: Scope) =>
   db.selectFrom('trust_policies').where(inScope(scope, 'trust_policies.org_id'))
+
+export const countTrustPoliciesIn = (db: Db, scope: Scope): Promise<number> => countOf(policiesIn(db, scope))
 
 /** Oldest first. */
 export async function listTrustPolicies(

@@ -6,6 +6,7 @@ import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forNoKeyUpdate, inScope, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { countOf } from '../storage/query/counts.ts'
 import { readPage } from '../storage/query/pages.ts'
 import type { WebhookCountRow, WebhookRow } from '../storage/schema/tables.ts'
 import { hiddenValue, type RetryPolicy, type Webhook } from './contract.ts'
@@ -138,6 +139,8 @@ export async function listWebhooks(
     withCounts(q).orderBy('webhooks.created_at', 'desc').orderBy('webhooks.id', 'desc')
   return readPage(found, query, newestFirst, (row) => toWebhook(decryptWebhook(cipher, row), row))
 }
+
+export const countWebhooksIn = (db: Db, scope: Scope): Promise<number> => countOf(webhooksIn(db, scope))
 
 /** How many webhooks there are in each state, and how many attempts were made for them. */
 export async function countWebhooks(

@@ -247,8 +247,36 @@ describe('deleting a record', () => {
     })
     const json = JSON.parse((await svc('partners', 'delete', 'acme', '--dry-run', '--json')).stdout)
     expect(json).toMatchObject({ dryRun: true, effect })
+    const all = { members: 1, sites: 2, webhooks: 1, ssoProviders: 1, trustPolicies: 3 }
+    service.answers[`GET /orgs/partners/${uuid(900)}/deletion`] = { body: all }
+    expect((await svc('partners', 'delete', 'acme', '--dry-run')).stderr).toContain(
+      'This ends 1 membership, 2 sites, 1 webhook, 1 SSO provider, 3 trust policies; the audit log is kept\n',
+    )
     const other = await svc('enroll', 'delete', uuid(30), '--dry-run')
     expect(other.stderr).toBe('Dry run: nothing was sent\nDelete an enrollment key for good\n')
+    expect(service.seen.every(({ method }) => method === 'GET')).toBe(true)
+  })
+
+  it.each([
+    ['webhooks', `/webhooks/${uuid(40)}`, { deliveryStats: { total: 3400 } }, '3 400 deliveries'],
+    ['groups', `/device-groups/${uuid(40)}`, { deviceCount: 1 }, '1 membership of a device'],
+    ['sso', `/sso/providers/${uuid(40)}/identities`, page([], { total: 12 }).body, '12 linked identities'],
+  ])('says what ends with one of %s, where the service knows it', async (topic, path, body, ends) => {
+    const command = [topic, 'delete', uuid(40)]
+    service.answers[`GET ${path}`] = { body }
+    const said = `This ends ${ends}; the audit log is kept`
+    expect((await svc(...command, '--dry-run')).stderr).toBe(`Dry run: nothing was sent\n${said}\n`)
+    if (!noTerminal) {
+      const asked = await home.terminal(command, { answers: [[`Type ${uuid(40)}`, '\u0003']] })
+      expect([asked.code, asked.stdout]).toEqual([130, expect.stringContaining(`${said}\r\n`)])
+    }
+    // Whoever may delete it need not be allowed to read it.
+    service.answers[`GET ${path}`] = problem(403, 'forbidden', 'Permission denied')
+    const blind = await svc(...command, '--dry-run')
+    expect([blind.code, blind.stderr]).toEqual([
+      0,
+      expect.stringMatching(/^Dry run: nothing was sent\nDelete /),
+    ])
     expect(service.seen.every(({ method }) => method === 'GET')).toBe(true)
   })
 

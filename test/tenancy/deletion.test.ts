@@ -1,8 +1,9 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
-import { buildWorld } from '../world.ts'
+import { addUser, buildWorld, roleOf } from '../world.ts'
 
 onEveryDatabase((_, open) => {
   it('what a deletion would end is counted within the reach of the caller, and then ends', async () => {
@@ -21,19 +22,48 @@ onEveryDatabase((_, open) => {
     })
     await system.call(api.enrollmentKeys.create, { body: { orgId: orgs.bakery.id, name: 'desk' } })
     await system.call(api.devices.decommission, { params: { id: orgs.bakery.deviceId } })
+    const { bakery } = orgs
+    await system.call(api.sites.create, { body: { orgId: bakery.id, name: 'Second shop' } })
+    await system.call(api.webhooks.create, {
+      body: { orgId: bakery.id, name: 'Tickets', url: 'https://hooks.example.com/a', events: ['*'] },
+    })
+    await system.call(api.ssoProviders.remove, { params: { id: bakery.providerId } })
+    await system.call(api.trustPolicies.remove, { params: { id: bakery.policyId } })
+    // Of both organizations and their partner, and still one person.
+    const userId = await addUser(service, 'everywhere')
+    const roleId = roleOf('Org Viewer', 'organization')
+    const stamp = new Date().toISOString()
+    await service.storage.write(async (tx) => {
+      for (const { id: orgId } of [bakery, orgs.garage])
+        await joinOrganization(tx, { orgId, userId, roleId, siteIds: null }, stamp)
+      const membership = { partnerId: partners.acme, userId, roleId: roleOf('Partner Admin', 'partner') }
+      await joinPartner(tx, { ...membership, orgs: 'all' }, stamp)
+    })
     const now = {
+      ...before,
+      sites: before.sites + 1,
+      webhooks: before.webhooks + 1,
+      ssoProviders: before.ssoProviders - 1,
+      trustPolicies: before.trustPolicies - 1,
+      members: before.members + 1,
       devices: before.devices - 1,
       apiKeys: before.apiKeys + 1,
       enrollmentKeys: before.enrollmentKeys + 1,
     }
     expect(await ofOrg(tokens.acmeBakery, orgs.bakery.id)).toEqual(now)
-    expect(await ofOrg(tokens.acme, orgs.garage.id)).toEqual(garage)
+    expect(await ofOrg(tokens.acme, orgs.garage.id)).toEqual({ ...garage, members: garage.members + 1 })
     expect(garage.devices).toBeGreaterThan(0)
     expect(await ofPartner(tokens.system)).toEqual({
       organizations: 2,
       devices: now.devices + garage.devices,
       apiKeys: now.apiKeys + garage.apiKeys,
       enrollmentKeys: now.enrollmentKeys + garage.enrollmentKeys,
+      // Three of the partner, and the one of all.
+      members: before.members + garage.members + 4,
+      sites: now.sites + garage.sites,
+      webhooks: now.webhooks + garage.webhooks,
+      ssoProviders: now.ssoProviders + garage.ssoProviders,
+      trustPolicies: now.trustPolicies + garage.trustPolicies,
     })
     for (const [token, id] of [
       [tokens.acmeBakery, orgs.garage.id],

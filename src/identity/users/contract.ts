@@ -195,7 +195,7 @@ export const people = {
   remove: endpoint({
     method: 'DELETE',
     path: '/users/:id',
-    summary: 'Remove a user from the tenant; the account survives',
+    summary: 'Remove a user from the tenant, and end their sessions there; the account survives',
     tag,
     access: userAccess({ permission: 'users:delete', wholePartner: true }),
     params,

@@ -4,6 +4,7 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { contains, forUpdate, idStartsWith, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { countOf } from '../../storage/query/counts.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { RoleRow, Tables, UserRow } from '../../storage/schema/tables.ts'
@@ -45,6 +46,14 @@ export const membersOf = (db: Db, scope: Scope, tenant: Tenant) =>
         .selectFrom('organization_memberships as m')
         .where('m.org_id', '=', tenant.orgId)
         .where(inScope(scope, 'm.org_id'))
+
+/** How many people are members of the tenant of a scope, or of an organization in it. */
+export function countMembersIn(db: Db, scope: Scope): Promise<number> {
+  const ofOrgs = db.selectFrom('organization_memberships').select('user_id').where(inScope(scope, 'org_id'))
+  const partnerId = scope.kind === 'partner' ? scope.partnerId : ''
+  const ofPartner = db.selectFrom('partner_memberships').select('user_id').where('partner_id', '=', partnerId)
+  return countOf(db.selectFrom(ofOrgs.union(ofPartner).as('members')))
+}
 
 type Query = PageQuery & {
   q?: string | undefined

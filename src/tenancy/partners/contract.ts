@@ -113,6 +113,11 @@ export const endedWithTenant = {
   devices: z.int().describe('Devices whose agents are refused'),
   apiKeys: z.int().describe('API keys that are revoked'),
   enrollmentKeys: z.int().describe('Enrollment keys that expire'),
+  members: z.int().describe('People who lose their access'),
+  sites: z.int().describe('Sites that nobody sees any more'),
+  webhooks: z.int().describe('Webhooks that receive nothing any more'),
+  ssoProviders: z.int().describe('SSO providers through which nobody signs in any more'),
+  trustPolicies: z.int().describe('Trust policies by which no job signs in any more'),
 }
 
 const tag = 'Tenancy'

@@ -48,6 +48,8 @@ export async function listSites(
   return toPage(rows.map(readSite), total, page)
 }
 
+export const countSitesIn = (db: Db, scope: Scope): Promise<number> => countOf(sitesIn(db, scope))
+
 export async function findSite(db: Db, scope: Scope, id: string): Promise<Site | undefined> {
   const [row] = await siteById(db, scope, { id })
   return row && readSite(row)
