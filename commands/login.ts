@@ -1,9 +1,21 @@
 import { boolean, string } from '@oclif/core/flags'
 import { ApiCommand, type CommandContext } from '../src/cli/base.ts'
+import { hasBrowser } from '../src/cli/browser.ts'
 import { type LoginFlags, login } from '../src/cli/login.ts'
 import { loginWithOidc, type OidcLoginFlags, oidcFlags } from '../src/cli/oidc-login.ts'
 import { printRecord } from '../src/cli/print.ts'
 import type { SsoFlags } from '../src/cli/sso-login.ts'
+
+/** Of a sign-in with a password. The browser decides on the membership of a terminal that is approved there. */
+const passwordFlags = [
+  'email',
+  'password',
+  'password-stdin',
+  'otp',
+  'otp-secret-file',
+  'org',
+  'partner',
+] as const
 
 export default class Login extends ApiCommand {
   static override endpoints = [
@@ -17,11 +29,12 @@ export default class Login extends ApiCommand {
     'POST /auth/refresh',
   ]
   static override summary =
-    'Sign in: with e-mail and password, and a code for a second factor, with single sign-on, or on another machine'
+    'Sign in: in a browser, with e-mail and password, and a code for a second factor, or with single sign-on'
   static override description =
     'The session is stored in the keychain of this machine, for the context of this URL, and renewed automatically.'
   static override examples = [
-    'svc login --url https://svc.example.com\nE-mail admin@example.com\nPassword ********\nSigned in to https://svc.example.com as admin@example.com, system scope\nContext svc.example.com; the session is in Secret Service of this machine, entry "svc" / "svc.example.com"',
+    'svc login --url https://svc.example.com\nHow do you want to sign in? In a browser\nYour browser was opened at this address. Enter the code there:\n  https://svc.example.com/device\n  WDJB-MJHT\nWaiting for 10 minutes at most; Ctrl-C ends\nSigned in to https://svc.example.com as admin@example.com, system scope',
+    'With e-mail and password, as it is asked where there is no browser\nsvc login --email admin@example.com\nPassword ********\nSigned in to https://svc.example.com as admin@example.com, system scope\nContext svc.example.com; the session is in Secret Service of this machine, entry "svc" / "svc.example.com"',
     'In a script\nsvc login --email ci@example.com --password-stdin --store file < password.txt',
     'With a code of the authenticator\nsvc login --email admin@example.com --otp 123456',
     'In a script, with the secret of the second factor\nsvc login --email ci@example.com --password-stdin --otp-secret-file totp.txt --store file < password.txt',
@@ -53,8 +66,7 @@ export default class Login extends ApiCommand {
       exclusive: ['email', 'password', 'password-stdin', 'org', 'partner', 'oidc'],
     }),
     'no-browser': boolean({
-      description: 'Print the address instead of opening a browser; with --sso',
-      dependsOn: ['sso'],
+      description: 'Print addresses instead of opening a browser',
     }),
     device: boolean({
       description: 'Show a code and an address: approve the sign-in there, in a browser on any machine',
@@ -94,13 +106,23 @@ export default class Login extends ApiCommand {
 
   private async begin(
     run: CommandContext,
-    flags: LoginFlags & Partial<OidcLoginFlags> & Partial<SsoFlags> & { device?: boolean | undefined },
+    flags: LoginFlags &
+      Partial<OidcLoginFlags> &
+      Partial<SsoFlags> & { device?: boolean | undefined; 'no-browser'?: boolean | undefined },
   ) {
     const { oidc, sso, device } = flags
     if (oidc !== undefined) return loginWithOidc(run, { ...flags, oidc })
     if (device) return (await import('../src/cli/device-login.ts')).loginByDeviceCode(run, flags)
-    if (sso === undefined) return login(run, flags)
+    if (sso === undefined) return (await this.inBrowser(run, flags)) ?? login(run, flags)
     const { loginSso } = await import('../src/cli/sso-login.ts')
     return loginSso(run, { ...flags, sso })
+  }
+
+  /** A person at a machine with a browser is asked whether they sign in there, unless a flag says how. */
+  private async inBrowser(run: CommandContext, flags: LoginFlags & { 'no-browser'?: boolean | undefined }) {
+    const { 'no-browser': noBrowser, store, ...saidHow } = flags
+    const isOpen = passwordFlags.every((name) => !saidHow[name])
+    if (!isOpen || noBrowser || !run.interactive || !hasBrowser()) return undefined
+    return (await import('../src/cli/device-login.ts')).loginInBrowser(run, { store })
   }
 }

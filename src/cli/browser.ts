@@ -2,6 +2,9 @@ import { spawn } from 'node:child_process'
 import { CliError } from './exit-codes.ts'
 import { printNote } from './print.ts'
 
+/** Whether `openBrowser` would try. */
+export const hasBrowser = (env: NodeJS.ProcessEnv = process.env): boolean => commandFor('', env) !== undefined
+
 /**
  * Opens an address in a browser of this machine, if a person can see it: not over SSH, not without
  * a display, unless BROWSER names a program that knows what to do.

@@ -3,8 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../core/client.ts'
 import { auth } from '../identity/contract.ts'
 import { version } from '../version.ts'
-import { askText, confirmOrThrow, readSecret } from './ask.ts'
+import { askChoice, askText, confirmOrThrow, readSecret } from './ask.ts'
 import type { CommandContext } from './base.ts'
+import { openBrowser } from './browser.ts'
 import { chooseStore } from './choose-credential-store.ts'
 import { CliError, exitCodes, usageError } from './exit-codes.ts'
 import { isTransient } from './follow.ts'
@@ -13,7 +14,10 @@ import { printNote } from './print.ts'
 import { flushNotes } from './stderr-notes.ts'
 
 /** Signs in by a code that a person approves in a browser elsewhere (RFC 8628); stores the session and reports where. */
-export async function loginByDeviceCode(run: CommandContext, flags: Pick<LoginFlags, 'store'>) {
+export async function loginByDeviceCode(
+  run: CommandContext,
+  flags: Pick<LoginFlags, 'store'> & { 'no-browser'?: boolean | undefined },
+) {
   warnIfUnencrypted(run.settings.url.value)
   const store = await chooseStore(run.settings, flags.store, run.interactive)
   // Checked before the person goes to a browser.
@@ -21,13 +25,35 @@ export async function loginByDeviceCode(run: CommandContext, flags: Pick<LoginFl
   const started = await run.anonymous.call(auth.startDeviceAuthorization, {
     body: { client: `svc ${version} on ${hostname()}`.slice(0, 200) },
   })
-  printNote('Open this address in a browser, on any machine, and enter the code:')
+  const opened = !flags['no-browser'] && openBrowser(started.verificationUrl)
+  printNote(
+    opened
+      ? 'Your browser was opened at this address. Enter the code there:'
+      : 'Open this address in a browser, on any machine, and enter the code:',
+  )
   printNote(`  ${started.verificationUrl}`)
   printNote(`  ${started.userCode}`)
   printNote(`Waiting for ${started.expiresInSeconds / 60} minutes at most; Ctrl-C ends`)
   // They have to be visible before the end, even with --json.
   flushNotes()
   return completeLogin(run, store, await approved(run, started))
+}
+
+/** @returns undefined where a person signs in with a password: they choose to, or the service has no such page */
+export async function loginInBrowser(run: CommandContext, flags: Pick<LoginFlags, 'store'>) {
+  const way = await askChoice('How do you want to sign in?', [
+    { value: 'browser', name: 'In a browser' },
+    { value: 'password', name: 'With e-mail and password' },
+  ])
+  if (way === 'password') return undefined
+  try {
+    return await loginByDeviceCode(run, flags)
+  } catch (error) {
+    const isUnknown = error instanceof ApiError && error.status === 404
+    if (!isUnknown) throw error
+    printNote('This service is of a version that has no page for that: sign in with your password')
+    return undefined
+  }
 }
 
 type Started = { deviceCode: string; expiresInSeconds: number; intervalSeconds: number }

@@ -1,6 +1,7 @@
-import { existsSync } from 'node:fs'
+import { chmodSync, existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { until } from '../daemon/process.ts'
 import { FakeService, me, problem, signIn, uuid } from './fake-service.ts'
 import { failureOf, Home, noTerminal } from './run.ts'
 
@@ -64,6 +65,72 @@ describe('svc login --device', () => {
     })
     expect(service.calls('POST /auth/device/token').length).toBeGreaterThanOrEqual(4)
     expect((await home.run(['orgs'])).code).toBe(0)
+  })
+
+  /** A browser that records the address which it is opened at. */
+  const browser = () => {
+    const script = home.write('browser.sh', `#!/bin/sh\nprintf %s "$1" > '${home.path}/opened'\n`)
+    chmodSync(script, 0o755)
+    return { BROWSER: script }
+  }
+  const opened = () => existsSync(join(home.path, 'opened')) && home.read('opened')
+
+  it('opens the page where there is a browser, which knows no code', async () => {
+    answers('authorization_pending')
+    const { code, stderr } = await home.run(['login', '--device'], { env: browser() })
+    await until(() => opened() !== false, 5000)
+    expect([code, opened()]).toEqual([0, `${service.url}/device`])
+    expect(stderr).toContain(
+      `Your browser was opened at this address. Enter the code there:\n  ${service.url}/device\n  WDJB-MJHT\n`,
+    )
+    rmSync(join(home.path, 'opened'))
+    const printed = await home.run(['login', '--device', '--no-browser'], { env: browser() })
+    expect(printed.stderr).toContain('Open this address in a browser, on any machine')
+    expect(opened()).toBe(false)
+  })
+
+  describe.skipIf(noTerminal)('is what a person at a machine with a browser is offered', () => {
+    it('first: the page is opened, and the terminal waits', async () => {
+      answers('authorization_pending')
+      const question: [string, string] = ['How do you want to sign in?', '\r']
+      const result = await home.terminal(['login'], { env: browser(), answers: [question] })
+      await until(() => opened() !== false, 5000)
+      expect([result.code, opened()]).toEqual([0, `${service.url}/device`])
+      expect(result.stdout).toContain('  WDJB-MJHT\r\n')
+      expect(result.stdout).toContain(`Signed in to ${service.url} as admin@example.com`)
+      expect(service.calls('POST /auth/login')).toEqual([])
+    })
+
+    const typed: [string, string][] = [
+      ['E-mail', 'admin@example.com\r'],
+      ['Password', 'secret\r'],
+    ]
+    it('and may decline, for e-mail and password', async () => {
+      const answers: [string, string][] = [['How do you want to sign in?', '\u001b[B\r'], ...typed]
+      const result = await home.terminal(['login'], { env: browser(), answers })
+      expect([result.code, opened()]).toEqual([0, false])
+      expect(service.calls('POST /auth/device')).toEqual([])
+      expect(service.calls('POST /auth/login')).toHaveLength(1)
+    })
+
+    it('and gets these where the service has no such page', async () => {
+      service.answers['POST /auth/device'] = problem(404, 'not_found', 'Not found')
+      const answers: [string, string][] = [['How do you want to sign in?', '\r'], ...typed]
+      const result = await home.terminal(['login'], { env: browser(), answers })
+      expect([result.code, opened()]).toEqual([0, false])
+      expect(result.stdout).toContain('This service is of a version that has no page for that')
+    })
+
+    it.each<[string, string[], Record<string, string>]>([
+      ['without a browser', [], {}],
+      ['over SSH', [], { DISPLAY: ':0', SSH_CONNECTION: '10.0.0.1 1 10.0.0.2 22' }],
+      ['with --no-browser', ['--no-browser'], { BROWSER: 'true' }],
+      ['with --email', ['--email', 'admin@example.com'], { BROWSER: 'true' }],
+    ])('and not %s', async (_, flags, env) => {
+      const answers = typed.filter(([question]) => !(question === 'E-mail' && flags.includes('--email')))
+      const result = await home.terminal(['login', ...flags], { env, answers })
+      expect([result.code, result.stdout]).toEqual([0, expect.not.stringContaining('How do you want')])
+    })
   })
 
   it('ends when it is denied, or nobody approves it', async () => {

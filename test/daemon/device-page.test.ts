@@ -1,11 +1,18 @@
+import { chmodSync, existsSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
 import { generateSync } from 'otplib'
 import type { Browser, Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
+import { version } from '../../src/version.ts'
 import { hasChromium, startChromium } from '../chromium.ts'
+import { follow } from '../cli/follow-process.ts'
+import { Home } from '../cli/run.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminEmail, adminPassword, startService, type TestService } from '../harness.ts'
 import { freePort } from '../postgres.ts'
+import { until } from './process.ts'
 
 onEveryDatabase((_, open) => {
   describe.skipIf(!hasChromium)('the page where a terminal is approved, on a phone', () => {
@@ -72,6 +79,32 @@ onEveryDatabase((_, open) => {
       expect(await live()).toBe(0)
       expect((await poll(deviceCode)).tokens).not.toBeNull()
       await page.close()
+    })
+
+    it('is opened by svc login --device, which is signed in once it is approved', async () => {
+      const home = new Home({ SVC_URL: service.url, SVC_CREDENTIAL_STORE: 'file' })
+      onTestFinished(() => home.remove())
+      const script = home.write('browser.sh', `#!/bin/sh\nprintf %s "$1" > '${home.path}/opened'\n`)
+      chmodSync(script, 0o755)
+      const login = follow(home, ['login', '--device'], { BROWSER: script })
+      const code = () => /^ {2}(\w{4}-\w{4})$/m.exec(login.said.stderr)?.[1]
+      await until(() => code() !== undefined && existsSync(join(home.path, 'opened')), 20_000)
+      const page = await chromium.newPage({ viewport: { width: 360, height: 740 } })
+      page.setDefaultTimeout(15_000)
+      await page.goto(home.read('opened'))
+      await signIn(page)
+      await enter(page, code()!)
+      await heading(page, 'Is this yours?')
+      await page.getByText(`svc ${version} on ${hostname()}`).waitFor()
+      await page.getByRole('button', { name: 'Approve' }).click()
+      await heading(page, 'The terminal is signed in')
+      await page.close()
+      await until(() => login.said.stderr.includes('the session is in'), 20_000)
+      expect(login.said.stderr).toContain(`Signed in to ${service.url} as ${adminEmail}, system scope\n`)
+      const status = await home.run(['auth', 'status', '--json'])
+      expect(JSON.parse(status.stdout)).toMatchObject({ url: service.url, user: { email: adminEmail } })
+      expect(await live()).toBeGreaterThan(0)
+      expect((await home.run(['logout'])).code).toBe(0)
     })
 
     it('denies it', async () => {

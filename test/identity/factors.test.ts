@@ -62,6 +62,26 @@ onEveryDatabase((_, open) => {
       })
     })
 
+    it('is told by /auth/me with the time of its proof, which a refresh keeps', async () => {
+      const { service, clock, who, accessToken } = await withPerson()
+      const me = (token: string) => service.client(token).call(api.auth.me)
+      expect(await me(accessToken)).toMatchObject({ mfaVerified: false, mfaVerifiedAt: null })
+      const { secret } = await enrolFactor(service.client(accessToken), clock)
+      clock.forward(60)
+      const { tempToken = '' } = (await login(service, who)).body
+      const proof = { tempToken, code: codeAt(secret, clock) }
+      const { tokens } = await service.client().call(api.auth.verifyMfa, { body: proof })
+      const provedAt = clock()
+      expect(await me(tokens!.accessToken)).toMatchObject({ mfaVerified: true, mfaVerifiedAt: provedAt })
+      clock.forward(1200)
+      const { refreshToken = '' } = tokens!
+      const renewed = await service.client().call(api.auth.refresh, { body: { refreshToken } })
+      expect(await me(renewed.tokens.accessToken)).toMatchObject({
+        mfaVerified: true,
+        mfaVerifiedAt: provedAt,
+      })
+    })
+
     it('upgrades a session that has not proved it, and the old session ends', async () => {
       const { service, clock, who, accessToken } = await withPerson()
       const { secret } = await enrolFactor(service.client(accessToken), clock)
