@@ -241,7 +241,7 @@ export async function checkKeyFingerprints({ read }: ReadStorage, config: Config
 }
 
 /** Age at which a secret is to be changed: NIST SP 800-57 gives keys of these kinds one year to two. */
-export const oldSecretDays = 365
+const oldSecretDays = 365
 
 /** The metrics token makes nothing that is stored, so that nobody knows since when it is used. */
 export async function checkSecretAges(
