@@ -424,7 +424,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     mfaOn,
     handlerOf: (entry) => handlerOf(own, names.get(entry) ?? entry.path),
   })
-  const handlers = { ...own, ...configurationHandlers({ calls }) }
+  const handlers = { ...own, ...configurationHandlers({ calls, cipher: parts.cipher }) }
   const on = {
     storage,
     gate: parts.gate,

@@ -1,13 +1,31 @@
 import { z } from 'zod'
 import { type Endpoint, endpoint, userAccess } from '../core/endpoint.ts'
 import { type PermissionPair, pairOf, permissionOf } from '../core/permissions.ts'
-import { anyJson, idOf, instant, type Resource, slug, text, unwrap } from '../core/schema.ts'
+import {
+  anyJson,
+  holdsSecrets,
+  idOf,
+  instant,
+  isSecret,
+  mapSecrets,
+  type Resource,
+  slug,
+  text,
+  unwrap,
+} from '../core/schema.ts'
 import { filters } from '../filters/contract.ts'
 import { deviceGroups } from '../groups/contract.ts'
 import { roles } from '../identity/roles/contract.ts'
 import { scripts } from '../scripts/contract.ts'
 import { orgs, sites } from '../tenancy/contract.ts'
 import { trustPolicies } from '../trust/contract.ts'
+import {
+  defaultRetryPolicy,
+  NewRetryPolicy,
+  NewWebhook,
+  webhooks,
+  withoutQuery,
+} from '../webhooks/contract.ts'
 
 /** The sections of a file in the order in which they are applied: each refers to those before it and to itself. */
 export const sections = [
@@ -17,6 +35,7 @@ export const sections = [
   'filters',
   'deviceGroups',
   'scripts',
+  'webhooks',
   'trustPolicies',
 ] as const
 export type Section = (typeof sections)[number]
@@ -26,6 +45,16 @@ type Spelling = {
   schema: z.ZodType
   toFile(value: unknown): unknown
   toBody(value: unknown): unknown
+}
+
+/** A value with `shown` in place of each secret in it. */
+export type Guard = (value: unknown, shown: (secret: string) => string) => unknown
+
+/** An endpoint that changes a part of an object. */
+type Part = {
+  entry: Endpoint
+  /** The one field, whose value is the body. */
+  field: string
 }
 
 /** A kind of object that files describe, by its endpoints. */
@@ -44,6 +73,11 @@ type KindEntries = {
   /** Fields whose value is merged into the stored one: keys that a file leaves out stay as they are. */
   merged: readonly string[]
   spelled: Readonly<Record<string, Spelling>>
+  parts?: readonly Part[]
+  /** Fields that hold secrets which their schema does not mark. */
+  guarded?: Readonly<Record<string, Guard>>
+  /** Fields that an object cannot be made without in a file, and why. */
+  needed?: Readonly<Record<string, string>>
   /** Fields that files do not have, and why. */
   omitted: Readonly<Record<string, string>>
 }
@@ -64,6 +98,22 @@ const permissionNames: Spelling = {
   toFile: (pairs) =>
     (pairs as PermissionPair[]).map(({ resource, action }) => `${resource}:${action}`).sort(),
   toBody: (names) => (names as string[]).map(pairOf),
+}
+
+/** In the order in which they are stored. */
+const eventNames: Spelling = {
+  schema: NewWebhook.shape.events.overwrite((names) => [...new Set(names)].sort()),
+  toFile: (names) => (names as string[]).toSorted(),
+  toBody: (names) => names,
+}
+
+/** With its defaults, which stand for what is left out. */
+const wholeRetryPolicy: Spelling = {
+  schema: NewRetryPolicy.overwrite((policy) => ({ ...defaultRetryPolicy, ...policy })).describe(
+    'How often and when a failed delivery is retried; omitted values are the defaults',
+  ),
+  toFile: (policy) => policy ?? defaultRetryPolicy,
+  toBody: (policy) => policy,
 }
 
 const entries: Readonly<Record<Section, KindEntries>> = {
@@ -122,6 +172,21 @@ const entries: Readonly<Record<Section, KindEntries>> = {
     spelled: {},
     omitted: { isSystem: 'the scripts of the service belong to no tenant' },
   },
+  webhooks: {
+    resource: 'webhook',
+    ...{ list: webhooks.list, create: webhooks.create, update: webhooks.update, remove: webhooks.remove },
+    key: 'name',
+    owner: 'organization',
+    merged: [],
+    spelled: { events: eventNames, retryPolicy: wholeRetryPolicy },
+    parts: [{ entry: webhooks.setRetryPolicy, field: 'retryPolicy' }],
+    guarded: {
+      url: (value, shown) => (typeof value === 'string' ? withoutQuery(value, shown) : value),
+    },
+    // Otherwise one would be generated, and displayed to nobody.
+    needed: { secret: `is required for a new one: \${env:NAME}, or null so that nothing is signed` },
+    omitted: {},
+  },
   trustPolicies: {
     resource: 'trust_policy',
     ...{ list: trustPolicies.list, create: trustPolicies.create, update: trustPolicies.update },
@@ -148,6 +213,10 @@ export type FileField = {
   /** Of the endpoints that take it. */
   isMade: boolean
   isChanged: boolean
+  /** The endpoint of a part, whose body its value is. */
+  part: Endpoint | undefined
+  /** undefined: it holds no secrets. */
+  guard: Guard | undefined
 }
 
 export type Kind = KindEntries & {
@@ -174,9 +243,13 @@ const sectionOf = (resource: unknown): Section | undefined =>
 
 const objectName = text(255, 1)
 
+const guardOf = (schema: z.ZodType): Guard | undefined =>
+  isSecret(schema) || holdsSecrets(schema) ? (value, shown) => mapSecrets(schema, value, shown) : undefined
+
 /** Derived from the endpoints that create and change it: a field that is added there is added here. */
-function fieldsOf({ create, update, spelled, omitted }: KindEntries): FileField[] {
-  const [made, changed] = [shapeOf(create), shapeOf(update)]
+function fieldsOf({ create, update, spelled, omitted, parts = [], guarded = {} }: KindEntries): FileField[] {
+  const ofParts = Object.fromEntries(parts.map(({ entry, field }) => [field, unwrap(entry.body!)]))
+  const [made, changed] = [shapeOf(create), { ...shapeOf(update), ...ofParts }]
   const names = Object.keys({ ...made, ...changed })
   return names
     .filter((field) => !(field in omitted) && !tenantFields.includes(field))
@@ -199,6 +272,8 @@ function fieldsOf({ create, update, spelled, omitted }: KindEntries): FileField[
         refersTo,
         isMade: field in made,
         isChanged: field in changed,
+        part: parts.find((part) => part.field === field)?.entry,
+        guard: guarded[field] ?? guardOf(value),
       }
     })
 }
@@ -247,7 +322,6 @@ export const ConfigurationFile = z.strictObject(
 export const uncovered: readonly { what: string; reason: string }[] = [
   { what: 'partners', reason: 'the settings of the partner are set with svc partners settings' },
   { what: 'users', reason: 'memberships are invitations to people: svc users invite and import' },
-  { what: 'webhooks', reason: 'their signing secrets cannot be compared without showing them' },
   { what: 'ssoProviders', reason: 'setting one up asks the provider, which a plan must not do' },
   { what: 'apiKeys', reason: 'a key is shown once, when it is made' },
   { what: 'enrollmentKeys', reason: 'a key is shown once, when it is made' },
@@ -259,6 +333,14 @@ export const uncovered: readonly { what: string; reason: string }[] = [
       what: `${section}.${field}`,
       reason,
     })),
+  ),
+  ...sections.flatMap((section) =>
+    kinds[section].fields
+      .filter(({ guard }) => guard !== undefined)
+      .map(({ name }) => ({
+        what: `secrets in ${section}.${name}`,
+        reason: `they are shown to nobody: write \${env:NAME} or \${file:PATH}`,
+      })),
   ),
 ]
 

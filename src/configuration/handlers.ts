@@ -1,3 +1,4 @@
+import type { Cipher } from '../core/cipher.ts'
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import { safeParse } from '../core/schema.ts'
@@ -9,7 +10,7 @@ import { refusalOf } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
 import { Run } from './planner.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
-import { canonical, checkNothingRefused, type Stored, type Wanted } from './rules.ts'
+import { canonical, checkNothingRefused, type Stored, secretFields, type Wanted } from './rules.ts'
 import { State } from './state.ts'
 import * as store from './store.ts'
 
@@ -25,19 +26,25 @@ class RolledBack extends Error {
   }
 }
 
-export function configurationHandlers({ calls }: { calls: InnerCalls }): { configuration: Handlers } {
+export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher }): {
+  configuration: Handlers
+} {
+  const { calls, cipher } = on
   return {
     configuration: {
       plan: inSteps<typeof configuration.plan, Plan>({
         async prepare({ storage, scope, caller, query, body, now, ip, userAgent, limit, note }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
-          const on = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
+          const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
           try {
             return await storage.write(async (tx) => {
               const about = await tenantOf(tx, scope, query.orgId)
               note(meantBy(about, body.set))
               const setId = await store.findSet(tx, about.scope, about.owner, body.set)
-              const run = new Run(tx, { calls, on: within(on, about.scope), ...about, wanted: body, setId })
+              const run = new Run(tx, {
+                ...{ calls, cipher, on: within(context, about.scope), wanted: body, setId },
+                ...about,
+              })
               throw new RolledBack({ ...(await run.plan()), plannedAt: now })
             })
           } catch (error) {
@@ -62,9 +69,12 @@ export function configurationHandlers({ calls }: { calls: InnerCalls }): { confi
             ...{ name: set, now },
             by: nameOf(caller),
           })
-          const on = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
+          const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
           const wanted: Wanted = body
-          const run = new Run(db, { calls, on: within(on, about.scope), ...about, wanted, setId })
+          const run = new Run(db, {
+            ...{ calls, cipher, on: within(context, about.scope), wanted, setId },
+            ...about,
+          })
           const made = await run.plan({ version, plannedAt })
           checkNothingRefused(made.changes)
           if (made.changes.length > 0)
@@ -82,7 +92,7 @@ export function configurationHandlers({ calls }: { calls: InnerCalls }): { confi
         async prepare({ storage, scope, caller, query, ip, limit }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           // Long: it reads everything.
-          return exported(storage.heavy, calls, caller, await tenantOf(storage.read, scope, query.orgId))
+          return exported(storage.heavy, on, caller, await tenantOf(storage.read, scope, query.orgId))
         },
         run: async (_, found) => found,
       }),
@@ -120,6 +130,13 @@ function nameOf(caller: Caller): string {
   return 'name' in caller ? caller.name : caller.kind
 }
 
+/** The fields of an object that may be shown. */
+function sayable(state: State, section: Section, stored: Stored): Record<string, unknown> {
+  const file = state.file(kinds[section], stored)
+  const secret = secretFields(kinds[section], file)
+  return Object.fromEntries(Object.entries(file).filter(([name]) => !secret.includes(name)))
+}
+
 /** What a file cannot say of an object, or undefined. */
 function unsayable(state: State, section: Section, stored: Stored): string | undefined {
   const kind = kinds[section]
@@ -127,7 +144,7 @@ function unsayable(state: State, section: Section, stored: Stored): string | und
     return 'there are several of this name: rename all but one'
   if (section !== 'organizations' && stored.orgId !== null && state.org(stored) === null)
     return 'its organization is not visible'
-  const file = state.file(kind, stored)
+  const file = sayable(state, section, stored)
   for (const { name, field, refersTo } of kind.fields) {
     if (refersTo === undefined || typeof stored.record[field] !== 'string') continue
     const [meant, ...others] =
@@ -143,8 +160,13 @@ function unsayable(state: State, section: Section, stored: Stored): string | und
 
 type Exported = Awaited<ReturnType<typeof exported>>
 
-async function exported(db: Db, calls: InnerCalls, caller: Caller, { scope }: About) {
-  const state = new State(db, scope)
+async function exported(
+  db: Db,
+  { calls, cipher }: { calls: InnerCalls; cipher: Cipher },
+  caller: Caller,
+  { scope }: About,
+) {
+  const state = new State(db, { scope, cipher })
   const document: Record<string, Record<string, unknown>[]> = {}
   const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
   const readable: Section[] = []
@@ -164,7 +186,7 @@ async function exported(db: Db, calls: InnerCalls, caller: Caller, { scope }: Ab
       const org = state.org(stored)
       const reason = unsayable(state, section, stored)
       if (reason !== undefined) skipped.push({ section, org, name: stored.key, reason })
-      else objects.push({ ...(org !== null && { org }), ...state.file(kinds[section], stored) })
+      else objects.push({ ...(org !== null && { org }), ...sayable(state, section, stored) })
     }
     document[section] = objects.sort((one, other) => (orderOf(one) < orderOf(other) ? -1 : 1))
   }

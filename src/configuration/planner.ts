@@ -3,6 +3,7 @@ import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayRead } from './access.ts'
 import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from './contract.ts'
+import { digestOf } from './digest.ts'
 import { Findings } from './findings.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
@@ -28,7 +29,7 @@ export class Run {
 
   constructor(tx: Db, planner: Planner) {
     this.#with = planner
-    this.#state = new State(tx, planner.scope)
+    this.#state = new State(tx, planner)
     this.#owners = new Owners(tx, planner)
     this.#found = new Findings(this.#state)
     this.#naming = new Naming(planner, this.#state, this.#owners, this.#found)
@@ -41,7 +42,7 @@ export class Run {
     version: string
     plannedAt?: Instant | undefined
   }): Promise<Omit<Plan, 'plannedAt'>> {
-    const { wanted } = this.#with
+    const { wanted, cipher } = this.#with
     const { named, faults } = rules.sectionsOf(wanted.document)
     const read = await this.#items(named)
     await this.#read(named)
@@ -87,7 +88,8 @@ export class Run {
     }
     rules.checkNoFaults(this.#found.faults)
     const { changes, ends } = this.#found
-    const version = state + (await rules.digestOf(wanted, changes, ends, () => this.#turns.breathe()))
+    const about = { fingerprint: cipher.fingerprint, breathe: () => this.#turns.breathe() }
+    const version = state + (await digestOf(wanted, changes, ends, about))
     // What is below the objects has changed, or the plan is not of these files.
     if (expected && expected.version !== version) throw rules.moved([])
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)
@@ -158,8 +160,9 @@ export class Run {
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.blockItem(kind, item)
     if (found && !(await this.#steps.adopted(kind, item, found))) return
-    const made = found ?? (await this.#steps.create(kind, item, orgId, references))
-    if (made) await this.#steps.update(kind, item, made, references)
+    const stored = found ?? (await this.#steps.create(kind, item, orgId, references))
+    const isNew = found === undefined
+    if (stored) await this.#steps.update(kind, item, { stored, isNew }, references)
   }
 
   async #deletions(kind: Kind): Promise<void> {

@@ -1,3 +1,4 @@
+import type { Cipher } from '../core/cipher.ts'
 import type { Scope } from '../core/scope.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
 import type { Wanted } from './rules.ts'
@@ -6,6 +7,7 @@ import type { SetOwner } from './store.ts'
 /** What is planned: for whom, of which tenant, and from which files. */
 export type Planner = {
   calls: InnerCalls
+  cipher: Cipher
   on: CallContext
   scope: Scope
   owner: SetOwner

@@ -1,4 +1,4 @@
-import { createHash, hash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { type Fault, invalid, Problem } from '../core/errors.ts'
 import { safeParse } from '../core/schema.ts'
@@ -183,6 +183,47 @@ export function toFile(
   return values
 }
 
+/** Values with `shown` in place of each secret in them. */
+export const guarded = ({ fields }: Kind, values: Values, shown: (secret: string) => string): Values =>
+  Object.fromEntries(
+    Object.entries(values).map(([key, value]) => [
+      key,
+      fields.find(({ name }) => name === key)?.guard?.(value, shown) ?? value,
+    ]),
+  )
+
+/** Fields of an object that hold a secret. */
+export function secretFields({ fields }: Kind, values: Values): string[] {
+  const holds = ({ name, guard }: FileField): boolean => {
+    let found = false
+    guard?.(values[name], (secret) => {
+      found = true
+      return secret
+    })
+    return found
+  }
+  return fields.filter(holds).map(({ name }) => name)
+}
+
+const hidden = '********'
+
+/** Fingerprints of secrets as people see them: which differ is all that is said. */
+export function hiddenDifference(
+  kind: Kind,
+  before: Values,
+  after: Values,
+): { before: Values; after: Values } {
+  const known = new Set<string>()
+  const was = guarded(kind, before, (print) => {
+    known.add(print)
+    return hidden
+  })
+  const is = guarded(kind, after, (print) => (known.has(print) ? hidden : `${hidden} (changed)`))
+  return { before: was, after: is }
+}
+
+export const hiddenValues = (kind: Kind, values: Values): Values => guarded(kind, values, () => hidden)
+
 /** The fields in which a file wants another value than there is, with that value. */
 export function differing(kind: Kind, present: Values, wanted: Values): Values {
   const changed: Values = {}
@@ -259,36 +300,6 @@ export function faultsOf(problem: Problem, kind: Kind, path: string): Fault[] {
 
 /** 403 of the endpoints: it is about the caller, and not about the file. */
 export const isRefusal = ({ status }: Problem): boolean => status === 401 || status === 403 || status === 428
-
-/**
- * Of what a plan was asked for and would do. It holds an apply to that, also where the state of the sections is the same: an
- * object that was made again, more that ends with a deletion, other files. What is refused to whom does not matter.
- */
-export async function digestOf(
-  { set, document, adopt, prune, pruneLimit }: Wanted,
-  changes: readonly Change[],
-  ends: readonly Record<string, number>[],
-  /** Called between the parts, which may be long together. */
-  breathe: () => Promise<void>,
-): Promise<string> {
-  const digest = createHash('sha256')
-  const add = (part: unknown) => digest.update(`${canonical(part)}\n`)
-  add([set, adopt, prune, pruneLimit ?? null, ends])
-  for (const section of Object.keys(document).sort()) {
-    add(section)
-    for (const object of document[section]!) {
-      add(object)
-      await breathe()
-    }
-  }
-  for (const { section, action, org, id, name, before, after, renamedFrom } of changes) {
-    // What is made has another id each time.
-    const meant = action === 'create' || action === 'update' ? null : id
-    add([section, action, org, name, before, after, renamedFrom, meant])
-    await breathe()
-  }
-  return digest.digest('hex').slice(0, 32)
-}
 
 const mostNamed = 10
 

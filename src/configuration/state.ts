@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
+import type { Cipher } from '../core/cipher.ts'
 import { invalid } from '../core/errors.ts'
 import { pairOf } from '../core/permissions.ts'
 import type { Scope } from '../core/scope.ts'
@@ -9,12 +10,23 @@ import { listWholeScripts } from '../scripts/store.ts'
 import type { Db } from '../storage/open.ts'
 import { listOrgs, listSites } from '../tenancy/store.ts'
 import { listTrustPolicies } from '../trust/store.ts'
+import { hiddenValue } from '../webhooks/contract.ts'
+import type { WebhookRecord } from '../webhooks/rules.ts'
+import { getWebhook, listWebhookRecords } from '../webhooks/store.ts'
 import { type Kind, kinds, type Section } from './contract.ts'
-import { type Stored, toFile, type Values } from './rules.ts'
+import { guarded, type Stored, toFile, type Values } from './rules.ts'
 
 /** `after`: the id of the last record of the page before. */
 type Page = { page: number; limit: number; after: string | undefined }
-type Reader = (db: Db, scope: Scope, page: Page) => Promise<readonly object[]>
+type On = { scope: Scope; cipher: Cipher }
+type Reader = (db: Db, scope: Scope, page: Page, on: On) => Promise<readonly object[]>
+
+/** What no key of the service opens is like no value of a file, which sets it again. */
+const comparable = (webhook: WebhookRecord) => ({
+  ...webhook,
+  ...(webhook.unreadable.secret !== undefined && { secret: hiddenValue }),
+  ...(webhook.unreadable.headers !== undefined && { headers: [{ key: hiddenValue, value: hiddenValue }] }),
+})
 
 /** The records of a section that the caller may see, as its endpoints return them. */
 const readers: Readonly<Record<Section, Reader>> = {
@@ -29,7 +41,15 @@ const readers: Readonly<Record<Section, Reader>> = {
   filters: async (db, scope, page) => (await listFilters(db, scope, page)).data,
   deviceGroups: listGroupSettings,
   scripts: listWholeScripts,
+  webhooks: async (db, scope, page, { cipher }) =>
+    (await listWebhookRecords(db, cipher, scope, page)).map(comparable),
   trustPolicies: async (db, scope, page) => (await listTrustPolicies(db, scope, page)).data,
+}
+
+/** One record, where the replies of its endpoints do not have all of it. */
+const rereaders: Partial<Record<Section, (db: Db, on: On, reply: Values) => Promise<object>>> = {
+  webhooks: async (db, { scope, cipher }, { id }) =>
+    comparable((await getWebhook(db, cipher, scope, String(id))).webhook),
 }
 
 /** Of one plan: both what it holds in memory and how long its transaction lasts. */
@@ -46,14 +66,14 @@ const isForeign = (section: Section, scope: Scope, record: Values): boolean =>
 /** What the sections of a tenant contain, while a plan goes through them. */
 export class State {
   readonly #db: Db
-  readonly #scope: Scope
+  readonly #on: On
   readonly #sections = new Map<Section, Map<string, Stored>>()
   readonly #names = new Map<string, Set<Stored>>()
   #characters = 0
 
-  constructor(db: Db, scope: Scope) {
+  constructor(db: Db, on: On) {
     this.#db = db
-    this.#scope = scope
+    this.#on = on
   }
 
   /** Reads a section, unless it was read before. @throws invalid_request when there is too much of it */
@@ -63,7 +83,7 @@ export class State {
     const limit = rowsOf[section] ?? rows
     let after: string | undefined
     for (let page = 1; ; page += 1) {
-      const found = await readers[section](this.#db, this.#scope, { page, limit, after })
+      const found = await readers[section](this.#db, this.#on.scope, { page, limit, after }, this.#on)
       for (const record of found) this.#check(section, record)
       for (const record of found) this.put(section, record as Values)
       if (found.length < limit || section === 'organizations') return
@@ -85,9 +105,17 @@ export class State {
     return this.#sections.has(section)
   }
 
-  /** Adds a record, or replaces it by what it has become. */
-  put(section: Section, record: Values): Stored | undefined {
-    if (isForeign(section, this.#scope, record)) return undefined
+  /** Adds what an endpoint has made, or replaces it by what it has become. */
+  async settle(section: Section, reply: Values): Promise<Stored | undefined> {
+    const within = kinds[section].reply
+    const record = within === undefined ? reply : (reply[within] as Values)
+    return this.put(section, ((await rereaders[section]?.(this.#db, this.#on, record)) ?? record) as Values)
+  }
+
+  /** Adds a record, or replaces it. Of its secrets it has the fingerprints alone. */
+  put(section: Section, whole: Values): Stored | undefined {
+    if (isForeign(section, this.#on.scope, whole)) return undefined
+    const record = guarded(kinds[section], whole, this.#on.cipher.fingerprint)
     const id = String(record.id)
     const orgId = section === 'organizations' ? id : ((record.orgId as string | null | undefined) ?? null)
     const isBuiltIn = section === 'roles' && record.isSystem === true

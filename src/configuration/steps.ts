@@ -87,8 +87,14 @@ export class Steps {
     references: ReadonlyMap<string, string>,
   ): Promise<Stored | undefined> {
     const made = kind.fields.filter(({ isMade }) => isMade).map(({ name }) => name)
+    const missing = Object.entries(kind.needed ?? {}).filter(([name]) => item.values[name] === undefined)
+    for (const [name, why] of missing) this.#found.fault(`${item.path}.${name}`, why)
+    if (missing.length > 0) {
+      this.#found.blockItem(kind, item)
+      return undefined
+    }
     const body = { ...this.#body(kind, item.values, references, made), ...(orgId !== null && { orgId }) }
-    const { after } = rules.shownDifference(null, onlyOf(item.values, made))
+    const { after } = rules.shownDifference(null, rules.hiddenValues(kind, onlyOf(item.values, made)))
     let reply: Values | undefined
     const refused = await this.#refusal(
       kind.create,
@@ -104,7 +110,7 @@ export class Steps {
       this.#found.blockItem(kind, item)
       return undefined
     }
-    const stored = this.#put(kind, reply)
+    const stored = await this.#state.settle(kind.section, reply)
     if (!stored) throw new Error(`${kind.section} "${item.key}" was made and is not visible`)
     this.#found.keep(stored.id)
     this.#widen(stored)
@@ -125,41 +131,72 @@ export class Steps {
   async update(
     kind: Kind,
     item: Item,
-    stored: Stored,
+    { stored, isNew }: { stored: Stored; isNew: boolean },
     references: ReadonlyMap<string, string>,
   ): Promise<void> {
     const present = this.#state.file(kind, stored)
-    const changed = rules.differing(kind, present, item.values)
+    const wanted = rules.guarded(kind, item.values, this.#with.cipher.fingerprint)
+    const changed = rules.differing(kind, present, wanted)
     for (const { name, field } of kind.fields) {
       // Ids decide: an object may have the name of another.
       const id = references.get(name)
       if (id !== undefined && id !== stored.record[field]) changed[name] = item.values[name]
     }
     const names = Object.keys(changed)
-    if (names.length === 0) return
     const fixed = kind.fields.filter(({ name, isChanged }) => !isChanged && names.includes(name))
     for (const { name } of fixed)
       this.#found.fault(`${item.path}.${name}`, 'cannot be changed: delete it and create another')
     if (fixed.length > 0) return
-    const body = this.#body(kind, item.values, references, names)
-    const shown = rules.shownDifference(onlyOf(present, names), changed)
+    const parts = kind.fields.filter(({ name, part }) => part !== undefined && names.includes(name))
+    const own = names.filter((name) => !parts.some((part) => part.name === name))
+    const about = {
+      kind,
+      item,
+      stored,
+      isNew,
+      shown: rules.hiddenDifference(kind, onlyOf(present, names), changed),
+    }
+    if (own.length > 0) {
+      const body = this.#body(kind, item.values, references, own)
+      await this.#updatePart(about, { entry: kind.update, body, names: own, path: item.path })
+    }
+    for (const { name, part } of parts) {
+      const [body] = Object.values(this.#body(kind, item.values, references, [name]))
+      await this.#updatePart(about, { entry: part!, body, names: [name], path: `${item.path}.${name}` })
+    }
+  }
+
+  /** What one endpoint changes of an object: a change of its own, as it has an audit entry of its own. */
+  async #updatePart(
+    about: {
+      kind: Kind
+      item: Item
+      stored: Stored
+      isNew: boolean
+      shown: { before: Values; after: Values }
+    },
+    { entry, body, names, path }: { entry: Endpoint; body: unknown; names: string[]; path: string },
+  ): Promise<void> {
+    const { kind, item, stored, isNew, shown } = about
+    const { before, after } = rules.shownDifference(onlyOf(shown.before, names), onlyOf(shown.after, names))
     let reply: Values | undefined
     const refused = await this.#refusal(
-      kind.update,
+      entry,
       async (call) => {
         reply = await call({ params: { id: stored.id }, body })
       },
-      item.path,
+      path,
       kind,
     )
     if (!refused) return
-    const renamedFrom = item.key === stored.key ? null : stored.key
-    this.#found.change({ ...stored, key: item.key }, { action: 'update', ...shown, renamedFrom, ...refused })
-    if (reply) this.#put(kind, reply)
-  }
-
-  #put({ section, reply: within }: Kind, reply: Values): Stored | undefined {
-    return this.#state.put(section, within === undefined ? reply : (reply[within] as Values))
+    const isRenamed = item.key !== stored.key && names.includes(kind.key)
+    const renamedFrom = isRenamed ? stored.key : null
+    this.#found.change(
+      // What a plan makes has another id each time.
+      { ...stored, key: item.key, id: isNew ? null : stored.id },
+      { action: 'update', before, after, renamedFrom, ...refused },
+    )
+    if (reply) await this.#state.settle(kind.section, reply)
   }
 
   #body(
@@ -179,7 +216,10 @@ export class Steps {
 
   async delete(kind: Kind, stored: Stored, excess: string | undefined): Promise<void> {
     const path = `body.document.${kind.section}`
-    const before = rules.shownDifference(this.#state.file(kind, stored), null).before
+    const before = rules.shownDifference(
+      rules.hiddenValues(kind, this.#state.file(kind, stored)),
+      null,
+    ).before
     const params = { id: stored.id }
     const { effect } = kind.remove
     let ends: Record<string, number> | null = null

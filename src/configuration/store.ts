@@ -162,11 +162,12 @@ const tables = {
   filters: 'saved_filters',
   deviceGroups: 'device_groups',
   scripts: 'scripts',
+  webhooks: 'webhooks',
   trustPolicies: 'trust_policies',
 } as const satisfies Record<Section, string>
 
 /** Deleted records of these stay for a while. */
-const marked: readonly Section[] = ['organizations', 'scripts']
+const marked: readonly Section[] = ['organizations', 'scripts', 'webhooks']
 
 /**
  * Forgets what no longer exists, whoever deleted it, and then the sets of the tenant that own nothing: there are never more

@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, hash, hkdfSync } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, hash, hkdfSync } from 'node:crypto'
 import type { EncryptionContext } from './encrypted-columns.ts'
 import { keyFingerprint } from './key-fingerprint.ts'
 import { randomBytes } from './random.ts'
@@ -13,6 +13,11 @@ export type Cipher = {
   open(sealed: string, place: EncryptionContext): string
   /** undefined where `open` throws: one unreadable value is marked and does not block the values beside it. */
   tryOpen(sealed: string, place: EncryptionContext): string | undefined
+  /**
+   * A fingerprint that is the same for the same text as long as the key is. Whoever has no key can neither make it nor guess
+   * the text by it.
+   */
+  fingerprint(text: string): string
   /** False when the value names a key outside of the ring: another process may be able to open it. */
   knows(sealed: string): boolean
   /** Prefixes of the values that this ring can open: `keyIdLength` characters each. */
@@ -39,11 +44,13 @@ export function createCipher(
     return { key, id: hash('sha256', key, 'hex').slice(0, 8) }
   })
   const current = ring[0]!
+  const printKey = Buffer.from(hkdfSync('sha256', secrets[0], '', 'svc fingerprints of values', 32))
   const marks = ring.map(({ id }) => `v1.${id}.`)
   const cipher: Cipher = {
     unreadable,
     marks,
     prints: secrets.map((secret) => keyFingerprint(encryptionKeyName, secret)),
+    fingerprint: (text) => createHmac('sha256', printKey).update(text).digest('hex'),
     knows: (sealed) => marks.includes(sealed.slice(0, keyIdLength)),
     seal(plain, place) {
       const nonce = randomBytes(12)

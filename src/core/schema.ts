@@ -239,6 +239,24 @@ export function withoutSecrets(schema: z.ZodType | undefined, value: unknown): u
   )
 }
 
+/** `value` with `shown` in place of each text that its schema marks as secret, at any depth. */
+export function mapSecrets(schema: z.ZodType, value: unknown, shown: (text: string) => string): unknown {
+  if (isSecret(schema)) return typeof value === 'string' ? shown(value) : value
+  if (value === null || typeof value !== 'object' || !holdsSecrets(schema)) return value
+  const inner = unwrap(schema)
+  if (inner instanceof z.ZodArray && Array.isArray(value)) {
+    return value.map((item) => mapSecrets(inner.element as z.ZodType, item, shown))
+  }
+  if (!(inner instanceof z.ZodObject)) return value
+  const shape = inner.shape as Record<string, z.ZodType>
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [
+      key,
+      shape[key] === undefined ? item : mapSecrets(shape[key], item, shown),
+    ]),
+  )
+}
+
 /** Whether the schema contains a secret field, at any depth; computed once for each schema. */
 export function holdsSecrets(schema: z.ZodType): boolean {
   let known = secretive.get(schema)

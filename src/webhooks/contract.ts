@@ -23,6 +23,10 @@ const wantedEvents = z
   .meta({ flag: 'event' })
   .describe('Event types it receives, or * for all')
 
+/** An address with something else in place of the part after the ?, which may be a credential. */
+export const withoutQuery = (url: string, shown: (query: string) => string): string =>
+  url.replace(/\?([^#]+)/s, (_, query: string) => `?${shown(query)}`)
+
 /** Placeholder in replies for a value that may be a credential. */
 export const hiddenValue = '********'
 
@@ -64,6 +68,13 @@ export const RetryPolicy = z.object({
   maxDelayMs: z.int(),
 })
 export type RetryPolicy = z.output<typeof RetryPolicy>
+
+export const defaultRetryPolicy: RetryPolicy = {
+  maxRetries: 5,
+  initialDelayMs: 1000,
+  backoffMultiplier: 2,
+  maxDelayMs: 300_000,
+}
 
 export const NewRetryPolicy = z.strictObject({
   maxRetries: z

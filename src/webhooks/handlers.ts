@@ -1,10 +1,11 @@
+import { isIP } from 'node:net'
 import type { Cipher } from '../core/cipher.ts'
 import { assertNotEmptyChange } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Outbound } from '../core/outbound.ts'
 import { randomBytes } from '../core/random.ts'
 import { newWebhookSecret } from '../core/webhook-signature.ts'
-import { type HandlersOf, inSteps } from '../handler.ts'
+import { type HandlersOf, inSteps, type Preparation } from '../handler.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
 import { checkOrg } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
@@ -27,16 +28,26 @@ import {
 import * as store from './store.ts'
 
 type Webhooks = typeof contract.webhooks
+type Outside = Preparation<Webhooks['create']>['outside']
+
+/** Whether the host is an address: nobody has to be asked for it. */
+const isAddress = ({ hostname }: URL): boolean => isIP(hostname.replace(/^\[|\]$/g, '')) !== 0
 
 const newSecret = () => newWebhookSecret(randomBytes(32))
 
 export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): HandlersOf<Webhooks> => {
   const { cipher, outbound } = on
 
-  /** @throws invalid_request for a URL that must not receive deliveries */
-  async function checkReachable(url: string): Promise<void> {
+  /**
+   * A name that nobody is asked for now is looked up with each delivery, which reaches no address inside.
+   * @throws invalid_request for a URL that must not receive deliveries
+   */
+  async function checkReachable(url: string, outside: Outside): Promise<void> {
     checkUrl(urlFault(url))
-    checkUrl(resolvedHostFault(await outbound.whereabouts(new URL(url))))
+    const to = new URL(url)
+    const lookUp = () => outbound.whereabouts(to)
+    const host = await (isAddress(to) ? lookUp() : outside(lookUp))
+    if (host !== undefined) checkUrl(resolvedHostFault(host))
     checkUrl(credentialsFault(url))
   }
 
@@ -54,9 +65,9 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
     },
 
     create: inSteps<Webhooks['create'], void>({
-      async prepare({ body }) {
+      async prepare({ body, outside }) {
         checkHeaders(body.headers)
-        await checkReachable(body.url)
+        await checkReachable(body.url, outside)
       },
       async run({ db, scope, body, caller, now, note, quota }) {
         const orgId = await resolveOrg(db, scope, body.orgId)
@@ -79,10 +90,10 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
     },
 
     update: inSteps<Webhooks['update'], void>({
-      async prepare({ body }) {
+      async prepare({ body, outside }) {
         assertNotEmptyChange(body)
         if (body.headers !== undefined) checkHeaders(body.headers)
-        if (body.url !== undefined) await checkReachable(body.url)
+        if (body.url !== undefined) await checkReachable(body.url, outside)
       },
       async run({ db, scope, params, body, now, note }) {
         const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)

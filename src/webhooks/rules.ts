@@ -3,11 +3,13 @@ import { invalid } from '../core/errors.ts'
 import type { ResolvedHost } from '../core/outbound.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import {
+  defaultRetryPolicy,
   hiddenValue,
   type NewWebhook,
   type RetryPolicy,
   type Webhook,
   type WebhookChange,
+  withoutQuery,
 } from './contract.ts'
 
 /** A webhook with its private fields. */
@@ -136,7 +138,7 @@ export function redactWebhook(
   }
 }
 
-const redactUrl = (url: string): string => url.replace(/\?[^#]+/s, `?${hiddenValue}`)
+const redactUrl = (url: string): string => withoutQuery(url, () => hiddenValue)
 
 /** The changed fields, before and after; of a secret only whether one is set. */
 export function auditDiff(before: WebhookRecord, after: WebhookRecord): { before: object; after: object } {
@@ -152,20 +154,13 @@ export function auditDiff(before: WebhookRecord, after: WebhookRecord): { before
   return { before: of(before), after: of(after) }
 }
 
-const defaultPolicy: RetryPolicy = {
-  maxRetries: 5,
-  initialDelayMs: 1000,
-  backoffMultiplier: 2,
-  maxDelayMs: 300_000,
-}
-
 /** null when nothing was set. @throws invalid_request */
 export function toRetryPolicy(
   wanted: { [K in keyof RetryPolicy]?: RetryPolicy[K] | undefined },
 ): RetryPolicy | null {
   const said = Object.entries(wanted).filter(([, value]) => value !== undefined)
   if (said.length === 0) return null
-  const policy: RetryPolicy = { ...defaultPolicy, ...Object.fromEntries(said) }
+  const policy: RetryPolicy = { ...defaultRetryPolicy, ...Object.fromEntries(said) }
   if (policy.maxDelayMs < policy.initialDelayMs) {
     throw invalid([{ path: 'body.maxDelayMs', message: 'must not be shorter than initialDelayMs' }])
   }
@@ -181,7 +176,7 @@ export function retryDelay(
   retryAfterMs: number | undefined,
   policy: RetryPolicy | null,
 ): number | undefined {
-  const { maxRetries, initialDelayMs, backoffMultiplier, maxDelayMs } = policy ?? defaultPolicy
+  const { maxRetries, initialDelayMs, backoffMultiplier, maxDelayMs } = policy ?? defaultRetryPolicy
   if (failed > maxRetries) return undefined
   const usual = Math.min(initialDelayMs * backoffMultiplier ** (failed - 1), maxDelayMs)
   return Math.round(Math.max(usual, Math.min(retryAfterMs ?? 0, 86_400_000)))

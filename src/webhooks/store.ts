@@ -1,7 +1,7 @@
 import type { Selectable } from 'kysely'
 import type { Cipher } from '../core/cipher.ts'
 import { Problem } from '../core/errors.ts'
-import type { Page, PageQuery } from '../core/page.ts'
+import { offsetOf, type Page, type PageQuery } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forNoKeyUpdate, inScope, textsOf } from '../storage/dialect.ts'
@@ -141,6 +141,21 @@ export async function listWebhooks(
 }
 
 export const countWebhooksIn = (db: Db, scope: Scope): Promise<number> => countOf(webhooksIn(db, scope))
+
+/** With their secrets, for who compares them. */
+export async function listWebhookRecords(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  page: PageQuery,
+): Promise<WebhookRecord[]> {
+  const rows = await withCounts(webhooksIn(db, scope))
+    .orderBy('webhooks.id')
+    .limit(page.limit)
+    .offset(offsetOf(page))
+    .execute()
+  return rows.map((row) => decryptWebhook(cipher, row))
+}
 
 /** How many webhooks there are in each state, and how many attempts were made for them. */
 export async function countWebhooks(

@@ -63,7 +63,7 @@ scripts:
 
     const exported = await acme(['config', 'export'])
     expect(exported.code).toBe(0)
-    expect(exported.stdout).toContain('# - webhooks: ')
+    expect(exported.stdout).toContain('# - users: ')
     // What a script contains is no variable of the file.
     expect(exported.stdout).toContain(`$$\${env:HOME}`)
     const all = file('all.yaml', exported.stdout)
@@ -85,7 +85,7 @@ sites:
     name: Two
     timezone: Mars
     colour: red
-webhooks: []
+apiKeys: []
 `,
     )
     writeFileSync(
@@ -308,6 +308,43 @@ roles:
     expect(refused.stderr).not.toMatch(hidden)
   })
 
+  it('takes secrets from variables alone, and says only that they change', async () => {
+    const hooks = (more: string) => `webhooks:
+  - org: bakery
+    name: Tickets
+    url: \${env:SVC_CONFIG_URL}
+    events: [device.enrolled]
+${more}
+`
+    const clear = file(
+      'clear.yaml',
+      hooks('    secret: hush-hush\n    headers: [{ key: Authorization, value: Bearer loud }]'),
+    )
+    const env = { SVC_CONFIG_URL: 'https://93.184.215.14/in?key=k-e-y', SVC_CONFIG_SECRET: 's-e-c-r-e-t' }
+    const refused = await acme(['config', 'plan', clear], env)
+    expect(refused.code).toBe(2)
+    const lines = refused.stderr.split('\n').map((line) => line.trim())
+    const fault = `holds a secret in clear: write \${env:NAME} or \${file:PATH} in its place`
+    expect(lines).toEqual(
+      expect.arrayContaining([`${clear}:6:5: ${fault}`, expect.stringContaining(`${clear}:7:5: ${fault}`)]),
+    )
+    const good = file('hooks.yaml', hooks(`    secret: \${env:SVC_CONFIG_SECRET}`))
+    const applied = await acme(['config', 'apply', good, '--set', 'hooks', '--yes'], env)
+    expect(applied.code).toBe(0)
+    expect((await acme(['config', 'plan', good, '--set', 'hooks'], env)).stdout).toBe(
+      'Set hooks: no changes\n',
+    )
+    const other = await acme(['config', 'plan', good, '--set', 'hooks'], { ...env, SVC_CONFIG_SECRET: 'new' })
+    expect(other.stdout).toBe(
+      `webhooks\n  ~ bakery / Tickets\n      secret: (from \${env:SVC_CONFIG_SECRET})\nSet hooks: 1 to change\n`,
+    )
+    const exported = await acme(['config', 'export'])
+    expect(exported.stdout).toContain('name: Tickets')
+    for (const { stdout, stderr } of [refused, applied, other, exported])
+      for (const hidden of ['hush-hush', 'k-e-y', 's-e-c-r-e-t', 'loud'])
+        expect(stdout + stderr).not.toContain(hidden)
+  })
+
   it('exports no record that would become a variable, in any format', async () => {
     const token = `\${env:SVC_TOKEN}`
     const named = file('named.yaml', `sites:\n  - { org: garage, name: "$${token}" }\n`)
@@ -433,6 +470,7 @@ roles:
       'filters',
       'deviceGroups',
       'scripts',
+      'webhooks',
       'trustPolicies',
     ])
     expect(stdout).toContain('Slug of its organization')

@@ -426,7 +426,13 @@ onEveryDatabase((_, open) => {
       await expect(planner.plan({ sites: [] })).rejects.toEqual(refused(403, 'forbidden'))
       const { document, skipped } = await planner.exported()
       expect(Object.keys(document).sort()).toEqual(['deviceGroups', 'filters', 'scripts'])
-      expect(skipped.map(({ section }) => section)).toEqual(['organizations', 'sites', 'roles'])
+      expect(skipped.map(({ section }) => section)).toEqual([
+        'organizations',
+        'sites',
+        'roles',
+        'webhooks',
+        'trustPolicies',
+      ])
     })
 
     it('who may apply still needs the permission of each single call', async () => {
@@ -545,7 +551,7 @@ onEveryDatabase((_, open) => {
       ])
       expect(document.sites!.map(({ name }) => name)).toEqual(['bakery site', 'garage site'])
       expect(uncovered.map(({ what }) => what)).toEqual(
-        expect.arrayContaining(['webhooks', 'organizations.ssoConfig']),
+        expect.arrayContaining(['users', 'organizations.ssoConfig']),
       )
       await expect(acme.plan({ sites: [{ org: 'bakery', name: 'Twin' }] })).rejects.toMatchObject({
         details: [{ message: expect.stringContaining('there are 2 of sites named "Twin"') }],

@@ -70,6 +70,23 @@ const within = (org: string | undefined) =>
           osTypes: fc.constantFrom(['linux'], ['linux', 'macos']),
         }),
       ),
+      webhooks: some((name) =>
+        fc.record(
+          {
+            name: fc.constant(name),
+            url: fc.constantFrom('https://hooks.example.com/a', 'https://hooks.example.com/a?key=1'),
+            secret: fc.constantFrom('one', 'two', null),
+            events: fc.subarray(['device.enrolled', 'alert.triggered', 'patch.failed'], { minLength: 1 }),
+            headers: fc.subarray([
+              { key: 'X-One', value: 'one' },
+              { key: 'X-Two', value: 'two' },
+            ]),
+            status: fc.constantFrom('active', 'paused'),
+            retryPolicy: fc.record({ maxRetries: fc.integer({ min: 0, max: 9 }) }, { requiredKeys: [] }),
+          },
+          { requiredKeys: ['name', 'url', 'secret', 'events'] },
+        ),
+      ),
       trustPolicies: some((name) =>
         fc.record({
           name: fc.constant(name),
@@ -80,7 +97,7 @@ const within = (org: string | undefined) =>
         }),
       ),
     })
-    .map(({ sites, roles, filters, deviceGroups, scripts, trustPolicies }): Document => {
+    .map(({ sites, roles, filters, deviceGroups, scripts, webhooks, trustPolicies }): Document => {
       const owned = (all: Values[]) => all.map((one) => ({ ...(org !== undefined && { org }), ...one }))
       const withParents = (all: Values[]): Values[] =>
         all.map((one, at) => ({ ...one, parent: above(all, at, Number(one.parent)) }))
@@ -105,6 +122,7 @@ const within = (org: string | undefined) =>
           sites: owned(sites),
           filters: owned(filters),
           deviceGroups: owned(placed),
+          webhooks: owned(webhooks),
           trustPolicies: owned(trustPolicies),
         }),
         roles: owned(withParents(roles)),
@@ -127,6 +145,7 @@ const document = fc
       filters: [],
       deviceGroups: [],
       scripts: [],
+      webhooks: [],
       trustPolicies: [],
     }
     for (const slug of present) whole.organizations!.push({ slug, ...about })
@@ -145,6 +164,7 @@ const resources: Record<string, string> = {
   filters: 'filter',
   deviceGroups: 'device_group',
   scripts: 'script',
+  webhooks: 'webhook',
   trustPolicies: 'trust.policy',
 }
 
@@ -190,10 +210,14 @@ onEveryDatabase((_, open) => {
         const body = { ...options, document: files, version: planned.version }
         const done = await client.call(api.configuration.apply, { body })
         const said = ({ section, action, id }: (typeof done.changes)[number]) =>
-          `${resources[section]}.${action} ${action === 'create' ? '' : id}`
+          `${resources[section]}.${action} ${id ?? ''}`
         expect(done.changes.map(said)).toEqual(planned.changes.map(said))
-        const recorded = (await entriesOf(service, done)).map(
-          ({ action, resourceId }) => `${action} ${action.endsWith('.create') ? '' : resourceId}`,
+        const entries = await entriesOf(service, done)
+        const isCreate = ({ action }: ChainEntry) => action.endsWith('.create')
+        const made = new Set(entries.filter(isCreate).map(({ resourceId }) => resourceId))
+        const recorded = entries.map(
+          ({ action, resourceId }) =>
+            `${action.replace('.retry_policy.', '.')} ${made.has(resourceId) ? '' : resourceId}`,
         )
         expect(recorded.sort()).toEqual(done.changes.map(said).sort())
         expect((await plan(files)).changes).toEqual([])

@@ -1,12 +1,20 @@
 import { readdirSync, realpathSync, statSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import type { Alias, Document, LineCounter, Node } from 'yaml'
-import { kinds, sections, uncovered } from '../../configuration/contract.ts'
+import { type Guard, kinds, type Section, sections, uncovered } from '../../configuration/contract.ts'
 import { didYouMean } from '../../core/suggest.ts'
 import { readStdin } from '../ask.ts'
 import { usageError } from '../exit-codes.ts'
 import type { Substituted } from './hidden.ts'
-import { fillIn, isObject, isWithin, type Path, readBounded, VariableSource } from './variables.ts'
+import {
+  fillIn,
+  hasVariable,
+  isObject,
+  isWithin,
+  type Path,
+  readBounded,
+  VariableSource,
+} from './variables.ts'
 
 type Objects = Record<string, Record<string, unknown>[]>
 
@@ -168,6 +176,11 @@ function together(sources: readonly Source[], variables: VariableSource): Config
           continue
         }
         const sent = document[section].length
+        for (const field of secretsInClear(section as Section, object))
+          fault(
+            [section, index, field],
+            `holds a secret in clear: write \${env:NAME} or \${file:PATH} in its place`,
+          )
         const filled = fillIn(object, [section, index], {
           file: source.file,
           source: variables,
@@ -192,6 +205,21 @@ function together(sources: readonly Source[], variables: VariableSource): Config
       return { file: source.file, ...placeIn(source, [section, index, ...rest]) }
     },
   }
+}
+
+/** Fields with a secret that no variable is part of: files are read by many, and so is their history. */
+function secretsInClear(section: Section, object: Record<string, unknown>): string[] {
+  const isClear = (value: unknown, guard: Guard): boolean => {
+    let found = false
+    guard(value, (secret) => {
+      if (!hasVariable(secret)) found = true
+      return secret
+    })
+    return found
+  }
+  return kinds[section].fields
+    .filter(({ name, guard }) => guard && isClear(object[name], guard))
+    .map(({ name }) => name)
 }
 
 /** A bound on what aliases multiply is the library's own. */

@@ -1,0 +1,37 @@
+import { createHash } from 'node:crypto'
+import type { Change } from './contract.ts'
+import { canonical, type Wanted } from './rules.ts'
+
+/**
+ * Of what a plan was asked for and would do. It holds an apply to that, also where the state of the sections is the same: an
+ * object that was made again, more that ends with a deletion, other files. What is refused to whom does not matter.
+ */
+export async function digestOf(
+  { set, document, adopt, prune, pruneLimit }: Wanted,
+  changes: readonly Change[],
+  ends: readonly Record<string, number>[],
+  on: {
+    /** Of the service: the document has secrets, which nobody is to guess by what is printed. */
+    fingerprint: (text: string) => string
+    /** Called between the parts, which may be long together. */
+    breathe: () => Promise<void>
+  },
+): Promise<string> {
+  const digest = createHash('sha256')
+  const add = (part: unknown) => digest.update(`${canonical(part)}\n`)
+  add([set, adopt, prune, pruneLimit ?? null, ends])
+  for (const section of Object.keys(document).sort()) {
+    add(section)
+    for (const object of document[section]!) {
+      add(object)
+      await on.breathe()
+    }
+  }
+  for (const { section, action, org, id, name, before, after, renamedFrom } of changes) {
+    // What is made has another id each time.
+    const meant = action === 'create' || action === 'update' ? null : id
+    add([section, action, org, name, before, after, renamedFrom, meant])
+    await on.breathe()
+  }
+  return on.fingerprint(digest.digest('hex')).slice(0, 32)
+}
