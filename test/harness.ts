@@ -45,6 +45,11 @@ export const noLimits = Object.fromEntries(
   Object.keys(defaultLimits).map((name) => [`RATE_LIMIT_${name}`, 'off']),
 )
 
+/** What users have: for tests of what they do all day. */
+export const usualLimits = Object.fromEntries(
+  Object.entries(defaultLimits).map(([name, { count, seconds }]) => [`RATE_LIMIT_${name}`, `${count}/${seconds}`]),
+)
+
 /** Same in every process that works on one database. */
 export const testSecrets = {
   JWT_SECRET: 'PHXq8b9DsX+YFc4PacPescFk0DSwo7kDQduSA9o90wI=',

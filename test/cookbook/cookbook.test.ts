@@ -13,7 +13,7 @@ import { binary, Home } from '../cli/run.ts'
 import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { isSoak } from '../depth.ts'
-import { startService, type TestService } from '../harness.ts'
+import { startService, type TestService, usualLimits } from '../harness.ts'
 import { type Block, blocksIn, runScript } from '../markdown-blocks.ts'
 import { freePort } from '../postgres.ts'
 import { TokenIssuer } from '../trust/issuer.ts'
@@ -53,7 +53,7 @@ onEveryDatabase((kind, open) => {
 
     beforeAll(async () => {
       service = await startService(open, {
-        env: { OFFLINE_AFTER_SECONDS: '86400' },
+        env: { ...usualLimits, OFFLINE_AFTER_SECONDS: '86400' },
         outside: { outbound: outsideOf(Object.values(issuers)) },
       })
       world = await buildWorld(service)
