@@ -42,12 +42,13 @@ export function runScript(
   script: string,
   env: Record<string, string>,
   cwd: string,
+  longest = 60_000,
 ): Promise<{ code: number | null; output: string }> {
   const shell = spawn('bash', ['-euo', 'pipefail', '-c', script], {
     env,
     cwd,
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 60_000,
+    timeout: longest,
   })
   let output = ''
   for (const stream of [shell.stdout, shell.stderr])
