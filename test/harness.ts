@@ -47,7 +47,10 @@ export const noLimits = Object.fromEntries(
 
 /** What users have: for tests of what they do all day. */
 export const usualLimits = Object.fromEntries(
-  Object.entries(defaultLimits).map(([name, { count, seconds }]) => [`RATE_LIMIT_${name}`, `${count}/${seconds}`]),
+  Object.entries(defaultLimits).map(([name, { count, seconds }]) => [
+    `RATE_LIMIT_${name}`,
+    `${count}/${seconds}`,
+  ]),
 )
 
 /** Same in every process that works on one database. */
