@@ -1,5 +1,5 @@
 // Writes the man pages into dist/man, after the build: one for svc, one for each command and topic, and those of man/.
-// remark turns Markdown into roff.
+// remark turns Markdown into roff. package.json lists them all: npm installs no page that it does not list.
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,7 +12,9 @@ import { topicDescriptions as topics } from './src/cli/topics.ts'
 /** Stands for an @ in a cell: remark-man divides cells with @. */
 const at = '\ue000'
 const root = fileURLToPath(new URL('.', import.meta.url))
-const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const pjson = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+const { version } = pjson
+const written = []
 const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8'))
 const commands = Object.values(manifest.commands).filter(({ hidden }) => !hidden)
 const others = readdirSync(join(root, 'man')).map((file) => {
@@ -27,11 +29,20 @@ write('svc', '1', overview())
 for (const id of new Set([...commands.map((command) => command.id), ...Object.keys(topics)])) {
   write(`svc-${id.replaceAll(':', '-')}`, '1', pageOf(id))
 }
+list(written.sort())
 
 function write(name, section, markdown) {
-  const folder = join(root, 'dist/man', `man${section}`)
-  mkdirSync(folder, { recursive: true })
-  writeFileSync(join(folder, `${name}.${section}`), toRoff(name, section, markdown))
+  const folder = `dist/man/man${section}`
+  const file = `${folder}/${name}.${section}`
+  mkdirSync(join(root, folder), { recursive: true })
+  writeFileSync(join(root, file), toRoff(name, section, markdown))
+  written.push(file)
+}
+
+/** Only where it changes: the build looks at the time of the file. */
+function list(man) {
+  if (JSON.stringify(man) === JSON.stringify(pjson.man)) return
+  writeFileSync(join(root, 'package.json'), `${JSON.stringify({ ...pjson, man }, null, 2)}\n`)
 }
 
 function toRoff(name, section, markdown) {

@@ -15,6 +15,7 @@ import { fileURLToPath } from 'node:url'
 import lockfile from 'proper-lockfile'
 import { english, late, requiring, withoutEditor } from './bundling.js'
 import { licensesOf, packagesOf } from './packaging/parts.ts'
+import { fileNames, scripts } from './src/cli/completion/scripts.ts'
 
 const root = fileURLToPath(new URL('.', import.meta.url))
 const inRoot = (...parts) => join(root, ...parts)
@@ -58,6 +59,7 @@ async function make() {
     if (!made.has(join(dist, file))) rmSync(join(dist, file))
   }
   await writeManifest()
+  writeCompletions()
   writeFileSync(stampFile, stamp)
 }
 
@@ -89,6 +91,13 @@ async function bundle() {
   const used = Object.values(metafile.outputs).flatMap(({ inputs }) => Object.keys(inputs))
   writeFileSync(join(dist, 'third-party-licenses.txt'), licensesOf(packagesOf(root, used)))
   return new Set(Object.keys(metafile.outputs).map((file) => inRoot(file)))
+}
+
+/** For all users of a machine: a package or an administrator copies them to where each shell looks. */
+function writeCompletions() {
+  mkdirSync(join(dist, 'completions'), { recursive: true })
+  for (const [shell, script] of Object.entries(scripts))
+    writeFileSync(join(dist, 'completions', fileNames[shell]), script)
 }
 
 async function writeManifest() {
@@ -123,5 +132,7 @@ function stampOf() {
     const { mtimeMs, size } = statSync(inRoot(file))
     hash.update(`${file} ${size} ${mtimeMs}\n`)
   }
+  // `svc help help` names them.
+  hash.update(globSync('man/*.md', { cwd: root }).sort().join())
   return hash.digest('hex')
 }

@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdirSync, readdirSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { shells } from '../../src/cli/completion/scripts.ts'
+import { fileNames, shells } from '../../src/cli/completion/scripts.ts'
+import { root } from '../laws/imports.ts'
 import { FakeService, organization, page, uuid } from './fake-service.ts'
 import { binary, Home, noTerminal, start } from './run.ts'
 
@@ -99,6 +100,22 @@ describe('svc complete', () => {
     expect(await values('fish', 'orgs', 'show', '')).toEqual([])
   })
 
+  it('does not wait for a service that is slow: the background keeps the names for the next time', async () => {
+    let answer = () => {}
+    const ended = new Promise<void>((resolve) => {
+      answer = resolve
+    })
+    // Would stop the command for good, did it wait for the answer.
+    service.answers['GET /orgs/organizations'] = async () => {
+      await ended
+      return page(orgs)
+    }
+    service.answers['GET /orgs/'] = service.answers['GET /orgs/organizations']
+    expect(await values('fish', 'orgs', 'show', 'blue-')).toEqual([])
+    answer()
+    await eventually(() => values('fish', 'orgs', 'show', 'blue-')).toEqual(['blue-bakery', 'blue-cafe'])
+  })
+
   it('renews a session in the background only', async () => {
     home.signIn(service.url, { expiresAt: 0 }, { identity })
     service.answers['POST /auth/refresh'] = {
@@ -188,7 +205,27 @@ describe.each(Object.keys(started))('the completion script in %s', (shell) => {
   )
 })
 
-it.each(shells)('svc completion %s prints the script', async (shell) => {
+it.each(shells)('svc completion %s prints the script, which the build has too', async (shell) => {
   const { code, stdout } = await home.run(['completion', shell])
   expect({ code, stdout }).toMatchObject({ code: 0, stdout: expect.stringContaining('svc complete ') })
+  expect(readFileSync(`${root}dist/completions/${fileNames[shell]}`, 'utf8')).toBe(stdout)
 })
+
+/** How each shell loads a file of the build, and then says what completes svc. */
+const loading: [string, string[], string][] = [
+  ['bash', ['--norc', '-c', '. "$1/svc.bash" && complete -p svc', '-'], '-F _svc svc\n'],
+  [
+    'zsh',
+    ['-fc', 'fpath=("$1" $fpath); autoload -U compinit; compinit -u -D; print $_comps[svc]', '-'],
+    '_svc\n',
+  ],
+  ['fish', ['--no-config', '-c', 'source $argv[1]/svc.fish; complete -c svc'], '__svc_complete'],
+  ['pwsh', ['-NoProfile', '-Command', '& { . (Join-Path $args[0] svc.ps1); "loaded" }'], 'loaded'],
+]
+for (const [shell, args, says] of loading) {
+  const skipped = missing(shell)
+  it.skipIf(skipped)(`${shell} loads the file of the build${skipped ? ` (${skipped})` : ''}`, () => {
+    const { stdout, stderr } = spawnSync(shell, [...args, `${root}dist/completions`], { encoding: 'utf8' })
+    expect({ stderr, stdout }).toEqual({ stderr: '', stdout: expect.stringContaining(says) })
+  })
+}

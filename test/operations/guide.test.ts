@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, globSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { generateX25519Identity, identityToRecipient } from 'age-encryption'
@@ -83,6 +83,9 @@ async function sandbox(kind: 'sqlite' | 'postgres'): Promise<Sandbox> {
   program('svc', `exec '${process.execPath}' '${root}/bin/svc.js' "$@"`)
   program('systemctl', `exec '${process.execPath}' '${root}/test/operations/systemctl.js' "$@"`)
   program('journalctl', 'cat "$SANDBOX/log"')
+  const prefix = join(folder, 'prefix')
+  mkdirSync(join(prefix, 'lib/node_modules'), { recursive: true })
+  symlinkSync(root, join(prefix, 'lib/node_modules/svc'))
   const port = String(await freePort())
   const settings = replaced(textOf('settings'), {
     '/var/lib/svc': data,
@@ -100,7 +103,15 @@ async function sandbox(kind: 'sqlite' | 'postgres'): Promise<Sandbox> {
     PATH: `${bin}:${guidePath}:${process.env.PATH}`,
     HOME: folder,
     NODE_COMPILE_CACHE: join(inject('temporaryFolder'), 'compiled'),
-    ...{ SANDBOX: folder, UNITS: units, SVC_ETC: etc, BACKUPS: backups, SVC_DATA_DIR: data, PORT: port },
+    ...{
+      PREFIX: prefix,
+      SANDBOX: folder,
+      UNITS: units,
+      SVC_ETC: etc,
+      BACKUPS: backups,
+      SVC_DATA_DIR: data,
+      PORT: port,
+    },
     ...{ SVC_URL: `http://127.0.0.1:${port}`, SVC_USER: 'root', SVC_CREDENTIAL_STORE: 'file' },
     ...{ RECIPIENT: await identityToRecipient(identity), IDENTITY: join(folder, 'identity.txt') },
     ...(server && {
@@ -121,6 +132,42 @@ async function runBlock(
   expect(exits, `${page}:\n${script}\n${output}\n${log}`).toContain(code)
 }
 
+/** Each shell finds the script where the guide puts it. */
+function loadCompletions(prefix: string): void {
+  const loaded: [string, string[], string][] = [
+    [
+      'bash',
+      ['--norc', '-c', '. "$1" && complete -p svc', '-', `${prefix}/share/bash-completion/completions/svc`],
+      '-F _svc',
+    ],
+    [
+      'zsh',
+      [
+        '-fc',
+        'fpath=("$1" $fpath); autoload -U compinit; compinit -u -D; print $_comps[svc]',
+        '-',
+        `${prefix}/share/zsh/site-functions`,
+      ],
+      '_svc',
+    ],
+    [
+      'fish',
+      [
+        '--no-config',
+        '-c',
+        'source $argv[1]; complete -c svc',
+        `${prefix}/share/fish/vendor_completions.d/svc.fish`,
+      ],
+      '__svc_complete',
+    ],
+  ]
+  for (const [shell, args, says] of loaded) {
+    if (!has(shell)) continue
+    const { stdout, stderr } = spawnSync(shell, args, { encoding: 'utf8' })
+    expect({ shell, stderr, stdout }).toEqual({ shell, stderr: '', stdout: expect.stringContaining(says) })
+  }
+}
+
 describe.each(kinds)('on %s', (kind) => {
   const lacking = [
     ...(process.getuid?.() === 0 ? [] : ['root']),
@@ -139,6 +186,7 @@ describe.each(kinds)('on %s', (kind) => {
       for (const page of kind === 'postgres' ? ['postgres', ...procedures] : procedures) {
         for (const block of blocksOf(page))
           if (block.notRun === undefined && (block.on ?? kind) === kind) await runBlock(block, machine)
+        if (page === 'install') loadCompletions(machine.env.PREFIX!)
         if (page === 'install') await runBlock({ page: 'sign-in', script: signIn, exits: [0] }, machine)
         if (page === 'monitor')
           for (const script of remedies())
@@ -147,6 +195,11 @@ describe.each(kinds)('on %s', (kind) => {
               machine,
             )
       }
+      expect(
+        globSync(join(machine.env.PREFIX!, 'share/**'), { withFileTypes: true }).filter((one) =>
+          one.isFile(),
+        ),
+      ).toEqual([])
       for (const name of ['SVC_DATA_DIR', 'SVC_ETC']) expect(existsSync(machine.env[name]!)).toBe(false)
     },
   )

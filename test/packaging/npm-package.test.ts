@@ -1,5 +1,14 @@
-import { execFile, execFileSync } from 'node:child_process'
-import { globSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { execFile, execFileSync, spawnSync } from 'node:child_process'
+import {
+  cpSync,
+  globSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -8,6 +17,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { productionPackages, stagePackages } from '../../packaging/stage.ts'
 import { ServeProcess } from '../daemon/process.ts'
 import { temporaryFolder } from '../databases.ts'
+import { isSoak } from '../depth.ts'
 import { testSecrets } from '../harness.ts'
 
 /*
@@ -56,10 +66,12 @@ describe('the npm package', () => {
 
   it('has pages, completions and the licenses of what is bundled, and no sources', async () => {
     const { man } = JSON.parse(readFileSync(join(svc, 'package.json'), 'utf8')) as { man: string[] }
-    for (const page of [...man, 'dist/man/man1/svc-serve.1']) {
+    for (const page of man) {
       expect(readFileSync(join(svc, page), 'utf8')).toMatch(/^\.TH /m)
     }
     expect((await svcIn(['completion', 'bash'])).stdout).toMatch(/^# bash completion of svc\n/)
+    for (const name of ['svc.bash', '_svc', 'svc.fish', 'svc.ps1'])
+      expect(readFileSync(join(svc, 'dist/completions', name), 'utf8')).toContain('svc complete ')
     const licenses = readFileSync(join(svc, 'dist', 'third-party-licenses.txt'), 'utf8')
     for (const name of ['fastify', 'zod', '@aws-sdk/client-s3', '@smithy/core', 'echarts']) {
       expect(licenses).toMatch(new RegExp(`^${name} \\d\\S+ \\(`, 'm'))
@@ -78,12 +90,36 @@ describe('the npm package', () => {
     )
     expect(readdirSync(join(svc, 'dist')).sort()).toEqual([
       'commands',
+      'completions',
       'man',
       'shared',
       'src',
       'third-party-licenses.txt',
     ])
   })
+
+  const noMan = spawnSync('man', ['--version']).error !== undefined
+  it.skipIf(!isSoak || noMan)(
+    'has its pages where man looks, once npm has installed it',
+    { timeout: 120_000 },
+    async () => {
+      // Without dependencies, which npm would ask the registry for: man needs none.
+      const bare = await temporaryFolder()
+      cpSync(svc, bare, { recursive: true })
+      const { dependencies: _, ...pjson } = JSON.parse(readFileSync(join(svc, 'package.json'), 'utf8'))
+      writeFileSync(join(bare, 'package.json'), JSON.stringify(pjson))
+      const quiet = ['--silent', '--offline', '--ignore-scripts']
+      const { stdout } = await run('npm', ['pack', ...quiet, '--pack-destination', bare], { cwd: bare })
+      const prefix = await temporaryFolder()
+      const args = ['install', ...quiet, '--global', '--prefix', prefix, join(bare, stdout.trim())]
+      await run('npm', args, { cwd: bare })
+      const env = { ...environment(), MANPATH: join(prefix, 'share/man') }
+      for (const page of ['svc', 'svc-keys-create', 'svc-audit']) {
+        const found = await run('man', ['-w', page], { env })
+        expect(realpathSync(found.stdout.trim())).toContain(realpathSync(prefix))
+      }
+    },
+  )
 
   it('exports from each lazily imported package what the package exports', async () => {
     const outputs = JSON.parse(readFileSync(join(root, 'dist', '.contents.json'), 'utf8')) as Record<

@@ -75,4 +75,12 @@ Register-ArgumentCompleter -Native -CommandName svc -ScriptBlock {
 }
 `
 
+/** Names of their files in dist/completions: zsh takes the name of the function from that of its file. */
+export const fileNames: Readonly<Record<Shell, string>> = {
+  bash: 'svc.bash',
+  zsh: '_svc',
+  fish: 'svc.fish',
+  powershell: 'svc.ps1',
+}
+
 export const scripts: Readonly<Record<Shell, string>> = { bash, zsh, fish, powershell }
