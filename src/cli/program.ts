@@ -15,12 +15,18 @@ export type Layout = {
   source?: { target: string; globPatterns: string[] }
 }
 
-const twins: Readonly<Record<string, string>> = { list: 'ls', ls: 'list', delete: 'rm', rm: 'delete' }
+/** Groups whose deletion has a word of its own, which says what stays: the record of a key, the account of a user. */
+const deletions: Readonly<Record<string, string>> = { keys: 'revoke', users: 'remove' }
 
-/** The other spelling of a command: `keys ls` is `keys list`. */
-function twinOf(id: string): string | undefined {
-  const [, group, verb = ''] = /^(.+:)(\w+)$/.exec(id) ?? []
-  return Object.hasOwn(twins, verb) ? `${group}${twins[verb]}` : undefined
+/** The other spellings of a command: `keys ls` is `keys list`, and `keys rm` is `keys revoke`. */
+function othersOf(id: string): string[] {
+  const [, group = '', verb = ''] = /^(.+):(\w+)$/.exec(id) ?? []
+  const ends = Object.hasOwn(deletions, group) ? [deletions[group]!] : []
+  const words = [
+    ['list', 'ls'],
+    ['delete', 'rm', ...ends],
+  ].find((spellings) => spellings.includes(verb))
+  return (words ?? []).filter((word) => word !== verb).map((word) => `${group}:${word}`)
 }
 
 /**
@@ -88,7 +94,7 @@ export class Program extends Config {
 
   // oclif asks for them again and again.
   override get commandIDs(): string[] {
-    this.#ids ??= [...this.#commands.keys()].flatMap((id) => [id, twinOf(id) ?? []].flat())
+    this.#ids ??= [...this.#commands.keys()].flatMap((id) => [id, ...othersOf(id)])
     return this.#ids
   }
 
@@ -103,7 +109,9 @@ export class Program extends Config {
   override findCommand(id: string, options: { must: true }): Loadable
   override findCommand(id: string, options?: { must: boolean }): Loadable | undefined
   override findCommand(id: string): Loadable | undefined {
-    return this.#commands.get(id) ?? this.#commands.get(twinOf(id) ?? '')
+    return [id, ...othersOf(id)]
+      .map((one) => this.#commands.get(one))
+      .find((command) => command !== undefined)
   }
 
   override findTopic(id: string, options: { must: true }): Topic
