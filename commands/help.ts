@@ -1,7 +1,8 @@
 import { Command } from '@oclif/core/command'
 import { textArg } from '../src/cli/flags.ts'
 import Help from '../src/cli/help.ts'
-import { manualPage } from '../src/cli/manual.ts'
+import { manualPage, manualPages } from '../src/cli/manual.ts'
+import { writePaged } from '../src/cli/pager.ts'
 import { helpPages } from '../src/cli/topics.ts'
 
 export default class HelpCommand extends Command {
@@ -10,7 +11,7 @@ export default class HelpCommand extends Command {
   static override strict = false
   static override args = {
     command: textArg(
-      'Command, one of exit-codes, environment, filters, formatting, or a page of the manual: svc-agent, svc-audit, svc-design, svc-serve, svc-sso, svc-trust, svc-webhooks',
+      `Command, one of ${Object.keys(helpPages).join(', ')}, or a page of the manual: ${manualPages().sort().join(', ')}`,
       false,
     ),
   }
@@ -21,7 +22,7 @@ export default class HelpCommand extends Command {
     const [name = ''] = words
     const page =
       words.length > 1 ? undefined : Object.hasOwn(helpPages, name) ? helpPages[name] : manualPage(name)
-    if (page !== undefined) return void process.stdout.write(page)
+    if (page !== undefined) return writePaged(page)
     await new Help(this.config, this.config.pjson.oclif.helpOptions ?? {}).showHelp(words)
   }
 }

@@ -1,6 +1,7 @@
 import type { Command } from '@oclif/core/command'
 import { CommandHelp, Help } from '@oclif/core/help'
 import { allowSequence } from '../core/terminal.ts'
+import { writePaged } from './pager.ts'
 
 const isCommand = (line: string): boolean =>
   /^(?:[A-Z_]+=\S+ )*(?:svc|<%= config\.bin %>)(?: |$)/.test(line) || /\| svc /.test(line)
@@ -45,9 +46,21 @@ const sgr = /\u001b\[[\d;]*m/g
 export default class SvcHelp extends Help {
   protected override CommandHelpClass = ExamplesFirst
 
+  #text = ''
+
+  /** All at once, for a pager. */
+  override async showHelp(argv: string[]): Promise<void> {
+    // oclif reads the word as a wish for help about nothing.
+    const own = argv.length === 1 && argv[0] === 'help' ? this.config.findCommand('help') : undefined
+    await (own ? this.showCommandHelp(own) : super.showHelp(argv))
+    const text = this.#text
+    this.#text = ''
+    await writePaged(text)
+  }
+
   /** Help contains no data, so all of its color sequences are the program's own. */
   protected override log(...texts: string[]): void {
-    super.log(...texts.map((text) => text.replace(sgr, allowSequence)))
+    this.#text += `${texts.map((text) => text.replace(sgr, allowSequence)).join(' ')}\n`
   }
 
   /** `svc orgs` is listed once, as the topic that it opens. */

@@ -13,8 +13,9 @@ import { usageError } from './exit-codes.ts'
 import type { OutputFormat } from './flags.ts'
 import { lookOf } from './look.ts'
 import { clearStatus, printNote } from './stderr-notes.ts'
+import { writeStdout } from './stdout.ts'
 
-export { printNote }
+export { printNote, writeStdout }
 
 export type OutputFlags = {
   json?: boolean | undefined
@@ -63,18 +64,12 @@ export function parseOutputFlags(flags: OutputFlags): Output {
   }
 }
 
-/**
- * Writes to standard output, waiting when the reader is slower. A failure ends the process (src/cli/ending.ts), and nothing
- * that follows the output says that it was written.
- */
-export function writeStdout(text: string | Uint8Array): Promise<void> {
-  if (text.length === 0) return Promise.resolve()
+/** Writes a text for people: on a terminal in a pager where it is longer than the screen. */
+async function writeLong(text: string): Promise<void> {
+  if (!process.stdout.isTTY) return writeStdout(text)
   clearStatus()
-  return new Promise((resolve) => {
-    process.stdout.write(text, (error) => {
-      if (!error) resolve()
-    })
-  })
+  const { writePaged } = await import('./pager.ts')
+  await writePaged(text)
 }
 
 export const toJson = (value: unknown, indent?: number): string => JSON.stringify(value, null, indent)
@@ -241,7 +236,7 @@ export function rowPrinter(output: Output, columns: Column[]): RowPrinter {
         hasAllIds: look.width !== undefined && (await hasAllIds?.()) === true,
         ...(secondary && !named && { secondary }),
       })
-      await writeStdout(text)
+      await writeLong(text)
       if (hidden.length > 0) printNote(hiddenNote(columns, hidden, look.width!, named))
     },
   }

@@ -81,6 +81,8 @@ export const helpPages: Record<string, string> = {
   SVC_NO_UPDATE_CHECK   do not ask it
   BROWSER               program that opens addresses, %s for the address; by default that of the system, and none over SSH
                         or without a display
+  SVC_PAGER, PAGER      program that shows lists and help that are longer than the terminal (less, with -FRX); empty or cat:
+                        none. Never in a pipe, in CI or with --no-input
   SVC_DEBUG             show requests on standard error, without secrets
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY   never used for a service on this machine
   NO_COLOR, FORCE_COLOR, TERM=dumb    colors

@@ -70,6 +70,9 @@ const opened = (text: string, isTerminal: boolean): string =>
         .join('')
     : text
 
+/** What a terminal may be given by another program of this one, such as a pager: escaped as in `guardStream`. */
+export const textForTerminal = (text: string): string => opened(text, true)
+
 type Done = (error?: Error | null) => void
 
 /**

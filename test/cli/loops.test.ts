@@ -54,7 +54,7 @@ const loops: Record<string, string> = {
 }
 
 onEveryDatabase((_, open: Open) => {
-  const longest = depth(120_000, 1_800_000)
+  const longest = depth(120_000, 3_600_000)
   const title = `${many} organizations are created on the default limits by %s of a shell`
   it.each(Object.entries(loops))(title, { timeout: longest + 60_000 }, async (_, loop) => {
     const { service, shell, slugs } = await signedIn(await open(), usualLimits)

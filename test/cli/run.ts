@@ -43,7 +43,8 @@ export class Home {
   terminal(args: string[], { columns = 80, answers = [], env = {} }: TerminalOptions = {}): Promise<Result> {
     const quoted = [process.execPath, binary, ...args].map((word) => `'${word.replaceAll("'", "'\\''")}'`)
     const line = `stty cols ${columns} rows 40; exec ${quoted.join(' ')}`
-    const at = { ...this.env, TERM: 'xterm-256color', ...env }
+    // Unless told, nobody is there to quit a pager.
+    const at = { ...this.env, TERM: 'xterm-256color', PAGER: 'cat', ...env }
     return start('script', ['-qefc', line, '/dev/null'], at, this.path, { answers })
   }
 

@@ -50,6 +50,7 @@ afterAll(async () => {
 const needed = (id: string): string[] => {
   const more: Record<string, string[]> = {
     'users:invite': ['--org', uuid(10), '--role', uuid(9)],
+    'audit:export': ['--format', 'json'],
     'audit:proof': [uuid(7)],
     'audit:report': ['security'],
     'webhooks:listen': ['--org', uuid(10)],

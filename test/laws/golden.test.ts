@@ -81,7 +81,7 @@ const { write } = process.stdout
 const pages = []
 for (const words of JSON.parse(process.argv[1])) {
   let text = ''
-  process.stdout.write = (piece) => ((text += piece), true)
+  process.stdout.write = (piece, done) => ((text += piece), done?.(), true)
   // The help of a topic changes the state of the program, so each page gets a new one.
   await new Help(await Program.open({ root: ${JSON.stringify(root)} })).showHelp(words)
   pages.push(text)
