@@ -45,7 +45,10 @@ export async function addRelease(
 }
 
 /** A rollout of an unknown version to no device; an active one replaces any other active one. */
-export async function addRollout(service: TestService, status: RolloutStatus = 'aborted'): Promise<string> {
+export async function addRollout(
+  service: Pick<TestService, 'storage'>,
+  status: RolloutStatus = 'aborted',
+): Promise<string> {
   const id = newId()
   const now = new Date().toISOString()
   const bounds = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
