@@ -12,7 +12,7 @@ import {
 import { mkdtemp, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import pg from 'pg'
-import { inject, onTestFinished } from 'vitest'
+import { expect, inject, onTestFinished } from 'vitest'
 import { freePort, setting } from './postgres.ts'
 import { administer } from './postgres-databases.ts'
 
@@ -26,6 +26,9 @@ type Place = {
   /** Settings of the server, besides those of every test. */
   settings?: Readonly<Record<string, string>>
 }
+
+/** Settings of a server that may get a standby. */
+export const replicated = { wal_level: 'replica', max_wal_senders: '4', hot_standby: 'on' }
 
 type Program = { path: string; uid: number; gid: number }
 
@@ -166,6 +169,23 @@ export class OwnPostgres {
     const standby = new OwnPostgres(data, await freePort(), password, this.#program, settings)
     await Promise.all([this.start(), standby.start()])
     onTestFinished(() => standby.kill())
+    return standby
+  }
+
+  /** The same of a running server, which from now on confirms a commit only once the standby has it. */
+  async synchronousStandby(): Promise<OwnPostgres> {
+    await this.stop()
+    const standby = await this.standby()
+    await this.ask(async (client) => {
+      await client.query("alter system set synchronous_standby_names = 'standby'")
+      await client.query('select pg_reload_conf()')
+    })
+    const isSynchronous = () =>
+      this.ask(async (client) => {
+        const { rows } = await client.query('select sync_state from pg_stat_replication')
+        return rows.map(({ sync_state: state }) => state as string)
+      })
+    await expect.poll(isSynchronous, { timeout: 20_000 }).toEqual(['sync'])
     return standby
   }
 

@@ -1,13 +1,13 @@
 import { chmodSync, copyFileSync, mkdtempSync, rmSync } from 'node:fs'
-import { connect, createServer, type Socket } from 'node:net'
 import { dirname, join } from 'node:path'
 import pg from 'pg'
 import { expect, inject, onTestFinished, test } from 'vitest'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { temporaryFolder } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
-import { OwnPostgres } from '../own-postgres.ts'
+import { OwnPostgres, replicated } from '../own-postgres.ts'
 import { buildWorld } from '../world.ts'
+import { movingAddress } from './moving-address.ts'
 import { failedStart, ServeProcess } from './process.ts'
 import { send } from './request.ts'
 import { Writers } from './writers.ts'
@@ -15,60 +15,15 @@ import { Writers } from './writers.ts'
 const certificate = testCertificate()
 const other = testCertificate()
 
-/** An address that leads to one server after the other; what was connected is cut then. */
-async function movingAddress(databaseUrl: string) {
-  let port = Number(new URL(databaseUrl).port)
-  const sockets = new Set<Socket>()
-  const server = createServer((client) => {
-    const database = connect(port, '127.0.0.1')
-    for (const one of [client, database]) {
-      sockets.add(one)
-      one.on('error', () => {}).on('close', () => sockets.delete(one))
-    }
-    client.pipe(database).pipe(client)
-    database.on('close', () => client.destroy())
-    client.on('close', () => database.destroy())
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const cut = () => {
-    for (const one of sockets) one.destroy()
-  }
-  onTestFinished(() => {
-    server.close()
-    cut()
-  })
-  const url = new URL(databaseUrl)
-  url.port = String((server.address() as { port: number }).port)
-  return {
-    databaseUrl: url.href,
-    leadTo(next: string) {
-      port = Number(new URL(next).port)
-      cut()
-    },
-  }
-}
-
 const ready = (url: string) => send(url, 'GET', '/health/ready')
 
 test('when the primary dies and its standby is promoted, everything that was acknowledged is there', async () => {
-  const settings = { wal_level: 'replica', max_wal_senders: '4', hot_standby: 'on' }
-  const primary = await OwnPostgres.begin({ settings })
+  const primary = await OwnPostgres.begin({ settings: replicated })
   const dataDir = await temporaryFolder()
   const first = await serviceOn({ dataDir, databaseUrl: primary.databaseUrl })
   const { tokens, orgs } = await buildWorld(first)
   await first.close()
-  await primary.stop()
-  const standby = await primary.standby()
-  await primary.ask(async (client) => {
-    await client.query("alter system set synchronous_standby_names = 'standby'")
-    await client.query('select pg_reload_conf()')
-  })
-  const isSynchronous = () =>
-    primary.ask(async (client) => {
-      const { rows } = await client.query('select sync_state from pg_stat_replication')
-      return rows.map(({ sync_state: state }) => state as string)
-    })
-  await expect.poll(isSynchronous, { timeout: 20_000 }).toEqual(['sync'])
+  const standby = await primary.synchronousStandby()
 
   const address = await movingAddress(primary.databaseUrl)
   const service = new ServeProcess({ dataDir, databaseUrl: address.databaseUrl })
@@ -88,7 +43,7 @@ test('when the primary dies and its standby is promoted, everything that was ack
   await expect.poll(async () => (await ready(url)).status, { timeout: 20_000 }).toBe(200)
   await writers.end()
   expect(writers.wrong).toEqual([])
-  expect(await writers.missing(url)).toEqual([])
+  expect(await writers.notOnce(url)).toEqual([])
   expect(service.stderr).not.toContain('"stack"')
   expect(await service.stop()).toEqual({ code: 0, signal: null })
 }, 180_000)
@@ -137,7 +92,7 @@ test('a server without a free connection is 503 until it has one again', async (
   await expect.poll(async () => (await ready(url)).status, { timeout: 20_000 }).toBe(200)
   await writers.end()
   expect(writers.wrong).toEqual([])
-  expect(await writers.missing(url)).toEqual([])
+  expect(await writers.notOnce(url)).toEqual([])
   expect(await service.stop()).toEqual({ code: 0, signal: null })
 }, 180_000)
 

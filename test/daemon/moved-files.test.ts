@@ -64,7 +64,7 @@ it('a data directory that is moved away and back accepts writes again, and none 
   await expect.poll(database, { timeout: 10_000 }).toBe('ok')
   expect(await writers.add(url)).toBe(201)
   expect(writers.wrong).toEqual([])
-  expect(await writers.missing(url)).toEqual([])
+  expect(await writers.notOnce(url)).toEqual([])
   await service.stop()
 }, 60_000)
 
@@ -78,7 +78,7 @@ it('no acknowledged write is lost with a deleted write-ahead log, even after kil
   await service.ended
   const again = new ServeProcess({ dataDir })
   const url = await again.listening()
-  expect(await writers.missing(url)).toEqual([])
+  expect(await writers.notOnce(url)).toEqual([])
   expect(await writers.add(url)).toBe(201)
   await again.stop()
 }, 60_000)

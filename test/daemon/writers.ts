@@ -1,17 +1,25 @@
+import { randomUUID } from 'node:crypto'
 import { api } from '../../src/api.ts'
 import { clientOf } from '../harness.ts'
 import { send } from './request.ts'
 
 type Reply = { status: number | 'cut'; retryAfter: string | undefined }
+type Body = { orgId: string; name: string; address: object }
+type Unsure = { key: string; body: Body }
 
-/** Clients that create one site after the other, and remember each reply. */
+/**
+ * Clients that create one site after the other, each with an Idempotency-Key, and remember each reply. Whatever a failure left
+ * unsure is sent again afterwards, as a careful client does.
+ */
 export class Writers {
   /** The names that were acknowledged as stored. */
   readonly acknowledged: string[] = []
   readonly replies: Reply[] = []
   readonly #token: string
   readonly #orgId: string
-  #made = 0
+  /** The requests that were not acknowledged: nobody knows whether they were stored. */
+  #unsure: Unsure[] = []
+  readonly #made: string[] = []
   #ended = false
   #running: Promise<unknown> = Promise.resolve()
 
@@ -34,17 +42,24 @@ export class Writers {
   }
 
   async add(url: string): Promise<number | 'cut'> {
-    this.#made += 1
-    const name = `Site number ${this.#made}`
+    const name = `Site number ${this.#made.length + 1}`
+    this.#made.push(name)
     // With some volume, so that it needs another page soon.
-    const body = { orgId: this.#orgId, name, address: { note: name.repeat(100) } }
-    const reply = await send(url, 'POST', '/api/v1/orgs/sites', { token: this.#token, body }).then(
-      ({ status, headers }): Reply => ({ status, retryAfter: headers['retry-after'] }),
-      (): Reply => ({ status: 'cut', retryAfter: undefined }),
-    )
-    if (reply.status === 201) this.acknowledged.push(name)
+    const one = { key: randomUUID(), body: { orgId: this.#orgId, name, address: { note: name.repeat(100) } } }
+    const reply = await this.#send(url, one)
+    if (reply.status !== 201) this.#unsure.push(one)
     this.replies.push(reply)
     return reply.status
+  }
+
+  async #send(url: string, { key, body }: Unsure): Promise<Reply> {
+    const headers = { 'idempotency-key': key }
+    const reply = await send(url, 'POST', '/api/v1/orgs/sites', { token: this.#token, body, headers }).then(
+      ({ status, headers: had }): Reply => ({ status, retryAfter: had['retry-after'] }),
+      (): Reply => ({ status: 'cut', retryAfter: undefined }),
+    )
+    if (reply.status === 201) this.acknowledged.push(body.name)
+    return reply
   }
 
   /** Replies that are neither stored nor refused with Retry-After. */
@@ -55,16 +70,36 @@ export class Writers {
     )
   }
 
-  /** Acknowledged names that are not stored. */
-  async missing(url: string): Promise<string[]> {
+  /**
+   * Names that are stored otherwise than exactly once, by how often, after each request that was not acknowledged was sent again
+   * with its key.
+   */
+  async notOnce(url: string): Promise<[name: string, times: number][]> {
+    await this.#sendAgain(url)
     const client = clientOf(url, this.#token)
-    const stored = new Set<string>()
+    const times = new Map(this.#made.map((name) => [name, 0]))
     for (let page = 1; ; page += 1) {
       const { data } = await client.call(api.sites.list, { query: { page, limit: 100 } })
-      for (const { name } of data) stored.add(name)
+      for (const { name } of data) if (times.has(name)) times.set(name, times.get(name)! + 1)
       if (data.length < 100) break
     }
-    return this.acknowledged.filter((name) => !stored.has(name))
+    return [...times].filter(([, count]) => count !== 1)
+  }
+
+  /** A service that has just recovered may refuse some once more. */
+  async #sendAgain(url: string): Promise<void> {
+    for (let round = 0; this.#unsure.length > 0; round += 1) {
+      const [all, answers]: [Unsure[], Reply['status'][]] = [this.#unsure, []]
+      for (let at = 0; at < all.length; at += 10) {
+        const some = all.slice(at, at + 10).map((one) => this.#send(url, one))
+        answers.push(...(await Promise.all(some)).map(({ status }) => status))
+      }
+      this.#unsure = all.filter((_, n) => answers[n] !== 201)
+      if (round === 20 && this.#unsure.length > 0) {
+        throw new Error(`sent again with their keys, requests got ${[...new Set(answers)].join()}`)
+      }
+      if (this.#unsure.length > 0) await pause(100)
+    }
   }
 }
 

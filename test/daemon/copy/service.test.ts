@@ -102,7 +102,7 @@ describe.each(kinds)('a service on %s that is copied', (kind) => {
     const next = placeOf(from, to)
     const other = new ServeProcess(next, { env })
     const otherUrl = await other.listening()
-    expect(await writers.missing(otherUrl)).toEqual([])
+    expect(await writers.notOnce(otherUrl)).toEqual([])
     expect((await beat(otherUrl)).status).toBe(200)
     await clientOf(otherUrl).call(api.agents.enroll, { body: machine(made.enrollmentKey, 'till-2') })
     const { tokens } = await clientOf(otherUrl).call(api.auth.login, { body: who })
