@@ -27,6 +27,7 @@ import {
   secretsFile,
   writeSecretsFile,
 } from './secrets/file.ts'
+import { readServiceManager, type ServiceManagerSettings } from './service-manager.ts'
 import { readTracingSettings, type TracingSettings } from './tracing/settings.ts'
 import {
   type Env,
@@ -199,6 +200,10 @@ export const programName = (): string => (process.env.npm_lifecycle_event ? 'npx
 
 /** SVC_DEBUG: failures print their stack. Read before the rest of the configuration. */
 export const isDebug = (): boolean => Boolean(process.env.SVC_DEBUG)
+
+/** What systemd has told this process. */
+export const serviceManagerOf = (env: Env = process.env): ServiceManagerSettings =>
+  readServiceManager(withoutEmpty(env))
 
 /** As `configFromEnv`, and writes nothing: a missing secret is an error. @throws SetupError */
 export const existingConfig = (flags: Flags, env: Env = process.env): Config =>

@@ -2,10 +2,11 @@ import { constants } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
 import { onOutputFailure } from '../src/core/terminal.ts'
 import { systemClock } from '../src/core/time.ts'
-import { configFromEnv, isDebug } from './config.ts'
+import { configFromEnv, isDebug, serviceManagerOf } from './config.ts'
 import { processLog } from './log.ts'
 import { settingsSource } from './secrets/source.ts'
 import { type Service, serve } from './serve.ts'
+import { type ServiceManager, serviceManager } from './service-manager.ts'
 import { welcome } from './welcome.ts'
 
 type Flags = {
@@ -15,6 +16,8 @@ type Flags = {
   json: boolean
 }
 
+type Begun = { service?: Service; manager?: ServiceManager }
+
 /**
  * `svc serve` as a process: prints its address, reloads on SIGHUP, drains on SIGTERM and SIGINT, and exits. Never returns:
  * a command that returns ends the process.
@@ -22,13 +25,14 @@ type Flags = {
 export async function runService(flags: Flags): Promise<never> {
   // Output may fail (a full disk, a closed reader): that does not end the service.
   onOutputFailure(() => {})
-  const begun: { service?: Service } = {}
+  const begun: Begun = {}
   endOnSignal(begun)
   const source = settingsSource(flags)
   const config = await startable(() => configFromEnv(flags))
   const log = processLog(config)
   const service = await startable(() => serve(config, systemClock, { log, alone: true, source }))
-  begun.service = service
+  const manager = serviceManager(serviceManagerOf(), log)
+  Object.assign(begun, { service, manager })
   // A small young generation is slow under load.
   setFlagsFromString('--semi-space-growth-factor=2')
   const { url, firstPassword } = service
@@ -39,6 +43,7 @@ export async function runService(flags: Flags): Promise<never> {
     flags.json ? `${JSON.stringify({ event: 'listening', url })}\n` : `listening on ${url}\n`,
   )
   process.stderr.write(text)
+  manager.ready(`listening on ${url}`)
   return new Promise(() => {})
 }
 
@@ -77,12 +82,13 @@ const lastMs = 9800
  * Before the service runs a signal ends the process immediately, by an explicit handler: as the first process of a container
  * it would ignore a signal without a handler, and be killed later.
  */
-function endOnSignal(begun: { service?: Service }): void {
+function endOnSignal(begun: Begun): void {
   let ending = false
   const end = (signal: NodeJS.Signals): void => {
     if (ending || !begun.service) process.exit(128 + constants.signals[signal])
     ending = true
     setTimeout(() => process.exit(1), lastMs).unref()
+    begun.manager?.stopping()
     begun.service.close().then(
       () => process.exit(0),
       () => process.exit(1),

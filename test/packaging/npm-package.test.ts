@@ -142,14 +142,14 @@ describe('the npm package', () => {
     }
   })
 
-  it('serves, and backs up to object storage', { timeout: 60_000 }, async () => {
+  it('serves, and backs up to object storage', { timeout: 120_000 }, async () => {
     const configureBuckets = [{ name: 'backups', configs: [] }]
     const directory = await temporaryFolder()
     const s3 = new S3rver({ port: 0, address: '127.0.0.1', silent: true, directory, configureBuckets })
     const { port } = await s3.run()
     onTestFinished(() => s3.close())
     const service = new ServeProcess({ dataDir: join(folder, 'data') }, { program: program() })
-    const url = await service.listening()
+    const url = await service.listening(60_000)
     expect((await fetch(`${url}/docs`)).status).toBe(200)
     const keys = { BACKUP_S3_ACCESS_KEY_ID: 'S3RVER', BACKUP_S3_SECRET_ACCESS_KEY: 'S3RVER' }
     const open = { BACKUP_S3_ENDPOINT: `http://127.0.0.1:${port}`, OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' }

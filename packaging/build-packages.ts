@@ -1,0 +1,80 @@
+// Makes the packages of Debian and RPM for x86-64:
+//   npm run build:packages -- [--out DIR] [--format deb|rpm] [--name svc|svc-agent] [--maintainer "NAME <ADDRESS>"]
+//     [--version V] [--quick]
+import { execFileSync, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { makeDeb } from './deb.ts'
+import type { Made } from './metadata.ts'
+import { makeRpm } from './rpm.ts'
+import { root } from './stage.ts'
+import { type Family, makeTree, type PackageName } from './trees.ts'
+import { packageVersion } from './versions.ts'
+
+const { values } = parseArgs({
+  options: {
+    out: { type: 'string', default: 'packages' },
+    format: { type: 'string', multiple: true, default: ['deb', 'rpm'] },
+    name: { type: 'string', multiple: true, default: ['svc', 'svc-agent'] },
+    maintainer: { type: 'string', default: 'svc maintainers <maintainers@svc.invalid>' },
+    // Of package.json unless told.
+    version: { type: 'string' },
+    // Uncompressed, for tests.
+    quick: { type: 'boolean', default: false },
+  },
+})
+
+function fail(message: string): never {
+  process.stderr.write(`${message}\n`)
+  process.exit(2)
+}
+
+const families = values.format.filter((one): one is Family => one === 'deb' || one === 'rpm')
+const names = values.name.filter((one): one is PackageName => one === 'svc' || one === 'svc-agent')
+if (families.length < values.format.length) fail('--format is deb or rpm')
+if (names.length < values.name.length) fail('--name is svc or svc-agent')
+if (process.platform !== 'linux' || process.arch !== 'x64') fail('The packages are made on Linux on x86-64')
+if (!existsSync(join(root, 'dist/man'))) fail('Build first: npm run build && npm run build:man')
+const tools = { deb: 'dpkg-deb', rpm: 'rpmbuild' }
+for (const family of families) {
+  if (spawnSync(tools[family], ['--version']).error)
+    fail(`${tools[family]} is not installed: apt-get install ${family === 'deb' ? 'dpkg' : 'rpm'}`)
+}
+
+const own = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
+const made: Made = {
+  version: packageVersion(values.version ?? own.version),
+  maintainer: values.maintainer,
+  seconds: sourceDate(),
+  isQuick: values.quick,
+}
+const out = resolve(values.out)
+mkdirSync(out, { recursive: true })
+for (const name of names) {
+  for (const family of families) {
+    const folder = mkdtempSync(join(tmpdir(), 'svc-package-'))
+    try {
+      const tree = join(folder, 'root')
+      makeTree(name, tree, family, made.seconds)
+      const file = join(out, fileName(name, family))
+      if (family === 'deb') makeDeb(name, tree, made, file)
+      else makeRpm(name, tree, made, file)
+      process.stdout.write(`${file} ${(statSync(file).size / 1e6).toFixed(1)} MB\n`)
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  }
+}
+
+function fileName(name: PackageName, family: Family): string {
+  return family === 'deb' ? `${name}_${made.version}-1_amd64.deb` : `${name}-${made.version}-1.x86_64.rpm`
+}
+
+/** The time of the commit: two builds of it are the same. */
+function sourceDate(): number {
+  const { SOURCE_DATE_EPOCH } = process.env
+  if (SOURCE_DATE_EPOCH) return Number(SOURCE_DATE_EPOCH)
+  return Number(execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8' }))
+}

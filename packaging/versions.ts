@@ -1,0 +1,8 @@
+/**
+ * The version of a package of Debian or of RPM: `0.2.0-rc.1` as `0.2.0~rc.1`, since a tilde sorts before everything, even before
+ * the end. A further hyphen would begin the revision.
+ */
+export function packageVersion(version: string): string {
+  const at = version.indexOf('-')
+  return at === -1 ? version : `${version.slice(0, at)}~${version.slice(at + 1).replaceAll('-', '.')}`
+}
