@@ -12,7 +12,7 @@ import { type PackageName, zipped } from './trees.ts'
  * package has /usr/bin/svc as well.
  */
 const relations: Record<PackageName, string> = {
-  svc: `Depends: libc6 (>= 2.34), libstdc++6 (>= 11), libgcc-s1, libatomic1, adduser, init-system-helpers, util-linux
+  svc: `Depends: libc6 (>= 2.34), libstdc++6 (>= 11), libgcc-s1, libatomic1, adduser
 Recommends: systemd
 Conflicts: daemontools
 Suggests: postgresql`,
@@ -24,6 +24,7 @@ Recommends: systemd`,
 const overrides: Record<PackageName, string> = {
   svc: `# The pinned Node is as its project has published it (docs/decisions/0049).
 svc: unstripped-binary-or-object [usr/lib/svc/bin/node]
+svc: unstripped-binary-or-object [usr/lib/svc/node_modules/better-sqlite3/prebuilds/linux-x64.node]
 svc: embedded-library *
 svc: hardening-no-pie [usr/lib/svc/bin/node]
 # Not a package of the archive of Debian.

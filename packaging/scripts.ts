@@ -1,5 +1,5 @@
 // What the packages run when they are installed, upgraded and removed.
-import { credentials, unitName } from '../daemon/install/unit.ts'
+import { credentials, unitName } from '../src/cli/service/unit.ts'
 
 /** Each installation has secrets of its own, in files of root. Those that are there stay: without them the data cannot be read. */
 const secrets = `install -d -m 0700 /etc/svc/credentials
@@ -43,7 +43,7 @@ if [ -d /run/systemd/system ]; then deb-systemd-invoke stop ${unitName} >/dev/nu
 set -e
 if [ -d /run/systemd/system ]; then systemctl --system daemon-reload >/dev/null || true; fi
 if [ "$1" = purge ]; then
-  if [ -x /usr/bin/deb-systemd-helper ]; then deb-systemd-helper purge ${unitName} >/dev/null || true; fi
+  deb-systemd-helper purge ${unitName} >/dev/null || true
   ${stays}
 fi
 `,

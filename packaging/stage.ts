@@ -2,10 +2,11 @@
 import {
   chmodSync,
   cpSync,
+  type Dirent,
   existsSync,
-  globSync,
   lutimesSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   rmSync,
 } from 'node:fs'
@@ -26,9 +27,9 @@ const parts = [
   'CHANGELOG.md',
 ]
 
-/** Read by people who build programs, by compilers of native code, and by debuggers. */
+/** Read by people who build programs, by compilers of native code, and by debuggers; and a program that nobody starts. */
 const unread =
-  /\.(d\.[cm]?ts|map|md|markdown|gypi?|cc?|cpp|h|hpp)$|\/better-sqlite3\/(deps|src)\/|\/node-addon-api\//i
+  /\/\.[^/]+$|\.(d\.[cm]?ts|map|md|markdown|gypi?|cc?|cpp|h|hpp)$|\/better-sqlite3\/(deps|src)\/|\/node-addon-api\/|\/systeminformation\/lib\/cli\.js$/i
 const license = /\/(licen[cs]e|notice|copying)[^/]*$/i
 
 /** Copies the built program. */
@@ -72,25 +73,29 @@ export function trimPackages(folder: string, platform: string): void {
 }
 
 function removeEmpty(folder: string): void {
-  const folders = globSync('**', { cwd: folder, withFileTypes: true }).filter((one) => one.isDirectory())
-  const paths = folders.map(({ parentPath, name }) => join(parentPath, name))
-  for (const path of paths.sort().reverse()) {
-    if (globSync('*', { cwd: path }).length === 0) rmSync(path, { recursive: true })
+  for (const entry of entriesIn(folder).reverse()) {
+    const path = join(entry.parentPath, entry.name)
+    if (entry.isDirectory() && readdirSync(path).length === 0) rmSync(path, { recursive: true })
   }
 }
 
+/** Also those whose names begin with a dot; a folder is before what is in it. */
+function entriesIn(folder: string): Dirent[] {
+  const entries = readdirSync(folder, { recursive: true, withFileTypes: true })
+  const pathOf = ({ parentPath, name }: Dirent): string => join(parentPath, name)
+  return entries.sort((a, b) => (pathOf(a) < pathOf(b) ? -1 : 1))
+}
+
 export function filesIn(folder: string): string[] {
-  return globSync('**', { cwd: folder, withFileTypes: true })
+  return entriesIn(folder)
     .filter((one) => one.isFile())
     .map(({ parentPath, name }) => join(parentPath, name))
-    .sort()
 }
 
 /** Gives all files one time and the same modes, whoever builds when: two builds of one source have the same bytes. */
 export function settle(folder: string, programs: readonly string[], seconds: number): void {
   const isProgram = new Set(programs.map((program) => join(folder, program)))
-  const entries = globSync('**', { cwd: folder, withFileTypes: true })
-  for (const entry of entries) {
+  for (const entry of entriesIn(folder)) {
     const path = join(entry.parentPath, entry.name)
     if (!entry.isSymbolicLink()) chmodSync(path, entry.isDirectory() || isProgram.has(path) ? 0o755 : 0o644)
     lutimesSync(path, seconds, seconds)

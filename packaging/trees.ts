@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { copyFileSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { unitText } from '../daemon/install/unit.ts'
+import { unitText } from '../src/cli/service/unit.ts'
 import { root, settle, stagePackages, stageProgram, trimPackages } from './stage.ts'
 
 export type PackageName = 'svc' | 'svc-agent'
@@ -30,6 +30,9 @@ function serviceTree(folder: string, family: Family): string[] {
   stageProgram(home)
   stagePackages(home)
   trimPackages(home, 'linux-x64')
+  // It is not started by itself, with whichever Node is in the way.
+  const main = join(home, 'bin/svc.js')
+  writeFileSync(main, readFileSync(main, 'utf8').replace(/^#!.*\n/, ''))
   copyFileSync(join(node, 'bin/node'), join(home, 'bin/node'))
   copyFileSync(join(node, 'LICENSE'), join(home, 'bin/LICENSE'))
   put('usr/bin/svc', '#!/bin/sh\nexec /usr/lib/svc/bin/node /usr/lib/svc/bin/svc.js "$@"\n')
@@ -46,7 +49,7 @@ function serviceTree(folder: string, family: Family): string[] {
     fish: 'usr/share/fish/vendor_completions.d/svc.fish',
   }
   for (const [shell, path] of Object.entries(shells)) put(path, completion(home, shell))
-  return ['usr/bin/svc', 'usr/sbin/svc-admin', 'usr/lib/svc/bin/node', 'usr/lib/svc/bin/svc.js']
+  return ['usr/bin/svc', 'usr/sbin/svc-admin', 'usr/lib/svc/bin/node']
 }
 
 const placement = { program: '/usr/bin/svc', user: 'svc', etc: '/etc/svc', dataDir: '/var/lib/svc' }

@@ -27,6 +27,7 @@ export const local = [
     'db:vacuum',
     'doctor',
   ],
+  ...['serve:install', 'serve:uninstall'],
   ...['secrets:list', 'secrets:reseal', 'secrets:retire', 'secrets:rotate'],
   'update-check',
 ]

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { generateX25519Identity, identityToRecipient } from 'age-encryption'
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
-import { unitText } from '../../daemon/install/unit.ts'
+import { unitText } from '../../src/cli/service/unit.ts'
 import { kinds } from '../daemon/backup/filled.ts'
 import { temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword } from '../harness.ts'
@@ -27,7 +27,7 @@ const procedures = ['install', 'proxy', 'monitor', 'backup', 'secrets', 'upgrade
 
 /** What no test can run: it changes the users and packages of the machine, needs systemd, or asks a person. */
 const notRun: Record<string, string[]> = {
-  install: ['root', 'root', 'systemd', 'terminal'],
+  install: ['root', 'root', 'root', 'systemd', 'terminal'],
   proxy: ['systemd'],
   upgrade: ['root'],
   remove: ['systemd', 'root'],

@@ -1,7 +1,5 @@
-import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
-  chownSync,
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -12,13 +10,9 @@ import {
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { CliError } from '../../cli/exit-codes.ts'
+import { chownTo, type InstallStep, run, systemctl, userIds, userStep } from '../../cli/machine-steps.ts'
 import { keyFilePath } from '../state.ts'
 import { binaryPath, type Placement, unitName, unitText } from './unit.ts'
-
-/** A change of the machine, and its description. */
-export type InstallStep = { what: string; do: () => void }
-
-export const hasSystemd = (): boolean => existsSync('/run/systemd/system')
 
 export type InstallOptions = Placement & {
   binary: string
@@ -33,11 +27,7 @@ export function installSteps(installation: InstallOptions): InstallStep[] {
   const target = binaryPath(stateDir)
   const unit = join(unitDir, unitName)
   const steps: InstallStep[] = []
-  if (userIds(user) === undefined) {
-    const args = ['--system', '--user-group', '--no-create-home', '--home-dir', stateDir]
-    const create = (): void => run('useradd', [...args, '--shell', '/usr/sbin/nologin', user])
-    steps.push({ what: `create the user ${user}`, do: create })
-  }
+  steps.push(...userStep(user, stateDir))
   steps.push({
     what: `create ${stateDir}, accessible by ${user} only`,
     do: () => {
@@ -107,42 +97,4 @@ export function uninstallSteps(where: {
   if (userIds(user) !== undefined)
     steps.push({ what: `remove the user ${user}`, do: () => run('userdel', [user]) })
   return steps
-}
-
-/** Only where systemd runs and reads that directory. */
-const systemctl = (unitDir: string, ...calls: string[][]): InstallStep[] =>
-  hasSystemd() && unitDir === '/etc/systemd/system'
-    ? calls.map((args) => ({ what: `systemctl ${args.join(' ')}`, do: () => run('systemctl', args) }))
-    : []
-
-/** undefined when there is no such user. */
-function userIds(user: string): { uid: number; gid: number } | undefined {
-  const row = readFileSync('/etc/passwd', 'utf8')
-    .split('\n')
-    .map((line) => line.split(':'))
-    .find(([name]) => name === user)
-  if (row) return { uid: Number(row[2]), gid: Number(row[3]) }
-  try {
-    const id = (flag: string): number =>
-      Number(execFileSync('id', [flag, user], { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' }))
-    return { uid: id('-u'), gid: id('-g') }
-  } catch {
-    return undefined
-  }
-}
-
-function chownTo(path: string, user: string): void {
-  const id = userIds(user)
-  if (id && id.uid !== process.getuid?.()) chownSync(path, id.uid, id.gid)
-}
-
-function run(command: string, args: string[]): void {
-  try {
-    execFileSync(command, args, { stdio: ['ignore', 'ignore', 'pipe'], timeout: 60_000, encoding: 'utf8' })
-  } catch (error) {
-    const { stderr, code } = error as NodeJS.ErrnoException & { stderr?: string }
-    throw new CliError(
-      `${[command, ...args].join(' ')} failed: ${stderr?.trim() || code || 'it cannot be run'}`,
-    )
-  }
 }

@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs'
-import { userInfo } from 'node:os'
 import { join, resolve } from 'node:path'
-import { askSecret, askYesNo, isInteractive, readSecret } from '../../cli/ask.ts'
-import { CliError, exitCodes, usageError } from '../../cli/exit-codes.ts'
+import { askSecret, isInteractive, readSecret } from '../../cli/ask.ts'
+import { usageError } from '../../cli/exit-codes.ts'
+import { checkPrivileges, noteOf, runSteps, systemUnits } from '../../cli/machine-steps.ts'
 import { resolveSettings, type Settings } from '../../cli/settings.ts'
 import { printNote } from '../../cli/stderr-notes.ts'
-import { hasSystemd, type InstallStep, installSteps, uninstallSteps } from './steps.ts'
+import { installSteps, uninstallSteps } from './steps.ts'
 import { unitName, unitText } from './unit.ts'
 
 type CommonFlags = {
@@ -23,8 +23,6 @@ export type InstallFlags = CommonFlags & {
   print: boolean
 }
 export type UninstallFlags = CommonFlags & { purge: boolean }
-
-const systemUnits = '/etc/systemd/system'
 
 function placeOf(flags: CommonFlags) {
   const stateDir = resolve(flags['state-dir'] ?? '/var/lib/svc-agent')
@@ -73,10 +71,7 @@ export async function installAtTerminal(
   const enrollmentKey = isEnough || flags['dry-run'] ? undefined : await keyOf(flags, settings)
   const installation = { stateDir, user, unitDir, url: chosen, binary, enrollmentKey }
   const outcome = await runSteps(installSteps(installation), flags, settings)
-  if (outcome.done && !(hasSystemd() && unitDir === systemUnits)) {
-    printNote(`systemd does not run here, or does not read ${unitDir}. Where it does, run:`)
-    printNote(`  systemctl daemon-reload && systemctl enable --now ${unitName}`)
-  }
+  if (outcome.done) noteOf(unitDir, unitName)
   return { ...place, ...outcome }
 }
 
@@ -94,34 +89,6 @@ export async function uninstallAtTerminal(flags: UninstallFlags): Promise<Instal
     printNote(`${stateDir} stays, with the identity of this machine: --purge removes it`)
   }
   return { ...place, ...outcome }
-}
-
-/** Checked before anything is changed. */
-function checkPrivileges(flags: CommonFlags, user: string, unitDir: string): void {
-  if (process.platform !== 'linux') throw new CliError('Only Linux machines have systemd')
-  const mine = user === userInfo().username && unitDir !== systemUnits
-  if (flags['dry-run'] || mine || process.getuid?.() === 0) return
-  throw new CliError('This requires root', { exit: exitCodes.forbidden, code: 'forbidden', hint: 'sudo' })
-}
-
-async function runSteps(steps: InstallStep[], flags: CommonFlags, settings: Settings) {
-  const asks = !flags.yes && !flags['dry-run']
-  if (asks && !isInteractive(settings))
-    throw usageError('Missing --yes', '--dry-run shows what would be done')
-  if (flags['dry-run'] || asks) for (const { what } of steps) printNote(`Would ${what}`)
-  const names = steps.map(({ what }) => what)
-  if (flags['dry-run']) return { done: false, steps: names, unit: null }
-  if (asks && !(await askYesNo('Continue?'))) throw new CliError('Nothing was changed')
-  for (const step of steps) {
-    try {
-      step.do()
-    } catch (error) {
-      if (error instanceof CliError) throw error
-      throw new CliError(`Cannot ${step.what}: ${(error as Error).message}`)
-    }
-    printNote(`Done: ${step.what}`)
-  }
-  return { done: true, steps: names, unit: null }
 }
 
 async function keyOf(flags: InstallFlags, settings: Settings): Promise<string> {

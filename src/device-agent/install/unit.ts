@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { quoted } from '../../cli/systemd-words.ts'
 
 export const unitName = 'svc-agent.service'
 
@@ -61,10 +62,3 @@ SystemCallFilter=@system-service
 [Install]
 WantedBy=multi-user.target
 `
-
-/** Quotes a word for systemd, so that it contains no specifier, variable or separator. */
-function quoted(word: string): string {
-  const plain = word.replaceAll('%', '%%').replaceAll('$', '$$$$')
-  if (!/[\s"'\\;]/.test(plain)) return plain
-  return `"${plain.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
-}
