@@ -35,7 +35,10 @@ export default class ServeInstall extends LocalCommand {
   async run(): Promise<void> {
     const { flags } = await this.parse(ServeInstall)
     const { installService } = await import('../../src/cli/service/install.ts')
-    const outcome = await installService(flags, [process.execPath, realpathSync(process.argv[1]!)])
+    // The program as one file is started by itself.
+    const isOneFile = process.getBuiltinModule('node:sea').isSea()
+    const script = isOneFile ? [] : [realpathSync(process.argv[1]!)]
+    const outcome = await installService(flags, [process.execPath, ...script])
     await printRecord(parseOutputFlags(flags), outcome, undefined, () => outcome.unit ?? '')
   }
 }
