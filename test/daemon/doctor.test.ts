@@ -9,50 +9,20 @@ import { examine } from '../../daemon/doctor/examine.ts'
 import { addressFinding } from '../../daemon/doctor/network.ts'
 import { migrations } from '../../migrations/index.ts'
 import { createCipher } from '../../src/core/cipher.ts'
-import type { Finding } from '../../src/core/finding.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { createMark } from '../../src/storage/backup/restore-mark.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
-import { noLimits, serviceOn, startService, testSecrets } from '../harness.ts'
+import { serviceOn, startService, testSecrets } from '../harness.ts'
 import { certificate, privateKey } from '../messages/certificate.ts'
 import { startMailServer } from '../messages/mail-server.ts'
 import { metricsToken } from '../metric-values.ts'
 import { buildWorld } from '../world.ts'
 import { asking, damaged, damageSqlite } from './damage.ts'
-import { type Place, ServeProcess, told } from './process.ts'
-
-type Env = Record<string, string | undefined>
-
-/** What is found in an installation, without what is well. */
-async function findingsOf(
-  { dataDir, databaseUrl }: Place,
-  env: Env = {},
-  offline = true,
-): Promise<Finding[]> {
-  // What the services of tests derive: a key that is not set would be a finding.
-  const { AUDIT_SIGNING_KEY } = told
-  const settings = {
-    ...testSecrets,
-    AUDIT_SIGNING_KEY,
-    ...noLimits,
-    SMTP_URL: 'smtp://127.0.0.1:9',
-    MAIL_FROM: 'a@example.com',
-  }
-  const found = await examine(
-    {},
-    { offline, env: { ...settings, SVC_DATA_DIR: dataDir, DATABASE_URL: databaseUrl, ...env } },
-  )
-  // That it was never backed up: test/daemon/backup/scheduled-runs.test.ts.
-  return found.findings.filter(
-    ({ state, check }) => state !== 'ok' && !/^(backup|restore drill)$/.test(check),
-  )
-}
-
-const summaryOf = (findings: Finding[]) =>
-  findings.map(({ check, state, message }) => [check, state, message])
+import { type Env, findingsOf, summaryOf } from './doctor/findings.ts'
+import { ServeProcess } from './process.ts'
 
 onEveryDatabase((kind, open) => {
   it('finds nothing in an installation that is well, with rows of every kind', async () => {
@@ -164,7 +134,7 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  it('reports tampered chains, dead letters, failed webhooks, stuck queues and silent devices', async () => {
+  it('reports tampered chains, dead letters, failed webhooks and stuck queues', async () => {
     const { storage, ...place } = await open()
     const service = await serviceOn(place)
     const { orgs } = await buildWorld(service)

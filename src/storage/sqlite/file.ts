@@ -1,4 +1,4 @@
-import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs'
+import { accessSync, chmodSync, closeSync, constants, mkdirSync, openSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
@@ -104,8 +104,24 @@ function explained(error: unknown, file: string): Error {
       { cause: error },
     )
   }
-  const reason = error instanceof Error ? error.message : String(error)
+  const isUnopened = /^SQLITE_(CANTOPEN|READONLY)/.test(code)
+  const reason =
+    (isUnopened && whyNotWritable(dirname(file))) || (error instanceof Error ? error.message : String(error))
   const failure = new SetupError(`Cannot open the database file ${file}: ${reason}`, { cause: error })
   // Requests that need the file are told to retry: a thread that is started later may find it.
   return Object.assign(failure, { code: code || 'SQLITE_CANTOPEN' })
+}
+
+/** SQLite says of a reader only that it cannot open the file: it has to make the index of the log beside it. */
+function whyNotWritable(directory: string): string | undefined {
+  try {
+    accessSync(directory, constants.W_OK)
+    return undefined
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    const reason = { EROFS: 'its file system is read-only', EACCES: 'this user may not write its directory' }[
+      code ?? ''
+    ]
+    return reason && `${reason}, and SQLite needs to write there in order to read`
+  }
 }
