@@ -64,11 +64,11 @@ export const hasOpenssl = spawnSync('openssl', ['version']).status === 0
 if (!hasOpenssl) console.warn('skipped: certificates need openssl')
 
 /** A self-signed certificate of svc.test and this machine, whose files are removed after the test file. */
-export function testCertificate({ hasExpired = false } = {}) {
+export function testCertificate({ hasExpired = false, names = 'DNS:svc.test,IP:127.0.0.1' } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'svc-tls-'))
   const at = (name: string) => join(folder, name)
   afterAll(() => rmSync(folder, { recursive: true }))
-  const subject = ['-subj', '/CN=svc.test', '-addext', 'subjectAltName=DNS:svc.test,IP:127.0.0.1']
+  const subject = ['-subj', '/CN=svc.test', '-addext', `subjectAltName=${names}`]
   const files = ['-keyout', at('key.pem'), '-out', at('cert.pem')]
   const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '1']
   if (hasOpenssl)

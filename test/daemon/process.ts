@@ -16,6 +16,8 @@ type Options = {
   stderr?: number
   /** Another build of the program. */
   program?: string
+  /** The beginning of a command that runs the rest of it somewhere else. */
+  within?: readonly string[]
 }
 
 /** The environment of a service in a test, unless the test is about a missing variable. */
@@ -36,9 +38,10 @@ export class ServeProcess {
 
   constructor(
     { dataDir, databaseUrl }: Place,
-    { args = [], env = told, stderr, program = binary }: Options = {},
+    { args = [], env = told, stderr, program = binary, within = [] }: Options = {},
   ) {
-    this.#child = spawn(process.execPath, [program, 'serve', ...args], {
+    const [command = '', ...words] = [...within, process.execPath, program, 'serve', ...args]
+    this.#child = spawn(command, words, {
       cwd: inject('temporaryFolder'),
       env: {
         PATH: process.env.PATH,

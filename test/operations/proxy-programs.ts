@@ -103,18 +103,33 @@ const send: Partial<Record<ProxyName, (proxy: Running, out: 0 | 1 | undefined) =
 /** Caddy cannot take one out without failing requests. */
 export const canTakeOut = (name: ProxyName): boolean => name in send
 
+type Elsewhere = {
+  /** The beginning of a command that runs the rest of it somewhere else. */
+  within?: readonly string[]
+  /** Changes what `prepare` has written. */
+  change?(folder: string): void
+  accepts?(port: number): boolean | Promise<boolean>
+}
+
 /** The real proxy with the configuration of the guide. */
-export async function startProxy(name: ProxyName, ports: Ports, certificate: Certificate) {
+export async function startProxy(
+  name: ProxyName,
+  ports: Ports,
+  certificate: Certificate,
+  { within = [], change = () => {}, accepts = acceptsHere }: Elsewhere = {},
+) {
   const folder = await temporaryFolder()
   for (const kind of ['client_body', 'proxy', 'config', 'data']) mkdirSync(join(folder, kind))
   const args = prepare[name](folder, ports, certificate)
+  change(folder)
   const env = {
     PATH: process.env.PATH,
     HOME: folder,
     XDG_CONFIG_HOME: join(folder, 'config'),
     XDG_DATA_HOME: join(folder, 'data'),
   }
-  const child = spawn(name, args, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const [command = '', ...words] = [...within, name, ...args]
+  const child = spawn(command, words, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let log = ''
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding('utf8').on('data', (said: string) => {
@@ -144,7 +159,7 @@ export async function startProxy(name: ProxyName, ports: Ports, certificate: Cer
   }
 }
 
-const accepts = (port: number): Promise<boolean> =>
+const acceptsHere = (port: number): Promise<boolean> =>
   new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')
     socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
