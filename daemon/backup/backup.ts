@@ -13,7 +13,7 @@ import { encrypter } from './age.ts'
 import { archiveName } from './archive-name.ts'
 import type { Head, Tail } from './format.ts'
 import { isTarget, storeAt, storedArchive } from './open-store.ts'
-import { rateLimited } from './rate-limit.ts'
+import { rateLimited, type Stopwatch } from './rate-limit.ts'
 import { prune } from './retention.ts'
 import { recordBackup } from './runs.ts'
 import { cipherFor } from './sealed-check.ts'
@@ -57,6 +57,7 @@ export type Progress = { total?: number; done: number }
 export async function backUp(
   options: BackupOptions,
   onProgress: (it: Progress) => void,
+  stopwatch?: Stopwatch,
 ): Promise<BackupSummary> {
   const place = databaseOf(options)
   const recipients = options.recipient ?? []
@@ -97,7 +98,7 @@ export async function backUp(
       },
     })
     const { bytes } = await packed(lines, encrypt, (chunks) =>
-      store.write(name, rateLimited(chunks, bytesPerSecond)),
+      store.write(name, rateLimited(chunks, bytesPerSecond, stopwatch)),
     )
     return { head, tail: tail!, bytes }
   })
