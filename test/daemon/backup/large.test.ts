@@ -2,7 +2,7 @@ import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../databases.ts'
-import { isTried } from '../../depth.ts'
+import { isSoak, isTried } from '../../depth.ts'
 import { until } from '../process.ts'
 import { SvcProcess, svc } from './binary.ts'
 import { emptyPlace, kinds, withStorage } from './filled.ts'
@@ -23,7 +23,7 @@ const logsIn = async (place: Parameters<typeof withStorage>[0]): Promise<number>
   return total
 }
 
-/** Of Postgres in the soak: it takes a minute, and memory is held by the same code. */
+/** Of Postgres in the soak: it takes a minute. */
 const tried = kinds.filter((kind) => isTried(kind, 1, 2))
 
 describe.each(tried)('300,000 rows of %s', (kind) => {
@@ -68,3 +68,25 @@ describe.each(tried)('300,000 rows of %s', (kind) => {
     expect([code, stderr]).toEqual([1, expect.stringMatching(/a.backup exists already/)])
   })
 })
+
+/** Of Postgres in each run: fewer rows, which are longer. */
+it.runIf(!isSoak)(
+  'a backup of Postgres takes no more memory for ten times the rows',
+  {
+    timeout: patience,
+  },
+  async () => {
+    const folder = await temporaryFolder()
+    const memory = async (count: number) => {
+      const file = join(folder, `${count}.backup`)
+      const place = await placeWithRows('postgres', count, 80)
+      const { code, stdout, maxRss } = await svc(['db', 'backup', '--out', file, '--json'], place)
+      expect([code, JSON.parse(stdout).rows > count]).toEqual([0, true])
+      return maxRss
+    }
+    const few = await memory(4000)
+    expect(few).toBeGreaterThan(10_000)
+    // The rows of the second have 190 MB.
+    expect((await memory(40_000)) - few).toBeLessThan(mostKiB)
+  },
+)
