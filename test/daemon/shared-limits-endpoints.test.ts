@@ -44,6 +44,8 @@ const attempts: Partial<Record<SharedLimit, (service: TestService) => Promise<At
   },
   FORGOT: async () => (one, n) =>
     post(one, '/auth/forgot-password', undefined, { email: `person${n}@example.com` }),
+  REGISTER: async () => (one, n) =>
+    post(one, '/auth/register', undefined, { email: `person${n}@example.com`, name: 'P', password }),
   INVITE_PREVIEW: async () => (one) => post(one, '/auth/invite/preview', undefined, { token: 'unknown' }),
   ENROLL_IP: async () => (one) => enroll(one.url),
   AGENT_PROOF: async () => (one) => {
