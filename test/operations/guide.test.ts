@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, globSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { generateX25519Identity, identityToRecipient } from 'age-encryption'
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
@@ -12,6 +12,7 @@ import { runScript } from '../markdown-blocks.ts'
 import { OwnPostgres } from '../own-postgres.ts'
 import { freePort } from '../postgres.ts'
 import { type Block, blocksOf, guidePath, pageOf, remedies, replaced, textOf } from './guide.ts'
+import { faultOf, namedCommands } from './named-commands.ts'
 
 /*
  * The guide of operators, docs/operations: each block of commands is run, page after page, on one installation that the blocks
@@ -64,6 +65,38 @@ describe('the guide', () => {
   it('has the unit that `svc serve install` and the packages write', () => {
     const placement = { program: '/usr/local/bin/svc', user: 'svc', etc: '/etc/svc', dataDir: '/var/lib/svc' }
     expect(textOf('svc.service').replace(/^#.*\n/, '')).toBe(unitText(placement))
+  })
+
+  const manuals = globSync('*.md', { cwd: join(root, 'man') }).map((file) => join('man', file))
+  const read = [...pages.map((page) => join(guidePath, `${page}.md`)), ...manuals, 'README.md']
+  /** Flags of other programs, and names of what is signed. */
+  const notOfSvc = ['--postgres', 'svc agent proof', 'svc audit signing key']
+  it.each(read)('%s names only commands and flags that are there', (file) => {
+    const named = namedCommands(readFileSync(resolve(root, file), 'utf8'))
+    const faults = named.filter((line) => !notOfSvc.includes(line)).flatMap((line) => faultOf(line) ?? [])
+    expect(faults).toEqual([])
+  })
+
+  it('is read for commands wherever they stand', () => {
+    const counts = read.map((file) => namedCommands(readFileSync(resolve(root, file), 'utf8')).length)
+    expect(counts.reduce((sum, count) => sum + count, 0)).toBeGreaterThan(200)
+    const text =
+      'Run `svc db drill DIR`.\n\n| `svc-admin keys list` | `--recipient` |\n\n    svc db status   shows it\n'
+    const blocks = '```sh not-run=root\nsvc mfa setup\nrm a\n```\n\n```sh\nsvc orgs\n```\n'
+    expect(namedCommands(text + blocks)).toEqual([
+      ...['svc db drill DIR', 'svc-admin keys list', '--recipient', 'svc db status', 'svc mfa setup'],
+    ])
+    expect(
+      ['svc db dril', 'svc databases', 'svc db drill --fast', 'svc db status DIR', '--recipients'].map(
+        faultOf,
+      ),
+    ).toEqual([
+      'there is no svc db dril',
+      'there is no svc databases',
+      'svc db drill has no --fast',
+      'svc db status takes no DIR',
+      'no command has the flag --recipients',
+    ])
   })
 
   const links = /\]\(([^)#]+)\)/g
