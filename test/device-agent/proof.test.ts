@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs'
+import { readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { api } from '../../src/api.ts'
@@ -52,6 +52,54 @@ describe.each(kinds)('an agent of a service on %s that is restored from an older
     expect([back.deviceId, back.staged]).toEqual([deviceId, undefined])
     expect(back.authToken).not.toBe(rotated.authToken)
     expect((await live(url, once)).names).not.toContain('token')
+  })
+})
+
+describe.each(kinds)('an agent that enrolled after the backup from which %s is restored', (kind) => {
+  test('is told what to do, and enrolls again as one device with the key that it had', {
+    timeout: 120_000,
+  }, async () => {
+    const place = await emptyPlace(kind)
+    const service = await serviceOn(place)
+    const { tokens, orgs } = await buildWorld(service)
+    // For one machine: its use is lost with the time since the backup.
+    const { key } = await service
+      .client(tokens.bakery)
+      .call(api.enrollmentKeys.create, { body: { orgId: orgs.bakery.id, name: 'A till', maxUsage: 1 } })
+    const { file } = await backupOf(place)
+    const once = { key: async () => key, pace: { once: true } }
+    const identity = identityStore(stateDir())
+    expect((await live(service.url, once)).names).toContain('enrolled')
+    const { deviceId: lost } = identity.load()!
+    await service.close()
+
+    const again = await emptyPlace(kind)
+    await restored(again, file)
+    const revived = await serviceOn(again)
+    const refused = await live(revived.url, once)
+    expect(refused.failure).toMatchObject({ status: 401, code: 'invalid_agent_credentials' })
+    expect(refused.failure.message).toBe(
+      `Invalid agent credentials: the service no longer accepts this machine; to enroll it again, remove ${identity.file} and start the agent with an enrollment key`,
+    )
+    // What it says.
+    rmSync(identity.file)
+    const { failure, names } = await live(revived.url, once)
+    expect(failure).toBeUndefined()
+    expect(names).toEqual(expect.arrayContaining(['enrolled', 'heartbeat']))
+    const { deviceId } = identity.load()!
+    const { read } = revived.storage
+    const { hostname } = await read
+      .selectFrom('devices')
+      .select('hostname')
+      .where('id', '=', deviceId)
+      .executeTakeFirstOrThrow()
+    const namesakes = read.selectFrom('devices').select('id').where('hostname', '=', hostname)
+    expect(await namesakes.execute()).toEqual([{ id: deviceId }])
+    expect(deviceId).not.toBe(lost)
+    // Nobody has to ask whether it replaces another one.
+    const replaced = read.selectFrom('alerts').select('id').where('device_id', '=', deviceId)
+    expect(await replaced.execute()).toEqual([])
+    expect((await live(revived.url, once)).names).not.toContain('enrolled')
   })
 })
 
