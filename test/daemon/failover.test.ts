@@ -1,7 +1,7 @@
 import { chmodSync, copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import pg from 'pg'
-import { expect, inject, onTestFinished, test } from 'vitest'
+import { describe, expect, inject, onTestFinished, test } from 'vitest'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { temporaryFolder } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
@@ -14,6 +14,8 @@ import { Writers } from './writers.ts'
 
 const certificate = testCertificate()
 const other = testCertificate()
+/** Of another host: valid, and trusted by whoever trusts it. */
+const elsewhere = testCertificate({ names: 'DNS:elsewhere.test' })
 
 const ready = (url: string) => send(url, 'GET', '/health/ready')
 
@@ -96,30 +98,37 @@ test('a server without a free connection is 503 until it has one again', async (
   expect(await service.stop()).toEqual({ code: 0, signal: null })
 }, 180_000)
 
-test.skipIf(!hasOpenssl)(
-  'TLS verifies the server: another authority is refused in one sentence',
-  async () => {
-    // Not within the folder of the tests, which the user of the server may not enter.
-    const folder = mkdtempSync(join(dirname(inject('temporaryFolder')), 'svc-postgres-tls-'))
-    onTestFinished(() => rmSync(folder, { recursive: true }))
-    chmodSync(folder, 0o755)
-    const at = (name: string) => join(folder, name)
-    copyFileSync(certificate.file, at('cert.pem'))
-    copyFileSync(certificate.file.replace('cert.pem', 'key.pem'), at('key.pem'))
-    chmodSync(at('key.pem'), 0o600)
-    await OwnPostgres.give(at('key.pem'))
-    const settings = { ssl: 'on', ssl_cert_file: at('cert.pem'), ssl_key_file: at('key.pem') }
-    const server = await OwnPostgres.begin({ settings })
-    const through = (file: string) => `${server.databaseUrl}?sslmode=verify-full&sslrootcert=${file}`
-    const refused = await failedStart({ databaseUrl: through(other.file) })
-    expect(refused.code).toBe(1)
-    expect(refused.stderr).toMatch(
+/** A server with TLS, and a way to be connected with it by whoever trusts this certificate. */
+async function serverWithTls({ file }: typeof certificate) {
+  // Not within the folder of the tests, which the user of the server may not enter.
+  const folder = mkdtempSync(join(dirname(inject('temporaryFolder')), 'svc-postgres-tls-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  chmodSync(folder, 0o755)
+  const at = (name: string) => join(folder, name)
+  copyFileSync(file, at('cert.pem'))
+  copyFileSync(file.replace('cert.pem', 'key.pem'), at('key.pem'))
+  chmodSync(at('key.pem'), 0o600)
+  await OwnPostgres.give(at('key.pem'))
+  const settings = { ssl: 'on', ssl_cert_file: at('cert.pem'), ssl_key_file: at('key.pem') }
+  const server = await OwnPostgres.begin({ settings })
+  const through = (trusted: typeof certificate, sslmode = 'verify-full') =>
+    `${server.databaseUrl}?sslmode=${sslmode}&sslrootcert=${trusted.file}`
+  return { server, through }
+}
+
+const refusedIn = async (databaseUrl: string) => {
+  const { code, stderr } = await failedStart({ databaseUrl })
+  expect(code).toBe(1)
+  return stderr
+}
+
+describe.skipIf(!hasOpenssl)('TLS verifies the server', () => {
+  test('another authority is refused in one sentence', async () => {
+    const { server, through } = await serverWithTls(certificate)
+    expect(await refusedIn(through(other))).toMatch(
       /^svc serve: Cannot use PostgreSQL at 127\.0\.0\.1:\d+, [^\n]*certificate[^\n]*\n$/,
     )
-    const service = new ServeProcess({
-      dataDir: await temporaryFolder(),
-      databaseUrl: through(certificate.file),
-    })
+    const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl: through(certificate) })
     expect((await ready(await service.listening(60_000))).status).toBe(200)
     const encrypted = await server.ask(async (client) => {
       const { rows } = await client.query(
@@ -129,6 +138,21 @@ test.skipIf(!hasOpenssl)(
     })
     expect(encrypted).toBe(true)
     expect(await service.stop()).toEqual({ code: 0, signal: null })
-  },
-  120_000,
-)
+  }, 120_000)
+
+  test('a trusted certificate of another host is refused in one sentence', async () => {
+    const { through } = await serverWithTls(elsewhere)
+    const [byAddress, byName] = [through(elsewhere), through(elsewhere).replace('127.0.0.1', 'localhost')]
+    expect(await refusedIn(byAddress)).toMatch(
+      /^svc serve: Cannot use PostgreSQL at 127\.0\.0\.1:\d+, [^\n]*IP: 127\.0\.0\.1 is not in the cert[^\n]*\n$/,
+    )
+    expect(await refusedIn(byName)).toMatch(
+      /^svc serve: Cannot use PostgreSQL at localhost:\d+, [^\n]*Host: localhost\. is not in the cert[^\n]*elsewhere\.test[^\n]*\n$/,
+    )
+    // Whoever asks for the authority alone gets it: the certificate itself is good.
+    const databaseUrl = through(elsewhere, 'verify-ca&uselibpqcompat=true')
+    const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl })
+    expect((await ready(await service.listening(60_000))).status).toBe(200)
+    expect(await service.stop()).toEqual({ code: 0, signal: null })
+  }, 120_000)
+})
