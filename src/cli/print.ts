@@ -169,7 +169,7 @@ async function toYaml(value: unknown): Promise<string> {
 function hiddenNote(columns: Column[], hidden: Column[], width: number, named: boolean): string {
   const shown = columns.filter((column) => !hidden.includes(column))
   const first = shown.find((column) => column !== 'id') ?? shown[0]!
-  const chosen = [...new Set([first, ...hidden.slice(0, 2)])].join(',')
+  const chosen = [...new Set([first, ...hidden])].join(',')
   const how = named ? 'in a pipe' : `with --columns ${chosen}`
   return `Not shown at ${width} columns: ${hidden.join(', ')}. They are on a wider terminal, or ${how}`
 }

@@ -1,49 +1,12 @@
 import { readdirSync, writeFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import {
-  type ChainEntry,
-  canonicalText,
-  checksumOf,
-  entryLine,
-  genesisChecksum,
-  headerLine,
-  trailerLine,
-} from '../../src/audit/chain.ts'
 import { signingKeyOf } from '../../src/audit/checkpoints/checkpoint.ts'
 import { bundle, sealed } from '../audit/bundles.ts'
+import { chainLines as chain } from './chain-lines.ts'
 import { afterRateLimit, FakeService, organization, problem, uuid } from './fake-service.ts'
-import { failureOf, Home } from './run.ts'
-
-/** The lines of a chain as the service streams it. */
-function chain(orgId: string | null, length: number): string[] {
-  let prevChecksum = genesisChecksum
-  const entries = Array.from({ length }, (_, i) => {
-    const entry: ChainEntry = {
-      id: uuid(500 + i),
-      orgId,
-      seq: i + 1,
-      timestamp: '2026-01-31T12:00:00.000Z',
-      actorType: 'user',
-      actorId: uuid(1),
-      actorEmail: 'admin@example.com',
-      action: `site.change.${i + 1}`,
-      resourceType: 'site',
-      resourceId: null,
-      resourceName: 'Main Office',
-      details: {},
-      ipAddress: null,
-      userAgent: null,
-      result: 'success',
-      errorMessage: null,
-      prevChecksum,
-    }
-    const text = canonicalText(entry)
-    prevChecksum = checksumOf(text)
-    return entryLine(prevChecksum, text)
-  })
-  return [headerLine(orgId), ...entries, trailerLine({ seq: length, checksum: prevChecksum })]
-}
+import { failureOf, Home, noTerminal } from './run.ts'
 
 const home = new Home()
 const service = new FakeService()
@@ -246,6 +209,53 @@ describe('svc audit verify', () => {
     }
     await home.run(['audit', 'list', '--org', 'Old Garage', '--json'])
     expect(service.calls('GET /audit-logs/logs').at(-1)!.path).toContain(uuid(20))
+  })
+
+  it('reports a chain that breaks off among several as unreadable, and the others as they are', async () => {
+    service.answers['GET /audit-logs/chain'] = ({ path }) =>
+      path.includes(org)
+        ? { headers: { 'content-length': '100000' }, body: sound.slice(0, 2).join('') }
+        : { body: chain(null, 2).join('') }
+    const result = await verify('--timeout', '500ms')
+    const { verdict, chains } = JSON.parse(result.stdout)
+    expect([result.code, verdict]).toEqual([9, 'unverifiable'])
+    expect(chains).toMatchObject([
+      { name: 'System', verdict: 'sound', entries: 2 },
+      { name: 'Blue Bakery', verdict: 'unverifiable', fault: { kind: 'unreadable' } },
+    ])
+    // A changed entry outweighs it, whichever comes first.
+    service.answers['GET /audit-logs/chain'] = ({ path }) =>
+      path.includes(org)
+        ? { body: altered.join('') }
+        : { headers: { 'content-length': '100000' }, body: chain(null, 2).slice(0, 1).join('') }
+    expect((await verify('--timeout', '500ms')).code).toBe(1)
+  })
+
+  it.skipIf(noTerminal)('shows how far it is: rows a second, and what is left of the chain', async () => {
+    const total = 45
+    service.answers['GET /audit-logs/chains'] = {
+      body: { data: [{ orgId: null, name: 'System', seq: total, checksum: 'x' }] },
+    }
+    service.answers['GET /audit-logs/chain'] = {
+      stream: (async function* () {
+        for (const line of chain(null, total)) {
+          yield line
+          await sleep(100)
+        }
+      })(),
+    }
+    const { code, stdout } = await home.terminal(['audit', 'verify'])
+    const [last, ...drawn] = stdout.split('\r\u001b[2K').reverse()
+    expect([code, last]).toEqual([0, expect.stringContaining(`System, ${total} entries`)])
+    expect(drawn).toContainEqual(expect.stringMatching(/^\S Verifying \d+ of 45 rows$/))
+    const bars = drawn.filter((line) => line.startsWith('Verifying ['))
+    expect(bars.length).toBeGreaterThan(1)
+    for (const bar of bars) {
+      expect(bar).toMatch(/^Verifying \[#+-*\] \d+ of 45 rows, \d+ rows\/s, \d+ s left$/)
+      expect(bar.length).toBeLessThanOrEqual(79)
+    }
+    const done = bars.map((bar) => Number(/\] (\d+) of/.exec(bar)?.[1]))
+    expect(done.toReversed()).toEqual([...done].sort((a, b) => a - b))
   })
 
   it('exits with 8 when the service cannot be reached', async () => {

@@ -14,6 +14,8 @@ export type Answer = {
   headers?: Record<string, string>
   /** JSON, or text when it is a string. */
   body?: unknown
+  /** Lines that are sent one after another, in place of a body. */
+  stream?: AsyncIterable<string>
 }
 
 type Handler = (seen: RecordedRequest) => Answer | Promise<Answer>
@@ -62,12 +64,14 @@ export class FakeService {
     this.seen.push(seen)
     const answer =
       this.answers[`${seen.method} ${path.split('?')[0]}`] ?? problem(404, 'not_found', 'Not found')
-    const { status = 200, headers = {}, body } = typeof answer === 'function' ? await answer(seen) : answer
-    const isText = typeof body === 'string'
+    const whole = typeof answer === 'function' ? await answer(seen) : answer
+    const { status = 200, headers = {}, body, stream } = whole
+    const isText = typeof body === 'string' || stream !== undefined
     reply.writeHead(status, {
       'content-type': isText ? 'application/x-ndjson' : 'application/json',
       ...headers,
     })
+    for await (const line of stream ?? []) reply.write(line)
     reply.end(isText ? body : JSON.stringify(body ?? {}))
   }
 }

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { RolloutProgress } from '../../src/agents/rollouts/contract.ts'
 import { formatRollout, formatWaves } from '../../src/cli/rollouts/format.ts'
 import { wrappedLines } from '../../src/cli/rollouts/status.ts'
 import { plainStyle } from '../../src/cli/style.ts'
 import { allowSequence } from '../../src/core/terminal.ts'
 import { FakeService, page, problem, uuid } from './fake-service.ts'
+import { progress, rollout } from './rollout-record.ts'
 import { failureOf, Home, noTerminal } from './run.ts'
 
 const home = new Home()
@@ -12,41 +12,6 @@ const service = new FakeService()
 const id = uuid(90)
 const at = `/agent-rollouts/${id}`
 
-const wave = { percent: null, filterId: null, filterName: null, devices: null }
-const none = { waiting: 0, offered: 0, soaking: 0, updated: 0, failed: 0, withdrawn: 0, onVersion: 0 }
-const rollout = {
-  ...{ id, version: '1.2.0', status: 'running', wave: 2, waveBeganAt: '2026-01-31T12:31:04.000Z' },
-  waves: [
-    { ...wave, percent: 1, devices: 100 },
-    { ...wave, filterId: uuid(5), filterName: 'Pilots', devices: 900 },
-    { ...wave, percent: 100, devices: 9000 },
-  ],
-  ...{ gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5, haltReason: null, isCurrent: true },
-  ...{ createdBy: uuid(1), createdAt: '2026-01-31T12:00:00.000Z', updatedAt: '2026-01-31T12:31:04.000Z' },
-  endedAt: null,
-}
-const progress = {
-  ...rollout,
-  waves: [
-    { ...rollout.waves[0], ...none, updated: 100, onVersion: 100 },
-    {
-      ...rollout.waves[1],
-      ...none,
-      updated: 161,
-      soaking: 200,
-      offered: 120,
-      waiting: 417,
-      failed: 2,
-      onVersion: 361,
-    },
-    { ...rollout.waves[2], ...none, waiting: 9000 },
-  ],
-  failures: { counted: 2, allowed: 45, reasons: [{ reason: 'Rolled back: exit 1', devices: 2 }] },
-  next: {
-    ...{ step: 'open_wave', wave: 3, at: '2026-01-31T12:46:04.000Z' },
-    because: 'waits for 120 devices that were offered it',
-  },
-} as RolloutProgress
 const halted = {
   ...progress,
   ...{ status: 'halted', haltReason: '46 failed in wave 2 of 900, where 5 % (45) may' },

@@ -40,9 +40,12 @@ export class Home {
   }
 
   /** Runs it at a terminal, and types each answer after its question. All output is in stdout. */
-  terminal(args: string[], { columns = 80, answers = [], env = {} }: TerminalOptions = {}): Promise<Result> {
+  terminal(
+    args: string[],
+    { columns = 80, rows = 40, answers = [], env = {} }: TerminalOptions = {},
+  ): Promise<Result> {
     const quoted = [process.execPath, binary, ...args].map((word) => `'${word.replaceAll("'", "'\\''")}'`)
-    const line = `stty cols ${columns} rows 40; exec ${quoted.join(' ')}`
+    const line = `stty cols ${columns} rows ${rows}; exec ${quoted.join(' ')}`
     // Unless told, nobody is there to quit a pager.
     const at = { ...this.env, TERM: 'xterm-256color', PAGER: 'cat', ...env }
     return start('script', ['-qefc', line, '/dev/null'], at, this.path, { answers })
@@ -84,6 +87,7 @@ export class Home {
 
 type TerminalOptions = {
   columns?: number
+  rows?: number
   answers?: [after: string, typed: string][]
   env?: Record<string, string | undefined>
 }

@@ -1,5 +1,7 @@
 import type { ReceivedDelivery } from '../../../src/cli/webhooks/delivery.ts'
-import { type Answer, organization, page, uuid } from '../fake-service.ts'
+import { type Answer, me, organization, page, uuid } from '../fake-service.ts'
+import { overview } from '../overview-record.ts'
+import { progress, rollout } from '../rollout-record.ts'
 
 const minute = 60_000
 const hour = 60 * minute
@@ -114,7 +116,29 @@ export function answersAt(now: number): Record<string, Answer> {
     disks: [{ mountPoint: '/', device: '/dev/sda1', fsType: 'ext4', totalGb: 250, usedGb: 61 }],
     metrics: { cpuPercent: 12.5, ramPercent: 40, timestamp: at(20_000) },
   }
+  const alerts = ['critical', 'high', 'low'].map((severity, n) => ({
+    ...{ id: id(n), orgId: uuid(10), deviceId: n === 1 ? null : id(n), ruleId: null, severity },
+    status: ['active', 'acknowledged', 'resolved'][n],
+    title: ['Backup failed on kasse-zürich', 'Certificate expires', '東京サーバー: disk is almost full'][n],
+    triggeredAt: at(n * hour + 90_000),
+  }))
+  const webhooks = ['active', 'paused', 'failed'].map((status, n) => ({
+    ...{ id: id(n), orgId: uuid(10), status, hasSecret: true },
+    name: ['Ticket system', 'Chat', 'Warehouse'][n],
+    url: `https://hooks.example.com/${'devices/'.repeat(n * 3 + 1)}`,
+    events: [['alert.triggered', 'device.updated'], ['*'], ['device.decommissioned']][n],
+    lastSuccessAt: n === 2 ? null : at(n * day + 2.5 * minute),
+  }))
   return {
+    'GET /alerts': page(alerts),
+    'GET /webhooks': page(webhooks),
+    'GET /overview': { body: overview },
+    'GET /agent-rollouts': page([rollout]),
+    [`GET /agent-rollouts/${rollout.id}`]: { body: progress },
+    'GET /auth/caller': { body: { kind: 'user' } },
+    'GET /auth/me': {
+      body: { ...me, memberships: [], mfaVerified: true, mfaVerifiedAt: at(3 * hour) },
+    },
     'GET /devices': page(devices),
     [`GET /devices/${id(0)}`]: { body: detail },
     'GET /orgs/': { body: { data: orgs } },

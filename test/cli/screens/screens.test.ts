@@ -1,6 +1,7 @@
 import type { Command } from '@oclif/core/command'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { renderRecord } from '../../../src/cli/card.ts'
+import { printFindings } from '../../../src/cli/doctor.ts'
 import { CliError } from '../../../src/cli/exit-codes.ts'
 import { fail } from '../../../src/cli/fail.ts'
 import { linePrinter } from '../../../src/cli/line-printer.ts'
@@ -12,7 +13,9 @@ import { renderTable } from '../../../src/cli/table.ts'
 import { displayWidth } from '../../../src/cli/text-width.ts'
 import { deliveryPrinter } from '../../../src/cli/webhooks/delivery-printer.ts'
 import { ApiError } from '../../../src/core/client.ts'
+import type { Finding } from '../../../src/core/finding.ts'
 import { expectGolden } from '../../laws/golden.ts'
+import { chainLines } from '../chain-lines.ts'
 import { FakeService, page, uuid } from '../fake-service.ts'
 import { Home, noTerminal } from '../run.ts'
 import { answersAt, deliveriesAt, firstDevice, longMessage } from './records.ts'
@@ -31,12 +34,44 @@ const lists: [name: string, load: Load][] = [
   ['users', () => import('../../../commands/users/list.ts')],
   ['audit', () => import('../../../commands/audit/list.ts')],
   ['keys', () => import('../../../commands/keys/list.ts')],
+  ['alerts', () => import('../../../commands/alerts/list.ts')],
+  ['webhooks', () => import('../../../commands/webhooks/list.ts')],
+]
+/** Pages that are no tables: what they show, and whether it is about something. */
+const pages: [name: string, load: Load, argv: string[]][] = [
+  ['top', () => import('../../../commands/top.ts'), ['--once']],
+  ['rollout', () => import('../../../commands/agent/rollout/status.ts'), []],
+  ['whoami', () => import('../../../commands/whoami.ts'), []],
+  ['auth-status', () => import('../../../commands/auth/status.ts'), []],
+  ['audit-verify', () => import('../../../commands/audit/verify.ts'), []],
 ]
 const cards: [name: string, load: Load, id: string][] = [
   ['device', device, firstDevice],
   ['org', () => import('../../../commands/orgs/show.ts'), uuid(10)],
 ]
 const widths = [80, 120, 200]
+
+const plainOutput = { format: 'plain', columns: undefined, jq: undefined, header: true, utc: false } as const
+const findings: Finding[] = [
+  { check: 'data directory', state: 'ok', message: '/var/lib/svc', reason: null, remedy: null },
+  {
+    ...{ check: 'mail', state: 'warning', message: 'Mail is not configured.' },
+    reason:
+      'Invitations and password resets reach nobody, and nobody hears of an alert that needs attention.',
+    remedy: 'set SMTP_URL and MAIL_FROM, and restart the service: svc serve',
+  },
+  {
+    ...{
+      check: 'audit chains',
+      state: 'error',
+      message: 'The chain of Blue Bakery is broken at entry 4 711.',
+    },
+    reason: 'Somebody changed the database without the service.',
+    remedy: 'svc audit verify --org blue-bakery shows where',
+  },
+]
+/** The service listens at another port each time. */
+const inNoPort = (text: string) => text.replaceAll(service.url, 'http://127.0.0.1:00000')
 
 const esc = '\u001b'
 const escapes = new RegExp(`${esc}\\[[\\d;]*m`, 'g')
@@ -47,6 +82,7 @@ beforeAll(() => service.start())
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['Date'], now })
   Object.assign(service.answers, answersAt(now))
+  service.answers['GET /audit-logs/chain'] = { body: chainLines(null, 3).join('') }
   service.seen.length = 0
 })
 afterEach(() => {
@@ -65,6 +101,18 @@ describe.each(widths)('on a terminal of %i columns', (columns) => {
   it.each(lists)('svc %s is a table without a line that wraps', async (name, load) => {
     const text = await screen(load, [], columns)
     expectScreen(`${name}-${columns}`, text)
+    for (const line of linesOf(text)) expect([line, displayWidth(line) <= columns]).toEqual([line, true])
+  })
+
+  it.each(pages)('svc %s has no line that wraps', async (name, load, argv) => {
+    const text = inNoPort(await screen(load, argv, columns))
+    expectScreen(`${name}-${columns}`, text)
+    for (const line of linesOf(text)) expect([line, displayWidth(line) <= columns]).toEqual([line, true])
+  })
+
+  it('svc doctor has no line that wraps', async () => {
+    const text = await captured(columns, () => printFindings(plainOutput, findings).catch(() => {}))
+    expectScreen(`doctor-${columns}`, text)
     for (const line of linesOf(text)) expect([line, displayWidth(line) <= columns]).toEqual([line, true])
   })
 
@@ -116,6 +164,10 @@ describe('a column', () => {
       /^Not shown at 80 columns: .*tags.*\. They are on a wider terminal, or with --columns hostname,/,
     )
     const [, flag = ''] = /--columns (\S+)/.exec(note) ?? []
+    // Pasted, it shows each of them.
+    const hidden = /columns: (.*)\. They/.exec(note)?.[1]?.split(', ') ?? []
+    expect(hidden.length).toBeGreaterThan(2)
+    expect(flag.split(',')).toEqual(['hostname', ...hidden])
     expect(linesOf(await screen(devices, ['--columns', flag], 80))[0]).toContain('HOSTNAME  ')
   })
 
@@ -321,7 +373,52 @@ describe.skipIf(noTerminal)('on a real pseudo-terminal', () => {
   beforeAll(() => home.signIn(service.url))
   afterAll(() => home.remove())
 
-  it.each([80, 120])('of %i columns the screen is the same', async (columns) => {
+  it('of 80 columns and 24 lines svc top is one screen, and q gives the terminal back', async () => {
+    vi.useRealTimers()
+    const { stdout, code } = await home.terminal(['top'], { rows: 24, answers: [['verdict', 'q']] })
+    expect(code).toBe(0)
+    const [enter = '', ...screens] = inNoPort(stdout).split(`${esc}[H`)
+    expect(enter).toBe(`${esc}[?1049h${esc}[?25l${esc}[?7l`)
+    const first = screens.find((text) => text.includes('AUDIT')) ?? ''
+    expectScreen('top-live-80', first.slice(0, first.indexOf(`${esc}[J`)))
+    const lines = linesOf(first.replaceAll(`${esc}[K`, ''))
+    expect(lines.length).toBeLessThanOrEqual(24)
+    expect(Math.max(...lines.map(displayWidth))).toBeLessThanOrEqual(80)
+    expect(stdout).toMatch(new RegExp(`${esc}\\[\\?7h${esc}\\[\\?25h${esc}\\[\\?1049l$`))
+  })
+
+  it('10,000 devices are a table with every row and color, which no row breaks', async () => {
+    vi.useRealTimers()
+    const count = 10_000
+    service.answers['GET /devices'] = ({ path }) => {
+      const query = new URL(path, service.url).searchParams
+      const [at, limit] = [Number(query.get('page') ?? 1), Number(query.get('limit') ?? 50)]
+      const rows = Array.from({ length: Math.min(limit, count - (at - 1) * limit) }, (_, n) => {
+        const of = (at - 1) * limit + n
+        const hostname = `${['東京', 'e\u0301', 'x'.repeat(of % 90)][of % 3]} ${of}`
+        return {
+          id: uuid(of),
+          hostname,
+          status: of % 2 === 0 ? 'online' : 'offline',
+          osType: 'linux',
+          tags: [],
+        }
+      })
+      return page(rows, { page: at, limit, total: count })
+    }
+    const columns = 'hostname,status,osType'
+    const { stdout, code } = await home.terminal(['devices', '--all', '--columns', columns])
+    expect(code).toBe(0)
+    const rows = stdout.split(/\r?\n/).filter((line) => /(?:on|off)line/.test(line))
+    expect(rows).toHaveLength(count)
+    expect(rows.filter((line) => !line.includes(`${esc}[3`))).toEqual([])
+    const plain = rows.map(unstyled)
+    const places = plain.map((line) => displayWidth(line.slice(0, line.search(/(?:on|off)line/))))
+    expect(new Set(places).size).toBe(1)
+    expect(Math.max(...plain.map(displayWidth))).toBeLessThanOrEqual(80)
+  })
+
+  it.each(widths)('of %i columns the screen is the same', async (columns) => {
     vi.useRealTimers()
     Object.assign(service.answers, answersAt(Date.now()))
     const { stdout, code } = await home.terminal(['devices'], { columns })
