@@ -90,6 +90,57 @@ describe('the flags from the contract', () => {
   })
 })
 
+describe('--dry-run', () => {
+  /** Commands that send more than a GET and have no dry run, by the reason. */
+  const proof = 'its request is a proof that it takes, such as a code or a password, and says nothing else'
+  const without: Record<string, string> = {
+    'agent run': 'it is a program that runs',
+    'audit export': 'it reads; the request is a POST because it is audited',
+    'auth approve': 'it says what asks, and asks, before anything is approved',
+    'auth switch': 'it changes who this terminal is, and the way back is the same command',
+    'config apply': 'svc config plan is its dry run',
+    'config diff': 'it changes nothing',
+    'config plan': 'it changes nothing',
+    'filters preview': 'it reads; the filter is the body of the request',
+    'invite accept': proof,
+    login: proof,
+    logout: 'it ends what this terminal has',
+    'mfa disable': proof,
+    'mfa enable': proof,
+    'mfa sms': proof,
+    'password change': proof,
+    'password reset': proof,
+  }
+
+  it('is a flag of every command that changes something at the service, or there is a reason', () => {
+    const changing = commands.filter(({ endpoints }) => endpoints.some((route) => !route.startsWith('GET ')))
+    const lacking = changing.filter(({ flags }) => !flags.some(({ name }) => name === 'dry-run'))
+    expect(lacking.map(({ id }) => id).sort()).toEqual(Object.keys(without).sort())
+  })
+})
+
+describe('abbreviations', () => {
+  it.each([
+    ['org'],
+    ['devic', 'list'],
+    ['devices', 'lis'],
+    ['audit', 'verif'],
+    ['orgs', 'del', 'a', '--yes'],
+  ])('of commands are refused: svc %s %s', async (...words) => {
+    const { code, stdout, stderr } = await home.run(words.filter(Boolean))
+    expect([code, stdout]).toEqual([2, ''])
+    expect(stderr).toMatch(/^Error: (There is no command|Unexpected argument)/)
+  })
+
+  it.each(['--jso', '--col=id', '--no-head', '--url=http://127.0.0.1:1 --tok=-'])(
+    'of flags are refused: %s',
+    async (flags) => {
+      const { code, stderr } = await home.run(['orgs', ...flags.split(' ')])
+      expect([code, stderr]).toEqual([2, expect.stringMatching(/^Error: Unknown flag/)])
+    },
+  )
+})
+
 describe('help', () => {
   it('shows examples first', async () => {
     const { stdout, code } = await home.run(['orgs', 'create', '--help'])

@@ -6,7 +6,7 @@ import { api } from '../../src/api.ts'
 import { openMigrated, type TestDatabase } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
-import { failureOf, Home } from './run.ts'
+import { failureOf, Home, noTerminal } from './run.ts'
 
 const home = new Home()
 let database: TestDatabase
@@ -70,6 +70,32 @@ scripts:
     const again = await acme(['config', 'plan', all, '--set', 'store', '--adopt', '--json'])
     const { changes } = JSON.parse(again.stdout) as { changes: { action: string }[] }
     expect(changes.filter(({ action }) => action !== 'adopt')).toEqual([])
+  })
+
+  it.skipIf(noTerminal)('asks on a terminal before it applies what it has shown', async () => {
+    const asked = file('asked.yaml', 'sites:\n  - { org: bakery, name: Asked, timezone: UTC }\n')
+    const env = { SVC_URL: service.url, SVC_TOKEN: world.tokens.acme }
+    const apply = (answer: string) =>
+      home.terminal(['config', 'apply', asked, '--set', 'asked'], {
+        env,
+        answers: [['Apply to asked', answer]],
+      })
+    const plan = () => acme(['config', 'plan', asked, '--set', 'asked'])
+    for (const [answer, exit] of [
+      ['n\r', 1],
+      // Enter alone is no.
+      ['\r', 1],
+      ['\u0003', 130],
+    ] as const) {
+      const refused = await apply(answer)
+      expect([answer, refused.code]).toEqual([answer, exit])
+      expect(refused.stdout.indexOf('bakery / Asked')).toBeLessThan(refused.stdout.indexOf('Apply to asked'))
+      expect((await plan()).stdout).toContain('Set asked: 1 to create')
+    }
+    const applied = await apply('y\r')
+    expect([applied.code, applied.stdout]).toEqual([0, expect.stringContaining('1 to create')])
+    expect(applied.stdout).toContain(`${service.url}\r\n`)
+    expect((await plan()).stdout).toBe('Set asked: no changes\n')
   })
 
   it('says each fault with its file, line and column, all at once', async () => {

@@ -5,7 +5,12 @@ import type { Endpoint } from '../../src/core/endpoint.ts'
 import { ApiError } from '../../src/core/transport.ts'
 import { logTails } from '../../src/logs/tails/contract.ts'
 
-const world = vi.hoisted(() => ({ pauses: [] as number[], looks: 0, notes: [] as string[] }))
+const world = vi.hoisted(() => ({
+  pauses: [] as number[],
+  looks: 0,
+  notes: [] as string[],
+  printed: [] as unknown[],
+}))
 
 /** No time passes: the pauses are written down, and the command ends in the pause after its last look. */
 vi.mock('node:timers/promises', () => ({
@@ -18,14 +23,16 @@ vi.mock('../../src/cli/stderr-notes.ts', async (original) => ({
   ...(await original<object>()),
   printNote: (text: string) => void world.notes.push(text),
 }))
-vi.mock('../../src/cli/line-printer.ts', () => ({ linePrinter: () => async () => undefined }))
+vi.mock('../../src/cli/line-printer.ts', () => ({
+  linePrinter: () => async (rows: unknown[]) => void world.printed.push(...rows),
+}))
 
 const idOf = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`
 const headOf = (n: number, seq: number) => ({ deviceId: idOf(n), hostname: `till-${n}`, seq })
 type Head = ReturnType<typeof headOf>
 type Ask = { entry: Endpoint; query: Record<string, unknown> }
 
-beforeEach(() => Object.assign(world, { pauses: [], notes: [] }))
+beforeEach(() => Object.assign(world, { pauses: [], notes: [], printed: [] }))
 
 /** Follows a service whose heads are those of `looks`, a list of pages each, for as many looks. */
 async function followed(
@@ -34,12 +41,12 @@ async function followed(
     flags = {},
     refusal,
     pauses = looks.length,
-    more = {},
+    more = () => ({}),
   }: {
     flags?: Record<string, unknown>
     refusal?: (ask: Ask, nth: number) => Error | undefined
     pauses?: number
-    more?: object
+    more?: (query: Record<string, unknown>) => object
   } = {},
 ) {
   world.looks = pauses
@@ -50,7 +57,7 @@ async function followed(
     asked.push(ask)
     const refused = refusal?.(ask, asked.length)
     if (refused) throw refused
-    if (entry === logTails.read) return { diagnostic: [], events: [], places: [], ...more }
+    if (entry === logTails.read) return { diagnostic: [], events: [], places: [], ...more(query) }
     if (query.cursor === undefined) look += 1
     const at = Number(query.cursor ?? 0)
     const pages = looks[Math.min(look, looks.length - 1)]!
@@ -79,6 +86,26 @@ describe('svc logs tail -f of many devices', () => {
     ])
   })
 
+  it('shows once what came in after the places were read and before the newest entries were', async () => {
+    const row = (seq: number) => ({
+      ...{ seq, deviceId: idOf(1), component: 'ws', level: 'info', message: `entry ${seq}` },
+      ...{ timestamp: `2026-01-31T12:00:0${seq}.000Z`, createdAt: `2026-01-31T12:00:0${seq}.000Z` },
+    })
+    const { reads } = await followed([[[headOf(1, 5)]], [[headOf(1, 6)]], [[headOf(1, 6)]]], {
+      flags: { lines: 2 },
+      more: ({ after }) =>
+        after === undefined
+          ? { diagnostic: [row(4), row(5), row(6)] }
+          : { diagnostic: [row(6)], places: [{ deviceId: idOf(1), seq: 6, more: false }] },
+    })
+    expect(reads).toEqual([undefined, `${idOf(1)}:5`])
+    expect(world.printed.map((one) => (one as { message: string }).message)).toEqual([
+      'entry 4',
+      'entry 5',
+      'entry 6',
+    ])
+  })
+
   it('repeats only the request that was refused', async () => {
     const pages = [[headOf(1, 1)], [headOf(2, 1)], [headOf(3, 1)]]
     const tooMany = new ApiError(429, { error: 'Too many requests', code: 'rate_limited' } as never)
@@ -104,7 +131,7 @@ describe('svc logs tail -f of many devices', () => {
   })
 
   it('says that the newest entries are those of some devices', async () => {
-    await followed([[[headOf(1, 1)]]], { flags: { lines: 10 }, more: { incompleteResults: true } })
+    await followed([[[headOf(1, 1)]]], { flags: { lines: 10 }, more: () => ({ incompleteResults: true }) })
     expect(world.notes).toContain(
       'There are more than 1000 devices here, and these are the newest entries of 1000 of them: name an organization with --org, or devices, to see those of others',
     )

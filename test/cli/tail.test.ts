@@ -1,11 +1,16 @@
+import { spawn } from 'node:child_process'
+import { existsSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
 import { until } from '../daemon/process.ts'
 import { openMigrated } from '../databases.ts'
 import { adminEmail, adminPassword, serviceOn, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
+import { FakeService, uuid } from './fake-service.ts'
 import { follow } from './follow-process.ts'
-import { failureOf, Home } from './run.ts'
+import { binary, failureOf, Home } from './run.ts'
 
 async function start() {
   const home = new Home()
@@ -328,5 +333,45 @@ describe('svc audit tail', () => {
       expect(own.map(({ resource }) => resource.name)).toEqual(['site 1', 'site 2', 'site 3'])
     }
     expect((await tail()).stdout).toBe('')
+  })
+})
+
+describe('Ctrl-C while a row is being printed', () => {
+  it('waits for it, to store its cursor; a second one does not', async () => {
+    const long = 'x'.repeat(400_000)
+    const [stamp, id] = ['2026-01-31T12:00:00.000Z', uuid(5)]
+    const row = { seq: 1, createdAt: stamp, timestamp: stamp, level: 'info', component: 'ws', message: long }
+    const service = await new FakeService({
+      [`GET /devices/${id}/diagnostic-logs`]: {
+        body: { data: [row], head: 1, pagination: { nextCursor: null } },
+      },
+    }).start()
+    onTestFinished(() => service.stop())
+    const home = new Home({ SVC_URL: service.url, SVC_TOKEN: 'token' })
+    onTestFinished(() => home.remove())
+    const args = ['logs', 'tail', '-f', id, '--kind', 'diagnostic', '-o', 'ndjson', '--cursor-file', 'cursor']
+    const begin = async () => {
+      const child = spawn(process.execPath, [binary, ...args], {
+        env: home.env,
+        cwd: home.path,
+        stdio: 'pipe',
+      })
+      onTestFinished(() => void child.kill('SIGKILL'))
+      const ended = new Promise<number | null>((resolve) => child.on('exit', (code) => resolve(code)))
+      // A reader that takes the beginning alone: the rest does not fit into the pipe.
+      await new Promise((resolve) => child.stdout.once('readable', resolve))
+      child.stderr.resume()
+      child.kill('SIGINT')
+      return { child, ended }
+    }
+    const patient = await begin()
+    patient.child.stdout.resume()
+    expect([await patient.ended, existsSync(join(home.path, 'cursor'))]).toEqual([130, true])
+    rmSync(join(home.path, 'cursor'))
+    const hasty = await begin()
+    const isOver = await Promise.race([hasty.ended.then(() => true), sleep(500).then(() => false)])
+    expect(isOver).toBe(false)
+    hasty.child.kill('SIGINT')
+    expect([await hasty.ended, existsSync(join(home.path, 'cursor'))]).toEqual([130, false])
   })
 })

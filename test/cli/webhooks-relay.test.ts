@@ -1,6 +1,11 @@
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
+import { api } from '../../src/api.ts'
 import { until } from '../daemon/process.ts'
+import { openMigrated } from '../databases.ts'
+import { serviceOn } from '../harness.ts'
 import { eventId, eventOf, secret, signedHeaders } from '../webhooks/signed.ts'
+import { handOn } from '../webhooks/webhook-stage.ts'
+import { buildWorld } from '../world.ts'
 import { FakeService, page, problem, type RecordedRequest, uuid } from './fake-service.ts'
 import { follow } from './follow-process.ts'
 import { Home } from './run.ts'
@@ -67,6 +72,26 @@ describe('svc webhooks listen --webhook', () => {
     const asked = service.calls(`GET /webhooks/${id}/relay`).map(({ path }) => path.split('?')[1])
     expect(asked.slice(0, 4)).toEqual([undefined, 'after=7', 'after=9', 'after=10'])
     expect(await end()).toBe(130)
+  })
+
+  it('sees that a real service signs with the secret of the webhook, and with no other', async () => {
+    const service = await serviceOn(await openMigrated('sqlite'))
+    onTestFinished(() => service.close())
+    const { orgs, tokens } = await buildWorld(service)
+    const hand = handOn(service.client(tokens.system), orgs.bakery.id)
+    // Paused: nothing is sent to the address.
+    const hook = await hand.hook('https://hooks.example.com/in', { secret, events: ['alert.triggered'] })
+    await hand.client.call(api.webhooks.update, { params: { id: hook }, body: { status: 'paused' } })
+    const listening = ['right', 'wrong'].map((name) => {
+      const file = home.write(name, name === 'right' ? secret : `whsec_${'b'.repeat(44)}`)
+      const args = ['webhooks', 'listen', '--webhook', hook, '--json', '--secret', `@${file}`]
+      return follow(home, args, { SVC_URL: service.url, SVC_TOKEN: tokens.bakery })
+    })
+    await until(() => listening.every(({ said }) => said.stderr.includes('Ctrl-C ends')), 20_000)
+    const [raised] = await hand.raise(1, 'alert.triggered')
+    for (const { has } of listening) await has(1)
+    const seen = listening.map(({ rows }) => rows().map(({ eventId, signature }) => [eventId, signature]))
+    expect(seen).toEqual([[[raised, 'valid']], [[raised, 'invalid']]])
   })
 
   it('waits out a service that is away, and a target that is down', async () => {

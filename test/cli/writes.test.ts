@@ -98,6 +98,14 @@ describe('deleting several records', () => {
     expect(stdout).toContain('This ends 21 devices, 2 API keys; the audit log is kept\r\n')
   })
 
+  it.skipIf(noTerminal)('says on a terminal how names that are typed there end', async () => {
+    const { code, stdout } = await home.terminal(['enroll', 'delete', '-', '--yes'], {
+      answers: [['Reading the names from standard input; end with Ctrl-D', 'Key 31\nKey 33\n\u0004']],
+    })
+    expect([code, gone()]).toEqual([0, ['31', '33']])
+    expect(stdout).toContain('2: Key 31, Key 33')
+  })
+
   it('asks once, and not without a person', async () => {
     const refused = await svc('enroll', 'delete', 'Key 31', 'Key 33')
     expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('Missing --yes')])
