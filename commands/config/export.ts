@@ -1,6 +1,6 @@
 import { string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { variableFlags } from '../../src/cli/config/flags.ts'
+import { partnerFlag, variableFlags } from '../../src/cli/config/flags.ts'
 
 export default class ConfigExport extends ApiCommand {
   static override endpoints = ['GET /config/export']
@@ -20,6 +20,7 @@ export default class ConfigExport extends ApiCommand {
       helpValue: 'FILE',
     }),
     ...variableFlags,
+    ...partnerFlag,
   }
 
   async run(): Promise<void> {

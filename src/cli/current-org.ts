@@ -11,6 +11,18 @@ export async function currentOrg(session: CommandContext): Promise<string | unde
   return resolveTenant(session, 'organization', value)
 }
 
+/** The tenant of a command: the partner of its flag, else the current organization. */
+export async function namedTenant(
+  session: CommandContext,
+  partner: string | undefined,
+): Promise<{ orgId?: string; partnerId?: string }> {
+  const isOrgNamed = session.settings.org.from === 'flag'
+  const orgId = partner === undefined || isOrgNamed ? await currentOrg(session) : undefined
+  const { resolveTenant } = await import('./tenant-ids.ts')
+  const partnerId = partner === undefined ? undefined : await resolveTenant(session, 'partner', partner)
+  return { ...(orgId !== undefined && { orgId }), ...(partnerId !== undefined && { partnerId }) }
+}
+
 /** For a record given by name: the current organization, which narrows the search. */
 export async function withinOrg(session: CommandContext) {
   return { orgId: await currentOrg(session), insists: session.settings.org.from !== 'context' }

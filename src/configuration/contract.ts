@@ -421,10 +421,11 @@ const reads = userAccess({ permission: 'config:read', key: true })
 const applies = userAccess({ permission: 'config:apply', key: true })
 const query = z.strictObject({
   orgId: idOf('organization').optional().describe('Only the configuration of this organization'),
+  partnerId: idOf('partner').optional().describe('Of this partner; for system scope'),
 })
 const example = { set: 'production', document: { scripts: [] } }
 const maxBody = 4 * 1024 * 1024
-const errors = ['tenant_required', 'org_access_denied'] as const
+const errors = ['tenant_required', 'org_access_denied', 'partner_mismatch'] as const
 
 export const configuration = {
   plan: endpoint({

@@ -4,6 +4,8 @@ import { newId } from '../core/new-id.ts'
 import { safeParse } from '../core/schema.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
+import { scopeOfTenant } from '../identity/rules.ts'
+import { findNamedTenant, type TenantQuery } from '../identity/tenant.ts'
 import type { Db } from '../storage/open.ts'
 import { findOrg, scopeWithin } from '../tenancy/store.ts'
 import { refusalOf } from './access.ts'
@@ -38,7 +40,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
           try {
             return await storage.write(async (tx) => {
-              const about = await tenantOf(tx, scope, query.orgId)
+              const about = await tenantOf(tx, scope, query)
               note(meantBy(about, body.set))
               const setId = await store.findSet(tx, about.scope, about.owner, body.set)
               const run = new Run(tx, {
@@ -60,7 +62,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           limit('CONFIG', 'id' in caller ? caller.id : ip)
         },
         async run({ db, scope, caller, query, body, now, ip, userAgent, note }) {
-          const about = await tenantOf(db, scope, query.orgId)
+          const about = await tenantOf(db, scope, query)
           const { set, version, plannedAt, revision = null } = body
           note(meantBy(about, set))
           const applyId = newId()
@@ -92,13 +94,13 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
         async prepare({ storage, scope, caller, query, ip, limit }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           // Long: it reads everything.
-          return exported(storage.heavy, on, caller, await tenantOf(storage.read, scope, query.orgId))
+          return exported(storage.heavy, on, caller, await tenantOf(storage.read, scope, query))
         },
         run: async (_, found) => found,
       }),
 
       async sets({ db, scope, query }) {
-        const about = await tenantOf(db, scope, query.orgId)
+        const about = await tenantOf(db, scope, query)
         return { data: await store.listSets(db, about.scope, about.owner) }
       },
     },
@@ -107,9 +109,15 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
 
 type About = { scope: Scope; owner: store.SetOwner }
 
-/** The tenant whose configuration it is. @throws tenant_required, org_access_denied */
-async function tenantOf(db: Db, scope: Scope, orgId: string | undefined): Promise<About> {
-  const within = await scopeWithin(db, scope, orgId)
+/**
+ * The tenant whose configuration it is.
+ * @throws tenant_required, org_access_denied, partner_mismatch, not_found
+ */
+async function tenantOf(db: Db, scope: Scope, named: TenantQuery): Promise<About> {
+  const tenant = await findNamedTenant(db, scope, named)
+  // A member of a partner who names it still reaches only the organizations of the membership.
+  const isWider = tenant?.kind === 'partner' && scope.kind === 'system'
+  const within = isWider ? scopeOfTenant(tenant) : await scopeWithin(db, scope, named.orgId)
   if (within.kind === 'system') throw new Problem('tenant_required')
   if (within.kind === 'partner') return { scope: within, owner: { partnerId: within.partnerId, orgId: null } }
   const org = await findOrg(db, within, within.orgId)

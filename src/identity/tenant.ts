@@ -4,7 +4,7 @@ import type { Db } from '../storage/open.ts'
 import { checkOrg, findOrg, getPartner } from '../tenancy/store.ts'
 import { contextOfScope, scopeOfTenant, type Tenant } from './rules.ts'
 
-type TenantQuery = { orgId?: string | undefined; partnerId?: string | undefined }
+export type TenantQuery = { orgId?: string | undefined; partnerId?: string | undefined }
 
 /**
  * The tenant named in a request: an organization, which must belong to the partner when both are named, or a

@@ -98,6 +98,17 @@ scripts:
     expect((await plan()).stdout).toBe('Set asked: no changes\n')
   })
 
+  it('is of the partner that a system administrator names', async () => {
+    const env = { SVC_TOKEN: world.tokens.system }
+    const depot = file('depot.yaml', 'sites: [{ org: garage, name: Depot }]')
+    const nameless = await acme(['config', 'plan', depot, '--json'], env)
+    expect(failureOf(nameless).hint).toBe('name the tenant: --org ORG or --partner PARTNER')
+    const plan = await acme(['config', 'plan', depot, '--partner', 'acme', '--set', 'depots'], env)
+    expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining('+ garage / Depot') })
+    const exported = await acme(['config', 'export', '--partner', 'acme'], env)
+    expect(exported.stdout).toContain('slug: garage')
+  })
+
   it('says each fault with its file, line and column, all at once', async () => {
     const folder = join(home.path, 'faulty')
     mkdirSync(join(folder, 'more'), { recursive: true })

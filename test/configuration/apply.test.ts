@@ -525,8 +525,8 @@ onEveryDatabase((_, open) => {
       expect(skipped).toMatchObject([{ section: 'roles', name: '*' }])
     })
 
-    it('of the service names an organization', async () => {
-      const { world, by } = await start()
+    it('of the service names an organization or a partner; nobody else reaches further by naming one', async () => {
+      const { service, world, by } = await start()
       await expect(by(world.tokens.system).plan({ sites: [] })).rejects.toEqual(
         refused(403, 'tenant_required'),
       )
@@ -536,6 +536,18 @@ onEveryDatabase((_, open) => {
       await expect(by(world.tokens.globex, id).plan({ sites: [] })).rejects.toEqual(
         refused(403, 'org_access_denied'),
       )
+      const { acme: partnerId } = world.partners
+      const whole = by(world.tokens.system, { partnerId })
+      expect((await whole.apply({ sites: [{ org: 'garage', name: 'Depot' }] })).totals).toMatchObject({
+        create: 1,
+      })
+      expect((await whole.sets()).map(({ name }) => name)).toEqual(['default'])
+      for (const token of [world.tokens.globex, world.tokens.bakery]) {
+        await expect(by(token, { partnerId }).exported()).rejects.toEqual(refused(403, 'partner_mismatch'))
+      }
+      const some = by(await addPartnerUser(service, 'limited', partnerId, [id]), { partnerId })
+      const { document } = await some.exported()
+      expect(new Set(document.sites!.map(({ org }) => org))).toEqual(new Set(['bakery']))
     })
   })
 

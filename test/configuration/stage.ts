@@ -11,10 +11,10 @@ type Options = {
   revision?: string
 }
 
-/** What a caller does with files, of their tenant or of one organization. */
-export const configurationOf = (service: TestService) => (token: string, orgId?: string) => {
+/** What a caller does with files, of their tenant, or of the organization or partner that they name. */
+export const configurationOf = (service: TestService) => (token: string, named?: string | { partnerId: string }) => {
   const client = service.client(token)
-  const query = orgId === undefined ? {} : { orgId }
+  const query = typeof named === 'string' ? { orgId: named } : (named ?? {})
   const plan = (document: Document, { revision: _, ...options }: Options = {}) =>
     client.call(api.configuration.plan, { query, body: { document, ...options } })
   const apply = async (document: Document, { revision, ...options }: Options = {}, version?: string) => {

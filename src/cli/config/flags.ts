@@ -16,9 +16,15 @@ export const variableFlags = {
   }),
 }
 
+/** As of the commands that the contract describes. */
+export const partnerFlag = {
+  partner: string({ description: 'Of this partner; for system scope', helpValue: 'PARTNER' }),
+}
+
 /** What the commands that plan have in common. */
 export const planFlags = {
   ...variableFlags,
+  ...partnerFlag,
   set: string({
     description: 'Set of files that owns the objects; objects of another set are never touched',
     helpValue: 'NAME',

@@ -3,7 +3,7 @@ import { configuration, type Plan } from '../../configuration/contract.ts'
 import { ApiError, NetworkError } from '../../core/client.ts'
 import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
 import type { CommandContext } from '../base.ts'
-import { currentOrg } from '../current-org.ts'
+import { namedTenant } from '../current-org.ts'
 import { exitCodes, SilentExit, usageError } from '../exit-codes.ts'
 import { checkReplaceable, writePrivateFile } from '../files.ts'
 import { lookOf } from '../look.ts'
@@ -16,6 +16,7 @@ import { escapeVariables } from './variables.ts'
 
 export type PlanFlags = {
   set: string
+  partner?: string | undefined
   env?: string[] | undefined
   adopt?: boolean | undefined
   prune?: boolean | undefined
@@ -23,7 +24,7 @@ export type PlanFlags = {
 }
 
 type Request = {
-  query: { orgId?: string }
+  query: { orgId?: string; partnerId?: string }
   body: z.input<typeof configuration.plan.body>
 }
 
@@ -34,11 +35,10 @@ async function ask(session: CommandContext, paths: readonly string[], flags: Pla
   const files = await readConfiguration(paths, flags.env ?? [])
   const { substituted } = files
   const hidden = new Hidden(files.document, substituted)
-  const orgId = await currentOrg(session)
   const { set, adopt = false, prune = false } = flags
   const pruneLimit = flags['prune-limit']
   const request: Request = {
-    query: { ...(orgId !== undefined && { orgId }) },
+    query: await namedTenant(session, flags.partner),
     body: { set, document: files.document, adopt, prune, ...(pruneLimit !== undefined && { pruneLimit }) },
   }
   const sent = session.client.request(configuration.plan, request)
@@ -156,11 +156,14 @@ function readPlan(file: string): SavedPlan {
 
 export async function exportFile(
   session: CommandContext,
-  { merge, env = [] }: { merge?: string | undefined; env?: string[] | undefined },
+  {
+    merge,
+    env = [],
+    partner,
+  }: { merge?: string | undefined; env?: string[] | undefined; partner?: string | undefined },
 ): Promise<void> {
   const before = merge === undefined ? undefined : { file: merge, text: readTextFile(merge, 'the file') }
-  const orgId = await currentOrg(session)
-  const query = { ...(orgId !== undefined && { orgId }) }
+  const query = await namedTenant(session, partner)
   const sent = session.client.request(configuration.export, { query })
   const reply = (await withSpinner('Reading', sent)) as z.output<typeof configuration.export.reply>
   // Whatever the format, it may be read again as a file, in which a record must not name a variable.
