@@ -21,7 +21,8 @@ export default class AgentRun extends Command {
       helpValue: '-|@FILE',
     }),
     url: Flags.string({
-      description: 'Address of the service; by default the one the machine enrolled with [env: SVC_URL]',
+      description:
+        'Address of the service; by default the one the machine enrolled with, at first http://127.0.0.1:3000 [env: SVC_URL]',
       helpValue: 'URL',
     }),
     'state-dir': Flags.string({

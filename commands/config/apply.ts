@@ -9,7 +9,7 @@ export default class ConfigApply extends ApiCommand {
   static override description =
     'Plans, shows the plan and asks before it applies. What has changed since the plan was made is a conflict (exit 6), and nothing is applied. Every change has the audit entry that the single command would leave, with the id of the apply.'
   static override examples = [
-    'svc config apply production.yaml --yes\nsites\n  + blue-bakery / Main Office\nSet default: 1 to create\nApplied as 0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55: 1 to create',
+    'svc config apply production.yaml --yes\nsites\n  + blue-bakery / Main Office\nSet default: 1 to create\nApplied as 0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55: 1 created',
     'svc config apply config/ --set production --prune --prune-limit 12 --revision "$GIT_COMMIT" --yes',
     'svc config apply --plan plan.json --yes',
   ]

@@ -136,7 +136,7 @@ function sessionCredentials(settings: Settings, interactive: boolean, anonymous:
       throw new CliError(`Not signed in to ${settings.url.value}`, {
         exit: exitCodes.authentication,
         code: 'unauthenticated',
-        hint: 'svc login',
+        hint: settings.url.from === 'flag' ? `svc login --url ${settings.url.value}` : 'svc login',
       })
     }
     if (session.again && session.expiresAt <= Date.now()) throw sessionExpired(session.again)

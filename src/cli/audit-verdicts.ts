@@ -1,10 +1,11 @@
-import type { RestoreReport, Verdict } from '../audit/verifier/verdict.ts'
+import type { PinState, RestoreReport, Verdict } from '../audit/verifier/verdict.ts'
 import type { CommandContext } from './base.ts'
 import { exitCodes, SilentExit } from './exit-codes.ts'
+import { type Look, lookOf } from './look.ts'
 import { printNote, printRecord, writeStdout } from './print.ts'
 import { formatEntries, formatNumber } from './progress.ts'
-import { styleFor } from './style.ts'
 import { escapeToOneLine } from './table.ts'
+import { wrapWords } from './text-width.ts'
 
 export type NamedVerdict = Verdict & {
   name: string
@@ -24,8 +25,8 @@ export async function printVerdicts({ output }: CommandContext, chains: NamedVer
     const entries = chains.reduce((sum, one) => sum + one.entries, 0)
     await printRecord(output, { verdict, entries, chains }, undefined)
   } else {
-    const style = styleFor(process.stdout)
-    for (const one of chains) await writeStdout(`${lineFor(one, style)}\n`)
+    const look = lookOf(process.stdout, output)
+    for (const one of chains) await writeStdout(`${linesFor(one, look)}\n`)
     if (chains.length === 0) printNote('There is no chain you can read')
   }
   if (verdict !== 'sound')
@@ -49,9 +50,21 @@ function formatRestore({ time, backup, lost, state }: RestoreReport): string {
   return `restored on ${on} from a backup of ${of}: ${entries}${by}`
 }
 
-type Style = Awaited<ReturnType<typeof styleFor>>
+/** The verdict in words, which a terminal does not break. */
+function linesFor(verdict: NamedVerdict, { style, width }: Pick<Look, 'style' | 'width'>): string {
+  const { head, text } = describeVerdict(verdict)
+  const tone = { sound: style.good, unverifiable: style.warning, tampered: style.bad }[verdict.verdict]
+  const wrapped = (line: string, indent: string) =>
+    width === undefined ? line : wrapWords(line, width, width - indent.length).join(`\n${indent}`)
+  const [first = '', ...rest] = text
+  const begun = wrapped(`${head} ${first}`, '  ').slice(head.length)
+  return [`${tone(head)}${begun}`, ...rest.map((line) => `  ${wrapped(line, '    ')}`)].join('\n')
+}
 
-function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Style): string {
+function describeVerdict({ name: bare, deletedAt, ...verdict }: NamedVerdict): {
+  head: string
+  text: string[]
+} {
   const one = {
     ...verdict,
     name: deletedAt === undefined ? bare : `${bare} (deleted ${escapeToOneLine(deletedAt)})`,
@@ -63,17 +76,23 @@ function lineFor({ name: bare, deletedAt, ...verdict }: NamedVerdict, style: Sty
       `up to ${one.head.checksum.slice(0, 12)}`,
       ...(one.checkpoint.state === 'signed' ? [`signed ${escapeToOneLine(one.checkpoint.time)}`] : []),
       ...(one.checkpoint.state === 'unchecked' ? ['signature not checked: give --key'] : []),
-      ...(one.pin === 'new' ? ['pinned without comparison: there was no pin before'] : []),
+      ...(pinTexts[one.pin] ?? []),
     ]
-    const restores = one.restores.map((restore) => `\n  ${formatRestore(restore)}`)
-    return `${style.good('Sound:')} ${parts.join(', ')}${restores.join('')}`
+    return { head: 'Sound:', text: [parts.join(', '), ...one.restores.map(formatRestore)] }
   }
   if (one.verdict === 'unverifiable')
-    return `${style.warning('Cannot tell:')} ${one.name}: ${escapeToOneLine(one.fault.message)}`
+    return { head: 'Cannot tell:', text: [`${one.name}: ${escapeToOneLine(one.fault.message)}`] }
   const { seq, kind, message, entry } = one.fault
   const about = [entry?.id && `id ${entry.id}`, entry?.action && `action ${entry.action}`, entry?.timestamp]
     .filter((text) => text !== undefined && text !== '')
     .map((text) => escapeToOneLine(String(text)))
   const found = `${one.name}, entry ${seq}, ${kind}: ${escapeToOneLine(message)}`
-  return `${style.bad('TAMPERED:')} ${found}${about.length > 0 ? `\n  ${about.join(', ')}` : ''}`
+  return { head: 'TAMPERED:', text: [found, ...(about.length > 0 ? [about.join(', ')] : [])] }
+}
+
+const pinTexts: { [S in PinState]?: string[] } = {
+  new: ['pinned without comparison: there was no pin before'],
+  kept: ['contains what was pinned'],
+  vouched: ['what was pinned is removed, as its signature covers'],
+  restored: ['what was pinned was lost by a restore'],
 }

@@ -89,8 +89,9 @@ function formatPlain(key: string, value: unknown, { now }: Look): string {
 
 const abbreviations = /\b(cpu|ram|gpu|os|ip|bios|mac|mb|gb|mfa|otp|qr|url|sso|jwks)\b/gi
 
-/** `lastSeenAt` as `Last seen at`, `ramTotalMb` as `RAM total MB`. */
+/** `lastSeenAt` as `Last seen at`, `ramTotalMb` as `RAM total MB`. What is no name of a field stays as it is. */
 function fieldLabel(key: string): string {
+  if (!/^[a-z][A-Za-z0-9]*$/.test(key)) return escapeToOneLine(key)
   const words = key.replace(/[A-Z]+/g, (capitals) => ` ${capitals.toLowerCase()}`)
   const sentence = words.charAt(0).toUpperCase() + words.slice(1)
   return escapeToOneLine(sentence.replace(abbreviations, (word) => word.toUpperCase()))

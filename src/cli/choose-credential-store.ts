@@ -35,11 +35,9 @@ export async function chooseStore(
     )
   }
   if (interactive) {
-    printNote(probe.reason)
-    if (await askYesNo('Store the session in a file that only you can read, unencrypted?')) {
-      printNote(fileWarning)
+    printNote(`No keychain answers on this machine: ${probe.reason}`)
+    if (await askYesNo('Store the session in a file that only you can read, unencrypted?'))
       return { kind: 'file' }
-    }
   }
   return { kind: 'memory', notKeptReason: probe.reason }
 }

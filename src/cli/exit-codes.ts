@@ -253,8 +253,9 @@ function hintFor(failure: ApiError): string | undefined {
     const { lastSeenAt } = (failure.details ?? {}) as { lastSeenAt?: string | null }
     return `${lastSeenAt ? `last seen ${relativeTime(lastSeenAt, Date.now())}: ` : ''}svc devices show DEVICE has details`
   }
-  const { hint, reason = '' } = (failure.details ?? {}) as { hint?: string; reason?: string }
-  if (['oidc_discovery_failed', 'release_host_failed', 'not_found'].includes(failure.code)) return hint
+  const { hint, reason = '', required } = (failure.details ?? {}) as Partial<Record<string, string>>
+  if (hint !== undefined) return hint
+  if (['oidc_discovery_failed', 'release_host_failed', 'not_found'].includes(failure.code)) return undefined
   if (failure.code === 'release_refused') return releaseHints[reason]
   if (failure.code === 'federated_token_refused') {
     return (
@@ -264,7 +265,9 @@ function hintFor(failure: ApiError): string | undefined {
   }
   if (failure.code === 'invalid_request' && failure.message.includes('orgId'))
     return 'add --org, or set SVC_ORG'
+  const needs = required === undefined ? '' : `this needs ${required}; `
+  if (failure.code === 'api_key_scope') return `${needs}${hints.api_key_scope}`
   if (failure.code === 'forbidden' && failure.request !== undefined)
-    return `svc explain ${failure.request} says why`
+    return `${needs}svc explain ${failure.request} says why`
   return hints[failure.code as ErrorCode]
 }

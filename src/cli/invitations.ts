@@ -17,7 +17,7 @@ export function formatInvited(reply: Record<string, unknown>): string {
   const { email, status } = reply as { email?: string; status?: string }
   const who = email === undefined ? 'The invitation' : escapeToOneLine(email)
   if (inviteUrl !== undefined) {
-    return `${who} is invited. No mail server is configured: send them this link yourself.\n${escapeToOneLine(inviteUrl)}\n`
+    return `${who} is invited. There is no mail server, so send this link:\n${escapeToOneLine(inviteUrl)}\n`
   }
   const sent = inviteEmailSent
     ? 'A mail was sent'

@@ -38,7 +38,8 @@ export class Steps {
     const owner = this.#owners.of(found)
     if (owner) {
       const whose = owner.isOfPartner && this.#with.owner.orgId !== null ? ' of the partner' : ''
-      this.#found.fault(item.path, `belongs to the set "${owner.set}"${whose}: leave it out here, or there`)
+      const instead = whose === '' ? `, or name that set (--set ${owner.set})` : ''
+      this.#found.fault(item.path, `belongs to the set "${owner.set}"${whose}: leave it out here${instead}`)
       return false
     }
     if (!wanted.adopt) {

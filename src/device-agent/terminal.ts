@@ -1,15 +1,16 @@
 import { existsSync } from 'node:fs'
 import { parseTrustKey } from '../agents/versions/manifest.ts'
 import { askSecret, isInteractive, readSecret, readStdinOrFile, readTextFile } from '../cli/ask.ts'
-import { CliError, SilentExit, toReport, usageError } from '../cli/exit-codes.ts'
+import { CliError, exitCodes, SilentExit, toReport, usageError } from '../cli/exit-codes.ts'
 import { resolveSettings, type Settings } from '../cli/settings.ts'
 import { printNote } from '../cli/stderr-notes.ts'
 import { nodeTransport, socketOptions } from '../cli/transport.ts'
 import { errors, Problem } from '../core/errors.ts'
 import { onOutputFailure } from '../core/terminal.ts'
+import { NetworkError } from '../core/transport.ts'
 import { type AgentEvent, formatEvent } from './events.ts'
 import { startAgent } from './start.ts'
-import { keyFilePath, stateDirFrom } from './state.ts'
+import { identityStore, keyFilePath, stateDirFrom } from './state.ts'
 import { type Build, currentExecutable } from './update/executable.ts'
 import { notifyWatchdog, takeRole } from './watchdog/messages.ts'
 
@@ -52,6 +53,8 @@ export async function runAtTerminal(flags: RunFlags, build: Build, script?: stri
     report: (event: AgentEvent) =>
       flags.json ? void process.stdout.write(`${JSON.stringify(event)}\n`) : printNote(formatEvent(event)),
   }
+  if (part === 'watchdog' && flags['enrollment-key'] !== undefined && identityStore(stateDir).load())
+    printNote('This machine is enrolled already: the enrollment key is not used')
   try {
     if (isWatchdog) {
       const { startWatchdog } = await import('./watchdog/start.ts')
@@ -59,7 +62,7 @@ export async function runAtTerminal(flags: RunFlags, build: Build, script?: stri
       if (exit !== 0) throw new SilentExit(exit)
     } else await startAgent(start, { once: flags.once, intervalSeconds: flags.interval })
   } catch (error) {
-    const failure = isProblem(error) ? toCliError(error) : error
+    const failure = isProblem(error) ? toCliError(error) : withAddress(error, settings)
     // A conflict with another agent may be temporary, and a bug may not recur: both are worth a restart.
     const lasting = toReport(failure) !== undefined && !(isProblem(error) && error.code === 'conflict')
     if (!isWatchdog && lasting) await notifyWatchdog({ said: 'farewell' })
@@ -68,6 +71,15 @@ export async function runAtTerminal(flags: RunFlags, build: Build, script?: stri
 }
 
 const isProblem = (error: unknown): error is Problem => error instanceof Problem
+
+/** Names the address to give where the context of the user is not that of the agent. */
+function withAddress(error: unknown, { active, url }: Settings): unknown {
+  if (!(error instanceof NetworkError) || error.proxy || error.hint) return error
+  const isGiven = url.from === 'flag' || url.from === 'env'
+  const address = !isGiven && active ? `--url ${url.value}` : '--url or SVC_URL'
+  const hint = `is the service running there? ${address} chooses another one; contexts are not for agents`
+  return new CliError(error.message, { exit: exitCodes.unreachable, code: 'unreachable', hint, cause: error })
+}
 
 const toCliError = ({ message, code }: Problem): CliError =>
   new CliError(message, { exit: errors[code].exit, code })

@@ -180,7 +180,10 @@ function decideApiKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key
  */
 function decideWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'workload' }>): AccessDecision {
   const { permission } = access
-  if (!access.workload) return deny('forbidden', { message: 'This is not open to workloads' })
+  if (!access.workload) {
+    const hint = 'a person can do this (svc login), or an API key'
+    return deny('forbidden', { message: 'This is not open to workloads', details: { hint } })
+  }
   if (!access.scopes.includes(subject.scope.kind)) return deny('scope_not_allowed')
   if (permission === undefined || hasPermission(subject.permissions, permission)) return allowed
   return deny('forbidden', { message: 'Permission denied', details: { required: permission } })

@@ -55,7 +55,7 @@ scripts:
     const refused = await acme(['config', 'apply', first, '--set', 'store', '--json'], env)
     expect([refused.code, failureOf(refused).message]).toEqual([2, 'Missing --yes'])
     const applied = await acme(['config', 'apply', first, '--set', 'store', '--revision', 'a1', '--yes'], env)
-    expect([applied.code, applied.stderr]).toEqual([0, expect.stringMatching(/Applied as \S+: 2 to create/)])
+    expect([applied.code, applied.stderr]).toEqual([0, expect.stringMatching(/Applied as \S+: 2 created/)])
     const same = await acme(['config', 'diff', first, '--set', 'store'], env)
     expect(same).toMatchObject({ code: 0, stdout: 'Set store: no changes\n' })
     const sets = await acme(['config', 'sets', '--columns', 'name,objects,revision', '--csv', '--no-header'])

@@ -7,6 +7,7 @@ import { isMarker } from './hidden.ts'
 
 const marks = { create: '+', update: '~', delete: '-', adopt: '=' } as const
 const words = { create: 'create', update: 'change', delete: 'delete', adopt: 'take over' } as const
+const doneWords = { create: 'created', update: 'changed', delete: 'deleted', adopt: 'taken over' } as const
 
 const placed = ({ org, name }: { org: string | null; name: string }): string =>
   escapeToOneLine(org === null ? name : `${org} / ${name}`)
@@ -41,10 +42,10 @@ function notesOf(change: Change): string[] {
 }
 
 /** `2 to create, 1 to change`. */
-export function totalsText({ totals }: Pick<Plan, 'totals'>): string {
+export function totalsText({ totals }: Pick<Plan, 'totals'>, isDone = false): string {
   const parts = (['create', 'update', 'delete', 'adopt'] as const)
     .filter((action) => totals[action] > 0)
-    .map((action) => `${totals[action]} to ${words[action]}`)
+    .map((action) => `${totals[action]} ${isDone ? doneWords[action] : `to ${words[action]}`}`)
   if (totals.refused > 0) parts.push(`${totals.refused} refused`)
   return parts.length === 0 ? 'no changes' : parts.join(', ')
 }

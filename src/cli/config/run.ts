@@ -136,7 +136,7 @@ export async function applyFiles(
   })
   const done = hidden.plan(reply as z.output<typeof configuration.apply.reply>)
   if (!isPlain) return printRecord(session.output, done, configuration.apply.reply)
-  printNote(`Applied as ${done.applyId}: ${totalsText(done)}`)
+  printNote(`Applied as ${done.applyId}: ${totalsText(done, true)}`)
 }
 
 /** @throws usageError when the file is not what `svc config plan --out` wrote */
