@@ -61,7 +61,8 @@ async function readIdentities(file: string): Promise<string[]> {
     )
   }
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw new SetupError(`Cannot read --identity ${file}: ${error.code ?? error.message}`)
+    const help = error.code === 'EACCES' ? `: the user of the service has to be able to read it` : ''
+    throw new SetupError(`Cannot read --identity ${file} (${error.code ?? error.message})${help}`)
   })
   const lines = text.split('\n').map((line) => line.trim())
   const identities = lines.filter((line) => line !== '' && !line.startsWith('#'))

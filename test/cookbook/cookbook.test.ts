@@ -253,16 +253,16 @@ onEveryDatabase((kind, open) => {
       async 'offboard-technician'() {
         await expect(service.client(technician).call(api.auth.me)).rejects.toMatchObject(isRefused)
         await expect(program(knownKey).call(api.devices.list)).rejects.toMatchObject(isRefused)
-        const rotated = globSync('rotated/*', { cwd: home.path })
+        const rotated = globSync('rotated/tech@example.com/*', { cwd: home.path })
         expect(rotated.length).toBeGreaterThan(1)
         for (const path of rotated) await program(keyIn(path)).call(api.auth.caller)
         const { data } = await system.call(api.users.list, ofBakery())
         expect(data.map(({ email }) => email)).not.toContain('tech@example.com')
-        const did = lines('proof/what-they-did.ndjson').map(({ action }) => action)
+        const did = lines('proof/tech@example.com/what-they-did.ndjson').map(({ action }) => action)
         expect(did).toEqual(['site.update'])
-        expect(lines('proof/what-was-done.ndjson').map(({ action }) => action)).toContain('user.remove')
-        expect(home.json('proof/removal.proof.json')).toHaveProperty('size')
-        expect(home.read('proof/chain.ndjson')).toContain('"user.remove"')
+        expect(lines('proof/tech@example.com/what-was-done.ndjson').map(({ action }) => action)).toContain('user.remove')
+        expect(home.json('proof/tech@example.com/removal.proof.json')).toHaveProperty('size')
+        expect(home.read('proof/tech@example.com/chain.ndjson')).toContain('"user.remove"')
       },
       async 'onboard-customers'() {
         const { stdout } = await home.run(['orgs', '--all', '--json'])
