@@ -3,6 +3,7 @@ import type { CallContext, InnerCalls } from '../src/configuration/ports.ts'
 import type { RawInput } from '../src/core/client.ts'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
+import { isShared, type ProcessLimit, type SharedLimit } from '../src/core/limits.ts'
 import type { QuotaOwner } from '../src/core/quotas.ts'
 import type { AuditFacts, Caller, Handler } from '../src/handler.ts'
 import { checkAccess } from '../src/identity/rules.ts'
@@ -11,14 +12,17 @@ import { scopeOfCaller } from './actor.ts'
 import { entryOf, successEntry } from './auditing.ts'
 import { type AnyCall, type AnyEndpoint, type AnyPreparation, partsParserOf, stepsOf } from './pipeline.ts'
 import type { QuotaCheck } from './quotas.ts'
+import type { SharedLimiter } from './shared-limiter.ts'
 
 /**
  * Endpoints, called within a transaction of another: with the same permission check, parsing, handler, quota and audit entry
- * as by their route. Rate limits and Idempotency-Keys are those of the request that calls them.
+ * as by their route, and with the limits of letters. Other rate limits and Idempotency-Keys are those of the request that
+ * calls them.
  */
 export function innerCalls(on: {
   storage: Storage
   quotas: QuotaCheck
+  sharedLimiter: Pick<SharedLimiter, 'takeWithin'>
   mfaOn: boolean
   /** Asked when it is called: the handlers that call others are among them. */
   handlerOf: (entry: Endpoint) => Handler<never>
@@ -61,8 +65,10 @@ export function innerCalls(on: {
         if (displaced.length > 0) asked.note({ details: { displaced } })
       },
       gone: () => new AbortController().signal,
-      limit: () => {
-        throw new Error(`${entry.path} has a rate limit of its own`)
+      // What is rolled back sends no letter, and uses up no limit of letters.
+      limit: async (name: SharedLimit | ProcessLimit, key: string) => {
+        if (!isShared(name)) throw new Error(`${entry.path} has a rate limit of each process`)
+        if (!isRehearsal) await on.sharedLimiter.takeWithin(tx, name, key)
       },
       claim: async () => undefined,
       // What it would say is said later: an issuer is asked with the first token, an address with the first delivery.

@@ -421,6 +421,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
   const calls = innerCalls({
     storage,
     quotas,
+    sharedLimiter: parts.sharedLimiter,
     mfaOn,
     handlerOf: (entry) => handlerOf(own, names.get(entry) ?? entry.path),
   })

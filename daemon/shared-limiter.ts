@@ -54,6 +54,22 @@ export class SharedLimiter {
     throw refusal(name, Math.max(1, (freeAt - this.#now()) / 1000))
   }
 
+  /**
+   * Counts one event in a transaction, for what only happens if that commits: it is then counted, and otherwise neither.
+   * @throws rate_limited
+   */
+  async takeWithin(tx: Db, name: SharedLimit, key: string): Promise<void> {
+    const { limits, pepper, otherPepper } = this.#on
+    const limit = limits[name]
+    if (!limit) return
+    const id = windowOf(pepper, name, key)
+    const other = otherPepper === undefined ? id : windowOf(otherPepper, name, key)
+    const freeAt = await countEvent(tx, other === id ? [id] : [id, other], limit, () => this.#now())
+    if (freeAt === 0) return
+    this.#on.onRefused?.(name)
+    throw refusal(name, Math.max(1, (freeAt - this.#now()) / 1000))
+  }
+
   get size(): number {
     return this.#full.size
   }

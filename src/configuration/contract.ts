@@ -3,6 +3,7 @@ import { type Endpoint, endpoint, userAccess } from '../core/endpoint.ts'
 import { type PermissionPair, pairOf, permissionOf } from '../core/permissions.ts'
 import {
   anyJson,
+  email,
   holdsSecrets,
   idOf,
   instant,
@@ -15,7 +16,9 @@ import {
 } from '../core/schema.ts'
 import { filters } from '../filters/contract.ts'
 import { deviceGroups } from '../groups/contract.ts'
+import { invitations } from '../identity/invitations/contract.ts'
 import { roles } from '../identity/roles/contract.ts'
+import { people } from '../identity/users/contract.ts'
 import { scripts } from '../scripts/contract.ts'
 import { orgs, sites } from '../tenancy/contract.ts'
 import { trustPolicies } from '../trust/contract.ts'
@@ -35,6 +38,7 @@ export const sections = [
   'filters',
   'deviceGroups',
   'scripts',
+  'memberships',
   'webhooks',
   'trustPolicies',
 ] as const
@@ -53,9 +57,14 @@ export type Guard = (value: unknown, shown: (secret: string) => string) => unkno
 /** An endpoint that changes a part of an object. */
 type Part = {
   entry: Endpoint
-  /** The one field, whose value is the body. */
+  /** The one field that it changes. */
   field: string
+  /** The value of the field is the whole body. */
+  isBody: boolean
 }
+
+/** A record as the endpoints return it. */
+type RecordValues = Readonly<Record<string, unknown>>
 
 /** A kind of object that files describe, by its endpoints. */
 type KindEntries = {
@@ -67,13 +76,22 @@ type KindEntries = {
   /** The field of replies that is the record; undefined: the reply is. */
   reply?: 'data'
   /** What an object is called, within its organization. */
-  key: 'name' | 'slug'
+  key: 'name' | 'slug' | 'email'
   /** Whose the objects are. `either`: of an organization, or of the partner. */
   owner: 'partner' | 'organization' | 'either'
   /** Fields whose value is merged into the stored one: keys that a file leaves out stay as they are. */
   merged: readonly string[]
   spelled: Readonly<Record<string, Spelling>>
   parts?: readonly Part[]
+  /** Where its endpoints find a record; by its id, if not otherwise. */
+  target?(record: RecordValues): {
+    params: { id: string }
+    query: { orgId?: string | undefined; partnerId?: string | undefined }
+  }
+  /** The body of a change that changes nothing; what it is called, if not otherwise. */
+  unchanged?(record: RecordValues): Record<string, unknown>
+  /** Fields for what is made, which are let be afterwards. */
+  initial?: readonly string[]
   /** Fields that hold secrets which their schema does not mark. */
   guarded?: Readonly<Record<string, Guard>>
   /** Fields that an object cannot be made without in a file, and why. */
@@ -98,6 +116,13 @@ const permissionNames: Spelling = {
   toFile: (pairs) =>
     (pairs as PermissionPair[]).map(({ resource, action }) => `${resource}:${action}`).sort(),
   toBody: (names) => (names as string[]).map(pairOf),
+}
+
+/** Written in any case, compared in one. */
+const address: Spelling = {
+  schema: email.overwrite((text) => text.toLowerCase()).describe('Where the invitation goes'),
+  toFile: (text) => String(text).toLowerCase(),
+  toBody: (text) => text,
 }
 
 /** In the order in which they are stored. */
@@ -172,6 +197,24 @@ const entries: Readonly<Record<Section, KindEntries>> = {
     spelled: {},
     omitted: { isSystem: 'the scripts of the service belong to no tenant' },
   },
+  memberships: {
+    resource: 'user',
+    ...{ list: people.list, create: invitations.invite, update: people.changeAccess, remove: people.remove },
+    key: 'email',
+    owner: 'either',
+    merged: [],
+    spelled: { email: address },
+    parts: [{ entry: people.assignRole, field: 'roleId', isBody: false }],
+    // A person may be a member of several tenants.
+    target: ({ userId, orgId, partnerId }) => ({
+      params: { id: String(userId) },
+      query: orgId === null ? { partnerId: String(partnerId) } : { orgId: String(orgId) },
+    }),
+    unchanged: ({ orgId, orgAccess, siteIds }) => (orgId === null ? { orgAccess } : { siteIds }),
+    // What people are called is theirs, once they have accepted.
+    initial: ['name'],
+    omitted: {},
+  },
   webhooks: {
     resource: 'webhook',
     ...{ list: webhooks.list, create: webhooks.create, update: webhooks.update, remove: webhooks.remove },
@@ -179,7 +222,7 @@ const entries: Readonly<Record<Section, KindEntries>> = {
     owner: 'organization',
     merged: [],
     spelled: { events: eventNames, retryPolicy: wholeRetryPolicy },
-    parts: [{ entry: webhooks.setRetryPolicy, field: 'retryPolicy' }],
+    parts: [{ entry: webhooks.setRetryPolicy, field: 'retryPolicy', isBody: true }],
     guarded: {
       url: (value, shown) => (typeof value === 'string' ? withoutQuery(value, shown) : value),
     },
@@ -210,11 +253,16 @@ export type FileField = {
   description: string | undefined
   /** The section whose objects it names, instead of their ids. */
   refersTo: Section | undefined
+  /** It names several. */
+  isList: boolean
+  /** It may be null, and so when it is made. */
+  isNullable: boolean
+  isMadeNull: boolean
   /** Of the endpoints that take it. */
   isMade: boolean
   isChanged: boolean
   /** The endpoint of a part, whose body its value is. */
-  part: Endpoint | undefined
+  part: Part | undefined
   /** undefined: it holds no secrets. */
   guard: Guard | undefined
 }
@@ -242,13 +290,19 @@ const sectionOf = (resource: unknown): Section | undefined =>
   sections.find((section) => entries[section].resource === resource)
 
 const objectName = text(255, 1)
+const objectNames = z
+  .array(objectName)
+  .max(1000, 'must be at most 1000')
+  .overwrite((names) => [...new Set(names)].sort())
 
 const guardOf = (schema: z.ZodType): Guard | undefined =>
   isSecret(schema) || holdsSecrets(schema) ? (value, shown) => mapSecrets(schema, value, shown) : undefined
 
 /** Derived from the endpoints that create and change it: a field that is added there is added here. */
 function fieldsOf({ create, update, spelled, omitted, parts = [], guarded = {} }: KindEntries): FileField[] {
-  const ofParts = Object.fromEntries(parts.map(({ entry, field }) => [field, unwrap(entry.body!)]))
+  const ofParts = Object.fromEntries(
+    parts.map(({ entry, field, isBody }) => [field, isBody ? unwrap(entry.body!) : shapeOf(entry)[field]!]),
+  )
   const [made, changed] = [shapeOf(create), { ...shapeOf(update), ...ofParts }]
   const names = Object.keys({ ...made, ...changed })
   return names
@@ -258,21 +312,29 @@ function fieldsOf({ create, update, spelled, omitted, parts = [], guarded = {} }
       const values = [changed[field], made[field]].filter((one) => one !== undefined).map(presentValue)
       // What is created without a value is exported without one.
       const value = values.find((one) => one.safeParse(null).success) ?? values[0]!
-      const resource = unwrap(value).meta()?.resource
+      const inner = unwrap(value)
+      const isList =
+        inner instanceof z.ZodArray && (inner.element as z.ZodType).meta()?.resource !== undefined
+      const resource = (isList ? (inner.element as z.ZodType) : inner).meta()?.resource
       const refersTo = sectionOf(resource)
       if (resource !== undefined && refersTo === undefined)
         throw new Error(`${field} refers to a ${String(resource)}, which no section of a file has`)
       const { description } = made[field] ?? whole
-      const reference = value.safeParse(null).success ? objectName.nullable() : objectName
+      const isNullable = value.safeParse(null).success
+      const named = isList ? objectNames : objectName
+      const reference = isNullable ? named.nullable() : named
       return {
-        name: refersTo === undefined ? field : field.replace(/(Role)?Id$/, ''),
+        name: refersTo === undefined ? field : field.replace(/(Role)?Id(s?)$/, '$2'),
         field,
         schema: spelled[field]?.schema ?? (refersTo === undefined ? value : reference),
         description: spelled[field]?.schema.description ?? description,
         refersTo,
+        isList,
+        isNullable,
+        isMadeNull: made[field]?.safeParse(null).success === true,
         isMade: field in made,
         isChanged: field in changed,
-        part: parts.find((part) => part.field === field)?.entry,
+        part: parts.find((part) => part.field === field),
         guard: guarded[field] ?? guardOf(value),
       }
     })
@@ -321,7 +383,10 @@ export const ConfigurationFile = z.strictObject(
 /** What files do not describe yet, and why. */
 export const uncovered: readonly { what: string; reason: string }[] = [
   { what: 'partners', reason: 'the settings of the partner are set with svc partners settings' },
-  { what: 'users', reason: 'memberships are invitations to people: svc users invite and import' },
+  {
+    what: 'memberships.status',
+    reason: 'an invitation waits for its holder; svc users disable ends access at once',
+  },
   { what: 'ssoProviders', reason: 'setting one up asks the provider, which a plan must not do' },
   { what: 'apiKeys', reason: 'a key is shown once, when it is made' },
   { what: 'enrollmentKeys', reason: 'a key is shown once, when it is made' },

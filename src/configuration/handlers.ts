@@ -12,7 +12,14 @@ import { refusalOf } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
 import { Run } from './planner.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
-import { canonical, checkNothingRefused, type Stored, secretFields, type Wanted } from './rules.ts'
+import {
+  canonical,
+  checkNothingRefused,
+  isElsewhere,
+  type Stored,
+  secretFields,
+  type Wanted,
+} from './rules.ts'
 import { State } from './state.ts'
 import * as store from './store.ts'
 
@@ -154,10 +161,12 @@ function unsayable(state: State, section: Section, stored: Stored): string | und
     return 'its organization is not visible'
   const file = sayable(state, section, stored)
   for (const { name, field, refersTo } of kind.fields) {
-    if (refersTo === undefined || typeof stored.record[field] !== 'string') continue
-    const [meant, ...others] =
-      file[name] === undefined ? [] : state.referred(refersTo, stored.orgId, String(file[name]))
-    if (meant?.id !== stored.record[field] || others.length > 0)
+    const value = stored.record[field]
+    if (refersTo === undefined || (typeof value !== 'string' && !Array.isArray(value))) continue
+    const meant = [file[name] ?? []].flat().map((one) => state.referred(refersTo, stored.orgId, String(one)))
+    const ids = meant.map(([one]) => one?.id)
+    const isPlain = meant.every((all) => all.length === 1)
+    if (!isPlain || isElsewhere([value].flat(), ids))
       return `its ${name} is not visible, or has the name of another`
   }
   const read = safeParse(kind.schema, file)
@@ -172,9 +181,9 @@ async function exported(
   db: Db,
   { calls, cipher }: { calls: InnerCalls; cipher: Cipher },
   caller: Caller,
-  { scope }: About,
+  { scope, owner }: About,
 ) {
-  const state = new State(db, { scope, cipher })
+  const state = new State(db, { scope, cipher, owner })
   const document: Record<string, Record<string, unknown>[]> = {}
   const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
   const readable: Section[] = []
@@ -201,4 +210,5 @@ async function exported(
   return { document, skipped, uncovered: [...uncovered] }
 }
 
-const orderOf = ({ org, slug, name }: Record<string, unknown>): string => canonical([org ?? '', slug ?? name])
+const orderOf = ({ org, slug, email, name }: Record<string, unknown>): string =>
+  canonical([org ?? '', slug ?? email ?? name])

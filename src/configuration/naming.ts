@@ -10,6 +10,12 @@ const blocked = Symbol('blocked')
 /** A reference that leads nowhere; its fault is noted. */
 const astray = Symbol('astray')
 
+/** Ids by the names of fields. */
+export type References = ReadonlyMap<string, string | string[]>
+
+const isFound = (found: string | symbol | (string | symbol)[]): found is string | string[] =>
+  [found].flat().every((one) => typeof one === 'string')
+
 /** What the names of a file mean. */
 export class Naming {
   readonly #with: Planner
@@ -71,14 +77,17 @@ export class Naming {
   }
 
   /** Ids of what the item names; undefined where something is missing. */
-  references(kind: Kind, item: Item, orgId: string | null): Map<string, string> | undefined {
-    const ids = new Map<string, string>()
+  references(kind: Kind, item: Item, orgId: string | null): References | undefined {
+    const ids = new Map<string, string | string[]>()
     let isWhole = true
     for (const { name, refersTo } of kind.fields) {
       const value = item.values[name]
-      if (refersTo === undefined || typeof value !== 'string') continue
-      const id = this.#reference(`${item.path}.${name}`, refersTo, orgId, value)
-      if (typeof id === 'string') ids.set(name, id)
+      if (refersTo === undefined || value === undefined || value === null) continue
+      const path = `${item.path}.${name}`
+      const found = Array.isArray(value)
+        ? value.map((one, at) => this.#reference(`${path}.${at}`, refersTo, orgId, String(one)))
+        : this.#reference(path, refersTo, orgId, String(value))
+      if (isFound(found)) ids.set(name, found)
       else isWhole = false
     }
     return isWhole ? ids : undefined

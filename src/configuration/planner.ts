@@ -8,7 +8,7 @@ import { Findings } from './findings.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Item } from './rules.ts'
+import type { Item, Stored } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
@@ -165,12 +165,21 @@ export class Run {
     if (stored) await this.#steps.update(kind, item, { stored, isNew }, references)
   }
 
+  /** The last administrator of an organization cannot be removed, but goes with it. */
+  #endsWithItsTenant({ section, orgId }: Stored): boolean {
+    const { prune, document } = this.#with.wanted
+    if (section !== 'memberships' || orgId === null || !prune || document.organizations === undefined)
+      return false
+    const organization = this.#state.get('organizations', orgId)
+    return organization !== undefined && this.#owners.isOwn(organization) && !this.#found.isKept(orgId)
+  }
+
   async #deletions(kind: Kind): Promise<void> {
     const { section } = kind
     const { wanted, on } = this.#with
     const mine = this.#state.all(section).filter((stored) => this.#owners.isOwn(stored))
     if (mine.length === 0) return
-    const gone = mine.filter(({ id }) => !this.#found.isKept(id))
+    const gone = mine.filter((stored) => !this.#found.isKept(stored.id) && !this.#endsWithItsTenant(stored))
     if (!wanted.prune) {
       for (const stored of gone) this.#found.leave(section, stored)
       return

@@ -172,10 +172,13 @@ export function toFile(
   nameOf: (section: Section, id: string) => string | undefined,
 ): Values {
   const values: Values = {}
-  for (const { name, field, refersTo } of fields) {
+  for (const { name, field, refersTo, isList, isNullable } of fields) {
     const value = record[field]
-    if (value === undefined) continue
-    if (refersTo !== undefined && typeof value === 'string') {
+    if (value === undefined || (value === null && !isNullable && !spelled[field])) continue
+    if (refersTo !== undefined && isList && Array.isArray(value)) {
+      const names = value.map((id) => nameOf(refersTo, String(id)))
+      if (names.every((one) => one !== undefined)) values[name] = names.toSorted()
+    } else if (refersTo !== undefined && typeof value === 'string') {
       const named = nameOf(refersTo, value)
       if (named !== undefined) values[name] = named
     } else values[name] = spelled[field]?.toFile(value) ?? value
@@ -227,9 +230,9 @@ export const hiddenValues = (kind: Kind, values: Values): Values => guarded(kind
 /** The fields in which a file wants another value than there is, with that value. */
 export function differing(kind: Kind, present: Values, wanted: Values): Values {
   const changed: Values = {}
-  for (const { name } of kind.fields) {
+  for (const { name, field } of kind.fields) {
     const value = wanted[name]
-    if (value === undefined) continue
+    if (value === undefined || kind.initial?.includes(field)) continue
     const before = present[name]
     const after =
       kind.merged.includes(name) && isObject(before) && isObject(value) ? mergePatch(before, value) : value
@@ -282,6 +285,16 @@ export function pruneRefusal(
   if (deletions <= (limit ?? freeDeletions(owned))) return undefined
   const most = limit === undefined ? 'more than a tenth' : `and the limit is ${limit}`
   return `would delete ${deletions} of ${owned} ${section}, ${most}: --prune-limit ${deletions} allows it`
+}
+
+/** Where the endpoints of a kind find an object, and under which id they audit it. */
+export const targetOf = (kind: Kind, { id, record }: Stored): { params: { id: string }; query: Values } =>
+  kind.target?.(record) ?? { params: { id }, query: {} }
+
+/** Whether a reference leads elsewhere than a record: ids decide, as an object may have the name of another. */
+export function isElsewhere(wanted: string | readonly string[], present: unknown): boolean {
+  if (typeof wanted === 'string') return wanted !== present
+  return canonical(wanted.toSorted()) !== canonical(Array.isArray(present) ? present.toSorted() : present)
 }
 
 /** The faults of an object that an endpoint refused, at the fields of the file. */

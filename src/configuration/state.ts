@@ -6,6 +6,8 @@ import type { Scope } from '../core/scope.ts'
 import { listFilters } from '../filters/saved/store.ts'
 import { listGroupSettings } from '../groups/store.ts'
 import { listVisibleRoles } from '../identity/roles/store.ts'
+import type { Tenant } from '../identity/rules.ts'
+import { findMember, listAllMembers, type Member } from '../identity/users/members.ts'
 import { listWholeScripts } from '../scripts/store.ts'
 import type { Db } from '../storage/open.ts'
 import { listOrgs, listSites } from '../tenancy/store.ts'
@@ -15,10 +17,13 @@ import type { WebhookRecord } from '../webhooks/rules.ts'
 import { getWebhook, listWebhookRecords } from '../webhooks/store.ts'
 import { type Kind, kinds, type Section } from './contract.ts'
 import { guarded, type Stored, toFile, type Values } from './rules.ts'
+import type { SetOwner } from './store.ts'
 
 /** `after`: the id of the last record of the page before. */
 type Page = { page: number; limit: number; after: string | undefined }
-type On = { scope: Scope; cipher: Cipher }
+type On = { scope: Scope; cipher: Cipher; owner: SetOwner }
+/** What an endpoint has said of an object that is new, or was `stored` before. */
+type Settled = { reply: Values; orgId: string | null; stored?: Stored | undefined }
 type Reader = (db: Db, scope: Scope, page: Page, on: On) => Promise<readonly object[]>
 
 /** What no key of the service opens is like no value of a file, which sets it again. */
@@ -27,6 +32,9 @@ const comparable = (webhook: WebhookRecord) => ({
   ...(webhook.unreadable.secret !== undefined && { secret: hiddenValue }),
   ...(webhook.unreadable.headers !== undefined && { headers: [{ key: hiddenValue, value: hiddenValue }] }),
 })
+
+/** The times of a person say nothing about their membership. */
+const dated = (member: Member) => ({ ...member, updatedAt: member.createdAt })
 
 /** The records of a section that the caller may see, as its endpoints return them. */
 const readers: Readonly<Record<Section, Reader>> = {
@@ -41,14 +49,21 @@ const readers: Readonly<Record<Section, Reader>> = {
   filters: async (db, scope, page) => (await listFilters(db, scope, page)).data,
   deviceGroups: listGroupSettings,
   scripts: listWholeScripts,
+  memberships: async (db, scope, page) => (await listAllMembers(db, scope, page)).map(dated),
   webhooks: async (db, scope, page, { cipher }) =>
     (await listWebhookRecords(db, cipher, scope, page)).map(comparable),
   trustPolicies: async (db, scope, page) => (await listTrustPolicies(db, scope, page)).data,
 }
 
 /** One record, where the replies of its endpoints do not have all of it. */
-const rereaders: Partial<Record<Section, (db: Db, on: On, reply: Values) => Promise<object>>> = {
-  webhooks: async (db, { scope, cipher }, { id }) =>
+const rereaders: Partial<Record<Section, (db: Db, on: On, made: Settled) => Promise<object | undefined>>> = {
+  async memberships(db, { scope, owner }, { reply, orgId, stored }) {
+    const { partnerId } = owner
+    const tenant: Tenant = orgId === null ? { kind: 'partner', partnerId } : { kind: 'organization', orgId }
+    const member = await findMember(db, scope, String(stored?.record.userId ?? reply.id), tenant)
+    return member && dated(member)
+  },
+  webhooks: async (db, { scope, cipher }, { reply: { id } }) =>
     comparable((await getWebhook(db, cipher, scope, String(id))).webhook),
 }
 
@@ -106,10 +121,14 @@ export class State {
   }
 
   /** Adds what an endpoint has made, or replaces it by what it has become. */
-  async settle(section: Section, reply: Values): Promise<Stored | undefined> {
+  async settle(section: Section, about: Settled): Promise<Stored | undefined> {
+    const { [section]: reread } = rereaders
+    if (reread) {
+      const record = await reread(this.#db, this.#on, about)
+      return record && this.put(section, record as Values)
+    }
     const within = kinds[section].reply
-    const record = within === undefined ? reply : (reply[within] as Values)
-    return this.put(section, ((await rereaders[section]?.(this.#db, this.#on, record)) ?? record) as Values)
+    return this.put(section, within === undefined ? about.reply : (about.reply[within] as Values))
   }
 
   /** Adds a record, or replaces it. Of its secrets it has the fingerprints alone. */
@@ -119,7 +138,8 @@ export class State {
     const id = String(record.id)
     const orgId = section === 'organizations' ? id : ((record.orgId as string | null | undefined) ?? null)
     const isBuiltIn = section === 'roles' && record.isSystem === true
-    const key = String(record[kinds[section].key])
+    const { key: field, spelled } = kinds[section]
+    const key = String(spelled[field]?.toFile(record[field]) ?? record[field])
     const stored: Stored = { section, id, orgId, key, record, isBuiltIn }
     this.remove(section, id)
     this.#sections.get(section)!.set(id, stored)

@@ -6,6 +6,7 @@ import type { Db } from '../storage/open.ts'
 import { refusalOf } from './access.ts'
 import { type Kind, mostChanges } from './contract.ts'
 import type { Findings } from './findings.ts'
+import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
 import type { CallContext } from './ports.ts'
 import type { Planner } from './request.ts'
@@ -54,7 +55,7 @@ export class Steps {
           action: 'config.adopt',
           resource: kind.resource,
           orgId: found.orgId,
-          id: found.id,
+          id: rules.targetOf(kind, found).params.id,
           name: found.key,
         })
         await this.#owners.own(found)
@@ -63,17 +64,21 @@ export class Steps {
       kind,
     )
     if (refused === undefined) return false
-    this.#found.change(found, { action: 'adopt', before: null, after: null, ...refused })
+    this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, ...refused })
     return refused.refused === null
   }
 
   /** Lets the endpoint judge a change that changes nothing: whoever may not change an object may not take it over. */
   async #judge(kind: Kind, found: Stored, call: (input: RawInput) => Promise<Values>): Promise<void> {
+    // Nobody changes their own access, and to take it over changes nothing.
+    const { caller } = this.#on
+    if ('id' in caller && found.record.userId === caller.id) return
     const undone = new Error('undone')
-    const body = this.#body(kind, this.#state.file(kind, found), new Map(), [kind.key])
+    const body =
+      kind.unchanged?.(found.record) ?? this.#body(kind, this.#state.file(kind, found), new Map(), [kind.key])
     try {
       await inNestedTransaction(this.#tx, async () => {
-        await call({ params: { id: found.id }, body })
+        await call({ ...rules.targetOf(kind, found), body })
         throw undone
       })
     } catch (error) {
@@ -85,9 +90,12 @@ export class Steps {
     kind: Kind,
     item: Item,
     orgId: string | null,
-    references: ReadonlyMap<string, string>,
+    references: References,
   ): Promise<Stored | undefined> {
-    const made = kind.fields.filter(({ isMade }) => isMade).map(({ name }) => name)
+    const made = kind.fields
+      // null is what there is without a value.
+      .filter(({ name, isMade, isMadeNull }) => isMade && (isMadeNull || item.values[name] !== null))
+      .map(({ name }) => name)
     const missing = Object.entries(kind.needed ?? {}).filter(([name]) => item.values[name] === undefined)
     for (const [name, why] of missing) this.#found.fault(`${item.path}.${name}`, why)
     if (missing.length > 0) {
@@ -111,7 +119,7 @@ export class Steps {
       this.#found.blockItem(kind, item)
       return undefined
     }
-    const stored = await this.#state.settle(kind.section, reply)
+    const stored = await this.#state.settle(kind.section, { reply, orgId })
     if (!stored) throw new Error(`${kind.section} "${item.key}" was made and is not visible`)
     this.#found.keep(stored.id)
     this.#widen(stored)
@@ -133,7 +141,7 @@ export class Steps {
     kind: Kind,
     item: Item,
     { stored, isNew }: { stored: Stored; isNew: boolean },
-    references: ReadonlyMap<string, string>,
+    references: References,
   ): Promise<void> {
     const present = this.#state.file(kind, stored)
     const wanted = rules.guarded(kind, item.values, this.#with.cipher.fingerprint)
@@ -141,7 +149,7 @@ export class Steps {
     for (const { name, field } of kind.fields) {
       // Ids decide: an object may have the name of another.
       const id = references.get(name)
-      if (id !== undefined && id !== stored.record[field]) changed[name] = item.values[name]
+      if (id !== undefined && rules.isElsewhere(id, stored.record[field])) changed[name] = item.values[name]
     }
     const names = Object.keys(changed)
     const fixed = kind.fields.filter(({ name, isChanged }) => !isChanged && names.includes(name))
@@ -162,8 +170,12 @@ export class Steps {
       await this.#updatePart(about, { entry: kind.update, body, names: own, path: item.path })
     }
     for (const { name, part } of parts) {
-      const [body] = Object.values(this.#body(kind, item.values, references, [name]))
-      await this.#updatePart(about, { entry: part!, body, names: [name], path: `${item.path}.${name}` })
+      const { entry, isBody } = part!
+      const body = this.#body(kind, item.values, references, [name])
+      const asked = isBody
+        ? { body: Object.values(body)[0], path: `${item.path}.${name}` }
+        : { body, path: item.path }
+      await this.#updatePart(about, { entry, names: [name], ...asked })
     }
   }
 
@@ -184,7 +196,7 @@ export class Steps {
     const refused = await this.#refusal(
       entry,
       async (call) => {
-        reply = await call({ params: { id: stored.id }, body })
+        reply = await call({ ...rules.targetOf(kind, stored), body })
       },
       path,
       kind,
@@ -194,18 +206,13 @@ export class Steps {
     const renamedFrom = isRenamed ? stored.key : null
     this.#found.change(
       // What a plan makes has another id each time.
-      { ...stored, key: item.key, id: isNew ? null : stored.id },
+      { ...shownAs(kind, stored), key: item.key, ...(isNew && { id: null }) },
       { action: 'update', before, after, renamedFrom, ...refused },
     )
-    if (reply) await this.#state.settle(kind.section, reply)
+    if (reply) await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored })
   }
 
-  #body(
-    { fields, spelled }: Kind,
-    values: Values,
-    references: ReadonlyMap<string, string>,
-    names: readonly string[],
-  ): Values {
+  #body({ fields, spelled }: Kind, values: Values, references: References, names: readonly string[]): Values {
     const said = fields.filter(({ name }) => names.includes(name) && values[name] !== undefined)
     return Object.fromEntries(
       said.map(({ name, field }) => [
@@ -221,26 +228,26 @@ export class Steps {
       rules.hiddenValues(kind, this.#state.file(kind, stored)),
       null,
     ).before
-    const params = { id: stored.id }
+    const target = rules.targetOf(kind, stored)
     const { effect } = kind.remove
     let ends: Record<string, number> | null = null
     const refused = await this.#refusal(
       kind.remove,
       async (call) => {
         if (effect) {
-          const all = (await this.#effect(effect, { params })) as Record<string, number>
+          const all = (await this.#effect(effect, target)) as Record<string, number>
           this.#found.end(all)
           // As a plan needs no permission to delete, it shows the effect only to those who may ask for it.
           if (refusalOf(this.#with.calls, effect, this.#on.admitted) === undefined) ends = all
         }
-        await call({ params })
+        await call(target)
       },
       path,
       kind,
       `cannot delete "${stored.key}": `,
     )
     if (!refused) return
-    this.#found.change(stored, {
+    this.#found.change(shownAs(kind, stored), {
       action: 'delete',
       before,
       after: null,
@@ -282,12 +289,20 @@ export class Steps {
       // Who may not do it learns no more than that: names that are taken elsewhere, quotas and counts are not theirs to know.
       if (refused !== null && error.code !== 'invalid_request') return { refused }
       if (rules.isRefusal(error)) return { refused: error.message }
+      // It is about how much was done lately, and says when to try again.
+      if (error.code === 'rate_limited') throw error
       for (const fault of rules.faultsOf(error, kind, path))
         this.#found.fault(fault.path, `${prefix}${fault.message}`)
       return undefined
     }
   }
 }
+
+/** With the id by which people and the audit log know it. */
+const shownAs = (kind: Kind, stored: Stored): Stored => ({
+  ...stored,
+  id: rules.targetOf(kind, stored).params.id,
+})
 
 const onlyOf = (values: Values, names: readonly string[]): Values =>
   Object.fromEntries(Object.entries(values).filter(([name]) => names.includes(name)))

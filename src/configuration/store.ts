@@ -156,15 +156,16 @@ export async function own(
 }
 
 const tables = {
-  organizations: 'organizations',
-  sites: 'sites',
-  roles: 'roles',
-  filters: 'saved_filters',
-  deviceGroups: 'device_groups',
-  scripts: 'scripts',
-  webhooks: 'webhooks',
-  trustPolicies: 'trust_policies',
-} as const satisfies Record<Section, string>
+  organizations: ['organizations'],
+  sites: ['sites'],
+  roles: ['roles'],
+  filters: ['saved_filters'],
+  deviceGroups: ['device_groups'],
+  scripts: ['scripts'],
+  memberships: ['organization_memberships', 'partner_memberships'],
+  webhooks: ['webhooks'],
+  trustPolicies: ['trust_policies'],
+} as const satisfies Record<Section, readonly string[]>
 
 /** Deleted records of these stay for a while. */
 const marked: readonly Section[] = ['organizations', 'scripts', 'webhooks']
@@ -177,18 +178,22 @@ export async function forgetDeleted(db: Db, owner: SetOwner): Promise<void> {
   const ofTenant = db.selectFrom('config_sets').select('id').where('owner', '=', ownerId(owner))
   for (const section of sections) {
     // The tables have an id in common, which is all that is asked for; `marked` ones also have deleted_at.
-    const table = tables[section] as 'organizations'
+    const among = tables[section] as unknown as readonly 'organizations'[]
     await db
       .deleteFrom('config_objects')
       .where('section', '=', section)
       .where('set_id', 'in', ofTenant)
-      .where(({ not, exists, selectFrom }) =>
-        not(
-          exists(
-            selectFrom(table)
-              .select(`${table}.id`)
-              .whereRef(`${table}.id`, '=', 'config_objects.object_id')
-              .$if(marked.includes(section), (q) => q.where(`${table}.deleted_at`, 'is', null)),
+      .where(({ and, not, exists, selectFrom }) =>
+        and(
+          among.map((table) =>
+            not(
+              exists(
+                selectFrom(table)
+                  .select(`${table}.id`)
+                  .whereRef(`${table}.id`, '=', 'config_objects.object_id')
+                  .$if(marked.includes(section), (q) => q.where(`${table}.deleted_at`, 'is', null)),
+              ),
+            ),
           ),
         ),
       )

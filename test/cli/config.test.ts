@@ -63,7 +63,7 @@ scripts:
 
     const exported = await acme(['config', 'export'])
     expect(exported.code).toBe(0)
-    expect(exported.stdout).toContain('# - users: ')
+    expect(exported.stdout).toContain('# - apiKeys: ')
     // What a script contains is no variable of the file.
     expect(exported.stdout).toContain(`$$\${env:HOME}`)
     const all = file('all.yaml', exported.stdout)
@@ -507,6 +507,7 @@ ${more}
       'filters',
       'deviceGroups',
       'scripts',
+      'memberships',
       'webhooks',
       'trustPolicies',
     ])

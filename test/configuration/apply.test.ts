@@ -430,6 +430,7 @@ onEveryDatabase((_, open) => {
         'organizations',
         'sites',
         'roles',
+        'memberships',
         'webhooks',
         'trustPolicies',
       ])
@@ -563,7 +564,7 @@ onEveryDatabase((_, open) => {
       ])
       expect(document.sites!.map(({ name }) => name)).toEqual(['bakery site', 'garage site'])
       expect(uncovered.map(({ what }) => what)).toEqual(
-        expect.arrayContaining(['users', 'organizations.ssoConfig']),
+        expect.arrayContaining(['memberships.status', 'organizations.ssoConfig']),
       )
       await expect(acme.plan({ sites: [{ org: 'bakery', name: 'Twin' }] })).rejects.toMatchObject({
         details: [{ message: expect.stringContaining('there are 2 of sites named "Twin"') }],

@@ -70,6 +70,14 @@ const within = (org: string | undefined) =>
           osTypes: fc.constantFrom(['linux'], ['linux', 'macos']),
         }),
       ),
+      memberships: some((name) =>
+        fc.record({
+          email: fc.constant(`${name}@${org ?? 'partner'}.example.com`),
+          name: fc.constant(name),
+          role: fc.constantFrom('Viewer', 'Technician'),
+          reach: pick,
+        }),
+      ),
       webhooks: some((name) =>
         fc.record(
           {
@@ -97,38 +105,51 @@ const within = (org: string | undefined) =>
         }),
       ),
     })
-    .map(({ sites, roles, filters, deviceGroups, scripts, webhooks, trustPolicies }): Document => {
-      const owned = (all: Values[]) => all.map((one) => ({ ...(org !== undefined && { org }), ...one }))
-      const withParents = (all: Values[]): Values[] =>
-        all.map((one, at) => ({ ...one, parent: above(all, at, Number(one.parent)) }))
-      const groups = withParents(deviceGroups).map(({ filter, ...group }): Values => {
-        const name = above(filters, filters.length, Number(filter))
-        // Whether a group has a filter cannot be changed: the name decides it.
-        const isDynamic = ['a', 'c'].includes(String(group.name)) && filters.length > 0
-        const type = isDynamic ? 'dynamic' : 'static'
-        const title = `${String(group.name)} ${type}`
-        return { ...group, name: title, type, ...(isDynamic && { filter: name ?? filters[0]!.name }) }
-      })
-      const titles = new Set(groups.map(({ name }) => String(name)))
-      const placed = groups.map((group) => ({
-        ...group,
-        parent:
-          [...titles].find(
-            (title) => group.parent !== null && title.startsWith(`${String(group.parent)} `),
-          ) ?? null,
-      }))
-      return {
-        ...(org !== undefined && {
-          sites: owned(sites),
-          filters: owned(filters),
-          deviceGroups: owned(placed),
-          webhooks: owned(webhooks),
-          trustPolicies: owned(trustPolicies),
-        }),
-        roles: owned(withParents(roles)),
-        scripts: owned(scripts),
-      }
-    })
+    .map(
+      ({ sites, roles, filters, deviceGroups, scripts, memberships, webhooks, trustPolicies }): Document => {
+        const owned = (all: Values[]) => all.map((one) => ({ ...(org !== undefined && { org }), ...one }))
+        const withParents = (all: Values[]): Values[] =>
+          all.map((one, at) => ({ ...one, parent: above(all, at, Number(one.parent)) }))
+        const groups = withParents(deviceGroups).map(({ filter, ...group }): Values => {
+          const name = above(filters, filters.length, Number(filter))
+          // Whether a group has a filter cannot be changed: the name decides it.
+          const isDynamic = ['a', 'c'].includes(String(group.name)) && filters.length > 0
+          const type = isDynamic ? 'dynamic' : 'static'
+          const title = `${String(group.name)} ${type}`
+          return { ...group, name: title, type, ...(isDynamic && { filter: name ?? filters[0]!.name }) }
+        })
+        const people = memberships.map(({ reach, role, ...person }): Values => {
+          if (org === undefined)
+            return {
+              ...person,
+              role: `Partner ${String(role)}`,
+              orgAccess: Number(reach) > 4 ? 'all' : 'none',
+            }
+          const some = sites.slice(0, Number(reach) % 4).map(({ name }) => name)
+          return { ...person, role: `Org ${String(role)}`, sites: some.length > 0 ? some : null }
+        })
+        const titles = new Set(groups.map(({ name }) => String(name)))
+        const placed = groups.map((group) => ({
+          ...group,
+          parent:
+            [...titles].find(
+              (title) => group.parent !== null && title.startsWith(`${String(group.parent)} `),
+            ) ?? null,
+        }))
+        return {
+          ...(org !== undefined && {
+            sites: owned(sites),
+            filters: owned(filters),
+            deviceGroups: owned(placed),
+            webhooks: owned(webhooks),
+            trustPolicies: owned(trustPolicies),
+          }),
+          roles: owned(withParents(roles)),
+          scripts: owned(scripts),
+          memberships: owned(people),
+        }
+      },
+    )
 
 const document = fc
   .tuple(
@@ -145,6 +166,7 @@ const document = fc
       filters: [],
       deviceGroups: [],
       scripts: [],
+      memberships: [],
       webhooks: [],
       trustPolicies: [],
     }
@@ -164,9 +186,20 @@ const resources: Record<string, string> = {
   filters: 'filter',
   deviceGroups: 'device_group',
   scripts: 'script',
+  memberships: 'user',
   webhooks: 'webhook',
   trustPolicies: 'trust.policy',
 }
+
+/** Actions of the audit log that have another name than the change of a plan. */
+const actions: Record<string, string> = {
+  'user.invite': 'user.create',
+  'user.role.assign': 'user.update',
+  'user.access.update': 'user.update',
+  'user.remove': 'user.delete',
+  'webhook.retry_policy.update': 'webhook.update',
+}
+const inPlan = (action: string): string => actions[action] ?? action
 
 /** The audit entries of an apply, besides its own. */
 async function entriesOf(
@@ -213,11 +246,10 @@ onEveryDatabase((_, open) => {
           `${resources[section]}.${action} ${id ?? ''}`
         expect(done.changes.map(said)).toEqual(planned.changes.map(said))
         const entries = await entriesOf(service, done)
-        const isCreate = ({ action }: ChainEntry) => action.endsWith('.create')
+        const isCreate = ({ action }: ChainEntry) => inPlan(action).endsWith('.create')
         const made = new Set(entries.filter(isCreate).map(({ resourceId }) => resourceId))
         const recorded = entries.map(
-          ({ action, resourceId }) =>
-            `${action.replace('.retry_policy.', '.')} ${made.has(resourceId) ? '' : resourceId}`,
+          ({ action, resourceId }) => `${inPlan(action)} ${made.has(resourceId) ? '' : resourceId}`,
         )
         expect(recorded.sort()).toEqual(done.changes.map(said).sort())
         expect((await plan(files)).changes).toEqual([])

@@ -1,6 +1,7 @@
+import { offsetOf, type PageQuery } from '../../core/page.ts'
 import { type Scope, systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { inScope } from '../../storage/dialect.ts'
+import { inPartner, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { PartnerMembershipRow } from '../../storage/schema/tables.ts'
 import type { MembershipRecord } from './rules.ts'
@@ -124,6 +125,31 @@ async function listOrgMemberships(
     provisioned: row.provisioned === 1,
     ...acceptanceFields(row),
   }))
+}
+
+/** Ids of the memberships within the scope with those of their holders, by id. */
+export async function listMembershipIds(
+  db: Db,
+  scope: Scope,
+  { page, limit }: PageQuery,
+): Promise<{ id: string; userId: string }[]> {
+  const ofOrgs = db
+    .selectFrom('organization_memberships as m')
+    .innerJoin('organizations as o', 'o.id', 'm.org_id')
+    .where('o.deleted_at', 'is', null)
+    .where(inScope(scope, 'm.org_id'))
+    .select(['m.id', 'm.user_id as userId'])
+  const ofPartner = db
+    .selectFrom('partner_memberships as m')
+    .where(inPartner(scope, 'm.partner_id'))
+    .select(['m.id', 'm.user_id as userId'])
+  return db
+    .selectFrom(ofOrgs.unionAll(ofPartner).as('m'))
+    .select(['m.id', 'm.userId'])
+    .orderBy('m.id')
+    .limit(limit)
+    .offset(offsetOf({ page, limit }))
+    .execute()
 }
 
 const tableOf = ({ tenant }: MembershipRecord) =>
