@@ -3,6 +3,7 @@ import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayRead } from './access.ts'
 import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from './contract.ts'
+import { culpritsOf, deletedSince, mayReadAudit, saidOf } from './culprits.ts'
 import { digestOf } from './digest.ts'
 import { Findings } from './findings.ts'
 import { Naming } from './naming.ts'
@@ -19,6 +20,7 @@ import { Turns } from './turns.ts'
  * plan is to do the same and to roll the transaction back.
  */
 export class Run {
+  readonly #tx: Db
   readonly #with: Planner
   readonly #state: State
   readonly #owners: Owners
@@ -28,6 +30,7 @@ export class Run {
   readonly #turns = new Turns()
 
   constructor(tx: Db, planner: Planner) {
+    this.#tx = tx
     this.#with = planner
     this.#state = new State(tx, planner)
     this.#owners = new Owners(tx, planner)
@@ -55,7 +58,7 @@ export class Run {
       twice.some((fault) => fault.path === `${path}.${kinds[section].key}`)
     const state = await this.#stateMark(named)
     if (expected && !expected.version.startsWith(state))
-      throw rules.moved(this.#movedSince(named, expected.plannedAt))
+      throw rules.moved(await this.#movedSince(named, expected.plannedAt))
     for (const section of named) {
       if (this.#found.isHopeless()) break
       const kind = kinds[section]
@@ -143,12 +146,23 @@ export class Run {
     return hash('sha256', marks.sort().join(), 'hex').slice(0, 32)
   }
 
-  /** What was changed or made since a time; what was deleted has left no trace here. */
-  #movedSince(named: readonly Section[], time: Instant | undefined): string[] {
+  /** What was changed, made or deleted since a time, with who did it where the caller may read the audit log. */
+  async #movedSince(named: readonly Section[], time: Instant | undefined): Promise<string[]> {
     if (time === undefined) return []
+    const { calls, on, scope } = this.#with
     const all = named.flatMap((section) => this.#state.all(section))
     const moved = all.filter(({ record }) => String(record.updatedAt) > time)
-    return moved.map((stored) => `${stored.section} "${stored.key}" (${String(stored.record.updatedAt)})`)
+    const isTold = mayReadAudit(calls, on.admitted)
+    const culprits = isTold ? await culpritsOf(this.#tx, scope, moved) : undefined
+    const deleted = isTold ? await deletedSince(this.#tx, scope, named, time) : []
+    return [
+      ...moved.map((stored) => {
+        const culprit = culprits?.get(stored.id)
+        const said = culprit ? saidOf(culprit) : String(stored.record.updatedAt)
+        return `${stored.section} "${stored.key}" (${said})`
+      }),
+      ...deleted.map((one) => `${one.action} "${one.name ?? ''}" (${saidOf(one)})`),
+    ]
   }
 
   async #item(kind: Kind, item: Item): Promise<void> {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { sealPending } from '../../src/audit/outbox.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -83,6 +84,37 @@ onEveryDatabase((_, open) => {
       expect(await acme.sets()).toEqual(before)
       await acme.apply({ scripts: [{ name: 's', ...script, timeoutSeconds: 7 }] }, { revision: 'third' })
       expect(await acme.sets()).toMatchObject([{ revision: 'third' }])
+    })
+  })
+
+  describe('a plan that is out of date', () => {
+    it('says what moved and who moved it, to whoever may read the audit log', async () => {
+      const { service, world, by, acme } = await start()
+      const { id: orgId, siteId } = world.orgs.bakery
+      const document = { sites: [{ name: 'Annex' }] }
+      const readers = ['config:read', 'config:apply', 'sites:read', 'sites:write', 'organizations:read']
+      const roleId = await addRole(service, orgId, 'Applier', readers)
+      const applier = by(await addOrgUser(service, 'applier', orgId, { role: roleId }))
+      const bakery = by(world.tokens.bakery)
+      const late = await acme.client.call(api.sites.create, { body: { orgId, name: 'Late' } })
+      const { version, plannedAt } = await bakery.plan(document)
+      await acme.client.call(api.sites.update, { params: { id: siteId }, body: { timezone: 'Asia/Tokyo' } })
+      await acme.client.call(api.sites.remove, { params: { id: late.id } })
+      await sealPending(service.storage)
+      const told = async ({ client }: typeof acme) => {
+        const body = { document, version, plannedAt }
+        const error = await client.call(api.configuration.apply, { body }).catch((caught: unknown) => caught)
+        expect(error).toMatchObject({ status: 409, code: 'conflict' })
+        return String((error as Error).message)
+      }
+      const message = await told(bakery)
+      expect(message).toMatch(
+        /sites "bakery site" \(by acme-admin@example\.com at \S+, audit entry [0-9a-f-]{36}\)/,
+      )
+      expect(message).toMatch(/site\.delete "Late" \(by acme-admin@example\.com at /)
+      const less = await told(applier)
+      expect(less).toMatch(/sites "bakery site" \(\d{4}-/)
+      expect(less).not.toContain('acme-admin')
     })
   })
 
