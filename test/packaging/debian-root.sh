@@ -25,7 +25,7 @@ same 'the home of the user' /var/lib/svc "$(getent passwd svc | cut -d: -f6)"
 same 'svc.env' '640 root' "$(stat -c '%a %U' /etc/svc/svc.env)"
 same 'the folder of the secrets' '700 root' "$(stat -c '%a %U' /etc/svc/credentials)"
 same 'a secret' '600 root 45' "$(stat -c '%a %U %s' /etc/svc/credentials/JWT_SECRET)"
-same 'how many secrets differ' 5 "$(cat /etc/svc/credentials/* | sort -u | wc -l)"
+same 'how many secrets differ' 6 "$(cat /etc/svc/credentials/* | sort -u | wc -l)"
 for file in man/man1/svc.1.gz man/man8/svc-serve.8.gz bash-completion/completions/svc zsh/vendor-completions/_svc; do
   [ -s /usr/share/$file ] || fail "no $file"
 done

@@ -16,6 +16,7 @@ export const credentials = [
   'APP_ENCRYPTION_KEY',
   'ENROLLMENT_KEY_PEPPER',
   'MFA_RECOVERY_CODE_PEPPER',
+  'AUDIT_SIGNING_KEY',
   'METRICS_TOKEN',
 ] as const
 
