@@ -46,14 +46,17 @@ afterAll(async () => {
   home.remove()
 })
 
+/** Values of flags that take no id. */
+const values: Record<string, string> = { TIME: '2026-01-31', N: '1', TYPES: 'device.offline' }
+
 /** What a command takes besides its arguments. */
 const needed = (id: string): string[] => {
   const more: Record<string, string[]> = {
-    'users:invite': ['--org', uuid(10), '--role', uuid(9)],
+    'users:invite': ['--name', 'Ada', '--org', uuid(10), '--role', uuid(9)],
     'audit:export': ['--format', 'json'],
     'audit:proof': [uuid(7)],
     'audit:report': ['security'],
-    'webhooks:listen': ['--org', uuid(10)],
+    'webhooks:listen': ['--webhook', uuid(7), '--forward-to', 'http://127.0.0.1:9/'],
   }
   return more[id] ?? []
 }
@@ -99,7 +102,7 @@ describe('a flag', () => {
       const given = args.map(({ name, options }) =>
         name === 'email' ? 'ada@example.com' : (options?.[0] ?? uuid(7)),
       )
-      const value = helpValue === 'TIME' ? '2026-01-31' : helpValue === 'N' ? '1' : uuid(8)
+      const value = values[helpValue] ?? uuid(8)
       const command = [...id.split(':'), ...given, ...needed(id), `--${flag}`, value]
       const { code, stdout, stderr } = await home.run(command, { env: { SVC_TIMEOUT: '5s' } })
       const requests = service.seen.map(({ method, path, body }) => ({ method, path, body }))
