@@ -260,7 +260,9 @@ onEveryDatabase((kind, open) => {
         expect(data.map(({ email }) => email)).not.toContain('tech@example.com')
         const did = lines('proof/tech@example.com/what-they-did.ndjson').map(({ action }) => action)
         expect(did).toEqual(['site.update'])
-        expect(lines('proof/tech@example.com/what-was-done.ndjson').map(({ action }) => action)).toContain('user.remove')
+        expect(lines('proof/tech@example.com/what-was-done.ndjson').map(({ action }) => action)).toContain(
+          'user.remove',
+        )
         expect(home.json('proof/tech@example.com/removal.proof.json')).toHaveProperty('size')
         expect(home.read('proof/tech@example.com/chain.ndjson')).toContain('"user.remove"')
       },
