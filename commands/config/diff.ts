@@ -1,3 +1,4 @@
+import { boolean } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
 import { planFlags } from '../../src/cli/config/flags.ts'
 import { textArg } from '../../src/cli/flags.ts'
@@ -6,13 +7,19 @@ export default class ConfigDiff extends ApiCommand {
   static override endpoints = ['POST /config/plan']
   static override summary = 'Show in what the service differs from files: exit 0 for nothing, 1 for something'
   static override description =
-    'For cron: the same as svc config plan, with an exit code. More than 1 is an error, as svc help exit-codes says.'
+    'The same as svc config plan, with an exit code. With --watch-exit, such as for cron, 0 is no difference, 1 a difference and more than 1 an error: what is exit 1 otherwise, such as an error of the service, is 9. svc help exit-codes has all of them.'
   static override examples = [
     'svc config diff production.yaml\nsites\n  ~ blue-bakery / Store\n      timezone: "UTC" → "Europe/Paris"\nSet default: 1 to change',
     'svc config diff config/ --set production --json',
+    'svc config diff config/ --set production --watch-exit > drift.txt || [ $? -gt 1 ] || mail -s drift ops@example.com < drift.txt',
   ]
   static override args = { file: textArg('Files and folders; - for standard input', true, undefined, true) }
-  static override flags = planFlags
+  static override flags = {
+    ...planFlags,
+    'watch-exit': boolean({
+      description: 'For cron: 1 is a difference and nothing else; every error is more than 1',
+    }),
+  }
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(ConfigDiff)

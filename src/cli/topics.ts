@@ -42,7 +42,8 @@ export const helpPages: Record<string, string> = {
   'exit-codes': `EXIT CODES
   0    success
   1    failure, or the answer is no: can-i, explain; audit verify found tampering, webhooks verify a wrong signature;
-       agent rollout status --exit-code: the rollout was halted, aborted or rolled back; doctor: there are warnings
+       agent rollout status --exit-code: the rollout was halted, aborted or rolled back; doctor: there are warnings;
+       config diff: something differs
   2    the command line or the input is wrong; a confirmation is missing; doctor: there are errors
   3    not found
   4    sign-in required, or the sign-in was refused
@@ -50,7 +51,8 @@ export const helpPages: Record<string, string> = {
   6    conflict, such as a record that exists already
   7    rate limited, for longer than the command waits (--timeout)
   8    the service cannot be reached or is unavailable
-  9    verification impossible: unreadable, empty, cut off, or signed by an unknown key
+  9    verification impossible: unreadable, empty, cut off, or signed by an unknown key; config diff --watch-exit: whether
+       something differs cannot be said
   124  no answer in time
   130  interrupted with Ctrl-C
 

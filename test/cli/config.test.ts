@@ -1,11 +1,13 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
 import { openMigrated, type TestDatabase } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
+import { listening } from './network.ts'
 import { failureOf, Home, noTerminal } from './run.ts'
 
 const home = new Home()
@@ -107,6 +109,22 @@ scripts:
     expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining('+ garage / Depot') })
     const exported = await acme(['config', 'export', '--partner', 'acme'], env)
     expect(exported.stdout).toContain('slug: garage')
+  })
+
+  it('tells a difference from every failure when told to watch', async () => {
+    const same = file('same.yaml', 'sites: []\n')
+    const other = file('other.yaml', 'sites:\n  - { org: garage, name: Watched }\n')
+    const diff = (path: string, env: Record<string, string> = {}, ...more: string[]) =>
+      acme(['config', 'diff', path, '--set', 'watched', '--watch-exit', ...more], env)
+    expect((await diff(same)).code).toBe(0)
+    expect(await diff(other)).toMatchObject({ code: 1, stdout: expect.stringContaining('1 to create') })
+    expect((await diff('nothing.yaml')).code).toBe(2)
+    expect((await diff(same, { SVC_TOKEN: 'x' })).code).toBe(4)
+    const broken = createServer((_, reply) => reply.writeHead(500).end('{}'))
+    onTestFinished(() => void broken.close())
+    const env = { SVC_URL: `http://127.0.0.1:${await listening(broken)}` }
+    expect((await acme(['config', 'diff', same, '--set', 'watched'], env)).code).toBe(1)
+    expect((await diff(same, env)).code).toBe(9)
   })
 
   it('says each fault with its file, line and column, all at once', async () => {

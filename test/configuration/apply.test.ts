@@ -523,7 +523,10 @@ onEveryDatabase((_, open) => {
       await expect(some.apply(roles, {}, 'any')).rejects.toMatchObject({ status: 403 })
       const { document, skipped } = await some.exported()
       expect(document.roles).toBeUndefined()
-      expect(skipped).toMatchObject([{ section: 'roles', name: '*' }])
+      expect(skipped).toMatchObject([
+        { section: 'roles', name: '*' },
+        { section: 'memberships', name: '*' },
+      ])
     })
 
     it('of the service names an organization or a partner; nobody else reaches further by naming one', async () => {

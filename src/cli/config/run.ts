@@ -4,7 +4,7 @@ import { ApiError, NetworkError } from '../../core/client.ts'
 import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
 import type { CommandContext } from '../base.ts'
 import { namedTenant } from '../current-org.ts'
-import { exitCodes, SilentExit, usageError } from '../exit-codes.ts'
+import { CliError, exitCodes, SilentExit, toReport, usageError } from '../exit-codes.ts'
 import { checkReplaceable, writePrivateFile } from '../files.ts'
 import { lookOf } from '../look.ts'
 import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
@@ -90,15 +90,31 @@ export async function planFiles(
   else await printPlan(session, saved.plan)
 }
 
-/** Exits with 1 when the files and the service differ. */
+/** Exits with 1 when the files and the service differ. With `watch-exit` nothing else does. */
 export async function diffFiles(
   session: CommandContext,
   paths: readonly string[],
-  flags: PlanFlags,
+  { 'watch-exit': isWatched, ...flags }: PlanFlags & { 'watch-exit'?: boolean | undefined },
 ): Promise<void> {
-  const { plan } = await ask(session, paths, flags)
-  await printPlan(session, plan)
+  const { plan } = await differing(session, paths, flags).catch((failure: unknown) => {
+    throw isWatched ? unanswered(failure) : failure
+  })
   if (plan.changes.length > 0 || plan.left.length > 0) throw new SilentExit(exitCodes.failure)
+}
+
+async function differing(session: CommandContext, paths: readonly string[], flags: PlanFlags) {
+  const saved = await ask(session, paths, flags)
+  await printPlan(session, saved.plan)
+  return saved
+}
+
+/** A failure that would be mistaken for a difference: whether there is one cannot be said. */
+function unanswered(failure: unknown): unknown {
+  const report = toReport(failure)
+  if (report !== undefined && report.exit !== exitCodes.failure) return failure
+  const message = report?.error.message ?? (failure instanceof Error ? failure.message : String(failure))
+  const { code = 'failed', hint } = report?.error ?? {}
+  return new CliError(message, { exit: exitCodes.unverifiable, code, ...(hint && { hint }), cause: failure })
 }
 
 export async function applyFiles(
