@@ -171,7 +171,7 @@ describe.skipIf(!hasOpenssl)('an example', () => {
         join(place, 'configuration', 'scripts.yaml'),
         `scripts:\n  - { name: Of ${ci}, osTypes: [linux], language: bash, content: 'true' }\n`,
       )
-      const comment = home.write('bin/gh', '#!/bin/sh\ncat plan.md\n')
+      const comment = home.write('bin/gh', '#!/bin/sh\ncat comment.txt\n')
       chmodSync(comment, 0o755)
       const job = async (name: 'plan' | 'apply', script: string) => {
         const own = join(place, `home-of-${name}`)
