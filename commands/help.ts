@@ -1,7 +1,8 @@
 import { Command } from '@oclif/core/command'
 import { textArg } from '../src/cli/flags.ts'
 import Help from '../src/cli/help.ts'
-import { manualPage, manualPages } from '../src/cli/manual.ts'
+import { lookOf } from '../src/cli/look.ts'
+import { fitPage, manualPage, manualPages } from '../src/cli/manual.ts'
 import { writePaged } from '../src/cli/pager.ts'
 import { helpPages } from '../src/cli/topics.ts'
 
@@ -20,9 +21,9 @@ export default class HelpCommand extends Command {
     const { argv } = await this.parse(HelpCommand)
     const words = argv as string[]
     const [name = ''] = words
-    const page =
-      words.length > 1 ? undefined : Object.hasOwn(helpPages, name) ? helpPages[name] : manualPage(name)
-    if (page !== undefined) return writePaged(page)
+    const manual = words.length > 1 ? undefined : manualPage(name)
+    if (manual !== undefined) return writePaged(fitPage(manual, lookOf(process.stdout)))
+    if (words.length === 1 && Object.hasOwn(helpPages, name)) return writePaged(helpPages[name]!)
     await new Help(this.config, this.config.pjson.oclif.helpOptions ?? {}).showHelp(words)
   }
 }

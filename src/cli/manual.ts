@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { packageFile } from '../core/package-files.ts'
+import type { Look } from './look.ts'
+import { displayWidth, wrapWords } from './text-width.ts'
 
 const folder = (): string => fileURLToPath(packageFile('man/'))
 
@@ -11,4 +13,68 @@ export const manualPages = (): string[] => readdirSync(folder()).map((file) => f
 export function manualPage(name: string): string | undefined {
   const file = readdirSync(folder()).find((one) => one.split('.')[0] === name)
   return file && readFileSync(`${folder()}${file}`, 'utf8')
+}
+
+/** Longer lines are hard to read, however wide the terminal is. */
+const longestLine = 100
+
+/**
+ * A page for a terminal: headings without marks, and lines that fit. A table whose lines do not becomes a list, in which the
+ * first cell of a row stands above the others. Commands and examples stay as they are.
+ */
+export function fitPage(page: string, { style, width }: Pick<Look, 'style' | 'width'>): string {
+  if (width === undefined) return page
+  const room = Math.min(width, longestLine)
+  return page
+    .split('\n\n')
+    .flatMap((block) => {
+      const lines = block.split('\n')
+      const [first = ''] = lines
+      if (/^#+ /.test(first))
+        return [style.heading(first.replace(/^#+ /, '')), ...fitted(lines.slice(1).join('\n'), room)]
+      return fitted(block, room)
+    })
+    .join('\n\n')
+}
+
+function fitted(block: string, room: number): string[] {
+  if (block.trim() === '') return []
+  if (/^( {4}|```)/.test(block)) return [block]
+  const plain = block.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replaceAll('**', '')
+  if (plain.startsWith('|')) return [fittedTable(plain, room)]
+  // An item begins at its mark; every other line goes on with the one before.
+  const items = plain.replace(/\n\s*(?!\s*([-*]|\d+\.) )/g, ' ').split('\n')
+  return [items.map((item) => wrapped(item, room)).join('\n')]
+}
+
+function wrapped(item: string, room: number): string {
+  const [mark] = /^\s*(([-*]|\d+\.) )?/.exec(item)!
+  const indent = ' '.repeat(mark.length)
+  return wrapWords(item, room, room - indent.length).join(`\n${indent}`)
+}
+
+function fittedTable(table: string, room: number): string {
+  const rows = table
+    .split('\n')
+    .filter((line) => !/^\|[-:| ]+\|$/.test(line))
+    .map((line) =>
+      line
+        .slice(1, -1)
+        .split(/(?<!\\)\|/)
+        .map((cell) => cell.trim().replaceAll('\\|', '|')),
+    )
+  const widths = rows[0]!.map((_, at) => Math.max(...rows.map((row) => displayWidth(row[at] ?? ''))))
+  if (widths.reduce((sum, one) => sum + one + 2, 0) <= room) {
+    const padded = (cell: string, at: number) => cell + ' '.repeat(widths[at]! - displayWidth(cell) + 2)
+    return rows.map((row) => row.map(padded).join('').trimEnd()).join('\n')
+  }
+  return rows
+    .slice(1)
+    .map(([first = '', ...cells]) => {
+      const texts = cells
+        .filter((cell) => cell !== '')
+        .map((cell) => wrapWords(`    ${cell}`, room, room - 4).join('\n    '))
+      return [...wrapWords(first, room), ...texts].join('\n')
+    })
+    .join('\n')
 }

@@ -2,6 +2,9 @@ import { spawnSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { plainLook } from '../../src/cli/look.ts'
+import { fitPage, manualPage, manualPages } from '../../src/cli/manual.ts'
+import { displayWidth } from '../../src/cli/text-width.ts'
 import { root } from '../laws/imports.ts'
 import { Home } from './run.ts'
 
@@ -81,5 +84,19 @@ describe('the man pages', () => {
       readFileSync(`${root}man/svc-trust.7.md`, 'utf8'),
     )
     expect((await home.run(['help', 'svc-nothing'])).code).not.toBe(0)
+  })
+
+  it.each(manualPages())('%s fits a terminal, and loses no word', (name) => {
+    const page = manualPage(name)!
+    const fitted = fitPage(page, { ...plainLook, width: 80 })
+    // Commands and examples can be copied as they are.
+    const examples = new Set(page.split('\n'))
+    expect(fitted.split('\n').filter((line) => displayWidth(line) > 80 && !examples.has(line))).toEqual([])
+    const plain = page.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1')
+    const wordsOf = (text: string) => new Set(text.match(/[A-Za-z0-9_]+/g))
+    const heads = new Set(plain.match(/^\|.*\|(?=\n\|[-:| ]+\|)/gm)?.flatMap((head) => [...wordsOf(head)]))
+    expect([...wordsOf(plain).difference(wordsOf(fitted))].filter((word) => !heads.has(word))).toEqual([])
+    expect(fitted).not.toMatch(/^(#|\||\*\*)/m)
+    expect(fitPage(page, plainLook)).toBe(page)
   })
 })
