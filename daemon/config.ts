@@ -432,11 +432,12 @@ const encryptionIn = (env: Env): string | undefined =>
   readSecret(env, 'APP_ENCRYPTION_KEY') ?? readSecret(env, 'SECRET_ENCRYPTION_KEY')
 
 /** The secrets that the environment, else the file, has. */
-function givenSecrets(env: Env, stored: StoredSecrets | undefined): Partial<Secrets> {
+function givenSecrets(env: Env, stored: StoredSecrets | undefined, isRestored = false): Partial<Secrets> {
   const [jwt, encryption] = [readSecret(env, 'JWT_SECRET'), encryptionIn(env)]
   const recoveryPepper = readSecret(env, 'MFA_RECOVERY_CODE_PEPPER')
   // An installation from before the pepper was a secret of its own has all others, or a file that lacks this one.
-  const mayLack = stored !== undefined || [jwt, encryption, recoveryPepper].every((one) => one !== undefined)
+  const mayLack =
+    isRestored || stored !== undefined || [jwt, encryption, recoveryPepper].every((one) => one !== undefined)
   const given: { [K in keyof Secrets]: string | undefined } = {
     jwt: jwt ?? stored?.jwt,
     encryption: encryption ?? stored?.encryption,
@@ -487,7 +488,7 @@ export function knownKeys(flags: Flags, restored?: Buffer, given: Env = process.
   const stored =
     readSecretsFile(secretsFile(dataDirOf(flags, env))) ??
     (restored && parseSecrets('secrets.json of the backup', restored.toString('utf8')))
-  const secrets = givenSecrets(env, stored)
+  const secrets = givenSecrets(env, stored, true)
   const { encryption, auditSigning } = secrets
   const signing = auditSigning ?? (encryption === undefined ? undefined : seedFrom(encryption))
   return {

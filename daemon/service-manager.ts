@@ -20,6 +20,8 @@ const messagesPerTimeout = 3
 /** Of one message: systemd-notify waits until systemd has read it. */
 const timeoutMs = 10_000
 
+const ready = 'READY=1'
+
 /** undefined where no systemd waits for messages. `watchdogMs`: how long it waits for one, if it does. */
 export type ServiceManagerSettings = { watchdogMs: number | undefined } | undefined
 
@@ -36,21 +38,26 @@ export function serviceManager(settings: ServiceManagerSettings, log: Logger): S
   if (settings === undefined) return { ready: () => {}, stopping: () => {} }
   const { watchdogMs } = settings
   let isFailing = false
+  let isReadyKnown = false
   const tell = (...messages: string[]): void => {
     // It finds the socket in the environment of this process.
     execFile('systemd-notify', messages, { timeout: timeoutMs }, (error) => {
       // Each message of the watchdog would fail alike.
       if (error && !isFailing) log.warn({ reason: error.message }, 'systemd-notify failed')
       isFailing = error !== null
+      if (messages.includes(ready)) isReadyKnown ||= error === null
     })
   }
   let watchdog: NodeJS.Timeout | undefined
   return {
     ready(status) {
-      tell('READY=1', `STATUS=${status}`)
+      tell(ready, `STATUS=${status}`)
       // A timer of the event loop: a loop that is stuck sends nothing. The database is not asked: a restart brings none back.
       if (watchdogMs !== undefined)
-        watchdog = setInterval(() => tell('WATCHDOG=1'), watchdogMs / messagesPerTimeout).unref()
+        watchdog = setInterval(() => {
+          // Where the first message was lost, systemd would wait for ever.
+          tell(...(isReadyKnown ? [] : [ready]), 'WATCHDOG=1')
+        }, watchdogMs / messagesPerTimeout).unref()
     },
     stopping() {
       clearInterval(watchdog)

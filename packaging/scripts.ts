@@ -1,8 +1,18 @@
 // What the packages run when they are installed, upgraded and removed.
-import { credentials, unitName } from '../src/cli/service/unit.ts'
+import { credentials, storedNames, unitName } from '../src/cli/service/unit.ts'
 
 /** Each installation has secrets of its own, in files of root. Those that are there stay: without them the data cannot be read. */
 const secrets = `install -d -m 0700 /etc/svc/credentials
+  # A credential counts before secrets.json: what the service has generated there is copied.
+  stored=/var/lib/svc/secrets.json
+  for pair in ${Object.entries(storedNames)
+    .map((pair) => pair.join(':'))
+    .join(' ')}; do
+    file=/etc/svc/credentials/\${pair%%:*}
+    if [ ! -s "$file" ] && [ -e "$stored" ]; then
+      (umask 077 && grep -o "\\"\${pair#*:}\\": *\\"[^\\"]*\\"" "$stored" | cut -d '"' -f 4 >"$file") || true
+    fi
+  done
   for name in ${credentials.join(' ')}; do
     file=/etc/svc/credentials/$name
     [ -s "$file" ] || (umask 077 && head -c 32 /dev/urandom | base64 >"$file")
@@ -33,6 +43,9 @@ if [ "$1" = configure ]; then
   if [ -z "$2" ]; then
     echo "svc: set its addresses in /etc/svc/svc.env, then: systemctl enable --now svc"
   fi
+elif [ -d /run/systemd/system ]; then
+  # An upgrade or a removal that failed has stopped it.
+  deb-systemd-invoke start ${unitName} >/dev/null || true
 fi
 `,
     prerm: `#!/bin/sh

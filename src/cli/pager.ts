@@ -5,9 +5,13 @@ import { writeStdout } from './stdout.ts'
 /** As git starts less: it ends by itself when all fits, shows colors, and leaves the text on the screen. */
 const defaults = { LESS: 'FRX', LV: '-c' }
 
+const isSecretName = /TOKEN|SECRET|KEY|PASSWORD|PEPPER|DATABASE_URL|SMTP/
+
 /** The pager that was chosen, as git and gh choose it; undefined for none. */
 function chosenPager({ SVC_PAGER, PAGER }: NodeJS.ProcessEnv): string | undefined {
-  const pager = (SVC_PAGER ?? PAGER ?? 'less').trim()
+  // Windows has none, and its shell does not say so by the exit code.
+  const usual = process.platform === 'win32' ? '' : 'less'
+  const pager = (SVC_PAGER ?? PAGER ?? usual).trim()
   return pager === '' || pager === 'cat' ? undefined : pager
 }
 
@@ -34,9 +38,14 @@ function shown(pager: string, text: string): Promise<boolean> {
   const ignore = () => {}
   process.removeAllListeners('SIGINT')
   process.on('SIGINT', ignore)
-  const env = { ...defaults, ...process.env }
+  // A pager starts shells and filters, which need no secrets.
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !isSecretName.test(name)))
   // It may have arguments, as in every program that has a pager.
-  const child = spawn(pager, { shell: true, env, stdio: ['pipe', 'inherit', 'inherit'] })
+  const child = spawn(pager, {
+    shell: true,
+    env: { ...defaults, ...env },
+    stdio: ['pipe', 'inherit', 'inherit'],
+  })
   // Whoever has seen enough quits before the end.
   child.stdin.on('error', () => {})
   child.stdin.end(text)

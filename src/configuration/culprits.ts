@@ -2,7 +2,7 @@ import { auditLogs } from '../audit/contract.ts'
 import { chainOf } from '../audit/rules.ts'
 import { entriesIn, toEntriesWithNames } from '../audit/store.ts'
 import type { Scope } from '../core/scope.ts'
-import type { Instant } from '../core/time.ts'
+import { addSeconds, type Instant } from '../core/time.ts'
 import type { Caller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { refusalOf } from './access.ts'
@@ -45,23 +45,39 @@ export async function culpritsOf(
   return found
 }
 
-/** What was deleted since a time, of some kinds, and by whom. */
+/** How far back deletions are looked for, and among how many entries: on SQLite the service does nothing else meanwhile. */
+const lookBack = { seconds: 3600, entries: 2000 }
+
+/** What was deleted since a time, of some kinds, and by whom, as far as it is looked for. */
 export async function deletedSince(
   db: Db,
   scope: Scope,
   sections: readonly Section[],
-  time: Instant,
+  { since, now }: { since: Instant; now: Instant },
 ): Promise<Culprit[]> {
-  const actions = sections.map((section) => `${kinds[section].resource}.delete`)
+  if (since < addSeconds(now, -lookBack.seconds)) return []
+  const actions = new Set(sections.map(deletionOf))
+  const newest = await entriesIn(db, scope)
+    .select(['id', 'action', 'result'])
+    .where('timestamp', '>', since)
+    .orderBy('timestamp', 'desc')
+    .limit(lookBack.entries)
+    .execute()
+  const deletions = newest.filter(({ action, result }) => result === 'success' && actions.has(action))
+  const ids = deletions.slice(0, most).map(({ id }) => id)
+  if (ids.length === 0) return []
   const rows = await entriesIn(db, scope)
     .selectAll()
-    .where('timestamp', '>', time)
-    .where('action', 'in', actions)
-    .where('result', '=', 'success')
+    .where('id', 'in', ids)
     .orderBy('timestamp', 'desc')
-    .limit(most)
     .execute()
   return toCulprits(db, rows)
+}
+
+/** The action of a deletion, as its endpoint records it. */
+function deletionOf(section: Section): string {
+  const { audit } = kinds[section].remove
+  return audit !== undefined && 'action' in audit ? audit.action : ''
 }
 
 async function toCulprits(db: Db, rows: Parameters<typeof toEntriesWithNames>[1]): Promise<Culprit[]> {

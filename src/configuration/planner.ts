@@ -154,7 +154,7 @@ export class Run {
     const moved = all.filter(({ record }) => String(record.updatedAt) > time)
     const isTold = mayReadAudit(calls, on.admitted)
     const culprits = isTold ? await culpritsOf(this.#tx, scope, moved) : undefined
-    const deleted = isTold ? await deletedSince(this.#tx, scope, named, time) : []
+    const deleted = isTold ? await deletedSince(this.#tx, scope, named, { since: time, now: on.now }) : []
     return [
       ...moved.map((stored) => {
         const culprit = culprits?.get(stored.id)

@@ -81,7 +81,7 @@ const isForeign = (section: Section, scope: Scope, record: Values): boolean =>
 /** What the sections of a tenant contain, while a plan goes through them. */
 export class State {
   readonly #db: Db
-  readonly #on: On
+  #on: On
   readonly #sections = new Map<Section, Map<string, Stored>>()
   readonly #names = new Map<string, Set<Stored>>()
   #characters = 0
@@ -114,6 +114,11 @@ export class State {
     if (count < most.objects && this.#characters < most.characters) return
     const message = `there are too many ${section} for one plan: name an organization with orgId, or leave the section out`
     throw invalid([{ path: `body.document.${section}`, message }], message)
+  }
+
+  /** What is made within an organization that the caller has just made is in sight as well. */
+  widen(scope: Scope): void {
+    this.#on = { ...this.#on, scope }
   }
 
   has(section: Section): boolean {

@@ -135,6 +135,7 @@ export class Steps {
     if (scope.kind !== 'partner' || scope.orgs === 'all') return
     const wider = { ...caller, scope: { ...scope, orgs: [...scope.orgs, id] } }
     this.#on = { ...this.#on, admitted: wider, caller: wider }
+    this.#state.widen(wider.scope)
   }
 
   async update(
@@ -281,7 +282,9 @@ export class Steps {
     // A plan says what would be, whoever asks: its transaction is rolled back.
     const refused = refusalOf(this.#with.calls, entry, this.#on.admitted) ?? null
     try {
-      if (refused !== null && !this.#on.isRehearsal) return { refused }
+      // What a membership needs is locked until the plan ends: accounts and tenants that others use.
+      const isTried = this.#on.isRehearsal && kind.section !== 'memberships'
+      if (refused !== null && !isTried) return { refused }
       await inNestedTransaction(this.#tx, () => step((input) => this.#call(entry, input)))
       return { refused }
     } catch (error) {

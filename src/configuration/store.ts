@@ -25,7 +25,11 @@ const setsIn = (db: Db, scope: Scope) =>
 export async function listSets(db: Db, scope: Scope, owner: SetOwner): Promise<ConfigurationSet[]> {
   const rows = await setsIn(db, scope)
     .where('config_sets.owner', '=', ownerId(owner))
-    .leftJoin('config_objects as o', 'o.set_id', 'config_sets.id')
+    .leftJoin(
+      objectsIn(db, scope).select(['config_objects.set_id', 'config_objects.object_id']).as('o'),
+      'o.set_id',
+      'config_sets.id',
+    )
     .select(({ fn }) => [
       'config_sets.name',
       'config_sets.revision',

@@ -1,4 +1,4 @@
-import { forUpdate } from '../storage/dialect.ts'
+import { forNoKeyUpdate } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { findGrants } from './memberships.ts'
 import { isFullAdmin, type Tenant } from './rules.ts'
@@ -9,9 +9,9 @@ import { isFullAdmin, type Tenant } from './rules.ts'
  */
 export async function lockTenant(db: Db, tenant: Tenant): Promise<void> {
   if (tenant.kind === 'partner') {
-    await forUpdate(db.selectFrom('partners').select('id').where('id', '=', tenant.partnerId)).execute()
+    await forNoKeyUpdate(db.selectFrom('partners').select('id').where('id', '=', tenant.partnerId)).execute()
   } else {
-    await forUpdate(db.selectFrom('organizations').select('id').where('id', '=', tenant.orgId)).execute()
+    await forNoKeyUpdate(db.selectFrom('organizations').select('id').where('id', '=', tenant.orgId)).execute()
   }
 }
 

@@ -1,6 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
-import { equalsText, forUpdate, prepared } from '../storage/dialect.ts'
+import { equalsText, forKeyShare, forUpdate, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf, type Value } from '../storage/schema/rows.ts'
 import type { UserRow } from '../storage/schema/tables.ts'
@@ -67,11 +67,18 @@ export async function insertUser(db: Db, user: NewUser, now: Instant): Promise<v
  * transaction ends, so that `sweepInvited` does not delete it.
  */
 export async function insertUserOnce(db: Db, user: NewUser, now: Instant): Promise<void> {
-  await db
-    .insertInto('users')
-    .values(newRow(user, now))
-    .onConflict((c) => c.column('email_key').doUpdateSet({ status: (eb) => eb.ref('users.status') }))
-    .execute()
+  const row = newRow(user, now)
+  // The account may be deleted between the two.
+  for (let attempt = 1; attempt <= 3; attempt += 1) {
+    await db
+      .insertInto('users')
+      .values(row)
+      .onConflict((c) => c.column('email_key').doNothing())
+      .execute()
+    // Of an account that other tenants use: its sign-ins go on.
+    const found = db.selectFrom('users').select('id').where('email_key', '=', row.email_key)
+    if (await forKeyShare(found).executeTakeFirst()) return
+  }
 }
 
 function newRow(user: NewUser, now: Instant): UserRow {

@@ -1,9 +1,18 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { assertReadable } from '../../src/cli/service/install.ts'
+import { assertReadable, secretsOf } from '../../src/cli/service/install.ts'
 import { credentials } from '../../src/cli/service/unit.ts'
 import { Home, noTerminal } from './run.ts'
 
@@ -68,6 +77,35 @@ describe('svc serve install', { timeout: 90_000 }, () => {
     expect(text).toMatch(/^ExecStart=\S+ \S+svc\.js serve$/m)
     expect(text).toContain(`EnvironmentFile=${etc('svc.env')}\n`)
     for (const secret of secrets) expect(`${stderr}${text}`).not.toContain(secret.trim())
+  })
+
+  it('takes the secrets that the service has generated, which new ones would shadow', () => {
+    expect(secretsOf(root)).toEqual({})
+    const stored = {
+      jwt: 'j',
+      encryption: 'e',
+      enrollmentPepper: 'p',
+      recoveryPepper: 'r',
+      auditSigning: 'a',
+    }
+    writeFileSync(join(root, 'secrets.json'), JSON.stringify({ ...stored, jwtPrevious: 'former' }))
+    expect(secretsOf(root)).toEqual({
+      JWT_SECRET: 'j',
+      APP_ENCRYPTION_KEY: 'e',
+      ENROLLMENT_KEY_PEPPER: 'p',
+      MFA_RECOVERY_CODE_PEPPER: 'r',
+      AUDIT_SIGNING_KEY: 'a',
+    })
+  })
+
+  it('replaces a unit that somebody wrote only beside a copy of it, and settings of before not at all', async () => {
+    await install('--yes')
+    writeFileSync(unit(), '[Service]\n')
+    expect((await install('--yes')).stderr).toContain(`replace ${unit()}, and keep the former one`)
+    expect(readFileSync(`${unit()}.before`, 'utf8')).toBe('[Service]\n')
+    renameSync(etc('svc.env'), etc('settings'))
+    const { code, stderr } = await install('--yes')
+    expect([code, stderr]).toEqual([1, expect.stringContaining(`mv ${etc('settings')} ${etc('svc.env')}`)])
   })
 
   it('changes nothing the second time, and repairs what is gone', async () => {

@@ -118,6 +118,36 @@ onEveryDatabase((_, open) => {
     })
   })
 
+  it('of nothing that is out of date is a conflict as well', async () => {
+    const { acme } = await start()
+    const body = { document: {}, version: '0', plannedAt: '2000-01-01T00:00:00.000Z' }
+    for (const plannedAt of [body.plannedAt, new Date().toISOString()]) {
+      const sent = acme.client.call(api.configuration.apply, { body: { ...body, plannedAt } })
+      await expect(sent).rejects.toMatchObject({ status: 409, code: 'conflict' })
+    }
+  })
+
+  it('of a member with selected organizations may hold a new one and what is in it, and counts what they see', async () => {
+    const { service, world, by, acme } = await start()
+    const some = by(await addPartnerUser(service, 'selected', world.partners.acme, [world.orgs.bakery.id]))
+    await acme.apply({ sites: [{ org: 'garage', name: 'Unseen' }] })
+    const document = {
+      organizations: [{ slug: 'new-here', name: 'New here' }],
+      webhooks: [
+        {
+          org: 'new-here',
+          name: 'Hook',
+          url: 'https://hooks.example.com/in',
+          secret: null,
+          events: ['device.enrolled'],
+        },
+      ],
+    }
+    expect((await some.plan(document)).totals).toMatchObject({ create: 2, refused: 0 })
+    expect((await some.sets()).map(({ name, objects }) => [name, objects])).toEqual([['default', 0]])
+    expect((await acme.sets()).map(({ objects }) => objects)).toEqual([1])
+  })
+
   describe('files', () => {
     it('that name an object with its organization and without it are at fault in both places', async () => {
       const { bakery } = await start()

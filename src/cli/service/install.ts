@@ -1,5 +1,14 @@
 import { randomBytes } from 'node:crypto'
-import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { CliError, usageError } from '../exit-codes.ts'
 import {
@@ -14,7 +23,7 @@ import {
 import { resolveSettings } from '../settings.ts'
 import { printNote } from '../stderr-notes.ts'
 import { quoted } from '../systemd-words.ts'
-import { credentials, type Placement, unitName, unitText } from './unit.ts'
+import { credentials, type Placement, storedNames, unitName, unitText } from './unit.ts'
 
 type CommonFlags = {
   'etc-dir'?: string | undefined
@@ -110,19 +119,39 @@ function stepsOf(
 ): InstallStep[] {
   const steps = userStep(placement.user, dataDir)
   if (!existsSync(settingsFile)) {
+    const former = join(dirname(settingsFile), 'settings')
+    if (existsSync(former))
+      throw new CliError(`The settings are in ${former}, where they were before`, {
+        hint: `mv ${former} ${settingsFile}`,
+      })
     const text = settingsText(publicUrl, port)
     steps.push({ what: `write ${settingsFile}`, do: () => write(settingsFile, text, 0o640) })
   } else if (publicUrl !== undefined) {
     throw usageError(`${settingsFile} exists: change PUBLIC_URL in it, and leave out --public-url`)
   }
   const missing = credentials.filter((name) => !isFilled(join(credentialsDir, name)))
-  if (missing.length > 0) {
-    const what = `generate ${missing.join(', ')} in ${credentialsDir}, which root alone can read`
-    steps.push({ what, do: () => generate(credentialsDir, missing) })
+  // A credential counts before the file: a new one would keep the service from the data that it has.
+  const known = secretsOf(dataDir)
+  const copied = missing.filter((name) => known[name] !== undefined)
+  if (copied.length > 0) {
+    const what = `copy ${copied.join(', ')} from ${dataDir}/secrets.json to ${credentialsDir}, which root alone can read`
+    steps.push({ what, do: () => writeCredentials(credentialsDir, copied, (name) => known[name]!) })
+  }
+  const invented = missing.filter((name) => known[name] === undefined)
+  if (invented.length > 0) {
+    const what = `generate ${invented.join(', ')} in ${credentialsDir}, which root alone can read`
+    const random = () => randomBytes(32).toString('base64')
+    steps.push({ what, do: () => writeCredentials(credentialsDir, invented, random) })
   }
   const text = unitText(placement)
-  if (!existsSync(unit) || readFileSync(unit, 'utf8') !== text)
-    steps.push({ what: `write ${unit}`, do: () => write(unit, text, 0o644) })
+  if (!existsSync(unit)) steps.push({ what: `write ${unit}`, do: () => write(unit, text, 0o644) })
+  else if (readFileSync(unit, 'utf8') !== text) {
+    const replace = () => {
+      copyFileSync(unit, `${unit}.before`)
+      write(unit, text, 0o644)
+    }
+    steps.push({ what: `replace ${unit}, and keep the former one as ${unit}.before`, do: replace })
+  }
   const unitDir = dirname(unit)
   return [...steps, ...systemctl(unitDir, ['daemon-reload'], ['enable', unitName], ['restart', unitName])]
 }
@@ -136,13 +165,27 @@ function write(file: string, text: string, mode: number): void {
   chmodSync(file, mode)
 }
 
-function generate(folder: string, names: readonly string[]): void {
+function writeCredentials<Name extends string>(
+  folder: string,
+  names: readonly Name[],
+  secretOf: (name: Name) => string,
+): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   chmodSync(folder, 0o700)
   for (const name of names) {
     rmSync(join(folder, name), { force: true })
-    writeFileSync(join(folder, name), `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flag: 'wx' })
+    writeFileSync(join(folder, name), `${secretOf(name)}\n`, { mode: 0o600, flag: 'wx' })
   }
+}
+
+/** The secrets that a service with this data directory has generated. @throws CliError for a file that cannot be read */
+export function secretsOf(dataDir: string): { [Name in string]?: string } {
+  const file = join(dataDir, 'secrets.json')
+  if (!existsSync(file)) return {}
+  const stored = JSON.parse(readFileSync(file, 'utf8')) as Record<string, string>
+  return Object.fromEntries(
+    Object.entries(storedNames).flatMap(([name, entry]) => (stored[entry] ? [[name, stored[entry]]] : [])),
+  )
 }
 
 const settingsText = (publicUrl: string | undefined, port: number): string =>

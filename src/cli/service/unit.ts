@@ -20,6 +20,15 @@ export const credentials = [
   'METRICS_TOKEN',
 ] as const
 
+/** The names of these secrets in the secrets.json of a data directory. */
+export const storedNames = {
+  JWT_SECRET: 'jwt',
+  APP_ENCRYPTION_KEY: 'encryption',
+  ENROLLMENT_KEY_PEPPER: 'enrollmentPepper',
+  MFA_RECOVERY_CODE_PEPPER: 'recoveryPepper',
+  AUDIT_SIGNING_KEY: 'auditSigning',
+} as const
+
 /** The systemd unit of the service (systemd.exec(5)), with no more privileges than it needs. */
 export const unitText = ({ program, user, etc, dataDir }: Placement): string => `[Unit]
 Description=svc device management service
@@ -78,6 +87,8 @@ RemoveIPC=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
+# Backups and checks run at a lower priority than what answers.
+SystemCallFilter=setpriority
 # Node raises its limit of open files by itself, and goes on where it may not.
 SystemCallErrorNumber=EPERM
 # MemoryDenyWriteExecute= is not possible: Node compiles JavaScript while it runs.
