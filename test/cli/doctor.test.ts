@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { chmodSync, statSync } from 'node:fs'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openMigrated, type TestDatabase, temporaryFolder } from '../databases.ts'
@@ -10,10 +11,12 @@ let env: Record<string, string>
 
 beforeAll(async () => {
   database = await openMigrated('sqlite')
-  await (await serviceOn(database)).close()
+  // One that the encryption key serves as would be a warning.
+  const signing = { AUDIT_SIGNING_KEY: randomBytes(32).toString('base64') }
+  await (await serviceOn(database, { env: signing })).close()
   await database.storage.close()
   chmodSync(database.dataDir, 0o700)
-  env = { ...testSecrets, SVC_DATA_DIR: database.dataDir }
+  env = { ...testSecrets, ...signing, SVC_DATA_DIR: database.dataDir }
   const backups = await temporaryFolder()
   for (const args of [
     ['backup', '--out', backups],
