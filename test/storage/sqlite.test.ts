@@ -14,7 +14,7 @@ import { beforeCommit } from '../../src/storage/before-commit.ts'
 import { classifyDatabaseError } from '../../src/storage/database-errors.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { SqliteConnection } from '../../src/storage/sqlite/connection.ts'
-import { openWriter, sqliteFile } from '../../src/storage/sqlite/file.ts'
+import { openReader, openWriter, sqliteFile } from '../../src/storage/sqlite/file.ts'
 import { GroupCommit } from '../../src/storage/sqlite/group-commit.ts'
 import { kyselyOver } from '../../src/storage/sqlite/kysely.ts'
 import { ReaderPool } from '../../src/storage/sqlite/reader-pool.ts'
@@ -405,6 +405,15 @@ describe('heavy reads', () => {
     const storage = await open()
     await expect(sql`select ${Symbol('x')} as x`.execute(storage.heavy)).rejects.toThrow()
     expect((await sql`select 1 as x`.execute(storage.heavy)).rows).toEqual([{ x: 1 }])
+  })
+
+  test('a file that another process does not let go of is refused with what to do', async () => {
+    const file = sqliteFile(await temporaryFolder())
+    const other = openWriter(file)
+    onTestFinished(() => void other.close())
+    other.exec('begin immediate')
+    expect(() => openReader(file).close()).not.toThrow()
+    expect(() => openWriter(file)).toThrow(/^Another svc serve, .* end its process if it hangs\.$/)
   })
 
   test('a dead thread is replaced', async () => {

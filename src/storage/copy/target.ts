@@ -11,7 +11,7 @@ import type { Db, Dialect } from '../db.ts'
 import { type Migration, migrate } from '../migrate.ts'
 import { hasTable } from '../migration-ledger.ts'
 import { dropOldestVersion, raiseOldestVersion } from '../oldest-version.ts'
-import { openStorage } from '../open.ts'
+import { openReadOnly, openStorage } from '../open.ts'
 import { countOf } from '../query/counts.ts'
 import { countCopied, createProgress, dropProgress, readOrigin, takenOff } from './progress.ts'
 
@@ -51,7 +51,7 @@ export async function inspectTarget(
     await assertWritable(place)
     return { state: 'empty' }
   }
-  const storage = await openStorage({ ...place, postgres: { poolSize: 2 } })
+  const storage = await openReadOnly(place)
   try {
     if (from && (await isSame(from, { place, db: storage.read }))) {
       throw new SetupError(`${placeName(place)} is the database that is to be copied: name another one.`)

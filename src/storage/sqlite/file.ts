@@ -46,6 +46,9 @@ export function openWriter(file: string): Database.Database {
   })
 }
 
+export const inUse = (dataDir: string): string =>
+  `Another svc serve, svc db restore or svc db copy uses ${dataDir}: wait for it to end, or end its process if it hangs.`
+
 export function openReader(file: string): Database.Database {
   return open(file, true, (database) => database.pragma('query_only = on'))
 }
@@ -104,10 +107,13 @@ function explained(error: unknown, file: string): Error {
       { cause: error },
     )
   }
+  // Another process hangs in the middle of a write, or begins or ends: others wait for its log.
+  const isBusy = code.startsWith('SQLITE_BUSY')
   const isUnopened = /^SQLITE_(CANTOPEN|READONLY)/.test(code)
   const reason =
     (isUnopened && whyNotWritable(dirname(file))) || (error instanceof Error ? error.message : String(error))
-  const failure = new SetupError(`Cannot open the database file ${file}: ${reason}`, { cause: error })
+  const text = isBusy ? inUse(dirname(file)) : `Cannot open the database file ${file}: ${reason}`
+  const failure = new SetupError(text, { cause: error })
   // Requests that need the file are told to retry: a thread that is started later may find it.
   return Object.assign(failure, { code: code || 'SQLITE_CANTOPEN' })
 }

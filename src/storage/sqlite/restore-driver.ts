@@ -1,7 +1,6 @@
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { sql } from 'kysely'
-import { SetupError } from '../../core/errors.ts'
 import type { TableShape } from '../backup/catalog.ts'
 import { markName } from '../backup/restore-mark.ts'
 import type { Cell } from '../backup/row-pages.ts'
@@ -9,25 +8,16 @@ import type { RowLoader, TakenOff, TargetDriver, TargetState } from '../backup/t
 import type { AnyDb } from '../columns.ts'
 import { SqliteConnection } from './connection.ts'
 import { lockDirectory } from './directory-lock.ts'
-import { openReader, openWriter, sqliteFile } from './file.ts'
+import { inUse, openReader, openWriter, sqliteFile } from './file.ts'
 import { kyselyOver } from './kysely.ts'
 
 export function sqliteRestore(dataDir: string): TargetDriver {
   const file = sqliteFile(dataDir)
-  const inUse = `Another svc serve, svc db restore or svc db copy uses ${dataDir}: wait for it to end, or end its process if it hangs.`
   return {
-    async state() {
-      try {
-        return stateOf(file)
-      } catch (error) {
-        // One that hangs in the middle of a write keeps the file from readers, too, until its log is there.
-        const { code = '' } = error as { code?: string }
-        throw code.startsWith('SQLITE_BUSY') ? new SetupError(inUse) : error
-      }
-    },
+    state: async () => stateOf(file),
     async lock() {
       mkdirSync(dataDir, { recursive: true, mode: 0o700 })
-      const unlock = lockDirectory(dataDir, inUse)
+      const unlock = lockDirectory(dataDir, inUse(dataDir))
       return async () => unlock()
     },
     async begin() {
