@@ -6,6 +6,7 @@ import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 import { defaultQuotas, type QuotaName, type Quotas } from '../src/core/quotas.ts'
 import { email, safeParse } from '../src/core/schema.ts'
+import type { SecretEntry } from '../src/core/secret-names.ts'
 import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import type { Proxies } from './address.ts'
@@ -22,7 +23,6 @@ import {
   parseSecrets,
   previousEntry,
   readSecretsFile,
-  type SecretEntry,
   type StoredSecrets,
   secretsFile,
   writeSecretsFile,

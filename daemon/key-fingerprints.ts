@@ -4,13 +4,13 @@ import { localCopiesIn } from '../src/audit/checkpoints/local-copies.ts'
 import { encryptionKeyName } from '../src/core/cipher.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { keyFingerprint } from '../src/core/key-fingerprint.ts'
+import { entryOf, type SecretName } from '../src/core/secret-names.ts'
 import type { Instant } from '../src/core/time.ts'
 import { hasUsers } from '../src/identity/store.ts'
 import { forUpdate } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { liveProcesses, type ServiceProcess } from '../src/storage/service-processes.ts'
 import type { Config, KnownKeys } from './config.ts'
-import { entryOf, type SecretName } from './secrets/file.ts'
 
 /*
  * A service that starts with other keys than its database was used with would run, but decrypt, verify and accept nothing from

@@ -1,11 +1,12 @@
 // What the packages run when they are installed, upgraded and removed.
-import { credentials, storedNames, unitName } from '../src/cli/service/unit.ts'
+import { unitName } from '../src/cli/service/unit.ts'
+import { entryOf, secretNames } from '../src/core/secret-names.ts'
 
 /** Each installation has secrets of its own, in files of root. Those that are there stay: without them the data cannot be read. */
 const secrets = `install -d -m 0700 /etc/svc/credentials
   # A credential counts before secrets.json: what the service has generated there is copied.
   stored=/var/lib/svc/secrets.json
-  for pair in ${Object.entries(storedNames)
+  for pair in ${Object.entries(entryOf)
     .map((pair) => pair.join(':'))
     .join(' ')}; do
     file=/etc/svc/credentials/\${pair%%:*}
@@ -13,7 +14,7 @@ const secrets = `install -d -m 0700 /etc/svc/credentials
       (umask 077 && grep -o "\\"\${pair#*:}\\": *\\"[^\\"]*\\"" "$stored" | cut -d '"' -f 4 >"$file") || true
     fi
   done
-  for name in ${credentials.join(' ')}; do
+  for name in ${secretNames.join(' ')}; do
     file=/etc/svc/credentials/$name
     [ -s "$file" ] || (umask 077 && head -c 32 /dev/urandom | base64 >"$file")
   done`

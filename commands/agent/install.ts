@@ -1,5 +1,6 @@
 import { boolean, string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
+import { stepFlags } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printRecord } from '../../src/cli/print.ts'
 
 export default class AgentInstall extends LocalCommand {
@@ -32,9 +33,7 @@ export default class AgentInstall extends LocalCommand {
       helpValue: 'DIR',
     }),
     print: boolean({ description: 'Print the unit and change nothing' }),
-    'dry-run': boolean({ description: 'Print the steps and change nothing' }),
-    yes: boolean({ description: 'Do not ask for confirmation' }),
-    'no-input': boolean({ description: 'Never prompt; fail instead [env: SVC_NO_INPUT]' }),
+    ...stepFlags,
   }
 
   async run(): Promise<void> {

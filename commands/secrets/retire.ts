@@ -17,11 +17,8 @@ export default class SecretsRetire extends LocalCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(SecretsRetire)
-    const [{ retireSecret }, { secretNames }] = await Promise.all([
-      import('../../daemon/secrets/ring.ts'),
-      import('../../daemon/secrets/file.ts'),
-    ])
-    const name = parseSecretName(args.name, secretNames)
+    const { retireSecret } = await import('../../daemon/secrets/ring.ts')
+    const name = parseSecretName(args.name)
     const done = await retireSecret(flags, name, { force: flags.force, now: new Date().toISOString() })
     if (done.neededBy !== null) printNote(`These stop working: ${done.neededBy}`)
     await printRecord(parseOutputFlags(flags), { name, ...done }, undefined, () =>

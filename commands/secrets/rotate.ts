@@ -21,11 +21,8 @@ export default class SecretsRotate extends LocalCommand {
 
   async run(): Promise<void> {
     const { args, flags } = await this.parse(SecretsRotate)
-    const [{ rotateSecret }, { secretNames }] = await Promise.all([
-      import('../../daemon/secrets/ring.ts'),
-      import('../../daemon/secrets/file.ts'),
-    ])
-    const name = parseSecretName(args.name, secretNames)
+    const { rotateSecret } = await import('../../daemon/secrets/ring.ts')
+    const name = parseSecretName(args.name)
     const dryRun = flags['dry-run']
     const { id, file } = await rotateSecret(flags, name, { dryRun })
     await printRecord(parseOutputFlags(flags), { name, id, file, dryRun }, undefined, () =>

@@ -1,6 +1,7 @@
 import { realpathSync } from 'node:fs'
 import { boolean, integer, string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
+import { stepFlags } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printRecord } from '../../src/cli/print.ts'
 
 export default class ServeInstall extends LocalCommand {
@@ -27,18 +28,18 @@ export default class ServeInstall extends LocalCommand {
       helpValue: 'DIR',
     }),
     print: boolean({ description: 'Print the unit and change nothing' }),
-    'dry-run': boolean({ description: 'Print the steps and change nothing' }),
-    yes: boolean({ description: 'Do not ask for confirmation' }),
-    'no-input': boolean({ description: 'Never prompt; fail instead [env: SVC_NO_INPUT]' }),
+    ...stepFlags,
   }
 
   async run(): Promise<void> {
     const { flags } = await this.parse(ServeInstall)
     const { installService } = await import('../../src/cli/service/install.ts')
+    const { readSecretsFile, secretsFile } = await import('../../daemon/secrets/file.ts')
     // The program as one file is started by itself.
     const isOneFile = process.getBuiltinModule('node:sea').isSea()
     const script = isOneFile ? [] : [realpathSync(process.argv[1]!)]
-    const outcome = await installService(flags, [process.execPath, ...script])
+    const storedIn = (dataDir: string) => readSecretsFile(secretsFile(dataDir))
+    const outcome = await installService(flags, [process.execPath, ...script], storedIn)
     await printRecord(parseOutputFlags(flags), outcome, undefined, () => outcome.unit ?? '')
   }
 }

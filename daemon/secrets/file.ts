@@ -12,30 +12,10 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
+import type { SecretEntry } from '../../src/core/secret-names.ts'
 import { syncDirectory } from '../../src/core/sync-directory.ts'
 
 /* `secrets.json` in the data directory: generated secrets, and what `svc secrets` changes. */
-
-export type SecretEntry =
-  | 'jwt'
-  | 'encryption'
-  | 'enrollmentPepper'
-  | 'recoveryPepper'
-  | 'auditSigning'
-  | 'metricsToken'
-
-/** The entry of each secret that `svc secrets` changes. */
-export const entryOf = {
-  JWT_SECRET: 'jwt',
-  APP_ENCRYPTION_KEY: 'encryption',
-  ENROLLMENT_KEY_PEPPER: 'enrollmentPepper',
-  MFA_RECOVERY_CODE_PEPPER: 'recoveryPepper',
-  AUDIT_SIGNING_KEY: 'auditSigning',
-  METRICS_TOKEN: 'metricsToken',
-} as const satisfies Record<string, SecretEntry>
-
-export type SecretName = keyof typeof entryOf
-export const secretNames = Object.keys(entryOf) as SecretName[]
 
 /** The entry of the former secret, which still opens what it made. Earlier releases ignore it. */
 export const previousEntry = {

@@ -4,6 +4,7 @@ import { createCipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { keyFingerprint } from '../../src/core/key-fingerprint.ts'
 import { defaultLimits } from '../../src/core/limits.ts'
+import { entryOf, type SecretName, secretNames } from '../../src/core/secret-names.ts'
 import { addSeconds, clockSkew, type Instant } from '../../src/core/time.ts'
 import { accessSeconds } from '../../src/identity/sessions/tokens.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
@@ -22,13 +23,10 @@ import type { Env } from '../variables.ts'
 import { cipherOf } from './cipher.ts'
 import { assertNoFallback } from './fallbacks.ts'
 import {
-  entryOf,
   lockSecretsFile,
   previousEntry,
   readSecretsFile,
-  type SecretName,
   type StoredSecrets,
-  secretNames,
   secretsFile,
   writeSecretsFile,
 } from './file.ts'

@@ -75,6 +75,13 @@ export const deleteFlags: FlagSet = {
   'ignore-not-found': booleanFlag({ description: 'Succeed if it does not exist' }),
 }
 
+/** Of commands that change this machine in steps (machine-steps.ts). */
+export const stepFlags = {
+  'dry-run': boolean({ description: 'Print the steps and change nothing' }),
+  yes: boolean({ description: 'Do not ask for confirmation' }),
+  'no-input': boolean({ description: 'Never prompt; fail instead [env: SVC_NO_INPUT]' }),
+}
+
 export const confirmFlags: FlagSet = {
   yes: booleanFlag({ char: 'y', description: 'Do not ask for confirmation' }),
 }

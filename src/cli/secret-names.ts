@@ -1,15 +1,16 @@
 import { string } from '@oclif/core/args'
+import { type SecretName, secretNames } from '../core/secret-names.ts'
 import { didYouMean } from '../core/suggest.ts'
 import { usageError } from './exit-codes.ts'
 
 export const secretNameArg = string({ description: 'Such as APP_ENCRYPTION_KEY', required: true })
 
 /** @throws usage error that lists the names */
-export function parseSecretName<Name extends string>(text: string, names: readonly Name[]): Name {
-  const found = names.find((name) => name === text.toUpperCase())
+export function parseSecretName(text: string): SecretName {
+  const found = secretNames.find((name) => name === text.toUpperCase())
   if (found) return found
   throw usageError(
     `There is no secret "${text}"`,
-    didYouMean(text.toUpperCase(), [...names]) ?? names.join(', '),
+    didYouMean(text.toUpperCase(), secretNames) ?? secretNames.join(', '),
   )
 }

@@ -12,8 +12,9 @@ import {
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { assertReadable, secretsOf } from '../../src/cli/service/install.ts'
-import { credentials } from '../../src/cli/service/unit.ts'
+import { readSecretsFile, secretsFile } from '../../daemon/secrets/file.ts'
+import { assertReadable, credentialsFrom } from '../../src/cli/service/install.ts'
+import { secretNames as credentials } from '../../src/core/secret-names.ts'
 import { Home, noTerminal } from './run.ts'
 
 const { username } = userInfo()
@@ -80,7 +81,8 @@ describe('svc serve install', { timeout: 90_000 }, () => {
   })
 
   it('takes the secrets that the service has generated, which new ones would shadow', () => {
-    expect(secretsOf(root)).toEqual({})
+    const generated = () => credentialsFrom(readSecretsFile(secretsFile(root)))
+    expect(generated()).toEqual({})
     const stored = {
       jwt: 'j',
       encryption: 'e',
@@ -89,7 +91,7 @@ describe('svc serve install', { timeout: 90_000 }, () => {
       auditSigning: 'a',
     }
     writeFileSync(join(root, 'secrets.json'), JSON.stringify({ ...stored, jwtPrevious: 'former' }))
-    expect(secretsOf(root)).toEqual({
+    expect(generated()).toEqual({
       JWT_SECRET: 'j',
       APP_ENCRYPTION_KEY: 'e',
       ENROLLMENT_KEY_PEPPER: 'p',

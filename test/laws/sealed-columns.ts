@@ -1,5 +1,5 @@
-import type { SecretName } from '../../daemon/secrets/file.ts'
 import { encryptedColumns } from '../../src/core/encrypted-columns.ts'
+import type { SecretName } from '../../src/core/secret-names.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { schemaOf } from './schema.ts'

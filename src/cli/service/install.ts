@@ -10,6 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { entryOf, type SecretEntry, type SecretName, secretNames } from '../../core/secret-names.ts'
 import { CliError, usageError } from '../exit-codes.ts'
 import {
   checkPrivileges,
@@ -23,7 +24,7 @@ import {
 import { resolveSettings } from '../settings.ts'
 import { printNote } from '../stderr-notes.ts'
 import { quoted } from '../systemd-words.ts'
-import { credentials, type Placement, storedNames, unitName, unitText } from './unit.ts'
+import { type Placement, unitName, unitText } from './unit.ts'
 
 type CommonFlags = {
   'etc-dir'?: string | undefined
@@ -70,10 +71,14 @@ function placeOf(flags: CommonFlags) {
   return { etc, unitDir, files }
 }
 
-/** `program` is the command line of this program. */
+/** What a data directory has in secrets.json. */
+type Stored = { readonly [E in SecretEntry]?: string } | undefined
+
+/** `program` is the command line of this program, `storedIn` reads secrets.json. */
 export async function installService(
   flags: InstallFlags,
   program: readonly string[],
+  storedIn: (dataDir: string) => Stored,
 ): Promise<InstallResult> {
   const { etc, unitDir, files } = placeOf(flags)
   const user = flags.user ?? 'svc'
@@ -89,7 +94,11 @@ export async function installService(
       })
     for (const path of program) assertReadable(path)
   }
-  const outcome = await runSteps(stepsOf(placement, files, flags), flags, resolveSettings(flags))
+  const outcome = await runSteps(
+    stepsOf(placement, files, credentialsFrom(storedIn(dataDir)), flags),
+    flags,
+    resolveSettings(flags),
+  )
   if (outcome.done) {
     noteOf(unitDir, unitName)
     printNote(
@@ -115,6 +124,7 @@ type Files = ReturnType<typeof placeOf>['files']
 function stepsOf(
   placement: Placement,
   { settingsFile, credentialsDir, unitFile: unit }: Files,
+  known: Credentials,
   { 'public-url': publicUrl, port = 3000 }: InstallFlags,
 ): InstallStep[] {
   const steps = userStep(placement.user, dataDir)
@@ -129,9 +139,8 @@ function stepsOf(
   } else if (publicUrl !== undefined) {
     throw usageError(`${settingsFile} exists: change PUBLIC_URL in it, and leave out --public-url`)
   }
-  const missing = credentials.filter((name) => !isFilled(join(credentialsDir, name)))
+  const missing = secretNames.filter((name) => !isFilled(join(credentialsDir, name)))
   // A credential counts before the file: a new one would keep the service from the data that it has.
-  const known = secretsOf(dataDir)
   const copied = missing.filter((name) => known[name] !== undefined)
   if (copied.length > 0) {
     const what = `copy ${copied.join(', ')} from ${dataDir}/secrets.json to ${credentialsDir}, which root alone can read`
@@ -165,10 +174,10 @@ function write(file: string, text: string, mode: number): void {
   chmodSync(file, mode)
 }
 
-function writeCredentials<Name extends string>(
+function writeCredentials(
   folder: string,
-  names: readonly Name[],
-  secretOf: (name: Name) => string,
+  names: readonly SecretName[],
+  secretOf: (name: SecretName) => string,
 ): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   chmodSync(folder, 0o700)
@@ -178,15 +187,16 @@ function writeCredentials<Name extends string>(
   }
 }
 
-/** The secrets that a service with this data directory has generated. @throws CliError for a file that cannot be read */
-export function secretsOf(dataDir: string): { [Name in string]?: string } {
-  const file = join(dataDir, 'secrets.json')
-  if (!existsSync(file)) return {}
-  const stored = JSON.parse(readFileSync(file, 'utf8')) as Record<string, string>
-  return Object.fromEntries(
-    Object.entries(storedNames).flatMap(([name, entry]) => (stored[entry] ? [[name, stored[entry]]] : [])),
+type Credentials = { [Name in SecretName]?: string }
+
+/** The secrets that a service has generated, by the names of credentials. */
+export const credentialsFrom = (stored: Stored): Credentials =>
+  Object.fromEntries(
+    secretNames.flatMap((name) => {
+      const value = stored?.[entryOf[name]]
+      return value ? [[name, value]] : []
+    }),
   )
-}
 
 const settingsText = (publicUrl: string | undefined, port: number): string =>
   `# Settings of svc without secrets. svc-serve(8) has all of them.

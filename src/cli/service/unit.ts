@@ -1,3 +1,5 @@
+import { secretNames } from '../../core/secret-names.ts'
+
 export type Placement = {
   /** The program, by its full path. */
   program: string
@@ -9,25 +11,6 @@ export type Placement = {
 }
 
 export const unitName = 'svc.service'
-
-/** Secrets that each installation generates, in files of these names. */
-export const credentials = [
-  'JWT_SECRET',
-  'APP_ENCRYPTION_KEY',
-  'ENROLLMENT_KEY_PEPPER',
-  'MFA_RECOVERY_CODE_PEPPER',
-  'AUDIT_SIGNING_KEY',
-  'METRICS_TOKEN',
-] as const
-
-/** The names of these secrets in the secrets.json of a data directory. */
-export const storedNames = {
-  JWT_SECRET: 'jwt',
-  APP_ENCRYPTION_KEY: 'encryption',
-  ENROLLMENT_KEY_PEPPER: 'enrollmentPepper',
-  MFA_RECOVERY_CODE_PEPPER: 'recoveryPepper',
-  AUDIT_SIGNING_KEY: 'auditSigning',
-} as const
 
 /** The systemd unit of the service (systemd.exec(5)), with no more privileges than it needs. */
 export const unitText = ({ program, user, etc, dataDir }: Placement): string => `[Unit]
@@ -51,7 +34,7 @@ ExecReload=/bin/kill -HUP $MAINPID
 EnvironmentFile=${etc}/svc.env
 
 # Secrets are files of root. systemd hands them to this service alone, which finds each by its name (systemd.exec(5), "Credentials").
-${credentials.map((name) => `LoadCredential=${name}:${etc}/credentials/${name}`).join('\n')}
+${secretNames.map((name) => `LoadCredential=${name}:${etc}/credentials/${name}`).join('\n')}
 
 Restart=always
 RestartSec=5
