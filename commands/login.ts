@@ -27,6 +27,7 @@ export default class Login extends ApiCommand {
     'POST /auth/device',
     'POST /auth/device/token',
     'POST /auth/refresh',
+    'GET /health',
   ]
   static override summary =
     'Sign in: in a browser, with e-mail and password, and a code for a second factor, or with single sign-on'

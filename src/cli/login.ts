@@ -2,6 +2,7 @@ import { ApiError, type Client, createClient } from '../core/client.ts'
 import type { InputOf, ReplyOf } from '../core/endpoint.ts'
 import { isId } from '../core/ids.ts'
 import { auth } from '../identity/contract.ts'
+import { service } from '../service/contract.ts'
 import { baseOptions, credentialLocation, toStoredSession } from './api-client.ts'
 import { askSecret, askText, readSecret, readStdin } from './ask.ts'
 import type { CommandContext } from './base.ts'
@@ -144,8 +145,16 @@ export async function readCredentials(
     ? await readSecret('-', 'the password')
     : flags.password !== undefined
       ? await readSecret(flags.password, '--password')
-      : await askIfInteractive(run, '--password-stdin', () => askSecret('Password'))
+      : await askIfInteractive(run, '--password-stdin', () => askPassword(run))
   return { password, otp: await readOtp(flags) }
+}
+
+/** A person types no password for a service that cannot be reached, or that is not the one of its certificate. */
+async function askPassword(run: CommandContext): Promise<string> {
+  await run.anonymous.call(service.health).catch((error) => {
+    if (!(error instanceof ApiError)) throw error
+  })
+  return askSecret('Password')
 }
 
 export const readOtp = async ({ otp }: Pick<LoginFlags, 'otp'>): Promise<string | undefined> =>

@@ -113,6 +113,15 @@ describe('svc login --device', () => {
       expect(service.calls('POST /auth/login')).toHaveLength(1)
     })
 
+    it('types no password for a service that cannot be reached', async () => {
+      const answers: [string, string][] = [['E-mail', 'admin@example.com\r']]
+      const args = ['login', '--no-browser', '--url', 'http://127.0.0.1:1']
+      const { code, stdout } = await home.terminal(args, { answers })
+      expect(code).toBe(8)
+      expect(stdout).toContain('Cannot reach http://127.0.0.1:1: connection refused')
+      expect(stdout).not.toContain('Password')
+    })
+
     it('and gets these where the service has no such page', async () => {
       service.answers['POST /auth/device'] = problem(404, 'not_found', 'Not found')
       const answers: [string, string][] = [['How do you want to sign in?', '\r'], ...typed]
