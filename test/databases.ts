@@ -18,21 +18,25 @@ export type TestDatabase = {
 
 export type Open = () => Promise<TestDatabase>
 
-/** Describes the same tests for both databases. Each `open` gives a fresh, migrated one. */
-export function onEveryDatabase(tests: (kind: Dialect, open: Open) => void): void {
-  describeEvery(tests, openMigrated)
+/** Describes the same tests for both databases, or for these. Each `open` gives a fresh, migrated one. */
+export function onEveryDatabase(
+  tests: (kind: Dialect, open: Open) => void,
+  kinds: readonly Dialect[] = ['sqlite', 'postgres'],
+): void {
+  describeEvery(tests, openMigrated, kinds)
 }
 
 /** The same, without any table. */
 export function onEveryEmptyDatabase(tests: (kind: Dialect, open: Open) => void): void {
-  describeEvery(tests, openEmpty)
+  describeEvery(tests, openEmpty, ['sqlite', 'postgres'])
 }
 
 function describeEvery(
   tests: (kind: Dialect, open: Open) => void,
   open: (kind: Dialect) => Promise<TestDatabase>,
+  kinds: readonly Dialect[],
 ): void {
-  describe.each(['sqlite', 'postgres'] as const)('on %s', (kind) => {
+  describe.each(kinds)('on %s', (kind) => {
     const leftOpen: TestDatabase[] = []
     afterAll(async () => {
       for (const database of leftOpen) await database.close()

@@ -13,6 +13,24 @@ export const depth = (few: number, many: number): number => (isSoak ? many : few
 export const isTried = (kind: Dialect, index: number, nth: number): boolean =>
   isSoak || kind === 'sqlite' || index % nth === 0
 
+/**
+ * Of a matrix over the contract, whose rules are above the storage: every case on SQLite and in the soak, each sixth on
+ * Postgres in `npm test`. Every endpoint is called on Postgres by test/laws/portability.test.ts.
+ */
+export const matrixOn = <Case>(kind: Dialect, cases: readonly Case[]): Case[] =>
+  cases.filter((_, index) => isTried(kind, index, 6))
+
+/**
+ * Whether a case that takes processes is tried: on one of the databases in `npm test`, the next case on the other, and on both
+ * in the soak.
+ */
+export const takesTurn = (kind: Dialect, index: number): boolean =>
+  isSoak || (index % 2 === 0) === (kind === 'sqlite')
+
+/** Of cases that differ little: each nth in `npm test`, all in the soak. */
+export const eachNth = <Case>(nth: number, cases: readonly Case[]): Case[] =>
+  cases.filter((_, index) => isSoak || index % nth === 0)
+
 /** Of everything random: the same in each `npm test`, another in each soak. `SEED=n` repeats a run. */
 export const seed = Number(process.env.SEED ?? (isSoak ? Date.now() % 2 ** 31 : 1))
 

@@ -15,7 +15,7 @@ type Document = Record<string, Record<string, unknown>[]>
 
 const hook = new URL('./killed-child.js', import.meta.url).href
 /** 500 in the soak: `npm test` runs three of these files at once, and an apply has 8 seconds. */
-const organizations = depth(4, 10)
+const organizations = depth(2, 10)
 const totals = { create: 30 * organizations + 20, update: 8 * organizations, delete: 10 * organizations }
 const changes = totals.create + totals.update + totals.delete
 

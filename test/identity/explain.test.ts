@@ -41,7 +41,7 @@ const person: fc.Arbitrary<Person> = fc.record({
   disabled: fc.constantFrom(...Array<boolean>(9).fill(false), true),
 })
 const people = 8
-const trees = { sqlite: depth(8, 26), postgres: depth(4, 26) }
+const trees = { sqlite: depth(6, 26), postgres: depth(2, 26) }
 const anyCase: fc.Arbitrary<Case> = fc.record({
   nodes: fc.array(node, { minLength: 1, maxLength: 6 }),
   people: fc.array(person, { minLength: people, maxLength: people }),

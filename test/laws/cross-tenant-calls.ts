@@ -1,7 +1,7 @@
-import { type Contract, type Endpoint, entriesOf, isMutation } from '../../src/core/endpoint.ts'
+import { type Endpoint, isMutation } from '../../src/core/endpoint.ts'
 import type { Resource } from '../../src/core/schema.ts'
 import { callOf, type Input, naming, type Records, toWire, unknownRecords, unread } from './calls.ts'
-import { idsOf } from './fields.ts'
+import { type Entry, idsOf } from './fields.ts'
 import { isFilteredId } from './filtered-ids.ts'
 import type { Stage, Stranger } from './fixture.ts'
 import { about, changed, type Dump, dump } from './tables.ts'
@@ -27,9 +27,12 @@ export type Findings = {
  * unknown ID, and nothing may change. The calls without IDs come first because refusals are
  * audited, and strangers may read the IDs they used in their own log.
  */
-export async function callAsStrangers(stage: Stage, contract: Contract, line: Line): Promise<Findings> {
+export async function callAsStrangers(
+  stage: Stage,
+  entries: readonly Entry[],
+  line: Line,
+): Promise<Findings> {
   const found: Findings = { breaches: [], called: new Map(), named: new Set(), calls: 0 }
-  const entries = entriesOf(contract)
   for (const step of [callWithoutIds, callWithVictimIds]) {
     for (const stranger of stage.strangers) {
       const called = found.called.get(stranger.name) ?? new Set<string>()

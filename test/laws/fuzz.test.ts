@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entriesOf, isMutation } from '../../src/core/endpoint.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { depth, seed } from '../depth.ts'
+import { depth, matrixOn, seed } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 import { recordsOf, userToken } from './fixture.ts'
@@ -51,8 +51,9 @@ onEveryDatabase((kind, open) => {
     ["an administrator's token", () => session('bakery-admin')],
   ]
 
+  const fuzzed = matrixOn(kind, entries)
   describe.each(callers)('random requests with the credentials of %s', (_, credentials) => {
-    it.each(entries)('$name answers correctly, and a refusal changes nothing', async ({ name, entry }) => {
+    it.each(fuzzed)('$name answers correctly, and a refusal changes nothing', async ({ name, entry }) => {
       let who = await credentials()
       let before = await stored()
       const property = fc.asyncProperty(

@@ -211,7 +211,7 @@ onEveryDatabase((kind, open) => {
   it('has a bound that a test reaches', { timeout: 120_000 }, async () => {
     const found = new Map<string, string>()
     for (const [n, { name, entry }] of others.entries()) {
-      if (!isTried(kind, n, 3)) continue
+      if (!isTried(kind, n, 6)) continue
       const { input, token } = await scenarioOf(name, entry, hand)
       const before = await rows()
       const { status } = await line.send(toWire(entry, input, token))

@@ -8,6 +8,7 @@ import { hasNoControls } from '../../src/core/terminal.ts'
 import { putRelease } from '../agents/directory.ts'
 import { signedRelease } from '../agents/signed-release.ts'
 import { type Open, onEveryDatabase, temporaryFolder } from '../databases.ts'
+import { isTried } from '../depth.ts'
 import { adminEmail, adminPassword, startService, type TestService } from '../harness.ts'
 import { buildWorld, systemToken, type World } from '../world.ts'
 import { dump } from './tables.ts'
@@ -292,7 +293,8 @@ onEveryDatabase((database, open) => {
         const names = [...read].filter((name) => !ofTransport.has(name) && (!only || name === only))
         for (const name of names) seen.add(name)
         for (const name of names) {
-          const answers = Object.entries(hostile).map(async ([what, value]) => {
+          const tried = Object.entries(hostile).filter((_, index) => isTried(database, index, 5))
+          const answers = tried.map(async ([what, value]) => {
             const answer = await sendBytes(service.url, written(request, name, value))
             const [here, code] = [`${kind}: ${name} with ${what}`, codeOf(answer)]
             outcomesHere[here] = `${answer.status} ${code}`
@@ -334,6 +336,6 @@ describe('the databases', () => {
   it('give the same answers for every header', () => {
     const [first, ...others] = [...outcomes.values()]
     expect(Object.keys(first!).length).toBeGreaterThan(500)
-    for (const other of others) expect(other).toEqual(first)
+    for (const other of others) expect(first).toMatchObject(other)
   })
 })

@@ -6,7 +6,7 @@ import { type Endpoint, entriesOf, keyRefusal } from '../../src/core/endpoint.ts
 import { openApiOf } from '../../src/core/openapi.ts'
 import { systemClock } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { isTried } from '../depth.ts'
+import { matrixOn } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { newEntries } from './audited.ts'
@@ -109,7 +109,7 @@ onEveryDatabase((kind, open) => {
   const wireOf = (entry: Endpoint, { input, token }: Scenario): Wire => toWire(entry, input, token)
 
   describe('a request with an Idempotency-Key', () => {
-    it.each(honoring)(
+    it.each(matrixOn(kind, honoring))(
       'to $name sent twice at once and once more has the effect and the reply of one',
       async ({ name, entry }) => {
         const alone = await scenarioOf(name, entry, hand)
@@ -137,7 +137,7 @@ onEveryDatabase((kind, open) => {
       },
     )
 
-    it.each(refusing.filter((_, index) => isTried(kind, index, 4)))(
+    it.each(matrixOn(kind, refusing))(
       'to $name is refused with the reason, and has no effect',
       async ({ name, entry }) => {
         const scenario = await scenarioOf(name, entry, hand)

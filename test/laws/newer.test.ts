@@ -169,7 +169,7 @@ onEveryDatabase((kind, open) => {
           continue
         }
         count += 1
-        if (isTried(kind, count, 3)) {
+        if (isTried(kind, count, 6)) {
           const wrong = [...(await askAll(on, ['GET'])), ...(await runAll(on))]
           failed.push(...wrong.map((what) => `${table}.${column}: ${what}`))
         }

@@ -5,6 +5,7 @@ import { zeroId } from '../../src/core/ids.ts'
 import { systemClock } from '../../src/core/time.ts'
 import type { SessionContext } from '../../src/identity/rules.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { matrixOn } from '../depth.ts'
 import { adminPassword, startService, type TestService } from '../harness.ts'
 import { buildWorld, tokenFor, type World } from '../world.ts'
 import { newEntries } from './audited.ts'
@@ -26,7 +27,7 @@ const withIds = entries.filter(({ entry }) => entry.access.who === 'user' && ref
 const actionOf = ({ audit }: Endpoint): string =>
   audit && 'action' in audit ? audit.action : 'access.denied'
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
   let service: TestService
   let world: World
   let hand: ScenarioTools
@@ -61,7 +62,7 @@ onEveryDatabase((_, open) => {
   }
 
   describe('a refusal', () => {
-    it.each(guarded)('of $name adds its audit entry', async ({ entry }) => {
+    it.each(matrixOn(kind, guarded))('of $name adds its audit entry', async ({ entry }) => {
       const orgId = world.orgs.bakery.id
       const context: SessionContext = { kind: 'organization', orgId }
       const callers = [
@@ -89,7 +90,7 @@ onEveryDatabase((_, open) => {
       expect(statuses).toContain(403)
     })
 
-    it.each(withIds)(
+    it.each(matrixOn(kind, withIds))(
       'to show or change a record outside the scope adds its audit entry: $name',
       async ({ name: entryName, entry }) => {
         const { garage } = world.orgs
@@ -119,7 +120,7 @@ onEveryDatabase((_, open) => {
       },
     )
 
-    it.each(withIds)(
+    it.each(matrixOn(kind, withIds))(
       'is not audited when a system administrator mistypes an ID: $name',
       async ({ entry }) => {
         const { answer, left } = await callBy('admin', { kind: 'system' }, entry, unknownRecords())

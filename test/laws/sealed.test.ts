@@ -31,7 +31,7 @@ onEveryDatabase((kind, open) => {
       hand = scenarioTools(service, await buildWorld(service), systemClock)
       const line = new Line(service.url)
       for (const [n, { name, entry }] of mutating(api).entries()) {
-        if (!isTried(kind, n, 3)) continue
+        if (!isTried(kind, n, 6)) continue
         const { input, token } = await scenarioOf(name, entry, hand)
         const wire = toWire(entry, input, token)
         const once = { headers: { ...wire.headers, 'idempotency-key': newId() } }

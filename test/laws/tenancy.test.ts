@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { onEveryDatabase } from '../databases.ts'
+import { matrixOn } from '../depth.ts'
 import { startService } from '../harness.ts'
 import { callAsStrangers, concerns } from './cross-tenant-calls.ts'
 import { inputsOf } from './fields.ts'
@@ -12,31 +13,33 @@ import { Line } from './wire.ts'
 /** Enough for thousands of calls on a busy machine. */
 const patience = 300_000
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const entries = matrixOn(kind, entriesOf(api))
+
   describe('a stranger', { timeout: patience }, () => {
     it('gets nothing of another tenant from any endpoint, and changes nothing', async () => {
       const service = await startService(open)
       const stage = await buildStage(service)
       const line = new Line(service.url)
-      const { breaches, called, named, calls } = await callAsStrangers(stage, api, line)
+      const { breaches, called, named, calls } = await callAsStrangers(stage, entries, line)
       await line.close()
       expect(breaches).toEqual([])
 
       // The matrix is complete: every entry was called by all relevant strangers, with an ID in every place.
       for (const stranger of stage.strangers) {
-        const concerned = entriesOf(api).filter(({ entry }) => concerns(stranger, entry))
+        const concerned = entries.filter(({ entry }) => concerns(stranger, entry))
         expect([stranger.name, [...(called.get(stranger.name) ?? [])].sort()]).toEqual([
           stranger.name,
           concerned.map(({ name }) => name).sort(),
         ])
       }
-      const places = entriesOf(api).flatMap(({ name, entry }) =>
+      const places = entries.flatMap(({ name, entry }) =>
         inputsOf(entry)
           .filter(({ resource }) => resource !== undefined)
           .map(({ part, path }) => `${name} ${part}.${path.join('.')}`),
       )
       expect([...named].sort()).toEqual(places.sort())
-      expect(calls).toBeGreaterThan(entriesOf(api).length * (stage.strangers.length - 1))
+      expect(calls).toBeGreaterThan(entries.length * (stage.strangers.length - 1))
     })
 
     it('is detected in a service without tenant isolation', async () => {
@@ -44,7 +47,7 @@ onEveryDatabase((_, open) => {
       const stage = await buildStage(service)
       const house = await leakyService(service)
       const line = new Line(house.url)
-      const { breaches } = await callAsStrangers(stage, leakyContract, line)
+      const { breaches } = await callAsStrangers(stage, entriesOf(leakyContract), line)
       await line.close()
       await house.close()
       const seen = (entry: string, what: RegExp) =>

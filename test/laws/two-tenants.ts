@@ -16,7 +16,7 @@ import type { identityProvider } from '../sso/sign-in/identity-provider.ts'
 import { browser, codeIn } from '../sso/sign-in/sign-in-stage.ts'
 import { addOrgUser, addPartnerUser, addProvider, roleOf, tokenFor, type World } from '../world.ts'
 import { callOf, type Input, put, type Records, toWire } from './calls.ts'
-import { called, fieldsOf, idsOf, last, optional } from './fields.ts'
+import { called, type Entry, fieldsOf, idsOf, last, optional } from './fields.ts'
 import { recordsOf } from './fixture.ts'
 import { changed, type Dump, dump, restore } from './tables.ts'
 import type { Answer, Line, Wire } from './wire.ts'
@@ -387,10 +387,9 @@ export class Watch {
     await this.#back()
   }
 
-  async callEverything(values: 'every' | 'one'): Promise<void> {
-    for (const { name, entry } of called(api)) {
+  async callEverything(entries: readonly Entry[], values: 'every' | 'one'): Promise<void> {
+    for (const { name, entry } of entries) {
       const { who } = entry.access
-      if (who === 'agent') continue
       this.called.add(name)
       const people = namesPeople(entry) ? this.#subjects : this.#subjects.slice(0, 1)
       const callers: readonly Caller[] = who === 'public' ? [{ name: 'nobody' }] : this.#from.callers
