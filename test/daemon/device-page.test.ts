@@ -9,12 +9,12 @@ import { version } from '../../src/version.ts'
 import { hasChromium, startChromium } from '../chromium.ts'
 import { follow } from '../cli/follow-process.ts'
 import { Home } from '../cli/run.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { aboveStorage } from '../database-depth.ts'
 import { adminEmail, adminPassword, startService, type TestService } from '../harness.ts'
 import { freePort } from '../postgres.ts'
 import { until } from './process.ts'
 
-onEveryDatabase((_, open) => {
+aboveStorage((_, open) => {
   describe.skipIf(!hasChromium)('the page where a terminal is approved, on a phone', () => {
     let service: TestService
     let chromium: Browser

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase, openEmpty } from '../databases.ts'
 import { adminEmail, adminPassword, serviceOn, startService, testSecrets } from '../harness.ts'
 import { failedStart, ServeProcess } from './process.ts'
@@ -17,41 +18,44 @@ const reasonOf = (starting: Promise<unknown>): Promise<string> =>
   )
 
 onEveryDatabase((kind, open) => {
-  it('a lost secrets.json stops the start in one line; the file or ACCEPT_NEW_KEYS repairs it', async () => {
-    const { dataDir, databaseUrl } = await open()
-    const env = { SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
-    const place = { dataDir, databaseUrl }
-    const first = new ServeProcess(place, { env })
-    await first.listening()
-    await first.stop()
-    const file = join(dataDir, 'secrets.json')
-    const kept = await readFile(file, 'utf8')
-    await rm(file)
+  inTurn(kind)(
+    'a lost secrets.json stops the start in one line; the file or ACCEPT_NEW_KEYS repairs it',
+    async () => {
+      const { dataDir, databaseUrl } = await open()
+      const env = { SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword }
+      const place = { dataDir, databaseUrl }
+      const first = new ServeProcess(place, { env })
+      await first.listening()
+      await first.stop()
+      const file = join(dataDir, 'secrets.json')
+      const kept = await readFile(file, 'utf8')
+      await rm(file)
 
-    const refused = await failedStart(place, { env })
-    expect(refused).toMatchObject({ code: 1, stdout: '' })
-    expect(refused.stderr).toMatch(/^svc serve: [^\n]*Restore secrets\.json[^\n]*\n$/)
-    for (const name of Object.keys(testSecrets)) expect(refused.stderr).toContain(name)
-    for (const secret of Object.values(JSON.parse(await readFile(file, 'utf8')) as object))
-      expect(refused.stderr).not.toContain(secret)
+      const refused = await failedStart(place, { env })
+      expect(refused).toMatchObject({ code: 1, stdout: '' })
+      expect(refused.stderr).toMatch(/^svc serve: [^\n]*Restore secrets\.json[^\n]*\n$/)
+      for (const name of Object.keys(testSecrets)) expect(refused.stderr).toContain(name)
+      for (const secret of Object.values(JSON.parse(await readFile(file, 'utf8')) as object))
+        expect(refused.stderr).not.toContain(secret)
 
-    const lost = await readFile(file, 'utf8')
-    await writeFile(file, kept)
-    const restored = new ServeProcess(place, { env })
-    await restored.listening()
-    await restored.stop()
+      const lost = await readFile(file, 'utf8')
+      await writeFile(file, kept)
+      const restored = new ServeProcess(place, { env })
+      await restored.listening()
+      await restored.stop()
 
-    await writeFile(file, lost)
-    const ACCEPT_NEW_KEYS = accepted(refused.stderr)
-    const anew = new ServeProcess(place, { env: { ...env, ACCEPT_NEW_KEYS } })
-    await anew.listening()
-    await anew.stop()
-    const again = new ServeProcess(place, { env })
-    await again.listening()
-    await again.stop()
-    await writeFile(file, kept)
-    expect((await failedStart(place, { env: { ...env, ACCEPT_NEW_KEYS } })).stderr).toContain('other keys')
-  })
+      await writeFile(file, lost)
+      const ACCEPT_NEW_KEYS = accepted(refused.stderr)
+      const anew = new ServeProcess(place, { env: { ...env, ACCEPT_NEW_KEYS } })
+      await anew.listening()
+      await anew.stop()
+      const again = new ServeProcess(place, { env })
+      await again.listening()
+      await again.stop()
+      await writeFile(file, kept)
+      expect((await failedStart(place, { env: { ...env, ACCEPT_NEW_KEYS } })).stderr).toContain('other keys')
+    },
+  )
 
   it.each([
     ...['JWT_SECRET', 'APP_ENCRYPTION_KEY', 'ENROLLMENT_KEY_PEPPER', 'MFA_RECOVERY_CODE_PEPPER'],

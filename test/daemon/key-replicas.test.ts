@@ -2,6 +2,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
 import { oldestBucketAt } from '../../src/credentials/api-keys/rate-limit-window.ts'
 import { sweepBuckets } from '../../src/credentials/api-keys/usage.ts'
+import { inTurn } from '../database-depth.ts'
 import { type Open, onEveryDatabase, openMigrated, type TestDatabase } from '../databases.ts'
 import { clientOf, serviceOn } from '../harness.ts'
 import { buildWorld } from '../world.ts'
@@ -72,6 +73,8 @@ it('two processes on one Postgres share the hourly limit of an API key, also acr
 }, 90_000)
 
 onEveryDatabase((kind, open: Open) => {
+  const it = inTurn(kind)
+
   it('a killed process returns nothing to the limit, and loses at most one lease', async () => {
     const database = await open()
     const { id, key } = await mintOn(database, 400)

@@ -2,7 +2,7 @@ import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { hasChromium, startChromium } from '../chromium.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { aboveStorage } from '../database-depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { received } from '../identity/mailbox.ts'
 import { freePort } from '../postgres.ts'
@@ -12,7 +12,7 @@ const password = 'nine quiet herons over the weir'
 const better = 'seven purple elephants on a roof'
 const email = 'ada@example.com'
 
-onEveryDatabase((_, open) => {
+aboveStorage((_, open) => {
   describe.skipIf(!hasChromium)('the pages that letters link to, on a phone', () => {
     let service: TestService
     let world: World

@@ -3,6 +3,7 @@ import { closeSync, openSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase, temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn } from '../harness.ts'
 import { failedStart, ServeProcess, told, until } from './process.ts'
@@ -99,7 +100,9 @@ it('a port in use is one clear line and exit 1', async () => {
   )
 })
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
+
   it('SIGTERM finishes requests in progress, accepts no new ones, and exits with 0', async () => {
     const database = await open()
     const service = new ServeProcess(database)

@@ -10,6 +10,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase, onEveryEmptyDatabase, openMigrated, temporaryFolder } from '../databases.ts'
+import { takesTurn } from '../depth.ts'
 import { adminEmail, adminPassword, clientOf, serviceOn, testSecrets } from '../harness.ts'
 import { failedStart, type Place, ServeProcess, told, until } from './process.ts'
 
@@ -347,7 +348,8 @@ describe('a secret that another one serves as', () => {
     )
   }
 
-  it.each(['sqlite', 'postgres'] as const)(
+  const kinds = ['sqlite', 'postgres'] as const
+  it.each(kinds.filter((kind) => takesTurn(kind, 0)))(
     'stops the start in production on a new database, on %s',
     { timeout: 60_000 },
     async (kind) => {
@@ -368,7 +370,7 @@ describe('a secret that another one serves as', () => {
     },
   )
 
-  it.each(['sqlite', 'postgres'] as const)(
+  it.each(kinds.filter((kind) => takesTurn(kind, 1)))(
     'is a warning at each start on a database in use, with the way out, on %s',
     { timeout: 60_000 },
     async (kind) => {

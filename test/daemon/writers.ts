@@ -1,7 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { api } from '../../src/api.ts'
+import { depth } from '../depth.ts'
 import { clientOf } from '../harness.ts'
 import { send } from './request.ts'
+
+/** Milliseconds between two writes of a client. In the soak they come as fast as they are answered. */
+const rest = depth(20, 0)
 
 type Reply = { status: number | 'cut'; retryAfter: string | undefined }
 type Body = { orgId: string; name: string; address: object }
@@ -31,7 +35,7 @@ export class Writers {
   begin(url: string, clients = 4): void {
     this.#running = Promise.all(
       Array.from({ length: clients }, async () => {
-        while (!this.#ended) if ((await this.add(url)) !== 201) await pause(50)
+        while (!this.#ended) await pause((await this.add(url)) === 201 ? rest : 50)
       }),
     )
   }

@@ -8,7 +8,7 @@ import { hasChromium, startChromium } from '../chromium.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { Home, type Result } from '../cli/run.ts'
 import { until } from '../daemon/process.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { aboveStorage } from '../database-depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, roleOf, type World } from '../world.ts'
 import { certifiedProvider } from './certified.ts'
@@ -25,7 +25,7 @@ const accounts = {
 const isComplaint = (line: ConsoleMessage): boolean =>
   line.type() === 'error' && !line.text().startsWith('Failed to load resource')
 
-onEveryDatabase((kind, open) => {
+aboveStorage((kind, open) => {
   const onSqlite = it.runIf(kind === 'sqlite')
 
   describe.skipIf(!hasChromium || !hasOpenssl)('single sign-on in a real browser', () => {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { hasChromium, startChromium } from '../chromium.ts'
 import { hasOpenssl, listening, testCertificate } from '../cli/network.ts'
-import { onEveryDatabase } from '../databases.ts'
+import { aboveStorage } from '../database-depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 import { certifiedProvider } from './certified.ts'
@@ -53,7 +53,7 @@ const script = (url: string, code: string | null) => `(async () => {
 
 type ScriptResult = { statuses: unknown[]; email?: string; exchangeReply?: unknown }
 
-onEveryDatabase((_, open) => {
+aboveStorage((_, open) => {
   describe.skipIf(!hasChromium || !hasOpenssl)('a front-end on another origin, in a real browser', () => {
     const certificate = testCertificate()
     const [ours, theirs] = [frontEnd(), frontEnd()]

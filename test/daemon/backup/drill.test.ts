@@ -6,7 +6,8 @@ import { backupMetrics } from '../../../daemon/backup/backup-watch.ts'
 import { findRun } from '../../../daemon/backup/runs.ts'
 import { WriteGate } from '../../../src/storage/copy/write-gate.ts'
 import { createScratchDatabase } from '../../../src/storage/postgres/scratch-database.ts'
-import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
+import { inTurn } from '../../database-depth.ts'
+import { onEveryDatabase, openMigrated, temporaryFolder } from '../../databases.ts'
 import { startService } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
 import { buildWorld } from '../../world.ts'
@@ -29,7 +30,23 @@ const entriesOf = (place: Place) =>
       .filter(({ action }) => action === 'database.drill')
   })
 
+it('a drill leaves the service open for writes', async () => {
+  const { storage, databaseUrl, dataDir } = await openMigrated('postgres')
+  const scratch = await createScratchDatabase(databaseUrl!, { purpose: 'drill', note() {} })
+  const gate = new WriteGate({ storage, dataDir }, () => {})
+  try {
+    await gate.look()
+    expect(gate.closure).toBeUndefined()
+  } finally {
+    gate.close()
+    await scratch.drop()
+    await storage.close()
+  }
+})
+
 onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
+
   async function backedUp() {
     const service = await startService(open)
     await buildWorld(service)
@@ -38,20 +55,6 @@ onEveryDatabase((kind, open) => {
     const target = await temporaryFolder()
     return { place, target, newest: await backupOf(place, { out: target }) }
   }
-
-  it('leaves the service open for writes', async () => {
-    const { storage, databaseUrl, dataDir } = await open()
-    if (databaseUrl === undefined) return
-    const scratch = await createScratchDatabase(databaseUrl, { purpose: 'drill', note() {} })
-    const gate = new WriteGate({ storage, dataDir }, () => {})
-    try {
-      await gate.look()
-      expect(gate.closure).toBeUndefined()
-    } finally {
-      gate.close()
-      await scratch.drop()
-    }
-  })
 
   it('restores the newest backup of a directory, and says so everywhere', { timeout: patience }, async () => {
     const { place, target, newest } = await backedUp()

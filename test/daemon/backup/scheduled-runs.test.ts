@@ -1,7 +1,7 @@
 import { readdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, onTestFinished } from 'vitest'
 import { backupMetrics } from '../../../daemon/backup/backup-watch.ts'
 import { findRun, type RunKind } from '../../../daemon/backup/runs.ts'
 import { runsIn, ScheduledRun } from '../../../daemon/backup/scheduled-runs.ts'
@@ -9,6 +9,7 @@ import { readConfig } from '../../../daemon/config.ts'
 import { checkBackups } from '../../../daemon/doctor/backups.ts'
 import { addSeconds, type Instant } from '../../../src/core/time.ts'
 import { openStorage } from '../../../src/storage/open.ts'
+import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase, temporaryFolder } from '../../databases.ts'
 import { serviceOn, testSecrets } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
@@ -57,7 +58,9 @@ const visible = async (folder: string) =>
   (await readdir(folder)).filter((name) => /^svc-.*\.backup$/.test(name))
 const drafts = async (folder: string) => (await readdir(folder)).filter((name) => name.endsWith('.part'))
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
+
   async function opened() {
     const { dataDir, databaseUrl } = await open()
     const target = await temporaryFolder()

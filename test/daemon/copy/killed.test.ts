@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { isMoved } from '../../../daemon/backup/contents.ts'
+import { depth } from '../../depth.ts'
 import { rowsOf } from '../../table-dump.ts'
 import { svc } from '../backup/binary.ts'
 import { emptyPlace, kinds, type Place, withStorage } from '../backup/filled.ts'
@@ -7,7 +8,7 @@ import { placeWithRows } from '../backup/many-rows.ts'
 import { placeOf } from './copies.ts'
 import { copiedDespite } from './killing.ts'
 
-const kills = 20
+const kills = depth(4, 20)
 
 async function allRows(place: Place): Promise<string[]> {
   const rows = await withStorage(place, rowsOf)

@@ -8,6 +8,7 @@ import type { AnyDb } from '../../../src/storage/columns.ts'
 import { pendingMigrations } from '../../../src/storage/migrate.ts'
 import type { Storage } from '../../../src/storage/open.ts'
 import { openMigrated } from '../../databases.ts'
+import { takesTurn } from '../../depth.ts'
 import { schemaOf } from '../../laws/schema.ts'
 import { holdsAny, type Rows, rowsOf } from '../../table-dump.ts'
 import { emptyPlace, filledPlace, kinds, type Place, withStorage } from '../backup/filled.ts'
@@ -39,7 +40,7 @@ const filesOf = async ({ dataDir }: Place, folder: string): Promise<Record<strin
   return Object.fromEntries(await Promise.all(all))
 }
 
-describe.each(kinds)('an installation on %s', (first) => {
+describe.each(kinds.filter((kind) => takesTurn(kind, 1)))('an installation on %s', (first) => {
   it('is equal after it moved to the other database, and back', { timeout: 240_000 }, async () => {
     const other = first === 'sqlite' ? 'postgres' : 'sqlite'
     const origin = await filledPlace(first)

@@ -5,7 +5,8 @@ import { api } from '../../../src/api.ts'
 import type { BodyOf } from '../../../src/core/endpoint.ts'
 import type { FailureKind } from '../../../src/core/outbound.ts'
 import { type FailureCode, failures } from '../../../src/sso/failures.ts'
-import { type Open, onEveryDatabase } from '../../databases.ts'
+import { aboveStorage } from '../../database-depth.ts'
+import type { Open } from '../../databases.ts'
 import { addRole, roleOf } from '../../world.ts'
 import { fault, issuer } from '../provider-stage.ts'
 import { selfSigned } from '../saml/certificate.ts'
@@ -445,7 +446,7 @@ async function expectTold(
   expect(JSON.stringify([lines, steps])).not.toMatch(/hush|access-token|"again"|eyJ/)
 }
 
-onEveryDatabase((kind, open) => {
+aboveStorage((kind, open) => {
   describe('a misconfigured OpenID Connect provider', () => {
     let on: Awaited<ReturnType<typeof setUp>>
     const usual = {
