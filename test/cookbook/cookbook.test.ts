@@ -13,7 +13,7 @@ import { hasOpenssl, listening } from '../cli/network.ts'
 import { binary, Home } from '../cli/run.ts'
 import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { isSoak } from '../depth.ts'
+import { depth, isSoak } from '../depth.ts'
 import { startService, type TestService, usualLimits } from '../harness.ts'
 import { type Block, blocksIn, runScript } from '../markdown-blocks.ts'
 import { freePort } from '../postgres.ts'
@@ -41,7 +41,7 @@ const claims = {
 }
 
 /** The number of customers to onboard. */
-const customers = 50
+const customers = depth(8, 50)
 
 type Identity = { deviceId: string }
 
