@@ -209,6 +209,16 @@ export const serviceManagerOf = (env: Env = process.env): ServiceManagerSettings
 export const existingConfig = (flags: Flags, env: Env = process.env): Config =>
   readConfig(env, flags, { mayGenerate: false })
 
+/** Where the service listens. */
+export function listenAddressOf(
+  flags: Pick<Flags, 'host' | 'port'>,
+  given: Env = process.env,
+): { host: string; port: number } {
+  const env = withoutEmpty(given)
+  const port = flags.port ?? readInteger(env, 'PORT', 3000, 0, 65_535)
+  return { host: flags.host || (env.HOST ?? '127.0.0.1'), port }
+}
+
 /** `mayGenerate`: missing secrets are generated, and kept in the data directory. @throws SetupError */
 export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true } = {}): Config {
   const env = withoutEmpty(given)
@@ -223,8 +233,7 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
   const stored = readSecretsFile(secretsFile(dataDir))
   const secrets = readSecrets(env, dataDir, stored, { production, mayGenerate })
   return {
-    host: flags.host || (env.HOST ?? '127.0.0.1'),
-    port: flags.port ?? readInteger(env, 'PORT', 3000, 0, 65_535),
+    ...listenAddressOf(flags, env),
     dataDir,
     ...databaseUrls(env),
     postgres: {

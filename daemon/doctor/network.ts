@@ -10,24 +10,9 @@ import { verifySmtp } from '../integrations/smtp.ts'
 import { clockFinding } from './database.ts'
 import { type Probe, probe } from './endpoint.ts'
 import { failed, passed, warning } from './finding.ts'
+import { ownUrl, parseJson, unreadyReason } from './readiness.ts'
 
 /* The running service, as this machine and as its clients reach it, and what it needs outside. */
-
-/** Where the service listens according to the settings. @throws Error for an address that no URL can have */
-export function ownUrl({ host, port }: Config, path: string): URL {
-  const name = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  const url = URL.parse(`http://${name.includes(':') ? `[${name}]` : name}:${port}${path}`)
-  if (url) return url
-  throw new Error(`HOST ${host} cannot be written as a URL`)
-}
-
-function parseJson({ body }: Probe): unknown {
-  try {
-    return JSON.parse(body)
-  } catch {
-    return undefined
-  }
-}
 
 function healthOf(seen: Probe): z.infer<typeof service.health.reply> | undefined {
   const parsed = safeParse(service.health.reply, parseJson(seen))
@@ -80,9 +65,8 @@ export async function checkService(config: Config): Promise<Finding[]> {
 
 /** What the database says of chains, dead letters and keys has checks of its own. */
 function readiness(seen: Probe): Finding[] {
-  const { status, checks } = (parseJson(seen) ?? {}) as { status?: unknown; checks?: { database?: unknown } }
-  if (status === 'ready' && checks?.database === 'ok') return []
-  const said = typeof checks?.database === 'string' ? checks.database : `HTTP ${seen.status}`
+  const said = unreadyReason(seen)
+  if (said === undefined) return []
   return [
     failed('service', {
       message: `It is not ready: ${said}.`,

@@ -2,7 +2,8 @@ import type { Finding } from '../../src/core/finding.ts'
 import type { Config } from '../config.ts'
 import { probe } from './endpoint.ts'
 import { counted, passed, warning } from './finding.ts'
-import { attempt, ownUrl } from './network.ts'
+import { attempt } from './network.ts'
+import { ownUrl } from './readiness.ts'
 
 /* What the running service has counted since it started; known with METRICS_TOKEN alone. */
 

@@ -62,7 +62,8 @@ const isVocabulary = (target: string): boolean => target.startsWith('src/core/')
 
 /** Named exceptions: the service itself, and commands on its data directory. */
 const lazyServer = (path: string): boolean =>
-  ['commands/serve.ts', 'commands/serve/install.ts', 'commands/doctor.ts'].includes(path) ||
+  ['commands/serve.ts', 'commands/doctor.ts'].includes(path) ||
+  /^commands\/serve\/(install|health)\.ts$/.test(path) ||
   /^commands\/(db|dev|secrets)\//.test(path)
 const chainReader = 'commands/audit/verify.ts'
 /** Pure code for verification, so that an auditor need not trust the server. */
