@@ -1,7 +1,7 @@
 // Makes the packages of Debian and RPM for x86-64:
 //   npm run build:packages -- [--out DIR] [--format deb|rpm] [--name svc|svc-agent] [--maintainer "NAME <ADDRESS>"]
 //     [--version V] [--quick]
-import { execFileSync, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -9,6 +9,7 @@ import { parseArgs } from 'node:util'
 import { makeDeb } from './deb.ts'
 import type { Made } from './metadata.ts'
 import { makeRpm } from './rpm.ts'
+import { sourceDate } from './source-date.ts'
 import { root } from './stage.ts'
 import { type Family, makeTree, type PackageName } from './trees.ts'
 import { packageVersion } from './versions.ts'
@@ -70,11 +71,4 @@ for (const name of names) {
 
 function fileName(name: PackageName, family: Family): string {
   return family === 'deb' ? `${name}_${made.version}-1_amd64.deb` : `${name}-${made.version}-1.x86_64.rpm`
-}
-
-/** The time of the commit: two builds of it are the same. */
-function sourceDate(): number {
-  const { SOURCE_DATE_EPOCH } = process.env
-  if (SOURCE_DATE_EPOCH) return Number(SOURCE_DATE_EPOCH)
-  return Number(execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8' }))
 }

