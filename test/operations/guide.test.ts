@@ -24,13 +24,14 @@ const has = (program: string) => spawnSync('sh', ['-c', `command -v ${program}`]
 const pages = globSync('*.md', { cwd: guidePath })
   .map((file) => file.slice(0, -3))
   .sort()
-const procedures = ['install', 'proxy', 'monitor', 'backup', 'secrets', 'upgrade', 'remove']
+const procedures = ['install', 'proxy', 'monitor', 'backup', 'secrets', 'upgrade', 'containers', 'remove']
 
-/** What no test can run: it changes the users and packages of the machine, needs systemd, or asks a person. */
+/** What no test can run: it changes the users and packages of the machine, needs systemd, Docker or a cluster, or asks a person. */
 const notRun: Record<string, string[]> = {
   install: ['root', 'root', 'root', 'systemd', 'terminal'],
   proxy: ['systemd'],
   upgrade: ['root'],
+  containers: ['docker', 'docker', 'kubernetes', 'terminal'],
   remove: ['systemd', 'root'],
 }
 
