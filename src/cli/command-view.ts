@@ -1,3 +1,4 @@
+import type { z } from 'zod'
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import type { CommandContext } from './base.ts'
@@ -71,6 +72,8 @@ export type CommandView = {
   mints?: { flag: string; by: 'key' | 'workload' }
   /** Reply field with a secret that is displayed only once. */
   secret?: string
+  /** What to do with that secret, printed in its place where its flag asks for it. */
+  instructions?: Instructions
   /** That secret is generated only if the body has none, and this command replaces it: the output may leave it out. */
   secretReplacedBy?: string
   /**
@@ -78,6 +81,19 @@ export type CommandView = {
    * excludes inactive records, and the field to compare, if not its slug or name.
    */
   existing?: { list: Endpoint; within?: string[]; query?: Record<string, string>; by?: 'email' }
+}
+
+/** A text that contains a secret, in place of the secret. */
+export type Instructions = {
+  flag: string
+  flags: FlagSet
+  /** The reply, with the text as `instructions`. */
+  reply: z.ZodType
+  /** Done before the request: without what it needs nothing is made. `where` says where the text is used. */
+  prepare(
+    session: CommandContext,
+    target: string,
+  ): Promise<{ text: (secret: string) => string; where: string }>
 }
 
 /** What the caller typed, after oclif has parsed it. */

@@ -171,6 +171,7 @@ function flagsOf(entry: Endpoint, view: CommandView, fields: Field[]): FlagSet {
     ...(view.file && fileFlags),
     ...(view.existing && createFlags),
     ...(view.secret && secretFlags),
+    ...view.instructions?.flags,
     ...(view.negatedFlag && {
       [view.negatedFlag.flag]: booleanFlag({ description: view.negatedFlag.description }),
     }),

@@ -27,7 +27,7 @@ export async function runRecordCommand(
   const { flags } = typed
   const { output } = session
   const dry = flags['dry-run'] === true
-  if (!dry) checkPrintable(output, recordSchema(entry.reply) ?? entry.reply)
+  if (!dry) checkPrintable(output, recordSchema(entry.reply) ?? shownReply(entry, declared, flags))
   const outFile = flags['out-file'] as string | undefined
   const { secret } = declared
   if (secret && !declared.secretReplacedBy && !dry)
@@ -42,8 +42,8 @@ export async function runRecordCommand(
       )
     }
     if (view.confirmation) await confirmQuestion(session, typed, view.confirmation)
-    if (flags['if-not-exists']) return await createIfMissing(session, entry, view, input, outFile)
-    await sendAndPrint(session, entry, view, input, { outFile, each: typed.each })
+    if (flags['if-not-exists']) return await createIfMissing(session, entry, view, input, flags)
+    await sendAndPrint(session, entry, view, input, { flags, each: typed.each })
   } catch (error) {
     if (!flags['ignore-not-found'] || !isNotFound(error)) throw declared.mapError?.(error, typed) ?? error
     printNote(`Nothing to delete: ${(error as Error).message}`)
@@ -67,7 +67,7 @@ async function sendAndPrint(
   entry: Endpoint,
   view: CommandView,
   input: RawInput,
-  { outFile, each }: { outFile: string | undefined; each?: string | undefined },
+  { flags, each }: { flags: ParsedInput['flags']; each?: string | undefined },
 ): Promise<void> {
   const { output } = session
   const client = entry.access.who === 'public' ? session.anonymous : session.client
@@ -90,10 +90,13 @@ async function sendAndPrint(
     (await withSpinner('Waiting for the service', client.request(entry, input))) as Reply
   if (view.secret) {
     const { printSecretOnce } = await import('./secret-output.ts')
-    return printSecretOnce(output, send, entry.reply, {
+    const target = view.instructions && flags[view.instructions.flag]
+    return printSecretOnce(output, send, shownReply(entry, view, flags), {
       key: view.secret,
-      outFile,
+      outFile: flags['out-file'] as string | undefined,
       another: view.secretReplacedBy,
+      names: typedNames(session, flags, input),
+      instructions: target ? await view.instructions?.prepare(session, String(target)) : undefined,
     })
   }
   const reply = view.batches ? await sendBatches(view.batches) : await send()
@@ -113,6 +116,18 @@ async function sendAndPrint(
   }
   if (view.isSuccess?.(reply) === false) throw new SilentExit(exitCodes.failure)
 }
+
+/** How the caller has named the organization and the site of a record that they make. */
+function typedNames({ settings }: CommandContext, flags: ParsedInput['flags'], { body }: RawInput) {
+  const { orgId, siteId } = (body ?? {}) as Reply
+  return {
+    orgId: orgId === undefined ? undefined : settings.org.value,
+    siteId: siteId === undefined ? undefined : (flags.site as string | undefined),
+  }
+}
+
+const shownReply = (entry: Endpoint, { instructions }: CommandView, flags: ParsedInput['flags']) =>
+  instructions && flags[instructions.flag] ? instructions.reply : entry.reply
 
 /** Its ids may be kept by name. */
 const changesTenantNames = ({ method, audit }: Endpoint): boolean =>
@@ -142,12 +157,12 @@ async function createIfMissing(
   entry: Endpoint,
   view: CommandView,
   input: RawInput,
-  outFile: string | undefined,
+  flags: ParsedInput['flags'],
 ): Promise<void> {
   const found = await findExisting(session, view, input)
   if (found) return printExisting(session, entry, view, found)
   try {
-    await sendAndPrint(session, entry, view, input, { outFile })
+    await sendAndPrint(session, entry, view, input, { flags })
   } catch (error) {
     // Somebody else created it between the check and the request.
     const raced =

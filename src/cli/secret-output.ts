@@ -13,6 +13,7 @@ import type { z } from 'zod'
 import { renderRecord } from './card.ts'
 import { fileError, usageError } from './exit-codes.ts'
 import { fileExists } from './files.ts'
+import { idBeginningOf } from './id-beginning.ts'
 import { lookOf } from './look.ts'
 import { lineEscaper, type Output, printNote, printRecord, writeStdout } from './print.ts'
 
@@ -85,16 +86,37 @@ function isShown({ format, columns }: Output, key: string): boolean {
   return columns?.split(',').some((name) => name.trim().toLowerCase() === key.toLowerCase()) ?? true
 }
 
+/** On a terminal an id stands beside the name that was typed for it. */
+function withNames(record: Record<string, unknown>, names: Once['names']): Record<string, unknown> {
+  if (!process.stderr.isTTY) return record
+  const named = Object.entries(names).filter(
+    ([field, word]) => typeof record[field] === 'string' && word && idBeginningOf(word) === undefined,
+  )
+  return {
+    ...record,
+    ...Object.fromEntries(named.map(([field, word]) => [field, `${record[field]} (${word})`])),
+  }
+}
+
+type Once = {
+  key: string
+  outFile: string | undefined
+  another: string | undefined
+  /** Of the fields that have ids: the words by which the caller has named them. */
+  names: Readonly<Record<string, string | undefined>>
+  instructions: { text: (secret: string) => string; where: string } | undefined
+}
+
 /**
  * Sends the request and prints the record with its secret, which is displayed only once. Plain: the secret alone
  * on standard output, so that it can be piped to a secret store, and everything else on standard error. `another` is the
- * command that replaces a secret that the output left out.
+ * command that replaces a secret that the output left out. `instructions` are printed in place of the secret.
  */
 export async function printSecretOnce(
   output: Output,
   send: () => Promise<Record<string, unknown>>,
   schema: z.ZodType,
-  { key, outFile, another }: { key: string; outFile: string | undefined; another: string | undefined },
+  { key, outFile, another, names, instructions }: Once,
 ): Promise<void> {
   const file = outFile === undefined ? undefined : secretFile(outFile)
   const record = await send().catch((error: unknown) => {
@@ -102,19 +124,26 @@ export async function printSecretOnce(
     throw error
   })
   const { [key]: secret, ...rest } = record
+  const told = instructions?.text(String(secret))
+  const name = told === undefined ? `The ${key}` : `The command, with the ${key},`
   if (file) {
-    file.keep(String(secret))
+    file.keep(told ?? String(secret))
     if (output.format !== 'plain') await printRecord(output, rest, schema)
-    else process.stderr.write(renderRecord(rest, lookOf(process.stderr, output)))
-    return printNote(`The ${key} is in ${outFile} (mode 0600). It is not displayed again.`)
+    else process.stderr.write(renderRecord(withNames(rest, names), lookOf(process.stderr, output)))
+    printNote(
+      `${name} is in ${outFile} (mode 0600). It is not displayed again${instructions ? `: ${instructions.where}` : ''}.`,
+    )
+    return
   }
   if (output.format !== 'plain' || output.columns !== undefined) {
-    await printRecord(output, record, schema)
+    await printRecord(output, told === undefined ? record : { ...record, instructions: told }, schema)
     if (another !== undefined && !isShown(output, key))
       printNote(`The ${key} is not part of this output, and is not displayed again: ${another} replaces it`)
     return
   }
-  process.stderr.write(renderRecord(rest, lookOf(process.stderr, output)))
-  printNote(`The ${key} follows on standard output. It is not displayed again: store it now.`)
-  await writeStdout(`${(await lineEscaper())(String(secret))}\n`)
+  process.stderr.write(renderRecord(withNames(rest, names), lookOf(process.stderr, output)))
+  printNote(
+    `${name} follows on standard output. It is not displayed again: ${instructions?.where ?? 'store it now'}.`,
+  )
+  await writeStdout(`${(await lineEscaper())(told ?? String(secret))}\n`)
 }

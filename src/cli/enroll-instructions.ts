@@ -1,0 +1,89 @@
+import { z } from 'zod'
+import { agentVersions } from '../agents/versions/contract.ts'
+import { ApiError } from '../core/client.ts'
+import type { ReplyOf } from '../core/endpoint.ts'
+import { MintedEnrollmentKey } from '../credentials/enrollment-keys/contract.ts'
+import type { CommandContext } from './base.ts'
+import type { Instructions } from './command-view.ts'
+import { CliError, exitCodes } from './exit-codes.ts'
+import { choiceFlag } from './flags.ts'
+
+type Offer = Pick<ReplyOf<typeof agentVersions.latest>, 'downloadUrl' | 'checksum'>
+type Machine = { platform: 'linux' | 'windows'; arch: string }
+
+const machines: Readonly<Record<string, Machine>> = {
+  linux: { platform: 'linux', arch: 'amd64' },
+  'linux/arm64': { platform: 'linux', arch: 'arm64' },
+  windows: { platform: 'windows', arch: 'amd64' },
+  'windows/arm64': { platform: 'windows', arch: 'arm64' },
+}
+
+/** `svc enroll create --instructions`: the command that a new machine is enrolled with. */
+export const enrollInstructions: Instructions = {
+  flag: 'instructions',
+  flags: {
+    instructions: choiceFlag(
+      'Print the command that enrolls such a machine, with the key in it, in place of the key',
+      Object.keys(machines),
+    ),
+  },
+  reply: MintedEnrollmentKey.extend({ instructions: z.string() }),
+  async prepare(session, target) {
+    const machine = machines[target]!
+    const offer = await offerFor(session, machine)
+    const { value: url } = session.settings.url
+    const { line, where } = machine.platform === 'linux' ? linux : windows
+    return { text: (key) => line(url, offer, key), where }
+  },
+}
+
+/** Asked before the key is made: without an agent to install nobody could use it. */
+async function offerFor({ anonymous }: CommandContext, { platform, arch }: Machine): Promise<Offer> {
+  try {
+    const { downloadUrl, checksum } = await anonymous.call(agentVersions.latest, {
+      query: { platform, arch },
+    })
+    // Both become part of a command.
+    if (/^[0-9a-f]{64}$/.test(checksum)) return { downloadUrl: new URL(downloadUrl).href, checksum }
+    throw new CliError('The service has no SHA-256 of the agent')
+  } catch (error) {
+    if (!(error instanceof ApiError && error.status === 404)) throw error
+    throw new CliError(`No agent is offered for ${platform}/${arch}`, {
+      ...{ exit: exitCodes.notFound, code: 'not_found' },
+      hint: 'svc agent sync-release registers a release and offers it; without --instructions the key is made anyway',
+    })
+  }
+}
+
+/** A word of sh that stands for itself. */
+const sh = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
+
+/** PowerShell takes typographic quotation marks for straight ones. */
+const powerShell = (text: string): string => `'${text.replace(/['\u2018-\u201b]/g, '$&$&')}'`
+
+/** The key comes by standard input from a command that is part of the shell: no list of processes shows it. */
+const linux = {
+  where: 'run it as root on the machine, or send it there with … | ssh root@HOST sh',
+  line: (url: string, { downloadUrl, checksum }: Offer, key: string): string =>
+    `(set -e; d=$(mktemp -d); trap 'rm -rf "$d"' EXIT; curl -fsSL -o "$d/svc-agent" ${sh(downloadUrl)}; ` +
+    `echo "${checksum}  $d/svc-agent" | sha256sum -c - >/dev/null; chmod 0755 "$d/svc-agent"; ` +
+    `printf '%s\\n' ${sh(key)} | "$d/svc-agent" install --url ${sh(url)} --enrollment-key - --yes)`,
+}
+
+/** There `install` makes no service: a scheduled task of the system starts the agent. */
+const windows = {
+  where: 'run it in PowerShell as an administrator of the machine',
+  line: (url: string, { downloadUrl, checksum }: Offer, key: string): string =>
+    "& { $ErrorActionPreference = 'Stop'; $ProgressPreference = 'SilentlyContinue'; " +
+    "$d = Join-Path $env:ProgramFiles 'svc-agent'; $f = Join-Path $d 'svc-agent.exe'; " +
+    'New-Item -ItemType Directory -Force $d | Out-Null; ' +
+    `Invoke-WebRequest -UseBasicParsing -Uri ${powerShell(downloadUrl)} -OutFile $f; ` +
+    `if ((Get-FileHash -Algorithm SHA256 $f).Hash -ne ${powerShell(checksum)}) ` +
+    "{ Remove-Item $f; throw 'The downloaded agent is not the one that was released' }; " +
+    `${powerShell(key)} | & $f run --url ${powerShell(url)} --enrollment-key - --once; ` +
+    "if ($LASTEXITCODE -ne 0) { throw 'This machine was not enrolled' }; " +
+    "$a = New-ScheduledTaskAction -Execute $f -Argument 'run'; $t = New-ScheduledTaskTrigger -AtStartup; " +
+    "$s = New-ScheduledTaskSettingsSet -ExecutionTimeLimit 0 -RestartCount 999 -RestartInterval '00:01:00'; " +
+    "Register-ScheduledTask -Force -TaskName 'svc-agent' -User 'SYSTEM' -RunLevel Highest -Action $a -Trigger $t -Settings $s | Out-Null; " +
+    "Start-ScheduledTask -TaskName 'svc-agent' }",
+}
