@@ -233,6 +233,8 @@ export function addRoute(
           },
           work,
         ),
+      askIfWide: <T>(work: (db: Db) => Promise<T>) =>
+        asked.scope.kind === 'organization' ? work(on.storage.read) : asked.ask(work),
       quota: async (owner: QuotaOwner) => {
         const displaced = await on.quotas.check(asked.db!, entry.quota!, owner, now)
         if (displaced.length > 0) asked.note({ details: { displaced } })

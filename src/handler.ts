@@ -127,6 +127,11 @@ type QuestionCall = {
    * throws once it has taken that time in all. @throws too_many_questions, question_too_slow
    */
   ask<T>(work: (db: Db, checkTime: () => void) => Promise<T>): Promise<T>
+  /**
+   * Runs a read that is short within one organization, and asks where the scope spans several: a partner may have tens of
+   * thousands, and to find its rows among them takes longer than others may wait for. @throws as `ask`
+   */
+  askIfWide<T>(work: (db: Db) => Promise<T>): Promise<T>
 }
 
 /** `db` is the transaction of a mutation, or a read connection. */

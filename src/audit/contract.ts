@@ -164,6 +164,7 @@ export const auditLogs = {
     summary: 'List the audit chains you can read, with the newest entry of each',
     tag,
     access: auditReadAccess,
+    question: true,
     reply: z.object({
       data: z.array(
         z.object({

@@ -79,9 +79,10 @@ export const auditLogHandlers = ({
     query: query.q,
   })),
 
-  heads: sealedRead<Logs['heads']>(async ({ db, scope }) => ({
-    data: await store.listHeads(db, scope, await localCopies.list()),
-  })),
+  heads: sealedRead<Logs['heads']>(async ({ askIfWide, scope }) => {
+    const copies = await localCopies.list()
+    return { data: await askIfWide((on) => store.listHeads(on, scope, copies)) }
+  }),
 
   chain: inSteps<Logs['chain'], { chain: string; closing: ChainEnd }>({
     prepare: async ({ query, ...call }) => {

@@ -18,10 +18,12 @@ import {
   isElsewhere,
   type Stored,
   secretFields,
+  type Values,
   type Wanted,
 } from './rules.ts'
 import { State } from './state.ts'
 import * as store from './store.ts'
+import { Turns } from './turns.ts'
 
 type Handlers = HandlersOf<typeof configuration>
 
@@ -175,6 +177,9 @@ function unsayable(state: State, section: Section, stored: Stored): string | und
   return `${issue!.path.join('.')} ${issue!.message}`
 }
 
+/** Milliseconds of an export, which holds up nobody. */
+const exportMs = 60_000
+
 type Exported = Awaited<ReturnType<typeof exported>>
 
 async function exported(
@@ -184,9 +189,10 @@ async function exported(
   { scope, owner }: About,
 ) {
   const state = new State(db, { scope, cipher, owner })
-  const document: Record<string, Record<string, unknown>[]> = {}
+  const document: Record<string, Values[]> = {}
   const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
   const readable: Section[] = []
+  const turns = new Turns(exportMs)
   await state.read('organizations')
   for (const section of sections) {
     const refused = refusalOf(calls, kinds[section].list, caller)
@@ -198,14 +204,19 @@ async function exported(
     readable.push(section)
   }
   for (const section of readable) {
-    const objects: Record<string, unknown>[] = []
+    const objects: { order: string; object: Values }[] = []
     for (const stored of state.all(section)) {
+      await turns.breathe()
       const org = state.org(stored)
       const reason = unsayable(state, section, stored)
       if (reason !== undefined) skipped.push({ section, org, name: stored.key, reason })
-      else objects.push({ ...(org !== null && { org }), ...sayable(state, section, stored) })
+      else {
+        const object = { ...(org !== null && { org }), ...sayable(state, section, stored) }
+        objects.push({ order: orderOf(object), object })
+      }
     }
-    document[section] = objects.sort((one, other) => (orderOf(one) < orderOf(other) ? -1 : 1))
+    objects.sort((one, other) => (one.order < other.order ? -1 : 1))
+    document[section] = objects.map(({ object }) => object)
   }
   return { document, skipped, uncovered: [...uncovered] }
 }

@@ -6,10 +6,15 @@ const turnMs = 10
 /** Milliseconds of a plan. On SQLite it holds the one writer, which gives up on it after ten seconds. */
 const longestMs = 8000
 
-/** How long a plan has taken, in all and since other requests had their turn. */
+/** How long a plan or an export has taken, in all and since other requests had their turn. */
 export class Turns {
   readonly #begun = performance.now()
+  readonly #longestMs: number
   #turn = this.#begun
+
+  constructor(most = longestMs) {
+    this.#longestMs = most
+  }
 
   /**
    * Other requests get their turn: on SQLite the transaction runs in the thread that serves them.
@@ -17,9 +22,9 @@ export class Turns {
    */
   async breathe(): Promise<void> {
     const now = performance.now()
-    if (now - this.#begun > longestMs) {
+    if (now - this.#begun > this.#longestMs) {
       const message =
-        'this is too much for one plan: name an organization with orgId, or apply a part of the files first'
+        'this is too much at once: name an organization with orgId, or apply a part of the files first'
       throw invalid([{ path: 'body.document', message }], message)
     }
     if (now - this.#turn < turnMs) return

@@ -29,16 +29,16 @@ type Settings = {
 }
 
 export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.devices> => ({
-  async list({ db, ask, scope, query }) {
+  async list({ db, ask, askIfWide, scope, query }) {
     const { orgId, siteId, page: _, limit: __, cursor: ___, ...looked } = query
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
     // Filters without a matching index order may read every visible device, and a late page skips as many.
     const isLong =
       Object.values(looked).some((one) => one !== undefined && one !== '') ||
       (query.cursor === undefined && offsetOf(query) > store.countedAtOnce)
-    return isLong
-      ? ask((on) => store.listDevices(on, scope, query))
-      : store.listDevices(db, scope, query, ask)
+    if (isLong) return ask((on) => store.listDevices(on, scope, query))
+    const isWide = scope.kind !== 'organization'
+    return askIfWide((on) => store.listDevices(on, scope, query, isWide ? undefined : ask))
   },
 
   show: ({ db, scope, params }) => getDeviceRecord(db, scope, params.id),

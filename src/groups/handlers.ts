@@ -27,11 +27,11 @@ import {
 import * as store from './store.ts'
 
 export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
-  async list({ db, ask, scope, query }) {
+  async list({ db, ask, askIfWide, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
     // A search for part of a name reads every visible group.
     const listed = (on: Db) => store.listGroups(on, scope, query)
-    return query.search ? ask(listed) : listed(db)
+    return query.search ? ask(listed) : askIfWide(listed)
   },
 
   create: inSteps({

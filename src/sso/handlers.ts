@@ -146,9 +146,9 @@ export function ssoHandlers(on: SsoDependencies): {
     },
 
     ssoProviders: {
-      async list({ db, scope, query }) {
+      async list({ db, askIfWide, scope, query }) {
         if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-        const { data, pagination } = await store.listProviders(db, cipher, scope, query)
+        const { data, pagination } = await askIfWide((on) => store.listProviders(on, cipher, scope, query))
         return { data: data.map((one) => ({ ...one, ...registrationUrls(web, one) })), pagination }
       },
 

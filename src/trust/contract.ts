@@ -162,6 +162,7 @@ export const trustPolicies = {
     summary: 'List trust policies, oldest first: of several that a token fits the first counts',
     tag,
     access: reads,
+    question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only policies of this organization'),
       ...pageQuery(),

@@ -70,9 +70,9 @@ export function trustHandlers(on: On): {
     trust: exchangeHandlers({ issuers, tokens }),
 
     trustPolicies: {
-      async list({ db, scope, query }) {
+      async list({ db, askIfWide, scope, query }) {
         if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-        return store.listTrustPolicies(db, scope, query)
+        return askIfWide((on) => store.listTrustPolicies(on, scope, query))
       },
 
       create: inSteps<Policies['create'], string | undefined>({

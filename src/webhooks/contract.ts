@@ -176,6 +176,7 @@ export const webhooks = {
     summary: 'List webhooks, newest first',
     tag,
     access: reads,
+    question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only webhooks of this organization'),
       status: webhookStatus.optional().describe('Only webhooks in this state'),

@@ -12,6 +12,7 @@ import { type Row, tableOf } from './figures.ts'
 import { fleet } from './fleet.ts'
 import { hostile } from './hostile.ts'
 import { http } from './http.ts'
+import { quotas } from './quotas.ts'
 import { retention } from './retention.ts'
 import { rollouts } from './rollouts.ts'
 import { serve } from './serve.ts'
@@ -37,6 +38,7 @@ const names = [
   'hostile',
   'sizing',
   'tables',
+  'quotas',
   'traces',
 ] as const
 /** Filling in takes minutes, so these are measured when they are named. */
@@ -50,6 +52,7 @@ const named = [
   'hostile',
   'sizing',
   'tables',
+  'quotas',
   'traces',
 ]
 const unnamed = names.filter((name) => !named.includes(name))
@@ -96,7 +99,7 @@ const program = new Command('npm run bench --')
   .option('--json', 'print the result as JSON')
   .option(
     '--postgres',
-    'http, fleet, retention, webhooks, agents, rollouts, hostile, sizing, tables and traces on Postgres; its fsync is off',
+    'http, fleet, retention, webhooks, agents, rollouts, hostile, sizing, tables, quotas and traces on Postgres; its fsync is off',
   )
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
@@ -210,6 +213,11 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
     if (name === 'tables') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       rows.push(...(await tables({ rows: quick ? 100_000 : options.entries, ...databases }, say)))
+    }
+    if (name === 'quotas') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      const pace = quick ? { part: 0.1, milliseconds: 300 } : { part: 1, milliseconds: 900 }
+      rows.push(...(await quotas({ ...pace, ...databases }, say)))
     }
     if (name === 'webhooks') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}

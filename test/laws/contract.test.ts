@@ -51,6 +51,22 @@ describe('the contract', () => {
     expect(elsewhere.map(({ name }) => name)).toEqual([])
   })
 
+  it('asks for each list that may span organizations, apart from what is read at once', () => {
+    const short = {
+      'roles.list': 'of one tenant',
+      'deadLetters.list': 'of the system, and bounded by the table',
+      'agentRollouts.list': 'of the service',
+      'agentVersions.list': 'of the service',
+    }
+    const isList = ({ method, path, query, access }: Endpoint) =>
+      method === 'GET' &&
+      access.who === 'user' &&
+      !path.includes(':') &&
+      fieldsOf(query).some(({ path: [field] }) => field === 'page')
+    const plain = entries.filter(({ entry }) => isList(entry) && !entry.question).map(({ name }) => name)
+    expect(plain.sort()).toEqual(Object.keys(short).sort())
+  })
+
   it('has examples to which needed IDs can be added', () => {
     const { body } = callOf(api.sites.create, unknownRecords())
     expect(api.sites.create.body.parse(body)).toMatchObject({

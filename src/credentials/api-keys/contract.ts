@@ -84,6 +84,7 @@ export const apiKeys = {
     summary: 'List API keys, newest first',
     tag,
     access: reads,
+    question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only keys of this organization'),
       status: status.optional().describe('Only keys in this state'),

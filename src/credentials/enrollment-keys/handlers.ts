@@ -23,9 +23,9 @@ export const enrollmentKeyHandlers = (
 ): HandlersOf<typeof contract.enrollmentKeys> => {
   const hashOf = (key: string) => enrollmentKeyHash(settings.pepper, key)
   return {
-    async list({ db, scope, query, now }) {
+    async list({ db, askIfWide, scope, query, now }) {
       if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-      return store.listEnrollmentKeys(db, scope, query, now)
+      return askIfWide((on) => store.listEnrollmentKeys(on, scope, query, now))
     },
 
     async create({ db, scope, body, caller, now, quota }) {

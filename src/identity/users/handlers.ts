@@ -94,25 +94,24 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
 
   async list({ db, ask, scope, query: { orgId, partnerId, ...query } }) {
     const tenant = await findTenant(db, scope, { orgId, partnerId })
-    // Searching for part of a name reads every account in scope.
-    const listed = (on: Db) =>
-      tenant ? store.listMembers(on, scope, tenant, query) : store.listAccounts(on, scope, query)
-    const found = await (query.q ? ask(listed) : listed(db))
-    const held = await listMembershipRecords(
-      db,
-      scope,
-      found.data.map(({ id }) => id),
-    )
-    const within = await listWhollyInScope(db, scope, found.data)
-    return {
-      data: found.data.map((account) => {
-        const own = held.filter(({ userId }) => userId === account.id)
-        // In the list of all users of the service a person appears once, with their first membership.
-        const one = tenant ? rules.selectMembership(own, tenant) : own[0]
-        return rules.toUser(account, one, within.has(account.id))
-      }),
-      pagination: found.pagination,
-    }
+    // Which name is shown, and so the order, takes the memberships of every account in scope.
+    return ask(async (on) => {
+      const found = await (tenant
+        ? store.listMembers(on, scope, tenant, query)
+        : store.listAccounts(on, scope, query))
+      const ids = found.data.map(({ id }) => id)
+      const held = await listMembershipRecords(on, scope, ids)
+      const within = await listWhollyInScope(on, scope, found.data)
+      return {
+        data: found.data.map((account) => {
+          const own = held.filter(({ userId }) => userId === account.id)
+          // In the list of all users of the service a person appears once, with their first membership.
+          const one = tenant ? rules.selectMembership(own, tenant) : own[0]
+          return rules.toUser(account, one, within.has(account.id))
+        }),
+        pagination: found.pagination,
+      }
+    })
   },
 
   async show({ db, scope, params, query }) {

@@ -20,9 +20,9 @@ export const orgHandlers = ({
     return countAccess(db, organizationScope(id), now)
   },
 
-  list: async ({ db, scope }) => ({ data: await store.listOrgs(db, scope) }),
+  list: async ({ askIfWide, scope }) => ({ data: await askIfWide((on) => store.listOrgs(on, scope)) }),
 
-  page: ({ db, scope, query }) => store.pageOrgs(db, scope, query),
+  page: ({ askIfWide, scope, query }) => askIfWide((on) => store.pageOrgs(on, scope, query)),
 
   async create({ db, scope, body, caller, now, note, quota }) {
     // Locked, so that the organization limit holds under parallel requests.

@@ -43,7 +43,7 @@ export const partnerHandlers = ({
     return { organizations: await countOrgs(db, id), ...(await countAccess(db, wholeOf(id), now)) }
   },
 
-  list: ({ db, query }) => store.listPartners(db, query),
+  list: ({ askIfWide, query }) => askIfWide((on) => store.listPartners(on, query)),
 
   async create({ db, body, now, quota }) {
     await quota({})
@@ -52,10 +52,11 @@ export const partnerHandlers = ({
     return partner
   },
 
-  async me({ db, scope }) {
-    const partner = await store.getPartner(db, ownOf(scope))
-    return rules.visiblePartner(partner, await listOrgIds(db, scope))
-  },
+  me: ({ askIfWide, scope }) =>
+    askIfWide(async (on) => {
+      const partner = await store.getPartner(on, ownOf(scope))
+      return rules.visiblePartner(partner, await listOrgIds(on, scope))
+    }),
 
   async changeMe({ db, scope, body, now, note }) {
     const { before, after } = await change(db, ownOf(scope), body, now)
