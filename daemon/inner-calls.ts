@@ -52,6 +52,7 @@ export function innerCalls(on: {
       ...{ caller, ip, userAgent, now },
       scope: scopeOfCaller(caller),
       isLocal: false,
+      isRehearsal,
       cookies: {},
       // Reads see what this transaction has changed.
       storage: { ...on.storage, read: tx, heavy: tx, questions: tx },

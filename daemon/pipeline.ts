@@ -216,6 +216,7 @@ export function addRoute(
       body,
       ip: request.client.ip,
       isLocal: request.client.isLocal,
+      isRehearsal: false,
       userAgent: userAgentOf(request.headers),
       cookies: cookiesOf(request),
       caller,

@@ -115,6 +115,8 @@ type RequestInput<E extends Endpoint> = {
   userAgent: string | null
   cookies: Readonly<Record<string, string | undefined>>
   note(facts: AuditFacts): void
+  /** The transaction is rolled back, whatever happens: rows of other tenants must not be locked. */
+  isRehearsal: boolean
   /** Aborts when the client disconnects before it has its reply. */
   gone(): AbortSignal
 } & (E extends { question: true } ? QuestionCall : unknown)

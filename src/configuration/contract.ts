@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { foldEmail } from '../core/email.ts'
 import { type Endpoint, endpoint, userAccess } from '../core/endpoint.ts'
 import { type PermissionPair, pairOf, permissionOf } from '../core/permissions.ts'
 import {
@@ -118,10 +119,10 @@ const permissionNames: Spelling = {
   toBody: (names) => (names as string[]).map(pairOf),
 }
 
-/** Written in any case, compared in one. */
+/** Written in any spelling, compared in one. */
 const address: Spelling = {
-  schema: email.overwrite((text) => text.toLowerCase()).describe('Where the invitation goes'),
-  toFile: (text) => String(text).toLowerCase(),
+  schema: email.overwrite(foldEmail).describe('Where the invitation goes'),
+  toFile: (text) => foldEmail(String(text)),
   toBody: (text) => text,
 }
 
@@ -364,6 +365,10 @@ function kindOf(section: Section): Kind {
 export const kinds: Readonly<Record<Section, Kind>> = Object.fromEntries(
   sections.map((section) => [section, kindOf(section)]),
 ) as Record<Section, Kind>
+
+/** What an object is called, in the one spelling in which the service returns it. */
+export const keyOf = (section: Section, key: unknown): unknown =>
+  typeof key === 'string' ? (kinds[section].spelled[kinds[section].key]?.toFile(key) ?? key) : key
 
 const mostObjects = 5000
 /** Of one apply: it is one transaction. */

@@ -219,12 +219,6 @@ export const isFullAdmin = (kind: Tenant['kind'], permissions: ReadonlySet<strin
 /** Where a person enrolls a factor. */
 export const enrollUrl = '/auth/mfa/setup'
 
-/** An address in the characters that mail servers accept (NFKC). */
-export const normalizeEmail = (email: string): string => email.normalize('NFKC').trim()
-
-/** Lookup key of an address, equal for all its spellings. */
-export const foldEmail = (email: string): string => normalizeEmail(email).toLowerCase()
-
 /** The organization a session acts in; null in the other scopes. */
 export const orgOfContext = (context: SessionContext): string | null =>
   context.kind === 'organization' ? context.orgId : null

@@ -1,10 +1,10 @@
+import { foldEmail, normalizeEmail } from '../core/email.ts'
 import { Problem } from '../core/errors.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import { equalsText, forKeyShare, forUpdate, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { rowsOf, type Value } from '../storage/schema/rows.ts'
 import type { UserRow } from '../storage/schema/tables.ts'
-import { foldEmail, normalizeEmail } from './rules.ts'
 
 /*
  * Accounts are above the tenants: a person may belong to several. Their membership (memberships.ts) decides

@@ -8,7 +8,7 @@ import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addRole, buildWorld } from '../world.ts'
 import { configurationOf, type Document } from './stage.ts'
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
   const start = async (options: ServiceOptions = {}) => {
     const service = await startService(open, { outside: { mailer: unsent(false) }, ...options })
     const world = await buildWorld(service)
@@ -199,6 +199,47 @@ onEveryDatabase((_, open) => {
       expect(await mails()).toBe(letters + 2)
       await expect(bakery.apply(people(3))).rejects.toMatchObject({ status: 429 })
       expect(await mails()).toBe(letters + 2)
+    })
+
+    it('are the same for every spelling of an address', async () => {
+      const { members, acme } = await start()
+      // Full-width letters, and capital ones.
+      const spelled = { org: 'bakery', ...ada, email: 'ＡＤＡ@Example.com' }
+      expect((await acme.apply({ memberships: [spelled] })).changes).toMatchObject([
+        { action: 'create', name: 'ada@example.com' },
+      ])
+      expect(await members(ada.email)).toHaveLength(1)
+      for (const email of [spelled.email, ada.email, 'Ada@EXAMPLE.com'])
+        expect((await acme.plan({ memberships: [{ ...spelled, email }] })).changes).toEqual([])
+      const twice = acme.plan({ memberships: [spelled, { ...spelled, email: ada.email }] })
+      await expect(twice).rejects.toMatchObject({
+        details: [{ message: '"ada@example.com" occurs twice' }, {}],
+      })
+    })
+
+    it('leave the links of other tenants alone, and unlocked, while they are planned', async () => {
+      const { service, world, by, acme } = await start()
+      const others = by(world.tokens.globex)
+      const member = { email: ada.email, name: ada.name, role: 'Partner Viewer', orgAccess: 'all' }
+      await others.apply({ memberships: [member] })
+      const links = async () =>
+        (await service.storage.read.selectFrom('invitations').select('tenant_id').execute()).map(
+          ({ tenant_id }) => tenant_id,
+        )
+      const { globex } = world.partners
+      const document = { memberships: [{ org: 'bakery', ...ada }] }
+      const plan = () => acme.plan(document)
+      // SQLite has one writer, which a plan waits for.
+      if (kind === 'postgres')
+        await service.storage.write(async (tx) => {
+          const moved = { expires_at: '2999-01-01T00:00:00.000Z' }
+          await tx.updateTable('invitations').set(moved).where('tenant_id', '=', globex).execute()
+          await plan()
+        })
+      else await plan()
+      expect(await links()).toEqual([globex])
+      await acme.apply(document)
+      expect(await links()).toEqual([world.orgs.bakery.id])
     })
 
     it('end with their organization, whose last administrator cannot be removed', async () => {

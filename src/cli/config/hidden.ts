@@ -1,4 +1,4 @@
-import { type Change, kinds, type Plan, type Section } from '../../configuration/contract.ts'
+import { type Change, keyOf, kinds, type Plan, type Section } from '../../configuration/contract.ts'
 import { ApiError } from '../../core/client.ts'
 import { isObject, type Path, type Variable } from './variables.ts'
 
@@ -35,14 +35,18 @@ export class Hidden {
     this.#document = document
     this.#substituted = substituted
     const texts = substituted
-      .flatMap(({ text, variables }) => [{ value: text, name: namesOf(variables).join(', ') }, ...variables])
+      .flatMap(({ path: [section], text, variables }) => {
+        const all = [{ value: text, name: namesOf(variables).join(', ') }, ...variables]
+        return [...all, ...all.map(({ value, name }) => ({ value: spelled(section, value), name }))]
+      })
       .flatMap(({ value, name }) => [value, value.trim()].map((one) => [one, name] as const))
       .filter(([value]) => value !== '')
     this.#texts = [...new Map(texts)]
       .map(([value, shown]) => ({ value, shown }))
       .toSorted((one, other) => other.value.length - one.value.length)
     for (const { path, text, variables } of substituted)
-      if (isName(path)) this.#names.set(text, marker(namesOf(variables)))
+      if (isName(path))
+        for (const name of [text, spelled(path[0], text)]) this.#names.set(name, marker(namesOf(variables)))
   }
 
   plan<T extends Shown>(plan: T): T {
@@ -75,8 +79,8 @@ export class Hidden {
   #markersOf({ section, org, name }: Change): { path: Path; text: string }[] {
     const { key } = kinds[section]
     const all = this.#document[section] ?? []
-    const isMeant = (object: Record<string, unknown> | undefined) =>
-      object?.[key] === name && (object.org === undefined || object.org === org)
+    const isMeant = (object: Record<string, unknown> = {}) =>
+      keyOf(section, object[key]) === name && (object.org === undefined || object.org === org)
     const isKnown = all.some(isMeant)
     const fields = this.#substituted
       .filter(({ path: [where, at] }) => where === section && (!isKnown || isMeant(all[Number(at)])))
@@ -153,6 +157,10 @@ function isAt(text: string, at: number, value: string): boolean {
   if (value.length >= 8) return true
   return !/[\p{L}\p{N}]/u.test(`${text[at - 1] ?? ''}${text[at + value.length] ?? ''}`)
 }
+
+/** A text as the service returns it where it is what an object of the section is called. */
+const spelled = (section: Path[number] | undefined, text: string): string =>
+  String(keyOf(section as Section, text))
 
 const namesOf = (variables: readonly Variable[]): string[] => variables.map(({ name }) => name)
 

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import * as yaml from 'yaml'
 import { Document, isAlias, isMap, isScalar, isSeq, type Node, visit, type YAMLMap } from 'yaml'
 import type { z } from 'zod'
-import { type configuration, kinds, type Section, sections } from '../../configuration/contract.ts'
+import { type configuration, keyOf, kinds, type Section, sections } from '../../configuration/contract.ts'
 import { hasNoControls } from '../../core/terminal.ts'
 import { usageError } from '../exit-codes.ts'
 import { type FileFault, faultsError, placeIn, sourceOf, syntaxFaults } from './files.ts'
@@ -48,7 +48,7 @@ export function mergedYaml({ file, text, document: present, allowed }: Merge): s
   const orgs = new Set(Object.values(present).flatMap((all) => all.map(({ org }) => org)))
   const implied = present.organizations === undefined && orgs.size === 1 ? [...orgs][0] : undefined
   const placeOf = (section: Section, { org, [kinds[section].key]: key }: Values): string =>
-    JSON.stringify([org ?? implied ?? null, key])
+    JSON.stringify([org ?? implied ?? null, keyOf(section, key)])
   for (const section of sectionsOf(document)) {
     const list = document.get(section)
     const there = present[section]

@@ -1,4 +1,5 @@
 import type { Cipher } from '../../core/cipher.ts'
+import { foldEmail } from '../../core/email.ts'
 import { invalid, Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
@@ -21,7 +22,7 @@ import { checkStrength } from '../passwords/strength.ts'
 import { requiresMfaEnrollment } from '../principal.ts'
 import { checkMayGrant } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
-import { foldEmail, scopeOfTenant, type Tenant } from '../rules.ts'
+import { scopeOfTenant, type Tenant } from '../rules.ts'
 import { type GrantedSession, grantSession } from '../sessions/grant.ts'
 import { loginFacts, toIdentity, toSignInReply } from '../sessions/identity.ts'
 import { recordLogin } from '../sessions/store.ts'
@@ -136,7 +137,7 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
       await limitLetters(limit, caller, tenant, body.email)
       return tenant
     },
-    async run({ db, scope, body, caller, now, note, quota }, tenant) {
+    async run({ db, scope, body, caller, now, note, quota, isRehearsal }, tenant) {
       const role = await findRole(db, tenant, body.roleId)
       const message = 'Invalid role for this scope'
       if (!role) throw invalid([{ path: 'body.roleId', message }], message)
@@ -147,7 +148,8 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
       await insertUserOnce(db, { id: newId(), email, name, passwordHash: null, status: 'invited' }, now)
       const user = (await findUserByEmail(db, email))!
       await createMembership(db, scope, { tenant, userId: user.id, body }, now)
-      await store.voidOtherInvitations(db, user.id, tenant)
+      // A plan leaves the links of other tenants alone, as they would stay locked until it ends.
+      if (!isRehearsal) await store.voidOtherInvitations(db, user.id, tenant)
       const sent = await sendInvitation(db, post, { user: { ...user, name }, tenant, caller, now })
       note({ orgId: orgOfTenant(tenant), resourceName: email, details: { roleName: role.name } })
       // The reply does not reveal whether the address has an account elsewhere, or its name.

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
+import { foldEmail } from '../../core/email.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { foldEmail } from '../rules.ts'
 import type { AttemptMark } from './rules.ts'
 
 /**

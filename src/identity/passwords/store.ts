@@ -1,9 +1,9 @@
+import { foldEmail } from '../../core/email.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
 import { forUpdate } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { deleteMarks } from '../password-guard/store.ts'
-import { foldEmail } from '../rules.ts'
 import { revokeSessions } from '../store.ts'
 
 /** Records that a link was requested, whether or not an account has the address, so that both cost the same. */

@@ -1,3 +1,4 @@
+import { foldEmail } from '../../core/email.ts'
 import { Problem } from '../../core/errors.ts'
 import { zeroId } from '../../core/ids.ts'
 import { newId } from '../../core/new-id.ts'
@@ -9,7 +10,6 @@ import { requiresMfaEnrollment } from '../principal.ts'
 import {
   chooseContext,
   contextOfScope,
-  foldEmail,
   notifiedOrgAmong,
   orgOfContext,
   type SessionContext,
