@@ -319,6 +319,7 @@ const readRecordDays = (env: Env): RecordDays => ({
   // Another replica may return with a checkpoint of its own that is nearly as old.
   proofs: readDays(env, 'AUDIT_PROOF_RETENTION_DAYS', 3650, 365),
   archives: readDays(env, 'AUDIT_ARCHIVE_RECORD_RETENTION_DAYS', undefined),
+  applies: readDays(env, 'CONFIG_APPLY_RETENTION_DAYS', 365),
 })
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']

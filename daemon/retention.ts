@@ -4,6 +4,7 @@ import { deleteResolvedAlerts } from '../src/alerts/jobs.ts'
 import { dropOldTiles, thinCheckpoints } from '../src/audit/checkpoints/retention.ts'
 import { deleteEnded } from '../src/audit/deletions.ts'
 import { forgetArchives } from '../src/audit/retention/archiving.ts'
+import { deleteOldApplies } from '../src/configuration/history/jobs.ts'
 import { addSeconds, type Instant } from '../src/core/time.ts'
 import { endedApiKeys, endedEnrollmentKeys, noteRevoked } from '../src/credentials/ended-keys.ts'
 import { deleteRetiredDevices } from '../src/devices/retention.ts'
@@ -34,6 +35,7 @@ const jobs = {
   checkpoints: thinCheckpoints,
   proofs: dropOldTiles,
   archives: forgetArchives,
+  applies: deleteOldApplies,
 } satisfies Record<string, Job>
 
 /** Days that each kind of record is kept after it has ended; undefined: for ever. */

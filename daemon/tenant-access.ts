@@ -1,3 +1,4 @@
+import { deleteApplies } from '../src/configuration/history/store.ts'
 import { deleteSets } from '../src/configuration/store.ts'
 import { countUsableApiKeys, revokeApiKeys } from '../src/credentials/api-keys/store.ts'
 import { countLiveEnrollmentKeys, expireEnrollmentKeys } from '../src/credentials/enrollment-keys/store.ts'
@@ -30,5 +31,8 @@ export const accessOfTenants: AccessOfTenants = {
     trustPolicies: await countTrustPoliciesIn(db, scope),
   }),
 
-  forgetTenant: deleteSets,
+  async forgetTenant(db, scope) {
+    await deleteSets(db, scope)
+    await deleteApplies(db, scope)
+  },
 }

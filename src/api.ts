@@ -13,6 +13,7 @@ import { auditExports } from './audit/exports/contract.ts'
 import { auditReports } from './audit/reports/contract.ts'
 import { auditRetention } from './audit/retention/contract.ts'
 import { configuration } from './configuration/contract.ts'
+import { configurationApplies } from './configuration/history/contract.ts'
 import type { Contract } from './core/endpoint.ts'
 import { apiKeys } from './credentials/api-keys/contract.ts'
 import { enrollmentKeys } from './credentials/enrollment-keys/contract.ts'
@@ -94,6 +95,7 @@ export const api = {
   auditRetention,
   overview,
   configuration,
+  configurationApplies,
 } satisfies Contract
 
 /** The sections of the API reference: one description for each tag of the endpoints. */

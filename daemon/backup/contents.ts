@@ -36,6 +36,8 @@ export const tables: Readonly<Record<TableName, Handling>> = {
   audit_verdicts: ['derived', 'each chain is verified again within a day'],
   backup_runs: ['left', 'what this installation backed up and drilled, which another has not'],
   backups: ['left', 'archives of this installation, which a copy of it must not remove'],
+  config_applies: ['kept', 'what was applied from files'],
+  config_changes: ['kept', 'sealed values that a rollback of an apply needs'],
   config_objects: ['kept', 'which objects belong to which files'],
   config_sets: ['kept', 'sets of configuration files'],
   device_custom_fields: ['kept', 'records of people'],

@@ -1,6 +1,14 @@
 import { guardTerminal, onOutputFailure } from '../core/terminal.ts'
 import { bufferNotes, flushNotes, wantsJson } from './stderr-notes.ts'
 
+/** undefined: what is usual. */
+let lostOutput: number | undefined
+
+/** For commands whose codes say something about what they print: how they end when it cannot be written, whoever is to blame. */
+export const exitOnLostOutput = (code: number): void => {
+  lostOutput = code
+}
+
 /**
  * Runs a command line and ends the process, with what the command failed with on standard error. Output that cannot be
  * written ends it too, in one line.
@@ -11,7 +19,7 @@ export async function endAfter(argv: string[], run: () => Promise<unknown>): Pro
   const { promise: broken, reject } = Promise.withResolvers<never>()
   onOutputFailure((error) => {
     // A reader that closes early, such as head, is not a failure.
-    if (error.code === 'EPIPE') process.exit(0)
+    if (error.code === 'EPIPE') process.exit(lostOutput ?? 0)
     lost = error
     reject(error)
   })
@@ -25,7 +33,7 @@ export async function endAfter(argv: string[], run: () => Promise<unknown>): Pro
     code = Number(process.exitCode ?? 0)
   } catch (error) {
     const [{ fail }, { outputError }] = await Promise.all([import('./fail.ts'), import('./exit-codes.ts')])
-    code = await fail(lost ? outputError(lost) : error, argv)
+    code = await fail(lost ? outputError(lost, lostOutput) : error, argv)
   }
   await flushed()
   process.exit(code)

@@ -39,8 +39,9 @@ export class CliError extends Error {
 export const usageError = (message: string, hint?: string): CliError =>
   new CliError(message, { exit: exitCodes.usage, code: 'usage', ...(hint && { hint }) })
 
-export const outputError = (cause: Error): CliError =>
+export const outputError = (cause: Error, exit: number = exitCodes.failure): CliError =>
   new CliError(`Cannot write to standard output: ${cause.message.replace(/, write$/, '')}`, {
+    exit,
     code: 'output_failed',
     cause,
   })

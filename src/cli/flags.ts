@@ -208,6 +208,7 @@ export const argNames: Record<Resource, string> = {
   sso_identity: 'identity',
   trust_policy: 'policy',
   agent_rollout: 'rollout',
+  configuration_apply: 'apply',
 }
 
 export const resourceNames: Record<Resource, string> = {
@@ -232,6 +233,7 @@ export const resourceNames: Record<Resource, string> = {
   sso_identity: 'identity',
   trust_policy: 'trust policy',
   agent_rollout: 'rollout',
+  configuration_apply: 'apply',
 }
 
 type Parse = (input: string) => Promise<string>

@@ -147,6 +147,7 @@ export const helpPages: Record<string, string> = {
                         67108864 (64 MiB), 4294967296 (4 GiB)
   LIVE_QUERY_TIMEOUT_MS  how long the agent of a device has to answer a live query; 30000
   WEBHOOK_TIMEOUT_MS   how long the receiver of a webhook has to answer; 30000
+  CONFIG_APPLY_RETENTION_DAYS      retention of the history of svc config; 365
   WEBHOOK_DELIVERY_RETENTION_DAYS  retention of finished deliveries; 30
   WEBHOOK_DELIVERIES_KEPT   newest deliveries kept of a webhook; 100000
   QUOTA_<NAME>          how many records of a kind an organization or partner may have; man/svc-serve.8 lists them

@@ -414,7 +414,7 @@ export const uncovered: readonly { what: string; reason: string }[] = [
   ),
 ]
 
-const place = {
+export const place = {
   section: z.enum(sections),
   org: z.string().nullable().describe('Slug of its organization; null: of the partner'),
   name: z.string().describe('Its name, or the slug of an organization'),
@@ -422,9 +422,19 @@ const place = {
 
 const values = z.record(z.string(), z.unknown()).nullable()
 
+const Culprit = z.object({
+  field: z.string().nullable().describe('null: the object as a whole'),
+  by: z.string().describe('Address of the person, or name of the program'),
+  at: instant,
+  action: z.string(),
+  entryId: z.guid().describe('Of the audit entry'),
+})
+
 export const Change = z
   .object({
-    action: z.enum(['create', 'update', 'delete', 'adopt']),
+    action: z
+      .enum(['create', 'update', 'delete', 'adopt', 'release'])
+      .describe('adopt: the set takes it over; release: a rollback gives it back to nobody'),
     ...place,
     renamedFrom: z.string().nullable(),
     id: z.guid().nullable().describe('null: it does not exist yet'),
@@ -432,6 +442,10 @@ export const Change = z
     after: values.describe('The same as they will be'),
     ends: z.record(z.string(), z.int()).nullable().describe('How much else ends with what is deleted'),
     refused: z.string().nullable().describe('Why this change is refused'),
+    culprits: z
+      .array(Culprit)
+      .optional()
+      .describe('Who last set each field that differs, or deleted the object, where that was asked for'),
   })
   .meta({ id: 'ConfigurationChange' })
 export type Change = z.output<typeof Change>
@@ -445,7 +459,7 @@ const plan = {
   changes: z.array(Change),
   left: z.array(z.object(place)).describe('Owned by the set and in no file: --prune deletes them'),
   totals: z.object({
-    ...{ create: z.int(), update: z.int(), delete: z.int(), adopt: z.int() },
+    ...{ create: z.int(), update: z.int(), delete: z.int(), adopt: z.int(), release: z.int() },
     refused: z.int(),
     left: z.int(),
   }),
@@ -473,17 +487,24 @@ const document = z
   )
   .describe('Sections with their objects, as svc config schema describes them')
 
-const asked = {
-  set: slug.default('default').describe('The set of files that own the objects'),
-  document,
-  adopt: z.boolean().default(false).describe('Take over objects that exist and that no set owns'),
-  prune: z.boolean().default(false).describe('Delete objects of the set that no file has any more'),
+export const pruning = {
+  prune: z
+    .boolean()
+    .default(false)
+    .describe('Delete objects of the set that no file has any more, or that the apply to roll back made'),
   pruneLimit: z
     .int()
     .min(1, 'must be at least 1')
     .max(mostChanges, `must be at most ${mostChanges}`)
     .optional()
     .describe('Most deletions; by default a tenth of the objects of a kind'),
+}
+
+const asked = {
+  set: slug.default('default').describe('The set of files that own the objects'),
+  document,
+  adopt: z.boolean().default(false).describe('Take over objects that exist and that no set owns'),
+  ...pruning,
 }
 
 const tag = 'Configuration'
@@ -506,7 +527,13 @@ export const configuration = {
     tag,
     access: reads,
     query,
-    body: z.strictObject(asked),
+    body: z.strictObject({
+      ...asked,
+      culprits: z
+        .boolean()
+        .default(false)
+        .describe('Say who last set what differs, to whoever may read the audit log'),
+    }),
     maxBody,
     reply: Plan,
     audit: { unaudited: 'changes nothing' },

@@ -4,87 +4,222 @@ import { entriesIn, toEntriesWithNames } from '../audit/store.ts'
 import type { Scope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import type { Caller } from '../handler.ts'
+import { findUserByEmail } from '../identity/store.ts'
+import { amongTexts } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { refusalOf } from './access.ts'
-import { kinds, type Section } from './contract.ts'
+import { type Change, kinds, type Section } from './contract.ts'
+import type { Subject } from './findings.ts'
 import type { InnerCalls } from './ports.ts'
-import type { Stored } from './rules.ts'
+import { type Stored, targetOf } from './rules.ts'
 
 /** Who changed something, as the audit log says. */
 type Culprit = { by: string; at: Instant; action: string; entryId: string; name: string | null }
+
+/** Where the audit log says who did what a plan has found. */
+export type Trail = {
+  /** What each change is about. */
+  subjects: readonly Subject[]
+  /** What the set owned when somebody deleted it. */
+  gone: readonly Subject[]
+}
+
+/** What changes an object of a file, or its existence. The index audit_logs_configured has these alone. */
+export const configuringActions = [
+  ...['organization.create', 'organization.update', 'organization.delete'],
+  ...['site.create', 'site.update', 'site.delete'],
+  ...['role.create', 'role.clone', 'role.update', 'role.delete'],
+  ...['filter.create', 'filter.update', 'filter.delete'],
+  ...['device_group.create', 'device_group.update', 'device_group.delete'],
+  ...['script.create', 'script.update', 'script.delete'],
+  ...['user.invite', 'user.role.assign', 'user.access.update', 'user.remove'],
+  ...['webhook.create', 'webhook.update', 'webhook.delete'],
+  ...['webhook.retry_policy.update', 'webhook.secret.rotate'],
+  ...['trust.policy.create', 'trust.policy.update', 'trust.policy.delete'],
+]
 
 /** Whether a caller may be told who did something: what the audit log says is for those who may read it. */
 export const mayReadAudit = (calls: InnerCalls, caller: Caller): boolean =>
   refusalOf(calls, auditLogs.show, caller) === undefined
 
-/** Most that are looked up of each kind: a refusal names no more. */
-const most = 10
+/** Entries of the changes of an object, the newest first. On Postgres one of the last moment may not be sealed yet. */
+export const entriesAbout = (db: Db, scope: Scope, { id, orgId }: Subject) =>
+  entriesIn(db, scope)
+    .select('id')
+    .where('chain', '=', chainOf(orgId))
+    .where('resource_id', '=', id)
+    .where(amongTexts('action', configuringActions))
+    .orderBy('seq', 'desc')
 
-/**
- * Who last changed some objects, by id. Entries have the time of the change, so that they are found without a search. On Postgres
- * one of the last moment may not be sealed yet.
- */
-export async function culpritsOf(
+async function readEntry(db: Db, scope: Scope, id: string) {
+  const rows = await entriesIn(db, scope).selectAll().where('id', '=', id).execute()
+  const [entry] = await toEntriesWithNames(db, rows)
+  return entry
+}
+type Entry = NonNullable<Awaited<ReturnType<typeof readEntry>>>
+
+const culpritOf = ({ id, timestamp, user, action, resource }: Entry): Culprit => ({
+  ...{ by: user.email ?? user.name, at: timestamp, action, entryId: id, name: resource.name },
+})
+
+/** Bounds of one difference: objects that are looked up, entries that are read of one, and of all. */
+const most = { objects: 100, ofOne: 20, ofAll: 500 }
+
+/** Changes with who last set each field that differs, and who deleted what is to be made again. */
+export async function withCulprits(
   db: Db,
   scope: Scope,
-  changed: readonly Stored[],
-): Promise<Map<string, Culprit>> {
-  const found = new Map<string, Culprit>()
-  for (const { id, orgId, record } of changed.slice(0, most)) {
-    const rows = await entriesIn(db, scope)
-      .selectAll()
-      .where('chain', '=', chainOf(orgId))
-      .where('timestamp', '=', String(record.updatedAt))
-      .where('resource_id', '=', id)
-      .orderBy('seq', 'desc')
-      .limit(1)
-      .execute()
-    const [culprit] = await toCulprits(db, rows)
-    if (culprit) found.set(id, culprit)
+  changes: readonly Change[],
+  { subjects, gone }: Trail,
+): Promise<Change[]> {
+  const told: Change[] = []
+  const deletions = new Map<string, Culprit>()
+  for (const subject of gone.slice(0, most.objects)) {
+    const deletion = await deletionOf(db, scope, subject)
+    if (deletion) deletions.set(placeOf(subject, deletion.name), deletion)
   }
-  return found
+  let [objects, entries] = [most.objects, most.ofAll]
+  for (const [at, change] of changes.entries()) {
+    const subject = subjects[at]!
+    const { section, orgId } = subject
+    let culprits: Change['culprits'] = []
+    if (change.action === 'update' && subject.id !== null && objects > 0) {
+      objects -= 1
+      const names = Object.keys({ ...change.before, ...change.after })
+      const found = await culpritsOfFields(db, scope, subject, names, Math.min(entries, most.ofOne))
+      entries -= found.read
+      culprits = found.culprits
+    } else if (change.action === 'create') {
+      let deletion = deletions.get(placeOf(subject, change.name))
+      if (!deletion && section === 'memberships' && objects > 0) {
+        objects -= 1
+        // What is deleted of a membership is recorded as of the person.
+        const person = await findUserByEmail(db, change.name)
+        if (person) deletion = await deletionOf(db, scope, { section, orgId, id: person.id })
+      }
+      culprits = deletion ? [said(null, deletion)] : []
+    }
+    told.push({ ...change, culprits })
+  }
+  return told
 }
 
-/** How far back deletions are looked for, and among how many entries: on SQLite the service does nothing else meanwhile. */
-const lookBack = { seconds: 3600, entries: 2000 }
+const placeOf = ({ section, orgId }: Subject, name: string | null): string =>
+  JSON.stringify([section, section === 'organizations' ? null : orgId, name])
 
-/** What was deleted since a time, of some kinds, and by whom, as far as it is looked for. */
-export async function deletedSince(
+const said = (field: string | null, { by, at, action, entryId }: Culprit) => ({
+  ...{ field, by, at, action, entryId },
+})
+
+/** The newest entry of each field: entries are read until all fields have one. */
+async function culpritsOfFields(
   db: Db,
   scope: Scope,
-  sections: readonly Section[],
-  { since, now }: { since: Instant; now: Instant },
-): Promise<Culprit[]> {
-  if (since < addSeconds(now, -lookBack.seconds)) return []
-  const actions = new Set(sections.map(deletionOf))
+  subject: Subject,
+  names: readonly string[],
+  limit: number,
+) {
+  const kind = kinds[subject.section]
+  const left = new Map(
+    kind.fields.filter(({ name }) => names.includes(name)).map(({ name, field }) => [field, name]),
+  )
+  const culprits: NonNullable<Change['culprits']> = []
+  let read = 0
+  for (const { id } of await entriesAbout(db, scope, subject).limit(limit).execute()) {
+    if (left.size === 0) break
+    read += 1
+    const entry = await readEntry(db, scope, id)
+    if (entry?.result !== 'success') continue
+    for (const [field, name] of left) {
+      if (!isChanging(entry, field)) continue
+      left.delete(field)
+      culprits.push(said(name, culpritOf(entry)))
+    }
+  }
+  return { culprits, read }
+}
+
+/** Whether an entry says that a field was set. What is made has all its fields. */
+function isChanging({ action, details }: Entry, field: string): boolean {
+  if (/\.(create|clone|invite)$/.test(action)) return true
+  const { before, after } = details as { before?: object | null; after?: object | null }
+  return Object.hasOwn(before ?? {}, field) || Object.hasOwn(after ?? {}, field)
+}
+
+/** The action of an endpoint. */
+const actionOf = ({ audit }: { audit?: object | undefined }): string =>
+  audit !== undefined && 'action' in audit ? String(audit.action) : ''
+
+/** Who deleted an object, however long ago. */
+async function deletionOf(db: Db, scope: Scope, subject: Subject): Promise<Culprit | undefined> {
+  const [newest] = await entriesAbout(db, scope, subject)
+    .where('action', '=', actionOf(kinds[subject.section].remove))
+    .where('result', '=', 'success')
+    .limit(1)
+    .execute()
+  const entry = newest && (await readEntry(db, scope, newest.id))
+  return entry && culpritOf(entry)
+}
+
+/** Most that a refusal names. */
+const mostNamed = 10
+
+/** What has moved since a plan, with who did it. */
+export async function movedBy(
+  db: Db,
+  scope: Scope,
+  on: {
+    named: readonly Section[]
+    moved: readonly Stored[]
+    gone: readonly Subject[]
+    since: Instant
+    now: Instant
+  },
+): Promise<string[]> {
+  const lines: string[] = []
+  for (const [at, stored] of on.moved.entries()) {
+    const { section, key, orgId, record } = stored
+    const about = { section, orgId, id: targetOf(kinds[section], stored).params.id }
+    const [newest] = at < mostNamed ? await entriesAbout(db, scope, about).limit(1).execute() : []
+    const entry = newest && (await readEntry(db, scope, newest.id))
+    lines.push(`${section} "${key}" (${entry ? saidOf(culpritOf(entry)) : String(record.updatedAt)})`)
+  }
+  const found = await recently(db, scope, on)
+  for (const subject of on.gone.slice(0, mostNamed)) {
+    const deletion = await deletionOf(db, scope, subject)
+    if (deletion && deletion.at > on.since) found.set(deletion.entryId, deletion)
+  }
+  const others = [...found.values()].map((one) => `${one.action} "${one.name ?? ''}" (${saidOf(one)})`)
+  return [...lines, ...others]
+}
+
+const saidOf = ({ by, at, entryId }: Culprit): string => `by ${by} at ${at}, audit entry ${entryId}`
+
+/** How far back is looked for what no set owns, and among how many entries: on SQLite the service does nothing else meanwhile. */
+const lookBack = { seconds: 3600, entries: 2000 }
+
+/** What was deleted since a time, of some kinds, and memberships that were changed, which have no time of their own. */
+async function recently(
+  db: Db,
+  scope: Scope,
+  { named, since, now }: { named: readonly Section[]; since: Instant; now: Instant },
+): Promise<Map<string, Culprit>> {
+  const found = new Map<string, Culprit>()
+  if (since < addSeconds(now, -lookBack.seconds)) return found
+  const actions = new Set(named.map((section) => actionOf(kinds[section].remove)))
+  const { update, parts = [] } = kinds.memberships
+  if (named.includes('memberships'))
+    for (const entry of [update, ...parts.map((part) => part.entry)]) actions.add(actionOf(entry))
   const newest = await entriesIn(db, scope)
     .select(['id', 'action', 'result'])
     .where('timestamp', '>', since)
     .orderBy('timestamp', 'desc')
     .limit(lookBack.entries)
     .execute()
-  const deletions = newest.filter(({ action, result }) => result === 'success' && actions.has(action))
-  const ids = deletions.slice(0, most).map(({ id }) => id)
-  if (ids.length === 0) return []
-  const rows = await entriesIn(db, scope)
-    .selectAll()
-    .where('id', 'in', ids)
-    .orderBy('timestamp', 'desc')
-    .execute()
-  return toCulprits(db, rows)
+  const matching = newest.filter(({ action, result }) => result === 'success' && actions.has(action))
+  for (const { id } of matching.slice(0, mostNamed)) {
+    const entry = await readEntry(db, scope, id)
+    if (entry) found.set(id, culpritOf(entry))
+  }
+  return found
 }
-
-/** The action of a deletion, as its endpoint records it. */
-function deletionOf(section: Section): string {
-  const { audit } = kinds[section].remove
-  return audit !== undefined && 'action' in audit ? audit.action : ''
-}
-
-async function toCulprits(db: Db, rows: Parameters<typeof toEntriesWithNames>[1]): Promise<Culprit[]> {
-  const entries = await toEntriesWithNames(db, rows)
-  return entries.map(({ id, timestamp, user, action, resource }) => ({
-    ...{ by: user.email ?? user.name, at: timestamp, action, entryId: id, name: resource.name },
-  }))
-}
-
-export const saidOf = ({ by, at, entryId }: Culprit): string => `by ${by} at ${at}, audit entry ${entryId}`

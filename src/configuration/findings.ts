@@ -1,16 +1,30 @@
 import type { Fault } from '../core/errors.ts'
-import type { Change, Kind, Plan, Section } from './contract.ts'
-import type { Item, Stored } from './rules.ts'
+import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
+import { type Done, idsIn, keepable } from './history/done.ts'
+import type { Item, Stored, Values } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
 
 /** Faults after which a plan ends: no more than fifty are listed. */
 const mostFaults = 200
 
+type Did = Pick<Done, 'action' | 'before' | 'after'> & {
+  /** The record from before, where the object was changed. */
+  former?: Values
+  /** Fields that were changed and that the service does not tell. */
+  hidden?: readonly string[]
+}
+
+/** An object as the audit log knows it. */
+export type Subject = { section: Section; id: string | null; orgId: string | null }
+
 /** What a plan has found: what would change, what is at fault, and what the files have. */
 export class Findings {
   readonly #state: State
   readonly #changes: Change[] = []
+  /** What each change is about. */
+  readonly #subjects: Subject[] = []
+  readonly #done: Done[] = []
   readonly #faults: Fault[] = []
   readonly #left: Plan['left'] = []
   /** What ends with what is deleted, also where the caller may not see it. */
@@ -28,6 +42,10 @@ export class Findings {
     return this.#changes
   }
 
+  get subjects(): readonly Subject[] {
+    return this.#subjects
+  }
+
   get faults(): readonly Fault[] {
     return this.#faults
   }
@@ -38,6 +56,24 @@ export class Findings {
 
   get ends(): readonly Record<string, number>[] {
     return this.#ends
+  }
+
+  /** What was changed, with what is kept of its values. */
+  get done(): readonly Done[] {
+    return this.#done
+  }
+
+  did(
+    { section, id, orgId, key, record }: Stored,
+    { action, before, after, former = record, hidden = [] }: Did,
+  ): void {
+    const kept = keepable(kinds[section], before, after)
+    const ids = {
+      before: idsIn(section, former, kept.before),
+      after: idsIn(section, record, kept.after),
+    }
+    const untold = [...new Set([...kept.untold, ...hidden])]
+    this.#done.push({ section, action, id, orgId, key, ...kept, ids, untold })
   }
 
   fault(path: string, message: string): void {
@@ -86,6 +122,7 @@ export class Findings {
   ): void {
     const { section, key, id } = about
     const org = this.#state.org(about)
+    this.#subjects.push({ section, id, orgId: about.orgId })
     this.#changes.push({ section, org, name: key, id, renamedFrom: null, ends: null, ...change })
   }
 }

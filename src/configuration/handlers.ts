@@ -1,17 +1,17 @@
+import { sealPendingFor } from '../audit/outbox.ts'
 import type { Cipher } from '../core/cipher.ts'
-import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import { safeParse } from '../core/schema.ts'
-import type { Scope } from '../core/scope.ts'
 import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
-import { scopeOfTenant } from '../identity/rules.ts'
-import { findNamedTenant, type TenantQuery } from '../identity/tenant.ts'
 import type { Db } from '../storage/open.ts'
-import { findOrg, scopeWithin } from '../tenancy/store.ts'
+import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from './about.ts'
 import { refusalOf } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
+import { mayReadAudit, withCulprits } from './culprits.ts'
+import { configurationApplyHandlers } from './history/handlers.ts'
+import { insertApply } from './history/store.ts'
 import { Run } from './planner.ts'
-import type { CallContext, InnerCalls } from './ports.ts'
+import type { InnerCalls } from './ports.ts'
 import {
   canonical,
   checkNothingRefused,
@@ -27,41 +27,32 @@ import { Turns } from './turns.ts'
 
 type Handlers = HandlersOf<typeof configuration>
 
-/** Carries the result of a plan out of the transaction that it rolls back. */
-class RolledBack extends Error {
-  readonly plan: Plan
-
-  constructor(plan: Plan) {
-    super('planned')
-    this.plan = plan
-  }
-}
-
 export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher }): {
   configuration: Handlers
+  configurationApplies: ReturnType<typeof configurationApplyHandlers>
 } {
   const { calls, cipher } = on
   return {
+    configurationApplies: configurationApplyHandlers(on),
     configuration: {
       plan: inSteps<typeof configuration.plan, Plan>({
         async prepare({ storage, scope, caller, query, body, now, ip, userAgent, limit, note }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
-          try {
-            return await storage.write(async (tx) => {
-              const about = await tenantOf(tx, scope, query)
-              note(meantBy(about, body.set))
-              const setId = await store.findSet(tx, about.scope, about.owner, body.set)
-              const run = new Run(tx, {
-                ...{ calls, cipher, on: within(context, about.scope), wanted: body, setId },
-                ...about,
-              })
-              throw new RolledBack({ ...(await run.plan()), plannedAt: now })
+          const { plan, about, run } = await rehearsed(storage, async (tx) => {
+            const about = await tenantOf(tx, scope, query)
+            note(meantBy(about, body.set))
+            const setId = await store.findSet(tx, about.scope, about.owner, body.set)
+            const run = new Run(tx, {
+              ...{ calls, cipher, on: within(context, about.scope), wanted: body, setId },
+              ...about,
             })
-          } catch (error) {
-            if (error instanceof RolledBack) return error.plan
-            throw error
-          }
+            return { plan: { ...(await run.plan()), plannedAt: now }, about, run }
+          })
+          if (!body.culprits || !mayReadAudit(calls, caller)) return plan
+          await sealPendingFor(storage, about.scope)
+          // After the transaction: on SQLite it holds the one writer.
+          return { ...plan, changes: await withCulprits(storage.heavy, about.scope, plan.changes, run.trail) }
         },
         run: async (_, plan) => plan,
       }),
@@ -76,10 +67,8 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           note(meantBy(about, set))
           const applyId = newId()
           const details = { configuration: { applyId, set, ...(revision !== null && { revision }) } }
-          const setId = await store.lockSet(db, about.scope, about.owner, {
-            ...{ name: set, now },
-            by: nameOf(caller),
-          })
+          const by = nameOf(caller)
+          const setId = await store.lockSet(db, about.scope, about.owner, { name: set, by, now })
           const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
           const wanted: Wanted = body
           const run = new Run(db, {
@@ -88,8 +77,11 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           })
           const made = await run.plan({ version, plannedAt })
           checkNothingRefused(made.changes)
-          if (made.changes.length > 0)
-            await store.noteApplied(db, about.scope, setId, { revision, by: nameOf(caller), now })
+          if (made.changes.length > 0) {
+            await store.noteApplied(db, about.scope, setId, { revision, by, now })
+            const kept = { id: applyId, set, revision, rollsBack: null, by, now }
+            await insertApply(db, cipher, about.owner, kept, run.done)
+          }
           await store.forgetDeleted(db, about.owner)
           const { orgId } = about.owner
           // Not the body: each change has an entry of its own.
@@ -114,37 +106,6 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
       },
     },
   }
-}
-
-type About = { scope: Scope; owner: store.SetOwner }
-
-/**
- * The tenant whose configuration it is.
- * @throws tenant_required, org_access_denied, partner_mismatch, not_found
- */
-async function tenantOf(db: Db, scope: Scope, named: TenantQuery): Promise<About> {
-  const tenant = await findNamedTenant(db, scope, named)
-  // A member of a partner who names it still reaches only the organizations of the membership.
-  const isWider = tenant?.kind === 'partner' && scope.kind === 'system'
-  const within = isWider ? scopeOfTenant(tenant) : await scopeWithin(db, scope, named.orgId)
-  if (within.kind === 'system') throw new Problem('tenant_required')
-  if (within.kind === 'partner') return { scope: within, owner: { partnerId: within.partnerId, orgId: null } }
-  const org = await findOrg(db, within, within.orgId)
-  if (!org) throw new Problem('not_found', 'Organization not found')
-  return { scope: within, owner: { partnerId: org.partnerId, orgId: org.id } }
-}
-
-/** What the audit entry of a refusal says: it is of the organization that was named, and not of who named it. */
-const meantBy = ({ owner: { orgId } }: About, set: string) => ({ orgId, details: { configuration: { set } } })
-
-/** The caller sees the tenant alone; what they may call is decided as they were admitted. */
-function within(on: CallContext, scope: Scope): CallContext {
-  return 'scope' in on.caller ? { ...on, caller: { ...on.caller, scope } as Caller } : on
-}
-
-function nameOf(caller: Caller): string {
-  if (caller.kind === 'user') return caller.email
-  return 'name' in caller ? caller.name : caller.kind
 }
 
 /** The fields of an object that may be shown. */

@@ -3,13 +3,16 @@ import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayRead } from './access.ts'
 import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from './contract.ts'
-import { culpritsOf, deletedSince, mayReadAudit, saidOf } from './culprits.ts'
+import { mayReadAudit, movedBy, type Trail } from './culprits.ts'
 import { digestOf } from './digest.ts'
-import { Findings } from './findings.ts'
+import { Findings, type Subject } from './findings.ts'
+import type { Lost } from './history/contract.ts'
+import type { Done } from './history/done.ts'
+import { type Back, backwards, checkNothingMoved, sectionsOfChanges, usesOf } from './history/rules.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Item, Stored } from './rules.ts'
+import type { Item, Stored, Wanted } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
@@ -28,6 +31,11 @@ export class Run {
   readonly #naming: Naming
   readonly #steps: Steps
   readonly #turns = new Turns()
+  #back: Back | undefined
+  /** What the set owned when somebody deleted it. */
+  #gone: Subject[] = []
+  /** Memberships that end with their organization. */
+  #ended = 0
 
   constructor(tx: Db, planner: Planner) {
     this.#tx = tx
@@ -45,10 +53,15 @@ export class Run {
     version: string
     plannedAt?: Instant | undefined
   }): Promise<Omit<Plan, 'plannedAt'>> {
-    const { wanted, cipher } = this.#with
-    const { named, faults } = rules.sectionsOf(wanted.document)
-    const read = await this.#items(named)
+    const { back } = this.#with
+    const named = back ? sectionsOfChanges(back) : rules.sectionsOf(this.#with.wanted.document).named
     await this.#read(named)
+    this.#gone = named.flatMap((section) => this.#owners.gone(section, this.#state))
+    if (back) await this.#turnBack(back)
+    const { cipher } = this.#with
+    const { wanted } = this
+    const { faults } = rules.sectionsOf(wanted.document)
+    const read = await this.#items(named)
     const { orgId } = this.#with.owner
     const own = orgId === null ? undefined : this.#state.get('organizations', orgId)?.key
     const items = rules.inOwnOrganization(read, own)
@@ -89,7 +102,9 @@ export class Run {
       const message = `would make ${this.#found.changes.length} changes, and one apply makes at most ${mostChanges}: apply a part of the files first`
       this.#found.fault('body.document', message)
     }
+    await this.#releases()
     rules.checkNoFaults(this.#found.faults)
+    if (back) checkNothingMoved(usesOf(this.#found.ends, this.#ended), 0)
     const { changes, ends } = this.#found
     const about = { fingerprint: cipher.fingerprint, breathe: () => this.#turns.breathe() }
     const version = state + (await digestOf(wanted, changes, ends, about))
@@ -99,11 +114,51 @@ export class Run {
     return { set: wanted.set, version, changes: this.#found.changes, left: this.#found.left, totals }
   }
 
+  /** What is asked for: files, or an apply backwards. */
+  get wanted(): Wanted {
+    return this.#back ? { ...this.#with.wanted, document: this.#back.document } : this.#with.wanted
+  }
+
+  /** What a rollback cannot bring back. */
+  get lost(): readonly Lost[] {
+    return this.#back?.lost ?? []
+  }
+
+  /** What was changed, with what is kept of its values. */
+  get done(): readonly Done[] {
+    return this.#found.done
+  }
+
+  /** Where the audit log says who did what a plan has found. */
+  get trail(): Trail {
+    return { subjects: this.#found.subjects, gone: this.#gone }
+  }
+
+  /** @throws conflict when later changes stand on the apply */
+  async #turnBack(done: readonly Done[]): Promise<void> {
+    const { calls, on } = this.#with
+    // What is in an organization that goes, or refers to what goes, stands in the way: of every kind that may be read.
+    for (const section of sections)
+      if (!this.#state.has(section) && mayRead(calls, section, on.admitted)) await this.#state.read(section)
+    const { prune } = this.#with.wanted
+    const { back, moved, unseen } = backwards(done, { prune, state: this.#state, owners: this.#owners })
+    checkNothingMoved(moved, unseen)
+    this.#back = back
+  }
+
+  async #releases(): Promise<void> {
+    for (const section of sections) {
+      if (!this.#back || !this.#state.has(section)) continue
+      for (const stored of this.#state.all(section))
+        if (this.#back.releases.has(stored.id)) await this.#steps.release(kinds[section], stored)
+    }
+  }
+
   /** The objects of the files. Names of those with faults are kept: who refers to them is not at fault as well. */
   async #items(named: readonly Section[]): Promise<Item[]> {
     const items: Item[] = []
     for (const section of named) {
-      for (const [at, object] of this.#with.wanted.document[section]!.entries()) {
+      for (const [at, object] of (this.wanted.document[section] ?? []).entries()) {
         const read = rules.readObject(section, at, object)
         if (Array.isArray(read)) {
           this.#found.addFaults(read)
@@ -152,17 +207,9 @@ export class Run {
     const { calls, on, scope } = this.#with
     const all = named.flatMap((section) => this.#state.all(section))
     const moved = all.filter(({ record }) => String(record.updatedAt) > time)
-    const isTold = mayReadAudit(calls, on.admitted)
-    const culprits = isTold ? await culpritsOf(this.#tx, scope, moved) : undefined
-    const deleted = isTold ? await deletedSince(this.#tx, scope, named, { since: time, now: on.now }) : []
-    return [
-      ...moved.map((stored) => {
-        const culprit = culprits?.get(stored.id)
-        const said = culprit ? saidOf(culprit) : String(stored.record.updatedAt)
-        return `${stored.section} "${stored.key}" (${said})`
-      }),
-      ...deleted.map((one) => `${one.action} "${one.name ?? ''}" (${saidOf(one)})`),
-    ]
+    if (!mayReadAudit(calls, on.admitted))
+      return moved.map(({ section, key, record }) => `${section} "${key}" (${String(record.updatedAt)})`)
+    return movedBy(this.#tx, scope, { named, moved, gone: this.#gone, since: time, now: on.now })
   }
 
   async #item(kind: Kind, item: Item): Promise<void> {
@@ -181,29 +228,45 @@ export class Run {
 
   /** The last administrator of an organization cannot be removed, but goes with it. */
   #endsWithItsTenant({ section, orgId }: Stored): boolean {
-    const { prune, document } = this.#with.wanted
-    if (section !== 'memberships' || orgId === null || !prune || document.organizations === undefined)
-      return false
+    const { prune } = this.#with.wanted
+    if (section !== 'memberships' || orgId === null || !prune) return false
     const organization = this.#state.get('organizations', orgId)
-    return organization !== undefined && this.#owners.isOwn(organization) && !this.#found.isKept(orgId)
+    return organization !== undefined && this.#isGone(organization)
+  }
+
+  /** Whether an object is in no file any more, or was made by the apply that is rolled back. */
+  #isGone(stored: Stored): boolean {
+    if (this.#back) return this.#back.deletions.has(stored.id)
+    const isManaged = this.#with.wanted.document[stored.section] !== undefined
+    return isManaged && this.#owners.isOwn(stored) && !this.#found.isKept(stored.id)
   }
 
   async #deletions(kind: Kind): Promise<void> {
     const { section } = kind
     const { wanted, on } = this.#with
-    const mine = this.#state.all(section).filter((stored) => this.#owners.isOwn(stored))
-    if (mine.length === 0) return
-    const gone = mine.filter((stored) => !this.#found.isKept(stored.id) && !this.#endsWithItsTenant(stored))
+    const all = this.#state.all(section)
+    const left = all.filter((stored) => this.#isGone(stored))
+    if (left.length === 0) return
     if (!wanted.prune) {
-      for (const stored of gone) this.#found.leave(section, stored)
+      for (const stored of left) this.#found.leave(section, stored)
       return
     }
-    const count = { deletions: gone.length, owned: mine.length, limit: wanted.pruneLimit }
+    const [ending, gone] = split(left, (stored) => this.#endsWithItsTenant(stored))
+    const owned = all.filter((stored) => this.#owners.isOwn(stored)).length
+    const count = { deletions: gone.length, owned, limit: wanted.pruneLimit }
     const excess = rules.pruneRefusal(section, count)
     if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)
+    for (const stored of ending)
+      this.#found.did(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
+    this.#ended += ending.length
     for (const stored of rules.childrenFirst(kind, gone)) {
       await this.#steps.delete(kind, stored, excess)
       await this.#turns.breathe()
     }
   }
 }
+
+const split = <T>(all: readonly T[], isFirst: (one: T) => boolean): [T[], T[]] => [
+  all.filter(isFirst),
+  all.filter((one) => !isFirst(one)),
+]

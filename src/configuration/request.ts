@@ -1,5 +1,6 @@
 import type { Cipher } from '../core/cipher.ts'
 import type { Scope } from '../core/scope.ts'
+import type { Done } from './history/done.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
 import type { Wanted } from './rules.ts'
 import type { SetOwner } from './store.ts'
@@ -14,4 +15,6 @@ export type Planner = {
   wanted: Wanted
   /** The set, where it is known already. */
   setId: string | undefined
+  /** The apply that is rolled back, in place of files. */
+  back?: readonly Done[] | undefined
 }

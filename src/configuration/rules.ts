@@ -241,7 +241,7 @@ export function differing(kind: Kind, present: Values, wanted: Values): Values {
   return changed
 }
 
-const isObject = (value: unknown): value is Values =>
+export const isObject = (value: unknown): value is Values =>
   value !== null && typeof value === 'object' && !Array.isArray(value)
 
 const longest = 200
@@ -351,6 +351,7 @@ export function totalsOf(changes: readonly Change[], left: number) {
     update: count('update'),
     delete: count('delete'),
     adopt: count('adopt'),
+    release: count('release'),
     refused: changes.filter(({ refused }) => refused !== null).length,
     left,
   }

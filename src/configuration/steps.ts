@@ -34,7 +34,7 @@ export class Steps {
 
   /** Whether an object that exists belongs to the set, or does from now on. */
   async adopted(kind: Kind, item: Item, found: Stored): Promise<boolean> {
-    const { wanted, calls } = this.#with
+    const { wanted, back, calls } = this.#with
     if (this.#owners.isOwn(found)) return true
     const owner = this.#owners.of(found)
     if (owner) {
@@ -43,7 +43,8 @@ export class Steps {
       this.#found.fault(item.path, `belongs to the set "${owner.set}"${whose}: leave it out here${instead}`)
       return false
     }
-    if (!wanted.adopt) {
+    // A rollback takes over what a rollback before it has released, and nothing else.
+    if (!wanted.adopt && !back) {
       this.#found.fault(item.path, 'exists and belongs to no set: --adopt takes it over')
       return false
     }
@@ -65,7 +66,32 @@ export class Steps {
     )
     if (refused === undefined) return false
     this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, ...refused })
+    if (refused.refused === null) this.#found.did(found, { action: 'adopt', before: null, after: null })
     return refused.refused === null
+  }
+
+  /** Gives an object that the set has taken over back to nobody. */
+  async release(kind: Kind, stored: Stored): Promise<void> {
+    const refused = await this.#refusal(
+      kind.update,
+      async (call) => {
+        await this.#judge(kind, stored, call)
+        await this.#with.calls.record(this.#tx, this.#on, {
+          action: 'config.release',
+          resource: kind.resource,
+          orgId: stored.orgId,
+          id: rules.targetOf(kind, stored).params.id,
+          name: stored.key,
+        })
+        await this.#owners.disown(stored)
+      },
+      `body.document.${kind.section}`,
+      kind,
+      `cannot release "${stored.key}": `,
+    )
+    if (!refused) return
+    this.#found.change(shownAs(kind, stored), { action: 'release', before: null, after: null, ...refused })
+    if (refused.refused === null) this.#found.did(stored, { action: 'release', before: null, after: null })
   }
 
   /** Lets the endpoint judge a change that changes nothing: whoever may not change an object may not take it over. */
@@ -124,6 +150,7 @@ export class Steps {
     this.#found.keep(stored.id)
     this.#widen(stored)
     await this.#owners.own(stored)
+    this.#found.did(stored, { action: 'create', before: null, after: this.#state.file(kind, stored) })
     return stored
   }
 
@@ -164,6 +191,7 @@ export class Steps {
       item,
       stored,
       isNew,
+      present,
       shown: rules.hiddenDifference(kind, onlyOf(present, names), changed),
     }
     if (own.length > 0) {
@@ -187,11 +215,12 @@ export class Steps {
       item: Item
       stored: Stored
       isNew: boolean
+      present: Values
       shown: { before: Values; after: Values }
     },
     { entry, body, names, path }: { entry: Endpoint; body: unknown; names: string[]; path: string },
   ): Promise<void> {
-    const { kind, item, stored, isNew, shown } = about
+    const { kind, item, stored, isNew, present, shown } = about
     const { before, after } = rules.shownDifference(onlyOf(shown.before, names), onlyOf(shown.after, names))
     let reply: Values | undefined
     const refused = await this.#refusal(
@@ -210,7 +239,16 @@ export class Steps {
       { ...shownAs(kind, stored), key: item.key, ...(isNew && { id: null }) },
       { action: 'update', before, after, renamedFrom, ...refused },
     )
-    if (reply) await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored })
+    if (!reply) return
+    const now = await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored })
+    if (!now || refused.refused !== null) return
+    this.#found.did(now, {
+      action: 'update',
+      before: onlyOf(present, names),
+      after: onlyOf(this.#state.file(kind, now), names),
+      former: stored.record,
+      hidden: names.filter((name) => !Object.hasOwn(present, name)),
+    })
   }
 
   #body({ fields, spelled }: Kind, values: Values, references: References, names: readonly string[]): Values {
@@ -255,7 +293,9 @@ export class Steps {
       ends,
       refused: excess ?? refused.refused,
     })
-    if (refused.refused === null) this.#state.remove(kind.section, stored.id)
+    if (refused.refused !== null) return
+    this.#found.did(stored, { action: 'delete', before: this.#state.file(kind, stored), after: null })
+    this.#state.remove(kind.section, stored.id)
   }
 
   /** What ends with a record, for the version of the plan, whoever may see it. */

@@ -9,7 +9,7 @@ import { type ConfigurationSet, type Section, sections } from './contract.ts'
 /** The tenant whose sets they are: an organization, or a partner with all it has. */
 export type SetOwner = { partnerId: string; orgId: string | null }
 
-const ownerId = ({ partnerId, orgId }: SetOwner): string => orgId ?? partnerId
+export const ownerId = ({ partnerId, orgId }: SetOwner): string => orgId ?? partnerId
 
 const setsIn = (db: Db, scope: Scope) =>
   db
@@ -122,7 +122,7 @@ export async function deleteSets(db: Db, scope: Scope): Promise<void> {
 }
 
 /** Which set owns an object. */
-export type Ownership = { setId: string; set: string; isOfPartner: boolean }
+export type Ownership = { setId: string; set: string; isOfPartner: boolean; orgId: string | null }
 
 const objectsIn = (db: Db, scope: Scope) =>
   db
@@ -138,11 +138,14 @@ const objectsIn = (db: Db, scope: Scope) =>
 export async function listOwned(db: Db, scope: Scope, section: Section): Promise<Map<string, Ownership>> {
   const rows = await objectsIn(db, scope)
     .innerJoin('config_sets as s', 's.id', 'config_objects.set_id')
-    .select(['config_objects.object_id', 's.id', 's.name', 's.org_id'])
+    .select(['config_objects.object_id', 'config_objects.org_id as object_org', 's.id', 's.name', 's.org_id'])
     .where('config_objects.section', '=', section)
     .execute()
   return new Map(
-    rows.map((row) => [row.object_id, { setId: row.id, set: row.name, isOfPartner: row.org_id === null }]),
+    rows.map((row) => [
+      row.object_id,
+      { setId: row.id, set: row.name, isOfPartner: row.org_id === null, orgId: row.object_org },
+    ]),
   )
 }
 
@@ -157,6 +160,11 @@ export async function own(
     .insertInto('config_objects')
     .values({ object_id: id, set_id: setId, section, partner_id: partnerId, org_id: orgId })
     .execute()
+}
+
+/** The caller has found the object within its scope. */
+export async function disown(db: Db, setId: string, id: string): Promise<void> {
+  await db.deleteFrom('config_objects').where('object_id', '=', id).where('set_id', '=', setId).execute()
 }
 
 const tables = {

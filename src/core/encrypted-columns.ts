@@ -17,6 +17,7 @@ export const encryptedColumns = [
   { table: 'saml_keys', column: 'private_key', row: [] },
   { table: 'idempotency_keys', column: 'reply', row: ['owner', 'key'] },
   { table: 'mails', column: 'content', row: ['id'] },
+  { table: 'config_changes', column: 'content', row: ['id'] },
 ] as const satisfies readonly EncryptedColumn[]
 
 export type EncryptedColumn = { table: string; column: string; row: readonly string[] }

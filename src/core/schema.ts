@@ -25,6 +25,7 @@ export type Resource =
   | 'sso_identity'
   | 'trust_policy'
   | 'agent_rollout'
+  | 'configuration_apply'
 
 /** What audit entries are about: also records that are identified by name and belong to no tenant. */
 export type AuditedResource = Resource | 'agent_version' | 'dead_letter' | 'configuration'

@@ -53,6 +53,10 @@ const all = sql<SqlBool>`1 = 1`
 export const equalsText = (column: string, text: string): Expression<SqlBool> =>
   sql<SqlBool>`${sql.ref(column)} = ${sql.lit(text)}`
 
+/** The column is one of these texts, written the same way. */
+export const amongTexts = (column: string, texts: readonly string[]): Expression<SqlBool> =>
+  sql<SqlBool>`${sql.ref(column)} in (${sql.join(texts.map((text) => sql.lit(text)))})`
+
 /** The column differs from this text, written the same way. */
 export const notEqualsText = (column: string, text: string): Expression<SqlBool> =>
   sql<SqlBool>`${sql.ref(column)} <> ${sql.lit(text)}`

@@ -26,6 +26,7 @@ export function mergeSettings(present: JsonObject, patch: JsonObject): JsonObjec
 
 /** Names of secrets in free-form objects. */
 const secretName = /pass(word|phrase)|secret|token|credential|private_?key|api_?key/i
+
 /** Fields that the audit log leaves out entirely. */
 const secretFields = new Set(['ssoConfig'])
 const stamps = new Set(['updatedAt'])
@@ -59,6 +60,23 @@ function redacted(value: unknown): unknown {
     item !== null && secretName.test(key) ? '********' : redacted(item),
   ])
   return Object.fromEntries(entries) as JsonObject
+}
+
+/** A value without what is taken for a secret in it, and that, with its place. */
+export function withoutSecrets(value: unknown): { rest: unknown; secrets: [string, unknown][] } {
+  if (!Array.isArray(value) && !isJsonObject(value)) return { rest: value, secrets: [] }
+  const secrets: [string, unknown][] = []
+  const rest: [string, unknown][] = []
+  for (const [key, item] of Object.entries(value)) {
+    if (!Array.isArray(value) && item !== null && secretName.test(key)) secrets.push([key, item])
+    else {
+      const within = withoutSecrets(item)
+      rest.push([key, within.rest])
+      secrets.push(...within.secrets.map(([at, one]): [string, unknown] => [JSON.stringify([key, at]), one]))
+    }
+  }
+  const whole = Array.isArray(value) ? rest.map(([, item]) => item) : Object.fromEntries(rest)
+  return { rest: whole, secrets }
 }
 
 type Statused = { status: string }

@@ -8,7 +8,7 @@ import { openMigrated, type TestDatabase } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 import { listening } from './network.ts'
-import { failureOf, Home, noTerminal } from './run.ts'
+import { binary, failureOf, Home, noTerminal, start } from './run.ts'
 
 const home = new Home()
 let database: TestDatabase
@@ -125,6 +125,65 @@ scripts:
     const env = { SVC_URL: `http://127.0.0.1:${await listening(broken)}` }
     expect((await acme(['config', 'diff', same, '--set', 'watched'], env)).code).toBe(1)
     expect((await diff(same, env)).code).toBe(9)
+    expect((await diff(same, env, '--timeout', '5')).code).toBeGreaterThan(1)
+    expect(await acme(['config', 'diff', same, '--set', 'watched'], env)).not.toMatchObject({ code: 0 })
+  })
+
+  it('lists what was applied, and rolls it back when told to', async () => {
+    const once = file('annex.yaml', 'sites:\n  - { org: garage, name: Annex }\n')
+    await acme(['config', 'apply', once, '--set', 'annex', '--revision', 'a1', '--yes'])
+    const columns = ['--columns', 'id,set,revision,totals.create', '--csv', '--no-header']
+    const { stdout } = await acme(['config', 'history', ...columns])
+    const [id, ...rest] = stdout.split('\n')[0]!.split(',')
+    expect(rest).toEqual(['annex', 'a1', '1'])
+    expect(await acme(['config', 'rollback', id!])).toMatchObject({
+      code: 0,
+      stdout:
+        'made by the apply, and kept without --prune\n    sites: garage / Annex\nSet annex: no changes\n',
+    })
+    const shown = await acme(['config', 'rollback', id!, '--prune', '--dry-run'])
+    expect([shown.code, shown.stdout]).toEqual([0, 'sites\n  - garage / Annex\nSet annex: 1 to delete\n'])
+    const refused = await acme(['config', 'rollback', id!, '--prune'])
+    expect(refused).toMatchObject({
+      code: 2,
+      stdout: 'sites\n  - garage / Annex\nSet annex: 1 to delete\n',
+      stderr: expect.stringContaining('Missing --yes'),
+    })
+    const done = await acme(['config', 'rollback', id!, '--prune', '--yes', '--json'])
+    expect(JSON.parse(done.stdout)).toMatchObject({ totals: { delete: 1 }, applyId: expect.any(String) })
+    const again = await acme(['config', 'rollback', id!, '--prune', '--yes'])
+    expect(again).toMatchObject({ code: 6, stderr: expect.stringContaining('"Annex" of garage is deleted') })
+    expect((await acme(['config', 'rollback', 'nothing'])).code).toBe(2)
+  })
+
+  it('says in a difference who set each field, and in a rollback what it cannot bring back', async () => {
+    const hook = (secret: string) => `webhooks:
+  - { org: garage, name: Blamed, url: "https://hooks.example.com", secret: "\${env:${secret}}", events: [device.enrolled] }
+`
+    const env = { SVC_CONFIG_ONE: 'hush-one', SVC_CONFIG_TWO: 'hush-two' }
+    const set = ['--set', 'blamed']
+    const path = file('blamed.yaml', hook('SVC_CONFIG_ONE'))
+    await acme(['config', 'apply', path, ...set, '--yes'], env)
+    file('blamed.yaml', hook('SVC_CONFIG_TWO'))
+    const by = 'by acme-admin@example\\.com at \\S+, audit entry [0-9a-f-]{36}'
+    const diff = await acme(['config', 'diff', path, ...set], env)
+    expect(diff.stdout).toMatch(new RegExp(`secret: .*\n {8}set ${by}\n`))
+    const json = await acme(['config', 'diff', path, ...set, '--json'], env)
+    expect(JSON.parse(json.stdout)).toMatchObject({ changes: [{ culprits: [{ field: 'secret' }] }] })
+    const applied = await acme(['config', 'apply', path, ...set, '--yes', '--json'], env)
+    const { applyId } = JSON.parse(applied.stdout) as { applyId: string }
+    const back = await acme(['config', 'rollback', applyId])
+    expect(back).toMatchObject({
+      code: 0,
+      stdout:
+        'not brought back\n    webhooks: garage / Blamed keeps what the apply set, as nobody is told what was before: secret\nSet blamed: no changes\n',
+    })
+    const listed = await acme(['webhooks', 'list', '--org', 'garage', '--json'])
+    const { data } = JSON.parse(listed.stdout) as { data: { id: string; name: string }[] }
+    const { id } = data.find(({ name }) => name === 'Blamed')!
+    await acme(['webhooks', 'delete', id, '--yes', '--org', 'garage'])
+    const gone = await acme(['config', 'diff', path, ...set], env)
+    expect(gone.stdout).toMatch(new RegExp(`\\+ garage / Blamed\n {6}deleted ${by}\n`))
   })
 
   it('says each fault with its file, line and column, all at once', async () => {
@@ -276,6 +335,47 @@ sites:
 
     symlinkSync('../outside.sh', join(folder, 'link.yaml'))
     expect((await acme(['config', 'plan', folder])).stderr).toContain('is a link out of')
+  })
+
+  it('prints no address from a variable, however it is spelled', async () => {
+    const env = { SVC_CONFIG_ADDRESS: 'Boss.Secret@Example.com', SVC_CONFIG_PERSON: 'Ghost.Writer' }
+    const people = (role: string) => `memberships:
+  - { org: garage, email: "\${env:SVC_CONFIG_ADDRESS}", name: Boss, role: ${role} }
+  - { org: garage, email: "\${env:SVC_CONFIG_PERSON}@Example.com", name: Ghost, role: ${role} }
+`
+    const set = ['--set', 'people']
+    const path = file('people.yaml', people('Org Viewer'))
+    const runs = [
+      await acme(['config', 'plan', path, ...set], env),
+      await acme(['config', 'apply', path, ...set, '--yes', '--json'], env),
+    ]
+    file('people.yaml', people('Org Technician'))
+    runs.push(await acme(['config', 'diff', path, ...set], env))
+    file('people.yaml', people('Nobody'))
+    runs.push(await acme(['config', 'plan', path, ...set], env))
+    expect(runs.map(({ code }) => code)).toEqual([0, 0, 1, 2])
+    for (const { stdout, stderr } of runs) {
+      expect(stdout + stderr).toContain('SVC_CONFIG_ADDRESS')
+      expect(stdout + stderr).not.toMatch(/boss\.secret|ghost\.writer/i)
+    }
+    // A merged file keeps the variables, whatever the service calls the people.
+    file('people.yaml', people('Org Viewer'))
+    const merged = await acme(['config', 'export', '--merge', path], env)
+    expect([merged.code, merged.stderr]).toEqual([0, expect.not.stringContaining('secret')])
+    expect(merged.stdout.match(/SVC_CONFIG_ADDRESS/g)).toHaveLength(1)
+    expect(merged.stdout).not.toMatch(/boss\.secret|ghost\.writer/i)
+  })
+
+  it('tells a difference from output that nobody reads when told to watch', async () => {
+    const other = file('unread.yaml', 'sites:\n  - { org: garage, name: Unread }\n')
+    const line = `'${process.execPath}' '${binary}' config diff ${other} --set unread`
+    const env = { ...home.env, SVC_URL: service.url, SVC_TOKEN: world.tokens.acme }
+    const bash = (script: string) => start('bash', ['-c', script], env, home.path)
+    for (const out of process.platform === 'linux' ? ['> /dev/full', '| true'] : ['| true']) {
+      const { code } = await bash(`set -o pipefail; sleep 0.1; ${line} --watch-exit ${out}`)
+      expect([out, code]).toEqual([out, 9])
+    }
+    expect((await bash(`${line} --watch-exit`)).code).toBe(1)
   })
 
   it('never prints what came from a variable', async () => {

@@ -63,7 +63,15 @@ onEveryDatabase((_, open) => {
         'create scripts florist/Clean',
         'create scripts /For all',
       ])
-      expect(plan.totals).toEqual({ create: 11, update: 0, delete: 0, adopt: 0, refused: 0, left: 0 })
+      expect(plan.totals).toEqual({
+        create: 11,
+        update: 0,
+        delete: 0,
+        adopt: 0,
+        release: 0,
+        refused: 0,
+        left: 0,
+      })
       expect(changed(before, await dump(service.storage))).toEqual([])
     })
 

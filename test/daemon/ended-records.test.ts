@@ -14,7 +14,7 @@ import { buildWorld, type Org } from '../world.ts'
 
 const days: RecordDays = {
   ...{ alerts: 10, scripts: 10, devices: 10, keys: 10, rollouts: 10, releases: 10 },
-  ...{ checkpoints: undefined, proofs: undefined, archives: undefined },
+  ...{ checkpoints: undefined, proofs: undefined, archives: undefined, applies: 10 },
 }
 const never = Object.fromEntries(Object.keys(days).map((kind) => [kind, undefined])) as RecordDays
 const now = systemClock()

@@ -39,6 +39,7 @@ export const unknownRecords = (): Records => ({
   sso_identity: newId(),
   trust_policy: newId(),
   agent_rollout: newId(),
+  configuration_apply: newId(),
 })
 
 export type Input = { params: Plain; query: Plain; body: unknown }

@@ -91,10 +91,40 @@ export async function recordsOf(service: TestService, partner: string, org: Org)
     sso_identity: await identityOf(service, org),
     trust_policy: org.policyId,
     agent_rollout: org.rolloutId,
+    configuration_apply: await applyOf(service, partner, org),
     agent: org.agentId,
     audit_log: (await entries.executeTakeFirstOrThrow()).id,
     user: await userIdOf(service, `${org.name}-admin`),
   }
+}
+
+/** An apply in an organization that has nothing to be undone. */
+async function applyOf(service: TestService, partnerId: string, org: Org): Promise<string> {
+  const known = service.storage.read.selectFrom('config_applies').select('id').where('org_id', '=', org.id)
+  return (await known.executeTakeFirst())?.id ?? addApply(service, partnerId, org)
+}
+
+export async function addApply(
+  { storage }: TestService,
+  partner_id: string,
+  { id: org_id, name }: Org,
+): Promise<string> {
+  const id = newId()
+  const about = {
+    characters: 1,
+    set_name: `${name} set`,
+    revision: null,
+    rolls_back: null,
+    applied_by: `${name}-admin`,
+  }
+  const applied_at = new Date().toISOString()
+  await storage.write((tx) =>
+    tx
+      .insertInto('config_applies')
+      .values({ id, partner_id, org_id, owner: org_id, applied_at, ...about })
+      .execute(),
+  )
+  return id
 }
 
 /** The SSO identity of the administrator of an organization. */

@@ -160,6 +160,8 @@ const apart: Record<string, string> = {
   backup_runs: 'one of backups and one of drills',
   backups: 'the newest 2000: test/daemon/backup/retention.test.ts',
   device_authorizations: 'minutes: sweepDeviceAuthorizations',
+  config_applies: '100 of each tenant: test/configuration/history.test.ts',
+  config_changes: '1000 of each apply, 64 Mi characters of each tenant: test/configuration/history.test.ts',
   config_objects: 'objects that exist: test/configuration/apply.test.ts',
   config_sets: '100 of each tenant, each with an object: test/configuration/apply.test.ts',
   device_custom_fields: '100 of each device',

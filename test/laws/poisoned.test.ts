@@ -438,7 +438,7 @@ const scenarios: Record<string, Scenario> = {
     for (const [table, id] of Object.entries(ids)) {
       await failWrites(storage, 'delete', table as 'alerts', `old.id = '${id}'`)
     }
-    const none = { checkpoints: undefined, proofs: undefined, archives: undefined }
+    const none = { checkpoints: undefined, proofs: undefined, archives: undefined, applies: undefined }
     const days = { alerts: 1, scripts: 1, devices: 1, keys: 1, rollouts: 1, releases: 1, ...none }
     expect(await run(deleteEndedRecords(storage, days, now()))).toBeInstanceOf(Error)
     for (const table of ['alerts', 'scripts', 'devices'] as const) {

@@ -37,7 +37,7 @@ import {
 } from '../world.ts'
 import { callOf, type Input, type Records } from './calls.ts'
 import { idsOf } from './fields.ts'
-import { recordsOf, userIdOf } from './fixture.ts'
+import { addApply, recordsOf, userIdOf } from './fixture.ts'
 
 export type Reply = Record<string, unknown>
 
@@ -456,6 +456,22 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
       .client(hand.world.tokens.system)
       .call(api.configuration.plan, { query, body })
     const input = { ...asked('configuration.apply', { version }), query }
+    return { input, ...about, resourceId: ({ applyId }) => applyId }
+  },
+  // An apply that has nothing to be undone any more, so that its rollback has one entry of its own.
+  async 'configurationApplies.rollback'(hand) {
+    const { org, about } = await inFreshOrg(hand)
+    const system = hand.service.client(hand.world.tokens.system)
+    const query = { orgId: org.id }
+    // Another one, whose values are kept.
+    const document = {
+      scripts: [{ name: 'kept', osTypes: ['linux'], language: 'bash', content: 'true' }],
+    }
+    const planned = await system.call(api.configuration.plan, { query, body: { document } })
+    await system.call(api.configuration.apply, { query, body: { document, version: planned.version } })
+    const id = await addApply(hand.service, hand.world.partners.acme, org)
+    const { version } = await system.call(api.configurationApplies.plan, { params: { id } })
+    const input = asked('configurationApplies.rollback', { version }, { id })
     return { input, ...about, resourceId: ({ applyId }) => applyId }
   },
   async 'partners.me'(hand) {

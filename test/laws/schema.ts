@@ -55,6 +55,7 @@ const plain = (condition: string | undefined): string =>
     : ` where ${condition
         .toLowerCase()
         .replace(/["()]|::text/g, '')
+        .replace(/= any array\[(.*)\]/, 'in $1')
         .trim()}`
 
 async function ofSqlite(storage: Storage): Promise<Record<string, Table>> {

@@ -5,6 +5,7 @@ import { api } from '../../src/api.ts'
 import { countArchives } from '../../src/audit/retention/archiving.ts'
 import { changeHold, changePolicy, getPolicy } from '../../src/audit/retention/store.ts'
 import { findHead, getEntry, listHeads } from '../../src/audit/store.ts'
+import { changesOf, getApply, listApplies } from '../../src/configuration/history/store.ts'
 import { findSet, listOwned, listSets } from '../../src/configuration/store.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -171,6 +172,14 @@ async function prepare(service: TestService) {
     await tx
       .insertInto('config_objects')
       .values({ ...inSet, object_id: bakery.siteId, section: 'sites' })
+      .execute()
+    const about = { section: 'sites', action: 'create', org_id: bakery.id }
+    const change = { id: newId(), apply_id: victim.configuration_apply, position: 0, ...about }
+    const sealing = createCipher([testSecrets.APP_ENCRYPTION_KEY])
+    const content = sealing.seal('{}', `config_changes.content.${change.id}`)
+    await tx
+      .insertInto('config_changes')
+      .values({ ...change, content })
       .execute()
     const last = { last_device_id: bakery.deviceId }
     await tx
@@ -429,6 +438,20 @@ async function prepare(service: TestService) {
       async (db, scope) => (await findSet(db, scope, setOwner, 'bakery set')) === 'bakery-set',
     ],
     ['listOwned', tenant, async (db, scope) => (await listOwned(db, scope, 'sites')).has(bakery.siteId)],
+    [
+      'listApplies',
+      tenant,
+      async (db, scope) =>
+        (
+          await listApplies(db, scope, { owner: setOwner, readable: ['sites'], page: { page: 1, limit: 9 } })
+        ).data.some(({ id }) => id === victim.configuration_apply),
+    ],
+    ['getApply', tenant, (db, scope) => getApply(db, scope, victim.configuration_apply)],
+    [
+      'changesOf',
+      tenant,
+      async (db, scope) => (await changesOf(db, cipher, scope, victim.configuration_apply)).length > 0,
+    ],
   ]
   const writes: Case[] = [
     ['changeAlert', tenant, (db, scope) => changeAlert(db, scope, { ...alert, status: 'resolved' })],

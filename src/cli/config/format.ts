@@ -1,13 +1,26 @@
 import type { Change, Plan } from '../../configuration/contract.ts'
+import type { RollbackPlan } from '../../configuration/history/contract.ts'
 import { escapeToOneLine } from '../../core/terminal.ts'
 import { formatCounts } from '../effect.ts'
 import type { Look } from '../look.ts'
 import { truncate } from '../text-width.ts'
 import { isMarker } from './hidden.ts'
 
-const marks = { create: '+', update: '~', delete: '-', adopt: '=' } as const
-const words = { create: 'create', update: 'change', delete: 'delete', adopt: 'take over' } as const
-const doneWords = { create: 'created', update: 'changed', delete: 'deleted', adopt: 'taken over' } as const
+const marks = { create: '+', update: '~', delete: '-', adopt: '=', release: '≠' } as const
+const words = {
+  create: 'create',
+  update: 'change',
+  delete: 'delete',
+  adopt: 'take over',
+  release: 'release',
+} as const
+const doneWords = {
+  create: 'created',
+  update: 'changed',
+  delete: 'deleted',
+  adopt: 'taken over',
+  release: 'released',
+} as const
 
 const placed = ({ org, name }: { org: string | null; name: string }): string =>
   escapeToOneLine(org === null ? name : `${org} / ${name}`)
@@ -18,14 +31,22 @@ function valueText(value: unknown): string {
 }
 
 /** `name: "Green" → "Blue"`. */
-function fieldLines({ before, after }: Change): string[] {
+function fieldLines(change: Change): string[] {
+  const { before, after } = change
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])]
-  return names.map((name) => {
+  return names.flatMap((name) => {
     const [from, to] = [valueText(before?.[name]), valueText(after?.[name])]
     // What differs is hidden on both sides.
-    return from === to ? `${name}: ${to}` : `${name}: ${from} → ${to}`
+    const line = from === to ? `${name}: ${to}` : `${name}: ${from} → ${to}`
+    return [line, ...culpritLines(change, name, '  set')]
   })
 }
+
+/** Who set a field, or `null` for the object as a whole. */
+const culpritLines = ({ culprits = [] }: Change, name: string | null, did: string): string[] =>
+  culprits
+    .filter(({ field }) => field === name)
+    .map(({ by, at, entryId }) => escapeToOneLine(`${did} by ${by} at ${at}, audit entry ${entryId}`))
 
 function endsText({ ends }: Change): string {
   const counts = escapeToOneLine(formatCounts(ends ?? {}))
@@ -37,23 +58,36 @@ function notesOf(change: Change): string[] {
   return [
     ...(change.renamedFrom === null ? [] : [`renamed from ${escapeToOneLine(change.renamedFrom)}`]),
     ...(change.action === 'update' ? fieldLines(change) : []),
+    ...culpritLines(change, null, 'deleted'),
     ...(change.refused === null ? [] : [`refused: ${escapeToOneLine(change.refused)}`]),
   ]
 }
 
 /** `2 to create, 1 to change`. */
 export function totalsText({ totals }: Pick<Plan, 'totals'>, isDone = false): string {
-  const parts = (['create', 'update', 'delete', 'adopt'] as const)
+  const parts = (['create', 'update', 'delete', 'adopt', 'release'] as const)
     .filter((action) => totals[action] > 0)
     .map((action) => `${totals[action]} ${isDone ? doneWords[action] : `to ${words[action]}`}`)
   if (totals.refused > 0) parts.push(`${totals.refused} refused`)
   return parts.length === 0 ? 'no changes' : parts.join(', ')
 }
 
-/** Changes alone, by section. */
-export function formatPlan(plan: Plan, { style, width }: Pick<Look, 'style' | 'width'>): string {
+const leftByFiles = 'in no file any more, and kept without --prune'
+
+/** Changes alone, by section. `leftWhy`: of what is owned by the set and stays. */
+export function formatPlan(
+  plan: Plan & Partial<Pick<RollbackPlan, 'lost'>>,
+  { style, width }: Pick<Look, 'style' | 'width'>,
+  leftWhy = leftByFiles,
+): string {
   const shortened = (text: string) => (width === undefined ? text : truncate(text, width))
-  const tones = { create: style.good, update: style.warning, delete: style.bad, adopt: style.dim }
+  const tones = {
+    create: style.good,
+    update: style.warning,
+    delete: style.bad,
+    adopt: style.dim,
+    release: style.dim,
+  }
   const lines = [...Map.groupBy(plan.changes, ({ section }) => section)].flatMap(([section, changes]) => [
     style.heading(escapeToOneLine(section)),
     ...changes.flatMap((change) => [
@@ -62,9 +96,13 @@ export function formatPlan(plan: Plan, { style, width }: Pick<Look, 'style' | 'w
     ]),
   ])
   if (plan.left.length > 0) {
-    lines.push(style.heading('in no file any more, and kept without --prune'))
+    lines.push(style.heading(leftWhy))
     lines.push(...plan.left.map((one) => shortened(`    ${one.section}: ${placed(one)}`)))
   }
+  const { lost = [] } = plan
+  if (lost.length > 0) lines.push(style.heading('not brought back'))
+  // Not shortened: what it says is the reason to think again.
+  for (const one of lost) lines.push(`    ${one.section}: ${placed(one)} ${escapeToOneLine(one.reason)}`)
   return `${[...lines, `Set ${escapeToOneLine(plan.set)}: ${totalsText(plan)}`].join('\n')}\n`
 }
 

@@ -63,6 +63,9 @@ export class Hidden {
       name: this.#name(name),
       renamedFrom: this.#name(renamedFrom),
       refused: refused === null ? null : this.text(refused),
+      ...(change.culprits && {
+        culprits: change.culprits.map((one) => ({ ...one, by: this.text(one.by) })),
+      }),
     }
     // What no file has any more may still hold what a variable says.
     if (action === 'delete') return { ...shown, before: this.#deep(change.before) }

@@ -1,9 +1,11 @@
 import type { z } from 'zod'
 import { configuration, type Plan } from '../../configuration/contract.ts'
+import { configurationApplies, type RollbackPlan } from '../../configuration/history/contract.ts'
 import { ApiError, NetworkError } from '../../core/client.ts'
 import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
 import type { CommandContext } from '../base.ts'
 import { namedTenant } from '../current-org.ts'
+import { exitOnLostOutput } from '../ending.ts'
 import { CliError, exitCodes, SilentExit, toReport, usageError } from '../exit-codes.ts'
 import { checkReplaceable, writePrivateFile } from '../files.ts'
 import { lookOf } from '../look.ts'
@@ -31,7 +33,13 @@ type Request = {
 /** A plan as it is saved: what was asked for and what the answer was, without values of variables. */
 type SavedPlan = { plan: Plan; request: Request; substituted: Substituted[] }
 
-async function ask(session: CommandContext, paths: readonly string[], flags: PlanFlags): Promise<SavedPlan> {
+/** `culprits`: with who last set what differs. */
+async function ask(
+  session: CommandContext,
+  paths: readonly string[],
+  flags: PlanFlags,
+  culprits = false,
+): Promise<SavedPlan> {
   const files = await readConfiguration(paths, flags.env ?? [])
   const { substituted } = files
   const hidden = new Hidden(files.document, substituted)
@@ -41,7 +49,8 @@ async function ask(session: CommandContext, paths: readonly string[], flags: Pla
     query: await namedTenant(session, flags.partner),
     body: { set, document: files.document, adopt, prune, ...(pruneLimit !== undefined && { pruneLimit }) },
   }
-  const sent = session.client.request(configuration.plan, request)
+  const asked = { ...request, body: { ...request.body, ...(culprits && { culprits }) } }
+  const sent = session.client.request(configuration.plan, asked)
   const plan = await withSpinner('Planning', sent).catch((failure) => {
     throw withPlaces(hidden.failure(failure), files, hidden)
   })
@@ -96,6 +105,7 @@ export async function diffFiles(
   paths: readonly string[],
   { 'watch-exit': isWatched, ...flags }: PlanFlags & { 'watch-exit'?: boolean | undefined },
 ): Promise<void> {
+  if (isWatched) exitOnLostOutput(exitCodes.unverifiable)
   const { plan } = await differing(session, paths, flags).catch((failure: unknown) => {
     throw isWatched ? unanswered(failure) : failure
   })
@@ -103,7 +113,7 @@ export async function diffFiles(
 }
 
 async function differing(session: CommandContext, paths: readonly string[], flags: PlanFlags) {
-  const saved = await ask(session, paths, flags)
+  const saved = await ask(session, paths, flags, true)
   await printPlan(session, saved.plan)
   return saved
 }
@@ -153,6 +163,42 @@ export async function applyFiles(
   const done = hidden.plan(reply as z.output<typeof configuration.apply.reply>)
   if (!isPlain) return printRecord(session.output, done, configuration.apply.reply)
   printNote(`Applied as ${done.applyId}: ${totalsText(done, true)}`)
+}
+
+export type RollbackFlags = Pick<PlanFlags, 'prune' | 'prune-limit'> & {
+  revision?: string | undefined
+  yes?: boolean | undefined
+  'dry-run'?: boolean | undefined
+}
+
+/** Shows an apply backwards, asks, and does it. */
+export async function rollBack(session: CommandContext, id: string, flags: RollbackFlags): Promise<void> {
+  const { prune = false, 'prune-limit': pruneLimit, revision } = flags
+  const pruning = { prune, ...(pruneLimit !== undefined && { pruneLimit }) }
+  const sent = session.client.request(configurationApplies.plan, { params: { id }, body: pruning })
+  const plan = (await withSpinner('Planning', sent)) as RollbackPlan
+  const isPlain = session.output.format === 'plain'
+  const text = () =>
+    formatPlan(plan, lookOf(process.stdout, session.output), 'made by the apply, and kept without --prune')
+  if (isPlain) await writeStdout(text())
+  if (plan.changes.length === 0 || flags['dry-run']) {
+    if (!isPlain) await printRecord(session.output, plan, configurationApplies.plan.reply, text)
+    return
+  }
+  printTarget(session.settings)
+  await confirmOrThrow(`Roll back in ${plan.set}: ${totalsText(plan)}?`, {
+    yes: flags.yes,
+    interactive: session.interactive,
+    hint: '--dry-run shows what it would do',
+  })
+  const { version, plannedAt } = plan
+  const body = { ...pruning, version, plannedAt, ...(revision !== undefined && { revision }) }
+  const doing = session.client.request(configurationApplies.rollback, { params: { id }, body })
+  const done = (await withSpinner('Rolling back', doing)) as z.output<
+    typeof configurationApplies.rollback.reply
+  >
+  if (!isPlain) return printRecord(session.output, done, configurationApplies.rollback.reply)
+  printNote(`Rolled back as ${done.applyId}: ${totalsText(done, true)}`)
 }
 
 /** @throws usageError when the file is not what `svc config plan --out` wrote */

@@ -110,6 +110,8 @@ export type Tables = {
   trust_policies: TrustPolicyRow
   config_sets: ConfigSetRow
   config_objects: ConfigObjectRow
+  config_applies: ConfigurationApplyRow
+  config_changes: ConfigurationChangeRow
   /** Where token issuers publish their keys. */
   trust_issuers: { issuer: string; jwks_url: string; discovered_at: string }
   /** Used tokens, until no check would accept them any more. */
@@ -404,6 +406,36 @@ type ConfigObjectRow = {
   section: string
   partner_id: string
   org_id: string | null
+}
+
+/** What was applied from a set of files; its changes, sealed, are in config_changes. */
+export type ConfigurationApplyRow = {
+  id: string
+  partner_id: string
+  org_id: string | null
+  /** The tenant: whichever of the two it is. */
+  owner: string
+  set_name: string
+  revision: string | null
+  applied_at: string
+  applied_by: string
+  /** The apply that it rolled back. */
+  rolls_back: string | null
+  /** Of its changes; 0: they are not kept. */
+  characters: number
+}
+
+/** One change of an apply. */
+type ConfigurationChangeRow = {
+  id: string
+  apply_id: string
+  position: number
+  section: string
+  action: string
+  /** null: of the partner. */
+  org_id: string | null
+  /** Its values, sealed; null: they are not kept. */
+  content: string | null
 }
 
 export type EnrollmentKeyRow = {

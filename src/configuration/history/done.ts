@@ -1,0 +1,66 @@
+import { withoutSecrets } from '../../tenancy/rules.ts'
+import { type Kind, kinds, type Section } from '../contract.ts'
+import { canonical, secretFields, type Values } from '../rules.ts'
+
+/** One change of an apply as it is kept, with whole values in the form of a file, and without secrets. */
+export type Done = {
+  section: Section
+  /** `end`: it ended with its organization. */
+  action: 'create' | 'update' | 'delete' | 'adopt' | 'release' | 'end'
+  id: string
+  /** null: of the partner. An organization is its own. */
+  orgId: string | null
+  key: string
+  /** The fields that it changed, or of what it deleted. */
+  before: Values | null
+  /** The fields that it changed, or of what it made. */
+  after: Values | null
+  /** Ids of what the fields name: names change. */
+  ids: { before: Ids; after: Ids }
+  /** Fields from before of which something is not kept: secrets, and what the service does not tell. */
+  untold: string[]
+}
+
+type Ids = Record<string, string | string[]>
+
+/** Ids of what some fields of a record name. */
+export const idsIn = (section: Section, record: Values, fields: Values | null): Ids =>
+  Object.fromEntries(
+    kinds[section].fields.flatMap(({ name, field, refersTo }) => {
+      const value = record[field]
+      const isNamed = refersTo !== undefined && fields !== null && Object.hasOwn(fields, name)
+      return isNamed && (typeof value === 'string' || Array.isArray(value)) ? [[name, value]] : []
+    }),
+  )
+
+/** Values of a change that may be kept, with the fields from before of which they do not say everything. */
+export function keepable(
+  kind: Kind,
+  before: Values | null,
+  after: Values | null,
+): Pick<Done, 'before' | 'after' | 'untold'> {
+  const [was, is] = [keptOf(kind, before), keptOf(kind, after)]
+  const changed = Object.keys(before ?? {}).filter(
+    (name) => canonical(was.secrets[name]) !== canonical(is.secrets[name]),
+  )
+  const gone = Object.keys(before ?? {}).filter((name) => !Object.hasOwn(was.values ?? {}, name))
+  return { before: was.values, after: is.values, untold: [...new Set([...gone, ...changed])] }
+}
+
+/** What may be kept of some fields, and the secrets in objects of which the rest is kept. */
+function keptOf(kind: Kind, values: Values | null) {
+  const kept: Values = {}
+  const secrets: Record<string, unknown> = {}
+  const secret = secretFields(kind, values ?? {})
+  for (const [name, value] of Object.entries(values ?? {})) {
+    const told = withoutSecrets(value)
+    if (secret.includes(name)) continue
+    if (told.secrets.length === 0) kept[name] = value
+    // What is left of an object that is merged can be merged again; another would be something else.
+    else if (kind.merged.includes(name)) {
+      kept[name] = told.rest
+      secrets[name] = told.secrets
+    }
+  }
+  return { values: values && kept, secrets }
+}

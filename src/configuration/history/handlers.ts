@@ -1,0 +1,107 @@
+import type { Cipher } from '../../core/cipher.ts'
+import { Problem } from '../../core/errors.ts'
+import { newId } from '../../core/new-id.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { type HandlersOf, inSteps } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from '../about.ts'
+import { mayRead } from '../access.ts'
+import { sections } from '../contract.ts'
+import { Run } from '../planner.ts'
+import type { CallContext, InnerCalls } from '../ports.ts'
+import { checkNothingRefused } from '../rules.ts'
+import { findSet, forgetDeleted, lockSet, noteApplied, type SetOwner } from '../store.ts'
+import type { ConfigurationApply, configurationApplies, RollbackPlan } from './contract.ts'
+import * as store from './store.ts'
+
+type On = { calls: InnerCalls; cipher: Cipher }
+
+/** The tenant of an apply that the caller has found. */
+const tenantOfApply = (db: Db, scope: Scope, { partnerId, orgId }: SetOwner): Promise<About> =>
+  tenantOf(db, scope, orgId !== null ? { orgId } : scope.kind === 'system' ? { partnerId } : {})
+
+/** Does an apply backwards, or plans it. */
+async function rollBack(
+  tx: Db,
+  { calls, cipher }: On,
+  { about, on, setId }: { about: About; on: CallContext; setId: string | undefined },
+  { id, set, canRollBack }: ConfigurationApply,
+  pruning: { prune: boolean; pruneLimit?: number | undefined },
+  expected?: { version: string; plannedAt?: Instant | undefined },
+) {
+  if (!canRollBack)
+    throw new Problem(
+      'conflict',
+      'This apply cannot be rolled back: its values are not kept any more; apply an older revision of the files',
+    )
+  const back = await store.changesOf(tx, cipher, about.scope, id)
+  const wanted = { set, document: {}, adopt: false, ...pruning }
+  const run = new Run(tx, { calls, cipher, on: within(on, about.scope), ...about, wanted, setId, back })
+  try {
+    const made = await run.plan(expected)
+    return { made: { ...made, lost: [...run.lost] }, done: run.done }
+  } catch (error) {
+    if (!(error instanceof Problem) || error.code !== 'invalid_request') throw error
+    // There is no file whose fault it could be.
+    const { details } = error.extras
+    const faults = Array.isArray(details) ? details.map(({ message }: { message: string }) => message) : []
+    throw new Problem('conflict', `This apply cannot be rolled back: ${faults.join('; ') || error.message}`)
+  }
+}
+
+export function configurationApplyHandlers(on: On): HandlersOf<typeof configurationApplies> {
+  return {
+    async list({ db, scope, caller, query }) {
+      const about = await tenantOf(db, scope, query)
+      const readable = sections.filter((section) => mayRead(on.calls, section, caller))
+      return store.listApplies(db, about.scope, { owner: about.owner, readable, page: query })
+    },
+
+    plan: inSteps<typeof configurationApplies.plan, RollbackPlan>({
+      async prepare({ storage, scope, caller, params, body, now, ip, userAgent, limit, note }) {
+        limit('CONFIG', 'id' in caller ? caller.id : ip)
+        return rehearsed(storage, async (tx) => {
+          const { apply, owner } = await store.getApply(tx, scope, params.id)
+          const about = await tenantOfApply(tx, scope, owner)
+          note(meantBy(about, apply.set))
+          const setId = await findSet(tx, about.scope, about.owner, apply.set)
+          const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
+          const { made } = await rollBack(tx, on, { about, on: context, setId }, apply, body)
+          return { ...made, plannedAt: now }
+        })
+      },
+      run: async (_, plan) => plan,
+    }),
+
+    rollback: inSteps<typeof configurationApplies.rollback, void>({
+      async prepare({ caller, ip, limit }) {
+        limit('CONFIG', 'id' in caller ? caller.id : ip)
+      },
+      async run({ db, scope, caller, params, body, now, ip, userAgent, note }) {
+        const { apply, owner } = await store.getApply(db, scope, params.id)
+        const about = await tenantOfApply(db, scope, owner)
+        const { set } = apply
+        note(meantBy(about, set))
+        const { version, plannedAt, revision = null, ...pruning } = body
+        const [applyId, by] = [newId(), nameOf(caller)]
+        const configuration = { applyId, set, rollsBack: apply.id, ...(revision !== null && { revision }) }
+        const details = { configuration }
+        const setId = await lockSet(db, about.scope, about.owner, { name: set, by, now })
+        const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
+        const expected = { version, plannedAt }
+        const { made, done } = await rollBack(db, on, { about, on: context, setId }, apply, pruning, expected)
+        checkNothingRefused(made.changes)
+        if (made.changes.length > 0) {
+          await noteApplied(db, about.scope, setId, { revision, by, now })
+          const kept = { id: applyId, set, revision, rollsBack: apply.id, by, now }
+          await store.insertApply(db, on.cipher, about.owner, kept, done)
+        }
+        await forgetDeleted(db, about.owner)
+        note({ orgId: owner.orgId, resourceId: applyId, resourceName: set, after: {} })
+        note({ details: { ...details, totals: made.totals } })
+        return { ...made, plannedAt: now, applyId }
+      },
+    }),
+  }
+}

@@ -1,0 +1,181 @@
+import { setImmediate } from 'node:timers/promises'
+import type { Selectable } from 'kysely'
+import type { Cipher } from '../../core/cipher.ts'
+import { Problem } from '../../core/errors.ts'
+import { newId } from '../../core/new-id.ts'
+import type { Page, PageQuery } from '../../core/page.ts'
+import type { Scope } from '../../core/scope.ts'
+import type { Instant } from '../../core/time.ts'
+import { inPartner, inScope, inScopeHistory } from '../../storage/dialect.ts'
+import type { Db } from '../../storage/open.ts'
+import { readPage } from '../../storage/query/pages.ts'
+import type { ConfigurationApplyRow } from '../../storage/schema/tables.ts'
+import type { Section } from '../contract.ts'
+import { ownerId, type SetOwner } from '../store.ts'
+import type { ConfigurationApply } from './contract.ts'
+import type { Done } from './done.ts'
+
+/** Of each tenant. */
+const mostApplies = 100
+/** Characters of values, of one apply and of all of a tenant: beyond them an apply is listed, and cannot be rolled back. */
+const mostOfOne = 8 * 1024 * 1024
+const mostOfAll = 64 * 1024 * 1024
+
+/** Changes that are sealed or opened before other requests get their turn. */
+const atOnce = 50
+
+const appliesIn = (db: Db, scope: Scope) =>
+  db
+    .selectFrom('config_applies')
+    .where((eb) =>
+      eb.or([
+        inScope(scope, 'config_applies.org_id'),
+        eb.and([inPartner(scope, 'config_applies.partner_id'), eb('config_applies.org_id', 'is', null)]),
+      ]),
+    )
+
+type Totals = ConfigurationApply['totals']
+
+const toApply = (row: Selectable<ConfigurationApplyRow>, counted: Partial<Totals>): ConfigurationApply => ({
+  id: row.id,
+  set: row.set_name,
+  revision: row.revision,
+  appliedAt: row.applied_at,
+  appliedBy: row.applied_by,
+  rollsBack: row.rolls_back,
+  totals: { create: 0, update: 0, delete: 0, adopt: 0, release: 0, ...counted },
+  canRollBack: row.characters > 0,
+})
+
+/** Applies of a tenant, newest first, with the changes in sight: of organizations of the scope, and of these sections. */
+export async function listApplies(
+  db: Db,
+  scope: Scope,
+  { owner, readable, page }: { owner: SetOwner; readable: readonly Section[]; page: PageQuery },
+): Promise<Page<ConfigurationApply>> {
+  const applies = appliesIn(db, scope).where('owner', '=', ownerId(owner))
+  const listed = await readPage(
+    applies,
+    page,
+    (found) => found.selectAll().orderBy('applied_at', 'desc').orderBy('id', 'desc'),
+    (row) => row,
+  )
+  const totals = new Map(listed.data.map(({ id }) => [id, {} as Partial<Totals>]))
+  for (const { apply_id, action, count } of await countChanges(db, scope, [...totals.keys()], readable))
+    if (action !== 'end') totals.get(apply_id)![action as keyof Totals] = Number(count)
+  return { ...listed, data: listed.data.map((row) => toApply(row, totals.get(row.id)!)) }
+}
+
+async function countChanges(db: Db, scope: Scope, ids: readonly string[], readable: readonly Section[]) {
+  if (ids.length === 0 || readable.length === 0) return []
+  return (
+    appliesIn(db, scope)
+      .innerJoin('config_changes as c', 'c.apply_id', 'config_applies.id')
+      .select(({ fn }) => ['c.apply_id', 'c.action', fn.countAll<number | string>().as('count')])
+      .where('config_applies.id', 'in', ids)
+      .where('c.section', 'in', readable)
+      // Of the partner, to whoever sees the apply; what a deleted organization had stays counted.
+      .where((eb) => eb.or([eb('c.org_id', 'is', null), inScopeHistory(scope, 'c.org_id')]))
+      .groupBy(['c.apply_id', 'c.action'])
+      .execute()
+  )
+}
+
+/** With the tenant whose set it is of. @throws not_found, also for an apply of another tenant */
+export async function getApply(
+  db: Db,
+  scope: Scope,
+  id: string,
+): Promise<{ apply: ConfigurationApply; owner: SetOwner }> {
+  const row = await appliesIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  if (!row) throw new Problem('not_found', 'Apply not found: svc config history lists them')
+  return { apply: toApply(row, {}), owner: { partnerId: row.partner_id, orgId: row.org_id } }
+}
+
+const placeOf = (id: string) => `config_changes.content.${id}` as const
+
+/** What an apply did, in its order. */
+export async function changesOf(db: Db, cipher: Cipher, scope: Scope, applyId: string): Promise<Done[]> {
+  const rows = await db
+    .selectFrom('config_changes')
+    .select(['id', 'content'])
+    .where(
+      'apply_id',
+      'in',
+      appliesIn(db, scope).select('config_applies.id').where('config_applies.id', '=', applyId),
+    )
+    .where('content', 'is not', null)
+    .orderBy('position')
+    .execute()
+  const done: Done[] = []
+  for (const { id, content } of rows) {
+    done.push(JSON.parse(cipher.open(content!, placeOf(id))) as Done)
+    if (done.length % atOnce === 0) await setImmediate()
+  }
+  return done
+}
+
+type NewApply = Pick<ConfigurationApply, 'id' | 'set' | 'revision' | 'rollsBack'> & {
+  by: string
+  now: Instant
+}
+
+/** Keeps an apply with its values, and forgets what is beyond the bounds of the tenant. */
+export async function insertApply(
+  db: Db,
+  cipher: Cipher,
+  owner: SetOwner,
+  { id, set, revision, rollsBack, by, now }: NewApply,
+  done: readonly Done[],
+): Promise<void> {
+  const texts = done.map((one) => JSON.stringify(one))
+  const length = texts.reduce((sum, text) => sum + text.length, 0)
+  const characters = length > mostOfOne ? 0 : length
+  await db
+    .insertInto('config_applies')
+    .values({
+      ...{ id, partner_id: owner.partnerId, org_id: owner.orgId, owner: ownerId(owner), set_name: set },
+      ...{ revision, applied_at: now, applied_by: by, rolls_back: rollsBack, characters },
+    })
+    .execute()
+  for (const [position, { section, action, orgId }] of done.entries()) {
+    const row = newId()
+    const content = characters === 0 ? null : cipher.seal(texts[position]!, placeOf(row))
+    const about = { section, action, org_id: orgId }
+    await db
+      .insertInto('config_changes')
+      .values({ id: row, apply_id: id, position, ...about, content })
+      .execute()
+    if (position % atOnce === 0) await setImmediate()
+  }
+  await forgetOld(db, owner)
+}
+
+async function forgetOld(db: Db, owner: SetOwner): Promise<void> {
+  const all = await db
+    .selectFrom('config_applies')
+    .select(['id', 'characters'])
+    .where('owner', '=', ownerId(owner))
+    .orderBy('applied_at', 'desc')
+    .orderBy('id', 'desc')
+    .execute()
+  let sum = 0
+  const [old, large]: [string[], string[]] = [[], []]
+  for (const [at, { id, characters }] of all.entries()) {
+    sum += characters
+    if (at >= mostApplies) old.push(id)
+    else if (sum > mostOfAll && characters > 0) large.push(id)
+  }
+  if (old.length > 0) await db.deleteFrom('config_applies').where('id', 'in', old).execute()
+  if (large.length === 0) return
+  await db.updateTable('config_changes').set({ content: null }).where('apply_id', 'in', large).execute()
+  await db.updateTable('config_applies').set({ characters: 0 }).where('id', 'in', large).execute()
+}
+
+/** What was applied in tenants that are deleted. */
+export async function deleteApplies(db: Db, scope: Scope): Promise<void> {
+  await db
+    .deleteFrom('config_applies')
+    .where('id', 'in', appliesIn(db, scope).select('config_applies.id'))
+    .execute()
+}

@@ -1,0 +1,168 @@
+import { CompiledQuery, sql } from 'kysely'
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { auditLogs } from '../../src/audit/contract.ts'
+import { kinds } from '../../src/configuration/contract.ts'
+import { configuringActions, entriesAbout } from '../../src/configuration/culprits.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService, testClock } from '../harness.ts'
+import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
+import { configurationOf, type Document } from './stage.ts'
+
+const hook = {
+  ...{ org: 'bakery', name: 'Tickets', url: 'https://hooks.example.com/in', secret: 'one' },
+  events: ['device.enrolled'],
+}
+const ada = { org: 'bakery', email: 'ada@example.com', name: 'Ada', role: 'Org Viewer' }
+
+it('every action that changes an object of a file is looked for', () => {
+  const entries = Object.values(kinds).flatMap(({ create, update, remove, parts = [] }) => [
+    ...[create, update, remove],
+    ...parts.map(({ entry }) => entry),
+  ])
+  const actions = entries.map(({ audit }) => (audit as { action: string }).action)
+  expect(actions.filter((action) => !configuringActions.includes(action))).toEqual([])
+})
+
+onEveryDatabase((kind, open) => {
+  const start = async () => {
+    const service = await startService(open)
+    const world = await buildWorld(service)
+    const by = (token: string) => {
+      const one = configurationOf(service)(token)
+      const drift = async (document: Document) => {
+        const body = { document, culprits: true }
+        return (await one.client.call(api.configuration.plan, { body })).changes
+      }
+      return { ...one, drift }
+    }
+    const { bakery } = world.orgs
+    const member = async (name: string) =>
+      by(await addPartnerUser(service, name, world.partners.acme, 'all', 'Partner Admin'))
+    return { service, world, by, bakery, acme: by(world.tokens.acme), member }
+  }
+
+  describe('a difference', () => {
+    it('names who last set each field, when, and the audit entry', async () => {
+      const { acme, bakery, member, service, world } = await start()
+      const [one, two] = [await member('one'), await member('two')]
+      const site = { org: 'bakery', name: 'Annex', timezone: 'UTC', settings: { color: 'green' } }
+      const files = { sites: [site], webhooks: [hook], memberships: [ada] }
+      await acme.apply(files)
+      const { data } = await acme.client.call(api.sites.list, { query: { orgId: bakery.id } })
+      const params = { id: data.find(({ name }) => name === 'Annex')!.id }
+      await one.client.call(api.sites.update, { params, body: { timezone: 'Asia/Tokyo' } })
+      await two.client.call(api.sites.update, { params, body: { settings: { color: 'red' } } })
+      const hooks = await service.client(world.tokens.bakery).call(api.webhooks.list, {})
+      const { id } = hooks.data.find(({ name }) => name === 'Tickets')!
+      await two.client.call(api.webhooks.update, {
+        params: { id },
+        body: { secret: 'two', status: 'paused' },
+      })
+      await one.client.call(api.webhooks.update, { params: { id }, body: { status: 'active' } })
+      const people = await acme.client.call(api.users.list, { query: { orgId: bakery.id } })
+      const person = people.data.find(({ email }) => email === ada.email)!
+      const roles = await acme.client.call(api.users.roles, { query: { orgId: bakery.id } })
+      const roleId = roles.data.find(({ name }) => name === 'Org Technician')!.id
+      const target = { params: { id: person.id }, query: { orgId: bakery.id } }
+      await two.client.call(api.users.assignRole, { ...target, body: { roleId } })
+
+      const wanted = { ...files, webhooks: [{ ...hook, status: 'paused' }] }
+      const changes = await acme.drift(wanted)
+      const said = changes.map(({ section, culprits }) => [
+        section,
+        Object.fromEntries(culprits!.map(({ field, by, action }) => [field, [by, action]])),
+      ])
+      const [first, second] = ['one@example.com', 'two@example.com']
+      expect(said).toEqual([
+        ['sites', { timezone: [first, 'site.update'], settings: [second, 'site.update'] }],
+        ['memberships', { role: [second, 'user.role.assign'] }],
+        ['webhooks', { secret: [second, 'webhook.update'], status: [first, 'webhook.update'] }],
+      ])
+      const [culprit] = changes[0]!.culprits!
+      const entry = await acme.client.call(auditLogs.show, { params: { id: culprit!.entryId } })
+      expect(entry).toMatchObject({ timestamp: culprit!.at, user: { email: culprit!.by } })
+      // What only the files have changed was set by the apply.
+      const [{ culprits } = {}] = await acme.drift({ sites: [{ ...site, contact: { name: 'Ada' } }] })
+      expect(culprits!.find(({ field }) => field === 'contact')).toMatchObject({
+        by: 'acme-admin@example.com',
+        action: 'site.create',
+      })
+      // Others do not pay for it.
+      for (const change of (await acme.plan(wanted)).changes) expect(change.culprits).toBe(undefined)
+    })
+
+    it('names who deleted what is to be made again, however long ago', async () => {
+      const clock = testClock()
+      const service = await startService(open, { clock })
+      const world = await buildWorld(service)
+      const acme = configurationOf(service)(world.tokens.acme)
+      const { id: orgId } = world.orgs.bakery
+      const files = {
+        sites: [{ org: 'bakery', name: 'Annex' }],
+        memberships: [ada],
+      }
+      await acme.apply(files)
+      const { data } = await acme.client.call(api.sites.list, { query: { orgId } })
+      const id = data.find(({ name }) => name === 'Annex')!.id
+      const people = await acme.client.call(api.users.list, { query: { orgId } })
+      const person = people.data.find(({ email }) => email === ada.email)!
+      clock.forward(86_400)
+      const plannedAt = clock()
+      clock.forward(60)
+      await acme.client.call(api.sites.remove, { params: { id } })
+      await acme.client.call(api.users.remove, { params: { id: person.id }, query: { orgId } })
+      const { version } = await acme.plan(files)
+      clock.forward(2 * 3600)
+      const { changes } = await acme.client.call(api.configuration.plan, {
+        body: { document: files, culprits: true },
+      })
+      expect(changes.map(({ name, culprits }) => [name, culprits])).toMatchObject([
+        ['Annex', [{ field: null, by: 'acme-admin@example.com', action: 'site.delete' }]],
+        ['ada@example.com', [{ field: null, action: 'user.remove' }]],
+      ])
+      // What is deleted is found by its id, whenever it was.
+      await acme.client.call(api.sites.create, { body: { orgId, name: 'Other' } })
+      const body = { document: files, version, plannedAt }
+      await expect(acme.client.call(api.configuration.apply, { body })).rejects.toMatchObject({
+        status: 409,
+        message: expect.stringMatching(
+          /site\.delete "Annex" \(by acme-admin@example\.com at \S+, audit entry/,
+        ),
+      })
+    })
+
+    it('names nobody to who may not read the audit log, and only what their scope has', async () => {
+      const { service, by, bakery, acme } = await start()
+      const files = { sites: [{ org: 'bakery', name: 'bakery site', timezone: 'Asia/Tokyo' }] }
+      const reads = ['config:read', 'sites:read', 'organizations:read']
+      const roleId = await addRole(service, bakery.id, 'Reader', reads)
+      const reader = by(await addOrgUser(service, 'reader', bakery.id, { role: roleId }))
+      const document = { sites: [{ name: 'bakery site', timezone: 'Asia/Tokyo' }] }
+      const adopting = { document, adopt: true, culprits: true }
+      const seen = await reader.client.call(api.configuration.plan, { body: adopting })
+      expect(seen.changes.some(({ culprits }) => culprits !== undefined)).toBe(false)
+      await acme.apply(files, { adopt: true })
+      // The entry of what belongs to the partner is in a chain that the partner does not read.
+      await acme.apply({ scripts: [{ name: 'Clean', osTypes: ['linux'], language: 'bash', content: 'a' }] })
+      const [script] = await acme.drift({
+        scripts: [{ name: 'Clean', osTypes: ['linux'], language: 'bash', content: 'b' }],
+      })
+      expect(script!.culprits).toEqual([])
+    })
+
+    it('finds entries by the id of the object through an index', async () => {
+      const { service, bakery } = await start()
+      const scope = { kind: 'organization', orgId: bakery.id, siteIds: null, groupIds: null } as const
+      const subject = { section: 'sites', id: bakery.siteId, orgId: bakery.id } as const
+      const plan = await service.storage.write(async (tx) => {
+        // The table is small enough to be read as a whole.
+        if (kind === 'postgres') await sql`set local enable_seqscan = off`.execute(tx)
+        const { sql: text, parameters } = entriesAbout(tx, scope, subject).limit(20).compile()
+        const explain = kind === 'postgres' ? 'explain' : 'explain query plan'
+        return (await tx.executeQuery(CompiledQuery.raw(`${explain} ${text}`, [...parameters]))).rows
+      })
+      expect(JSON.stringify(plan)).toContain('audit_logs_configured')
+    })
+  })
+})
