@@ -108,8 +108,12 @@ async function writeManifest() {
   const plugin = new Plugin({ ...own, ignoreManifest: true, errorOnManifestCreate: true })
   await plugin.load()
   const draft = `${manifestFile}.${process.pid}`
+  // They come in the order in which files were read: two builds of one source would differ.
+  const commands = Object.fromEntries(
+    Object.entries(plugin.manifest.commands).sort(([a], [b]) => (a < b ? -1 : 1)),
+  )
   // The text is also kept in memory: without white space, and in ASCII, which takes one byte per character.
-  const text = JSON.stringify(plugin.manifest).replace(/[\u0080-\uffff]/g, escaped)
+  const text = JSON.stringify({ ...plugin.manifest, commands }).replace(/[\u0080-\uffff]/g, escaped)
   writeFileSync(draft, `${text}\n`)
   renameSync(draft, manifestFile)
 }
