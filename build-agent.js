@@ -1,4 +1,4 @@
-// The agent as one file: npm run build:agent -- --out FILE [--version V] [--script]
+// The agent as one file: npm run build:agent -- --out FILE [--version V] [--script] [--sbom FILE]
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -7,6 +7,10 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { build } from 'esbuild'
 import { english, requiring, withoutEditor } from './bundling.js'
+import { hostPlatform } from './packaging/lockfile.ts'
+import { nodeFor, nodeVersion } from './packaging/platforms.ts'
+import { bundledPackages, sbomOf } from './packaging/sbom.ts'
+import { sourceDate } from './packaging/source-date.ts'
 
 const root = fileURLToPath(new URL('.', import.meta.url))
 const { values } = parseArgs({
@@ -15,6 +19,8 @@ const { values } = parseArgs({
     version: { type: 'string' },
     // A script for an installed Node, instead of a file with its own Node.
     script: { type: 'boolean', default: false },
+    // The bill of materials of the file.
+    sbom: { type: 'string' },
   },
 })
 if (!values.out) {
@@ -25,7 +31,9 @@ const out = resolve(values.out)
 const version = values.version ?? JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const kind = values.script ? 'script' : 'executable'
 
-const { outputFiles } = await build({
+const { outputFiles, metafile } = await build({
+  absWorkingDir: root,
+  metafile: true,
   entryPoints: [join(root, 'src', 'device-agent', 'main.ts')],
   bundle: true,
   format: 'esm',
@@ -40,6 +48,12 @@ const { outputFiles } = await build({
   logLevel: 'error',
 })
 const [{ text }] = outputFiles
+if (values.sbom) {
+  const node = values.script ? undefined : { version: nodeVersion, file: process.execPath }
+  const packages = bundledPackages(metafile.outputs)
+  mkdirSync(dirname(resolve(values.sbom)), { recursive: true })
+  writeFileSync(values.sbom, sbomOf({ name: 'svc-agent', version, packages, node, seconds: sourceDate() }))
+}
 
 mkdirSync(dirname(out), { recursive: true })
 if (values.script) {
@@ -57,6 +71,7 @@ if (values.script) {
     writeFileSync(
       config,
       JSON.stringify({
+        executable: nodeFor(hostPlatform, folder),
         main,
         mainFormat: 'module',
         output,

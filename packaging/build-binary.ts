@@ -1,20 +1,32 @@
-// Makes svc as one file, with the pinned Node, for this platform:
-//   npm run build:binary -- --out FILE
+// Makes svc as one file, with the pinned Node, for this platform or another one:
+//   npm run build:binary -- --out FILE [--platform linux-x64|linux-arm64|win32-x64] [--sbom FILE]
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, relative, resolve } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { constants, zstdCompressSync } from 'node:zlib'
-import { filesIn, root, stagePackages, stageProgram, trimPackages } from './stage.ts'
+import { hostPlatform, productionPackages, root } from './lockfile.ts'
+import { machineCodeOf } from './machine-code.ts'
+import { nodeFor, nodeVersion, runtimes } from './platforms.ts'
+import { packagesOfBuild, sbomOf } from './sbom.ts'
+import { sourceDate } from './source-date.ts'
+import { checkMachineCode, filesIn, stagePackages, stageProgram, trimPackages } from './stage.ts'
 import { putInPlace } from './trees.ts'
 
-const { values } = parseArgs({ options: { out: { type: 'string' } } })
-if (!values.out) {
-  process.stderr.write('Missing --out FILE\n')
-  process.exit(2)
-}
+const { values } = parseArgs({
+  options: {
+    out: { type: 'string' },
+    platform: { type: 'string', default: hostPlatform },
+    // The bill of materials of the file.
+    sbom: { type: 'string' },
+  },
+})
+const { platform } = values
+if (!values.out) fail('Missing --out FILE')
+if (platform !== hostPlatform && !runtimes[platform])
+  fail(`--platform is ${Object.keys(runtimes).join(', ')} or that of this machine, not ${platform}`)
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-binary-'))
 try {
@@ -22,8 +34,9 @@ try {
   stageProgram(home)
   // Nobody finds pages in a folder of a cache.
   rmSync(join(home, 'dist/man'), { recursive: true, force: true })
-  stagePackages(home)
-  trimPackages(home, `${process.platform}-${process.arch}`)
+  stagePackages(home, platform)
+  trimPackages(home, platform)
+  checkMachineCode(home, platform)
   writeFileSync(join(home, 'bin/importing.cjs'), 'module.exports = (url) => import(url)\n')
 
   const contents = filesIn(home).map((file) => ({ path: relative(home, file), content: readFileSync(file) }))
@@ -34,7 +47,9 @@ try {
   const params = { [constants.ZSTD_c_compressionLevel]: 19 }
   writeFileSync(assets.files, zstdCompressSync(packed, { params }))
 
+  const node = nodeFor(platform, folder)
   const config = {
+    executable: node,
     main: join(root, 'packaging/binary-main.cjs'),
     output: join(folder, 'svc'),
     disableExperimentalSEAWarning: true,
@@ -46,6 +61,18 @@ try {
   writeFileSync(file, JSON.stringify(config))
   execFileSync(process.execPath, [`--build-sea=${file}`], { stdio: ['ignore', 'ignore', 'inherit'] })
   chmodSync(config.output, 0o755)
+  if (machineCodeOf(config.output) !== platform)
+    throw new Error(`${config.output} is no program for ${platform}`)
+  if (values.sbom) {
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+    mkdirSync(dirname(resolve(values.sbom)), { recursive: true })
+    const packages = [...packagesOfBuild(), ...productionPackages(platform)]
+    const runtime = { version: nodeVersion, file: node }
+    writeFileSync(
+      values.sbom,
+      sbomOf({ name: 'svc', version, packages, node: runtime, seconds: sourceDate() }),
+    )
+  }
   const out = resolve(values.out)
   putInPlace(config.output, out)
   process.stdout.write(`${out} ${(statSync(out).size / 1e6).toFixed(1)} MB\n`)
@@ -55,4 +82,9 @@ try {
 
 function sha256(content: string | Buffer): string {
   return createHash('sha256').update(content).digest('hex')
+}
+
+function fail(message: string): never {
+  process.stderr.write(`${message}\n`)
+  process.exit(2)
 }

@@ -9,8 +9,8 @@ import { parseArgs } from 'node:util'
 import { execution, imageLayers } from './image.ts'
 import { updatePins } from './image-base.ts'
 import { writeImage } from './oci.ts'
+import { root } from './lockfile.ts'
 import { sourceDate } from './source-date.ts'
-import { root } from './stage.ts'
 import { putInPlace } from './trees.ts'
 
 const { values } = parseArgs({
@@ -51,7 +51,7 @@ function build(out: string): void {
   const seconds = sourceDate()
   const created = new Date(seconds * 1000).toISOString()
   const draft = join(folder, 'image.tar')
-  const layers = imageLayers(folder, seconds, values.debs && resolve(values.debs))
+  const layers = imageLayers(folder, version, seconds, values.debs && resolve(values.debs))
   const described = execution(version, created, revision())
   writeImage(
     { name: 'svc', version, layers, execution: described, seconds, isQuick: values.quick },

@@ -7,12 +7,12 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { makeDeb } from './deb.ts'
+import { root } from './lockfile.ts'
 import type { Made } from './metadata.ts'
 import { makeRpm } from './rpm.ts'
 import { sourceDate } from './source-date.ts'
-import { root } from './stage.ts'
 import { type Family, makeTree, type PackageName } from './trees.ts'
-import { packageVersion } from './versions.ts'
+import { packageFile, packageVersion } from './versions.ts'
 
 const { values } = parseArgs({
   options: {
@@ -58,8 +58,8 @@ for (const name of names) {
     const folder = mkdtempSync(join(tmpdir(), 'svc-package-'))
     try {
       const tree = join(folder, 'root')
-      makeTree(name, tree, family, made.seconds)
-      const file = join(out, fileName(name, family))
+      makeTree(name, tree, family, made)
+      const file = join(out, packageFile(name, family, made.version))
       if (family === 'deb') makeDeb(name, tree, made, file)
       else makeRpm(name, tree, made, file)
       process.stdout.write(`${file} ${(statSync(file).size / 1e6).toFixed(1)} MB\n`)
@@ -67,8 +67,4 @@ for (const name of names) {
       rmSync(folder, { recursive: true, force: true })
     }
   }
-}
-
-function fileName(name: PackageName, family: Family): string {
-  return family === 'deb' ? `${name}_${made.version}-1_amd64.deb` : `${name}-${made.version}-1.x86_64.rpm`
 }

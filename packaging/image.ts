@@ -3,8 +3,11 @@ import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, symlinkSync, 
 import { dirname, join } from 'node:path'
 import { stageBase } from './image-base.ts'
 import type { Execution, Layer } from './oci.ts'
-import { settle, stagePackages, stageProgram, trimPackages } from './stage.ts'
-import { nodeFolder } from './trees.ts'
+import { productionPackages } from './lockfile.ts'
+import { nodeFor, nodeVersion } from './platforms.ts'
+import { packagesOfBuild, sbomOf } from './sbom.ts'
+import { checkMachineCode, settle, stagePackages, stageProgram, trimPackages } from './stage.ts'
+import { nodeLicense } from './trees.ts'
 
 /** Of nobody else on the machine: where user namespaces are not used, it is a user of the machine too. */
 export const uid = 65_532
@@ -18,7 +21,12 @@ const files = {
 }
 
 /** What changes seldom comes first: a registry and a machine store each layer once. */
-export function imageLayers(drafts: string, seconds: number, debs: string | undefined): Layer[] {
+export function imageLayers(
+  drafts: string,
+  version: string,
+  seconds: number,
+  debs: string | undefined,
+): Layer[] {
   const folder = (name: string): string => {
     mkdirSync(join(drafts, name))
     return join(drafts, name)
@@ -36,8 +44,8 @@ export function imageLayers(drafts: string, seconds: number, debs: string | unde
   const node = folder('node')
   const bin = join(node, 'usr/lib/svc/bin')
   mkdirSync(bin, { recursive: true })
-  copyFileSync(join(nodeFolder, 'bin/node'), join(bin, 'node'))
-  copyFileSync(join(nodeFolder, 'LICENSE'), join(bin, 'LICENSE'))
+  copyFileSync(nodeFor('linux-x64', drafts), join(bin, 'node'))
+  copyFileSync(nodeLicense, join(bin, 'LICENSE'))
   settle(node, ['usr/lib/svc/bin/node'], seconds)
 
   const program = folder('program')
@@ -45,6 +53,7 @@ export function imageLayers(drafts: string, seconds: number, debs: string | unde
   stageProgram(home)
   stagePackages(home)
   trimPackages(home, 'linux-x64')
+  checkMachineCode(home, 'linux-x64')
   // Nobody finds pages in an image.
   rmSync(join(home, 'dist/man'), { recursive: true, force: true })
   const main = join(home, 'bin/svc.js')
@@ -52,6 +61,14 @@ export function imageLayers(drafts: string, seconds: number, debs: string | unde
   writeFileSync(main, readFileSync(main, 'utf8').replace(/^#!.*\n/, '#!/usr/lib/svc/bin/node\n'))
   mkdirSync(join(program, 'usr/bin'))
   symlinkSync('../lib/svc/bin/svc.js', join(program, 'usr/bin/svc'))
+  const docs = join(program, 'usr/share/doc/svc')
+  mkdirSync(docs, { recursive: true })
+  const packages = [...packagesOfBuild(), ...productionPackages()]
+  const runtime = { version: nodeVersion, file: join(bin, 'node') }
+  writeFileSync(
+    join(docs, 'sbom.cdx.json'),
+    sbomOf({ name: 'svc', version, packages, node: runtime, seconds }),
+  )
   settle(program, ['usr/lib/svc/bin/svc.js'], seconds)
 
   return [

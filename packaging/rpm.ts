@@ -23,7 +23,8 @@ const files: Record<PackageName, string> = {
 /usr/share/man/man?/*
 /usr/share/bash-completion/completions/svc
 /usr/share/zsh/site-functions/_svc
-/usr/share/fish/vendor_completions.d/svc.fish`,
+/usr/share/fish/vendor_completions.d/svc.fish
+/usr/share/doc/svc`,
   'svc-agent': `/usr/bin/svc-agent
 /usr/share/man/man?/*
 /usr/share/doc/svc-agent`,
@@ -64,11 +65,15 @@ export function makeRpm(name: PackageName, tree: string, made: Made, file: strin
   }
 }
 
-const specOf = (name: PackageName, tree: string, { version, maintainer }: Made): string => `${settings}
+const specOf = (
+  name: PackageName,
+  tree: string,
+  { version, maintainer, seconds }: Made,
+): string => `${settings}
 Name: ${name}
 Version: ${version}
 Release: 1
-Summary: ${about[name].summary}
+Summary: ${about[name].summary.replace(/^./, (first) => first.toUpperCase())}
 License: Apache-2.0
 Packager: ${maintainer}
 ${requirements[name]}
@@ -83,4 +88,14 @@ cp -a '${tree}/.' %{buildroot}/
 %defattr(-, root, root)
 ${files[name]}
 
-${rpm[name]}`
+${rpm[name]}
+%changelog
+* ${dayOf(seconds)} ${maintainer} - ${version}-1
+- Release ${version}
+`
+
+/** As RPM writes it: `Tue Nov 14 2023`. */
+function dayOf(seconds: number): string {
+  const [day, date, month, year] = new Date(seconds * 1000).toUTCString().replace(',', '').split(' ')
+  return `${day} ${month} ${date} ${year}`
+}

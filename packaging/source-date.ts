@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { root } from './stage.ts'
+import { root } from './lockfile.ts'
 
 /** The time of what is made, in seconds since 1970: that of the commit, so that two builds of it are the same. */
 export function sourceDate(): number {

@@ -11,9 +11,9 @@ import {
   rmSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-
-export const root = fileURLToPath(new URL('..', import.meta.url))
+import { hostPlatform, productionPackages, root } from './lockfile.ts'
+import { machineCodeOf } from './machine-code.ts'
+import { fetchLocked } from './platforms.ts'
 
 /** What `npm pack` packs. */
 const parts = [
@@ -36,33 +36,25 @@ const license = /\/(licen[cs]e|notice|copying)[^/]*$/i
 export function stageProgram(folder: string): void {
   for (const part of parts) {
     mkdirSync(dirname(join(folder, part)), { recursive: true })
-    // The build keeps its notes in files with a dot.
-    const filter = (path: string): boolean => !/\/dist\/\.[^/]*$/.test(path)
+    // The build keeps its notes in files with a dot. Each kind of package has a bill of materials of its own.
+    const filter = (path: string): boolean => !/\/dist\/(\.[^/]*|sbom\.cdx\.json)$/.test(path)
     cpSync(join(root, part), join(folder, part), { recursive: true, filter })
   }
 }
 
-/** Folders of the packages that an installation has, as package-lock.json says. Those of other platforms are not installed. */
-export function productionPackages(): string[] {
-  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean; devOptional?: boolean }>
-  }
-  return Object.entries(packages)
-    .filter(
-      ([path, { dev, devOptional }]) => path !== '' && !dev && !devOptional && existsSync(join(root, path)),
-    )
-    .map(([path]) => path)
-}
-
-/** Copies the packages, as npm installs them. */
-export function stagePackages(folder: string): void {
-  for (const path of productionPackages()) {
+/** Copies the packages, as npm installs them on a platform. */
+export function stagePackages(folder: string, platform = hostPlatform): void {
+  for (const path of productionPackages(platform)) {
+    if (!existsSync(join(root, path))) {
+      fetchLocked(path, join(folder, path))
+      continue
+    }
     const nested = (file: string) => file.slice(join(root, path).length).includes('/node_modules/')
     cpSync(join(root, path), join(folder, path), { recursive: true, filter: (file) => !nested(file) })
   }
 }
 
-/** Removes files of the packages that an installation on this platform does not read. */
+/** Removes files of the packages that an installation on a platform does not read. @throws where machine code for it is missing */
 export function trimPackages(folder: string, platform: string): void {
   const modules = join(folder, 'node_modules')
   for (const file of filesIn(modules)) {
@@ -70,6 +62,19 @@ export function trimPackages(folder: string, platform: string): void {
     if (isOther || (unread.test(file) && !license.test(file))) rmSync(file)
   }
   removeEmpty(modules)
+  const sqlite = join(modules, 'better-sqlite3')
+  if (existsSync(join(sqlite, 'prebuilds', `${platform}.node`))) return
+  const { version } = JSON.parse(readFileSync(join(sqlite, 'package.json'), 'utf8'))
+  throw new Error(`better-sqlite3 ${version} has no machine code for ${platform}: svc cannot be made for it`)
+}
+
+/** @throws where a file of machine code is one for another platform */
+export function checkMachineCode(folder: string, platform: string): void {
+  for (const file of filesIn(folder).filter((one) => one.endsWith('.node'))) {
+    const found = machineCodeOf(file)
+    if (found !== platform)
+      throw new Error(`${file} is machine code for ${found ?? 'nothing known'}, not ${platform}`)
+  }
 }
 
 function removeEmpty(folder: string): void {

@@ -120,14 +120,15 @@ function keysFrom(flags: SignFlags): { key: KeyObject; next?: ReturnType<typeof 
   if (old === undefined && fresh === undefined) {
     throw usageError('Missing --key-file', '--new-key FILE creates a key and signs with it')
   }
-  const key = old === undefined ? undefined : readKey(old, '--key-file')
+  const key = old === undefined ? undefined : readReleaseKey(old, '--key-file')
   const made =
-    fresh === undefined ? undefined : existsSync(fresh) ? readKey(fresh, '--new-key') : makeKey(fresh)
+    fresh === undefined ? undefined : existsSync(fresh) ? readReleaseKey(fresh, '--new-key') : makeKey(fresh)
   if (key === undefined) return { key: made! }
   return { key, ...(made && { next: publicOf(made) }) }
 }
 
-function readKey(path: string, flag: string): KeyObject {
+/** A key that signs releases. @throws CliError unless it is an Ed25519 private key that others cannot read */
+export function readReleaseKey(path: string, flag: string): KeyObject {
   checkPrivateFile(path, flag)
   let key: KeyObject | undefined
   try {
@@ -151,7 +152,7 @@ function makeKey(path: string): KeyObject {
   return privateKey
 }
 
-const publicOf = (key: KeyObject) =>
+export const publicOf = (key: KeyObject) =>
   parseTrustKey(createPublicKey(key).export({ format: 'der', type: 'spki' }).toString('base64'))
 
 async function assetsOf(folder: string, names: readonly string[]): Promise<ManifestAsset[]> {

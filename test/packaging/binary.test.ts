@@ -1,4 +1,4 @@
-import { execFile, spawn } from 'node:child_process'
+import { execFile, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
   chmodSync,
@@ -17,11 +17,13 @@ import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { machineCodeOf } from '../../packaging/machine-code.ts'
 import { until } from '../daemon/process.ts'
 import { isSoak } from '../depth.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const run = promisify(execFile)
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const password = 'correct horse battery staple'
 
 // It has a Node in it: to make it takes too long for each run.
@@ -56,7 +58,7 @@ describe.skipIf(!isSoak || process.platform !== 'linux')('svc as one file', { ti
   it('needs nothing beside it, and is unpacked once, for its user alone', async () => {
     const { call, base, program } = user()
     const { stdout } = await call(['--version'])
-    expect(stdout).toBe(`svc/0.1.0 linux-${process.arch} node-${process.version}\n`)
+    expect(stdout).toBe(`svc/${version} linux-${process.arch} node-${process.version}\n`)
     expect(readdirSync(base)).toHaveLength(1)
     const unpacked = readdirSync(program(), { recursive: true, withFileTypes: true })
     for (const entry of unpacked) {
@@ -158,3 +160,71 @@ describe.skipIf(!isSoak || process.platform !== 'linux')('svc as one file', { ti
     expect(existsSync(join(env.HOME, '.cache'))).toBe(false)
   })
 })
+
+describe.skipIf(!isSoak || process.platform !== 'linux')(
+  'svc as one file for another platform',
+  { timeout: 600_000 },
+  () => {
+    let folder: string
+    const build = async (platform: string, file: string) => {
+      const out = join(folder, file)
+      const script = join(root, 'packaging/build-binary.ts')
+      const args = ['--platform', platform, '--out', out, '--sbom', `${out}.cdx.json`]
+      await run(process.execPath, [script, ...args], { cwd: root })
+      return out
+    }
+    /** The files that it unpacks. */
+    const packedIn = (file: string): string[] => {
+      const program = readFileSync(file)
+      const from = program.indexOf('{"digest":"')
+      const index = program.toString('utf8', from, program.indexOf('}', from) + 1)
+      return JSON.parse(index).files.map(([path]: [string]) => path)
+    }
+    const partsOf = (sbom: string): string[] =>
+      JSON.parse(readFileSync(sbom, 'utf8')).components.map(({ purl }: { purl: string }) => purl)
+
+    beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'svc-binary-test-'))
+      return () => rmSync(folder, { recursive: true, force: true })
+    })
+
+    it('is a program of Windows, with the machine code of Windows alone', async () => {
+      const file = await build('win32-x64', 'svc.exe')
+      expect(machineCodeOf(file)).toBe('win32-x64')
+      const native = packedIn(file).filter((path) => path.endsWith('.node'))
+      expect(native.map((path) => path.split('/').at(-1)!).sort()).toEqual([
+        'argon2.win32-x64-msvc.node',
+        'keyring.win32-x64-msvc.node',
+        'win32-x64.node',
+      ])
+      expect(partsOf(`${file}.cdx.json`).join()).toContain('argon2-win32-x64-msvc@')
+      // The mark of Node that a program is inside.
+      expect(readFileSync(file).includes('NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2:1')).toBe(true)
+    })
+
+    const emulator = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu']
+    const isEmulated =
+      !spawnSync(emulator[0]!, ['--version']).error && existsSync('/usr/aarch64-linux-gnu/lib/libatomic.so.1')
+    it('is a program of Linux on arm64, which starts and opens its database there', async () => {
+      const file = await build('linux-arm64', 'svc-arm64')
+      expect(machineCodeOf(file)).toBe('linux-arm64')
+      const native = packedIn(file).filter((path) => path.endsWith('.node'))
+      expect(native.map((path) => path.split('/').at(-1)!).sort()).toEqual([
+        'argon2.linux-arm64-gnu.node',
+        'keyring.linux-arm64-gnu.node',
+        'linux-arm64.node',
+      ])
+      if (!isEmulated) return console.warn('skipped: arm64 needs qemu-user-static and libatomic1-arm64-cross')
+      const env = { PATH: process.env.PATH, HOME: folder, SVC_DATA_DIR: join(folder, 'data') }
+      const call = (...args: string[]) => run(emulator[0]!, [...emulator.slice(1), file, ...args], { env })
+      expect((await call('--version')).stdout).toBe(`svc/${version} linux-arm64 node-${process.version}\n`)
+      expect((await call('db', 'status', '--jq', '.data[0].name')).stdout).toContain('0001_foundation')
+    })
+
+    it('is not made for a platform that the registry has no Node for', async () => {
+      await expect(build('sunos-x64', 'none')).rejects.toThrow(
+        '--platform is linux-x64, linux-arm64, win32-x64 or that of this machine, not sunos-x64',
+      )
+    })
+  },
+)

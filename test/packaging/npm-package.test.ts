@@ -14,7 +14,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import S3rver from 's3rver'
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { productionPackages, stagePackages } from '../../packaging/stage.ts'
+import { productionPackages } from '../../packaging/lockfile.ts'
+import { stagePackages } from '../../packaging/stage.ts'
 import { ServeProcess } from '../daemon/process.ts'
 import { temporaryFolder } from '../databases.ts'
 import { isSoak } from '../depth.ts'
@@ -92,10 +93,40 @@ describe('the npm package', () => {
       'commands',
       'completions',
       'man',
+      'sbom.cdx.json',
       'shared',
       'src',
       'third-party-licenses.txt',
     ])
+  })
+
+  it('has its bill of materials, with the packages that are installed beside it', () => {
+    const sbom = JSON.parse(readFileSync(join(svc, 'dist/sbom.cdx.json'), 'utf8'))
+    const { version, dependencies } = JSON.parse(readFileSync(join(svc, 'package.json'), 'utf8'))
+    expect(sbom.metadata.component).toMatchObject({ name: 'svc', version })
+    const purls = sbom.components.map(({ purl }: { purl: string }) => purl)
+    for (const [name, wanted] of Object.entries(dependencies))
+      expect(purls).toContain(`pkg:npm/${name.replace('@', '%40')}@${wanted}`)
+    expect(purls.join()).toContain('pkg:npm/fastify@')
+  })
+
+  it('says what a registry shows of it', () => {
+    const about = JSON.parse(readFileSync(join(svc, 'package.json'), 'utf8'))
+    expect(about).toMatchObject({ license: 'Apache-2.0', bin: { svc: 'bin/svc.js' }, type: 'module' })
+    expect(about.description).toMatch(/\w/)
+    expect(about.keywords.length).toBeGreaterThan(3)
+    expect(about.engines.node).toMatch(/\d/)
+    for (const file of [about.bin.svc, ...about.man]) expect(statSync(join(svc, file)).isFile()).toBe(true)
+  })
+
+  it('is started by npx once it is installed', async () => {
+    writeFileSync(join(folder, 'package.json'), '{"private":true,"dependencies":{"svc":"*"}}')
+    await run('npm', ['rebuild', '--ignore-scripts', '--silent'], { cwd: folder })
+    const { stdout } = await run('npx', ['--no', '--offline', 'svc', '--version'], {
+      cwd: folder,
+      env: environment(),
+    })
+    expect(stdout).toMatch(/^svc\/\d/)
   })
 
   const noMan = spawnSync('man', ['--version']).error !== undefined

@@ -167,6 +167,32 @@ function made(): void {
     }
   })
 
+  const linted = lacking('rpmbuild', 'rpmlint')
+  it.skipIf(linted.length > 0)('of RPM have no fault that rpmlint sees', { timeout: 900_000 }, async () => {
+    const out = join(folder, 'linted')
+    await build(out, '--format', 'rpm')
+    const config = join(root, 'test/packaging/rpmlint.toml')
+    const files = globSync('*.rpm', { cwd: out }).map((file) => join(out, file))
+    expect(files).toHaveLength(2)
+    const { status, stdout } = spawnSync('rpmlint', ['--config', config, ...files], { encoding: 'utf8' })
+    expect([status, stdout]).toEqual([0, expect.stringContaining('0 errors, 0 warnings')])
+  })
+
+  it.skipIf(missing.length > 0)('have their bills of materials, with the Node inside', () => {
+    for (const [name, part] of [
+      ['svc', 'better-sqlite3'],
+      ['svc-agent', 'zod'],
+    ]) {
+      const path = `./usr/share/doc/${name}/sbom.cdx.json`
+      const pipe = 'dpkg-deb --fsys-tarfile "$0" | tar -xO "$1"'
+      const text = execFileSync('sh', ['-c', pipe, one(`new/${name}_*.deb`), path], { encoding: 'utf8' })
+      const { metadata, components } = JSON.parse(text)
+      expect(metadata.component.name).toBe(name)
+      const names = components.map((component: { name: string }) => component.name)
+      expect(names).toEqual(expect.arrayContaining(['node', part]))
+    }
+  })
+
   const rpms = lacking('rpmbuild')
   it.skipIf(rpms.length > 0)(
     'of RPM have the same files, and keep their settings',
