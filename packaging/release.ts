@@ -1,0 +1,237 @@
+// Makes a release, from a clean checkout to a tag; docs/releasing.md says more:
+//   npm run release -- VERSION [--dry-run] [--key-file FILE] [--skip-tests] [--only KIND]... [--out DIR] [--builder URI]
+//     [--maintainer "NAME <ADDRESS>"]
+// Run again after an interruption it goes on where it stopped. It pushes and publishes nothing.
+import { execFileSync } from 'node:child_process'
+import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { CliError } from '../src/cli/exit-codes.ts'
+import { publicOf, readReleaseKey } from '../src/cli/sign-release.ts'
+import { type Artifact, artifactsOf, kinds, makeArtifact, node } from './artifacts.ts'
+import { firstSection } from './changelog.ts'
+import * as checkout from './checkout.ts'
+import { root } from './lockfile.ts'
+import { provenanceOf } from './provenance.ts'
+import { releaseNotes } from './release-notes.ts'
+import { isSameSums, sumsOf, textOfSums } from './sums.ts'
+
+/** `isDone` reads alone: a dry run asks it too. */
+type Step = { title: string; isDone?: () => boolean; run: () => void }
+
+const signed = ['SHA256SUMS', 'provenance.intoto.jsonl']
+const publicKeyFile = 'release-key.pem'
+
+const { values, version } = commandLine()
+const out = resolve(values.out ?? join(root, 'release', version))
+const only = values.only ?? kinds
+const artifacts = artifactsOf(version, values.maintainer)
+const wanted = artifacts.filter(({ kind }) => only.includes(kind))
+const at = (name: string): string => join(out, name)
+const isMade = ({ files }: Artifact): boolean => files.every((file) => existsSync(at(file)))
+
+try {
+  const key = values['key-file'] === undefined ? undefined : readReleaseKey(values['key-file'], '--key-file')
+  release(key)
+} catch (error) {
+  if (!(error instanceof CliError)) throw error
+  fail([error.message, error.hint].filter(Boolean).join('\n  '), error.exit)
+}
+
+function release(key: KeyObject | undefined): void {
+  const problems = [...checkout.problemsOf(version, only), ...problemsOfFolder()]
+  const steps = problems.length === 0 || values['dry-run'] ? stepsOf(key) : []
+  if (values['dry-run']) {
+    for (const { title, isDone } of steps) say(`${problems.length === 0 && isDone?.() ? '✓' : '·'} ${title}`)
+  }
+  if (problems.length > 0) fail(problems.map((one) => `✗ ${one}`).join('\n'), 1)
+  if (values['dry-run']) return
+  // What is made does not depend on it, but who may read it.
+  process.umask(0o022)
+  for (const step of steps) {
+    if (step.isDone?.()) {
+      say(`✓ ${step.title}`)
+      continue
+    }
+    say(`· ${step.title}`)
+    step.run()
+  }
+  say(`\n${out} has the release. Nothing was pushed or published. Next:
+  git push && git push origin ${checkout.tagOf(version)}
+  npm run version-before -- ${checkout.tagOf(version)}, and commit that as the first change after the release`)
+  if (key) say(`  publish the files; who checks them needs this key: ${publicOf(key).publicKeyB64}`)
+  else
+    say('  sign the files: run this again with --key-file FILE (svc agent sign-release --new-key makes one)')
+}
+
+function stepsOf(key: KeyObject | undefined): Step[] {
+  const isCommitted = (): boolean => checkout.isCommitted(version)
+  return [
+    {
+      title: `write ${version} into ${checkout.versionedFiles.slice(0, 3).join(', ')} and the files of containers`,
+      isDone: () => checkout.isPrepared(version),
+      run: () => checkout.prepare(version, today()),
+    },
+    values['skip-tests']
+      ? { title: 'npm ci && npm test: left out, as --skip-tests says', run: () => {} }
+      : { title: 'npm ci && npm test', isDone: checkout.isTested, run: test },
+    {
+      title: `commit ${checkout.subjectOf(version)}`,
+      isDone: isCommitted,
+      run: () => {
+        checkout.stagedTree()
+        checkout.git('commit', '--quiet', '--allow-empty', '-m', checkout.subjectOf(version))
+      },
+    },
+    { title: 'build', isDone: () => isCommitted() && wanted.every(isMade), run: build },
+    ...wanted.map((artifact) => ({
+      title: `make ${artifact.files[0]}`,
+      isDone: () => isCommitted() && isMade(artifact),
+      run: () => makeArtifact(artifact, out),
+    })),
+    { title: 'write RELEASE-NOTES, SHA256SUMS and provenance.intoto.jsonl', run: describeFiles },
+    key
+      ? { title: `sign them with ${values['key-file']}`, run: () => signFiles(key) }
+      : { title: 'leave them UNSIGNED, since there is no --key-file', run: () => {} },
+    { title: 'check the files', run: () => check(key) },
+    {
+      title: `tag ${checkout.tagOf(version)}`,
+      isDone: () => checkout.taggedCommit(version) === checkout.head(),
+      run: () => checkout.git('tag', '-a', checkout.tagOf(version), '--cleanup=verbatim', '-m', tagText()),
+    },
+  ]
+}
+
+/** A folder of another commit would be completed with files of this one. */
+function problemsOfFolder(): string[] {
+  if (!existsSync(out) || readdirSync(out).length === 0) return []
+  const commit = existsSync(at('.commit')) ? readFileSync(at('.commit'), 'utf8') : undefined
+  if (commit === checkout.head()) return []
+  return [
+    `${out} has files of ${commit ? `commit ${commit.slice(0, 8)}` : 'something else'}: remove it, or name another folder with --out`,
+  ]
+}
+
+function test(): void {
+  const tree = checkout.stagedTree()
+  try {
+    for (const args of [['ci'], ['test']]) execFileSync('npm', args, { cwd: root, stdio: 'inherit' })
+  } catch {
+    const files = checkout.versionedFiles.join(' ')
+    fail(
+      `The tests fail, and nothing is committed.\n  git restore --staged --worktree ${files}, mend what fails, commit it, and run this again`,
+      1,
+    )
+  }
+  checkout.noteTested(tree)
+}
+
+function build(): void {
+  mkdirSync(out, { recursive: true })
+  writeFileSync(at('.commit'), checkout.head())
+  process.env.SOURCE_DATE_EPOCH = String(commitTime())
+  // Nothing of an earlier build may be in it.
+  rmSync(join(root, 'dist'), { recursive: true, force: true })
+  node('build.js')
+  node('build-man.js')
+}
+
+function describeFiles(): void {
+  const [made, left] = [artifacts.filter(isMade), artifacts.filter((one) => !isMade(one))]
+  for (const name of [...signed.map((one) => `${one}.sig`), publicKeyFile]) rmSync(at(name), { force: true })
+  const { text } = firstSection(readFileSync(join(root, 'CHANGELOG.md'), 'utf8'))!
+  writeFileSync(at('RELEASE-NOTES'), releaseNotes(version, text, made, left))
+  const sums = sumsOf(out, [...made.flatMap(({ files }) => files), 'RELEASE-NOTES'])
+  writeFileSync(at('SHA256SUMS'), textOfSums(sums))
+  const { builder, maintainer } = values
+  const provenance = provenanceOf(sums, {
+    version,
+    commit: checkout.head(),
+    builder,
+    chosen: { artifacts: [...new Set(made.map(({ kind }) => kind))], ...(maintainer && { maintainer }) },
+    seconds: commitTime(),
+    npm: execFileSync('npm', ['--version'], { cwd: root, encoding: 'utf8' }).trim(),
+  })
+  writeFileSync(at('provenance.intoto.jsonl'), provenance)
+}
+
+function signFiles(key: KeyObject): void {
+  for (const name of signed)
+    writeFileSync(at(`${name}.sig`), `${sign(null, readFileSync(at(name)), key).toString('base64')}\n`)
+  writeFileSync(at(publicKeyFile), createPublicKey(key).export({ format: 'pem', type: 'spki' }))
+  if (artifacts.some((one) => one.kind === 'agent' && isMade(one))) {
+    const args = ['--version', version, '--key-file', resolve(values['key-file']!)]
+    node('bin/svc.js', 'agent', 'sign-release', out, ...args)
+  }
+}
+
+/** What a receiver checks, and that nothing of the checkout has changed under the build. */
+function check(key: KeyObject | undefined): void {
+  if (!isSameSums(out)) fail('SHA256SUMS does not fit the files: remove the folder, and run this again', 1)
+  for (const name of key ? signed : []) {
+    const signature = Buffer.from(readFileSync(at(`${name}.sig`), 'utf8'), 'base64')
+    if (!verify(null, readFileSync(at(name)), createPublicKey(key!), signature))
+      fail(`${name}.sig does not verify`, 1)
+  }
+  const own = artifacts.find((one) => one.kind === 'linux-x64' && isMade(one))
+  if (own) {
+    const cache = mkdtempSync(join(tmpdir(), 'svc-release-'))
+    const env = { ...process.env, XDG_CACHE_HOME: cache }
+    const said = execFileSync(at(own.files[0]!), ['--version'], { encoding: 'utf8', env })
+    rmSync(cache, { recursive: true })
+    if (!said.startsWith(`svc/${version} `)) fail(`${own.files[0]} calls itself ${said}`, 1)
+  }
+  const changed = checkout.git('status', '--porcelain')
+  if (changed !== '')
+    fail(`The build has changed the checkout:\n${changed}\n  Commit what is missing before the release`, 1)
+}
+
+function commitTime(): number {
+  return Number(checkout.git('log', '-1', '--format=%ct'))
+}
+
+function today(): string {
+  return new Date().toISOString().slice(0, 10)
+}
+
+function tagText(): string {
+  const { text } = firstSection(readFileSync(join(root, 'CHANGELOG.md'), 'utf8'))!
+  return `svc ${version}\n\n${text}\n`
+}
+
+function commandLine() {
+  const usage = 'npm run release -- VERSION [--dry-run] [--key-file FILE] [--skip-tests] [--only KIND]...'
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: {
+        'dry-run': { type: 'boolean', default: false },
+        // Never the key itself: others see the arguments of a process.
+        'key-file': { type: 'string' },
+        'skip-tests': { type: 'boolean', default: false },
+        only: { type: 'string', multiple: true },
+        out: { type: 'string' },
+        builder: { type: 'string', default: 'https://svc.invalid/builders/by-hand' },
+        maintainer: { type: 'string' },
+      },
+    })
+    const [version, ...more] = positionals
+    if (version === undefined || more.length > 0) throw new Error('Name one version')
+    const unknown = values.only?.find((kind) => !kinds.includes(kind))
+    if (unknown !== undefined) throw new Error(`--only is one of ${kinds.join(', ')}, not ${unknown}`)
+    return { values, version }
+  } catch (error) {
+    return fail(`${(error as Error).message}\n  ${usage}`, 2)
+  }
+}
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`)
+}
+
+function fail(message: string, code: number): never {
+  process.stderr.write(`${message}\n`)
+  process.exit(code)
+}

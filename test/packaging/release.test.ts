@@ -1,0 +1,229 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { createPrivateKey, generateKeyPairSync } from 'node:crypto'
+import { chmodSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { firstSection, isUnreleased, released } from '../../packaging/changelog.ts'
+import { runtimes } from '../../packaging/platforms.ts'
+import { publicOf } from '../../src/cli/sign-release.ts'
+import { copyCheckout, copyModules, environment, gitIn, release } from './checkout.ts'
+
+const changelog = '# Changelog\n\n## 0.2.0 (unreleased)\n\n- New.\n\n## 0.1.0 (2026-01-02)\n\n- Old.\n'
+
+describe('the changelog of a release', () => {
+  it('gives its heading the version and the date, and nothing else', () => {
+    const text = released(changelog, '0.3.0', '2026-03-04')
+    expect(text).toBe(changelog.replace('0.2.0 (unreleased)', '0.3.0 (2026-03-04)'))
+    expect(firstSection(text)).toEqual({
+      heading: '0.3.0 (2026-03-04)',
+      version: '0.3.0',
+      date: '2026-03-04',
+      text: '- New.',
+    })
+    expect(firstSection('## 1.0.0 (2026-01-02)\n\n- Last.\n')).toMatchObject({ text: '- Last.' })
+    expect(firstSection('# Changelog\n')).toBeUndefined()
+    expect(isUnreleased({ heading: 'Unreleased', text: '' })).toBe(true)
+    expect(() => released(text, '0.4.0', '2026-03-04')).toThrow('does not begin with unreleased changes')
+  })
+})
+
+describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
+  'a release',
+  { timeout: 600_000 },
+  () => {
+    const version = '9.8.7'
+    let folder: string
+    let base: string
+
+    beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'svc-release-test-'))
+      base = join(folder, 'one')
+      copyCheckout(base)
+      return () => rmSync(folder, { recursive: true, force: true })
+    }, 300_000)
+
+    const state = () => [
+      gitIn(base, 'rev-parse', 'HEAD'),
+      gitIn(base, 'status', '--porcelain'),
+      gitIn(base, 'tag'),
+    ]
+
+    describe('that cannot be made', () => {
+      beforeEach(() => {
+        const before = state()
+        return () => {
+          gitIn(base, 'reset', '--quiet', '--hard', before[0]!)
+          gitIn(base, 'clean', '--quiet', '-fd')
+        }
+      })
+      const refused = (said: string | RegExp, ...args: string[]) => {
+        const before = state()
+        const { status, stderr } = release(base, args)
+        expect(stderr).toMatch(said)
+        expect(status).toBeGreaterThan(0)
+        expect(state()).toEqual(before)
+        expect(existsSync(join(base, 'release'))).toBe(false)
+      }
+
+      it('says what is wrong with the command line', () => {
+        refused('Name one version')
+        refused('is not a version', 'v1.2')
+        refused('--only is one of npm, deb', version, '--only', 'zip')
+        refused("Unknown option '--key'", version, '--key', 'secret')
+      })
+
+      it('says what is wrong with the checkout', () => {
+        refused('0.0.1 is not newer than the', '0.0.1')
+        writeFileSync(join(base, 'man/new.txt'), '')
+        refused(/The checkout has changes: man\/new\.txt\. Commit them/, version)
+      })
+
+      it('says what is wrong with the changelog', () => {
+        writeFileSync(join(base, 'CHANGELOG.md'), '# Changelog\n\n## 0.1.0 (2026-01-02)\n\n- Old.\n')
+        gitIn(base, 'commit', '--quiet', '-am', 'old')
+        refused(`below ## ${version} (unreleased)`, version)
+      })
+
+      it('is not one that has been made of another commit', () => {
+        gitIn(base, 'tag', `v${version}`)
+        gitIn(base, 'commit', '--quiet', '--allow-empty', '-m', 'later')
+        refused('already: choose another version', version)
+        gitIn(base, 'tag', '--delete', `v${version}`)
+        gitIn(base, 'tag', 'v10.0.0')
+        refused('is not newer than v10.0.0', version)
+        gitIn(base, 'tag', '--delete', 'v10.0.0')
+      })
+
+      it('takes no key that others can read', () => {
+        const file = join(folder, 'open.key')
+        writeFileSync(file, '')
+        chmodSync(file, 0o644)
+        refused('can be read by others', version, '--key-file', file)
+      })
+    })
+
+    it('is shown by a dry run, which changes nothing', () => {
+      const before = state()
+      const { status, stdout } = release(base, [version, '--dry-run'])
+      expect(status).toBe(0)
+      const lines = stdout.trim().split('\n')
+      expect(lines).toContain('· npm ci && npm test')
+      expect(lines).toContain(`· make svc_${version}-1_amd64.deb`)
+      expect(lines.at(-1)).toBe(`· tag v${version}`)
+      expect([state(), existsSync(join(base, 'release'))]).toEqual([before, false])
+    })
+
+    it('is committed, made, signed, checked and tagged; and by anyone else again, with the same bytes', () => {
+      const { privateKey } = generateKeyPairSync('ed25519')
+      const key = join(folder, 'release.key')
+      writeFileSync(key, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600 })
+      const args = [version, '--skip-tests', '--only', 'npm']
+      const first = release(base, [...args, '--key-file', key])
+      expect([first.status, first.stderr]).toEqual([0, ''])
+      const { publicKeyB64 } = publicOf(createPrivateKey(readFileSync(key, 'utf8')))
+      expect(first.stdout).toContain(publicKeyB64)
+
+      const commit = gitIn(base, 'rev-parse', 'HEAD')
+      expect(gitIn(base, 'log', '-1', '--format=%s')).toBe(`release: ${version}`)
+      expect(gitIn(base, 'rev-parse', `v${version}^{commit}`)).toBe(commit)
+      expect(gitIn(base, 'status', '--porcelain')).toBe('')
+      expect(gitIn(base, 'diff', '--name-only', 'HEAD~1').split('\n')).toEqual([
+        'CHANGELOG.md',
+        'docs/operations/containers.md',
+        'docs/operations/containers/compose.postgres.yml',
+        'docs/operations/containers/compose.yml',
+        'docs/operations/containers/kubernetes.yml',
+        'package-lock.json',
+        'package.json',
+      ])
+
+      const out = join(base, 'release', version)
+      const read = (name: string, from = out) => readFileSync(join(from, name), 'utf8')
+      const tarball = `svc-${version}.tgz`
+      expect(globSync('*', { cwd: out }).sort()).toEqual(
+        [
+          'RELEASE-NOTES',
+          'SHA256SUMS',
+          'SHA256SUMS.sig',
+          'provenance.intoto.jsonl',
+          'provenance.intoto.jsonl.sig',
+        ]
+          .concat('release-key.pem', tarball)
+          .sort(),
+      )
+      // As the notes tell whoever has the files.
+      for (const line of read('RELEASE-NOTES').match(/^ {4}\S.*$/gm)!) {
+        const { status, stderr } = spawnSync('sh', ['-c', line], { cwd: out, encoding: 'utf8' })
+        expect([line, status, stderr]).toEqual([line, 0, ''])
+      }
+      writeFileSync(join(out, 'SHA256SUMS.bin'), Buffer.alloc(64))
+      expect(
+        spawnSync('sh', ['-c', read('RELEASE-NOTES').match(/openssl .*/)![0]], { cwd: out }).status,
+      ).toBe(1)
+      rmSync(join(out, 'SHA256SUMS.bin'))
+      expect(read('RELEASE-NOTES')).toContain(`\`svc-${version}-win32-x64.exe\` is not in this release`)
+
+      const sums = new Map(
+        read('SHA256SUMS')
+          .trim()
+          .split('\n')
+          .map((line) => line.split('  ').reverse() as [string, string]),
+      )
+      expect([...sums.keys()]).toEqual(['RELEASE-NOTES', tarball])
+      const statement = JSON.parse(read('provenance.intoto.jsonl'))
+      expect(statement).toMatchObject({
+        _type: 'https://in-toto.io/Statement/v1',
+        predicateType: 'https://slsa.dev/provenance/v1',
+      })
+      expect(statement.subject).toContainEqual({ name: tarball, digest: { sha256: sums.get(tarball) } })
+      const { resolvedDependencies, externalParameters } = statement.predicate.buildDefinition
+      expect(externalParameters).toEqual({ version, artifacts: ['npm'] })
+      expect(resolvedDependencies).toContainEqual({ name: 'source', digest: { gitCommit: commit } })
+      expect(resolvedDependencies).toContainEqual({
+        name: 'package-lock.json',
+        digest: {
+          sha256: execFileSync('sha256sum', ['package-lock.json'], { cwd: base, encoding: 'utf8' }).slice(
+            0,
+            64,
+          ),
+        },
+      })
+      expect(JSON.stringify(resolvedDependencies)).toContain(runtimes['win32-x64']!.sha256)
+      const sbom = execFileSync('tar', ['-xzOf', join(out, tarball), 'package/dist/sbom.cdx.json'])
+      expect(JSON.parse(String(sbom)).metadata.component).toMatchObject({ name: 'svc', version })
+
+      // Everything is there: nothing is made again, and a lost part is.
+      const again = release(base, [...args, '--key-file', key])
+      expect(again.stdout).toContain(`✓ make ${tarball}`)
+      const [known, signature] = [read('SHA256SUMS'), read('SHA256SUMS.sig')]
+      rmSync(join(out, tarball))
+      gitIn(base, 'tag', '--delete', `v${version}`)
+      const resumed = release(base, [...args, '--key-file', key])
+      expect(resumed.stdout).toContain(`✓ commit release: ${version}`)
+      expect(resumed.stdout).toContain(`· make ${tarball}`)
+      expect([read('SHA256SUMS'), read('SHA256SUMS.sig')]).toEqual([known, signature])
+      expect(gitIn(base, 'rev-parse', `v${version}^{commit}`)).toBe(commit)
+
+      const other = join(folder, 'of another one')
+      gitIn(folder, 'clone', '--quiet', base, other)
+      execFileSync('chmod', ['-R', 'go=', other])
+      copyModules(other)
+      const script = join(other, 'packaging/release.ts')
+      const env = { ...environment, TZ: 'Asia/Tokyo', LC_ALL: 'C' }
+      const call = ['-c', 'umask 077; exec "$0" "$@"', process.execPath, script, ...args]
+      const rebuilt = spawnSync('sh', call, { cwd: other, env, encoding: 'utf8' })
+      expect([rebuilt.status, rebuilt.stderr]).toEqual([0, ''])
+      expect(rebuilt.stdout).toContain('leave them UNSIGNED')
+      expect(read('SHA256SUMS', join(other, 'release', version))).toBe(known)
+    })
+
+    it('is made of one commit alone', () => {
+      gitIn(base, 'commit', '--quiet', '--allow-empty', '-m', `release: ${version}`)
+      gitIn(base, 'tag', '--delete', `v${version}`)
+      const { status, stderr } = release(base, [version, '--skip-tests', '--only', 'npm'])
+      expect([status, stderr]).toEqual([1, expect.stringMatching(/has files of commit .*: remove it/)])
+    })
+  },
+)
