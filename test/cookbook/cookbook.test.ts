@@ -12,8 +12,8 @@ import { addRelease } from '../agents/rollouts/records.ts'
 import { hasOpenssl, listening } from '../cli/network.ts'
 import { binary, Home } from '../cli/run.ts'
 import { until } from '../daemon/process.ts'
-import { onEveryDatabase } from '../databases.ts'
-import { depth, isSoak } from '../depth.ts'
+import { aboveStorage } from '../database-depth.ts'
+import { depth } from '../depth.ts'
 import { startService, type TestService, usualLimits } from '../harness.ts'
 import { type Block, blocksIn, runScript } from '../markdown-blocks.ts'
 import { freePort } from '../postgres.ts'
@@ -50,9 +50,8 @@ it('the cookbook lists every recipe', () => {
   expect(listed.sort()).toEqual(pages)
 })
 
-onEveryDatabase((kind, open) => {
-  // What differs between the databases is decided below what these scripts see.
-  describe.skipIf(!hasOpenssl || (kind === 'postgres' && !isSoak))('a recipe of the cookbook', () => {
+aboveStorage((_, open) => {
+  describe.skipIf(!hasOpenssl)('a recipe of the cookbook', () => {
     let service: TestService
     let world: World
     let home: Home

@@ -6,6 +6,7 @@ import { type Migration, migrate, migrationStatus, pendingMigrations } from '../
 import { version } from '../../src/version.ts'
 import { Home } from '../cli/run.ts'
 import { failedStart, ServeProcess, until } from '../daemon/process.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase, onEveryEmptyDatabase } from '../databases.ts'
 import { sourcesWith } from './migration-files.ts'
 
@@ -71,7 +72,9 @@ onEveryEmptyDatabase((_kind, open) => {
   })
 })
 
-onEveryDatabase((_kind, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
+
   describe('a program beside a schema of a later version', { timeout: 60_000 }, () => {
     const upgraded = async (last: Migration) => {
       const { storage, dataDir, databaseUrl } = await open()

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { describe, expect, it } from 'vitest'
 import type { AnyDb } from '../../../src/storage/columns.ts'
-import { inTurn } from '../../database-depth.ts'
 import { openMigrated, temporaryFolder } from '../../databases.ts'
 import { testSecrets } from '../../harness.ts'
 import { administer } from '../../postgres-databases.ts'
@@ -28,8 +27,6 @@ const changed = (place: Place, work: (db: AnyDb) => Promise<unknown>) =>
   withStorage(place, ({ write }) => write((tx) => work(tx as AnyDb)))
 
 describe.each(kinds)('from %s', (kind) => {
-  const it = inTurn(kind)
-
   it('a copy is refused where it would harm something, with the reason', { timeout: 120_000 }, async () => {
     const from = await migrated(kind)
     await refused(from, from, /is the database that is to be copied/)

@@ -40,7 +40,7 @@ const filesOf = async ({ dataDir }: Place, folder: string): Promise<Record<strin
   return Object.fromEntries(await Promise.all(all))
 }
 
-describe.each(kinds.filter((kind) => takesTurn(kind, 1)))('an installation on %s', (first) => {
+describe.each(kinds.filter((kind) => takesTurn(kind, 0)))('an installation on %s', (first) => {
   it('is equal after it moved to the other database, and back', { timeout: 240_000 }, async () => {
     const other = first === 'sqlite' ? 'postgres' : 'sqlite'
     const origin = await filledPlace(first)

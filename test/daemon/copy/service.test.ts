@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { temporaryFolder } from '../../databases.ts'
-import { takesTurn } from '../../depth.ts'
 import { adminEmail, adminPassword, clientOf, testSecrets } from '../../harness.ts'
 import { SvcProcess, svc } from '../backup/binary.ts'
 import { emptyPlace, kinds, withStorage } from '../backup/filled.ts'
@@ -37,7 +36,7 @@ async function populate(url: string) {
   return { token, orgId, agent, enrollmentKey: key, apiKey }
 }
 
-describe.each(kinds.filter((kind) => takesTurn(kind, 0)))('a service on %s that is copied', (kind) => {
+describe.each(kinds)('a service on %s that is copied', (kind) => {
   it('loses nothing that it confirmed, reads on, and goes on at the other place', {
     timeout: 240_000,
   }, async () => {
