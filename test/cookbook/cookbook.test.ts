@@ -217,12 +217,16 @@ aboveStorage((_, open) => {
         expect(entries.map(({ user }) => user.role)).toEqual(['api_key', 'api_key', 'api_key'])
       },
       async 'configuration-in-git'() {
+        const query = { orgId: world.orgs.bakery.id }
+        const { data: applies } = await system.call(api.configurationApplies.list, { query })
+        const [back, made] = applies
+        expect(made).toMatchObject({ set: 'pipeline', revision: expect.any(String), totals: { create: 1 } })
+        expect(back).toMatchObject({ set: 'pipeline', rollsBack: made!.id, totals: { delete: 1 } })
         const { data: scripts } = await system.call(api.scripts.list, ofBakery())
-        expect(scripts.map(({ name }) => name)).toContain('Clear temporary files')
-        const { data: sets } = await system.call(api.configuration.sets, {
-          query: { orgId: world.orgs.bakery.id },
-        })
-        expect(sets.map(({ name }) => name).sort()).toEqual(['pipeline', 'production'])
+        expect(scripts.map(({ name }) => name)).not.toContain('Clear temporary files')
+        const { data: sets } = await system.call(api.configuration.sets, { query })
+        // The other one owns nothing any more.
+        expect(sets.map(({ name }) => name)).toEqual(['production'])
         await system.call(api.sites.update, {
           params: { id: world.orgs.bakery.siteId },
           body: { name: 'By hand' },
