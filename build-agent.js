@@ -61,10 +61,11 @@ if (values.script) {
 } else {
   const folder = mkdtempSync(join(tmpdir(), 'svc-agent-build-'))
   try {
-    const main = join(folder, 'agent.mjs')
+    // The file keeps this path: that of the folder would make two builds differ.
+    const main = 'agent.mjs'
     const config = join(folder, 'config.json')
     const output = join(folder, 'svc-agent')
-    writeFileSync(main, text)
+    writeFileSync(join(folder, main), text)
     const disableExperimentalSEAWarning = true
     // NODE_OPTIONS of the environment must not affect the agent.
     const execArgvExtension = 'none'
@@ -79,7 +80,8 @@ if (values.script) {
         execArgvExtension,
       }),
     )
-    execFileSync(process.execPath, [`--build-sea=${config}`], { stdio: ['ignore', 'ignore', 'inherit'] })
+    const stdio = ['ignore', 'ignore', 'inherit']
+    execFileSync(process.execPath, [`--build-sea=${config}`], { cwd: folder, stdio })
     put(readFileSync(output))
   } finally {
     rmSync(folder, { recursive: true })

@@ -2,7 +2,16 @@
 //   npm run build:binary -- --out FILE [--platform linux-x64|linux-arm64|win32-x64] [--sbom FILE]
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -47,10 +56,12 @@ try {
   const params = { [constants.ZSTD_c_compressionLevel]: 19 }
   writeFileSync(assets.files, zstdCompressSync(packed, { params }))
 
+  copyFileSync(join(root, 'packaging/binary-main.cjs'), join(folder, 'main.cjs'))
   const node = nodeFor(platform, folder)
   const config = {
     executable: node,
-    main: join(root, 'packaging/binary-main.cjs'),
+    // The file keeps this path: that of the folder would make two builds differ.
+    main: 'main.cjs',
     output: join(folder, 'svc'),
     disableExperimentalSEAWarning: true,
     // NODE_OPTIONS of the environment must not affect a program that does not look like Node.
@@ -59,7 +70,8 @@ try {
   }
   const file = join(folder, 'config.json')
   writeFileSync(file, JSON.stringify(config))
-  execFileSync(process.execPath, [`--build-sea=${file}`], { stdio: ['ignore', 'ignore', 'inherit'] })
+  const stdio: ['ignore', 'ignore', 'inherit'] = ['ignore', 'ignore', 'inherit']
+  execFileSync(process.execPath, [`--build-sea=${file}`], { cwd: folder, stdio })
   chmodSync(config.output, 0o755)
   if (machineCodeOf(config.output) !== platform)
     throw new Error(`${config.output} is no program for ${platform}`)
