@@ -10,9 +10,9 @@ const alone = [
   'test/identity/hashing.test.ts',
 ]
 
-/** The soak repeats the suites that have a short run and a full one: they import test/depth.ts or test/database-depth.ts. */
+/** The soak repeats the suites that have a short run and a full one: they import test/depth.ts, or a helper that does. */
 const files = globSync('test/**/*.test.ts').filter(
-  (file) => !isSoak || readFileSync(file, 'utf8').includes("depth.ts'"),
+  (file) => !isSoak || /(depth|writers|killing|random)\.ts'/.test(readFileSync(file, 'utf8')),
 )
 
 export default defineConfig({

@@ -72,7 +72,15 @@ export class Findings {
       before: idsIn(section, former, kept.before),
       after: idsIn(section, record, kept.after),
     }
-    const untold = [...new Set([...kept.untold, ...hidden])]
+    // Whoever may not read what an object refers to cannot keep that: made again without it, it might reach further than before.
+    const isWhole = action === 'delete' || action === 'end'
+    const unnamed = kinds[section].fields
+      .filter(({ name, field, refersTo }) => {
+        const isSet = [record[field] ?? []].flat().length > 0
+        return isWhole && refersTo !== undefined && isSet && !Object.hasOwn(before ?? {}, name)
+      })
+      .map(({ name }) => name)
+    const untold = [...new Set([...kept.untold, ...hidden, ...unnamed])]
     this.#done.push({ section, action, id, orgId, key, ...kept, ids, untold })
   }
 

@@ -29,16 +29,18 @@ type Settings = {
 }
 
 export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.devices> => ({
-  async list({ db, ask, askIfWide, scope, query }) {
+  async list({ db, ask, scope, query }) {
     const { orgId, siteId, page: _, limit: __, cursor: ___, ...looked } = query
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
-    // Filters without a matching index order may read every visible device, and a late page skips as many.
+    // Above one organization devices are found among all of them. Filters without a matching index order may read every visible
+    // device, and a late page skips as many.
     const isLong =
+      scope.kind !== 'organization' ||
       Object.values(looked).some((one) => one !== undefined && one !== '') ||
       (query.cursor === undefined && offsetOf(query) > store.countedAtOnce)
-    if (isLong) return ask((on) => store.listDevices(on, scope, query))
-    const isWide = scope.kind !== 'organization'
-    return askIfWide((on) => store.listDevices(on, scope, query, isWide ? undefined : ask))
+    return isLong
+      ? ask((on) => store.listDevices(on, scope, query))
+      : store.listDevices(db, scope, query, ask)
   },
 
   show: ({ db, scope, params }) => getDeviceRecord(db, scope, params.id),

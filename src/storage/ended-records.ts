@@ -11,6 +11,8 @@ export const deletionBatch = 100
 export type EndedRecords = {
   /** Finds some that are due, other than these. */
   find(except: readonly string[]): Promise<readonly { id: string }[]>
+  /** How many it finds at once, where each takes more than its row; otherwise `deletionBatch`. */
+  batch?: number
   /** Deletes those of them that are still due. */
   remove(tx: Db, ids: readonly string[]): Promise<readonly Deleted[]>
 }
@@ -18,7 +20,6 @@ export type EndedRecords = {
 /** Deletes them beside running writers; `record` is called in each transaction. */
 export const deleteRecords = (
   storage: Storage,
-  { find, remove }: EndedRecords,
+  { find, remove, batch = deletionBatch }: EndedRecords,
   record: (tx: Db, deleted: readonly Deleted[]) => Promise<void>,
-): Promise<void> =>
-  writeInChunks(storage, find, async (tx, ids) => record(tx, await remove(tx, ids)), deletionBatch)
+): Promise<void> => writeInChunks(storage, find, async (tx, ids) => record(tx, await remove(tx, ids)), batch)

@@ -101,7 +101,7 @@ it('a port in use is one clear line and exit 1', async () => {
 })
 
 onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+  const itInTurn = inTurn(kind)
 
   it('SIGTERM finishes requests in progress, accepts no new ones, and exits with 0', async () => {
     const database = await open()
@@ -133,7 +133,7 @@ onEveryDatabase((kind, open) => {
     expect(await database.storage.read.selectFrom('sessions').select('id').execute()).toHaveLength(16)
   })
 
-  it('SIGUSR1 does not open a debugger', async () => {
+  itInTurn('SIGUSR1 does not open a debugger', async () => {
     const service = new ServeProcess(await open())
     const url = await service.listening()
     service.kill('SIGUSR1')

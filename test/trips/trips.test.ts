@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, inject, it } from 'vitest'
 import { hasOpenssl } from '../cli/network.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
-import { eachNth, takesTurn } from '../depth.ts'
+import { takesTurn } from '../depth.ts'
 
 /*
  * A trip is a script of commands as a user types them, with their output and exit codes:
@@ -67,12 +67,11 @@ async function walk(steps: Step[], env: Record<string, string>): Promise<{ outpu
   })
 }
 
-/** The soak walks every trip on both databases, `npm test` each second one on one of them. */
-const walked = eachNth(2, trips)
+/** The soak walks every trip on both databases, `npm test` on one of them. */
 
 onEveryEmptyDatabase((kind, open) => {
   describe('a trip with the real binary', () => {
-    it.each(walked.filter((_, index) => takesTurn(kind, index)))('%s', { timeout: 240_000 }, async (name) => {
+    it.each(trips.filter((_, index) => takesTurn(kind, index)))('%s', { timeout: 240_000 }, async (name) => {
       const { databaseUrl, dataDir, storage } = await open()
       await storage.close()
       const steps = stepsOf(readFileSync(new URL(name, here), 'utf8'))

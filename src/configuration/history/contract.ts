@@ -29,8 +29,10 @@ const RollbackPlan = Plan.extend({ lost: z.array(Lost) }).meta({ id: 'Configurat
 export type RollbackPlan = z.output<typeof RollbackPlan>
 
 const tag = 'Configuration'
-const reads = userAccess({ permission: 'config:read', key: true })
-const applies = userAccess({ permission: 'config:apply', key: true })
+/** An apply may have changed what a member who sees only a part of the tenant must not see, and a plan shows its values. */
+const whole = { wholePartner: true, wholeOrganization: true, key: true } as const
+const reads = userAccess({ permission: 'config:read', ...whole })
+const applies = userAccess({ permission: 'config:apply', ...whole })
 const params = z.strictObject({ id: idOf('configuration_apply') })
 const errors = ['tenant_required', 'org_access_denied'] as const
 
@@ -41,6 +43,7 @@ export const configurationApplies = {
     summary: 'List what was applied, newest first: the last 100 applies that changed something',
     tag,
     access: reads,
+    question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only the configuration of this organization'),
       partnerId: idOf('partner').optional().describe('Of this partner; for system scope'),

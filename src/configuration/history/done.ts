@@ -1,6 +1,6 @@
 import { withoutSecrets } from '../../tenancy/rules.ts'
 import { type Kind, kinds, type Section } from '../contract.ts'
-import { canonical, secretFields, type Values } from '../rules.ts'
+import { canonical, isObject, secretFields, type Values } from '../rules.ts'
 
 /** One change of an apply as it is kept, with whole values in the form of a file, and without secrets. */
 export type Done = {
@@ -43,8 +43,16 @@ export function keepable(
   const changed = Object.keys(before ?? {}).filter(
     (name) => canonical(was.secrets[name]) !== canonical(is.secrets[name]),
   )
-  const gone = Object.keys(before ?? {}).filter((name) => !Object.hasOwn(was.values ?? {}, name))
-  return { before: was.values, after: is.values, untold: [...new Set([...gone, ...changed])] }
+  const isKept = (name: string, { values }: typeof was) => Object.hasOwn(values ?? {}, name)
+  const gone = Object.keys(before ?? {}).filter((name) => !isKept(name, was))
+  // Nobody could tell whether these are still as the apply left them.
+  const unknown = Object.keys(after ?? {}).filter((name) => isKept(name, was) && !isKept(name, is))
+  const told = Object.entries(was.values ?? {}).filter(([name]) => !unknown.includes(name))
+  return {
+    before: before && Object.fromEntries(told),
+    after: is.values,
+    untold: [...new Set([...gone, ...unknown, ...changed])],
+  }
 }
 
 /** What may be kept of some fields, and the secrets in objects of which the rest is kept. */
@@ -56,11 +64,17 @@ function keptOf(kind: Kind, values: Values | null) {
     const told = withoutSecrets(value)
     if (secret.includes(name)) continue
     if (told.secrets.length === 0) kept[name] = value
-    // What is left of an object that is merged can be merged again; another would be something else.
-    else if (kind.merged.includes(name)) {
+    // What is left of an object that is merged can be merged again; another would be something else, and so would a list.
+    else if (kind.merged.includes(name) && !hasListWithSecrets(value)) {
       kept[name] = told.rest
       secrets[name] = told.secrets
     }
   }
   return { values: values && kept, secrets }
+}
+
+/** A merge patch replaces a list as a whole (RFC 7396), and with it the secrets that are not kept. */
+function hasListWithSecrets(value: unknown): boolean {
+  if (Array.isArray(value)) return withoutSecrets(value).secrets.length > 0
+  return isObject(value) && Object.values(value).some(hasListWithSecrets)
 }

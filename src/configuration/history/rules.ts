@@ -66,7 +66,8 @@ export function backwards(
   let unseen = 0
   const all = together(done)
   const nameOf = namesAfter(all, state)
-  for (const one of all) {
+  // Backwards: a name that was taken over is free again before who had it gets it back.
+  for (const one of all.toReversed()) {
     const { section, id, key, action } = one
     const orgId = ownerOf(one)
     const org = orgId === null ? null : nameOf('organizations', orgId)
@@ -138,7 +139,10 @@ const isBroken = ({ section, before, untold }: Done): boolean =>
 /** Fields that are not as the apply left them. */
 function changedSince({ section, after, ids }: Done, now: Stored, present: Values): string[] {
   const is = (field: string) => withoutSecrets(present[field]).rest
+  const { initial = [] } = kinds[section]
   return Object.keys(after ?? {}).filter((field) => {
+    // It is theirs.
+    if (initial.includes(field)) return false
     const id = ids.after[field]
     return id === undefined
       ? canonical(is(field)) !== canonical(after![field])

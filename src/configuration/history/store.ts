@@ -94,7 +94,7 @@ export async function getApply(
 
 const placeOf = (id: string) => `config_changes.content.${id}` as const
 
-/** What an apply did, in its order. */
+/** What an apply did, in its order. @throws conflict when its values cannot be opened */
 export async function changesOf(db: Db, cipher: Cipher, scope: Scope, applyId: string): Promise<Done[]> {
   const rows = await db
     .selectFrom('config_changes')
@@ -109,7 +109,13 @@ export async function changesOf(db: Db, cipher: Cipher, scope: Scope, applyId: s
     .execute()
   const done: Done[] = []
   for (const { id, content } of rows) {
-    done.push(JSON.parse(cipher.open(content!, placeOf(id))) as Done)
+    const text = cipher.tryOpen(content!, placeOf(id))
+    if (text === undefined)
+      throw new Problem(
+        'conflict',
+        'This apply cannot be rolled back: no key of the service opens its values',
+      )
+    done.push(JSON.parse(text) as Done)
     if (done.length % atOnce === 0) await setImmediate()
   }
   return done

@@ -45,7 +45,7 @@ it('a drill leaves the service open for writes', async () => {
 })
 
 onEveryDatabase((kind, open) => {
-  const it = inTurn(kind)
+  const itInTurn = inTurn(kind)
 
   async function backedUp() {
     const service = await startService(open)
@@ -56,7 +56,7 @@ onEveryDatabase((kind, open) => {
     return { place, target, newest: await backupOf(place, { out: target }) }
   }
 
-  it('fails at a damaged backup, and says so everywhere', { timeout: patience }, async () => {
+  itInTurn('fails at a damaged backup, and says so everywhere', { timeout: patience }, async () => {
     const { place, target, newest } = await backedUp()
     const bytes = await readFile(newest.file)
     bytes[Math.floor(bytes.length / 2)]! ^= 1
@@ -83,7 +83,6 @@ onEveryDatabase((kind, open) => {
     })
   })
 
-  // On Postgres in the short run, where it also says what it needs.
   it('restores the newest backup of a directory, and says so everywhere', { timeout: patience }, async () => {
     const { place, target, newest } = await backedUp()
     const { code, stdout, stderr } = await svc(['db', 'drill', target], place)
@@ -118,7 +117,7 @@ onEveryDatabase((kind, open) => {
     expect(run).toMatchObject({ bytes: newest.bytes, failures: 0, failed_at: null })
   })
 
-  it('finds one that is missing, of other keys, or encrypted', { timeout: patience }, async () => {
+  itInTurn('finds one that is missing, of other keys, or encrypted', { timeout: patience }, async () => {
     const { place, target, newest } = await backedUp()
     const empty = await temporaryFolder()
     const none = await svc(['db', 'drill', empty], place)
