@@ -95,7 +95,7 @@ onEveryDatabase((kind, open) => {
     const begun = await setUp.call(api.configuration.plan, { body: ask(before) })
     await setUp.call(api.configuration.apply, { body: { ...ask(before), version: begun.version } })
     const { version, totals: planned } = await setUp.call(api.configuration.plan, { body: ask(after) })
-    expect(planned).toEqual({ ...totals, adopt: 0, refused: 0, left: 0 })
+    expect(planned).toEqual({ ...totals, adopt: 0, release: 0, refused: 0, left: 0 })
     await first.close()
     const old = await look(database)
     expect(old.entries).toEqual([21 * organizations + 1])

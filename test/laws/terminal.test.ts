@@ -22,7 +22,7 @@ const withoutServiceText = [
     'context:ls',
     'context:rm',
   ],
-  ...['context:use', 'dev:outbox', 'filters:explain', 'help', 'secrets', 'webhooks:verify'],
+  ...['context:use', 'dev:outbox', 'filters:explain', 'help', 'secrets', 'serve:health', 'webhooks:verify'],
 ]
 /** Commands that show a multi-line text unchanged: a signed note, or the output of a program. */
 const withMultilineText = ['audit:checkpoint', 'devices:result']
