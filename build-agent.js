@@ -48,19 +48,16 @@ const { outputFiles, metafile } = await build({
   logLevel: 'error',
 })
 const [{ text }] = outputFiles
-if (values.sbom) {
-  const node = values.script ? undefined : { version: nodeVersion, file: process.execPath }
-  const packages = bundledPackages(metafile.outputs)
-  mkdirSync(dirname(resolve(values.sbom)), { recursive: true })
-  writeFileSync(values.sbom, sbomOf({ name: 'svc-agent', version, packages, node, seconds: sourceDate() }))
-}
 
 mkdirSync(dirname(out), { recursive: true })
 if (values.script) {
+  describe(undefined)
   put(text)
 } else {
   const folder = mkdtempSync(join(tmpdir(), 'svc-agent-build-'))
   try {
+    const executable = nodeFor(hostPlatform, folder)
+    describe({ version: nodeVersion, file: executable })
     // The file keeps this path: that of the folder would make two builds differ.
     const main = 'agent.mjs'
     const config = join(folder, 'config.json')
@@ -72,7 +69,7 @@ if (values.script) {
     writeFileSync(
       config,
       JSON.stringify({
-        executable: nodeFor(hostPlatform, folder),
+        executable,
         main,
         mainFormat: 'module',
         output,
@@ -93,4 +90,12 @@ function put(content) {
   writeFileSync(`${out}.built`, content)
   chmodSync(`${out}.built`, 0o755)
   renameSync(`${out}.built`, out)
+}
+
+/** Writes the bill of materials. `node` is the one in the file, if there is one. */
+function describe(node) {
+  if (!values.sbom) return
+  const packages = bundledPackages(metafile.outputs)
+  mkdirSync(dirname(resolve(values.sbom)), { recursive: true })
+  writeFileSync(values.sbom, sbomOf({ name: 'svc-agent', version, packages, node, seconds: sourceDate() }))
 }

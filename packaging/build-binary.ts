@@ -1,7 +1,6 @@
 // Makes svc as one file, with the pinned Node, for this platform or another one:
 //   npm run build:binary -- --out FILE [--platform linux-x64|linux-arm64|win32-x64] [--sbom FILE]
 import { execFileSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import {
   chmodSync,
   copyFileSync,
@@ -22,6 +21,7 @@ import { nodeFor, nodeVersion, runtimes } from './platforms.ts'
 import { packagesOfBuild, sbomOf } from './sbom.ts'
 import { sourceDate } from './source-date.ts'
 import { checkMachineCode, filesIn, stagePackages, stageProgram, trimPackages } from './stage.ts'
+import { sha256 } from './sums.ts'
 import { putInPlace } from './trees.ts'
 
 const { values } = parseArgs({
@@ -90,10 +90,6 @@ try {
   process.stdout.write(`${out} ${(statSync(out).size / 1e6).toFixed(1)} MB\n`)
 } finally {
   rmSync(folder, { recursive: true, force: true })
-}
-
-function sha256(content: string | Buffer): string {
-  return createHash('sha256').update(content).digest('hex')
 }
 
 function fail(message: string): never {

@@ -1,8 +1,8 @@
 // The packages of Debian that the program needs in an image: the C library, and what Node links to.
 import { execFileSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { sha256OfFile } from './sums.ts'
 
 /** Pinned, so that the same commit makes the same image. */
 type Pinned = { name: string; version: string; sha256: string }
@@ -23,7 +23,7 @@ export function updatePins(drafts: string): void {
   const found = pinned().map(({ name }): Pinned => {
     const [file = ''] = download(drafts, name)
     const version = execFileSync('dpkg-deb', ['--field', file, 'Version'], { encoding: 'utf8' }).trim()
-    return { name, version, sha256: sha256(file) }
+    return { name, version, sha256: sha256OfFile(file) }
   })
   writeFileSync(pins, `${JSON.stringify(found, null, 2)}\n`)
 }
@@ -40,7 +40,7 @@ export function stageBase(root: string, drafts: string, kept: string | undefined
         `apt does not have ${name} ${version}: npm run build:image -- --update-base pins what it has, and --debs names a ` +
           'folder with the files of before',
       )
-    if (sha256(file) !== expected) throw new Error(`${file} is not the one that image-base.json names`)
+    if (sha256OfFile(file) !== expected) throw new Error(`${file} is not the one that image-base.json names`)
     execFileSync('dpkg-deb', ['--extract', file, root])
     // Scanners of images look for packages there.
     writeFileSync(join(status, name), execFileSync('dpkg-deb', ['--field', file]))
@@ -63,5 +63,3 @@ function download(folder: string, name: string, version?: string): string[] {
   }
   return globSync(`${name}_*_amd64.deb`, { cwd: folder }).map((file) => join(folder, file))
 }
-
-const sha256 = (file: string): string => createHash('sha256').update(readFileSync(file)).digest('hex')

@@ -1,9 +1,9 @@
 // Container images as the OCI image layout describes them, without a daemon or a registry:
 // https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 import { execFileSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { sha256, sha256OfFile } from './sums.ts'
 
 export type Layer = {
   /** The root of its files, with the modes that they shall have. All of them are root's. */
@@ -51,7 +51,7 @@ export function writeImage(image: Image, folder: string, file: string): void {
   const layers = image.layers.map((layer, n) => {
     const tar = join(folder, `layer-${n}.tar`)
     pack(layer, tar, image.seconds)
-    const diffId = `sha256:${sha256(readFileSync(tar))}`
+    const diffId = `sha256:${sha256OfFile(tar)}`
     compress(tar, image.isQuick)
     return { diffId, ...keep(`${tar}.gz`, 'application/vnd.oci.image.layer.v1.tar+gzip') }
   })
@@ -137,5 +137,3 @@ function compress(tar: string, isQuick: boolean): void {
     closeSync(out)
   }
 }
-
-const sha256 = (content: Buffer): string => createHash('sha256').update(content).digest('hex')

@@ -5,6 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { hostPlatform, lockedPackages, nameOf, root } from './lockfile.ts'
+import { sha256OfFile } from './sums.ts'
 
 type Runtime = { package: string; program: string; sha256: string }
 
@@ -41,7 +42,7 @@ export function nodeFor(platform: string, folder: string): string {
   const isInstalled = platform === hostPlatform && existsSync(home)
   const from = isInstalled ? home : fetched(`${runtime.package}@${nodeVersion}`, join(folder, 'node'))
   const program = join(from, runtime.program)
-  const found = createHash('sha256').update(readFileSync(program)).digest('hex')
+  const found = sha256OfFile(program)
   if (found === runtime.sha256) return program
   throw new Error(`${program} is not Node ${nodeVersion} for ${platform}: its SHA-256 is ${found}`)
 }

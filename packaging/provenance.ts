@@ -1,9 +1,7 @@
-import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { root } from './lockfile.ts'
 import { nodeVersion, runtimes } from './platforms.ts'
-import type { Sums } from './sums.ts'
+import { type Sums, sha256OfFile } from './sums.ts'
 
 export type Build = {
   version: string
@@ -18,9 +16,7 @@ export type Build = {
 
 /** A statement of in-toto, with the provenance of SLSA 1: which files were made of what, how and by whom. */
 export function provenanceOf(sums: Sums, { version, commit, builder, chosen, seconds, npm }: Build): string {
-  const lockFile = createHash('sha256')
-    .update(readFileSync(join(root, 'package-lock.json')))
-    .digest('hex')
+  const lockFile = sha256OfFile(join(root, 'package-lock.json'))
   const statement = {
     _type: 'https://in-toto.io/Statement/v1',
     subject: [...sums].map(([name, sha256]) => ({ name, digest: { sha256 } })),

@@ -1,10 +1,10 @@
 // The bill of materials of what is shipped, in the JSON format of CycloneDX 1.6. `npm sbom` lists the packages that are installed
 // beside the program, but not those that are bundled into it.
-import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { v5 as uuidOf } from 'uuid'
 import { type Locked, lockedPackages, nameOf, packageFolderOf, root } from './lockfile.ts'
+import { sha256OfFile } from './sums.ts'
 
 export type Contents = {
   /** Of the program: the name that it is shipped under, and its version. */
@@ -108,14 +108,13 @@ function hashIn(integrity: string) {
 
 function runtimeOf({ version, file }: { version: string; file: string }) {
   const ref = `pkg:generic/node@${version}`
-  const content = createHash('sha256').update(readFileSync(file)).digest('hex')
   return {
     type: 'platform',
     'bom-ref': ref,
     name: 'node',
     version,
     scope: 'required',
-    hashes: [{ alg: 'SHA-256', content }],
+    hashes: [{ alg: 'SHA-256', content: sha256OfFile(file) }],
     licenses: licensesOf('MIT'),
     purl: ref,
     cpe: `cpe:2.3:a:nodejs:node.js:${version}:*:*:*:*:*:*:*`,

@@ -198,6 +198,14 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       const again = release(base, [...args, '--key-file', key])
       expect(again.stdout).toContain(`✓ make ${tarball}`)
       const [known, signature] = [read('SHA256SUMS'), read('SHA256SUMS.sig')]
+      const whole = readFileSync(join(out, tarball))
+      writeFileSync(join(out, tarball), whole.subarray(1))
+      const damaged = release(base, [...args, '--key-file', key])
+      expect([damaged.status, damaged.stderr]).toEqual([
+        1,
+        expect.stringContaining(`${tarball} is not as SHA256SUMS says: remove it`),
+      ])
+      expect(read('SHA256SUMS')).toBe(known)
       rmSync(join(out, tarball))
       gitIn(base, 'tag', '--delete', `v${version}`)
       const resumed = release(base, [...args, '--key-file', key])
