@@ -7,6 +7,7 @@ import type { CommandContext } from './base.ts'
 import type { Instructions } from './command-view.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
 import { choiceFlag } from './flags.ts'
+import { powerShellWord, shWord } from './shell-words.ts'
 
 type Offer = Pick<ReplyOf<typeof agentVersions.latest>, 'downloadUrl' | 'checksum'>
 type Machine = { platform: 'linux' | 'windows'; arch: string }
@@ -55,19 +56,13 @@ async function offerFor({ anonymous }: CommandContext, { platform, arch }: Machi
   }
 }
 
-/** A word of sh that stands for itself. */
-const sh = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
-
-/** PowerShell takes typographic quotation marks for straight ones. */
-const powerShell = (text: string): string => `'${text.replace(/['\u2018-\u201b]/g, '$&$&')}'`
-
 /** The key comes by standard input from a command that is part of the shell: no list of processes shows it. */
 const linux = {
   where: 'run it as root on the machine, or send it there with … | ssh root@HOST sh',
   line: (url: string, { downloadUrl, checksum }: Offer, key: string): string =>
-    `(set -e; d=$(mktemp -d); trap 'rm -rf "$d"' EXIT; curl -fsSL -o "$d/svc-agent" ${sh(downloadUrl)}; ` +
+    `(set -e; d=$(mktemp -d); trap 'rm -rf "$d"' EXIT; curl -fsSL -o "$d/svc-agent" ${shWord(downloadUrl)}; ` +
     `echo "${checksum}  $d/svc-agent" | sha256sum -c - >/dev/null; chmod 0755 "$d/svc-agent"; ` +
-    `printf '%s\\n' ${sh(key)} | "$d/svc-agent" install --url ${sh(url)} --enrollment-key - --yes)`,
+    `printf '%s\\n' ${shWord(key)} | "$d/svc-agent" install --url ${shWord(url)} --enrollment-key - --yes)`,
 }
 
 /** There `install` makes no service: a scheduled task of the system starts the agent. */
@@ -77,10 +72,10 @@ const windows = {
     "& { $ErrorActionPreference = 'Stop'; $ProgressPreference = 'SilentlyContinue'; " +
     "$d = Join-Path $env:ProgramFiles 'svc-agent'; $f = Join-Path $d 'svc-agent.exe'; " +
     'New-Item -ItemType Directory -Force $d | Out-Null; ' +
-    `Invoke-WebRequest -UseBasicParsing -Uri ${powerShell(downloadUrl)} -OutFile $f; ` +
-    `if ((Get-FileHash -Algorithm SHA256 $f).Hash -ne ${powerShell(checksum)}) ` +
+    `Invoke-WebRequest -UseBasicParsing -Uri ${powerShellWord(downloadUrl)} -OutFile $f; ` +
+    `if ((Get-FileHash -Algorithm SHA256 $f).Hash -ne ${powerShellWord(checksum)}) ` +
     "{ Remove-Item $f; throw 'The downloaded agent is not the one that was released' }; " +
-    `${powerShell(key)} | & $f run --url ${powerShell(url)} --enrollment-key - --once; ` +
+    `${powerShellWord(key)} | & $f run --url ${powerShellWord(url)} --enrollment-key - --once; ` +
     "if ($LASTEXITCODE -ne 0) { throw 'This machine was not enrolled' }; " +
     "$a = New-ScheduledTaskAction -Execute $f -Argument 'run'; $t = New-ScheduledTaskTrigger -AtStartup; " +
     "$s = New-ScheduledTaskSettingsSet -ExecutionTimeLimit 0 -RestartCount 999 -RestartInterval '00:01:00'; " +

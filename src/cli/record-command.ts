@@ -13,6 +13,7 @@ import { forgetNames } from './name-cache.ts'
 import { fetchAllRows } from './pages.ts'
 import { checkPrintable, printNote, printRecord } from './print.ts'
 import { withSpinner } from './progress.ts'
+import { shWord } from './shell-words.ts'
 
 type Reply = Record<string, unknown>
 
@@ -252,5 +253,4 @@ async function confirmQuestion(
   await confirmOrThrow(question, { yes: flags.yes === true, interactive, hint })
 }
 
-const quoted = (word: string): string =>
-  /^[\w./:@-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
+const quoted = (word: string): string => (/^[\w./:@-]+$/.test(word) ? word : shWord(word))

@@ -1,3 +1,4 @@
+import { powerShellWord } from '../shell-words.ts'
 import type { Shell } from './scripts.ts'
 
 /** What stands before the cursor. */
@@ -57,7 +58,7 @@ const isPlain = (text: string): boolean => /^[\p{L}\p{N}_@%+=:,./-]+$/u.test(tex
  */
 export function insertion(shell: Shell, value: string, { current, quote }: TypedWords): string | undefined {
   if (shell === 'zsh' || shell === 'fish') return value
-  if (shell === 'powershell') return isPlain(value) ? value : `'${value.replaceAll("'", "''")}'`
+  if (shell === 'powershell') return isPlain(value) ? value : powerShellWord(value)
   if (quote !== '') return /["'\\$`!]/.test(value) ? undefined : value
   const kept = /^.*[=:]/s.exec(current)?.[0].length ?? 0
   return value.slice(kept).replace(/[^\p{L}\p{N}_@%+=:,./-]/gu, '\\$&')
