@@ -8,19 +8,11 @@ import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from './abou
 import { refusalOf } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
 import { mayReadAudit, withCulprits } from './culprits.ts'
+import { configurationOf, keepApplied } from './history/applied.ts'
 import { configurationApplyHandlers } from './history/handlers.ts'
-import { insertApply } from './history/store.ts'
 import { Run } from './planner.ts'
 import type { InnerCalls } from './ports.ts'
-import {
-  canonical,
-  checkNothingRefused,
-  isElsewhere,
-  type Stored,
-  secretFields,
-  type Values,
-  type Wanted,
-} from './rules.ts'
+import { canonical, isElsewhere, type Stored, secretFields, type Values, type Wanted } from './rules.ts'
 import { State } from './state.ts'
 import * as store from './store.ts'
 import { Turns } from './turns.ts'
@@ -65,10 +57,9 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           const about = await tenantOf(db, scope, query)
           const { set, version, plannedAt, revision = null } = body
           note(meantBy(about, set))
-          const applyId = newId()
-          const details = { configuration: { applyId, set, ...(revision !== null && { revision }) } }
-          const by = nameOf(caller)
-          const setId = await store.lockSet(db, about.scope, about.owner, { name: set, by, now })
+          const apply = { id: newId(), set, revision, rollsBack: null, by: nameOf(caller), now }
+          const details = { configuration: configurationOf(apply) }
+          const setId = await store.lockSet(db, about.scope, about.owner, apply)
           const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
           const wanted: Wanted = body
           const run = new Run(db, {
@@ -76,18 +67,8 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
             ...about,
           })
           const made = await run.plan({ version, plannedAt })
-          checkNothingRefused(made.changes)
-          if (made.changes.length > 0) {
-            await store.noteApplied(db, about.scope, setId, { revision, by, now })
-            const kept = { id: applyId, set, revision, rollsBack: null, by, now }
-            await insertApply(db, cipher, about.owner, kept, run.done)
-          }
-          await store.forgetDeleted(db, about.owner)
-          const { orgId } = about.owner
-          // Not the body: each change has an entry of its own.
-          note({ orgId, resourceId: applyId, resourceName: set, after: {} })
-          note({ details: { ...details, totals: made.totals } })
-          return { ...made, plannedAt: now, applyId }
+          note(await keepApplied(db, cipher, about, { setId, apply, made, done: run.done }))
+          return { ...made, plannedAt: now, applyId: apply.id }
         },
       }),
 

@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { forUpdate, inPartner, inScope } from '../storage/dialect.ts'
+import { forUpdate, inTenants } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { type ConfigurationSet, type Section, sections } from './contract.ts'
 
@@ -11,15 +11,7 @@ export type SetOwner = { partnerId: string; orgId: string | null }
 
 export const ownerId = ({ partnerId, orgId }: SetOwner): string => orgId ?? partnerId
 
-const setsIn = (db: Db, scope: Scope) =>
-  db
-    .selectFrom('config_sets')
-    .where((eb) =>
-      eb.or([
-        inScope(scope, 'config_sets.org_id'),
-        eb.and([inPartner(scope, 'config_sets.partner_id'), eb('config_sets.org_id', 'is', null)]),
-      ]),
-    )
+const setsIn = (db: Db, scope: Scope) => db.selectFrom('config_sets').where(inTenants(scope, 'config_sets'))
 
 /** Sets of a tenant, by name. */
 export async function listSets(db: Db, scope: Scope, owner: SetOwner): Promise<ConfigurationSet[]> {
@@ -68,7 +60,7 @@ export async function lockSet(
   db: Db,
   scope: Scope,
   owner: SetOwner,
-  { name, by, now }: { name: string; by: string; now: Instant },
+  { set: name, by, now }: { set: string; by: string; now: Instant },
 ): Promise<string> {
   await db
     .insertInto('config_sets')
@@ -125,14 +117,7 @@ export async function deleteSets(db: Db, scope: Scope): Promise<void> {
 export type Ownership = { setId: string; set: string; isOfPartner: boolean; orgId: string | null }
 
 const objectsIn = (db: Db, scope: Scope) =>
-  db
-    .selectFrom('config_objects')
-    .where((eb) =>
-      eb.or([
-        inScope(scope, 'config_objects.org_id'),
-        eb.and([inPartner(scope, 'config_objects.partner_id'), eb('config_objects.org_id', 'is', null)]),
-      ]),
-    )
+  db.selectFrom('config_objects').where(inTenants(scope, 'config_objects'))
 
 /** The owned objects of a section, by id: of every set, so that none is taken from another. */
 export async function listOwned(db: Db, scope: Scope, section: Section): Promise<Map<string, Ownership>> {

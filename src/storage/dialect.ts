@@ -96,6 +96,10 @@ export function inPartner(scope: Scope, column: string): Expression<SqlBool> {
   return sql<SqlBool>`${sql.ref(column)} = ${scope.partnerId}`
 }
 
+/** Rows of a table whose records belong to an organization, or to the partner itself. */
+export const inTenants = (scope: Scope, table: string): Expression<SqlBool> =>
+  sql<SqlBool>`(${inScope(scope, `${table}.org_id`)} or (${inPartner(scope, `${table}.partner_id`)} and ${sql.ref(`${table}.org_id`)} is null))`
+
 /** The same for a column that holds a site's id: a membership may be narrowed to some sites. */
 export function inSites(scope: Scope, column: string): Expression<SqlBool> {
   if (scope.kind !== 'organization' || scope.siteIds === null) return sql<SqlBool>`1 = 1`

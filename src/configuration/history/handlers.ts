@@ -10,8 +10,8 @@ import { mayRead } from '../access.ts'
 import { sections } from '../contract.ts'
 import { Run } from '../planner.ts'
 import type { CallContext, InnerCalls } from '../ports.ts'
-import { checkNothingRefused } from '../rules.ts'
-import { findSet, forgetDeleted, lockSet, noteApplied, type SetOwner } from '../store.ts'
+import { findSet, lockSet, type SetOwner } from '../store.ts'
+import { configurationOf, keepApplied } from './applied.ts'
 import type { ConfigurationApply, configurationApplies, RollbackPlan } from './contract.ts'
 import * as store from './store.ts'
 
@@ -80,28 +80,26 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
         limit('CONFIG', 'id' in caller ? caller.id : ip)
       },
       async run({ db, scope, caller, params, body, now, ip, userAgent, note }) {
-        const { apply, owner } = await store.getApply(db, scope, params.id)
+        const { apply: former, owner } = await store.getApply(db, scope, params.id)
         const about = await tenantOfApply(db, scope, owner)
-        const { set } = apply
+        const { set } = former
         note(meantBy(about, set))
         const { version, plannedAt, revision = null, ...pruning } = body
-        const [applyId, by] = [newId(), nameOf(caller)]
-        const configuration = { applyId, set, rollsBack: apply.id, ...(revision !== null && { revision }) }
-        const details = { configuration }
-        const setId = await lockSet(db, about.scope, about.owner, { name: set, by, now })
+        const apply = { id: newId(), set, revision, rollsBack: former.id, by: nameOf(caller), now }
+        const details = { configuration: configurationOf(apply) }
+        const setId = await lockSet(db, about.scope, about.owner, apply)
         const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
         const expected = { version, plannedAt }
-        const { made, done } = await rollBack(db, on, { about, on: context, setId }, apply, pruning, expected)
-        checkNothingRefused(made.changes)
-        if (made.changes.length > 0) {
-          await noteApplied(db, about.scope, setId, { revision, by, now })
-          const kept = { id: applyId, set, revision, rollsBack: apply.id, by, now }
-          await store.insertApply(db, on.cipher, about.owner, kept, done)
-        }
-        await forgetDeleted(db, about.owner)
-        note({ orgId: owner.orgId, resourceId: applyId, resourceName: set, after: {} })
-        note({ details: { ...details, totals: made.totals } })
-        return { ...made, plannedAt: now, applyId }
+        const { made, done } = await rollBack(
+          db,
+          on,
+          { about, on: context, setId },
+          former,
+          pruning,
+          expected,
+        )
+        note(await keepApplied(db, on.cipher, about, { setId, apply, made, done }))
+        return { ...made, plannedAt: now, applyId: apply.id }
       },
     }),
   }

@@ -113,9 +113,11 @@ export function backwards(
       moved.push(`${name}: ${fields.join(', ')} changed since${timeOf(now)}`)
       continue
     }
-    if (action === 'create') deletions.add(id)
+    if (action === 'create') {
+      deletions.add(id)
+      continue
+    }
     if (action === 'adopt') releases.add(id)
-    if (action === 'create') continue
     if (one.untold.length > 0)
       lose(`keeps what the apply set, as nobody is told what was before: ${one.untold.join(', ')}`)
     const isChanged = one.before !== null && Object.keys(one.before).length > 0

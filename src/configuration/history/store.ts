@@ -6,7 +6,7 @@ import { newId } from '../../core/new-id.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { inPartner, inScope, inScopeHistory } from '../../storage/dialect.ts'
+import { inScopeHistory, inTenants } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import type { ConfigurationApplyRow } from '../../storage/schema/tables.ts'
@@ -25,14 +25,7 @@ const mostOfAll = 64 * 1024 * 1024
 const atOnce = 50
 
 const appliesIn = (db: Db, scope: Scope) =>
-  db
-    .selectFrom('config_applies')
-    .where((eb) =>
-      eb.or([
-        inScope(scope, 'config_applies.org_id'),
-        eb.and([inPartner(scope, 'config_applies.partner_id'), eb('config_applies.org_id', 'is', null)]),
-      ]),
-    )
+  db.selectFrom('config_applies').where(inTenants(scope, 'config_applies'))
 
 type Totals = ConfigurationApply['totals']
 
@@ -121,7 +114,7 @@ export async function changesOf(db: Db, cipher: Cipher, scope: Scope, applyId: s
   return done
 }
 
-type NewApply = Pick<ConfigurationApply, 'id' | 'set' | 'revision' | 'rollsBack'> & {
+export type NewApply = Pick<ConfigurationApply, 'id' | 'set' | 'revision' | 'rollsBack'> & {
   by: string
   now: Instant
 }

@@ -2,7 +2,7 @@ import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
 import { Problem } from '../../core/errors.ts'
 import { offsetOf, type Page, type PageQuery } from '../../core/page.ts'
 import { type Scope, systemScope } from '../../core/scope.ts'
-import { inPartner, inScope, isForeignKeyViolation } from '../../storage/dialect.ts'
+import { inTenants, isForeignKeyViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOf } from '../../storage/query/counts.ts'
 import { readPage } from '../../storage/query/pages.ts'
@@ -30,15 +30,7 @@ function availableIn(eb: ExpressionBuilder<Tables, 'roles'>, tenant: Tenant): Ex
 
 /** Visible roles: the built-in ones, and those of the tenants in the scope. */
 const visibleRoles = (db: Db, scope: Scope) =>
-  db
-    .selectFrom('roles')
-    .where((eb) =>
-      eb.or([
-        eb('roles.is_system', '=', 1),
-        inScope(scope, 'roles.org_id'),
-        eb.and([inPartner(scope, 'roles.partner_id'), eb('roles.org_id', 'is', null)]),
-      ]),
-    )
+  db.selectFrom('roles').where((eb) => eb.or([eb('roles.is_system', '=', 1), inTenants(scope, 'roles')]))
 
 export async function findRole(db: Db, tenant: Tenant, id: string): Promise<Role | undefined> {
   const found = db.selectFrom('roles').selectAll().where('id', '=', id)

@@ -1,0 +1,53 @@
+import type { Cipher } from '../../core/cipher.ts'
+import type { AuditFacts } from '../../handler.ts'
+import type { Db } from '../../storage/open.ts'
+import type { About } from '../about.ts'
+import type { Plan } from '../contract.ts'
+import { checkNothingRefused } from '../rules.ts'
+import { forgetDeleted, noteApplied } from '../store.ts'
+import type { Done } from './done.ts'
+import { insertApply, type NewApply } from './store.ts'
+
+/**
+ * The end of an apply, of files or of an apply backwards: keeps what it did, and says what its audit entry says.
+ * @throws forbidden with what is refused
+ */
+export async function keepApplied(
+  db: Db,
+  cipher: Cipher,
+  { scope, owner }: About,
+  {
+    setId,
+    apply,
+    made: { changes, totals },
+    done,
+  }: {
+    setId: string
+    apply: NewApply
+    made: Pick<Plan, 'changes' | 'totals'>
+    done: readonly Done[]
+  },
+): Promise<AuditFacts> {
+  checkNothingRefused(changes)
+  if (changes.length > 0) {
+    await noteApplied(db, scope, setId, apply)
+    await insertApply(db, cipher, owner, apply, done)
+  }
+  await forgetDeleted(db, owner)
+  // Not the body: each change has an entry of its own.
+  return {
+    ...{ orgId: owner.orgId, resourceId: apply.id, resourceName: apply.set, after: {} },
+    details: { configuration: configurationOf(apply), totals },
+  }
+}
+
+/** What each audit entry of an apply says besides. */
+export const configurationOf = ({
+  id,
+  set,
+  revision,
+  rollsBack,
+}: Pick<NewApply, 'id' | 'set' | 'revision' | 'rollsBack'>) => ({
+  ...{ applyId: id, set, ...(rollsBack !== null && { rollsBack }) },
+  ...(revision !== null && { revision }),
+})
