@@ -1,10 +1,10 @@
 import { Command } from '@oclif/core/command'
 import { textArg } from '../src/cli/flags.ts'
 import Help from '../src/cli/help.ts'
+import { helpPages } from '../src/cli/help-pages.ts'
 import { lookOf } from '../src/cli/look.ts'
 import { fitPage, manualPage, manualPages } from '../src/cli/manual.ts'
 import { writePaged } from '../src/cli/pager.ts'
-import { helpPages } from '../src/cli/topics.ts'
 
 export default class HelpCommand extends Command {
   static override summary = 'Explain a command, or exit-codes, environment, filters, formatting'

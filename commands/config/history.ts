@@ -6,8 +6,8 @@ export default command(configurationApplies.list, {
   description:
     'With who applied it, from which revision of the files, and how many objects it made, changed, deleted and took over. svc config rollback takes the id.',
   examples: [
-    'svc config history\nID        APPLIED AT                APPLIED BY       SET      REVISION\n0197c1c8  2026-01-31T12:00:00.000Z  ada@example.com  default  6f2c1e9',
-    'svc config history --columns id,appliedAt,set,totals.delete',
+    'svc config history\nAPPLIED AT  TOTALS              REVISION  SET      APPLIED BY       ID\n3m ago      create 2, delete 1  6f2c1e9   default  ada@example.com  0197c1c8…',
+    'svc config history --columns id,appliedAt,totals.delete',
   ],
-  columns: ['id', 'appliedAt', 'appliedBy', 'set', 'revision'],
+  columns: ['id', 'appliedAt', 'totals', 'revision', 'set', 'appliedBy'],
 })

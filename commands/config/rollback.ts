@@ -1,6 +1,6 @@
 import { boolean, string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { planFlags } from '../../src/cli/config/flags.ts'
+import { partnerFlag, planFlags } from '../../src/cli/config/flags.ts'
 import { confirmFlags, textArg } from '../../src/cli/flags.ts'
 
 export default class ConfigRollback extends ApiCommand {
@@ -16,6 +16,7 @@ export default class ConfigRollback extends ApiCommand {
   static override flags = {
     ...confirmFlags,
     'dry-run': boolean({ description: 'Show what it would do, and do nothing' }),
+    ...partnerFlag,
     prune: boolean({ description: 'Delete what the apply made' }),
     'prune-limit': planFlags['prune-limit'],
     revision: string({ description: 'Why, such as a commit, for the audit log', helpValue: 'TEXT' }),

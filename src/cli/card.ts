@@ -12,6 +12,9 @@ const fewEmpty = 3
 /** How many fields without a value a card leaves out. */
 type Omission = { omits: boolean; omitted: number }
 
+/** How a name is shown: those of claims are others' and stay as they are. */
+type Label = (key: string) => string
+
 /**
  * A record as lines: plain values first, then each part under its own heading. On a terminal fields without a value are
  * left out where they are many; elsewhere every line is there.
@@ -29,6 +32,7 @@ function renderFields(
   look: Look,
   depth: number,
   omission: Omission,
+  label: Label = fieldLabel,
 ): string {
   const { style, width } = look
   const indent = '  '.repeat(depth)
@@ -38,28 +42,34 @@ function renderFields(
   const every = entries.filter(([, value]) => !isPart(value))
   const values = omission.omits ? every.filter(([, value]) => !isEmpty(value)) : every
   omission.omitted += every.length - values.length
-  const longest = Math.max(0, ...values.map(([key]) => displayWidth(fieldLabel(key))))
+  const longest = Math.max(0, ...values.map(([key]) => displayWidth(label(key))))
   const hanging = ' '.repeat(indent.length + longest + 2)
   const room = width === undefined ? Number.POSITIVE_INFINITY : Math.max(20, width - hanging.length)
   const lines = values.map(([key, value]) => {
-    const name = `${fieldLabel(key)}:`
-    const label = name + ' '.repeat(longest + 2 - displayWidth(name))
+    const name = `${label(key)}:`
+    const start = name + ' '.repeat(longest + 2 - displayWidth(name))
     const [first = '', ...rest] = wrapWords(escapeToOneLine(formatPlain(key, value, look)), room)
     const shown = rest.length === 0 ? colorStatus(style, first) : [first, ...rest].join(`\n${hanging}`)
-    return `${indent}${style.dim(label)}${shown}\n`
+    return `${indent}${style.dim(start)}${shown}\n`
   })
   const parts = entries
     .filter(([, value]) => isPart(value))
     .map(([key, value]) => {
-      const part = renderPart(value as object, look, depth + 1, omission)
+      const part = renderPart(
+        value as object,
+        look,
+        depth + 1,
+        omission,
+        key === 'claims' ? escapeToOneLine : fieldLabel,
+      )
       return part === '' ? '' : `\n${indent}${style.heading(fieldLabel(key))}\n${part}`
     })
   return lines.join('') + parts.join('')
 }
 
-function renderPart(value: object, look: Look, depth: number, omission: Omission): string {
+function renderPart(value: object, look: Look, depth: number, omission: Omission, label: Label): string {
   const indent = '  '.repeat(depth)
-  const fields = (one: unknown) => renderFields(one as Record<string, unknown>, look, depth, omission)
+  const fields = (one: unknown) => renderFields(one as Record<string, unknown>, look, depth, omission, label)
   if (!Array.isArray(value)) return fields(value)
   const isRecord = (one: unknown) => one !== null && typeof one === 'object' && !Array.isArray(one)
   if (!value.every(isRecord))

@@ -64,7 +64,7 @@ function pickColumns(text: string, known: Column[]): Column[] {
   return wanted.map((name) => {
     const match = known.find((leaf) => leaf.toLowerCase() === name.toLowerCase())
     if (match) return match
-    if (known.some((leaf) => name.startsWith(`${leaf}.`))) return name
+    if (known.some((leaf) => name.startsWith(`${leaf}.`) || leaf.startsWith(`${name}.`))) return name
     // The names may be those of a reply.
     const shown = known.map(escapeToOneLine)
     throw usageError(

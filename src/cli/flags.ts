@@ -236,6 +236,8 @@ export const resourceNames: Record<Resource, string> = {
   configuration_apply: 'apply',
 }
 
+export const article = (noun: string): string => `${/^[aeiou]/.test(noun) ? 'an' : 'a'} ${noun}`
+
 type Parse = (input: string) => Promise<string>
 
 /** Without `ignoreStdin` oclif would wait on standard input for a missing argument. */

@@ -24,6 +24,8 @@ export type ImportKind = {
   known(session: CommandContext, bodies: readonly JsonObject[]): Promise<Known>
   /** Code of the refusal of one that exists. */
   taken?: string
+  /** What is left to do about a record that was made. */
+  leftToDo?: (made: JsonObject) => string | undefined
 }
 
 export const keyOf = ({ key }: Pick<ImportKind, 'key'>, body: JsonObject): string =>
@@ -101,4 +103,10 @@ export const userImport: ImportKind = {
     return known
   },
   taken: 'user_exists',
+  leftToDo({ inviteEmailSent, inviteUrl }) {
+    if (inviteEmailSent !== false) return undefined
+    return inviteUrl === undefined
+      ? 'There is no mail server: svc dev outbox shows the mail of who has an account'
+      : 'There is no mail server: svc users resend E-MAIL prints the link of each, to hand over'
+  },
 }

@@ -42,9 +42,12 @@ export async function importFile(
   const printer = rowPrinter(output, columns)
   const bar = progressBar('Importing', kind.what, bodies.length)
   const counts = new Map<Result['result'], number>()
+  const leftToDo = new Set<string>()
   try {
     for (const [at, body] of bodies.entries()) {
-      const done = await importOne(session, kind, body, known, options)
+      const { made, ...done } = await importOne(session, kind, body, known, options)
+      const left = made && kind.leftToDo?.(made)
+      if (left !== undefined) leftToDo.add(left)
       const said = Object.fromEntries(shown.map((field) => [field, body[field]]))
       const result: Result = { row: at + 1, ...done, ...said }
       counts.set(done.result, (counts.get(done.result) ?? 0) + 1)
@@ -58,6 +61,7 @@ export async function importFile(
     // Created rows are also reported when the rest failed.
     if (counts.size > 0) await printer.end()
     if (counts.size > 0) printNote([...counts].map(([result, count]) => `${count} ${result}`).join(', '))
+    for (const left of leftToDo) printNote(left)
   }
   if (options.dry) printNote('Dry run: nothing was sent')
   if (counts.has('failed')) throw new SilentExit(exitCodes.failure)
@@ -69,13 +73,13 @@ async function importOne(
   body: JsonObject,
   known: Known | undefined,
   { dry, existing }: Options,
-): Promise<Pick<Result, 'result' | 'id' | 'error'>> {
+): Promise<Pick<Result, 'result' | 'id' | 'error'> & { made?: JsonObject }> {
   const id = known?.get(keyOf(kind, body))
   if (id !== undefined) return { result: 'exists', id, error: null }
   if (dry) return { result: 'would be created', id: null, error: null }
   try {
-    const made = (await session.client.request(kind.create, { body })) as { id: string }
-    return { result: 'created', id: made.id, error: null }
+    const made = (await session.client.request(kind.create, { body })) as JsonObject & { id: string }
+    return { result: 'created', id: made.id, error: null, made }
   } catch (error) {
     // Without an answer, or without a sign-in, later rows would fail as well.
     if (!(error instanceof ApiError) || error.status === 401 || error.status >= 500) throw error

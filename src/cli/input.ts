@@ -6,6 +6,7 @@ import { askText, readSecret, readStdin, readStdinOrFile, readTextFile } from '.
 import type { CommandContext } from './base.ts'
 import { usageError } from './exit-codes.ts'
 import type { Field } from './fields.ts'
+import { article, resourceNames } from './flags.ts'
 import { durationSeconds } from './times.ts'
 
 /** The raw values of the caller, by field; names are not resolved yet. */
@@ -91,6 +92,8 @@ async function valueFor(
 ): Promise<unknown> {
   if (field.nullable && raw === 'null') return null
   if (typeof raw !== 'string') return raw
+  // It would be another path, or none.
+  if (field.part === 'params' && ['', '.', '..'].includes(raw.trim())) throw noIdError(field, raw)
   const flag = `--${field.flag}`
   if (field.secret) return readSecret(raw, flag)
   if (field.kind === 'file') return raw === '-' ? readStdin(flag) : readTextFile(raw, flag)
@@ -118,6 +121,14 @@ async function valueFor(
     return resolveId(session.client, field.resource, raw, { ...within, partnerId })
   }
   return raw
+}
+
+function noIdError({ key, resource }: Field, raw: string): Error {
+  const what = resource ? `the id or name of ${article(resourceNames[resource])}` : article(key)
+  return usageError(
+    `"${raw}" is not ${what}`,
+    'the lists of svc, with -q, print ids: svc commands has all of them',
+  )
 }
 
 async function pairFrom(raw: string, flag: string): Promise<unknown> {

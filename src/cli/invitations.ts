@@ -15,16 +15,16 @@ type Sent = Pick<ReplyOf<typeof users.invite>, 'inviteEmailSent' | 'inviteUrl'>
 export function formatInvited(reply: Record<string, unknown>): string {
   const { inviteEmailSent, inviteUrl } = reply as Sent
   const { email, status } = reply as { email?: string; status?: string }
-  const who = email === undefined ? 'The invitation' : escapeToOneLine(email)
   if (inviteUrl !== undefined) {
-    return `${who} is invited. There is no mail server, so send this link:\n${escapeToOneLine(inviteUrl)}\n`
+    const invited = email === undefined ? '' : `${escapeToOneLine(email)} is invited. `
+    return `${invited}There is no mail server, so send this link:\n${escapeToOneLine(inviteUrl)}\n`
   }
   const sent = inviteEmailSent
     ? 'A mail was sent'
     : 'No mail server is configured: svc dev outbox --latest shows the mail'
   if (email === undefined) return `${sent}\n`
   const how = status === undefined || status === 'invited' ? 'is invited' : 'has an account and was added'
-  return `${who} ${how}. ${sent}\n`
+  return `${escapeToOneLine(email)} ${how}. ${sent}\n`
 }
 
 /** Accepts the invitation of a partner or organization, by id or name, with the account that is signed in. */

@@ -21,10 +21,15 @@ export function tellOpened(
   wanted: readonly string[],
   by: Holder,
 ): void {
-  const needed = new Map(entriesOf(api).map(({ entry }) => [routeOf(entry), permissionFor(entry, by)]))
+  const known = new Map(entriesOf(api).map(({ entry }) => [routeOf(entry), entry]))
   const open = commands.flatMap(({ id, hidden, ...command }) => {
     const { endpoints = [] } = command as { endpoints?: string[] }
-    const asked = hidden ? [] : endpoints.flatMap((route) => needed.get(route) ?? [])
+    const entries = hidden ? [] : endpoints.flatMap((route) => known.get(route) ?? [])
+    // What a command that changes something reads besides, such as its plan, does not open it.
+    const changing = entries.filter(({ audit }) => audit !== undefined && 'resource' in audit)
+    const asked = (changing.length > 0 ? changing : entries).flatMap(
+      (entry) => permissionFor(entry, by) ?? [],
+    )
     return asked.map((permission) => ({ name: id.replaceAll(':', ' '), permission }))
   })
   const isOpened = (permission: string) => open.some((one) => one.permission === permission)

@@ -4,7 +4,7 @@ import { isId } from '../core/ids.ts'
 import type { Resource } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
 import { CliError, exitCodes, usageError } from './exit-codes.ts'
-import { resourceNames } from './flags.ts'
+import { article, resourceNames } from './flags.ts'
 import { idBeginningOf } from './id-beginning.ts'
 import { fetchAllRows } from './pages.ts'
 import { escapeToOneLine } from './table.ts'
@@ -25,6 +25,8 @@ type Lookup = {
   byOrg?: true
   /** The list can be limited to one partner's own records. */
   byPartner?: true
+  /** What to do where none is found, for records without names. */
+  hint?: string
 }
 
 const tenancy = () => import('../tenancy/contract.ts')
@@ -101,6 +103,13 @@ export const lookups: { [R in Resource]?: Lookup } = {
     list: async () => (await import('../agents/rollouts/contract.ts')).agentRollouts.list,
     names: ['version'],
   },
+  configuration_apply: {
+    list: async () => (await import('../configuration/history/contract.ts')).configurationApplies.list,
+    names: [],
+    byOrg: true,
+    byPartner: true,
+    hint: 'svc config history lists them',
+  },
   user: {
     list: async () => (await identity()).users.list,
     names: ['email', 'name'],
@@ -118,6 +127,8 @@ export async function resolveId(
   within: { orgId?: string | undefined; partnerId?: string | undefined; insists?: boolean } = {},
 ): Promise<string> {
   if (isId(word)) return word.toLowerCase()
+  if (word.trim() === '')
+    throw usageError(`"${word}" is not the id or name of ${article(resourceNames[resource])}`)
   const lookup = lookups[resource]
   if (!lookup) throw usageError(`"${word}" is not the id of ${article(resourceNames[resource])}`)
   const entry = await lookup.list()
@@ -139,7 +150,7 @@ export async function resolveId(
     didYouMean(word, found.names.map(escapeToOneLine)) ??
     (found.usual.length > 0 && found.usual.length <= 10
       ? `there are: ${found.usual.map(escapeToOneLine).join(', ')}`
-      : undefined)
+      : lookup.hint)
   throw new CliError(`No ${resourceNames[resource]} "${word}" ${where}`, {
     exit: exitCodes.notFound,
     code: 'not_found',
@@ -283,5 +294,3 @@ async function ambiguous(
     hint: 'use the id or its beginning, or narrow the search with --org',
   })
 }
-
-const article = (noun: string): string => `${/^[aeiou]/.test(noun) ? 'an' : 'a'} ${noun}`

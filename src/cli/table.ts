@@ -142,12 +142,26 @@ function shortenIds(ids: string[]): string[] {
   return length > mostOfIds ? ids : ids.map((id) => `${id.slice(0, length)}…`)
 }
 
-/** For reading: a list of plain values is said with commas. */
+/** For reading: a list of plain values, and counts by name, are said with commas. */
 function cellOf(value: unknown): string {
   const isList = Array.isArray(value) && value.every((one) => one === null || typeof one !== 'object')
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  if (isCounts(value)) return countsOf(value)
   return isList ? value.map(formatValue).join(', ') : formatValue(value)
 }
+
+const isCounts = (value: unknown): value is Record<string, number> => {
+  const counts =
+    value !== null && typeof value === 'object' && !Array.isArray(value) ? Object.values(value) : []
+  return counts.length > 0 && counts.every((one) => typeof one === 'number')
+}
+
+/** Counts by name, without those that are nothing. */
+const countsOf = (counts: Record<string, number>): string =>
+  Object.entries(counts)
+    .filter(([, count]) => count !== 0)
+    .map(([name, count]) => `${name} ${count}`)
+    .join(', ')
 
 const totalOf = (widths: number[]): number => widths.reduce((sum, one) => sum + one + gap, -gap)
 

@@ -13,6 +13,7 @@ import type { Planner } from './request.ts'
 import type { Item, Stored, Values } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
+import type { Ownership } from './store.ts'
 
 /** The single changes of a plan, each done through the endpoint that would do it by itself. */
 export class Steps {
@@ -38,9 +39,7 @@ export class Steps {
     if (this.#owners.isOwn(found)) return true
     const owner = this.#owners.of(found)
     if (owner) {
-      const whose = owner.isOfPartner && this.#with.owner.orgId !== null ? ' of the partner' : ''
-      const instead = whose === '' ? `, or name that set (--set ${owner.set})` : ''
-      this.#found.fault(item.path, `belongs to the set "${owner.set}"${whose}: leave it out here${instead}`)
+      this.#found.fault(item.path, `belongs to the set "${owner.set}"${this.#instead(owner, found)}`)
       return false
     }
     // A rollback takes over what a rollback before it has released, and nothing else.
@@ -68,6 +67,15 @@ export class Steps {
     this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, ...refused })
     if (refused.refused === null) this.#found.did(found, { action: 'adopt', before: null, after: null })
     return refused.refused === null
+  }
+
+  /** Whose set owns it, and what to do: sets of an organization and of its partner may have one name. */
+  #instead({ set, isOfPartner }: Ownership, found: Stored): string {
+    const isPlanOfPartner = this.#with.owner.orgId === null
+    if (isOfPartner === isPlanOfPartner) return `: leave it out here, or name that set (--set ${set})`
+    if (isOfPartner) return ' of the partner: leave it out here'
+    const org = this.#state.org(found) ?? found.orgId
+    return ` of the organization ${org}: leave it out here, or apply that set by itself (--org ${org} --set ${set})`
   }
 
   /** Gives an object that the set has taken over back to nobody. */

@@ -1,7 +1,9 @@
 import { afterAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { exitCodes } from '../../src/cli/exit-codes.ts'
-import { helpPages, topicDescriptions } from '../../src/cli/topics.ts'
+import { helpPages } from '../../src/cli/help-pages.ts'
+import { displayWidth } from '../../src/cli/text-width.ts'
+import { topicDescriptions } from '../../src/cli/topics.ts'
 import { entriesOf, routeOf } from '../../src/core/endpoint.ts'
 import { errors } from '../../src/core/errors.ts'
 import { Home } from './run.ts'
@@ -158,6 +160,8 @@ describe('help', () => {
 
   it.each(Object.keys(helpPages))('has a page about %s', async (name) => {
     expect((await home.run(['help', name])).stdout).toBe(helpPages[name])
+    const wide = helpPages[name]!.split('\n').filter((line) => displayWidth(line) > 80)
+    expect(wide).toEqual([])
   })
 
   it('lists every exit code', () => {

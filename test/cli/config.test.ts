@@ -136,7 +136,9 @@ scripts:
     const { stdout } = await acme(['config', 'history', ...columns])
     const [id, ...rest] = stdout.split('\n')[0]!.split(',')
     expect(rest).toEqual(['annex', 'a1', '1'])
-    expect(await acme(['config', 'rollback', id!])).toMatchObject({
+    const listed = await acme(['config', 'history', '--columns', 'totals,set', '--no-header'])
+    expect(listed.stdout.split('\n')[0]).toBe('create 1  annex')
+    expect(await acme(['config', 'rollback', id!.slice(0, 20)])).toMatchObject({
       code: 0,
       stdout:
         'made by the apply, and kept without --prune\n    sites: garage / Annex\nSet annex: no changes\n',
@@ -153,7 +155,11 @@ scripts:
     expect(JSON.parse(done.stdout)).toMatchObject({ totals: { delete: 1 }, applyId: expect.any(String) })
     const again = await acme(['config', 'rollback', id!, '--prune', '--yes'])
     expect(again).toMatchObject({ code: 6, stderr: expect.stringContaining('"Annex" of garage is deleted') })
-    expect((await acme(['config', 'rollback', 'nothing'])).code).toBe(2)
+    expect((await acme(['config', 'rollback', ''])).code).toBe(2)
+    expect(await acme(['config', 'rollback', 'nothing'])).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining('svc config history lists them'),
+    })
   })
 
   it('says in a difference who set each field, and in a rollback what it cannot bring back', async () => {

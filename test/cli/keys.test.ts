@@ -71,6 +71,7 @@ describe('svc keys', () => {
     expect(stderr).toMatch(/^devices:delete opens svc devices decommission, devices delete$/m)
     expect(stderr).toMatch(/^users:read opens no command: nothing that needs it is open to API keys$/m)
     const all = await svc('keys', 'create', '--name', 'ci', '--scope', '*')
+    expect(all.stderr).toMatch(/^config:read opens svc (?!.*rollback).*config plan/m)
     expect(all.stderr).toMatch(/^devices:read opens svc .*filters preview.*logs tail.*$/m)
     expect(all.stderr).not.toContain('users:')
     const dry = await svc('keys', 'create', '--name', 'ci', ...scopes, '--json')

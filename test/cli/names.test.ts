@@ -153,6 +153,19 @@ it('an unknown name exits with 3 and a suggestion', async () => {
   expect(failureOf(result)).toMatchObject({ code: 'not_found', hint: 'did you mean blue-bakery?' })
 })
 
+it.each(['', ' ', '.', '..'])('"%s" names nothing, and nothing is sent', async (word) => {
+  const sent = service.seen.length
+  for (const what of [
+    ['orgs', 'show'],
+    ['alerts', 'show'],
+    ['sites', 'show'],
+  ]) {
+    const { code, stderr } = await home.run([...what, word])
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`"${word}" is not `)])
+  }
+  expect(service.seen.length).toBe(sent)
+})
+
 it('a name outside the given organization is not found', async () => {
   expect((await home.run(['sites', 'show', 'Depot', '--org', 'blue-bakery'])).code).toBe(3)
 })

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { helpPages } from '../../src/cli/help-pages.ts'
 import { manualPages } from '../../src/cli/manual.ts'
-import { helpPages } from '../../src/cli/topics.ts'
 import { FakeService, organization, page } from './fake-service.ts'
 import { Home, noTerminal } from './run.ts'
 

@@ -205,7 +205,11 @@ describe('svc sites import and svc users import', () => {
     const given = ['users', 'import', staff, '--org', 'bakery', '--role', 'Org Viewer']
     const dry = await svc(...given, '--dry-run')
     expect([dry.code, dry.stderr]).toEqual([0, expect.stringContaining('2 would be created')])
-    expect((await svc(...given)).stderr).toContain('2 created')
+    const { stderr } = await svc(...given)
+    expect(stderr).toContain('2 created')
+    expect(stderr).toContain(
+      'There is no mail server: svc users resend E-MAIL prints the link of each, to hand over',
+    )
     const { data } = await service.client(world.tokens.bakery).call(api.users.list, { query: { limit: 100 } })
     expect(data.filter(({ name }) => ['Ira', 'Sol'].includes(name))).toMatchObject([
       { name: 'Ira', roleName: 'Org Admin', status: 'invited', siteIds: null },

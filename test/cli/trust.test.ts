@@ -88,6 +88,15 @@ describe('svc trust', () => {
     expect(service.calls(`PATCH /trust/policies/${uuid(80)}`)[0]?.body).toEqual({ status: 'inactive' })
   })
 
+  it('shows claims as the issuer writes their names', async () => {
+    service.answers[`GET /trust/policies/${uuid(80)}`] = {
+      body: { data: { ...releases, claims: { project_id: '20', 'https://a.example/teamId': 'x' } } },
+    }
+    const { stdout } = await svc('trust', 'show', 'Releases')
+    expect(stdout).toMatch(/^ {2}project_id: +20$/m)
+    expect(stdout).toMatch(/^ {2}https:\/\/a\.example\/teamId: x$/m)
+  })
+
   it('tests a token from a file or standard input, never from the command line', async () => {
     const args = ['trust', 'test', 'Releases', '--id-token']
     const { code, stdout } = await home.run([...args, '-'], { input: 'a.b.c\n' })

@@ -51,6 +51,7 @@ describe('svc users', () => {
     const again = await outputOf('users', 'resend', 'ada@example.com')
     const link = /http\S+/.exec(again)?.[0] ?? ''
     expect(link).toContain('/accept-invite?token=')
+    expect(again).toBe(`There is no mail server, so send this link:\n${link}`)
     expect(printed).not.toContain(link)
     const file = home.write('link.txt', link)
     const guest = new Home()

@@ -272,7 +272,7 @@ function childOf(node: Node, step: string | number): { node: Node | null; offset
 }
 
 /** All faults at once, in the order of the files. */
-export function faultsError(faults: readonly FileFault[]) {
+export function faultsError(faults: readonly FileFault[], isOfForm = true) {
   const ordered = faults.toSorted(
     (one, other) => one.file.localeCompare(other.file) || one.line - other.line || one.column - other.column,
   )
@@ -282,7 +282,7 @@ export function faultsError(faults: readonly FileFault[]) {
   const many = lines.length === 1 ? '1 fault' : `${lines.length} faults`
   return usageError(
     [`The configuration has ${many}`, ...lines].join('\n  '),
-    'svc config schema describes the form',
+    isOfForm ? 'svc config schema describes the form' : undefined,
   )
 }
 

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { configuration, type Plan } from '../../configuration/contract.ts'
+import { ConfigurationFile, configuration, type Plan } from '../../configuration/contract.ts'
 import { configurationApplies, type RollbackPlan } from '../../configuration/history/contract.ts'
 import { ApiError, NetworkError } from '../../core/client.ts'
 import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
@@ -11,6 +11,7 @@ import { checkReplaceable, writePrivateFile } from '../files.ts'
 import { lookOf } from '../look.ts'
 import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
+import { resolveId } from '../resolve.ts'
 import { type Configuration, type FileFault, faultsError, nameAt, readConfiguration } from './files.ts'
 import { formatMarkdown, formatPlan, totalsText } from './format.ts'
 import { Hidden, type Substituted } from './hidden.ts'
@@ -79,7 +80,8 @@ function withPlaces(failure: unknown, files: Configuration, hidden: Hidden): unk
   )
   const { moreDetails } = failure
   if (moreDetails > 0) faults.push({ ...nowhere, file: '', message: `and ${moreDetails} more` })
-  return faultsError([...files.faults, ...faults])
+  const isOfForm = files.faults.length > 0 || !ConfigurationFile.safeParse(files.document).success
+  return faultsError([...files.faults, ...faults], isOfForm)
 }
 
 async function printPlan(session: CommandContext, plan: Plan): Promise<void> {
@@ -165,14 +167,16 @@ export async function applyFiles(
   printNote(`Applied as ${done.applyId}: ${totalsText(done, true)}`)
 }
 
-export type RollbackFlags = Pick<PlanFlags, 'prune' | 'prune-limit'> & {
+export type RollbackFlags = Pick<PlanFlags, 'partner' | 'prune' | 'prune-limit'> & {
   revision?: string | undefined
   yes?: boolean | undefined
   'dry-run'?: boolean | undefined
 }
 
 /** Shows an apply backwards, asks, and does it. */
-export async function rollBack(session: CommandContext, id: string, flags: RollbackFlags): Promise<void> {
+export async function rollBack(session: CommandContext, apply: string, flags: RollbackFlags): Promise<void> {
+  const within = await namedTenant(session, flags.partner)
+  const id = await resolveId(session.client, 'configuration_apply', apply, within)
   const { prune = false, 'prune-limit': pruneLimit, revision } = flags
   const pruning = { prune, ...(pruneLimit !== undefined && { pruneLimit }) }
   const sent = session.client.request(configurationApplies.plan, { params: { id }, body: pruning })
@@ -246,7 +250,6 @@ export async function exportFile(
 }
 
 export async function printSchema(session: Pick<CommandContext, 'output'>): Promise<void> {
-  const { ConfigurationFile } = await import('../../configuration/contract.ts')
   const { toJsonSchema } = await import('../../core/openapi.ts')
   const title = 'Configuration of svc'
   const $schema = 'https://json-schema.org/draft/2020-12/schema'
