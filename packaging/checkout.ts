@@ -1,17 +1,14 @@
 // The checkout that a release is made of: what has to hold before, and the version that is written into it.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { compareVersions, isVersion } from '../src/agents/versions/semver.ts'
 import { firstSection, isUnreleased, released } from './changelog.ts'
 import { hostPlatform, root } from './lockfile.ts'
-
-/** They name the image of this version. */
-const imageUsers = globSync('docs/operations/containers{.md,/*.yml}', { cwd: root }).sort()
-const imageName = /\bsvc:\d+\.\d+\.\d+[\w.-]*/g
+import { documents, renamed } from './named-files.ts'
 
 /** What the version is written into. */
-export const versionedFiles = ['CHANGELOG.md', 'package.json', 'package-lock.json', ...imageUsers]
+export const versionedFiles = ['CHANGELOG.md', 'package.json', 'package-lock.json', ...documents]
 
 export const git = (...args: string[]): string =>
   execFileSync('git', args, { cwd: root, encoding: 'utf8' }).trimEnd()
@@ -38,8 +35,10 @@ export function taggedCommit(version: string): string | undefined {
 export function isPrepared(version: string): boolean {
   const { version: locked, packages } = JSON.parse(read('package-lock.json'))
   const versions = [ownVersion(), locked, packages[''].version, firstSection(read('CHANGELOG.md'))?.version]
-  const images = imageUsers.flatMap((file) => read(file).match(imageName) ?? [])
-  return versions.every((one) => one === version) && images.every((one) => one === `svc:${version}`)
+  return (
+    versions.every((one) => one === version) &&
+    documents.every((file) => renamed(read(file), version) === read(file))
+  )
 }
 
 /** `date` as YYYY-MM-DD. */
@@ -47,8 +46,7 @@ export function prepare(version: string, date: string): void {
   const changelog = read('CHANGELOG.md')
   if (firstSection(changelog)?.version !== version)
     writeFileSync(join(root, 'CHANGELOG.md'), released(changelog, version, date))
-  for (const file of imageUsers)
-    writeFileSync(join(root, file), read(file).replaceAll(imageName, `svc:${version}`))
+  for (const file of documents) writeFileSync(join(root, file), renamed(read(file), version))
   const flags = ['--no-git-tag-version', '--allow-same-version', '--ignore-scripts', '--silent']
   execFileSync('npm', ['version', version, ...flags], { cwd: root, stdio: ['ignore', 'ignore', 'inherit'] })
 }

@@ -70,7 +70,7 @@ function stepsOf(key: KeyObject | undefined): Step[] {
   const isCommitted = (): boolean => checkout.isCommitted(version)
   return [
     {
-      title: `write ${version} into ${checkout.versionedFiles.slice(0, 3).join(', ')} and the files of containers`,
+      title: `write ${version} into ${checkout.versionedFiles.join(', ')}`,
       isDone: () => checkout.isPrepared(version),
       run: () => checkout.prepare(version, today()),
     },

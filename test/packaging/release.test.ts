@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { firstSection, isUnreleased, released } from '../../packaging/changelog.ts'
+import { documents } from '../../packaging/named-files.ts'
 import { runtimes } from '../../packaging/platforms.ts'
 import { publicOf } from '../../src/cli/sign-release.ts'
 import { copyCheckout, copyModules, environment, gitIn, release } from './checkout.ts'
@@ -129,15 +130,8 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       expect(gitIn(base, 'log', '-1', '--format=%s')).toBe(`release: ${version}`)
       expect(gitIn(base, 'rev-parse', `v${version}^{commit}`)).toBe(commit)
       expect(gitIn(base, 'status', '--porcelain')).toBe('')
-      expect(gitIn(base, 'diff', '--name-only', 'HEAD~1').split('\n')).toEqual([
-        'CHANGELOG.md',
-        'docs/operations/containers.md',
-        'docs/operations/containers/compose.postgres.yml',
-        'docs/operations/containers/compose.yml',
-        'docs/operations/containers/kubernetes.yml',
-        'package-lock.json',
-        'package.json',
-      ])
+      const changed = ['CHANGELOG.md', 'package-lock.json', 'package.json', ...documents]
+      expect(gitIn(base, 'diff', '--name-only', 'HEAD~1').split('\n')).toEqual(changed.sort())
 
       const out = join(base, 'release', version)
       const read = (name: string, from = out) => readFileSync(join(from, name), 'utf8')
