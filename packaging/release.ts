@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { CliError } from '../src/cli/exit-codes.ts'
+import { shWord } from '../src/cli/shell-words.ts'
 import { publicOf, readReleaseKey } from '../src/cli/sign-release.ts'
 import { type Artifact, artifactsOf, kinds, makeArtifact, node } from './artifacts.ts'
 import { firstSection } from './changelog.ts'
@@ -20,6 +21,10 @@ import { damagedIn, sumsOf, textOfSums } from './sums.ts'
 
 /** `isDone` reads alone: a dry run asks it too. */
 type Step = { title: string; isDone?: () => boolean; run: () => void }
+
+/** What all files of a folder have in common, also those of an earlier run. */
+type MadeOf = { commit: string; maintainer: string | undefined }
+const madeOfFile = '.made-of'
 
 const signed = ['SHA256SUMS', 'provenance.intoto.jsonl']
 const publicKeyFile = 'release-key.pem'
@@ -107,15 +112,22 @@ function stepsOf(key: KeyObject | undefined): Step[] {
 /** A folder of another commit would be completed with files of this one. */
 function problemsOfFolder(): string[] {
   if (!existsSync(out) || readdirSync(out).length === 0) return []
-  const commit = existsSync(at('.commit')) ? readFileSync(at('.commit'), 'utf8') : undefined
+  const { commit, maintainer }: Partial<MadeOf> = existsSync(at(madeOfFile))
+    ? JSON.parse(readFileSync(at(madeOfFile), 'utf8'))
+    : {}
+  const otherwise = 'remove it, or name another folder with --out'
+  if (commit !== checkout.head())
+    return [`${out} has files of ${commit ? `commit ${commit.slice(0, 8)}` : 'something else'}: ${otherwise}`]
+  if (maintainer !== values.maintainer)
+    return [
+      maintainer === undefined
+        ? `${out} was begun without --maintainer: leave that out. Or ${otherwise}`
+        : `${out} was begun with --maintainer ${shWord(maintainer)}: say so again. Or ${otherwise}`,
+    ]
   // Sums and signatures are made anew from what is there.
-  if (commit === checkout.head())
-    return damagedIn(out).map(
-      (name) => `${at(name)} is not as SHA256SUMS says: remove it, and it is made again`,
-    )
-  return [
-    `${out} has files of ${commit ? `commit ${commit.slice(0, 8)}` : 'something else'}: remove it, or name another folder with --out`,
-  ]
+  return damagedIn(out).map(
+    (name) => `${at(name)} is not as SHA256SUMS says: remove it, and it is made again`,
+  )
 }
 
 function test(): void {
@@ -134,7 +146,8 @@ function test(): void {
 
 function build(): void {
   mkdirSync(out, { recursive: true })
-  writeFileSync(at('.commit'), checkout.head())
+  const { maintainer } = values
+  writeFileSync(at(madeOfFile), JSON.stringify({ commit: checkout.head(), maintainer } satisfies MadeOf))
   process.env.SOURCE_DATE_EPOCH = String(commitTime())
   // Nothing of an earlier build may be in it.
   rmSync(join(root, 'dist'), { recursive: true, force: true })
@@ -143,18 +156,20 @@ function build(): void {
 }
 
 function describeFiles(): void {
-  const [made, left] = [artifacts.filter(isMade), artifacts.filter((one) => !isMade(one))]
+  // All files of a kind or none: `--only` makes them together.
+  const madeKinds = kinds.filter((kind) => artifacts.every((one) => one.kind !== kind || isMade(one)))
+  const made = artifacts.filter(({ kind }) => madeKinds.includes(kind))
   for (const name of [...signed.map((one) => `${one}.sig`), publicKeyFile]) rmSync(at(name), { force: true })
   const { text } = firstSection(readFileSync(join(root, 'CHANGELOG.md'), 'utf8'))!
-  writeFileSync(at('RELEASE-NOTES'), releaseNotes(version, text, made, left))
+  const { builder, maintainer } = values
+  writeFileSync(at('RELEASE-NOTES'), releaseNotes({ version, text, artifacts, madeKinds, maintainer }))
   const sums = sumsOf(out, [...made.flatMap(({ files }) => files), 'RELEASE-NOTES'])
   writeFileSync(at('SHA256SUMS'), textOfSums(sums))
-  const { builder, maintainer } = values
   const provenance = provenanceOf(sums, {
     version,
     commit: checkout.head(),
     builder,
-    chosen: { artifacts: [...new Set(made.map(({ kind }) => kind))], ...(maintainer && { maintainer }) },
+    chosen: { artifacts: madeKinds, ...(maintainer && { maintainer }) },
     seconds: commitTime(),
     npm: execFileSync('npm', ['--version'], { cwd: root, encoding: 'utf8' }).trim(),
   })

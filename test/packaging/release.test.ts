@@ -8,8 +8,17 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { firstSection, isUnreleased, released } from '../../packaging/changelog.ts'
 import { documents } from '../../packaging/named-files.ts'
 import { runtimes } from '../../packaging/platforms.ts'
+import { shWord } from '../../src/cli/shell-words.ts'
 import { publicOf } from '../../src/cli/sign-release.ts'
 import { copyCheckout, copyModules, environment, gitIn, release } from './checkout.ts'
+
+/** The commands below a heading of the notes. */
+const commandsIn = (notes: string, heading: string): string[] =>
+  notes
+    .split(/^## /m)
+    .find((part) => part.startsWith(heading))!
+    .match(/^ {4}\S.*$/gm)!
+    .map((line) => line.trim())
 
 const changelog = '# Changelog\n\n## 0.2.0 (unreleased)\n\n- New.\n\n## 0.1.0 (2026-01-02)\n\n- Old.\n'
 
@@ -120,7 +129,8 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       const { privateKey } = generateKeyPairSync('ed25519')
       const key = join(folder, 'release.key')
       writeFileSync(key, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600 })
-      const args = [version, '--skip-tests', '--only', 'npm']
+      const maintainer = "Ada O'Hara <ada@example.com>"
+      const args = [version, '--skip-tests', '--only', 'npm', '--maintainer', maintainer]
       const first = release(base, [...args, '--key-file', key])
       expect([first.status, first.stderr]).toEqual([0, ''])
       const { publicKeyB64 } = publicOf(createPrivateKey(readFileSync(key, 'utf8')))
@@ -148,7 +158,7 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
           .sort(),
       )
       // As the notes tell whoever has the files.
-      for (const line of read('RELEASE-NOTES').match(/^ {4}\S.*$/gm)!) {
+      for (const line of commandsIn(read('RELEASE-NOTES'), 'Check what you have')) {
         const { status, stderr } = spawnSync('sh', ['-c', line], { cwd: out, encoding: 'utf8' })
         expect([line, status, stderr]).toEqual([line, 0, ''])
       }
@@ -173,7 +183,7 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       })
       expect(statement.subject).toContainEqual({ name: tarball, digest: { sha256: sums.get(tarball) } })
       const { resolvedDependencies, externalParameters } = statement.predicate.buildDefinition
-      expect(externalParameters).toEqual({ version, artifacts: ['npm'] })
+      expect(externalParameters).toEqual({ version, artifacts: ['npm'], maintainer })
       expect(resolvedDependencies).toContainEqual({ name: 'source', digest: { gitCommit: commit } })
       expect(resolvedDependencies).toContainEqual({
         name: 'package-lock.json',
@@ -187,6 +197,13 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       expect(JSON.stringify(resolvedDependencies)).toContain(runtimes['win32-x64']!.sha256)
       const sbom = execFileSync('tar', ['-xzOf', join(out, tarball), 'package/dist/sbom.cdx.json'])
       expect(JSON.parse(String(sbom)).metadata.component).toMatchObject({ name: 'svc', version })
+
+      // The packages would be of one maintainer, and what is said of them of another.
+      const unlike = release(base, args.slice(0, -2))
+      expect([unlike.status, unlike.stderr]).toEqual([
+        1,
+        expect.stringContaining(`--maintainer 'Ada O'\\''Hara <ada@example.com>': say so again`),
+      ])
 
       // Everything is there: nothing is made again, and a lost part is.
       const again = release(base, [...args, '--key-file', key])
@@ -212,12 +229,14 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       gitIn(folder, 'clone', '--quiet', base, other)
       execFileSync('chmod', ['-R', 'go=', other])
       copyModules(other)
-      const script = join(other, 'packaging/release.ts')
+      // As the notes tell whoever builds it again; the packages of npm are there.
+      const commands = commandsIn(read('RELEASE-NOTES'), 'Build the same files').map((line) =>
+        line.replace(/^npm ci$/, 'umask 077').replace('PUBLISHED', shWord(out)),
+      )
       const env = { ...environment, TZ: 'Asia/Tokyo', LC_ALL: 'C' }
-      const call = ['-c', 'umask 077; exec "$0" "$@"', process.execPath, script, ...args]
-      const rebuilt = spawnSync('sh', call, { cwd: other, env, encoding: 'utf8' })
-      expect([rebuilt.status, rebuilt.stderr]).toEqual([0, ''])
-      expect(rebuilt.stdout).toContain('leave them UNSIGNED')
+      const rebuilt = spawnSync('sh', ['-ec', commands.join('\n')], { cwd: other, env, encoding: 'utf8' })
+      expect([rebuilt.status, rebuilt.stdout]).toEqual([0, expect.stringContaining('leave them UNSIGNED')])
+      expect(commands).toHaveLength(4)
       expect(read('SHA256SUMS', join(other, 'release', version))).toBe(known)
     })
 
