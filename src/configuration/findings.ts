@@ -1,6 +1,6 @@
 import type { Fault } from '../core/errors.ts'
 import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
-import { type Done, idsIn, keepable } from './history/done.ts'
+import { type AppliedChange, idsIn, keepable } from './history/applied-changes.ts'
 import type { Item, Stored, Values } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
@@ -8,7 +8,7 @@ import type { State } from './state.ts'
 /** Faults after which a plan ends: no more than fifty are listed. */
 const mostFaults = 200
 
-type Did = Pick<Done, 'action' | 'before' | 'after'> & {
+type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   /** The record from before, where the object was changed. */
   former?: Values
   /** Fields that were changed and that the service does not tell. */
@@ -24,7 +24,7 @@ export class Findings {
   readonly #changes: Change[] = []
   /** What each change is about. */
   readonly #subjects: Subject[] = []
-  readonly #done: Done[] = []
+  readonly #applied: AppliedChange[] = []
   readonly #faults: Fault[] = []
   readonly #left: Plan['left'] = []
   /** What ends with what is deleted, also where the caller may not see it. */
@@ -59,13 +59,13 @@ export class Findings {
   }
 
   /** What was changed, with what is kept of its values. */
-  get done(): readonly Done[] {
-    return this.#done
+  get applied(): readonly AppliedChange[] {
+    return this.#applied
   }
 
-  did(
+  addApplied(
     { section, id, orgId, key, record }: Stored,
-    { action, before, after, former = record, hidden = [] }: Did,
+    { action, before, after, former = record, hidden = [] }: NewlyApplied,
   ): void {
     const kept = keepable(kinds[section], before, after)
     const ids = {
@@ -80,8 +80,8 @@ export class Findings {
         return isWhole && refersTo !== undefined && isSet && !Object.hasOwn(before ?? {}, name)
       })
       .map(({ name }) => name)
-    const untold = [...new Set([...kept.untold, ...hidden, ...unnamed])]
-    this.#done.push({ section, action, id, orgId, key, ...kept, ids, untold })
+    const withheld = [...new Set([...kept.withheld, ...hidden, ...unnamed])]
+    this.#applied.push({ section, action, id, orgId, key, ...kept, ids, withheld })
   }
 
   fault(path: string, message: string): void {
@@ -110,8 +110,10 @@ export class Findings {
 
   blockItem(kind: Kind, item: Item): void {
     this.block(kind.section, item.key)
+    if (item.identity) this.block(kind.section, item.identity.id)
   }
 
+  /** By name, or in a rollback by id. */
   isBlocked(section: Section, key: string): boolean {
     return this.#blocked.has(rules.labelOf(section, key))
   }

@@ -67,7 +67,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
             ...about,
           })
           const made = await run.plan({ version, plannedAt })
-          note(await keepApplied(db, cipher, about, { setId, apply, made, done: run.done }))
+          note(await keepApplied(db, cipher, about, { setId, apply, made, applied: run.applied }))
           return { ...made, plannedAt: now, applyId: apply.id }
         },
       }),

@@ -2,7 +2,7 @@ import type { Kind, Section } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Item, Stored } from './rules.ts'
+import type { Identity, Item, Stored } from './rules.ts'
 import type { State } from './state.ts'
 
 /** A reference to something that could not be made: what names it is not at fault. */
@@ -22,6 +22,8 @@ export class Naming {
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
+  /** New ids of what a rollback has made again, by the former ones. */
+  readonly #restored = new Map<string, string>()
 
   constructor(planner: Planner, state: State, owners: Owners, found: Findings) {
     this.#with = planner
@@ -30,10 +32,16 @@ export class Naming {
     this.#found = found
   }
 
+  restore(formerId: string, id: string): void {
+    this.#restored.set(formerId, id)
+  }
+
   /** null: it belongs to the partner. */
-  organization(kind: Kind, { org, path }: Item): string | null | symbol {
+  organization(kind: Kind, { org, path, identity }: Item): string | null | symbol {
     const { orgId } = this.#with.owner
     if (kind.owner === 'partner') return null
+    if (identity)
+      return identity.orgId === null ? null : this.#identical(`${path}.org`, 'organizations', identity.orgId)
     if (org === undefined) {
       if (orgId !== null || kind.owner === 'either') return orgId
       this.#found.fault(`${path}.org`, 'is required')
@@ -47,8 +55,10 @@ export class Naming {
   }
 
   /** The object that there is already, by its name or its former one. */
-  object(kind: Kind, { key, renamedFrom, path }: Item, orgId: string | null): Stored | undefined | symbol {
+  object(kind: Kind, item: Item, orgId: string | null): Stored | undefined | symbol {
     const { section } = kind
+    const { key, renamedFrom, path, identity } = item
+    if (identity) return this.#objectOf(section, item, identity, orgId)
     const found = this.#owners.ownOf(this.#state.named(section, orgId, key))
     if (found.length > 1) {
       this.#found.fault(
@@ -76,6 +86,20 @@ export class Naming {
     return former[0]
   }
 
+  /** The object of a rollback: itself, whatever has its name today. */
+  #objectOf(
+    section: Section,
+    { key, path }: Item,
+    { id, isDeleted }: Identity,
+    orgId: string | null,
+  ): Stored | undefined | symbol {
+    const found = this.#state.get(section, id)
+    const isNamed = isDeleted || found?.key !== key
+    if (!isNamed || this.#state.named(section, orgId, key).length === 0) return found
+    this.#found.fault(path, `there is another "${key}" among the ${section}: delete or rename it first`)
+    return astray
+  }
+
   /** Ids of what the item names; undefined where something is missing. */
   references(kind: Kind, item: Item, orgId: string | null): References | undefined {
     const ids = new Map<string, string | string[]>()
@@ -84,13 +108,32 @@ export class Naming {
       const value = item.values[name]
       if (refersTo === undefined || value === undefined || value === null) continue
       const path = `${item.path}.${name}`
-      const found = Array.isArray(value)
-        ? value.map((one, at) => this.#reference(`${path}.${at}`, refersTo, orgId, String(one)))
-        : this.#reference(path, refersTo, orgId, String(value))
+      const same = item.identity?.references[name]
+      const idOf = (at: string, one: unknown) =>
+        same === undefined
+          ? this.#reference(at, refersTo, orgId, String(one))
+          : this.#identical(at, refersTo, String(one))
+      const wanted = same ?? value
+      const found = Array.isArray(wanted)
+        ? wanted.map((one, at) => idOf(`${path}.${at}`, one))
+        : idOf(path, wanted)
       if (isFound(found)) ids.set(name, found)
       else isWhole = false
     }
     return isWhole ? ids : undefined
+  }
+
+  /** What had this id before a rollback: itself, or what was made again in its place. */
+  #identical(path: string, section: Section, id: string): string | symbol {
+    if (!this.#state.has(section)) {
+      this.#found.fault(path, `names one of ${section}, which you may not read`)
+      return astray
+    }
+    const found = this.#state.get(section, this.#restored.get(id) ?? id)
+    if (found) return found.id
+    if (this.#found.isBlocked(section, id)) return blocked
+    this.#found.fault(path, `names one of ${section} that is not there any more`)
+    return astray
   }
 
   #reference(path: string, section: Section, orgId: string | null, name: string): string | symbol {

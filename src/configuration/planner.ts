@@ -6,9 +6,10 @@ import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from
 import { mayReadAudit, movedBy, type Trail } from './culprits.ts'
 import { digestOf } from './digest.ts'
 import { Findings, type Subject } from './findings.ts'
+import { type AppliedChange, sectionsOfChanges } from './history/applied-changes.ts'
+import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
-import type { Done } from './history/done.ts'
-import { type Back, backwards, checkNothingMoved, sectionsOfChanges, usesOf } from './history/rules.ts'
+import { type Rollback, rollbackOf } from './history/rollback.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
@@ -31,7 +32,7 @@ export class Run {
   readonly #naming: Naming
   readonly #steps: Steps
   readonly #turns = new Turns()
-  #back: Back | undefined
+  #rollback: Rollback | undefined
   /** What the set owned when somebody deleted it. */
   #gone: Subject[] = []
   /** Memberships that end with their organization. */
@@ -53,11 +54,13 @@ export class Run {
     version: string
     plannedAt?: Instant | undefined
   }): Promise<Omit<Plan, 'plannedAt'>> {
-    const { back } = this.#with
-    const named = back ? sectionsOfChanges(back) : rules.sectionsOf(this.#with.wanted.document).named
+    const { rolledBack } = this.#with
+    const named = rolledBack
+      ? sectionsOfChanges(rolledBack)
+      : rules.sectionsOf(this.#with.wanted.document).named
     await this.#read(named)
     this.#gone = named.flatMap((section) => this.#owners.gone(section, this.#state))
-    if (back) await this.#turnBack(back)
+    if (rolledBack) this.#rollback = await this.#rollbackOf(rolledBack)
     const { cipher } = this.#with
     const { wanted } = this
     const { faults } = rules.sectionsOf(wanted.document)
@@ -103,9 +106,11 @@ export class Run {
       this.#found.fault('body.document', message)
     }
     await this.#releases()
-    rules.checkNoFaults(this.#found.faults)
-    if (back) checkNothingMoved(usesOf(this.#found.ends, this.#ended), 0)
-    const { changes, ends } = this.#found
+    const { changes, ends, faults: found } = this.#found
+    if (rolledBack) {
+      conflicts.checkNoFaults(found)
+      conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#ended))
+    } else rules.checkNoFaults(found)
     const about = { fingerprint: cipher.fingerprint, breathe: () => this.#turns.breathe() }
     const version = state + (await digestOf(wanted, changes, ends, about))
     // What is below the objects has changed, or the plan is not of these files.
@@ -116,17 +121,17 @@ export class Run {
 
   /** What is asked for: files, or an apply backwards. */
   get wanted(): Wanted {
-    return this.#back ? { ...this.#with.wanted, document: this.#back.document } : this.#with.wanted
+    return { ...this.#with.wanted, ...(this.#rollback && { document: this.#rollback.document }) }
   }
 
   /** What a rollback cannot bring back. */
   get lost(): readonly Lost[] {
-    return this.#back?.lost ?? []
+    return this.#rollback?.lost ?? []
   }
 
   /** What was changed, with what is kept of its values. */
-  get done(): readonly Done[] {
-    return this.#found.done
+  get applied(): readonly AppliedChange[] {
+    return this.#found.applied
   }
 
   /** Where the audit log says who did what a plan has found. */
@@ -135,22 +140,24 @@ export class Run {
   }
 
   /** @throws conflict when later changes stand on the apply */
-  async #turnBack(done: readonly Done[]): Promise<void> {
+  async #rollbackOf(applied: readonly AppliedChange[]): Promise<Rollback> {
     const { calls, on } = this.#with
-    // What is in an organization that goes, or refers to what goes, stands in the way: of every kind that may be read.
-    for (const section of sections)
-      if (!this.#state.has(section) && mayRead(calls, section, on.admitted)) await this.#state.read(section)
     const { prune } = this.#with.wanted
-    const { back, moved, unseen } = backwards(done, { prune, state: this.#state, owners: this.#owners })
-    checkNothingMoved(moved, unseen)
-    this.#back = back
+    // What is in an organization that goes, or refers to what goes, stands in the way: of every kind that may be read.
+    if (prune && applied.some(({ action }) => action === 'create'))
+      for (const section of sections)
+        if (!this.#state.has(section) && mayRead(calls, section, on.admitted)) await this.#state.read(section)
+    const about = { prune, state: this.#state, owners: this.#owners }
+    const { rollback, conflicts: found, unseen } = rollbackOf(applied, about)
+    conflicts.checkNoConflicts(found, unseen)
+    return rollback
   }
 
   async #releases(): Promise<void> {
     for (const section of sections) {
-      if (!this.#back || !this.#state.has(section)) continue
+      if (!this.#rollback || !this.#state.has(section)) continue
       for (const stored of this.#state.all(section))
-        if (this.#back.releases.has(stored.id)) await this.#steps.release(kinds[section], stored)
+        if (this.#rollback.releases.has(stored.id)) await this.#steps.release(kinds[section], stored)
     }
   }
 
@@ -163,7 +170,7 @@ export class Run {
         if (Array.isArray(read)) {
           this.#found.addFaults(read)
           this.#found.block(section, object[kinds[section].key])
-        } else items.push(read)
+        } else items.push({ ...read, identity: this.#rollback?.identities.get(object) })
         await this.#turns.breathe()
       }
     }
@@ -223,7 +230,9 @@ export class Run {
     if (found && !(await this.#steps.adopted(kind, item, found))) return
     const stored = found ?? (await this.#steps.create(kind, item, orgId, references))
     const isNew = found === undefined
-    if (stored) await this.#steps.update(kind, item, { stored, isNew }, references)
+    if (!stored) return
+    if (isNew && item.identity) this.#naming.restore(item.identity.id, stored.id)
+    await this.#steps.update(kind, item, { stored, isNew }, references)
   }
 
   /** The last administrator of an organization cannot be removed, but goes with it. */
@@ -236,7 +245,7 @@ export class Run {
 
   /** Whether an object is in no file any more, or was made by the apply that is rolled back. */
   #isGone(stored: Stored): boolean {
-    if (this.#back) return this.#back.deletions.has(stored.id)
+    if (this.#rollback) return this.#rollback.deletions.has(stored.id)
     const isManaged = this.#with.wanted.document[stored.section] !== undefined
     return isManaged && this.#owners.isOwn(stored) && !this.#found.isKept(stored.id)
   }
@@ -257,7 +266,7 @@ export class Run {
     const excess = rules.pruneRefusal(section, count)
     if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)
     for (const stored of ending)
-      this.#found.did(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
+      this.#found.addApplied(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
     this.#ended += ending.length
     for (const stored of rules.childrenFirst(kind, gone)) {
       await this.#steps.delete(kind, stored, excess)

@@ -1,6 +1,6 @@
 import type { Cipher } from '../core/cipher.ts'
 import type { Scope } from '../core/scope.ts'
-import type { Done } from './history/done.ts'
+import type { AppliedChange } from './history/applied-changes.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
 import type { Wanted } from './rules.ts'
 import type { SetOwner } from './store.ts'
@@ -16,5 +16,5 @@ export type Planner = {
   /** The set, where it is known already. */
   setId: string | undefined
   /** The apply that is rolled back, in place of files. */
-  back?: readonly Done[] | undefined
+  rolledBack?: readonly AppliedChange[] | undefined
 }

@@ -16,7 +16,20 @@ export type Wanted = {
   pruneLimit?: number | undefined
 }
 
-/** An object as a file has it. */
+/** Ids of what some fields name. */
+export type Ids = Readonly<Record<string, string | string[]>>
+
+/** What an object of a rollback is and names: since the apply others may have come to its names. */
+export type Identity = {
+  id: string
+  /** null: of the partner. */
+  orgId: string | null
+  /** It is made again, with another id. */
+  isDeleted: boolean
+  references: Ids
+}
+
+/** An object as a file has it, or a rollback. */
 export type Item = {
   section: Section
   /** Where it stands in the request. */
@@ -27,6 +40,8 @@ export type Item = {
   renamedFrom: string | undefined
   /** The fields that the file names, without those above. */
   values: Values
+  /** Of an object of a rollback. */
+  identity?: Identity | undefined
 }
 
 /** An object as it is stored. */

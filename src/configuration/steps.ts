@@ -35,7 +35,7 @@ export class Steps {
 
   /** Whether an object that exists belongs to the set, or does from now on. */
   async adopted(kind: Kind, item: Item, found: Stored): Promise<boolean> {
-    const { wanted, back, calls } = this.#with
+    const { wanted, rolledBack, calls } = this.#with
     if (this.#owners.isOwn(found)) return true
     const owner = this.#owners.of(found)
     if (owner) {
@@ -43,7 +43,7 @@ export class Steps {
       return false
     }
     // A rollback takes over what a rollback before it has released, and nothing else.
-    if (!wanted.adopt && !back) {
+    if (!wanted.adopt && !rolledBack) {
       this.#found.fault(item.path, 'exists and belongs to no set: --adopt takes it over')
       return false
     }
@@ -65,7 +65,8 @@ export class Steps {
     )
     if (refused === undefined) return false
     this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, ...refused })
-    if (refused.refused === null) this.#found.did(found, { action: 'adopt', before: null, after: null })
+    if (refused.refused === null)
+      this.#found.addApplied(found, { action: 'adopt', before: null, after: null })
     return refused.refused === null
   }
 
@@ -99,7 +100,8 @@ export class Steps {
     )
     if (!refused) return
     this.#found.change(shownAs(kind, stored), { action: 'release', before: null, after: null, ...refused })
-    if (refused.refused === null) this.#found.did(stored, { action: 'release', before: null, after: null })
+    if (refused.refused === null)
+      this.#found.addApplied(stored, { action: 'release', before: null, after: null })
   }
 
   /** Lets the endpoint judge a change that changes nothing: whoever may not change an object may not take it over. */
@@ -158,7 +160,7 @@ export class Steps {
     this.#found.keep(stored.id)
     this.#widen(stored)
     await this.#owners.own(stored)
-    this.#found.did(stored, { action: 'create', before: null, after: this.#state.file(kind, stored) })
+    this.#found.addApplied(stored, { action: 'create', before: null, after: this.#state.file(kind, stored) })
     return stored
   }
 
@@ -185,7 +187,9 @@ export class Steps {
     for (const { name, field } of kind.fields) {
       // Ids decide: an object may have the name of another.
       const id = references.get(name)
-      if (id !== undefined && rules.isElsewhere(id, stored.record[field])) changed[name] = item.values[name]
+      if (id === undefined) continue
+      if (rules.isElsewhere(id, stored.record[field])) changed[name] = item.values[name]
+      else delete changed[name]
     }
     const names = Object.keys(changed)
     const fixed = kind.fields.filter(({ name, isChanged }) => !isChanged && names.includes(name))
@@ -250,7 +254,7 @@ export class Steps {
     if (!reply) return
     const now = await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored })
     if (!now || refused.refused !== null) return
-    this.#found.did(now, {
+    this.#found.addApplied(now, {
       action: 'update',
       before: onlyOf(present, names),
       after: onlyOf(this.#state.file(kind, now), names),
@@ -302,7 +306,7 @@ export class Steps {
       refused: excess ?? refused.refused,
     })
     if (refused.refused !== null) return
-    this.#found.did(stored, { action: 'delete', before: this.#state.file(kind, stored), after: null })
+    this.#found.addApplied(stored, { action: 'delete', before: this.#state.file(kind, stored), after: null })
     this.#state.remove(kind.section, stored.id)
   }
 

@@ -5,7 +5,7 @@ import type { About } from '../about.ts'
 import type { Plan } from '../contract.ts'
 import { checkNothingRefused } from '../rules.ts'
 import { forgetDeleted, noteApplied } from '../store.ts'
-import type { Done } from './done.ts'
+import type { AppliedChange } from './applied-changes.ts'
 import { insertApply, type NewApply } from './store.ts'
 
 /**
@@ -20,18 +20,18 @@ export async function keepApplied(
     setId,
     apply,
     made: { changes, totals },
-    done,
+    applied,
   }: {
     setId: string
     apply: NewApply
     made: Pick<Plan, 'changes' | 'totals'>
-    done: readonly Done[]
+    applied: readonly AppliedChange[]
   },
 ): Promise<AuditFacts> {
   checkNothingRefused(changes)
   if (changes.length > 0) {
     await noteApplied(db, scope, setId, apply)
-    await insertApply(db, cipher, owner, apply, done)
+    await insertApply(db, cipher, owner, apply, applied)
   }
   await forgetDeleted(db, owner)
   // Not the body: each change has an entry of its own.

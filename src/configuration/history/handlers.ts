@@ -35,19 +35,11 @@ async function rollBack(
       'conflict',
       'This apply cannot be rolled back: its values are not kept any more; apply an older revision of the files',
     )
-  const back = await store.changesOf(tx, cipher, about.scope, id)
+  const rolledBack = await store.changesOf(tx, cipher, about.scope, id)
   const wanted = { set, document: {}, adopt: false, ...pruning }
-  const run = new Run(tx, { calls, cipher, on: within(on, about.scope), ...about, wanted, setId, back })
-  try {
-    const made = await run.plan(expected)
-    return { made: { ...made, lost: [...run.lost] }, done: run.done }
-  } catch (error) {
-    if (!(error instanceof Problem) || error.code !== 'invalid_request') throw error
-    // There is no file whose fault it could be.
-    const { details } = error.extras
-    const faults = Array.isArray(details) ? details.map(({ message }: { message: string }) => message) : []
-    throw new Problem('conflict', `This apply cannot be rolled back: ${faults.join('; ') || error.message}`)
-  }
+  const run = new Run(tx, { calls, cipher, on: within(on, about.scope), ...about, wanted, setId, rolledBack })
+  const made = await run.plan(expected)
+  return { made: { ...made, lost: [...run.lost] }, applied: run.applied }
 }
 
 export function configurationApplyHandlers(on: On): HandlersOf<typeof configurationApplies> {
@@ -90,7 +82,7 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
         const setId = await lockSet(db, about.scope, about.owner, apply)
         const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
         const expected = { version, plannedAt }
-        const { made, done } = await rollBack(
+        const { made, applied } = await rollBack(
           db,
           on,
           { about, on: context, setId },
@@ -98,7 +90,7 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
           pruning,
           expected,
         )
-        note(await keepApplied(db, on.cipher, about, { setId, apply, made, done }))
+        note(await keepApplied(db, on.cipher, about, { setId, apply, made, applied }))
         return { ...made, plannedAt: now, applyId: apply.id }
       },
     }),

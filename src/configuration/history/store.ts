@@ -12,8 +12,8 @@ import { readPage } from '../../storage/query/pages.ts'
 import type { ConfigurationApplyRow } from '../../storage/schema/tables.ts'
 import type { Section } from '../contract.ts'
 import { ownerId, type SetOwner } from '../store.ts'
+import type { AppliedChange } from './applied-changes.ts'
 import type { ConfigurationApply } from './contract.ts'
-import type { Done } from './done.ts'
 
 /** Of each tenant. */
 const mostApplies = 100
@@ -88,7 +88,12 @@ export async function getApply(
 const placeOf = (id: string) => `config_changes.content.${id}` as const
 
 /** What an apply did, in its order. @throws conflict when its values cannot be opened */
-export async function changesOf(db: Db, cipher: Cipher, scope: Scope, applyId: string): Promise<Done[]> {
+export async function changesOf(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  applyId: string,
+): Promise<AppliedChange[]> {
   const rows = await db
     .selectFrom('config_changes')
     .select(['id', 'content'])
@@ -100,7 +105,7 @@ export async function changesOf(db: Db, cipher: Cipher, scope: Scope, applyId: s
     .where('content', 'is not', null)
     .orderBy('position')
     .execute()
-  const done: Done[] = []
+  const applied: AppliedChange[] = []
   for (const { id, content } of rows) {
     const text = cipher.tryOpen(content!, placeOf(id))
     if (text === undefined)
@@ -108,10 +113,10 @@ export async function changesOf(db: Db, cipher: Cipher, scope: Scope, applyId: s
         'conflict',
         'This apply cannot be rolled back: no key of the service opens its values',
       )
-    done.push(JSON.parse(text) as Done)
-    if (done.length % atOnce === 0) await setImmediate()
+    applied.push(JSON.parse(text) as AppliedChange)
+    if (applied.length % atOnce === 0) await setImmediate()
   }
-  return done
+  return applied
 }
 
 export type NewApply = Pick<ConfigurationApply, 'id' | 'set' | 'revision' | 'rollsBack'> & {
@@ -125,9 +130,9 @@ export async function insertApply(
   cipher: Cipher,
   owner: SetOwner,
   { id, set, revision, rollsBack, by, now }: NewApply,
-  done: readonly Done[],
+  applied: readonly AppliedChange[],
 ): Promise<void> {
-  const texts = done.map((one) => JSON.stringify(one))
+  const texts = applied.map((one) => JSON.stringify(one))
   const length = texts.reduce((sum, text) => sum + text.length, 0)
   const characters = length > mostOfOne ? 0 : length
   await db
@@ -137,7 +142,7 @@ export async function insertApply(
       ...{ revision, applied_at: now, applied_by: by, rolls_back: rollsBack, characters },
     })
     .execute()
-  for (const [position, { section, action, orgId }] of done.entries()) {
+  for (const [position, { section, action, orgId }] of applied.entries()) {
     const row = newId()
     const content = characters === 0 ? null : cipher.seal(texts[position]!, placeOf(row))
     const about = { section, action, org_id: orgId }

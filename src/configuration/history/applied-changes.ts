@@ -1,9 +1,9 @@
 import { withoutSecrets } from '../../tenancy/rules.ts'
-import { type Kind, kinds, type Section } from '../contract.ts'
-import { canonical, isObject, secretFields, type Values } from '../rules.ts'
+import { type Kind, kinds, type Section, sections } from '../contract.ts'
+import { canonical, type Ids, isObject, secretFields, type Values } from '../rules.ts'
 
 /** One change of an apply as it is kept, with whole values in the form of a file, and without secrets. */
-export type Done = {
+export type AppliedChange = {
   section: Section
   /** `end`: it ended with its organization. */
   action: 'create' | 'update' | 'delete' | 'adopt' | 'release' | 'end'
@@ -18,10 +18,8 @@ export type Done = {
   /** Ids of what the fields name: names change. */
   ids: { before: Ids; after: Ids }
   /** Fields from before of which something is not kept: secrets, and what the service does not tell. */
-  untold: string[]
+  withheld: string[]
 }
-
-type Ids = Record<string, string | string[]>
 
 /** Ids of what some fields of a record name. */
 export const idsIn = (section: Section, record: Values, fields: Values | null): Ids =>
@@ -38,7 +36,7 @@ export function keepable(
   kind: Kind,
   before: Values | null,
   after: Values | null,
-): Pick<Done, 'before' | 'after' | 'untold'> {
+): Pick<AppliedChange, 'before' | 'after' | 'withheld'> {
   const [was, is] = [keptOf(kind, before), keptOf(kind, after)]
   const changed = Object.keys(before ?? {}).filter(
     (name) => canonical(was.secrets[name]) !== canonical(is.secrets[name]),
@@ -51,7 +49,7 @@ export function keepable(
   return {
     before: before && Object.fromEntries(told),
     after: is.values,
-    untold: [...new Set([...gone, ...unknown, ...changed])],
+    withheld: [...new Set([...gone, ...unknown, ...changed])],
   }
 }
 
@@ -78,3 +76,27 @@ function hasListWithSecrets(value: unknown): boolean {
   if (Array.isArray(value)) return withoutSecrets(value).secrets.length > 0
   return isObject(value) && Object.values(value).some(hasListWithSecrets)
 }
+
+export const sectionsOfChanges = (applied: readonly AppliedChange[]): Section[] =>
+  sections.filter((section) => applied.some((one) => one.section === section))
+
+/** What one apply did to each object in all: it may make or take over an object and change it in several steps. */
+export function mergedByObject(applied: readonly AppliedChange[]): AppliedChange[] {
+  const all = Map.groupBy(applied, ({ id }) => id)
+  return [...all.values()].map((steps) => steps.reduce(followedBy))
+}
+
+const followedBy = (one: AppliedChange, next: AppliedChange): AppliedChange => ({
+  section: one.section,
+  id: one.id,
+  orgId: one.orgId,
+  action: next.action === 'release' ? next.action : one.action,
+  key: next.key,
+  before: one.action === 'create' ? null : { ...next.before, ...one.before },
+  after: { ...one.after, ...next.after },
+  ids: {
+    before: { ...next.ids.before, ...one.ids.before },
+    after: { ...one.ids.after, ...next.ids.after },
+  },
+  withheld: one.action === 'create' ? [] : [...one.withheld, ...next.withheld],
+})

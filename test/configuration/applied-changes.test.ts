@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { kinds } from '../../src/configuration/contract.ts'
-import { keepable } from '../../src/configuration/history/done.ts'
+import { keepable } from '../../src/configuration/history/applied-changes.ts'
 
 it('a value that was set together with a secret is not put back: nobody could tell that it changed since', () => {
   const before = { url: 'https://hooks.example.com/a', secret: null, headers: [] }
@@ -11,14 +11,14 @@ it('a value that was set together with a secret is not put back: nobody could te
   }
   const kept = keepable(kinds.webhooks, before, after)
   expect(kept.before).toEqual({})
-  expect(kept.untold.sort()).toEqual(['headers', 'secret', 'url'])
+  expect(kept.withheld.sort()).toEqual(['headers', 'secret', 'url'])
   expect(JSON.stringify(kept)).not.toContain('hidden')
 })
 
 it('settings are not kept where a list has a secret: a list is put back as a whole', () => {
   const hosts = (name: string) => ({ settings: { hosts: [{ name, token: 'hidden' }] } })
   const kept = keepable(kinds.organizations, hosts('a'), hosts('b'))
-  expect(kept).toEqual({ before: {}, after: {}, untold: ['settings'] })
+  expect(kept).toEqual({ before: {}, after: {}, withheld: ['settings'] })
 })
 
 it('settings are kept without the secrets of their objects', () => {
@@ -26,6 +26,6 @@ it('settings are kept without the secrets of their objects', () => {
   expect(keepable(kinds.organizations, settings(1), settings(2))).toEqual({
     before: { settings: { size: 1, mail: {} } },
     after: { settings: { size: 2, mail: {} } },
-    untold: [],
+    withheld: [],
   })
 })

@@ -1,0 +1,85 @@
+import { type Fault, Problem } from '../../core/errors.ts'
+import { kinds, sections } from '../contract.ts'
+import * as rules from '../rules.ts'
+import type { State } from '../state.ts'
+import type { AppliedChange } from './applied-changes.ts'
+
+export const timeOf = ({ record }: rules.Stored): string =>
+  typeof record.updatedAt === 'string' ? ` (${record.updatedAt})` : ''
+
+/**
+ * What has come to depend on objects that the rollback deletes: what is in them, or has a reference to them that it does not
+ * take back.
+ */
+export function laterDependents(
+  all: readonly AppliedChange[],
+  state: State,
+  deletions: ReadonlySet<string>,
+): string[] {
+  if (deletions.size === 0) return []
+  const restored = new Set(
+    all.flatMap(({ id, before }) => Object.keys(before ?? {}).map((name) => `${id} ${name}`)),
+  )
+  return sections
+    .filter((section) => state.has(section))
+    .flatMap((section) => {
+      const references = kinds[section].fields.filter(({ refersTo }) => refersTo !== undefined)
+      return state
+        .all(section)
+        .filter(({ id }) => !deletions.has(id))
+        .flatMap((one) => {
+          const isIn = section !== 'organizations' && one.orgId !== null && deletions.has(one.orgId)
+          const refers = references.some(
+            ({ name, field }) =>
+              [one.record[field]].flat().some((id) => deletions.has(String(id))) &&
+              !restored.has(`${one.id} ${name}`),
+          )
+          if (!isIn && !refers) return []
+          const org = state.org(one)
+          return [
+            `${section} "${one.key}"${org === null ? '' : ` of ${org}`} depends on what it made${timeOf(one)}`,
+          ]
+        })
+    })
+}
+
+/** What ends with what a rollback deletes has come after the apply; but for memberships that the apply made. */
+export function endedRecords(ends: readonly Record<string, number>[], members: number): string[] {
+  const counts = new Map<string, number>([['members', -members]])
+  for (const [what, count] of ends.flatMap((one) => Object.entries(one)))
+    counts.set(what, (counts.get(what) ?? 0) + count)
+  return [...counts]
+    .filter(([, count]) => count > 0)
+    .map(([what, count]) => `${count} ${what} would end with it`)
+}
+
+const mostNamed = 10
+
+/** @throws conflict with what stands in the way of a rollback, if anything does */
+export function checkNoConflicts(conflicts: readonly string[], unseen = 0): void {
+  const hidden =
+    unseen === 0
+      ? []
+      : [`${unseen} of its changes are of organizations that are deleted or that you do not see`]
+  const all = [...hidden, ...conflicts]
+  if (all.length > 0) throw refusal(', as later changes stand on it', all)
+}
+
+/** What bounds every plan, and is not about an object. */
+const bounds = ['body.document', 'body.pruneLimit']
+
+/**
+ * There is no file whose fault it could be that an object cannot be as it was.
+ * @throws conflict for that, and for a bound what a plan of files throws
+ */
+export function checkNoFaults(faults: readonly Fault[]): void {
+  const ofObjects = faults.filter(({ path }) => !bounds.includes(path))
+  if (ofObjects.length > 0) throw refusal('', [...new Set(ofObjects.map(({ message }) => message))])
+  rules.checkNoFaults(faults)
+}
+
+function refusal(why: string, reasons: readonly string[]): Problem {
+  const more = reasons.length > mostNamed ? [`and ${reasons.length - mostNamed} more`] : []
+  const named = [...reasons.slice(0, mostNamed), ...more].join('; ')
+  return new Problem('conflict', `This apply cannot be rolled back${why}: ${named}`)
+}
