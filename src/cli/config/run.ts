@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import { ConfigurationFile, configuration, type Plan } from '../../configuration/contract.ts'
 import { configurationApplies, type RollbackPlan } from '../../configuration/history/contract.ts'
 import { ApiError, NetworkError } from '../../core/client.ts'
+import { safeParse } from '../../core/schema.ts'
 import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
 import type { CommandContext } from '../base.ts'
 import { namedTenant } from '../current-org.ts'
@@ -80,7 +81,7 @@ function withPlaces(failure: unknown, files: Configuration, hidden: Hidden): unk
   )
   const { moreDetails } = failure
   if (moreDetails > 0) faults.push({ ...nowhere, file: '', message: `and ${moreDetails} more` })
-  const isOfForm = files.faults.length > 0 || !ConfigurationFile.safeParse(files.document).success
+  const isOfForm = files.faults.length > 0 || !safeParse(ConfigurationFile, files.document).success
   return faultsError([...files.faults, ...faults], isOfForm)
 }
 
