@@ -1,7 +1,11 @@
+import { CompiledQuery, createQueryId, type KyselyPlugin, type RootOperationNode, sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
 import { deleteEndedRecords } from '../../daemon/retention.ts'
 import { api } from '../../src/api.ts'
+import { sections } from '../../src/configuration/contract.ts'
+import { listApplies } from '../../src/configuration/history/store.ts'
 import { createCipher } from '../../src/core/cipher.ts'
+import type { Scope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
@@ -10,7 +14,7 @@ import { addOrgUser, addRole } from '../world.ts'
 import { first, hook, policy, pruned, script, second, startWithHistory } from './history-stage.ts'
 import type { Document } from './stage.ts'
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
   describe('the history', () => {
     it('has each apply that changed something, newest first, with who applied it and how much', async () => {
       const { acme } = await startWithHistory(open)
@@ -130,6 +134,40 @@ onEveryDatabase((_, open) => {
       const reads = await addRole(service, id, 'Reader', ['config:read', 'scripts:read'])
       const reader = by(await addOrgUser(service, 'reader', id, { role: reads }))
       expect((await reader.history()).map(({ totals }) => totals.create)).toEqual([1])
+    })
+
+    it('has its totals from an index, without the values', async () => {
+      const { service, world, acme } = await startWithHistory(open)
+      const scripts = Array.from({ length: 60 }, (_, n) => ({ name: `Clean ${n}`, ...script }))
+      await acme.apply({ scripts })
+      const partnerId = world.partners.acme
+      const scope: Scope = { kind: 'partner', partnerId, orgs: 'all' }
+      const about = {
+        owner: { partnerId, orgId: null },
+        readable: sections,
+        page: { page: 1, limit: 50 },
+      }
+      const nodes: RootOperationNode[] = []
+      const noted: KyselyPlugin = {
+        transformQuery({ node }) {
+          nodes.push(node)
+          return node
+        },
+        transformResult: async ({ result }) => result,
+      }
+      const plan = await service.storage.write(async (tx) => {
+        await listApplies(tx.withPlugin(noted), scope, about)
+        if (kind === 'postgres') {
+          await sql`analyze config_changes`.execute(tx)
+          for (const how of ['enable_seqscan', 'enable_bitmapscan'])
+            await sql`set local ${sql.raw(how)} = off`.execute(tx)
+        }
+        const counting = tx.getExecutor().compileQuery(nodes.at(-1)!, createQueryId())
+        const explain = kind === 'postgres' ? 'explain' : 'explain query plan'
+        const explained = CompiledQuery.raw(`${explain} ${counting.sql}`, [...counting.parameters])
+        return JSON.stringify((await tx.executeQuery(explained)).rows)
+      })
+      expect(plan).toMatch(/(COVERING INDEX|Index Only Scan using) config_changes_totals/)
     })
 
     it('is of the partner that a system administrator names', async () => {
