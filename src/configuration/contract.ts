@@ -74,6 +74,8 @@ type KindEntries = {
   create: Endpoint
   update: Endpoint
   remove: Endpoint
+  /** What ends with a record, where the entry of its deletion has no `effect`. */
+  ends?: { entry: Endpoint; counts(reply: RecordValues): Record<string, number> }
   /** The field of replies that is the record; undefined: the reply is. */
   reply?: 'data'
   /** What an object is called, within its organization. */
@@ -183,6 +185,11 @@ const entries: Readonly<Record<Section, KindEntries>> = {
     resource: 'device_group',
     ...{ list: deviceGroups.list, create: deviceGroups.create, update: deviceGroups.update },
     remove: deviceGroups.remove,
+    ends: {
+      entry: deviceGroups.show,
+      // A filter finds the members of a dynamic group again.
+      counts: ({ type, deviceCount }) => ({ groupMembers: type === 'static' ? Number(deviceCount) : 0 }),
+    },
     key: 'name',
     owner: 'organization',
     merged: [],

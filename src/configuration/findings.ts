@@ -15,6 +15,9 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   hidden?: readonly string[]
 }
 
+/** How much ends with an object, and whether the caller may see that. */
+export type Ending = { counts: Record<string, number>; isVisible: boolean }
+
 /** An object as the audit log knows it. */
 export type Subject = { section: Section; id: string | null; orgId: string | null }
 
@@ -27,8 +30,8 @@ export class Findings {
   readonly #applied: AppliedChange[] = []
   readonly #faults: Fault[] = []
   readonly #left: Plan['left'] = []
-  /** What ends with what is deleted, also where the caller may not see it. */
-  readonly #ends: Record<string, number>[] = []
+  /** What ends with what is deleted. */
+  readonly #ends: Ending[] = []
   /** Ids of what the files have of each section. */
   readonly #kept = new Set<string>()
   /** Names of what is in the files and could not be made: what names it is not at fault. */
@@ -54,7 +57,7 @@ export class Findings {
     return this.#left
   }
 
-  get ends(): readonly Record<string, number>[] {
+  get ends(): readonly Ending[] {
     return this.#ends
   }
 
@@ -96,8 +99,8 @@ export class Findings {
     this.#left.push({ section, org: this.#state.org(stored), name: stored.key })
   }
 
-  end(counts: Record<string, number>): void {
-    this.#ends.push(counts)
+  end(ending: Ending): void {
+    this.#ends.push(ending)
   }
 
   isHopeless(): boolean {

@@ -35,7 +35,7 @@ export class Run {
   #rollback: Rollback | undefined
   /** What the set owned when somebody deleted it. */
   #gone: Subject[] = []
-  /** Memberships that end with their organization. */
+  /** Memberships that end with their organization: kept as changes, though nobody makes them. */
   #ended = 0
 
   constructor(tx: Db, planner: Planner) {
@@ -49,7 +49,7 @@ export class Run {
     this.#steps = new Steps(tx, planner, about)
   }
 
-  /** `expected`: of the plan that is applied. @throws invalid_request with every fault, conflict */
+  /** `expected`: of the plan that is applied. @throws invalid_request with every fault, conflict, forbidden */
   async plan(expected?: {
     version: string
     plannedAt?: Instant | undefined
@@ -101,18 +101,28 @@ export class Run {
     for (const section of named.toReversed()) {
       if (!this.#found.isHopeless()) await this.#deletions(kinds[section])
     }
-    if (this.#found.changes.length > mostChanges) {
-      const message = `would make ${this.#found.changes.length} changes, and one apply makes at most ${mostChanges}: apply a part of the files first`
-      this.#found.fault('body.document', message)
-    }
     await this.#releases()
     const { changes, ends, faults: found } = this.#found
+    const count = changes.length + this.#ended
+    if (count > mostChanges) {
+      const message = `would make ${count} changes, and one apply makes at most ${mostChanges}: apply a part of the files first`
+      this.#found.fault('body.document', message)
+    }
     if (rolledBack) {
       conflicts.checkNoFaults(found)
       conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#ended))
     } else rules.checkNoFaults(found)
     const about = { fingerprint: cipher.fingerprint, breathe: () => this.#turns.breathe() }
-    const version = state + (await digestOf(wanted, changes, ends, about))
+    const version =
+      state +
+      (await digestOf(
+        wanted,
+        changes,
+        ends.map(({ counts }) => counts),
+        about,
+      ))
+    // What is refused was not tried, and what ends with it not counted: the version would be another.
+    if (expected) rules.checkNothingRefused(changes)
     // What is below the objects has changed, or the plan is not of these files.
     if (expected && expected.version !== version) throw rules.moved([])
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)

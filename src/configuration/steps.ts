@@ -280,16 +280,18 @@ export class Steps {
       null,
     ).before
     const target = rules.targetOf(kind, stored)
-    const { effect } = kind.remove
+    const counting = endsOf(kind)
     let ends: Record<string, number> | null = null
     const refused = await this.#refusal(
       kind.remove,
       async (call) => {
-        if (effect) {
-          const all = (await this.#effect(effect, target)) as Record<string, number>
-          this.#found.end(all)
+        if (counting) {
+          const { entry, counts: countsOf } = counting
+          const counts = countsOf(await this.#effect(entry, target))
           // As a plan needs no permission to delete, it shows the effect only to those who may ask for it.
-          if (refusalOf(this.#with.calls, effect, this.#on.admitted) === undefined) ends = all
+          const isVisible = refusalOf(this.#with.calls, entry, this.#on.admitted) === undefined
+          this.#found.end({ counts, isVisible })
+          if (isVisible) ends = counts
         }
         await call(target)
       },
@@ -352,6 +354,10 @@ export class Steps {
     }
   }
 }
+
+/** How it is known what ends with an object of a kind. */
+const endsOf = ({ remove: { effect }, ends }: Kind): Kind['ends'] =>
+  effect ? { entry: effect, counts: (reply) => reply as Record<string, number> } : ends
 
 /** With the id by which people and the audit log know it. */
 const shownAs = (kind: Kind, stored: Stored): Stored => ({

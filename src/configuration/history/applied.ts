@@ -3,15 +3,11 @@ import type { AuditFacts } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import type { About } from '../about.ts'
 import type { Plan } from '../contract.ts'
-import { checkNothingRefused } from '../rules.ts'
 import { forgetDeleted, noteApplied } from '../store.ts'
 import type { AppliedChange } from './applied-changes.ts'
 import { insertApply, type NewApply } from './store.ts'
 
-/**
- * The end of an apply, of files or of an apply backwards: keeps what it did, and says what its audit entry says.
- * @throws forbidden with what is refused
- */
+/** The end of an apply, of files or of an apply backwards: keeps what it did, and says what its audit entry says. */
 export async function keepApplied(
   db: Db,
   cipher: Cipher,
@@ -28,7 +24,6 @@ export async function keepApplied(
     applied: readonly AppliedChange[]
   },
 ): Promise<AuditFacts> {
-  checkNothingRefused(changes)
   if (changes.length > 0) {
     await noteApplied(db, scope, setId, apply)
     await insertApply(db, cipher, owner, apply, applied)

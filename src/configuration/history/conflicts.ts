@@ -1,5 +1,6 @@
 import { type Fault, Problem } from '../../core/errors.ts'
 import { kinds, sections } from '../contract.ts'
+import type { Ending } from '../findings.ts'
 import * as rules from '../rules.ts'
 import type { State } from '../state.ts'
 import type { AppliedChange } from './applied-changes.ts'
@@ -43,10 +44,14 @@ export function laterDependents(
     })
 }
 
-/** What ends with what a rollback deletes has come after the apply; but for memberships that the apply made. */
-export function endedRecords(ends: readonly Record<string, number>[], members: number): string[] {
+/**
+ * What ends with what a rollback deletes has come after the apply; but for memberships that the apply made. Whoever may not
+ * see what a deletion ends is refused the deletion, and not told.
+ */
+export function endedRecords(ends: readonly Ending[], members: number): string[] {
   const counts = new Map<string, number>([['members', -members]])
-  for (const [what, count] of ends.flatMap((one) => Object.entries(one)))
+  const visible = ends.filter(({ isVisible }) => isVisible)
+  for (const [what, count] of visible.flatMap((one) => Object.entries(one.counts)))
     counts.set(what, (counts.get(what) ?? 0) + count)
   return [...counts]
     .filter(([, count]) => count > 0)

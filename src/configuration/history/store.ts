@@ -124,6 +124,20 @@ export type NewApply = Pick<ConfigurationApply, 'id' | 'set' | 'revision' | 'rol
   now: Instant
 }
 
+/** The changes as they are kept; undefined when they are beyond the bound of one apply, which is not gone far beyond. */
+async function textsOf(applied: readonly AppliedChange[]): Promise<string[] | undefined> {
+  const texts: string[] = []
+  let characters = 0
+  for (const one of applied) {
+    const text = JSON.stringify(one)
+    characters += text.length
+    if (characters > mostOfOne) return undefined
+    texts.push(text)
+    if (texts.length % atOnce === 0) await setImmediate()
+  }
+  return texts
+}
+
 /** Keeps an apply with its values, and forgets what is beyond the bounds of the tenant. */
 export async function insertApply(
   db: Db,
@@ -132,9 +146,8 @@ export async function insertApply(
   { id, set, revision, rollsBack, by, now }: NewApply,
   applied: readonly AppliedChange[],
 ): Promise<void> {
-  const texts = applied.map((one) => JSON.stringify(one))
-  const length = texts.reduce((sum, text) => sum + text.length, 0)
-  const characters = length > mostOfOne ? 0 : length
+  const texts = await textsOf(applied)
+  const characters = texts?.reduce((sum, text) => sum + text.length, 0) ?? 0
   await db
     .insertInto('config_applies')
     .values({
@@ -144,7 +157,7 @@ export async function insertApply(
     .execute()
   for (const [position, { section, action, orgId }] of applied.entries()) {
     const row = newId()
-    const content = characters === 0 ? null : cipher.seal(texts[position]!, placeOf(row))
+    const content = texts ? cipher.seal(texts[position]!, placeOf(row)) : null
     const about = { section, action, org_id: orgId }
     await db
       .insertInto('config_changes')
