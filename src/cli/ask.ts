@@ -4,6 +4,7 @@ import { allowSequence, escapeControls, escapeToOneLine, hasNoControls } from '.
 import { CliError, usageError } from './exit-codes.ts'
 import type { Settings } from './settings.ts'
 import { printNote } from './stderr-notes.ts'
+import { wrapWords } from './text-width.ts'
 
 /** Whether a person can be prompted: a terminal on both ends, no CI, no --no-input. */
 export const isInteractive = (settings: Pick<Settings, 'noInput'>): boolean =>
@@ -100,6 +101,15 @@ type PromptOptions = {
   signal?: AbortSignal
 }
 
+/** The mark before a question, and what may follow it: `(y/N)` and the first letters of an answer. */
+const beside = 2 + 10
+
+/** A question that the terminal does not break within a word, as the library does. */
+const questionText = (message: string): string =>
+  wrapWords(escapeToOneLine(message), (process.stderr.columns ?? Number.POSITIVE_INFINITY) - beside).join(
+    '\n',
+  )
+
 export async function askText(
   message: string,
   initial?: string,
@@ -107,7 +117,7 @@ export async function askText(
 ): Promise<string> {
   const { input } = await import('@inquirer/prompts')
   const question = {
-    message: escapeToOneLine(message),
+    message: questionText(message),
     required: !mayBeEmpty,
     transformer: escapeControls,
     // Nobody can confirm a default that cannot be displayed as it is.
@@ -122,17 +132,17 @@ export async function askChoice(
 ): Promise<string> {
   const { select } = await import('@inquirer/prompts')
   const shown = choices.map(({ value, name }) => ({ value, name: escapeToOneLine(name) }))
-  return select({ message: escapeToOneLine(message), choices: shown }, promptContext())
+  return select({ message: questionText(message), choices: shown }, promptContext())
 }
 
 export async function askSecret(message: string): Promise<string> {
   const { password } = await import('@inquirer/prompts')
-  return password({ message: escapeToOneLine(message), mask: '*' }, promptContext())
+  return password({ message: questionText(message), mask: '*' }, promptContext())
 }
 
 export async function askYesNo(message: string, initial = false): Promise<boolean> {
   const { confirm } = await import('@inquirer/prompts')
-  return confirm({ message: escapeToOneLine(message), default: initial }, promptContext())
+  return confirm({ message: questionText(message), default: initial }, promptContext())
 }
 
 /** Says what is about to be changed, before anybody is asked. */

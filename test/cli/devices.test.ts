@@ -1,10 +1,11 @@
+import { stripVTControlCharacters } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { openMigrated } from '../databases.ts'
 import { enroller } from '../devices/device-stage.ts'
 import { serviceOn, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
-import { failureOf, Home } from './run.ts'
+import { failureOf, Home, noTerminal } from './run.ts'
 
 const home = new Home()
 let service: TestService
@@ -27,6 +28,23 @@ const shown = async (id: string) =>
   service.client(world.tokens.bakery).call(api.devices.show, { params: { id } })
 
 describe('svc devices', () => {
+  it.skipIf(noTerminal)('asks a question that a terminal breaks between words', async () => {
+    await enroll('kiosk-in-the-entrance')
+    const result = await home.terminal(['devices', 'decommission', 'kiosk-in-the-entrance'], {
+      columns: 50,
+      env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.bakery },
+      answers: [['to continue', 'kiosk\r']],
+    })
+    const lines = stripVTControlCharacters(result.stdout).split('\r\n')
+    const at = lines.findIndex((line) => line.startsWith('? '))
+    expect(lines.slice(at, at + 3)).toEqual([
+      '? Its agent is refused from now on,',
+      'until svc devices restore. Type',
+      expect.stringMatching(/^kiosk-in-the-entrance to continue:/),
+    ])
+    expect([result.code, lines.join('\n')]).toEqual([1, expect.stringContaining('Nothing was changed')])
+  })
+
   it('tags several devices by hostname, and updates, moves and lists them', async () => {
     const web1 = (await enroll('web-1')).deviceId
     const web2 = (await enroll('web-2')).deviceId
