@@ -20,7 +20,7 @@ import { machineCodeOf } from './machine-code.ts'
 import { nodeFor, nodeVersion, runtimes } from './platforms.ts'
 import { packagesOfBuild, sbomOf } from './sbom.ts'
 import { sourceDate } from './source-date.ts'
-import { checkMachineCode, filesIn, stagePackages, stageProgram, trimPackages } from './stage.ts'
+import { filesIn, stageInstallation } from './stage.ts'
 import { sha256 } from './sums.ts'
 import { putInPlace } from './trees.ts'
 
@@ -40,12 +40,9 @@ if (platform !== hostPlatform && !runtimes[platform])
 const folder = mkdtempSync(join(tmpdir(), 'svc-binary-'))
 try {
   const home = join(folder, 'program')
-  stageProgram(home)
+  stageInstallation(home, platform)
   // Nobody finds pages in a folder of a cache.
   rmSync(join(home, 'dist/man'), { recursive: true, force: true })
-  stagePackages(home, platform)
-  trimPackages(home, platform)
-  checkMachineCode(home, platform)
   writeFileSync(join(home, 'bin/importing.cjs'), 'module.exports = (url) => import(url)\n')
 
   const contents = filesIn(home).map((file) => ({ path: relative(home, file), content: readFileSync(file) }))

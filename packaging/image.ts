@@ -6,7 +6,7 @@ import { productionPackages } from './lockfile.ts'
 import type { Execution, Layer } from './oci.ts'
 import { nodeFor, nodeVersion } from './platforms.ts'
 import { packagesOfBuild, sbomOf } from './sbom.ts'
-import { checkMachineCode, settle, stagePackages, stageProgram, trimPackages } from './stage.ts'
+import { settle, stageInstallation } from './stage.ts'
 import { nodeLicense } from './trees.ts'
 
 /** Of nobody else on the machine: where user namespaces are not used, it is a user of the machine too. */
@@ -50,10 +50,7 @@ export function imageLayers(
 
   const program = folder('program')
   const home = join(program, 'usr/lib/svc')
-  stageProgram(home)
-  stagePackages(home)
-  trimPackages(home, 'linux-x64')
-  checkMachineCode(home, 'linux-x64')
+  stageInstallation(home, 'linux-x64')
   // Nobody finds pages in an image.
   rmSync(join(home, 'dist/man'), { recursive: true, force: true })
   const main = join(home, 'bin/svc.js')

@@ -32,8 +32,16 @@ const unread =
   /\/\.[^/]+$|\.(d\.[cm]?ts|map|md|markdown|gypi?|cc?|cpp|h|hpp)$|\/better-sqlite3\/(deps|src)\/|\/node-addon-api\/|\/systeminformation\/lib\/cli\.js$/i
 const license = /\/(licen[cs]e|notice|copying)[^/]*$/i
 
+/** Puts the program and the packages that it needs on a platform into a folder, and nothing that is for another one. */
+export function stageInstallation(folder: string, platform: string): void {
+  stageProgram(folder)
+  stagePackages(folder, platform)
+  trimPackages(folder, platform)
+  checkMachineCode(folder, platform)
+}
+
 /** Copies the built program. */
-export function stageProgram(folder: string): void {
+function stageProgram(folder: string): void {
   for (const part of parts) {
     mkdirSync(dirname(join(folder, part)), { recursive: true })
     // The build keeps its notes in files with a dot. Each kind of package has a bill of materials of its own.

@@ -7,7 +7,7 @@ import { productionPackages, root } from './lockfile.ts'
 import type { Made } from './metadata.ts'
 import { nodeFor, nodeVersion } from './platforms.ts'
 import { packagesOfBuild, sbomOf } from './sbom.ts'
-import { checkMachineCode, settle, stagePackages, stageProgram, trimPackages } from './stage.ts'
+import { settle, stageInstallation } from './stage.ts'
 
 export type PackageName = 'svc' | 'svc-agent'
 
@@ -30,10 +30,7 @@ function serviceTree(folder: string, family: Family, { version, seconds }: Made)
     writeFileSync(join(folder, path), text)
   }
   const home = join(folder, 'usr/lib/svc')
-  stageProgram(home)
-  stagePackages(home)
-  trimPackages(home, 'linux-x64')
-  checkMachineCode(home, 'linux-x64')
+  stageInstallation(home, 'linux-x64')
   // It is not started by itself, with whichever Node is in the way.
   const main = join(home, 'bin/svc.js')
   writeFileSync(main, readFileSync(main, 'utf8').replace(/^#!.*\n/, ''))
