@@ -1,7 +1,6 @@
 // Makes the packages of Debian and RPM for x86-64:
 //   npm run build:packages -- [--out DIR] [--format deb|rpm] [--name svc|svc-agent] [--maintainer "NAME <ADDRESS>"]
 //     [--version V] [--quick]
-import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -11,6 +10,7 @@ import { root } from './lockfile.ts'
 import type { Made } from './metadata.ts'
 import { makeRpm } from './rpm.ts'
 import { sourceDate } from './source-date.ts'
+import { missingTools } from './tools.ts'
 import { type Family, makeTree, type PackageName } from './trees.ts'
 import { packageFile, packageVersion } from './versions.ts'
 
@@ -38,11 +38,8 @@ if (families.length < values.format.length) fail('--format is deb or rpm')
 if (names.length < values.name.length) fail('--name is svc or svc-agent')
 if (process.platform !== 'linux' || process.arch !== 'x64') fail('The packages are made on Linux on x86-64')
 if (!existsSync(join(root, 'dist/man'))) fail('Build first: npm run build && npm run build:man')
-const tools = { deb: 'dpkg-deb', rpm: 'rpmbuild' }
-for (const family of families) {
-  if (spawnSync(tools[family], ['--version']).error)
-    fail(`${tools[family]} is not installed: apt-get install ${family === 'deb' ? 'dpkg' : 'rpm'}`)
-}
+const missing = missingTools(families)
+if (missing.length > 0) fail(missing.join('\n'))
 
 const own = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
 const made: Made = {

@@ -6,6 +6,7 @@ import { compareVersions, isVersion } from '../src/agents/versions/semver.ts'
 import { firstSection, isUnreleased, released } from './changelog.ts'
 import { hostPlatform, root } from './lockfile.ts'
 import { documents, renamed } from './named-files.ts'
+import { missingTools } from './tools.ts'
 
 /** What the version is written into. */
 export const versionedFiles = ['CHANGELOG.md', 'package.json', 'package-lock.json', ...documents]
@@ -71,15 +72,9 @@ export function noteTested(tree: string): void {
 /** Why no release of this version can be made here, each with what to do. */
 export function problemsOf(version: string, kinds: readonly string[]): string[] {
   if (!isVersion(version)) return [`${JSON.stringify(version)} is not a version such as 1.2.3 or 1.3.0-rc.1`]
-  const tools = { deb: 'dpkg-deb', rpm: 'rpmbuild' }
   return [
     hostPlatform !== 'linux-x64' && 'A release is made on Linux on x86-64',
-    ...Object.entries(tools).map(
-      ([kind, tool]) =>
-        kinds.includes(kind) &&
-        spawnSync(tool, ['--version']).error !== undefined &&
-        `${tool} is not installed: apt-get install ${kind === 'deb' ? 'dpkg' : 'rpm'}`,
-    ),
+    ...missingTools(kinds),
     changesIn(version),
     ...orderOf(version),
     changelogFor(version),
