@@ -81,18 +81,33 @@ export function problemsOf(version: string, kinds: readonly string[]): string[] 
   ].filter((one) => typeof one === 'string')
 }
 
+/** The lines of `git status` for what a commit would leave out. */
+export const unstaged = (): string[] => statusLines().filter((line) => line[1] !== ' ')
+
+function statusLines(): string[] {
+  // Its first line may begin with a space.
+  const args = ['status', '--porcelain', '--untracked-files=all']
+  return execFileSync('git', args, { cwd: root, encoding: 'utf8' }).split('\n').filter(Boolean)
+}
+
 function changesIn(version: string): string | false {
-  const changed = git('status', '--porcelain')
-    .split('\n')
-    .filter(Boolean)
-    .map((line) => line.slice(3))
-  // An earlier run was interrupted before its commit.
-  const others = isPrepared(version) ? changed.filter((file) => !versionedFiles.includes(file)) : changed
+  const lines = statusLines()
+  const isStaged = lines.some((line) => /^[^ ?]/.test(line))
+  // An earlier run was interrupted before its commit. What it has staged is what the tests ran on, with nothing changed since.
+  const isOwn = (line: string): boolean =>
+    versionedFiles.includes(line.slice(3)) && (line[1] === ' ' || !isStaged)
+  const others = isPrepared(version) ? lines.filter((line) => !isOwn(line)) : lines
   return (
     others.length > 0 &&
-    `The checkout has changes: ${others.slice(0, 5).join(', ')}${others.length > 5 ? ' …' : ''}. Commit them, or take them back with git restore`
+    `The checkout has changes:\n${shown(others)}\n  Commit them, or take them back with git restore`
   )
 }
+
+/** Lines of `git status`; few of them say what has happened. */
+export const shown = (lines: readonly string[]): string =>
+  [...lines.slice(0, 20), ...(lines.length > 20 ? [`and ${lines.length - 20} more`] : [])]
+    .map((line) => `    ${line}`)
+    .join('\n')
 
 function orderOf(version: string): string[] {
   const [tagged, commit] = [taggedCommit(version), head()]

@@ -17,6 +17,7 @@ import * as checkout from './checkout.ts'
 import { root } from './lockfile.ts'
 import { provenanceOf } from './provenance.ts'
 import { releaseNotes } from './release-notes.ts'
+import { commitTime } from './source-date.ts'
 import { damagedIn, sumsOf, textOfSums } from './sums.ts'
 
 /** `isDone` reads alone: a dry run asks it too. */
@@ -141,6 +142,12 @@ function test(): void {
       1,
     )
   }
+  const changed = checkout.unstaged()
+  if (changed.length > 0)
+    fail(
+      `This was changed while the tests ran, and nothing is committed:\n${checkout.shown(changed)}\n  Take it back with git restore, and run this again`,
+      1,
+    )
   checkout.noteTested(tree)
 }
 
@@ -201,13 +208,12 @@ function check(key: KeyObject | undefined): void {
     rmSync(cache, { recursive: true })
     if (!said.startsWith(`svc/${version} `)) fail(`${own.files[0]} calls itself ${said}`, 1)
   }
-  const changed = checkout.git('status', '--porcelain')
-  if (changed !== '')
-    fail(`The build has changed the checkout:\n${changed}\n  Commit what is missing before the release`, 1)
-}
-
-function commitTime(): number {
-  return Number(checkout.git('log', '-1', '--format=%ct'))
+  const changed = checkout.unstaged()
+  if (changed.length > 0)
+    fail(
+      `The build has changed the checkout:\n${checkout.shown(changed)}\n  Commit what is missing before the release`,
+      1,
+    )
 }
 
 function today(): string {

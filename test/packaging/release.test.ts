@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createPrivateKey, generateKeyPairSync } from 'node:crypto'
-import { chmodSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, chmodSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,6 +11,8 @@ import { runtimes } from '../../packaging/platforms.ts'
 import { shWord } from '../../src/cli/shell-words.ts'
 import { publicOf } from '../../src/cli/sign-release.ts'
 import { copyCheckout, copyModules, environment, gitIn, release } from './checkout.ts'
+
+const npm = execFileSync('sh', ['-c', 'command -v npm'], { encoding: 'utf8' }).trim()
 
 /** The commands below a heading of the notes. */
 const commandsIn = (notes: string, heading: string): string[] =>
@@ -87,7 +89,7 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       it('says what is wrong with the checkout', () => {
         refused('0.0.1 is not newer than the', '0.0.1')
         writeFileSync(join(base, 'man/new.txt'), '')
-        refused(/The checkout has changes: man\/new\.txt\. Commit them/, version)
+        refused('The checkout has changes:\n    ?? man/new.txt\n  Commit them', version)
       })
 
       it('says what is wrong with the changelog', () => {
@@ -123,6 +125,44 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       expect(lines).toContain(`· make svc_${version}-1_amd64.deb`)
       expect(lines.at(-1)).toBe(`· tag v${version}`)
       expect([state(), existsSync(join(base, 'release'))]).toEqual([before, false])
+    })
+
+    it('is made of what the tests ran on, and of nothing else', async () => {
+      const [before] = state()
+      const programs = await mkdtemp(join(folder, 'programs-'))
+      // In place of the tests, which take long.
+      const stand = `#!/bin/sh\ncase $1 in\nci) ;;\ntest) eval "$DURING" ;;\n*) exec '${npm}' "$@" ;;\nesac\n`
+      writeFileSync(join(programs, 'npm'), stand, { mode: 0o755 })
+      const call = (DURING: string) =>
+        release(base, [version, '--only', 'npm'], { DURING, PATH: `${programs}:${process.env.PATH}` })
+
+      const failed = call('exit 1')
+      expect([failed.status, failed.stderr]).toEqual([1, expect.stringContaining('The tests fail')])
+      const meanwhile = call('echo >man/new.txt; echo >>CHANGELOG.md')
+      expect([meanwhile.status, meanwhile.stderr]).toEqual([
+        1,
+        expect.stringContaining(
+          'while the tests ran, and nothing is committed:\n    MM CHANGELOG.md\n    ?? man/new.txt',
+        ),
+      ])
+      gitIn(base, 'restore', 'CHANGELOG.md')
+      rmSync(join(base, 'man/new.txt'))
+
+      const hook = join(base, '.git/hooks/pre-commit')
+      writeFileSync(hook, '#!/bin/sh\nexit 1\n', { mode: 0o755 })
+      expect(call('').stdout).toContain('· npm ci && npm test')
+      appendFileSync(join(base, 'README.md'), 'other')
+      const edited = call('')
+      expect([edited.status, edited.stderr]).toEqual([
+        1,
+        expect.stringContaining('✗ The checkout has changes:\n    MM README.md\n  Commit them'),
+      ])
+      gitIn(base, 'restore', 'README.md')
+      expect(call('').stdout).toContain('✓ npm ci && npm test')
+      rmSync(hook)
+      expect(gitIn(base, 'rev-parse', 'HEAD')).toBe(before)
+      gitIn(base, 'reset', '--quiet', '--hard')
+      rmSync(join(base, 'release'), { recursive: true })
     })
 
     it('is committed, made, signed, checked and tagged; and by anyone else again, with the same bytes', () => {
