@@ -11,9 +11,11 @@ type Release = {
   /** Those of the artifacts that are in this release. */
   madeKinds: readonly string[]
   maintainer: string | undefined
+  hasProvenance: boolean
 }
 
-export function releaseNotes({ version, text, artifacts, madeKinds, maintainer }: Release): string {
+export function releaseNotes(release: Release): string {
+  const { version, text, artifacts, madeKinds, maintainer, hasProvenance } = release
   const isMade = ({ kind }: Artifact): boolean => madeKinds.includes(kind)
   const [made, left] = [artifacts.filter(isMade), artifacts.filter((one) => !isMade(one))]
   const others = made.filter(({ kind }) => runtimes[kind] && kind !== hostPlatform)
@@ -23,13 +25,11 @@ export function releaseNotes({ version, text, artifacts, madeKinds, maintainer }
     '## Files',
     made.map(({ files, title }) => `- \`${files[0]}\`: ${title}`).join('\n'),
     `Each has its bill of materials (CycloneDX): in the package of npm as \`dist/sbom.cdx.json\`, in those of Debian and RPM and in the image in
-\`/usr/share/doc\`, and beside each single file. \`provenance.intoto.jsonl\` says what they were made of.`,
+\`/usr/share/doc\`, and beside each single file.${hasProvenance ? ' `provenance.intoto.jsonl` says what they were made of.' : ''}`,
     '## Check what you have',
-    `    sha256sum --check --ignore-missing SHA256SUMS
-    base64 -d SHA256SUMS.sig >SHA256SUMS.bin
-    openssl pkeyutl -verify -rawin -pubin -inkey release-key.pem -in SHA256SUMS -sigfile SHA256SUMS.bin`,
-    `Compare \`release-key.pem\` with the key that you know, or have it from elsewhere. Without \`SHA256SUMS.sig\` this release is not
-signed.`,
+    checks(hasProvenance),
+    `The first line prints the key: it has to be the one that you know from elsewhere. Without \`SHA256SUMS.sig\` this release is not
+signed. docs/operations/install.md says what each line shows.`,
     '## Build the same files',
     `    git checkout v${version}
     npm ci
@@ -46,6 +46,23 @@ format and contents were checked; it was not started on a machine of that kind.`
   ]
   return `${parts.join('\n\n')}\n`
 }
+
+/** As docs/operations/install.md has them too. */
+const checks = (hasProvenance: boolean): string =>
+  [
+    'openssl pkey -pubin -in release-key.pem -outform DER | tail -c 32 | base64',
+    ...verifying('SHA256SUMS'),
+    'sha256sum --check --ignore-missing SHA256SUMS',
+    ...(hasProvenance ? [...verifying('provenance.intoto.jsonl'), showingCommit] : []),
+  ]
+    .map((line) => `    ${line}`)
+    .join('\n')
+
+const verifying = (file: string): string[] => [
+  `base64 -d ${file}.sig >signature`,
+  `openssl pkeyutl -verify -rawin -pubin -inkey release-key.pem -in ${file} -sigfile signature`,
+]
+const showingCommit = `grep -o '"gitCommit":"[0-9a-f]*"' provenance.intoto.jsonl`
 
 /** With what was chosen for this release and is in the bytes of its files: `--only` is in these notes, which have a sum too. */
 function rebuilding(version: string, madeKinds: readonly string[], maintainer: string | undefined): string {

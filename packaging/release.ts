@@ -15,7 +15,7 @@ import { type Artifact, artifactsOf, kinds, makeArtifact, node } from './artifac
 import { firstSection } from './changelog.ts'
 import * as checkout from './checkout.ts'
 import { root } from './lockfile.ts'
-import { provenanceOf } from './provenance.ts'
+import { provenanceOf, repositoryAddress } from './provenance.ts'
 import { releaseNotes } from './release-notes.ts'
 import { commitTime } from './source-date.ts'
 import { damagedIn, sumsOf, textOfSums } from './sums.ts'
@@ -27,7 +27,8 @@ type Step = { title: string; isDone?: () => boolean; run: () => void }
 type MadeOf = { commit: string; maintainer: string | undefined }
 const madeOfFile = '.made-of'
 
-const signed = ['SHA256SUMS', 'provenance.intoto.jsonl']
+const provenanceFile = 'provenance.intoto.jsonl'
+const signable = ['SHA256SUMS', provenanceFile]
 const publicKeyFile = 'release-key.pem'
 
 const { values, version } = commandLine()
@@ -36,6 +37,7 @@ const only = values.only ?? kinds
 const artifacts = artifactsOf(version, values.maintainer)
 const wanted = artifacts.filter(({ kind }) => only.includes(kind))
 const at = (name: string): string => join(out, name)
+const signed = (): string[] => signable.filter((name) => existsSync(at(name)))
 const isMade = ({ files }: Artifact): boolean => files.every((file) => existsSync(at(file)))
 
 try {
@@ -47,8 +49,9 @@ try {
 }
 
 function release(key: KeyObject | undefined): void {
+  const repository = repositoryAddress()
   const problems = [...checkout.problemsOf(version, only), ...problemsOfFolder()]
-  const steps = problems.length === 0 || values['dry-run'] ? stepsOf(key) : []
+  const steps = problems.length === 0 || values['dry-run'] ? stepsOf(key, repository) : []
   if (values['dry-run']) {
     for (const { title, isDone } of steps) say(`${problems.length === 0 && isDone?.() ? '✓' : '·'} ${title}`)
   }
@@ -72,7 +75,7 @@ function release(key: KeyObject | undefined): void {
     say('  sign the files: run this again with --key-file FILE (svc agent sign-release --new-key makes one)')
 }
 
-function stepsOf(key: KeyObject | undefined): Step[] {
+function stepsOf(key: KeyObject | undefined, repository: string | undefined): Step[] {
   const isCommitted = (): boolean => checkout.isCommitted(version)
   return [
     {
@@ -97,7 +100,12 @@ function stepsOf(key: KeyObject | undefined): Step[] {
       isDone: () => isCommitted() && isMade(artifact),
       run: () => makeArtifact(artifact, out),
     })),
-    { title: 'write RELEASE-NOTES, SHA256SUMS and provenance.intoto.jsonl', run: describeFiles },
+    {
+      title: repository
+        ? `write RELEASE-NOTES, SHA256SUMS and ${provenanceFile}`
+        : `write RELEASE-NOTES and SHA256SUMS, without ${provenanceFile}, which names the repository: package.json has none (npm pkg set repository=https://HOST/PATH)`,
+      run: () => describeFiles(repository),
+    },
     key
       ? { title: `sign them with ${values['key-file']}`, run: () => signFiles(key) }
       : { title: 'leave them UNSIGNED, since there is no --key-file', run: () => {} },
@@ -162,29 +170,34 @@ function build(): void {
   node('build-man.js')
 }
 
-function describeFiles(): void {
+function describeFiles(repository: string | undefined): void {
   // All files of a kind or none: `--only` makes them together.
   const madeKinds = kinds.filter((kind) => artifacts.every((one) => one.kind !== kind || isMade(one)))
   const made = artifacts.filter(({ kind }) => madeKinds.includes(kind))
-  for (const name of [...signed.map((one) => `${one}.sig`), publicKeyFile]) rmSync(at(name), { force: true })
+  for (const name of [...signable.map((one) => `${one}.sig`), provenanceFile, publicKeyFile])
+    rmSync(at(name), { force: true })
   const { text } = firstSection(readFileSync(join(root, 'CHANGELOG.md'), 'utf8'))!
   const { builder, maintainer } = values
-  writeFileSync(at('RELEASE-NOTES'), releaseNotes({ version, text, artifacts, madeKinds, maintainer }))
+  const hasProvenance = repository !== undefined
+  const notes = releaseNotes({ version, text, artifacts, madeKinds, maintainer, hasProvenance })
+  writeFileSync(at('RELEASE-NOTES'), notes)
   const sums = sumsOf(out, [...made.flatMap(({ files }) => files), 'RELEASE-NOTES'])
   writeFileSync(at('SHA256SUMS'), textOfSums(sums))
+  if (!hasProvenance) return
   const provenance = provenanceOf(sums, {
     version,
     commit: checkout.head(),
+    repository,
     builder,
     chosen: { artifacts: madeKinds, ...(maintainer && { maintainer }) },
     seconds: commitTime(),
     npm: execFileSync('npm', ['--version'], { cwd: root, encoding: 'utf8' }).trim(),
   })
-  writeFileSync(at('provenance.intoto.jsonl'), provenance)
+  writeFileSync(at(provenanceFile), provenance)
 }
 
 function signFiles(key: KeyObject): void {
-  for (const name of signed)
+  for (const name of signed())
     writeFileSync(at(`${name}.sig`), `${sign(null, readFileSync(at(name)), key).toString('base64')}\n`)
   writeFileSync(at(publicKeyFile), createPublicKey(key).export({ format: 'pem', type: 'spki' }))
   if (artifacts.some((one) => one.kind === 'agent' && isMade(one))) {
@@ -195,7 +208,7 @@ function signFiles(key: KeyObject): void {
 
 /** What a receiver checks, and that nothing of the checkout has changed under the build. */
 function check(key: KeyObject | undefined): void {
-  for (const name of key ? signed : []) {
+  for (const name of key ? signed() : []) {
     const signature = Buffer.from(readFileSync(at(`${name}.sig`), 'utf8'), 'base64')
     if (!verify(null, readFileSync(at(name)), createPublicKey(key!), signature))
       fail(`${name}.sig does not verify`, 1)
@@ -237,12 +250,14 @@ function commandLine() {
         'skip-tests': { type: 'boolean', default: false },
         only: { type: 'string', multiple: true },
         out: { type: 'string' },
-        builder: { type: 'string', default: 'https://svc.invalid/builders/by-hand' },
+        builder: { type: 'string' },
         maintainer: { type: 'string' },
       },
     })
     const [version, ...more] = positionals
     if (version === undefined || more.length > 0) throw new Error('Name one version')
+    if (values.builder !== undefined && !URL.canParse(values.builder))
+      throw new Error(`--builder is a URI that says what builds, not ${JSON.stringify(values.builder)}`)
     const unknown = values.only?.find((kind) => !kinds.includes(kind))
     if (unknown !== undefined) throw new Error(`--only is one of ${kinds.join(', ')}, not ${unknown}`)
     return { values, version }

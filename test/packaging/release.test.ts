@@ -10,6 +10,7 @@ import { documents } from '../../packaging/named-files.ts'
 import { runtimes } from '../../packaging/platforms.ts'
 import { shWord } from '../../src/cli/shell-words.ts'
 import { publicOf } from '../../src/cli/sign-release.ts'
+import { blocksOf } from '../operations/guide.ts'
 import { copyCheckout, copyModules, environment, gitIn, release } from './checkout.ts'
 
 const npm = execFileSync('sh', ['-c', 'command -v npm'], { encoding: 'utf8' }).trim()
@@ -56,6 +57,11 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       return () => rmSync(folder, { recursive: true, force: true })
     }, 300_000)
 
+    const nameRepository = (repository: string) => {
+      const file = join(base, 'package.json')
+      const own = JSON.parse(readFileSync(file, 'utf8'))
+      writeFileSync(file, `${JSON.stringify({ ...own, repository }, null, 2)}\n`)
+    }
     const state = () => [
       gitIn(base, 'rev-parse', 'HEAD'),
       gitIn(base, 'status', '--porcelain'),
@@ -84,12 +90,16 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
         refused('is not a version', 'v1.2')
         refused('--only is one of npm, deb', version, '--only', 'zip')
         refused("Unknown option '--key'", version, '--key', 'secret')
+        refused('--builder is a URI', version, '--builder', 'me')
       })
 
       it('says what is wrong with the checkout', () => {
         refused('0.0.1 is not newer than the', '0.0.1')
         writeFileSync(join(base, 'man/new.txt'), '')
         refused('The checkout has changes:\n    ?? man/new.txt\n  Commit them', version)
+        rmSync(join(base, 'man/new.txt'))
+        nameRepository('ada/svc')
+        refused('repository in package.json is an address as https://HOST/PATH, not ada/svc', version)
       })
 
       it('says what is wrong with the changelog', () => {
@@ -124,6 +134,7 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       expect(lines).toContain('· npm ci && npm test')
       expect(lines).toContain(`· make svc_${version}-1_amd64.deb`)
       expect(lines.at(-1)).toBe(`· tag v${version}`)
+      expect(stdout).toContain('without provenance.intoto.jsonl, which names the repository')
       expect([state(), existsSync(join(base, 'release'))]).toEqual([before, false])
     })
 
@@ -171,6 +182,8 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       writeFileSync(key, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600 })
       const maintainer = "Ada O'Hara <ada@example.com>"
       const args = [version, '--skip-tests', '--only', 'npm', '--maintainer', maintainer]
+      nameRepository('git+https://git.example.com/ada/svc.git')
+      gitIn(base, 'commit', '--quiet', '-am', 'name the repository')
       const first = release(base, [...args, '--key-file', key])
       expect([first.status, first.stderr]).toEqual([0, ''])
       const { publicKeyB64 } = publicOf(createPrivateKey(readFileSync(key, 'utf8')))
@@ -198,15 +211,20 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
           .sort(),
       )
       // As the notes tell whoever has the files.
-      for (const line of commandsIn(read('RELEASE-NOTES'), 'Check what you have')) {
-        const { status, stderr } = spawnSync('sh', ['-c', line], { cwd: out, encoding: 'utf8' })
+      const checks = commandsIn(read('RELEASE-NOTES'), 'Check what you have')
+      const said = checks.map((line) => {
+        const { status, stdout, stderr } = spawnSync('sh', ['-c', line], { cwd: out, encoding: 'utf8' })
         expect([line, status, stderr]).toEqual([line, 0, ''])
-      }
-      writeFileSync(join(out, 'SHA256SUMS.bin'), Buffer.alloc(64))
-      expect(
-        spawnSync('sh', ['-c', read('RELEASE-NOTES').match(/openssl .*/)![0]], { cwd: out }).status,
-      ).toBe(1)
-      rmSync(join(out, 'SHA256SUMS.bin'))
+        return stdout.trim()
+      })
+      expect([said[0], said.at(-1)]).toEqual([publicKeyB64, `"gitCommit":"${commit}"`])
+      const inGuide = blocksOf('install').filter(({ notRun }) => notRun === 'release')
+      expect(inGuide.flatMap(({ script }) => script.trim().split('\n'))).toEqual(checks)
+      writeFileSync(join(out, 'signature'), Buffer.alloc(64))
+      const verifying = checks.filter((line) => line.startsWith('openssl pkeyutl'))
+      expect(verifying).toHaveLength(2)
+      for (const line of verifying) expect(spawnSync('sh', ['-c', line], { cwd: out }).status).toBe(1)
+      rmSync(join(out, 'signature'))
       expect(read('RELEASE-NOTES')).toContain(`\`svc-${version}-win32-x64.exe\` is not in this release`)
 
       const sums = new Map(
@@ -222,9 +240,24 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
         predicateType: 'https://slsa.dev/provenance/v1',
       })
       expect(statement.subject).toContainEqual({ name: tarball, digest: { sha256: sums.get(tarball) } })
-      const { resolvedDependencies, externalParameters } = statement.predicate.buildDefinition
+      const { buildDefinition, runDetails } = statement.predicate
+      const { resolvedDependencies, externalParameters } = buildDefinition
+      const page = readFileSync(join(base, 'docs/releasing.md'), 'utf8')
+      const sections = [...page.matchAll(/^### (.*)$/gm)].map(
+        ([, title]) => `#${title!.toLowerCase().replaceAll(' ', '-')}`,
+      )
+      for (const uri of [buildDefinition.buildType, runDetails.builder.id]) {
+        expect(uri).toMatch(/^https:\/\/git\.example\.com\/ada\/svc\/blob\/HEAD\/docs\/releasing\.md#/)
+        expect(sections).toContain(new URL(uri).hash)
+      }
+      for (const name of Object.keys(externalParameters))
+        expect(page).toContain(`externalParameters.${name}\``)
       expect(externalParameters).toEqual({ version, artifacts: ['npm'], maintainer })
-      expect(resolvedDependencies).toContainEqual({ name: 'source', digest: { gitCommit: commit } })
+      expect(resolvedDependencies).toContainEqual({
+        name: 'source',
+        uri: `git+https://git.example.com/ada/svc@refs/tags/v${version}`,
+        digest: { gitCommit: commit },
+      })
       expect(resolvedDependencies).toContainEqual({
         name: 'package-lock.json',
         digest: {
@@ -273,6 +306,8 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       const commands = commandsIn(read('RELEASE-NOTES'), 'Build the same files').map((line) =>
         line.replace(/^npm ci$/, 'umask 077').replace('PUBLISHED', shWord(out)),
       )
+      const printed = commands[2]!.replace(/^npm run release --/, "printf '%s\\n'")
+      expect(String(execFileSync('sh', ['-c', printed]))).toBe(`${args.join('\n')}\n`)
       const env = { ...environment, TZ: 'Asia/Tokyo', LC_ALL: 'C' }
       const rebuilt = spawnSync('sh', ['-ec', commands.join('\n')], { cwd: other, env, encoding: 'utf8' })
       expect([rebuilt.status, rebuilt.stdout]).toEqual([0, expect.stringContaining('leave them UNSIGNED')])
