@@ -89,6 +89,7 @@ export function makeDevice(
     uptimeSeconds: null,
     pendingReboot: false,
     maintenanceUntil: null,
+    maintenanceWindow: null,
     quarantinedAt: null,
     quarantinedReason: null,
     watchdogStatus: null,
@@ -219,11 +220,12 @@ export function reenrollDevice(device: Device, made: Device): Device {
   const { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt } = device
   const autoUpdate = { ...made.autoUpdate, desired: device.autoUpdate.desired }
   const kept = { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt }
-  const { status, maintenanceUntil, deviceRole, deviceRoleSource } = device
+  const { status, maintenanceUntil, maintenanceWindow, deviceRole, deviceRoleSource } = device
   return {
     ...made,
     ...kept,
     autoUpdate,
+    maintenanceWindow,
     ...(status === 'maintenance' && { status, maintenanceUntil }),
     ...(deviceRoleSource === 'manual' && { deviceRole, deviceRoleSource }),
   }

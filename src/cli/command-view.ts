@@ -24,7 +24,7 @@ export type CommandView = {
   customFlags?: {
     fields: string[]
     flags: FlagSet
-    /** The flag of each field in error messages; by default the first flag. */
+    /** The flag of each field in error messages, also of one within (`window.timezone`); by default the first flag. */
     flagNames?: Record<string, string>
     values(flags: ParsedInput['flags'], session: CommandContext): Promise<Record<string, unknown>>
   }
@@ -42,8 +42,6 @@ export type CommandView = {
   file?: true
   /** Fields that the command sets itself, without flags. Undefined ones are not sent. */
   preset?: Record<string, unknown>
-  /** A boolean field that is true unless this flag is given. */
-  negatedFlag?: { field: string; flag: string; description: string }
   /** What else ends with the deleted record, where the contract entry has no `effect` of its own. */
   ends?: Ends
   /** The effect of a deletion that can be undone, for the confirmation prompt. */

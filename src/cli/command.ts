@@ -9,7 +9,6 @@ import { type Field, fieldsOf } from './fields.ts'
 import {
   type ArgSet,
   argNames,
-  booleanFlag,
   confirmFlags,
   connectionFlags,
   createFlags,
@@ -30,8 +29,7 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
   const listed = listShape(entry.reply)
   const isPage = ({ key }: Field) => listed !== undefined && ['page', 'limit', 'cursor'].includes(key)
   const { preset = {} } = view
-  const isPreset = ({ key, within }: Field) =>
-    (!within && Object.hasOwn(preset, key)) || key === view.negatedFlag?.field
+  const isPreset = ({ key, within }: Field) => !within && Object.hasOwn(preset, key)
   const own = fieldsOf(entry).filter((field) => !isPage(field))
   const more = fieldsOf(view.filteredEntry ?? entry).filter(
     (field) => !isPage(field) && !own.some(({ flag }) => flag === field.flag),
@@ -52,14 +50,18 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
   const eachArg = entry.method === 'DELETE' && isNamed ? argName(argFields[0]!) : undefined
 
   const [firstCustomFlag] = Object.keys(customFlags?.flags ?? {})
-  const flagNames = new Map(
-    fields
+  const flagNames = new Map([
+    ...Object.entries(customFlags?.flagNames ?? {}).map(([path, flag]) => [`body.${path}`, flag] as const),
+    ...fields
       .filter(({ within }) => !within)
-      .map((field) => [
-        `${field.part}.${field.key}`,
-        (isCustom(field) && (customFlags?.flagNames?.[field.key] ?? firstCustomFlag)) || field.flag,
-      ]),
-  )
+      .map(
+        (field) =>
+          [
+            `${field.part}.${field.key}`,
+            (isCustom(field) && (customFlags?.flagNames?.[field.key] ?? firstCustomFlag)) || field.flag,
+          ] as const,
+      ),
+  ])
 
   return class extends ApiCommand {
     static override endpoints = [entry, entry.effect ?? [], view.filteredEntry ?? [], view.also ?? []]
@@ -122,7 +124,6 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
         part === 'body' && Object.hasOwn(filed, key) && typed.flags[flag] === undefined
       const left = fields.filter((field) => !isFiled(field))
       const input = await buildInput(session, left, (field) => {
-        if (field.key === view.negatedFlag?.field) return typed.flags[view.negatedFlag.flag] !== true
         if (isCustom(field)) return values[field.key]
         if (isPreset(field)) return preset[field.key]
         if (isArg(field)) return typed.args[argName(field)] ?? view.argDefaults?.[field.key]?.(session)
@@ -172,8 +173,5 @@ function flagsOf(entry: Endpoint, view: CommandView, fields: Field[]): FlagSet {
     ...(view.existing && createFlags),
     ...(view.secret && secretFlags),
     ...view.instructions?.flags,
-    ...(view.negatedFlag && {
-      [view.negatedFlag.flag]: booleanFlag({ description: view.negatedFlag.description }),
-    }),
   }
 }

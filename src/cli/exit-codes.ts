@@ -150,6 +150,8 @@ function flagOf(path: string, flags?: FlagNames): string {
   const match = /^((?:body|query)\.(\w+))(?:\.([a-z].*))?/i.exec(path)
   if (!match) return path
   const [, at = '', key = '', rest] = match
+  const exact = rest === undefined ? undefined : flags?.get(`${at}.${rest}`)
+  if (exact !== undefined) return `--${exact}`
   const own = flags?.get(at)
   if (own !== undefined) return `--${own}${rest === undefined ? '' : ` (${rest})`}`
   // The conditions of a filter are typed as --where (src/cli/filters.ts).

@@ -1,35 +1,46 @@
-import type { Instant } from './time.ts'
+/** A part of every week: begins at each of its local times, and lasts for its duration. */
+export type WeeklyWindow = { every: string; durationMinutes: number; timezone: string }
 
-/**
- * A part of every week in UTC, in minutes since Monday 00:00; `to` is exclusive and may lie in the next week.
- */
-export type WeeklyWindow = { from: number; to: number }
+/** Local times of a week. Days count from 0 for Sunday. */
+export type WeeklyTimes = { days: number[]; hour: number; minute: number }
 
-const days = ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']
+const names = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat']
 const minutesOfDay = 24 * 60
-const minutesOfWeek = 7 * minutesOfDay
 
-const pattern = new RegExp(`^(${days.join('|')}) ([01]\\d|2[0-3]):([0-5]\\d)-([01]\\d|2[0-3]):([0-5]\\d)$`)
+/** Parses `Sun 02:00`, `Mon-Fri,Sun 22:30` or `daily 03:00`, in any letter case; undefined for anything else. */
+export function parseWeeklyTimes(text: string): WeeklyTimes | undefined {
+  const [, said = '', hour, minute] = /^([a-z,-]+) ([01]\d|2[0-3]):([0-5]\d)$/i.exec(text) ?? []
+  const spans = said.toLowerCase() === 'daily' ? [[0, 1, 2, 3, 4, 5, 6]] : said.split(',').map(daysOf)
+  if (spans.includes(undefined)) return undefined
+  const days = [...new Set(spans.flatMap((span) => span!))].sort()
+  return { days, hour: Number(hour), minute: Number(minute) }
+}
+
+/** The days of `Sun` or `Fri-Mon`, which may go past the end of the week. */
+function daysOf(span: string): number[] | undefined {
+  const [from = -1, to = from, ...more] = span.split('-').map(dayOf)
+  if (from < 0 || to < 0 || more.length > 0) return undefined
+  return Array.from({ length: ((to - from + 7) % 7) + 1 }, (_, n) => (from + n) % 7)
+}
+
+const dayOf = (name: string): number => names.findIndex((one) => one.toLowerCase() === name.toLowerCase())
+
+/** The same text with the letter case of `Mon-Fri 22:30`. */
+export const spellWeeklyTimes = (text: string): string =>
+  text.toLowerCase().replace(/(?<![a-z])(?!daily)[a-z]/g, (letter) => letter.toUpperCase())
+
+const spanPattern = /^(\w{3}) (\d\d:\d\d)-(\d\d:\d\d)$/
 
 /**
- * Parses `Sun 02:00-04:00`; an end that is not after the start is on the next day. undefined for anything else,
+ * Parses `Sun 02:00-04:00`, in UTC; an end that is not after the start is on the next day. undefined for anything else,
  * and for an empty window.
  */
 export function parseWeeklyWindow(text: string): WeeklyWindow | undefined {
-  const [, day, ...clock] = pattern.exec(text) ?? []
-  if (day === undefined) return undefined
-  const [fromHour, fromMinute, toHour, toMinute] = clock.map(Number) as [number, number, number, number]
-  const begins = fromHour * 60 + fromMinute
-  const ends = toHour * 60 + toMinute
-  if (begins === ends) return undefined
-  const midnight = days.indexOf(day) * minutesOfDay
-  return { from: midnight + begins, to: midnight + ends + (ends < begins ? minutesOfDay : 0) }
-}
-
-export function isInWindow({ from, to }: WeeklyWindow, now: Instant): boolean {
-  const at = new Date(now)
-  // Sunday is day 0 of a Date, and the last day here.
-  const day = (at.getUTCDay() + 6) % 7
-  const minute = day * minutesOfDay + at.getUTCHours() * 60 + at.getUTCMinutes()
-  return [minute, minute + minutesOfWeek].some((one) => from <= one && one < to)
+  const [, day = '', from, to] = spanPattern.exec(text) ?? []
+  const begins = parseWeeklyTimes(`${day} ${from}`)
+  const ends = parseWeeklyTimes(`${day} ${to}`)
+  if (!begins || !ends || !names.includes(day) || from === to) return undefined
+  const minutes = (ends.hour - begins.hour) * 60 + ends.minute - begins.minute
+  const durationMinutes = (minutes + minutesOfDay) % minutesOfDay
+  return { every: `${day} ${from}`, durationMinutes, timezone: 'UTC' }
 }

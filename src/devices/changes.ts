@@ -21,16 +21,15 @@ export const aggregatedTags = textsOf({ table: 'device_tags', by: 'device_id', o
 
 /** Writes the differences between two states of a locked device. */
 export async function saveDevice(db: Db, before: Device, after: Device): Promise<void> {
-  const { display_name, display_name_key, site_id, status, device_role, device_role_source } = {
-    ...rowOf(after),
-    ...nameKeys(after),
-  }
+  const row = { ...rowOf(after), ...nameKeys(after) }
+  const { display_name, display_name_key, site_id, status, device_role, device_role_source } = row
+  const { maintenance_until, maintenance_window, updated_at } = row
   await saveTags(db, before, after)
   await saveCustomFields(db, before, after)
   await db
     .updateTable('devices')
     .set({ display_name, display_name_key, site_id, status, device_role, device_role_source })
-    .set({ maintenance_until: after.maintenanceUntil, updated_at: after.updatedAt, tags: aggregatedTags })
+    .set({ maintenance_until, maintenance_window, updated_at, tags: aggregatedTags })
     .where('id', '=', after.id)
     .execute()
 }

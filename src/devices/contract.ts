@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { cursorPageOf, cursorPageQuery, pageOf, pageQuery } from '../core/page.ts'
-import { idOf, idPrefix, instant, text } from '../core/schema.ts'
+import { idOf, idPrefix, instant, text, timezone } from '../core/schema.ts'
+import { parseWeeklyTimes } from '../core/weekly-window.ts'
 
 export const osType = z.enum(['windows', 'macos', 'linux'])
 export const architecture = z.enum(['x64', 'x86', 'arm64'])
@@ -28,6 +29,12 @@ export const deviceStatus = z.enum([
   'updating',
   'pending',
 ])
+
+const MaintenanceWindow = z.object({
+  every: z.string().describe('Days and local time when it opens'),
+  durationMinutes: z.int(),
+  timezone: z.string(),
+})
 
 export const Device = z
   .object({
@@ -59,6 +66,9 @@ export const Device = z
     uptimeSeconds: z.number().nullable(),
     pendingReboot: z.boolean(),
     maintenanceUntil: instant.nullable().describe('null while in maintenance: until a user ends it'),
+    maintenanceWindow: MaintenanceWindow.nullable().describe(
+      'The part of each week in which updates of its agent begin; null: as its organization has set, or at any time',
+    ),
     quarantinedAt: instant.nullable(),
     quarantinedReason: z.string().nullable(),
     watchdogStatus: z
@@ -167,7 +177,14 @@ export const Metrics = z
   .meta({ id: 'Metrics' })
 export type Metrics = z.output<typeof Metrics>
 
-export const DeviceDetail = Device.extend({
+const WindowedDevice = Device.extend({
+  nextWindow: z
+    .object({ opensAt: instant, closesAt: instant })
+    .nullable()
+    .describe('The occurrence of its maintenance window that is open, or else the next one'),
+}).meta({ id: 'WindowedDevice' })
+
+export const DeviceDetail = WindowedDevice.extend({
   hardware: Hardware.nullable(),
   network: z.array(NetworkInterface),
   disks: z.array(Disk),
@@ -209,8 +226,26 @@ export const TagChange = z.strictObject({
 })
 export type TagChange = z.output<typeof TagChange>
 
+const mostWindowMinutes = 24 * 60
+
+const NewWindow = z.strictObject({
+  every: text(60, 1)
+    .refine(
+      (said) => parseWeeklyTimes(said) !== undefined,
+      'must be days and a time, such as Sun 02:00, Mon-Fri 22:30, Sat,Sun 04:00 or daily 03:00',
+    )
+    .describe('Days and local time when it opens, such as Sun 02:00, Mon-Fri 22:30 or daily 03:00'),
+  durationMinutes: z
+    .int()
+    .min(15, 'must be at least 15')
+    .max(mostWindowMinutes, `must be at most ${mostWindowMinutes}`)
+    .describe('How long it is open, at most a day'),
+  timezone: timezone.optional().describe("IANA time zone; without a value that of the device's site, or UTC"),
+})
+export type NewWindow = z.output<typeof NewWindow>
+
 export const Maintenance = z.strictObject({
-  enable: z.boolean().describe('true starts maintenance, false ends it'),
+  enable: z.boolean().optional().describe('true starts maintenance, false ends it'),
   durationHours: z
     .int()
     .min(1, 'must be at least 1')
@@ -218,6 +253,9 @@ export const Maintenance = z.strictObject({
     .optional()
     .describe('Hours until it ends automatically, 1 to 168; without a value it lasts until a user ends it')
     .meta({ flag: 'hours' }),
+  window: NewWindow.nullable()
+    .optional()
+    .describe('Recurring window in which updates of its agent begin; null removes it'),
 })
 export type Maintenance = z.output<typeof Maintenance>
 
@@ -313,12 +351,12 @@ export const devices = {
     method: 'POST',
     path: '/devices/:id/maintenance',
     idempotencyKey: 'honored',
-    summary: 'Start or end the maintenance of a device',
+    summary: 'Start or end the maintenance of a device, or set its recurring maintenance window',
     tag: section,
     access: writes,
     params,
     body: Maintenance,
-    reply: Device,
+    reply: WindowedDevice,
     audit: { action: 'device.maintenance', resource: 'device' },
     emits: ['device.updated'],
     errors: ['conflict'],

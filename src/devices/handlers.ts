@@ -21,6 +21,7 @@ import {
   tooManyTags,
 } from './rules.ts'
 import * as store from './store.ts'
+import { withNextWindow } from './windows/rules.ts'
 
 type Settings = {
   offlineAfterSeconds: number
@@ -43,7 +44,8 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
       : store.listDevices(db, scope, query, ask)
   },
 
-  show: ({ db, scope, params }) => getDeviceRecord(db, scope, params.id),
+  show: async ({ db, scope, params, now }) =>
+    withNextWindow(await getDeviceRecord(db, scope, params.id), now),
 
   software: ({ db, scope, params, query }) => listSoftware(db, scope, params.id, query),
 
@@ -80,11 +82,13 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
 
   async maintenance({ db, scope, params, body, now, note }) {
     const device = await lockDevice(db, scope, params.id)
-    const after = setMaintenance(device, body, { now, ...settings })
+    const isZoneNeeded = body.window != null && body.window.timezone === undefined && device.siteId !== null
+    const siteZone = isZoneNeeded ? (await getSite(db, scope, device.siteId!)).timezone : 'UTC'
+    const after = setMaintenance(device, body, { now, siteZone, ...settings })
     await saveDevice(db, device, after)
     await emitChanged(db, device, after, now)
     note(difference(device, after))
-    return after
+    return withNextWindow(after, now)
   },
 
   async decommission({ db, scope, params, caller, now, note }) {

@@ -21,7 +21,7 @@ const groups = {
 } as const
 
 export const deviceRows = rowsOf<PublicRow>()({
-  json: ['tags', 'custom_fields'],
+  json: ['tags', 'custom_fields', 'maintenance_window'],
   flags: ['is_virtual', 'is_headless', 'pending_reboot', 'auto_update', 'auto_update_acknowledged'],
   groups,
 })

@@ -3,6 +3,7 @@ import { fold } from '../core/fold.ts'
 import type { Scope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import type { Device, DeviceChange, Maintenance } from './contract.ts'
+import { makeWindow } from './windows/rules.ts'
 
 /** The folded copies of a device's names, written with the names. */
 export function nameKeys(names: { hostname: string; displayName: string | null }) {
@@ -98,24 +99,40 @@ export function difference(
   return { before: of(before), after: of(after) }
 }
 
-/** @throws conflict for a decommissioned or quarantined device */
+type MaintenanceSettings = { now: Instant; offlineAfterSeconds: number; siteZone: string }
+
+/** @throws invalid_request, conflict for a decommissioned or quarantined device */
 export function setMaintenance(
   device: Device,
-  { enable, durationHours }: Maintenance,
-  { now, offlineAfterSeconds }: { now: Instant; offlineAfterSeconds: number },
+  { enable, durationHours, window }: Maintenance,
+  settings: MaintenanceSettings,
 ): Device {
-  if (!enable && durationHours !== undefined) {
+  if (enable === undefined && window === undefined) {
+    throw invalid([{ path: 'body.enable', message: 'is missing: start or end maintenance, or set a window' }])
+  }
+  if (enable !== true && durationHours !== undefined) {
     throw invalid([
-      { path: 'body.durationHours', message: 'is the duration of a maintenance: omit it to end one' },
+      { path: 'body.durationHours', message: 'is the duration of a maintenance: omit it unless one starts' },
     ])
   }
   if (device.status === 'decommissioned' || device.status === 'quarantined') {
     throw new Problem('conflict', `Device is ${device.status}`)
   }
-  if (enable) {
-    const maintenanceUntil = durationHours === undefined ? null : addSeconds(now, durationHours * 3600)
-    return { ...device, status: 'maintenance', maintenanceUntil, updatedAt: now }
-  }
+  const { now, siteZone } = settings
+  const windowed =
+    window === undefined
+      ? device
+      : { ...device, maintenanceWindow: window && makeWindow(window, siteZone), updatedAt: now }
+  if (enable === undefined) return windowed
+  return enable ? startMaintenance(windowed, durationHours, now) : endMaintenance(windowed, settings)
+}
+
+function startMaintenance(device: Device, durationHours: number | undefined, now: Instant): Device {
+  const maintenanceUntil = durationHours === undefined ? null : addSeconds(now, durationHours * 3600)
+  return { ...device, status: 'maintenance', maintenanceUntil, updatedAt: now }
+}
+
+function endMaintenance(device: Device, { now, offlineAfterSeconds }: MaintenanceSettings): Device {
   if (device.status !== 'maintenance') return device
   const isSeen = device.lastSeenAt !== null && device.lastSeenAt >= addSeconds(now, -offlineAfterSeconds)
   return { ...device, status: isSeen ? 'online' : 'offline', maintenanceUntil: null, updatedAt: now }

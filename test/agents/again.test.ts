@@ -78,14 +78,15 @@ onEveryDatabase((_, open) => {
       expect(await rows.execute()).toHaveLength(6)
     })
 
-    it('stays in maintenance, is a new device once decommissioned, and stays quarantined', async () => {
+    it('stays in maintenance and keeps its window, is a new device once decommissioned, and stays quarantined', async () => {
       const { service, client, first, again, cap, show } = await start()
       const params = { id: first.deviceId }
-      await client.call(api.devices.maintenance, { params, body: { enable: true, durationHours: 1 } })
+      const window = { every: 'Sun 02:00', durationMinutes: 60, timezone: 'UTC' }
+      await client.call(api.devices.maintenance, { params, body: { enable: true, durationHours: 1, window } })
       const made = await again({ reenrollmentToken: first.authToken })
       expect(await show(made.deviceId)).toMatchObject({
         ...{ id: first.deviceId, status: 'maintenance' },
-        maintenanceUntil: expect.any(String),
+        ...{ maintenanceUntil: expect.any(String), maintenanceWindow: window },
       })
       await service.storage.write((tx) =>
         tx.updateTable('devices').set({ status: 'quarantined' }).where('id', '=', made.deviceId).execute(),

@@ -12,6 +12,7 @@ import { nextUpgrade } from '../versions/upgrade-path.ts'
 import {
   acceptsUpdates,
   isBackingOff,
+  isInOwnWindow,
   isOfferable,
   isUpdateAllowed,
   isWaveOpenFor,
@@ -48,7 +49,7 @@ export async function findOffer(
   const next = nextUpgrade(await listReleasesFor(db, device.id), reported, goal)
   if (next === undefined || isBackingOff({ ...device, ...target }, next, now)) return null
   if (!isOfferable(next, target, reported)) return null
-  if (!isUpdateAllowed(await orgSettingsFor(db, device.id), now)) return null
+  if (!isUpdateAllowed(await orgSettingsFor(db, device.id), device, now)) return null
   if (isWaveOpenFor(target) && goal === target.rollout_version && target.place_state === 'waiting') {
     await markOffered(db, target.rollout_id!, device.id, now)
   }
@@ -74,7 +75,8 @@ function evaluateReport(role: AgentCaller['role'], device: AgentDeviceRow, body:
   const isOpen = acceptsUpdates(device, reported, acknowledged)
   const wanted = (row: AgentTargetColumns): string | undefined => {
     const target = isOpen ? targetVersionOf(row, reported) : null
-    return target !== null && isOfferable(target, row, reported) ? target : undefined
+    if (target === null || !isOfferable(target, row, reported)) return undefined
+    return isInOwnWindow(device.maintenance_window, now) ? target : undefined
   }
   return {
     reported,

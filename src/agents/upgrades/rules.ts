@@ -1,5 +1,6 @@
 import { addSeconds, type Instant } from '../../core/time.ts'
-import { isInWindow, parseWeeklyWindow } from '../../core/weekly-window.ts'
+import { parseWeeklyWindow, type WeeklyWindow } from '../../core/weekly-window.ts'
+import { isOpenAt } from '../../devices/windows/rules.ts'
 import type { AgentTargetColumns, DeviceUpdateColumns } from '../../storage/schema/agent-tables.ts'
 import type { AgentDeviceRow } from '../../storage/schema/tables.ts'
 import { isSuspended } from '../rules.ts'
@@ -106,17 +107,34 @@ export function isBackingOff(
   return !(row.promoted_version === version && row.promoted_at !== null && row.promoted_at > since)
 }
 
-/**
- * Whether the settings of an organization allow updates now. Invalid settings, stored before they were validated,
- * forbid them: an intended restriction must not permit everything.
- */
-export function isUpdateAllowed(settings: Record<string, unknown>, now: Instant): boolean {
-  const { agentUpdatePolicy: policy, maintenanceWindow: said } = defaultsOf(settings)
-  if (policy != null && policy !== 'auto' && policy !== 'staged') return false
-  if (said == null) return true
-  const window = typeof said === 'string' ? parseWeeklyWindow(said) : undefined
-  return window !== undefined && isInWindow(window, now)
+/** Whether the window of a device itself, as stored, allows updates to begin now. */
+export const isInOwnWindow = (own: string | null, now: Instant): boolean =>
+  own === null || isOpenAt(JSON.parse(own) as WeeklyWindow, now)
+
+/** Whether the settings of an organization allow updates now; the window of the device itself replaces that of them. */
+export function isUpdateAllowed(
+  settings: Record<string, unknown>,
+  { maintenance_window: own }: Pick<AgentDeviceRow, 'maintenance_window'>,
+  now: Instant,
+): boolean {
+  if (isManualPolicy(settings)) return false
+  if (own !== null) return isInOwnWindow(own, now)
+  const window = windowOf(settings)
+  return window === null || isOpenAt(window, now)
 }
+
+/** The window that an organization sets; null: none. */
+export function windowOf(settings: Record<string, unknown>): WeeklyWindow | null {
+  const { maintenanceWindow: said } = defaultsOf(settings)
+  if (said == null) return null
+  return (typeof said === 'string' && parseWeeklyWindow(said)) || neverOpen
+}
+
+/**
+ * In place of an invalid setting, stored before settings were validated: an intended restriction must not permit
+ * everything.
+ */
+const neverOpen: WeeklyWindow = { every: '', durationMinutes: 0, timezone: 'UTC' }
 
 /** Whether an organization never allows updates to be offered. */
 export function isManualPolicy(settings: Record<string, unknown>): boolean {

@@ -507,6 +507,8 @@ export type DeviceRow = Stamped &
     pending_reboot: number
     pending_patches: number | null
     maintenance_until: string | null
+    /** JSON. */
+    maintenance_window: string | null
     quarantined_at: string | null
     quarantined_reason: string | null
     watchdog_status: string | null
@@ -545,6 +547,7 @@ export const agentDeviceColumns = [
   'last_seen_ip',
   'last_seen_at',
   'enrolled_at',
+  'maintenance_window',
   'watchdog_status',
   'token_issued_at',
   'watchdog_version',

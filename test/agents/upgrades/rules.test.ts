@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import { hasNoOffer } from '../../../src/agents/upgrades/offer.ts'
 import { isUpdateAllowed, targetVersionOf } from '../../../src/agents/upgrades/rules.ts'
 import { parseWeeklyWindow } from '../../../src/core/weekly-window.ts'
 import type { AgentTargetColumns } from '../../../src/storage/schema/agent-tables.ts'
+import type { AgentDeviceRow } from '../../../src/storage/schema/tables.ts'
 
 const nothing: AgentTargetColumns = {
   ...{ promoted_version: '1.0.0', promoted_at: '2026-01-01T00:00:00.000Z', promoted_rollback_at: null },
@@ -59,6 +61,21 @@ describe('the target version of a device', () => {
   })
 })
 
+describe('a heartbeat outside of the window of its device', () => {
+  it('has nothing to hear, which its row says without a query', () => {
+    const every = 'Sun 02:00'
+    const row = {
+      ...{ ...nothing, agent_version: '0.9.0', auto_update: 1, auto_update_acknowledged: 1 },
+      ...{ status: 'online', org_status: 'active', partner_status: 'active' },
+      maintenance_window: JSON.stringify({ every, durationMinutes: 60, timezone: 'UTC' }),
+    } as AgentDeviceRow
+    const said = { agentVersion: '0.9.0' }
+    expect(hasNoOffer(row, said, '2026-03-01T01:59:00.000Z')).toBe(true)
+    expect(hasNoOffer(row, said, '2026-03-01T02:00:00.000Z')).toBe(false)
+    expect(hasNoOffer({ ...row, maintenance_window: null }, said, '2026-03-01T01:59:00.000Z')).toBe(false)
+  })
+})
+
 describe('a weekly maintenance window', () => {
   it.each([
     ['Sun 02:00-04:00', '2026-03-01T01:59:59.999Z', false],
@@ -75,7 +92,9 @@ describe('a weekly maintenance window', () => {
     ['Sun 22:00-02:00', '2026-03-02T02:00:00.000Z', false],
     ['Mon 00:00-23:59', '2026-03-02T00:00:00.000Z', true],
   ])('%s at %s: %s', (maintenanceWindow, now, isOpen) => {
-    expect(isUpdateAllowed({ defaults: { maintenanceWindow } }, now)).toBe(isOpen)
+    expect(isUpdateAllowed({ defaults: { maintenanceWindow } }, { maintenance_window: null }, now)).toBe(
+      isOpen,
+    )
   })
 
   it.each([
