@@ -33,6 +33,7 @@ export const progress = {
     { ...rollout.waves[2], ...none, waiting: 9000 },
   ],
   failures: { counted: 2, allowed: 45, reasons: [{ reason: 'Rolled back: exit 1', devices: 2 }] },
+  awaitingWindow: { devices: 0, nextOpensAt: null },
   next: {
     ...{ step: 'open_wave', wave: 3, at: '2026-01-31T12:46:04.000Z' },
     because: 'waits for 120 devices that were offered it',

@@ -128,6 +128,16 @@ describe('svc agent rollout status', () => {
     )
   })
 
+  it('shows how many devices wait for their maintenance windows, and when the next opens', () => {
+    const at = (devices: number, nextOpensAt: string | null) =>
+      formatRollout({ ...progress, awaitingWindow: { devices, nextOpensAt } }, plainStyle, 0)
+    expect(at(3, '2026-02-01T01:00:00.000Z')).toContain(
+      '\n\nWaiting: 3 devices wait for their maintenance windows, next opens 2026-02-01T01:00:00.000Z\nNext: ',
+    )
+    expect(at(1, null)).toContain('Waiting: 1 device waits for its maintenance window, none opens\n')
+    expect(at(0, null)).not.toContain('Waiting')
+  })
+
   it('leaves room for the numbers in 80 columns, and shows some waves around the open one', () => {
     const lines = formatRollout(progress, plainStyle, 0, 80).split('\n').slice(0, 6)
     expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80)

@@ -3,12 +3,12 @@ import { writeLeavingLocked } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import type { RolloutDeviceState } from './contract.ts'
 import {
-  countAwaited,
   findInMaintenance,
   findOutOfUse,
   findOverdue,
   findSilent,
   isWaveDone,
+  returnToWaiting,
   settleDevice,
   tallyByWave,
 } from './devices.ts'
@@ -16,6 +16,7 @@ import { blockersOf, isExhausted, waveProgressOf } from './progress.ts'
 import { outOfUseReason, overdueOutcome, type RolloutRecord } from './rules.ts'
 import { getRollout, lockRollout } from './store.ts'
 import { autoHalt, completeRollout, haltIfDue, openNextWave } from './transitions.ts'
+import { effectiveWindow, listOrgWindows, readAwaited } from './windows.ts'
 
 type On = { storage: Storage; clock: Clock; offlineAfterSeconds: number }
 
@@ -43,7 +44,7 @@ async function openNextIfDue({ storage, clock }: On, rollout: RolloutRecord): Pr
   const facts = waveProgressOf(
     known,
     await tallyByWave(storage.heavy, known.id),
-    await countAwaited(storage.heavy, known),
+    await readAwaited(storage.heavy, known, now),
   )
   if (isExhausted(facts)) return storage.write((tx) => haltExhausted(tx, known, now))
   if (blockersOf(known, facts, now).length > 0) return
@@ -66,6 +67,7 @@ async function settleDueDevices(
     const ago = (seconds: number) => addSeconds(now, -seconds)
     const out = await findOutOfUse(heavy, rollout, readLimit)
     const late = await findOverdue(heavy, rollout, ago(gateMinutes * 60), readLimit)
+    const ofOrgs = late.length > 0 ? await listOrgWindows(heavy) : new Map()
     const silent = await findSilent(heavy, rollout, ago(offlineAfterSeconds), readLimit)
     const resting = await findInMaintenance(heavy, rollout, ago(soakMinutes * 60), readLimit)
     const died = { to: 'failed' as const, reason: `Silent within ${soakMinutes} minutes of its update` }
@@ -77,7 +79,7 @@ async function settleDueDevices(
       ...late.map((device) => ({
         id: device.id,
         from: ['offered'] as const,
-        ...overdueOutcome(device, rollout),
+        ...overdueOutcome({ ...device, window: effectiveWindow(device, ofOrgs) }, rollout),
       })),
       ...silent.map(({ id }) => ({ id, from: ['soaking'] as const, ...died })),
       ...resting.map(({ id }) => ({
@@ -101,7 +103,8 @@ async function settleBatch(tx: Db, id: string, over: readonly DueDevice[], now: 
   const rollout = await lockRollout(tx, id)
   if (rollout.status !== 'running' && rollout.status !== 'halted') return false
   for (const { id: deviceId, from, to, reason } of over) {
-    await settleDevice(tx, id, deviceId, from, { to, reason, now })
+    if (to === 'waiting') await returnToWaiting(tx, id, deviceId, reason)
+    else await settleDevice(tx, id, deviceId, from, { to, reason, now })
   }
   await haltIfDue(tx, rollout, now)
   return true

@@ -60,6 +60,11 @@ export const RolloutProgress = Rollout.extend({
     allowed: z.int().nullable().describe('One more halts it; null before a wave is open'),
     reasons: z.array(z.object({ reason: z.string(), devices: z.int() })).describe('The most frequent'),
   }),
+  awaitingWindow: z
+    .object({ devices: z.int(), nextOpensAt: instant.nullable() })
+    .describe(
+      'Online devices of the open waves outside of their maintenance windows, and when the next opens',
+    ),
   next: z
     .object({
       step: z.enum(['draw', 'open_wave', 'complete', 'decide', 'return']),

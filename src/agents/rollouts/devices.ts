@@ -58,6 +58,17 @@ export async function settleDevice(
   return numUpdatedRows === 1n
 }
 
+/** Takes an offer back: the device waits again, with the reason. */
+export async function returnToWaiting(db: Db, id: string, deviceId: string, reason: string): Promise<void> {
+  await db
+    .updateTable('agent_rollout_devices')
+    .set({ state: 'waiting', offered_at: null, reason })
+    .where('rollout_id', '=', id)
+    .where('device_id', '=', deviceId)
+    .where('state', '=', 'offered')
+    .execute()
+}
+
 const inState = (db: Db, id: string, state: RolloutDeviceState) =>
   db.selectFrom('agent_rollout_devices').where('rollout_id', '=', id).where('state', '=', state)
 
@@ -125,9 +136,15 @@ const withDevices = (db: Db, { id, wave }: RolloutRecord, state: RolloutDeviceSt
     .where('place.state', '=', state)
     .where('place.wave', '<=', wave)
 
-/** Number of devices of the open waves that are online, take updates and were not offered the version yet. */
-export function countAwaited(db: Db, rollout: RolloutRecord): Promise<number> {
-  const found = withDevices(db, rollout, 'waiting')
+/**
+ * Number of devices of the open waves that are online, take updates and were not offered the version yet, by organization
+ * and own window.
+ */
+export function countWaiting(
+  db: Db,
+  rollout: RolloutRecord,
+): Promise<{ orgId: string; ownWindow: string | null; devices: number }[]> {
+  return withDevices(db, rollout, 'waiting')
     .where('devices.status', 'in', ['online', 'updating'])
     .where('devices.auto_update', '=', 1)
     .where(({ or, eb }) =>
@@ -136,7 +153,10 @@ export function countAwaited(db: Db, rollout: RolloutRecord): Promise<number> {
         eb('devices.auto_update_acknowledged', '=', 1),
       ]),
     )
-  return countOf(found)
+    .select(['devices.org_id as orgId', 'devices.maintenance_window as ownWindow'])
+    .select(({ fn }) => fn.countAll<number>().as('devices'))
+    .groupBy(['devices.org_id', 'devices.maintenance_window'])
+    .execute()
 }
 
 /** Devices that were offered the version at `before` or earlier, and do not report it. */
@@ -145,7 +165,7 @@ export async function findOverdue(
   rollout: RolloutRecord,
   before: Instant,
   limit: number,
-): Promise<(OverdueDevice & { id: string })[]> {
+): Promise<(Omit<OverdueDevice, 'window'> & { id: string; orgId: string; ownWindow: string | null })[]> {
   const found = await withDevices(db, rollout, 'offered')
     .select((eb) => [
       'devices.id',
@@ -156,6 +176,10 @@ export async function findOverdue(
       eb.ref('place.offered_at').$notNull().as('offeredAt'),
       'devices.auto_update',
       'devices.auto_update_acknowledged',
+      'devices.org_id as orgId',
+      'devices.maintenance_window as ownWindow',
+      'devices.update_since as updateSince',
+      'place.reason',
     ])
     .where('place.offered_at', '<=', before)
     .limit(limit)

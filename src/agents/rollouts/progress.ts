@@ -1,6 +1,6 @@
 import { addSeconds, type Instant } from '../../core/time.ts'
 import type { RolloutDeviceState, RolloutProgress } from './contract.ts'
-import { allowedFailures, nextWave, type RolloutRecord, toRollout } from './rules.ts'
+import { allowedFailures, coversAllDevices, nextWave, type RolloutRecord, toRollout } from './rules.ts'
 
 /* Progress of a rollout, computed from counts of its devices: what blocks the next wave, and what comes next. */
 
@@ -25,20 +25,35 @@ export type WaveProgress = {
   soaking: number
   /** When the last of the soaking devices reported the version. */
   settledAt: Instant | null
-  /** Waiting and online. */
+} & Awaited
+
+/** Devices of the open waves that are online, take updates and were not offered the version yet. */
+export type Awaited = {
+  /** Offered it with their next heartbeat. */
   awaited: number
+  /** When the last window of those opened; null: they have none. */
+  lastOpenedAt: Instant | null
+  /** Outside of their maintenance windows. */
+  held: number
+  /** When the first and the last of those windows opens; null: none will. */
+  firstOpensAt: Instant | null
+  lastOpensAt: Instant | null
+}
+
+export const nobodyAwaited: Awaited = {
+  ...{ awaited: 0, lastOpenedAt: null },
+  ...{ held: 0, firstOpensAt: null, lastOpensAt: null },
 }
 
 export function waveProgressOf(
   { wave }: RolloutRecord,
   tally: readonly Tally[],
-  awaited: number,
+  awaited: Awaited,
 ): WaveProgress {
   const of = (state: RolloutDeviceState) => tally.filter((one) => one.state === state && one.wave <= wave)
   const sum = (some: Tally[]) => some.reduce((all, { devices }) => all + devices, 0)
   const inWave = (state: RolloutDeviceState) => sum(of(state).filter((one) => one.wave === wave))
-  const last = (times: (Instant | null)[]) =>
-    times.reduce<Instant | null>((latest, one) => (one !== null && one > (latest ?? '') ? one : latest), null)
+  const last = (times: (Instant | null)[]) => times.reduce(laterOf, null)
   return {
     updated: inWave('updated'),
     left: inWave('waiting') + inWave('offered') + inWave('soaking'),
@@ -46,9 +61,12 @@ export function waveProgressOf(
     offeredAt: last(of('offered').map(({ offeredAt }) => offeredAt)),
     soaking: sum(of('soaking')),
     settledAt: last(of('soaking').map(({ settledAt }) => settledAt)),
-    awaited,
+    ...awaited,
   }
 }
+
+export const laterOf = (a: Instant | null, b: Instant | null): Instant | null =>
+  a === null || (b !== null && b > a) ? b : a
 
 type Blocker = { at: Instant | null; because: string }
 
@@ -65,15 +83,36 @@ export function blockersOf(rollout: RolloutRecord, facts: WaveProgress, now: Ins
     const at = settledAt && addSeconds(settledAt, soakMinutes * 60)
     waits.push({ at, because: `${devices(soaking)} to stay alive` })
   }
-  const gate = waveBeganAt && addSeconds(waveBeganAt, gateMinutes * 60)
+  const isPatient = waitsForWindows(rollout, now)
+  const asked = isPatient ? laterOf(waveBeganAt, facts.lastOpenedAt) : waveBeganAt
+  const gate = asked && addSeconds(asked, gateMinutes * 60)
   if (awaited > 0 && gate !== null && now < gate) {
     waits.push({ at: gate, because: `${devices(awaited)} online to ask` })
+  }
+  if (isPatient && facts.lastOpensAt !== null) {
+    waits.push({
+      at: facts.lastOpensAt,
+      because: `${devices(facts.held)} outside of ${facts.held === 1 ? 'its maintenance window' : 'their maintenance windows'}`,
+    })
   }
   if (facts.updated + soaking === 0) {
     waits.push({ at: null, because: 'a first device of the wave on the version' })
   }
   return waits
 }
+
+/** Every window opens within a week, of which summer time makes an hour more. */
+const patienceSeconds = 8 * 86_400
+
+/**
+ * Whether devices outside of their windows are waited for: with the end of a rollout that does not promote its version
+ * they would not get it. For a limited time: some are never offered it, such as those of a suspended organization.
+ */
+const waitsForWindows = (rollout: RolloutRecord, now: Instant): boolean =>
+  nextWave(rollout, rollout.wave) === undefined &&
+  !coversAllDevices(rollout) &&
+  rollout.waveBeganAt !== null &&
+  now < addSeconds(rollout.waveBeganAt, patienceSeconds)
 
 /** Whether no device of the wave is left that could show that the version works. */
 export const isExhausted = ({ updated, left }: WaveProgress): boolean => updated === 0 && left === 0
@@ -104,6 +143,10 @@ export function toRolloutProgress(
       allowed: isOpen ? allowedFailures(rollout) : null,
       reasons,
     },
+    awaitingWindow:
+      rollout.status === 'running'
+        ? { devices: awaited.held, nextOpensAt: awaited.firstOpensAt }
+        : { devices: 0, nextOpensAt: null },
     next: nextOf(rollout, isOpen ? waveProgressOf(rollout, tally, awaited) : undefined, onVersionCount, now),
   }
 }
@@ -112,7 +155,7 @@ export function toRolloutProgress(
 export type ProgressInput = {
   tally: Tally[]
   onVersion: ReadonlyMap<number, number>
-  awaited: number
+  awaited: Awaited
   reasons: { reason: string; devices: number }[]
   now: Instant
 }

@@ -1,9 +1,10 @@
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import type { RolloutProgress } from './contract.ts'
-import { countAwaited, countOnVersion, listFailureReasons, tallyByWave } from './devices.ts'
+import { countOnVersion, listFailureReasons, tallyByWave } from './devices.ts'
 import { toRolloutProgress } from './progress.ts'
 import type { RolloutRecord } from './rules.ts'
+import { readAwaited } from './windows.ts'
 
 const maxReasons = 5
 
@@ -12,7 +13,7 @@ export const readProgress = async (db: Db, rollout: RolloutRecord, now: Instant)
   toRolloutProgress(rollout, {
     tally: await tallyByWave(db, rollout.id),
     onVersion: await countOnVersion(db, rollout),
-    awaited: await countAwaited(db, rollout),
+    awaited: await readAwaited(db, rollout, now),
     reasons: await listFailureReasons(db, rollout.id, maxReasons),
     now,
   })

@@ -1,6 +1,8 @@
 import { hash } from 'node:crypto'
 import { type Fault, invalid, Problem } from '../../core/errors.ts'
-import type { Instant } from '../../core/time.ts'
+import { addSeconds, type Instant } from '../../core/time.ts'
+import type { WeeklyWindow } from '../../core/weekly-window.ts'
+import { isOpenThroughout } from '../../devices/windows/rules.ts'
 import type { ConditionGroup } from '../../filters/contract.ts'
 import type { NewRollout, NewWave, Rollout, RolloutDeviceState, RolloutStatus } from './contract.ts'
 
@@ -145,6 +147,12 @@ export type OverdueDevice = {
   lastSeenAt: Instant | null
   offeredAt: Instant
   isWanted: boolean
+  /** Its last report about an update. */
+  updateSince: Instant | null
+  /** Why an earlier offer was taken back. */
+  reason: string | null
+  /** The window in which it is offered versions. */
+  window: WeeklyWindow | null
 }
 
 /** The outcome of a device that missed its gate. A device that users took out has not failed. */
@@ -152,12 +160,19 @@ export function overdueOutcome(
   device: OverdueDevice,
   { gateMinutes, version }: RolloutRecord,
 ): { to: RolloutDeviceState; reason: string } {
-  const { status, agentVersion, fromVersion, lastSeenAt, offeredAt, isWanted } = device
+  const { status, agentVersion, fromVersion, lastSeenAt, offeredAt, isWanted, window } = device
   const out = outOfUseReason(status)
   if (out !== undefined) return { to: 'withdrawn', reason: out }
   if (!isWanted) return { to: 'withdrawn', reason: 'Auto-update was switched off' }
   if (lastSeenAt === null || lastSeenAt <= offeredAt) {
     return { to: 'failed', reason: 'Not seen since it was offered the version' }
+  }
+  const gate = addSeconds(offeredAt, gateMinutes * 60)
+  const hasBegun = device.updateSince !== null && device.updateSince >= offeredAt
+  // Once: a device that has not begun in two windows does not update.
+  const mayReturn = agentVersion === fromVersion && !hasBegun && device.reason === null
+  if (mayReturn && window !== null && !isOpenThroughout(window, offeredAt, gate)) {
+    return { to: 'waiting', reason: 'Its maintenance window closed before it began to update' }
   }
   const reason =
     agentVersion === fromVersion

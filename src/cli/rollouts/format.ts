@@ -11,7 +11,7 @@ export function formatRollout(it: RolloutProgress, style: Style, now: number, wi
     [headline(it, style)],
     formatWaves(it, style, width),
     failureLines(it, style),
-    [nextLine(it, now)].filter((line) => line !== undefined),
+    [windowLine(it), nextLine(it, now)].filter((line) => line !== undefined),
   ]
   return `${parts
     .filter((lines) => lines.length > 0)
@@ -116,6 +116,15 @@ function failureLines({ failures, status }: RolloutProgress, style: Style): stri
       ({ reason, devices }) => `  ${formatNumber(devices).padStart(width)}  ${escapeToOneLine(reason)}`,
     ),
   ]
+}
+
+function windowLine({ awaitingWindow }: RolloutProgress): string | undefined {
+  // An older service does not say.
+  const { devices, nextOpensAt } = awaitingWindow ?? { devices: 0, nextOpensAt: null }
+  if (devices === 0) return undefined
+  const who = devices === 1 ? '1 device waits for its' : `${formatNumber(devices)} devices wait for their`
+  const next = nextOpensAt === null ? 'none opens' : `next opens ${nextOpensAt}`
+  return `Waiting: ${who} maintenance window${devices === 1 ? '' : 's'}, ${next}`
 }
 
 function nextLine({ next }: RolloutProgress, now: number): string | undefined {

@@ -1,13 +1,19 @@
 import { describe, expect, it } from 'vitest'
-import { blockersOf, waveProgressOf } from '../../../src/agents/rollouts/progress.ts'
+import { blockersOf, nobodyAwaited, waveProgressOf } from '../../../src/agents/rollouts/progress.ts'
 import type { RolloutRecord } from '../../../src/agents/rollouts/rules.ts'
 
 describe('the blockers of a rollout', () => {
   const at = (minute: number) => new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString()
-  const rollout = { gateMinutes: 15, soakMinutes: 10, wave: 1, waveBeganAt: at(0) } as RolloutRecord
+  const rollout = {
+    gateMinutes: 15,
+    soakMinutes: 10,
+    wave: 1,
+    waveBeganAt: at(0),
+    waves: [],
+  } as unknown as RolloutRecord
   const none = { offeredAt: null, settledAt: null }
   const blockersAt = (tally: Parameters<typeof waveProgressOf>[1], awaited: number, minute: number) =>
-    blockersOf(rollout, waveProgressOf(rollout, tally, awaited), at(minute))
+    blockersOf(rollout, waveProgressOf(rollout, tally, { ...nobodyAwaited, awaited }), at(minute))
 
   it('are devices of the open waves, earlier ones included, but of no later one', () => {
     expect(
@@ -39,5 +45,24 @@ describe('the blockers of a rollout', () => {
     expect(blockersAt(earlier, 0, 99)).toEqual([
       { at: null, because: 'a first device of the wave on the version' },
     ])
+  })
+
+  it('are the windows of devices at the end of a rollout that does not promote, for eight days', () => {
+    const updated = [{ wave: 1, state: 'updated' as const, devices: 2, ...none }]
+    const held = { ...nobodyAwaited, held: 2, firstOpensAt: at(30), lastOpensAt: at(90) }
+    const justOpened = { ...nobodyAwaited, awaited: 1, lastOpenedAt: at(60) }
+    const at100 = { waves: [{ percent: 100, filter: null, devices: 2 }] }
+    const week = 7 * 24 * 60
+    const blockers = (awaited: typeof nobodyAwaited, minute: number, more: Partial<RolloutRecord> = {}) =>
+      blockersOf({ ...rollout, ...more }, waveProgressOf(rollout, updated, awaited), at(minute))
+    expect(blockers(held, 20)).toEqual([
+      { at: at(90), because: '2 devices outside of their maintenance windows' },
+    ])
+    expect(blockers(justOpened, 61)).toEqual([{ at: at(75), because: '1 device online to ask' }])
+    expect(blockers(justOpened, 75)).toEqual([])
+    expect(blockers(held, 20, at100)).toEqual([])
+    expect(blockers(justOpened, 61, at100)).toEqual([])
+    expect(blockers(held, week)).toHaveLength(1)
+    expect(blockers({ ...held, lastOpensAt: at(9 * 1440) }, 8 * 1440)).toEqual([])
   })
 })
