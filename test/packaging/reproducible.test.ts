@@ -12,6 +12,7 @@ const run = promisify(execFile)
 const has = (program: string) => !spawnSync(program, ['--version']).error
 const isHere = process.platform === 'linux' && process.arch === 'x64' && has('dpkg-deb') && has('rpmbuild')
 
+if (isSoak && !has('faketime')) console.warn('skipped: another day needs faketime')
 /** Another user, where this one is root, and another day, where libfaketime is installed. */
 const asAnother = [
   ...(process.getuid?.() === 0 ? ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'] : []),
