@@ -8,6 +8,7 @@ import { parts as auditParts } from './audit.ts'
 import { chain } from './chain.ts'
 import { atEnd, endAll } from './children.ts'
 import { cli } from './cli.ts'
+import { configuration } from './configuration.ts'
 import { type Row, tableOf } from './figures.ts'
 import { fleet } from './fleet.ts'
 import { hostile } from './hostile.ts'
@@ -39,6 +40,7 @@ const names = [
   'sizing',
   'tables',
   'quotas',
+  'configuration',
   'traces',
 ] as const
 /** Filling in takes minutes, so these are measured when they are named. */
@@ -53,6 +55,7 @@ const named = [
   'sizing',
   'tables',
   'quotas',
+  'configuration',
   'traces',
 ]
 const unnamed = names.filter((name) => !named.includes(name))
@@ -99,7 +102,7 @@ const program = new Command('npm run bench --')
   .option('--json', 'print the result as JSON')
   .option(
     '--postgres',
-    'http, fleet, retention, webhooks, agents, rollouts, hostile, sizing, tables, quotas and traces on Postgres; its fsync is off',
+    'http, fleet, retention, webhooks, agents, rollouts, hostile, sizing, tables, quotas, configuration and traces on Postgres; its fsync is off',
   )
   .option('--no-install', 'leave out the size of an installation')
   .addOption(
@@ -218,6 +221,10 @@ async function bench(wanted: readonly Name[], options: Options): Promise<void> {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}
       const pace = quick ? { part: 0.1, milliseconds: 300 } : { part: 1, milliseconds: 900 }
       rows.push(...(await quotas({ ...pace, ...databases }, say)))
+    }
+    if (name === 'configuration') {
+      const databases = options.postgres ? { newDatabase: await postgres() } : {}
+      rows.push(...(await configuration({ organizations: quick ? 500 : 5000, ...databases }, say)))
     }
     if (name === 'webhooks') {
       const databases = options.postgres ? { newDatabase: await postgres() } : {}

@@ -1,0 +1,86 @@
+import { join } from 'node:path'
+import { fromHere, stop, temporaryFolder } from './children.ts'
+import { atMost, type Row } from './figures.ts'
+import { longestStall, residentMb, type Server, startService } from './servers.ts'
+import { buildWorld, type Place } from './world.ts'
+
+type Options = { organizations: number; newDatabase?: () => Promise<string> }
+
+type File = Record<string, Record<string, unknown>[]>
+type Reply = { totals: Record<string, number>; version: string }
+
+/** Organizations in one apply: each has a site, a webhook and a role besides, and an apply makes at most 1,000 changes. */
+const atOnce = 250
+
+/** A file of so many organizations with a site, a webhook and a role each; the first `moved` sites are renamed. */
+function fileOf(organizations: number, moved = 0): File {
+  const each = (make: (slug: string, n: number) => Record<string, unknown>) =>
+    Array.from({ length: organizations }, (_, n) => make(`customer-${n}`, n))
+  return {
+    organizations: each((slug, n) => ({ slug, name: `Customer ${n}` })),
+    sites: each((org, n) => ({ org, name: 'Main Office', timezone: n < moved ? 'Europe/Paris' : 'UTC' })),
+    webhooks: each((org) => ({
+      ...{ org, name: 'Alerts', url: `https://hooks.example.com/${org}`, secret: `a secret of ${org}` },
+      events: ['alert.triggered'],
+    })),
+    roles: each((org) => ({ org, name: 'Night shift', permissions: ['devices:read', 'alerts:read'] })),
+  }
+}
+
+/** Plans of a partner's whole configuration, which it has applied from files. */
+export async function configuration(
+  { organizations, newDatabase }: Options,
+  say: (line: string) => void,
+): Promise<Row[]> {
+  const place: Place = {
+    dataDir: temporaryFolder('configuration'),
+    ...(newDatabase && { databaseUrl: await newDatabase() }),
+  }
+  const { tokens } = await buildWorld(place, 1)
+  const filler = await startService('svc', place)
+  for (let made = 0; made < organizations; ) {
+    made = Math.min(organizations, made + atOnce)
+    const body = { document: fileOf(made), set: 'all' }
+    const { version } = await asked(filler, tokens.partnerAdmin, '/config/plan', body)
+    await asked(filler, tokens.partnerAdmin, '/config/apply', { ...body, version })
+    say(`configuration: ${made} organizations`)
+  }
+  await stop(filler.child)
+  const stalls = join(place.dataDir, 'stalls')
+  const server = await startService('svc', place, {
+    nodeFlags: ['--import', fromHere('./stalls.ts')],
+    env: { STALLS_FILE: stalls },
+  })
+  const measure = async (subject: string, seconds: number, moved: number): Promise<Row> => {
+    const body = { document: fileOf(organizations, moved), set: 'all' }
+    await longestStall(server, stalls)
+    const start = performance.now()
+    const { totals } = await asked(server, tokens.partnerAdmin, '/config/plan', body)
+    const took = (performance.now() - start) / 1000
+    const stall = await longestStall(server, stalls)
+    const memory = residentMb(server.child, 'VmHWM') ?? Number.NaN
+    const changes = Object.values(totals).reduce((sum, count) => sum + count, 0)
+    if (changes !== moved) throw new Error(`${subject}: ${changes} changes instead of ${moved}`)
+    return {
+      ...{ bench: 'configuration', subject: `${organizations} organizations: ${subject}` },
+      figures: { seconds: took, 'stall ms': stall, 'MB at most': memory, changes },
+      aim: `≤ ${seconds} s, 300 MB, 50 ms`,
+      met: [atMost(took, seconds), atMost(memory, 300), atMost(stall, 50)].every(({ met }) => met),
+    }
+  }
+  try {
+    return [await measure('plan without changes', 2, 0), await measure('plan of 500 changes', 5, 500)]
+  } finally {
+    await stop(server.child)
+  }
+}
+
+async function asked({ url }: Server, token: string, path: string, body: unknown): Promise<Reply> {
+  const reply = await fetch(`${url}/api/v1${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+  if (!reply.ok) throw new Error(`POST ${path}: ${reply.status} ${(await reply.text()).slice(0, 2000)}`)
+  return (await reply.json()) as Reply
+}
