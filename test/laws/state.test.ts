@@ -79,6 +79,7 @@ const bounds: Record<string, string> = {
   'src/configuration/state.ts #sections': 'code',
   'src/core/re2.ts judgments': '1000',
   'src/core/re2.ts ready': '100',
+  'src/devices/windows/rules.ts computed': '10,000 windows, the first made leaves first',
   'src/live/replica-relay.ts #answering': 'commands under way on open connections, 8 each',
   'src/live/replica-relay.ts #open': 'work',
   'src/logs/quota.ts #shares': 'organizations that have too many logs, added up anew each time',
