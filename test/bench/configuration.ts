@@ -9,8 +9,8 @@ type Options = { organizations: number; newDatabase?: () => Promise<string> }
 type File = Record<string, Record<string, unknown>[]>
 type Reply = { totals: Record<string, number>; version: string }
 
-/** Organizations in one apply: each has a site, a webhook and a role besides, and an apply makes at most 1,000 changes. */
-const atOnce = 250
+/** Organizations in one apply: each has a site, a webhook and a role besides, and an apply makes at most 1,000 changes, in eight seconds. */
+const atOnce = 125
 
 /** A file of so many organizations with a site, a webhook and a role each; the first `moved` sites are renamed. */
 function fileOf(organizations: number, moved = 0): File {
