@@ -6,6 +6,7 @@ import { FakeService, organization } from './fake-service.ts'
 import { binary, Home } from './run.ts'
 
 const root = dirname(dirname(binary))
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
 const home = new Home()
 const service = new FakeService({ 'GET /orgs/': { body: { data: [organization(10, 'acme', 'Acme')] } } })
 
@@ -64,7 +65,7 @@ describe('svc', () => {
 
   it('--version prints version and platform', async () => {
     const { stdout } = await home.run(['--version'])
-    expect(stdout).toBe(`svc/0.1.0 ${process.platform}-${process.arch} node-${process.version}\n`)
+    expect(stdout).toBe(`svc/${version} ${process.platform}-${process.arch} node-${process.version}\n`)
   })
 })
 

@@ -18,6 +18,7 @@ import { collector } from './collector.ts'
 import { failedStart, ServeProcess, told, until } from './process.ts'
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
 
 /** W3C Trace Context: the trace 4bf9… of somebody else, which is sampled. */
 const foreign = { traceId: '4bf92f3577b34da6a3ce929d0e0e4736', spanId: '00f067aa0ba902b7' }
@@ -95,7 +96,7 @@ describe.skipIf(!hasOpenssl)('traces', () => {
       // What a whole batch of writes does belongs to nobody.
       if (kind === 'sqlite') expect(to.named('commit')).toEqual([])
       else expect(statements.map(({ name }) => name)).toContain('commit')
-      expect(to.resources[0]).toMatchObject({ 'service.name': 'svc', 'service.version': '0.1.0' })
+      expect(to.resources[0]).toMatchObject({ 'service.name': 'svc', 'service.version': version })
 
       // An event that no request causes has a trace as well, without a link.
       const own = await service.storage.write((tx) =>

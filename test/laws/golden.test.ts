@@ -13,6 +13,8 @@ import { expectGolden, routeTable } from './golden.ts'
 import { root } from './imports.ts'
 import { Line } from './wire.ts'
 
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
+
 type Problems = { totals: { errors: number; warnings: number; ignored: number }; problems: unknown[] }
 
 /** The findings of @redocly/cli with its recommended rules; no rule is disabled. */
@@ -127,7 +129,9 @@ describe.runIf(existsSync(binary))('the help', () => {
     const printed = await run('--input-type=module', '-e', asking, JSON.stringify(asked))
     const pages = JSON.parse(printed) as string[]
     const titles = asked.map((words) => `svc ${[...words, '--help'].join(' ')}`)
-    expectGolden('help.golden.txt', withoutRepeats(titles, pages))
+    // A release changes it, and runs this before.
+    const help = withoutRepeats(titles, pages).replaceAll(`svc/${version} `, 'svc/VERSION ')
+    expectGolden('help.golden.txt', help)
     for (const i of [0, 1, asked.length - 1]) {
       expect(await run(binary, ...asked[i]!, '--help')).toBe(pages[i])
     }
