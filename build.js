@@ -8,6 +8,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -38,6 +39,8 @@ const stamp = stampOf()
 const isBuilt = () =>
   existsSync(stampFile) && existsSync(manifestFile) && readFileSync(stampFile, 'utf8') === stamp
 
+linkProgram()
+
 if (!isBuilt()) {
   mkdirSync(dist, { recursive: true })
   const release = await lockfile.lock(dist, {
@@ -48,6 +51,15 @@ if (!isBuilt()) {
     if (!isBuilt()) await make()
   } finally {
     await release()
+  }
+}
+
+/** As npm does for a dependency, so that npx and a PATH with node_modules/.bin find the program of this checkout. */
+function linkProgram() {
+  try {
+    symlinkSync(join('..', '..', 'bin', 'svc.js'), inRoot('node_modules', '.bin', 'svc'))
+  } catch {
+    // It is there, or this system has no links for everybody: npx finds the program anyway.
   }
 }
 

@@ -54,7 +54,7 @@ export const connectionFlags: FlagSet = {
   url: text({ description: 'Address of the service [env: SVC_URL]', helpValue: 'URL', ...connection }),
   context: text({ description: 'Context to use [env: SVC_CONTEXT]', helpValue: 'NAME', ...connection }),
   org: text({
-    description: 'Organization: id, slug or name [env: SVC_ORG]',
+    description: "Organization: id, slug or name; '*': all that you can see [env: SVC_ORG]",
     helpValue: 'ORG',
     ...connection,
   }),

@@ -38,7 +38,7 @@ export const helpPages: Record<string, string> = {
 `,
   environment: `ENVIRONMENT
   A flag overrides the environment, which overrides the context, which overrides
-  the default: svc config explain URL
+  the default: svc config explain url
 
   SVC_URL               address of the service (http://127.0.0.1:3000)
   SVC_TOKEN             access token to use instead of the stored session
@@ -109,8 +109,7 @@ export const helpPages: Record<string, string> = {
                         prints them: in production others are refused
   JWT_SECRET_PREVIOUS, APP_ENCRYPTION_KEY_PREVIOUS,
   ENROLLMENT_KEY_PEPPER_PREVIOUS, MFA_RECOVERY_CODE_PEPPER_PREVIOUS
-                                the previous key or the next one, while keys are
-                                changed
+                        the previous key or the next one, while keys are changed
   AUDIT_SIGNING_KEY_PREVIOUS
                         the previous key, so that its signatures still verify
   ACCEPT_NEW_KEYS       accepts replaced keys; the refusal to start shows the

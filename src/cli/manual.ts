@@ -39,8 +39,9 @@ export function fitPage(page: string, { style, width }: Pick<Look, 'style' | 'wi
 
 function fitted(block: string, room: number): string[] {
   if (block.trim() === '') return []
-  if (/^( {4}|```)/.test(block)) return [block]
-  const plain = block.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replaceAll('**', '')
+  if (block.startsWith('    ')) return [block]
+  if (block.startsWith('```')) return [block.replaceAll(/^```.*\n?/gm, '').trimEnd()]
+  const plain = block.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replaceAll(/\*\*|`/g, '')
   if (plain.startsWith('|')) return [fittedTable(plain, room)]
   // An item begins at its mark; every other line goes on with the one before.
   const items = plain.replace(/\n\s*(?!\s*([-*]|\d+\.) )/g, ' ').split('\n')

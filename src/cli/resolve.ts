@@ -262,6 +262,8 @@ async function findByName(
 
 const distinct = (rows: Row[]): Row[] => [...new Map(rows.map((row) => [row.id, row])).values()]
 
+const plural = (noun: string): string => (noun.endsWith('y') ? `${noun.slice(0, -1)}ies` : `${noun}s`)
+
 /** Candidates that an error lists. */
 const mostCandidates = 20
 
@@ -287,7 +289,7 @@ async function ambiguous(
       .join('  ')}`
   })
   const rest = matches.length > mostCandidates ? [`  and ${matches.length - mostCandidates} more`] : []
-  const text = `"${word}" ${idBeginningOf(word) ? 'could mean' : 'is the name of'} ${matches.length} ${resourceNames[resource]}s:\n${[...lines, ...rest].join('\n')}`
+  const text = `"${word}" ${idBeginningOf(word) ? 'could mean' : 'is the name of'} ${matches.length} ${plural(resourceNames[resource])}:\n${[...lines, ...rest].join('\n')}`
   return new CliError(text, {
     exit: exitCodes.usage,
     code: 'ambiguous',

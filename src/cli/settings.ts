@@ -37,6 +37,9 @@ export type Settings = {
 
 const defaultUrl = 'http://127.0.0.1:3000'
 
+/** Of `--org`: all organizations that one can see, whatever the context says. No slug is like it. */
+const everyOrg = '*'
+
 /** Flag over environment over context over default. */
 export function resolveSettings(
   flags: FlagSettings,
@@ -56,6 +59,9 @@ export function resolveSettings(
     ['context', `context ${context.value}`, named?.url],
     ['default', 'the default', defaultUrl],
   )
+  // The variable of a script that is empty must not mean every organization.
+  if (flags.org?.trim() === '')
+    throw usageError('--org is empty', "leave it out, or name all that you can see: --org '*'")
   const address = { ...url, value: checkUrl(url.value, url.source) }
   const active = activeContext(profile, context, address.value)
   // An API key has its own organization, independent of the context.
@@ -66,7 +72,7 @@ export function resolveSettings(
     active,
     url: address,
     org: firstSet<string | undefined>(
-      ['flag', '--org', flags.org],
+      ['flag', '--org', flags.org === everyOrg ? '' : flags.org],
       ['env', 'SVC_ORG', env.SVC_ORG || undefined],
       ['context', `context ${active?.name}`, ofPerson ? active?.context.org : undefined],
       ['context', `sign-in of ${active?.name}`, (ofPerson && active?.context.identity?.orgId) || undefined],

@@ -92,7 +92,7 @@ describe('the man pages', () => {
     // Commands and examples can be copied as they are.
     const examples = new Set(page.split('\n'))
     expect(fitted.split('\n').filter((line) => displayWidth(line) > 80 && !examples.has(line))).toEqual([])
-    const plain = page.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1')
+    const plain = page.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replaceAll(/^```\w*$/gm, '')
     const wordsOf = (text: string) => new Set(text.match(/[A-Za-z0-9_]+/g))
     const heads = new Set(plain.match(/^\|.*\|(?=\n\|[-:| ]+\|)/gm)?.flatMap((head) => [...wordsOf(head)]))
     const kept = wordsOf(fitted)

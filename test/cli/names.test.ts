@@ -166,6 +166,16 @@ it.each(['', ' ', '.', '..'])('"%s" names nothing, and nothing is sent', async (
   expect(service.seen.length).toBe(sent)
 })
 
+it('an empty --org names no organization, instead of all', async () => {
+  const sent = service.seen.length
+  const { code, stderr } = await home.run(['devices', 'list', '--org', ''])
+  expect([code, stderr]).toEqual([
+    2,
+    "Error: --org is empty\nHint: leave it out, or name all that you can see: --org '*'\n",
+  ])
+  expect(service.seen.length).toBe(sent)
+})
+
 it('a name outside the given organization is not found', async () => {
   expect((await home.run(['sites', 'show', 'Depot', '--org', 'blue-bakery'])).code).toBe(3)
 })
@@ -186,7 +196,7 @@ it('names in flags become IDs in the request, for sites within their organizatio
   })
 })
 
-it('a list is restricted by --org, SVC_ORG or the context, and not by an empty value', async () => {
+it('a list is restricted by --org, SVC_ORG or the context, and not by *', async () => {
   home.signIn(service.url, {}, { org: 'red' })
   const names = async (args: string[], env = {}) =>
     (await home.run(['sites', '--columns', 'name', '--no-header', ...args], { env })).stdout
@@ -195,7 +205,7 @@ it('a list is restricted by --org, SVC_ORG or the context, and not by an empty v
   expect(await names([])).toEqual(['Main Office', 'Depot'])
   expect(await names([], { SVC_ORG: uuid(10) })).toEqual(['Main Office'])
   expect(await names(['--org', 'red'], { SVC_ORG: uuid(10) })).toEqual(['Main Office', 'Depot'])
-  expect(await names(['--org', ''])).toHaveLength(3)
+  expect(await names(['--org', '*'])).toHaveLength(3)
   home.signIn(service.url)
 })
 

@@ -97,6 +97,14 @@ describe.skipIf(noTerminal)(`a pager (${noTerminal ?? 'on a pseudo terminal'})`,
   })
 })
 
+it.each([
+  ['env', 'did you mean svc help environment?'],
+  ['nonsense', 'svc help lists the commands; there are also exit-codes, environment, filters, formatting'],
+])('svc help %s says which pages there are', async (name, hint) => {
+  const { code, stderr } = await home.run(['help', name])
+  expect([code, stderr]).toEqual([2, `Error: There is no help about "${name}"\nHint: ${hint}\n`])
+})
+
 it('svc help help names every subject and every page of the manual', async () => {
   const { stdout } = await home.run(['help', 'help'])
   const text = stdout.replaceAll(/\s+/g, ' ')

@@ -176,7 +176,8 @@ export type RollbackFlags = Pick<PlanFlags, 'partner' | 'prune' | 'prune-limit'>
 
 /** Shows an apply backwards, asks, and does it. */
 export async function rollBack(session: CommandContext, apply: string, flags: RollbackFlags): Promise<void> {
-  const within = await namedTenant(session, flags.partner)
+  const tenant = await namedTenant(session, flags.partner)
+  const within = { ...tenant, insists: Object.keys(tenant).length > 0 }
   const id = await resolveId(session.client, 'configuration_apply', apply, within)
   const { prune = false, 'prune-limit': pruneLimit, revision } = flags
   const pruning = { prune, ...(pruneLimit !== undefined && { pruneLimit }) }

@@ -1,12 +1,15 @@
+import { stripVTControlCharacters } from 'node:util'
 import type { Command } from '@oclif/core/command'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { renderRecord } from '../../../src/cli/card.ts'
 import { printFindings } from '../../../src/cli/doctor.ts'
 import { CliError } from '../../../src/cli/exit-codes.ts'
 import { fail } from '../../../src/cli/fail.ts'
+import Help from '../../../src/cli/help.ts'
 import { linePrinter } from '../../../src/cli/line-printer.ts'
 import { plainLook } from '../../../src/cli/look.ts'
 import { writeStdout } from '../../../src/cli/print.ts'
+import { Program } from '../../../src/cli/program.ts'
 import { withSpinner } from '../../../src/cli/progress.ts'
 import { clearStatus, printNote, showStatus } from '../../../src/cli/stderr-notes.ts'
 import { renderTable } from '../../../src/cli/table.ts'
@@ -15,6 +18,7 @@ import { deliveryPrinter } from '../../../src/cli/webhooks/delivery-printer.ts'
 import { ApiError } from '../../../src/core/client.ts'
 import type { Finding } from '../../../src/core/finding.ts'
 import { expectGolden } from '../../laws/golden.ts'
+import { root } from '../../laws/imports.ts'
 import { chainLines } from '../chain-lines.ts'
 import { FakeService, page, uuid } from '../fake-service.ts'
 import { Home, noTerminal } from '../run.ts'
@@ -441,4 +445,16 @@ describe.skipIf(noTerminal)('on a real pseudo-terminal', () => {
     const shown = await home.run(['devices', 'show', pasted, '-q'])
     expect([shown.code, shown.stdout]).toEqual([0, `${firstDevice}\n`])
   })
+})
+
+it('the help of every command fits 80 columns, but for commands that are pasted', async () => {
+  const program = await Program.open({ root })
+  const help = new Help(program, { maxWidth: 80 })
+  const ids = program.commands.filter(({ hidden }) => !hidden).map(({ id }) => id)
+  const text = await captured(80, async () => {
+    for (const id of ids) await help.showHelp([id])
+  })
+  const lines = stripVTControlCharacters(text).split('\n')
+  expect(lines.length).toBeGreaterThan(3000)
+  expect(lines.filter((line) => displayWidth(line) > 80 && !/^ +\$ /.test(line))).toEqual([])
 })
