@@ -70,6 +70,7 @@ export function prettyTo(destination: number | NodeJS.WritableStream, colorize: 
     colorize,
     sync: true,
     ignore: 'pid,hostname',
+    singleLine: true,
   })
   return { write: (line) => void pretty.write(`${JSON.stringify(escapeControlsIn(JSON.parse(line)))}\n`) }
 }

@@ -2,11 +2,14 @@ import { guardTerminal, onOutputFailure } from '../core/terminal.ts'
 import { bufferNotes, flushNotes, wantsJson } from './stderr-notes.ts'
 
 /** undefined: what is usual. */
-let lostOutput: number | undefined
+let lostOutput: { exit: number; hint?: string | undefined } | undefined
 
-/** For commands whose codes say something about what they print: how they end when it cannot be written, whoever is to blame. */
-export const exitOnLostOutput = (code: number): void => {
-  lostOutput = code
+/**
+ * For commands whose codes say something about what they print, and for what is printed only once: how they end when it
+ * cannot be written, whoever is to blame.
+ */
+export const exitOnLostOutput = (exit: number, hint?: string): void => {
+  lostOutput = { exit, hint }
 }
 
 /**
@@ -19,7 +22,7 @@ export async function endAfter(argv: string[], run: () => Promise<unknown>): Pro
   const { promise: broken, reject } = Promise.withResolvers<never>()
   onOutputFailure((error) => {
     // A reader that closes early, such as head, is not a failure.
-    if (error.code === 'EPIPE') process.exit(lostOutput ?? 0)
+    if (error.code === 'EPIPE' && lostOutput?.hint === undefined) process.exit(lostOutput?.exit ?? 0)
     lost = error
     reject(error)
   })

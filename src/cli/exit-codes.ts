@@ -39,11 +39,15 @@ export class CliError extends Error {
 export const usageError = (message: string, hint?: string): CliError =>
   new CliError(message, { exit: exitCodes.usage, code: 'usage', ...(hint && { hint }) })
 
-export const outputError = (cause: Error, exit: number = exitCodes.failure): CliError =>
+export const outputError = (
+  cause: Error,
+  { exit = exitCodes.failure, hint }: { exit?: number | undefined; hint?: string | undefined } = {},
+): CliError =>
   new CliError(`Cannot write to standard output: ${cause.message.replace(/, write$/, '')}`, {
     exit,
     code: 'output_failed',
     cause,
+    ...(hint && { hint }),
   })
 
 /** A file that broke off: the command line was right. */

@@ -11,11 +11,14 @@ import {
 import { devNull } from 'node:os'
 import type { z } from 'zod'
 import { renderRecord } from './card.ts'
-import { fileError, usageError } from './exit-codes.ts'
+import { exitOnLostOutput } from './ending.ts'
+import { exitCodes, fileError, usageError } from './exit-codes.ts'
 import { fileExists } from './files.ts'
 import { idBeginningOf } from './id-beginning.ts'
 import { lookOf } from './look.ts'
 import { lineEscaper, type Output, printNote, printRecord, writeStdout } from './print.ts'
+
+const lost = 'it was made, and nobody has it: rotate it, or delete the record'
 
 /** A new file for a secret, created before the request: otherwise a created secret could not be stored. */
 type SecretFile = { keep(secret: string): void; discard(): void }
@@ -53,7 +56,7 @@ function secretFile(path: string): SecretFile {
       attempt(() => {
         ftruncateSync(file, writeSync(file, `${secret}\n`, 0))
         fsyncSync(file)
-      }, 'it was made, and nobody has it: rotate it, or delete the record')
+      }, lost)
       closeSync(file)
     },
     discard,
@@ -123,6 +126,7 @@ export async function printSecretOnce(
     file?.discard()
     throw error
   })
+  exitOnLostOutput(exitCodes.failure, lost)
   const { [key]: secret, ...rest } = record
   const told = instructions?.text(String(secret))
   const name = told === undefined ? `The ${key}` : `The command, with the ${key},`

@@ -596,7 +596,10 @@ ${more}
   it('saves a plan, which is refused once the state has moved', async () => {
     const files = file('annex.yaml', 'sites:\n  - { org: garage, name: Annex }\n')
     const out = join(home.path, 'plan.json')
-    expect((await acme(['config', 'plan', files, '--set', 'annex', '--out', out])).code).toBe(0)
+    expect(await acme(['config', 'plan', files, '--set', 'annex', '--out', out])).toMatchObject({
+      code: 0,
+      stderr: `The plan is in ${out}: svc config apply --plan ${out} applies it\n`,
+    })
     expect(statSync(out).mode & 0o777).toBe(0o600)
     expect(JSON.parse(readFileSync(out, 'utf8'))).toMatchObject({ plan: { set: 'annex' } })
     expect((await acme(['config', 'apply', '--plan', out, '--yes'])).code).toBe(0)

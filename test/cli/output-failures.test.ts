@@ -40,6 +40,19 @@ afterAll(async () => {
 const shell = (line: string) =>
   start('bash', ['-c', `svc() { '${process.execPath}' '${binary}' "$@"; }; ${line}`], home.env, home.path)
 
+describe.skipIf(process.platform !== 'linux')('a secret that nobody receives', () => {
+  const create = `svc enroll create --org ${uuid(1)} --name b`
+  it.each([
+    [`${create} > /dev/full`, 'ENOSPC'],
+    // The reader has ended before the secret is written.
+    [`set -o pipefail; ${create} | exec true`, 'EPIPE'],
+  ])('%s is a failure that says what to do with it', async (line, reason) => {
+    const { code, stderr } = await shell(line)
+    expect([code, stderr]).toEqual([1, expect.stringContaining(reason)])
+    expect(stderr).toContain('Hint: it was made, and nobody has it: rotate it, or delete the record')
+  })
+})
+
 describe.skipIf(process.platform !== 'linux')('output to a full disk', () => {
   it.each([
     '--version',

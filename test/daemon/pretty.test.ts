@@ -17,6 +17,7 @@ it('a log on a terminal has no control characters except its colors', () => {
     'said \u001b[45m\u2028',
   )
   expect(text).toContain('said \\u001b[45m\\u2028')
+  expect(text.trimEnd().split('\n')).toHaveLength(1)
   expect(text).toContain('\u001b[')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches them
   const colors = /\u001b\[(?:0|1|3\d|9\d)m/g

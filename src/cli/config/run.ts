@@ -100,6 +100,8 @@ export async function planFiles(
   if (flags.out !== undefined) writePrivateFile(flags.out, `${JSON.stringify(saved, null, 2)}\n`)
   if (flags.markdown) await writeStdout(formatMarkdown(saved.plan))
   else await printPlan(session, saved.plan)
+  if (flags.out !== undefined)
+    printNote(`The plan is in ${flags.out}: svc config apply --plan ${flags.out} applies it`)
 }
 
 /** Exits with 1 when the files and the service differ. With `watch-exit` nothing else does. */
