@@ -28,7 +28,7 @@ const isRefusal = (seen: Probe): boolean => {
 const isDown = {
   reason: 'Nobody can sign in, and agents report nothing.',
   remedy:
-    'start it with svc serve, and read its log; HOST and PORT, or --host and --port, say where it listens',
+    'start it with svc serve, and read its log; one that listens on another port is examined with PORT=3001 svc doctor',
 }
 
 export async function checkService(config: Config): Promise<Finding[]> {

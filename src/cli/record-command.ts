@@ -38,9 +38,11 @@ export async function runRecordCommand(
     const view = isSecretGiven(declared, input) ? withoutSecret(declared, outFile) : declared
     if (dry) return await (await import('./dry-run.ts')).dryRun(session, entry, view.ends, input)
     if (entry.method === 'DELETE' && typed.each === undefined) {
-      await confirm(session, typed, view.warning, async () =>
-        formatEffect(await effectOf(session, entry, view.ends, input), entry.summary),
-      )
+      await confirm(session, typed, view.warning, async () => {
+        const described = await describedById(session, entry, typed.args, input)
+        const effect = formatEffect(await effectOf(session, entry, view.ends, input), entry.summary)
+        return [...described, effect]
+      })
     }
     if (view.confirmation) await confirmQuestion(session, typed, view.confirmation)
     if (flags['if-not-exists']) return await createIfMissing(session, entry, view, input, flags)
@@ -216,12 +218,32 @@ async function findExisting(
   return undefined
 }
 
+/** Which record it is, for whoever has typed its id or the beginning of it. */
+async function describedById(
+  { client }: CommandContext,
+  entry: Endpoint,
+  args: ParsedInput['args'],
+  { params = {} }: RawInput,
+): Promise<string[]> {
+  const [field] = fieldsOf(entry).filter(({ part, resource }) => part === 'params' && resource)
+  const { isId, describeById } = await import('./resolve.ts')
+  const given = String(Object.values(args)[0])
+  if (!field?.resource || !(isId(given) || idBeginningOf(given))) return []
+  const id = String(params[field.key])
+  const described = await describeById(client, field.resource, id).catch((failure: unknown) => {
+    // Who may delete a record need not be allowed to list it.
+    if (failure instanceof ApiError) return undefined
+    throw failure
+  })
+  return described === undefined ? [] : [`This is ${described}`]
+}
+
 /** The name to type is the one on the command line, so that the user confirms what they meant. */
 async function confirm(
   { settings, interactive }: CommandContext,
   { flags, args, id }: ParsedInput & { id: string },
   warning: string | undefined,
-  effect: () => Promise<string>,
+  said: () => Promise<string[]>,
 ): Promise<void> {
   printTarget(settings)
   if (flags.yes) return
@@ -235,7 +257,7 @@ async function confirm(
       `svc ${id.replaceAll(':', ' ')} ${quoted(name)} --yes ${warning ? 'goes on' : 'deletes'} without asking`,
     )
   }
-  printNote(await effect())
+  for (const line of await said()) printNote(line)
   const typed = await askText(
     warning ? `${warning}. Type ${name} to continue:` : `This cannot be undone. Type ${name} to delete it:`,
   )

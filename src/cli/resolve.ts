@@ -200,6 +200,24 @@ async function deletedOrgs(client: Client, word: string): Promise<{ deleted: Row
   return { deleted: at === -1 ? [] : tiers[at]!, bySlug: at === 0 }
 }
 
+/** What a record is called, for somebody who has named it by its id; undefined where nothing says so. */
+export async function describeById(
+  client: Client,
+  resource: Resource,
+  id: string,
+): Promise<string | undefined> {
+  const lookup = lookups[resource]
+  if (!lookup) return undefined
+  const query = lookup.narrow ? { idPrefix: id } : {}
+  for await (const row of fetchAllRows(client, await lookup.list(), query) as AsyncIterable<Row>) {
+    if (row.id !== id) continue
+    const [description] = (await lookup.describe?.(client, [row])) ?? []
+    const names = lookup.names.map((key) => row[key])
+    return [...names, description].filter(Boolean).map(String).map(escapeToOneLine).join(', ')
+  }
+  return undefined
+}
+
 /** Matches of the most specific kind, and every name seen. */
 type Found = { matches: Row[]; names: string[]; usual: string[] }
 

@@ -29,7 +29,12 @@ const shown = async (id: string) =>
 
 describe('svc devices', () => {
   it.skipIf(noTerminal)('asks a question that a terminal breaks between words', async () => {
-    await enroll('kiosk-in-the-entrance')
+    const { deviceId } = await enroll('kiosk-in-the-entrance')
+    const byId = await home.terminal(['devices', 'decommission', deviceId.slice(0, 20)], {
+      env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.bakery },
+      answers: [['to continue', 'no\r']],
+    })
+    expect(byId.stdout).toMatch(/^This is kiosk-in-the-entrance, last seen /m)
     const result = await home.terminal(['devices', 'decommission', 'kiosk-in-the-entrance'], {
       columns: 50,
       env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.bakery },
