@@ -34,7 +34,9 @@ const ages = [
 
 /** `3m ago`, `in 5d`, `now`. */
 export function relativeTime(instant: string, now: number): string {
-  const seconds = Math.round((now - Date.parse(instant)) / 1000)
+  const exact = Math.round((now - Date.parse(instant)) / 1000)
+  // What expires in five days is said to do so a moment later as well, and not in four.
+  const seconds = exact < -50 * 60 ? exact - 60 : exact
   const [unit, size] = ages.find(([, , from]) => Math.abs(seconds) >= from) ?? ['now', 0]
   if (size === 0) return 'now'
   const age = `${Math.floor(Math.abs(seconds) / size)}${unit}`
