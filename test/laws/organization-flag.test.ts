@@ -7,7 +7,7 @@ import { HostileService } from './hostile-service.ts'
 
 /** Commands about what is in no organization, or named by an id alone: for them the organization of a context has no meaning. */
 const withoutOrganization = [
-  ...['context:add', 'config:explain', 'config:rollback', 'openapi', 'api'],
+  ...['context:add', 'config:explain', 'openapi', 'api'],
   // The service as a whole: system scope.
   ...['agent:promote', 'agent:rollback', 'agent:sync-release', 'agent:versions', 'agent:versions:delete'],
   ...['agent:versions:list', 'agent:versions:show', 'agent:rollout', 'agent:rollout:abort'],
