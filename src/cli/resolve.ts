@@ -212,8 +212,10 @@ export async function describeById(
   for await (const row of fetchAllRows(client, await lookup.list(), query) as AsyncIterable<Row>) {
     if (row.id !== id) continue
     const [description] = (await lookup.describe?.(client, [row])) ?? []
-    const names = lookup.names.map((key) => row[key])
-    return [...names, description].filter(Boolean).map(String).map(escapeToOneLine).join(', ')
+    return [namesOf(lookup, row), description ?? '']
+      .filter((part) => part !== '')
+      .map(escapeToOneLine)
+      .join(', ')
   }
   return undefined
 }
@@ -280,6 +282,12 @@ async function findByName(
 
 const distinct = (rows: Row[]): Row[] => [...new Map(rows.map((row) => [row.id, row])).values()]
 
+const namesOf = ({ names }: Lookup, row: Row): string =>
+  names
+    .map((key) => row[key])
+    .filter(Boolean)
+    .join(', ')
+
 const plural = (noun: string): string => (noun.endsWith('y') ? `${noun.slice(0, -1)}ies` : `${noun}s`)
 
 /** Candidates that an error lists. */
@@ -291,14 +299,11 @@ async function ambiguous(
   word: string,
   matches: readonly Row[],
 ): Promise<CliError> {
-  const { names = [], describe } = lookups[resource] ?? {}
+  const lookup = lookups[resource]
   const some = matches.slice(0, mostCandidates)
-  const descriptions = (await describe?.(client, some)) ?? []
+  const descriptions = (await lookup?.describe?.(client, some)) ?? []
   const lines = some.map((row, at) => {
-    const name = names
-      .map((key) => row[key])
-      .filter(Boolean)
-      .join(', ')
+    const name = lookup ? namesOf(lookup, row) : ''
     const parent = row.orgId ?? row.partnerId
     const parts = [row.id, name, parent ? `(in ${String(parent)})` : '', descriptions[at] ?? '']
     return `  ${parts
