@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import { lookup } from 'node:dns/promises'
-import { mkdirSync } from 'node:fs'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { Registry } from 'prom-client'
@@ -24,6 +23,7 @@ import { retentionHandlers } from '../src/audit/retention/handlers.ts'
 import { configurationHandlers } from '../src/configuration/handlers.ts'
 import { type Endpoint, entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
+import { makeFolder } from '../src/core/make-folder.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Clock } from '../src/core/time.ts'
 import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
@@ -282,7 +282,7 @@ const mkdirFailures: Readonly<Record<string, string>> = {
 /** @throws SetupError when there is none and none can be made */
 function makeDataDir(dataDir: string): void {
   try {
-    mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+    makeFolder(dataDir)
   } catch (error) {
     const { code = '', message } = error as NodeJS.ErrnoException
     throw new SetupError(

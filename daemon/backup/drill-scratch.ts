@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
+import { makeFolder } from '../../src/core/make-folder.ts'
 import type { Place } from '../../src/storage/backup/restore-target.ts'
 import { openScratch } from '../../src/storage/open-scratch.ts'
 import type { Scratch } from '../../src/storage/scratch.ts'
@@ -56,7 +57,7 @@ export async function openDrillScratch(
 async function lockFolder(folder: string): Promise<() => void> {
   const { lockDirectory } = await import('../../src/storage/sqlite/directory-lock.ts')
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    makeFolder(folder)
     return lockDirectory(folder)
   } catch (error) {
     if (error instanceof SetupError)

@@ -1,9 +1,10 @@
-import { mkdir, open, rename } from 'node:fs/promises'
+import { open, rename } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { makeFolder } from '../../src/core/make-folder.ts'
 
 /** The file has all of its bytes or is not there. */
 export async function writeFileAt(path: string, content: Buffer): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(path))
   const draft = join(dirname(path), `.restore.${process.pid}`)
   const file = await open(draft, 'w', 0o600)
   await file.writeFile(content)

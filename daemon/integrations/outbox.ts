@@ -1,5 +1,6 @@
-import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { makeFolder } from '../../src/core/make-folder.ts'
 import type { Instant } from '../../src/core/time.ts'
 import type { MailMessage } from '../../src/messages/ports.ts'
 
@@ -11,7 +12,7 @@ const folderIn = (dataDir: string): string => join(dataDir, 'outbox')
 /** One file per message, written atomically. The same id replaces it. */
 export async function writeOutboxMessage(dataDir: string, message: OutboxMessage): Promise<void> {
   const folder = folderIn(dataDir)
-  await mkdir(folder, { recursive: true, mode: 0o700 })
+  makeFolder(folder)
   const draft = join(folder, `.${message.id}.${process.pid}`)
   await writeFile(draft, `${JSON.stringify(message, null, 2)}\n`, { mode: 0o600 })
   await rename(draft, join(folder, `${message.id}.json`))

@@ -3,7 +3,6 @@ import {
   existsSync,
   linkSync,
   lstatSync,
-  mkdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -12,6 +11,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
+import { makeFolder } from '../../src/core/make-folder.ts'
 import type { SecretEntry } from '../../src/core/secret-names.ts'
 import { syncDirectory } from '../../src/core/sync-directory.ts'
 
@@ -78,7 +78,7 @@ export function writeSecretsFile(
 ): boolean {
   const draft = `${file}.${process.pid}`
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(file))
     writeFileSync(draft, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600, flush: true })
     if (isNew) linkSync(draft, file)
     else {

@@ -5,7 +5,6 @@ import {
   constants,
   existsSync,
   fsyncSync,
-  mkdirSync,
   openSync,
   readFileSync,
   renameSync,
@@ -15,6 +14,7 @@ import {
 } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { makeFolder } from '../core/make-folder.ts'
 import { CliError, usageError } from './exit-codes.ts'
 
 /** Directory of contexts, sessions and locks. */
@@ -58,7 +58,7 @@ export function readCached<T>(path: string): T | undefined {
 export function writePrivateFile(path: string, text: string): void {
   const draft = `${path}.${process.pid}.new`
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(path))
     const file = openSync(draft, 'w', 0o600)
     try {
       chmodSync(draft, 0o600)

@@ -1,5 +1,5 @@
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { makeFolder } from '../core/make-folder.ts'
 import { CliError } from './exit-codes.ts'
 import { configDir } from './files.ts'
 
@@ -16,7 +16,7 @@ export async function withLock<T>(name: string, work: () => Promise<T> | T): Pro
 async function lock(folder: string, name: string): Promise<() => Promise<void>> {
   const { default: lockfile } = await import('proper-lockfile')
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    makeFolder(folder)
     return await lockfile.lock(join(folder, name), {
       realpath: false,
       stale: 10_000,

@@ -1,8 +1,9 @@
-import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { readFileSync, rmSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { Problem } from '../core/errors.ts'
+import { makeFolder } from '../core/make-folder.ts'
 import { replaceFile } from './durable.ts'
 
 /** The identity of this machine at the service, from its enrollment. */
@@ -66,7 +67,7 @@ const identityFile = (stateDir: string): string => join(stateDir, 'identity.json
 /** Creates the directory, accessible only by its owner. A directory writable by others is unsafe for credentials. */
 export function prepareStateDir(stateDir: string): void {
   try {
-    mkdirSync(stateDir, { recursive: true, mode: 0o700 })
+    makeFolder(stateDir)
   } catch (error) {
     throw new Problem(
       'invalid_request',

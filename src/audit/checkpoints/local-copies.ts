@@ -1,6 +1,7 @@
-import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isId } from '../../core/ids.ts'
+import { makeFolder } from '../../core/make-folder.ts'
 import { newId } from '../../core/new-id.ts'
 import { isChain } from '../rules.ts'
 
@@ -35,7 +36,7 @@ export function localCopiesIn(folder: string): LocalCopies {
     },
     async write(chain, note) {
       if (!isChain(chain)) throw new Error(`${JSON.stringify(chain)} is the name of no chain`)
-      await mkdir(folder, { recursive: true, mode: 0o700 })
+      makeFolder(folder)
       await replaceFile(folder, fileOf(chain), note)
     },
     async list() {

@@ -1,15 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import {
-  chmodSync,
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, copyFileSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { makeFolder } from '../../core/make-folder.ts'
 import { entryOf, type SecretEntry, type SecretName, secretNames } from '../../core/secret-names.ts'
 import { CliError, usageError } from '../exit-codes.ts'
 import {
@@ -168,7 +160,7 @@ function stepsOf(
 const isFilled = (file: string): boolean => existsSync(file) && statSync(file).size > 0
 
 function write(file: string, text: string, mode: number): void {
-  mkdirSync(dirname(file), { recursive: true, mode: 0o755 })
+  makeFolder(dirname(file), 0o755)
   writeFileSync(file, text, { mode })
   // A file that is there keeps its mode, and a new one has that of the umask.
   chmodSync(file, mode)
@@ -179,7 +171,7 @@ function writeCredentials(
   names: readonly SecretName[],
   secretOf: (name: SecretName) => string,
 ): void {
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  makeFolder(folder)
   chmodSync(folder, 0o700)
   for (const name of names) {
     rmSync(join(folder, name), { force: true })

@@ -1,16 +1,8 @@
-import {
-  chmodSync,
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, copyFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { CliError } from '../../cli/exit-codes.ts'
 import { chownTo, type InstallStep, run, systemctl, userIds, userStep } from '../../cli/machine-steps.ts'
+import { makeFolder } from '../../core/make-folder.ts'
 import { keyFilePath } from '../state.ts'
 import { binaryPath, type Placement, unitName, unitText } from './unit.ts'
 
@@ -32,7 +24,7 @@ export function installSteps(installation: InstallOptions): InstallStep[] {
     what: `create ${stateDir}, accessible by ${user} only`,
     do: () => {
       for (const directory of [stateDir, dirname(target)]) {
-        mkdirSync(directory, { recursive: true, mode: 0o700 })
+        makeFolder(directory)
         chmodSync(directory, 0o700)
         chownTo(directory, user)
       }
@@ -64,7 +56,7 @@ export function installSteps(installation: InstallOptions): InstallStep[] {
     steps.push({
       what: `write ${unit}`,
       do: () => {
-        mkdirSync(unitDir, { recursive: true })
+        makeFolder(unitDir, 0o777)
         writeFileSync(unit, text, { mode: 0o644 })
       },
     })

@@ -1,5 +1,6 @@
-import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { makeFolder } from '../../core/make-folder.ts'
 
 export type Segment = { number: number; size: number }
 
@@ -30,7 +31,7 @@ export function listSegments(directory: string) {
 
 function namesIn(directory: string): string[] {
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    makeFolder(directory)
     return readdirSync(directory)
   } catch {
     return []

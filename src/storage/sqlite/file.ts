@@ -1,9 +1,10 @@
-import { accessSync, chmodSync, closeSync, constants, mkdirSync, openSync } from 'node:fs'
+import { accessSync, chmodSync, closeSync, constants, openSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { SetupError } from '../../core/errors.ts'
 import { fold } from '../../core/fold.ts'
+import { makeFolder } from '../../core/make-folder.ts'
 import { compileRe2 } from '../../core/re2.ts'
 import { QueryDeadline } from './query-deadline.ts'
 
@@ -24,7 +25,7 @@ export async function sizesOf(file: string): Promise<{ data: number; log: number
 /** Opens the one connection that writes, creating directory (0700) and file (0600) where missing. */
 export function openWriter(file: string): Database.Database {
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(file))
     closeSync(openSync(file, 'a', 0o600))
     chmodSync(file, 0o600)
   } catch (error) {

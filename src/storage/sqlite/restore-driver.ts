@@ -1,6 +1,7 @@
-import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, renameSync, rmSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { sql } from 'kysely'
+import { makeFolder } from '../../core/make-folder.ts'
 import type { TableShape } from '../backup/catalog.ts'
 import { markName } from '../backup/restore-mark.ts'
 import type { Cell } from '../backup/row-pages.ts'
@@ -16,7 +17,7 @@ export function sqliteRestore(dataDir: string): TargetDriver {
   return {
     state: async () => stateOf(file),
     async lock() {
-      mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+      makeFolder(dataDir)
       const unlock = lockDirectory(dataDir, inUse(dataDir))
       return async () => unlock()
     },
