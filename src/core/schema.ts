@@ -172,14 +172,24 @@ export const email = text(255, 3)
   .regex(/^[^\s@]+@[^\s@]+$/, 'must be an e-mail address')
   .meta({ format: 'email' })
 
-export const timezone = text(50, 1).refine((name) => {
+/** Time zones that were asked for before, in lower case: the system knows some 700 names. A format takes 30 KB and 80 µs to make. */
+const timezones = new Set<string>()
+
+function isTimezone(name: string): boolean {
+  // Of other letters some are those of a zone in lower case, such as the sign of the kelvin.
+  if (!/^[A-Za-z][!-~]*$/.test(name)) return false
+  const folded = name.toLowerCase()
+  if (timezones.has(folded)) return true
   try {
     new Intl.DateTimeFormat('en', { timeZone: name })
-    return /^[A-Za-z]/.test(name)
   } catch {
     return false
   }
-}, 'must be an IANA time zone, such as Europe/Paris')
+  timezones.add(folded)
+  return true
+}
+
+export const timezone = text(50, 1).refine(isTimezone, 'must be an IANA time zone, such as Europe/Paris')
 
 const deepest = 32
 

@@ -1,9 +1,9 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { compileFastValidator } from '../../src/core/fast-validator.ts'
 import { pageQuery, sequenceQuery } from '../../src/core/page.ts'
-import { endInstant, idOf, instant, truncatedText } from '../../src/core/schema.ts'
+import { endInstant, idOf, instant, timezone, truncatedText } from '../../src/core/schema.ts'
 
 const id = '01923F7E-ABCD-7000-8000-00000000000F'
 
@@ -58,4 +58,20 @@ it('telemetry text is cut between two characters', () => {
   const schema = truncatedText(20)
   expect(schema.parse('x'.repeat(20))).toBe('x'.repeat(20))
   expect(schema.parse(`${'x'.repeat(12)}${'🙂'.repeat(9)}`)).toBe(`${'x'.repeat(12)}… [cut]`)
+})
+
+describe('a time zone', () => {
+  it.each([
+    ['Europe/Paris', true],
+    ['europe/paris', true],
+    ['Etc/GMT+5', true],
+    ['Europe/Nowhere', false],
+    ['+01:00', false],
+    // The sign of the kelvin is a k in lower case.
+    ['Europe/\u212ayiv', false],
+  ])('%s', (name, isZone) => {
+    expect(timezone.safeParse('Europe/Kyiv').success).toBe(true)
+    // A name that was asked for before is remembered.
+    for (const _ of [1, 2]) expect(timezone.safeParse(name).success).toBe(isZone)
+  })
 })
