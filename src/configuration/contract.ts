@@ -522,7 +522,7 @@ const query = z.strictObject({
   partnerId: idOf('partner').optional().describe('Of this partner; for system scope'),
 })
 const example = { set: 'production', document: { scripts: [] } }
-const maxBody = 4 * 1024 * 1024
+const maxBody = 8 * 1024 * 1024
 const errors = ['tenant_required', 'org_access_denied', 'partner_mismatch'] as const
 
 export const configuration = {

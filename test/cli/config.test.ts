@@ -336,8 +336,11 @@ sites:
 
     // A small file names a large one again and again.
     writeFileSync(join(folder, 'large.sh'), 'x'.repeat(1024 * 1024))
-    writeFileSync(main, `scripts:\n${[0, 1, 2, 3, 4].map((n) => script('file:large.sh', n)).join('')}`)
-    expect((await acme(['config', 'plan', main])).stderr).toContain('are more than 4194304 bytes together')
+    writeFileSync(
+      main,
+      `scripts:\n${Array.from({ length: 9 }, (_, n) => script('file:large.sh', n)).join('')}`,
+    )
+    expect((await acme(['config', 'plan', main])).stderr).toContain('are more than 8388608 bytes together')
 
     symlinkSync('../outside.sh', join(folder, 'link.yaml'))
     expect((await acme(['config', 'plan', folder])).stderr).toContain('is a link out of')
