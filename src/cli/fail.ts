@@ -76,10 +76,9 @@ function missingArgs(text: string): string {
 const nothing = { status: null, requestId: null, hint: null }
 
 function hintFor(error: OclifError, argv: string[]): string | null {
-  const help = `svc ${argv
-    .filter((word) => /^[a-z][a-z-]*$/.test(word))
-    .slice(0, 2)
-    .join(' ')} --help`
+  // Words after a flag may be its value.
+  const end = argv.findIndex((word) => !/^[a-z][a-z-]*$/.test(word))
+  const help = `svc ${argv.slice(0, end === -1 ? 2 : Math.min(2, end)).join(' ')} --help`
   const wrong = error.flags?.[0]
   if (wrong !== undefined) {
     const known = Object.keys(error.parse?.input?.flags ?? {})

@@ -280,6 +280,26 @@ async function findByName(
   }
 }
 
+/** The organization, else the partner, that a record is in. */
+function tenantOf({ orgId, partnerId }: Row): { kind: 'organization' | 'partner'; id: string } | undefined {
+  if (typeof orgId === 'string') return { kind: 'organization', id: orgId }
+  return typeof partnerId === 'string' ? { kind: 'partner', id: partnerId } : undefined
+}
+
+/** What the tenants of these records are called, as far as the caller may know. */
+async function tenantNames(client: Client, rows: readonly Row[]): Promise<Map<string, string>> {
+  const { orgs, partners } = await tenancy()
+  const tenants = new Map(rows.flatMap((row) => tenantOf(row) ?? []).map(({ id, kind }) => [id, kind]))
+  const named = await Promise.all(
+    [...tenants].map(async ([id, kind]): Promise<[string, string][]> => {
+      const entry = kind === 'organization' ? orgs.show : partners.show
+      const tenant = await client.call(entry, { params: { id } }).catch(() => undefined)
+      return tenant === undefined ? [] : [[id, tenant.name]]
+    }),
+  )
+  return new Map(named.flat())
+}
+
 const distinct = (rows: Row[]): Row[] => [...new Map(rows.map((row) => [row.id, row])).values()]
 
 const namesOf = ({ names }: Lookup, row: Row): string =>
@@ -301,11 +321,15 @@ async function ambiguous(
 ): Promise<CliError> {
   const lookup = lookups[resource]
   const some = matches.slice(0, mostCandidates)
-  const descriptions = (await lookup?.describe?.(client, some)) ?? []
+  const [descriptions = [], tenants] = await Promise.all([
+    lookup?.describe?.(client, some),
+    tenantNames(client, some),
+  ])
   const lines = some.map((row, at) => {
     const name = lookup ? namesOf(lookup, row) : ''
-    const parent = row.orgId ?? row.partnerId
-    const parts = [row.id, name, parent ? `(in ${String(parent)})` : '', descriptions[at] ?? '']
+    const tenant = tenantOf(row)
+    const where = tenant ? `(in ${tenants.get(tenant.id) ?? tenant.id})` : ''
+    const parts = [row.id, name, where, descriptions[at] ?? '']
     return `  ${parts
       .filter((part) => part !== '')
       .map(escapeToOneLine)

@@ -24,7 +24,7 @@ export const leastOfFirst = 20
 export const leastOfOthers = 14
 
 /**
- * Aligned columns. Cells are cut only on a terminal, and never an id or a time. Columns without room are left out, the
+ * Aligned columns. Cells are cut only on a terminal, and never an id, a time or a short address. Columns without room are left out, the
  * last and least important first: wrapped lines would break the table.
  */
 export function renderTable(
@@ -120,9 +120,13 @@ function layoutColumn(
     (most, text) => Math.max(most, displayWidth(text)),
     header ? displayWidth(title) : 1,
   )
-  const isWhole = isTime || isIdColumn(column)
+  const isAddress = column === 'url' && widest <= mostOfAddress
+  const isWhole = isTime || isAddress || isIdColumn(column)
   return { column, title, cells, widest, least: isWhole ? widest : Math.min(widest, least) }
 }
+
+/** An address that is cut leads elsewhere, or nowhere. */
+const mostOfAddress = 40
 
 const leastOfIds = 8
 /** An id that would keep most of its characters stays whole. */

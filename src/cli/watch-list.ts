@@ -22,6 +22,8 @@ type List = {
   row: z.ZodType
   /** Columns that are left out first. */
   secondary: Column[] | undefined
+  /** Whether all rows of the list are all records that an id could mean. */
+  hasAllIds: () => Promise<boolean>
 }
 
 type Rows = { rows: unknown[]; total: number | undefined }
@@ -40,8 +42,10 @@ export async function watchList(session: CommandContext, list: List): Promise<vo
     }
     return { rows, total }
   }
-  if ((output.format === 'plain' || output.format === 'table') && canRedraw())
-    return showLive(read, everyMs, (now, size) => drawRows(now, list, output, size))
+  if ((output.format === 'plain' || output.format === 'table') && canRedraw()) {
+    const hasAllIds = await list.hasAllIds()
+    return showLive(read, everyMs, (now, size) => drawRows(now, { ...list, hasAllIds }, output, size))
+  }
   const print = linePrinter(output, columns, schemaColumns(row), { ...(secondary && { secondary }) })
   const isWhole = output.columns === undefined && ['json', 'ndjson'].includes(output.format)
   let printed = new Set<string>()
@@ -54,7 +58,7 @@ export async function watchList(session: CommandContext, list: List): Promise<vo
 
 function drawRows(
   { rows, total }: Rows,
-  { columns, secondary }: List,
+  { columns, secondary, hasAllIds }: Omit<List, 'hasAllIds'> & { hasAllIds: boolean },
   output: Output,
   { columns: width, rows: height }: ScreenSize,
 ): string[] {
@@ -62,12 +66,12 @@ function drawRows(
   const { header } = output
   const isArranged = output.columns !== undefined
   const room = Math.max(1, height - (header ? 3 : 2))
-  const { text, hidden } = renderTable(rows.slice(0, room), columns, {
-    ...{ ...look, header, isArranged },
-    ...(secondary && !isArranged && { secondary }),
-  })
   const shown = Math.min(room, rows.length)
   const all = total !== undefined && total > rows.length ? total : rows.length
+  const { text, hidden } = renderTable(rows.slice(0, room), columns, {
+    ...{ ...look, header, isArranged, hasAllIds: hasAllIds && shown === all },
+    ...(secondary && !isArranged && { secondary }),
+  })
   const count = shown < all ? `${formatNumber(shown)} of ${formatNumber(all)}` : formatNumber(all)
   const clock = `${new Date().toISOString().slice(11, 19)}Z`
   const without = hidden.length > 0 ? `, without ${hidden.join(', ')}` : ''

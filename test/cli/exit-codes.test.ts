@@ -185,6 +185,7 @@ describe('a wrong command line exits with 2 and a suggestion', () => {
     ],
     ['missing argument', ['orgs', 'show'], 'svc orgs show --help'],
     ['flag without value', ['orgs', '--columns'], 'svc orgs --help'],
+    ['value of a flag', ['serve', '--port', 'abc'], 'svc serve --help'],
     ['missing flag', ['orgs', 'create', '--slug', 'a'], ''],
     ['not a number', ['orgs', '--limit', 'many'], ''],
     ['unknown context', ['orgs', '--context', 'tset'], 'did you mean test?'],
