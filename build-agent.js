@@ -1,4 +1,5 @@
-// The agent as one file: npm run build:agent -- --out FILE [--version V] [--script] [--sbom FILE]
+// The agent as one file, with the pinned Node, for this platform or another one, or as a script for an installed Node:
+//   npm run build:agent -- --out FILE [--platform linux-x64|linux-arm64|win32-x64 | --script] [--version V] [--sbom FILE]
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,7 +9,8 @@ import { parseArgs } from 'node:util'
 import { build } from 'esbuild'
 import { english, requiring, withoutEditor } from './bundling.js'
 import { hostPlatform } from './packaging/lockfile.ts'
-import { nodeFor, nodeVersion } from './packaging/platforms.ts'
+import { machineCodeOf } from './packaging/machine-code.ts'
+import { nodeFor, nodeVersion, runtimes } from './packaging/platforms.ts'
 import { bundledPackages, sbomOf } from './packaging/sbom.ts'
 import { sourceDate } from './packaging/source-date.ts'
 
@@ -17,16 +19,17 @@ const { values } = parseArgs({
   options: {
     out: { type: 'string' },
     version: { type: 'string' },
+    platform: { type: 'string', default: hostPlatform },
     // A script for an installed Node, instead of a file with its own Node.
     script: { type: 'boolean', default: false },
     // The bill of materials of the file.
     sbom: { type: 'string' },
   },
 })
-if (!values.out) {
-  process.stderr.write('Missing --out FILE\n')
-  process.exit(2)
-}
+const { platform } = values
+if (!values.out) fail('Missing --out FILE')
+if (platform !== hostPlatform && !runtimes[platform])
+  fail(`--platform is ${Object.keys(runtimes).join(', ')} or that of this machine, not ${platform}`)
 const out = resolve(values.out)
 const version = values.version ?? JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const kind = values.script ? 'script' : 'executable'
@@ -56,7 +59,7 @@ if (values.script) {
 } else {
   const folder = mkdtempSync(join(tmpdir(), 'svc-agent-build-'))
   try {
-    const executable = nodeFor(hostPlatform, folder)
+    const executable = nodeFor(platform, folder)
     describe({ version: nodeVersion, file: executable })
     // The file keeps this path: that of the folder would make two builds differ.
     const main = 'agent.mjs'
@@ -79,6 +82,7 @@ if (values.script) {
     )
     const stdio = ['ignore', 'ignore', 'inherit']
     execFileSync(process.execPath, [`--build-sea=${config}`], { cwd: folder, stdio })
+    if (machineCodeOf(output) !== platform) throw new Error(`${output} is no program for ${platform}`)
     put(readFileSync(output))
   } finally {
     rmSync(folder, { recursive: true })
@@ -98,4 +102,9 @@ function describe(node) {
   const packages = bundledPackages(metafile.outputs)
   mkdirSync(dirname(resolve(values.sbom)), { recursive: true })
   writeFileSync(values.sbom, sbomOf({ name: 'svc-agent', version, packages, node, seconds: sourceDate() }))
+}
+
+function fail(message) {
+  process.stderr.write(`${message}\n`)
+  process.exit(2)
 }
