@@ -30,8 +30,6 @@ export function currentExecutable({ kind, version }: Build, script?: string): Ex
 /** Why this program cannot replace itself; undefined if it can. */
 export function updateBlocker({ file }: Executable): string | undefined {
   if (file === undefined) return 'it does not run as a single file'
-  // Windows cannot replace the file of a running program.
-  if (process.platform === 'win32') return 'not on Windows'
   try {
     accessSync(dirname(file), constants.W_OK)
     return undefined

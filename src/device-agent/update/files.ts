@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { constants, createReadStream, type StatsFs } from 'node:fs'
-import { chmod, copyFile, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises'
+import { constants, createReadStream, existsSync, renameSync, rmSync, type StatsFs } from 'node:fs'
+import { chmod, copyFile, open, readdir, rm, stat, statfs } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { syncDirectory, syncFile } from '../../core/sync-directory.ts'
 import { UpdateFailure } from './failure.ts'
@@ -12,6 +12,8 @@ const reserveBytes = 16 * 1024 * 1024
  * is preserved.
  */
 export const stagedFile = (file: string): string => join(dirname(file), `next-${basename(file)}`)
+/** Path of a program that ran while another one took its place. */
+export const displacedFile = (file: string): string => join(dirname(file), `old-${basename(file)}`)
 /** Path of an incomplete download. Its name contains the checksum: only a download of the same file is continued. */
 export const partialFile = (file: string, sha256: string): string => `${file}.${sha256.slice(0, 16)}.part`
 
@@ -89,8 +91,30 @@ export async function copyAtomic(from: string, to: string): Promise<void> {
   }
 }
 
-/** Replaces the target atomically: running processes retain the old file. */
+/** Replaces the target atomically, but where Windows does not: running processes retain the old file. */
 export async function moveAtomic(from: string, to: string): Promise<void> {
-  await rename(from, to)
+  replaceProgram(from, to)
   syncDirectory(dirname(to))
 }
+
+/** Windows neither replaces nor removes the file of a running program, but renames it. */
+export function replaceProgram(from: string, to: string, rename = renameSync): void {
+  try {
+    rename(from, to)
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException
+    if (!inUseCodes.has(code) || !existsSync(from)) throw error
+    const displaced = displacedFile(to)
+    rmSync(displaced, { force: true })
+    rename(to, displaced)
+    // A machine that stops here has no program in its place: its task puts the displaced one back.
+    try {
+      rename(from, to)
+    } catch (failure) {
+      rename(displaced, to)
+      throw failure
+    }
+  }
+}
+
+const inUseCodes = new Set(['EPERM', 'EACCES', 'EBUSY'])

@@ -5,7 +5,7 @@ import type { Clock } from '../clock.ts'
 import type { Report } from '../events.ts'
 import type { Spool } from '../spool/spool.ts'
 import { toUpdateFailure } from '../update/failure.ts'
-import { copyAtomic, hasChecksum, moveAtomic, sha256Of, stagedFile } from '../update/files.ts'
+import { copyAtomic, displacedFile, hasChecksum, moveAtomic, sha256Of, stagedFile } from '../update/files.ts'
 import type { PendingUpdate, UpdateJournal } from '../update/journal.ts'
 import type { Child } from './child.ts'
 import { awaitTrial } from './trial.ts'
@@ -42,6 +42,8 @@ export function binarySwapper(installing: BinarySwapOptions) {
    * Completes what an earlier process left unfinished. Returns whether this process must exec the installed binary.
    */
   async function recover(): Promise<boolean> {
+    // It ran until the update that came before.
+    await bestEffort(() => rm(displacedFile(file), { force: true }))
     const { pending, backup } = journal.load()
     switch (pending?.state) {
       case 'trying':

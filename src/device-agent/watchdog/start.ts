@@ -126,7 +126,7 @@ const closeAfterAppend = (spool: Spool): Spool => ({
   },
 })
 
-/** Without execve the parent, such as systemd, restarts this process. */
+/** Without execve, as on Windows, systemd or the scheduled task starts the program again. */
 function execInto({ file, args }: StartOptions['self']['restartCommand'], env: NodeJS.ProcessEnv): number {
   try {
     process.execve?.(file, [file, ...args], env)
