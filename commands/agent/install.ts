@@ -4,10 +4,12 @@ import { stepFlags } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printRecord } from '../../src/cli/print.ts'
 
 export default class AgentInstall extends LocalCommand {
-  static override summary = 'Install the agent as a systemd service of this machine'
+  static override summary =
+    'Start the agent with this machine: as a systemd service, or a scheduled task of Windows'
   static override description =
     'Copies the single-file agent into its state directory, which a dedicated user owns, and has systemd run it, with no more ' +
-    'privileges than it needs. The enrollment key is stored in a file that only that user can read, and that the agent removes.'
+    'privileges than it needs. The enrollment key is stored in a file that only that user can read, and that the agent removes. On ' +
+    'Windows a scheduled task runs it as SYSTEM, from Program Files, once the machine is enrolled.'
   static override examples = [
     'svc agent install --binary svc-agent --url https://svc.example.com --enrollment-key @key.txt --yes',
     'svc agent install --binary svc-agent --dry-run',
@@ -23,7 +25,8 @@ export default class AgentInstall extends LocalCommand {
       helpValue: '-|@FILE',
     }),
     'state-dir': string({
-      description: 'Directory of its identity, its state and its binary; /var/lib/svc-agent',
+      description:
+        'Directory of its identity, its state and its binary; /var/lib/svc-agent, or svc-agent in ProgramData',
       helpValue: 'DIR',
     }),
     user: string({ description: 'User to run as; svc-agent', helpValue: 'USER' }),
@@ -32,7 +35,7 @@ export default class AgentInstall extends LocalCommand {
       description: 'Directory to write the unit to; /etc/systemd/system',
       helpValue: 'DIR',
     }),
-    print: boolean({ description: 'Print the unit and change nothing' }),
+    print: boolean({ description: 'Print the unit, or the task of Windows, and change nothing' }),
     ...stepFlags,
   }
 

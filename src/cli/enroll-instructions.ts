@@ -65,20 +65,16 @@ const linux = {
     `printf '%s\\n' ${shWord(key)} | "$d/svc-agent" install --url ${shWord(url)} --enrollment-key - --yes)`,
 }
 
-/** There `install` makes no service: a scheduled task of the system starts the agent. */
+/** Only administrators write below Program Files: nobody replaces the file between the check and the start. */
 const windows = {
   where: 'run it in PowerShell as an administrator of the machine',
   line: (url: string, { downloadUrl, checksum }: Offer, key: string): string =>
     "& { $ErrorActionPreference = 'Stop'; $ProgressPreference = 'SilentlyContinue'; " +
-    "$d = Join-Path $env:ProgramFiles 'svc-agent'; $f = Join-Path $d 'svc-agent.exe'; " +
+    "$d = Join-Path $env:ProgramFiles 'svc-agent'; $f = Join-Path $d 'setup.exe'; " +
     'New-Item -ItemType Directory -Force $d | Out-Null; ' +
-    `Invoke-WebRequest -UseBasicParsing -Uri ${powerShellWord(downloadUrl)} -OutFile $f; ` +
+    `try { Invoke-WebRequest -UseBasicParsing -Uri ${powerShellWord(downloadUrl)} -OutFile $f; ` +
     `if ((Get-FileHash -Algorithm SHA256 $f).Hash -ne ${powerShellWord(checksum)}) ` +
-    "{ Remove-Item $f; throw 'The downloaded agent is not the one that was released' }; " +
-    `${powerShellWord(key)} | & $f run --url ${powerShellWord(url)} --enrollment-key - --once; ` +
-    "if ($LASTEXITCODE -ne 0) { throw 'This machine was not enrolled' }; " +
-    "$a = New-ScheduledTaskAction -Execute $f -Argument 'run'; $t = New-ScheduledTaskTrigger -AtStartup; " +
-    "$s = New-ScheduledTaskSettingsSet -ExecutionTimeLimit 0 -RestartCount 999 -RestartInterval '00:01:00'; " +
-    "Register-ScheduledTask -Force -TaskName 'svc-agent' -User 'SYSTEM' -RunLevel Highest -Action $a -Trigger $t -Settings $s | Out-Null; " +
-    "Start-ScheduledTask -TaskName 'svc-agent' }",
+    "{ throw 'The downloaded agent is not the one that was released' }; " +
+    `${powerShellWord(key)} | & $f install --url ${powerShellWord(url)} --enrollment-key - --yes; ` +
+    "if ($LASTEXITCODE -ne 0) { throw 'The agent was not installed' } } finally { Remove-Item -Force $f } }",
 }

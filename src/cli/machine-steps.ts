@@ -7,7 +7,7 @@ import type { Settings } from './settings.ts'
 import { printNote } from './stderr-notes.ts'
 
 /*
- * Changes of this machine, which are shown before they are made: what makes a program a service of systemd, and undoes it.
+ * Changes of this machine, which are shown before they are made: what makes a program start with it, and undoes that.
  */
 
 /** A change of the machine, and its description. */
@@ -61,14 +61,14 @@ export function noteOf(unitDir: string, unitName: string): void {
 export function userStep(user: string, home: string): InstallStep[] {
   if (userIds(user) !== undefined) return []
   const args = ['--system', '--user-group', '--no-create-home', '--home-dir', home]
-  const create = (): void => run('useradd', [...args, '--shell', '/usr/sbin/nologin', user])
+  const create = (): void => void run('useradd', [...args, '--shell', '/usr/sbin/nologin', user])
   return [{ what: `create the user ${user}`, do: create }]
 }
 
 /** Only where systemd runs and reads that directory. */
 export const systemctl = (unitDir: string, ...calls: string[][]): InstallStep[] =>
   hasSystemd() && unitDir === systemUnits
-    ? calls.map((args) => ({ what: `systemctl ${args.join(' ')}`, do: () => run('systemctl', args) }))
+    ? calls.map((args) => ({ what: `systemctl ${args.join(' ')}`, do: () => void run('systemctl', args) }))
     : []
 
 /** undefined when there is no such user. */
@@ -92,9 +92,20 @@ export function chownTo(path: string, user: string): void {
   if (id && id.uid !== process.getuid?.()) chownSync(path, id.uid, id.gid)
 }
 
-export function run(command: string, args: string[]): void {
+/** Runs a program and returns what it prints; `env` is added to the environment. @throws CliError with what it says of its failure */
+export function run(
+  command: string,
+  args: string[],
+  { env, timeoutMs = 60_000 }: { env?: Record<string, string>; timeoutMs?: number } = {},
+): string {
   try {
-    execFileSync(command, args, { stdio: ['ignore', 'ignore', 'pipe'], timeout: 60_000, encoding: 'utf8' })
+    return execFileSync(command, args, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: timeoutMs,
+      encoding: 'utf8',
+      windowsHide: true,
+      ...(env && { env: { ...process.env, ...env } }),
+    })
   } catch (error) {
     const { stderr, code } = error as NodeJS.ErrnoException & { stderr?: string }
     throw new CliError(

@@ -11,8 +11,8 @@ declare const agentBuild: Build
 const help = `svc-agent ${agentBuild.version}
 
   svc-agent run         enroll this machine when it is not enrolled yet, and report until SIGTERM or Ctrl-C
-  svc-agent install     make it a service of systemd
-  svc-agent uninstall   remove that service
+  svc-agent install     start it with this machine: as a service of systemd, or a scheduled task of Windows
+  svc-agent uninstall   undo that
   svc-agent --version
 
 The flags are those of svc agent run, install and uninstall; svc-agent(7) describes them.

@@ -191,7 +191,7 @@ describe('the line', () => {
     expect(code).not.toMatch(/calc|['\u2018-\u201b`]/)
     expect(code.split('').filter((one) => one === '{')).toHaveLength(code.split('}').length - 1)
     // The key comes by standard input.
-    expect(line).toMatch(/ \| & \$f run --url .* --enrollment-key - --once; /)
+    expect(line).toMatch(/ \| & \$f install --url .* --enrollment-key - --yes; /)
   })
 
   it('is not made of a checksum that is none', async () => {

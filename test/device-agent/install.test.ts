@@ -106,7 +106,7 @@ describe('svc agent install', () => {
     ['for a user with an invalid name', ['--yes', '--user', 'a b'], 2, '--user'],
     ['into a path that no unit can contain', ['--yes', '--state-dir', '/tmp/a b'], 2, '--state-dir'],
     ['into the root directory', ['--yes', '--state-dir', '/'], 2, '--state-dir'],
-    ['of a missing binary', ['--yes', '--binary', '/nonexistent'], 2, '--binary'],
+    ['of a missing binary', ['--yes', '--binary', 'KEY.missing'], 2, '--binary'],
     ['of a binary that cannot be run', ['--yes', '--binary', 'KEY', '--enrollment-key', '@KEY'], 1, 'failed'],
   ])('does not install %s', (_, args, exit, err) => {
     writeFileSync(join(root, 'key'), key)

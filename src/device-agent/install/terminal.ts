@@ -1,21 +1,15 @@
 import { existsSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { askSecret, isInteractive, readSecret } from '../../cli/ask.ts'
 import { usageError } from '../../cli/exit-codes.ts'
-import { checkPrivileges, noteOf, runSteps, systemUnits } from '../../cli/machine-steps.ts'
+import { runSteps } from '../../cli/machine-steps.ts'
 import { resolveSettings, type Settings } from '../../cli/settings.ts'
 import { printNote } from '../../cli/stderr-notes.ts'
-import { installSteps, uninstallSteps } from './steps.ts'
-import { unitName, unitText } from './unit.ts'
+import type { Installer, PlaceFlags } from './installer.ts'
+import { systemd } from './systemd.ts'
+import { windowsInstaller } from './windows.ts'
 
-type CommonFlags = {
-  'state-dir'?: string | undefined
-  user?: string | undefined
-  'unit-dir'?: string | undefined
-  'dry-run': boolean
-  yes: boolean
-  'no-input': boolean
-}
+type CommonFlags = PlaceFlags & { yes: boolean; 'no-input': boolean }
 export type InstallFlags = CommonFlags & {
   url?: string | undefined
   'enrollment-key'?: string | undefined
@@ -23,15 +17,6 @@ export type InstallFlags = CommonFlags & {
   print: boolean
 }
 export type UninstallFlags = CommonFlags & { purge: boolean }
-
-function placeOf(flags: CommonFlags) {
-  const stateDir = resolve(flags['state-dir'] ?? '/var/lib/svc-agent')
-  const user = flags.user ?? 'svc-agent'
-  // The values are written into a unit, and the directory may be removed recursively.
-  if (!/^(\/[\w.+@-]+){2,}$/.test(stateDir)) throw usageError(`--state-dir cannot be ${stateDir}`)
-  if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw usageError(`--user cannot be "${user}"`)
-  return { stateDir, user, unitDir: resolve(flags['unit-dir'] ?? systemUnits) }
-}
 
 /** The steps that were done, or would be; they are also printed as they happen. */
 export type InstallResult = {
@@ -44,20 +29,33 @@ export type InstallResult = {
   unit: string | null
 }
 
+const installerHere = (): Installer => (process.platform === 'win32' ? windowsInstaller() : systemd)
+
 /** `own`: the single file of this program, installed by default. */
 export async function installAtTerminal(
   flags: InstallFlags,
   own: string | undefined,
 ): Promise<InstallResult> {
+  const installer = installerHere()
+  try {
+    return await install(installer, flags, own)
+  } catch (error) {
+    if (!flags['dry-run'] && !flags.print) installer.recordFailure((error as Error).message)
+    throw error
+  }
+}
+
+async function install(
+  installer: Installer,
+  flags: InstallFlags,
+  own: string | undefined,
+): Promise<InstallResult> {
   const settings = resolveSettings(flags)
-  const { stateDir, user, unitDir } = placeOf(flags)
-  const isEnrolled = existsSync(join(stateDir, 'identity.json'))
+  const place = installer.placeOf(flags)
+  const isEnrolled = existsSync(join(place.stateDir, 'identity.json'))
   const { url } = settings
   const chosen = url.from === 'flag' || url.from === 'env' || !isEnrolled ? url.value : undefined
-  const place = { stateDir, user, unitFile: join(unitDir, unitName) }
-  if (flags.print) {
-    return { ...place, done: false, steps: [], unit: unitText({ stateDir, user, url: chosen }) }
-  }
+  if (flags.print) return { ...place, done: false, steps: [], unit: installer.unitText(place, chosen) }
   const binary = flags.binary ?? own
   if (binary === undefined) {
     throw usageError(
@@ -66,20 +64,21 @@ export async function installAtTerminal(
     )
   }
   if (!existsSync(binary)) throw usageError(`--binary ${binary} does not exist`)
-  checkPrivileges(flags, user, unitDir)
+  installer.checkPrivileges(flags, place)
   const isEnough = isEnrolled && flags['enrollment-key'] === undefined
   const enrollmentKey = isEnough || flags['dry-run'] ? undefined : await keyOf(flags, settings)
-  const installation = { stateDir, user, unitDir, url: chosen, binary, enrollmentKey }
-  const outcome = await runSteps(installSteps(installation), flags, settings)
-  if (outcome.done) noteOf(unitDir, unitName)
+  const steps = installer.installSteps({ ...place, url: chosen, binary, enrollmentKey })
+  const outcome = await runSteps(steps, flags, settings)
+  if (outcome.done) installer.noteAfterInstall(place)
   return { ...place, ...outcome }
 }
 
 export async function uninstallAtTerminal(flags: UninstallFlags): Promise<InstallResult> {
-  const { user, unitDir, stateDir } = placeOf(flags)
-  checkPrivileges(flags, user, unitDir)
-  const steps = uninstallSteps({ user, unitDir, stateDir, purge: flags.purge })
-  const place = { stateDir, user, unitFile: join(unitDir, unitName) }
+  const installer = installerHere()
+  const place = installer.placeOf(flags)
+  const { stateDir } = place
+  installer.checkPrivileges(flags, place)
+  const steps = installer.uninstallSteps(place, flags.purge)
   if (steps.length === 0) {
     printNote('Nothing to remove')
     return { ...place, done: false, steps: [], unit: null }

@@ -1,0 +1,44 @@
+import type { InstallStep } from '../../cli/machine-steps.ts'
+
+/** Flags that say where the agent is installed. */
+export type PlaceFlags = {
+  'state-dir'?: string | undefined
+  user?: string | undefined
+  'unit-dir'?: string | undefined
+  'dry-run': boolean
+}
+
+export type Place = {
+  /** Identity and state of the agent. */
+  stateDir: string
+  /** Account that it runs as. */
+  user: string
+  /** What starts it with the machine, as a file. */
+  unitFile: string
+}
+
+export type Installation = Place & {
+  /** Overrides the address of the enrollment. */
+  url: string | undefined
+  binary: string
+  /** undefined when the machine is already enrolled. */
+  enrollmentKey: string | undefined
+}
+
+/** What differs by platform in `svc agent install` and `uninstall`. */
+export type Installer = {
+  /** @throws CliError for a place that cannot be used */
+  placeOf(flags: PlaceFlags): Place
+  /** Content of `unitFile`. */
+  unitText(place: Place, url: string | undefined): string
+  /** Checked before anything is changed. */
+  checkPrivileges(flags: PlaceFlags, place: Place): void
+  /** Each step can be repeated. */
+  installSteps(installation: Installation): InstallStep[]
+  /** `purge` also removes what the agent stores. */
+  uninstallSteps(place: Place, purge: boolean): InstallStep[]
+  /** Says what is left to do. */
+  noteAfterInstall(place: Place): void
+  /** Records a failure where those look who were not there. */
+  recordFailure(message: string): void
+}
