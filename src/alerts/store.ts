@@ -1,7 +1,7 @@
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import type { CursorPage, CursorPageQuery } from '../core/page.ts'
-import { isNarrowed, type Scope } from '../core/scope.ts'
+import { isNarrowed, ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { contains, forUpdate, idStartsWith, inGroups, inScope, inSites } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
@@ -99,12 +99,14 @@ export const countOpenAlerts = (
 
 /** @throws not_found, also for an alert outside the scope */
 export async function getAlert(db: Db, scope: Scope, id: string): Promise<Alert> {
-  return alertOrThrow(await alertsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
+  return alertOrThrow(
+    await alertsIn(db, ofOne(scope)).select(columns).where('id', '=', id).executeTakeFirst(),
+  )
 }
 
 /** The same, locked until the transaction ends. @throws not_found */
 export async function lockAlert(db: Db, scope: Scope, id: string): Promise<Alert> {
-  const query = alertsIn(db, scope).select(columns).where('id', '=', id)
+  const query = alertsIn(db, ofOne(scope)).select(columns).where('id', '=', id)
   return alertOrThrow(await forUpdate(query).executeTakeFirst())
 }
 
@@ -129,6 +131,6 @@ export async function changeAlert(db: Db, scope: Scope, alert: Alert): Promise<v
     .updateTable('alerts')
     .set(alertRows.write(state))
     .where('id', '=', id)
-    .where(inScope(scope, 'alerts.org_id'))
+    .where(inScope(ofOne(scope), 'alerts.org_id'))
     .execute()
 }

@@ -1,5 +1,5 @@
 import { Problem } from '../core/errors.ts'
-import type { Scope } from '../core/scope.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { inScopeHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
@@ -42,7 +42,7 @@ export async function edgeSeq(
 
 /** @throws not_found, also for an entry outside the scope */
 export async function getEntry(db: Db, scope: Scope, id: string): Promise<AuditEntry> {
-  const rows = await entriesIn(db, scope).selectAll().where('id', '=', id).execute()
+  const rows = await entriesIn(db, ofOne(scope)).selectAll().where('id', '=', id).execute()
   const [entry] = await toEntriesWithNames(db, rows)
   if (!entry) throw new Problem('not_found', 'Audit log not found')
   return entry

@@ -3,16 +3,17 @@ import { foldEmail } from '../core/email.ts'
 import { type Endpoint, endpoint, userAccess } from '../core/endpoint.ts'
 import { type PermissionPair, pairOf, permissionOf } from '../core/permissions.ts'
 import {
-  anyJson,
   email,
   holdsSecrets,
   idOf,
   instant,
   isSecret,
+  isShallow,
   mapSecrets,
   type Resource,
   slug,
   text,
+  tooDeep,
   unwrap,
 } from '../core/schema.ts'
 import { filters } from '../filters/contract.ts'
@@ -486,12 +487,12 @@ export const ConfigurationSet = z
   .meta({ id: 'ConfigurationSet' })
 export type ConfigurationSet = z.output<typeof ConfigurationSet>
 
+/** Of many thousands: without a check of each field, which would hold up other requests. */
+const fileObject = z.looseObject({}).refine(isShallow, tooDeep)
+
 /** Checked object by object when it is planned, so that faults of form come together with all others. */
 const document = z
-  .record(
-    text(100, 1),
-    z.array(z.record(z.string(), anyJson)).max(mostObjects, `must have at most ${mostObjects} items`),
-  )
+  .record(text(100, 1), z.array(fileObject).max(mostObjects, `must have at most ${mostObjects} items`))
   .describe('Sections with their objects, as svc config schema describes them')
 
 export const pruning = {

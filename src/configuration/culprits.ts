@@ -1,7 +1,7 @@
 import { auditLogs } from '../audit/contract.ts'
 import { chainOf } from '../audit/rules.ts'
 import { entriesIn, toEntriesWithNames } from '../audit/store.ts'
-import type { Scope } from '../core/scope.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import type { Caller } from '../handler.ts'
 import { findUserByEmail } from '../identity/store.ts'
@@ -52,7 +52,7 @@ export const entriesAbout = (db: Db, scope: Scope, { id, orgId }: Subject) =>
     .orderBy('seq', 'desc')
 
 async function readEntry(db: Db, scope: Scope, id: string) {
-  const rows = await entriesIn(db, scope).selectAll().where('id', '=', id).execute()
+  const rows = await entriesIn(db, ofOne(scope)).selectAll().where('id', '=', id).execute()
   const [entry] = await toEntriesWithNames(db, rows)
   return entry
 }

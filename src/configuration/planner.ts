@@ -264,26 +264,28 @@ export class Run {
     const { section } = kind
     const { wanted, on } = this.#with
     const all = this.#state.all(section)
-    const left = all.filter((stored) => this.#isGone(stored))
+    const left = all.filter((stored) => this.#isGone(stored)).sort(byKey)
     if (left.length === 0) return
     if (!wanted.prune) {
       for (const stored of left) this.#found.leave(section, stored)
       return
     }
-    const [ending, gone] = split(left, (stored) => this.#endsWithItsTenant(stored))
+    const [ending, deleted] = split(left, (stored) => this.#endsWithItsTenant(stored))
     const owned = all.filter((stored) => this.#owners.isOwn(stored)).length
-    const count = { deletions: gone.length, owned, limit: wanted.pruneLimit }
+    const count = { deletions: deleted.length, owned, limit: wanted.pruneLimit }
     const excess = rules.pruneRefusal(section, count)
     if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)
     for (const stored of ending)
       this.#found.addApplied(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
     this.#ended += ending.length
-    for (const stored of rules.childrenFirst(kind, gone)) {
+    for (const stored of rules.childrenFirst(kind, deleted)) {
       await this.#steps.delete(kind, stored, excess)
       await this.#turns.breathe()
     }
   }
 }
+
+const byKey = (one: Stored, other: Stored): number => (one.key < other.key ? -1 : 1)
 
 const split = <T>(all: readonly T[], isFirst: (one: T) => boolean): [T[], T[]] => [
   all.filter(isFirst),

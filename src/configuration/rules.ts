@@ -110,7 +110,8 @@ export function inOwnOrganization(items: readonly Item[], slug: string | undefin
 
 /** Two objects of one name in one organization would be one object with two wishes: each place is said. */
 export function duplicateFaults(items: readonly Item[]): Fault[] {
-  const same = Map.groupBy(items, ({ section, org, key }) => JSON.stringify([section, org, key]))
+  // Neither a section nor a slug has a space.
+  const same = Map.groupBy(items, ({ section, org = '', key }) => `${section} ${org} ${key}`)
   return [...same.values()]
     .filter((all) => all.length > 1)
     .flatMap((all) =>
@@ -202,13 +203,12 @@ export function toFile(
 }
 
 /** Values with `shown` in place of each secret in them. */
-export const guarded = ({ fields }: Kind, values: Values, shown: (secret: string) => string): Values =>
-  Object.fromEntries(
-    Object.entries(values).map(([key, value]) => [
-      key,
-      fields.find(({ name }) => name === key)?.guard?.(value, shown) ?? value,
-    ]),
-  )
+export function guarded({ fields }: Kind, values: Values, shown: (secret: string) => string): Values {
+  const secret = fields.filter(({ name, guard }) => guard !== undefined && Object.hasOwn(values, name))
+  if (secret.length === 0) return values
+  const hidden = secret.map(({ name, guard }) => [name, guard!(values[name], shown) ?? values[name]])
+  return { ...values, ...Object.fromEntries(hidden) }
+}
 
 /** Fields of an object that hold a secret. */
 export function secretFields({ fields }: Kind, values: Values): string[] {
@@ -251,7 +251,7 @@ export function differing(kind: Kind, present: Values, wanted: Values): Values {
     const before = present[name]
     const after =
       kind.merged.includes(name) && isObject(before) && isObject(value) ? mergePatch(before, value) : value
-    if (canonical(before) !== canonical(after)) changed[name] = after
+    if (before !== after && canonical(before) !== canonical(after)) changed[name] = after
   }
   return changed
 }

@@ -1,17 +1,18 @@
 import { setImmediate } from 'node:timers/promises'
 import type { Cipher } from '../core/cipher.ts'
 import { invalid } from '../core/errors.ts'
+import type { IdPage } from '../core/page.ts'
 import { pairOf } from '../core/permissions.ts'
 import type { Scope } from '../core/scope.ts'
-import { listFilters } from '../filters/saved/store.ts'
+import { listFiltersById } from '../filters/saved/store.ts'
 import { listGroupSettings } from '../groups/store.ts'
 import { listVisibleRoles } from '../identity/roles/store.ts'
 import type { Tenant } from '../identity/rules.ts'
 import { findMember, listAllMembers, type Member } from '../identity/users/members.ts'
 import { listWholeScripts } from '../scripts/store.ts'
 import type { Db } from '../storage/open.ts'
-import { listOrgs, listSites } from '../tenancy/store.ts'
-import { listTrustPolicies } from '../trust/store.ts'
+import { listOrgsById, listSitesById } from '../tenancy/store.ts'
+import { listTrustPoliciesById } from '../trust/store.ts'
 import { hiddenValue } from '../webhooks/contract.ts'
 import type { WebhookRecord } from '../webhooks/rules.ts'
 import { getWebhook, listWebhookRecords } from '../webhooks/store.ts'
@@ -19,12 +20,10 @@ import { type Kind, kinds, type Section } from './contract.ts'
 import { guarded, type Stored, toFile, type Values } from './rules.ts'
 import type { SetOwner } from './store.ts'
 
-/** `after`: the id of the last record of the page before. */
-type Page = { page: number; limit: number; after: string | undefined }
 type On = { scope: Scope; cipher: Cipher; owner: SetOwner }
 /** What an endpoint has said of an object that is new, or was `stored` before. */
 type Settled = { reply: Values; orgId: string | null; stored?: Stored | undefined }
-type Reader = (db: Db, scope: Scope, page: Page, on: On) => Promise<readonly object[]>
+type Reader = (db: Db, scope: Scope, page: IdPage, on: On) => Promise<readonly object[]>
 
 /** What no key of the service opens is like no value of a file, which sets it again. */
 const comparable = (webhook: WebhookRecord) => ({
@@ -38,21 +37,20 @@ const dated = (member: Member) => ({ ...member, updatedAt: member.createdAt })
 
 /** The records of a section that the caller may see, as its endpoints return them. */
 const readers: Readonly<Record<Section, Reader>> = {
-  // They are listed as a whole.
-  organizations: async (db, scope, { page }) => (page === 1 ? listOrgs(db, scope) : []),
-  sites: async (db, scope, page) => (await listSites(db, scope, page)).data,
+  organizations: listOrgsById,
+  sites: listSitesById,
   roles: async (db, scope, page) =>
     (await listVisibleRoles(db, scope, page)).map((role) => ({
       ...role,
       permissions: role.permissions.map(pairOf),
     })),
-  filters: async (db, scope, page) => (await listFilters(db, scope, page)).data,
+  filters: listFiltersById,
   deviceGroups: listGroupSettings,
   scripts: listWholeScripts,
   memberships: async (db, scope, page) => (await listAllMembers(db, scope, page)).map(dated),
   webhooks: async (db, scope, page, { cipher }) =>
     (await listWebhookRecords(db, cipher, scope, page)).map(comparable),
-  trustPolicies: async (db, scope, page) => (await listTrustPolicies(db, scope, page)).data,
+  trustPolicies: listTrustPoliciesById,
 }
 
 /** One record, where the replies of its endpoints do not have all of it. */
@@ -69,7 +67,7 @@ const rereaders: Partial<Record<Section, (db: Db, on: On, made: Settled) => Prom
 
 /** Of one plan: both what it holds in memory and how long its transaction lasts. */
 const most = { objects: 20_000, characters: 64 * 1024 * 1024 }
-const rows = 200
+const rows = 500
 /** A content has up to a million characters: to read and to compare these takes some milliseconds. */
 const rowsOf: Partial<Record<Section, number>> = { scripts: 8 }
 
@@ -97,13 +95,14 @@ export class State {
     this.#sections.set(section, new Map())
     const limit = rowsOf[section] ?? rows
     let after: string | undefined
-    for (let page = 1; ; page += 1) {
-      const found = await readers[section](this.#db, this.#on.scope, { page, limit, after }, this.#on)
+    for (;;) {
+      const found = await readers[section](this.#db, this.#on.scope, { limit, after }, this.#on)
+      // Other requests get their turn.
+      await setImmediate()
       for (const record of found) this.#check(section, record)
       for (const record of found) this.put(section, record as Values)
-      if (found.length < limit || section === 'organizations') return
+      if (found.length < limit) return
       after = String((found.at(-1) as Values).id)
-      // Other requests get their turn.
       await setImmediate()
     }
   }
@@ -201,4 +200,5 @@ const placeOf = ({ section, orgId, key, isBuiltIn, record }: Stored): string =>
   placeIn(section, section === 'organizations' ? null : orgId, key, isBuiltIn ? String(record.scope) : '')
 
 const placeIn = (section: Section, orgId: string | null, key: string, builtIn: string): string =>
-  JSON.stringify([section, orgId, key, builtIn])
+  // Only the name may have a space.
+  `${section} ${orgId ?? ''} ${builtIn} ${key}`

@@ -1,6 +1,6 @@
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
-import type { Scope } from '../core/scope.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forUpdate, inTenants } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
@@ -96,7 +96,7 @@ export async function noteApplied(
   id: string,
   { revision, by, now }: { revision: string | null; by: string; now: Instant },
 ): Promise<void> {
-  const inScope = setsIn(db, scope).select('config_sets.id').where('config_sets.id', '=', id)
+  const inScope = setsIn(db, ofOne(scope)).select('config_sets.id').where('config_sets.id', '=', id)
   await db
     .updateTable('config_sets')
     .set({ revision, applied_at: now, applied_by: by })

@@ -44,6 +44,8 @@ export const flag = z
   .transform((text) => text === 'true')
 
 export type PageQuery = { page: number; limit: number }
+/** Rows by id, for who reads all of them: the first ones after this id. */
+export type IdPage = { after: string | undefined; limit: number }
 export type Page<T> = { data: T[]; pagination: { page: number; limit: number; total: number } }
 
 export const pageOf = <S extends z.ZodType>(item: S) =>

@@ -193,7 +193,7 @@ export const timezone = text(50, 1).refine(isTimezone, 'must be an IANA time zon
 
 const deepest = 32
 
-const tooDeep = { error: `must not be nested more than ${deepest} levels deep`, abort: true }
+export const tooDeep = { error: `must not be nested more than ${deepest} levels deep`, abort: true }
 
 /** Most characters of JSON in a free object. */
 export const maxObjectSize = 16_384
@@ -212,10 +212,11 @@ export const boundedObject = <S extends z.ZodType<Record<string, unknown>>>(
 
 export const anyObject = boundedObject(z.record(z.string(), z.unknown()))
 
+/** Not nested too deep for recursive code. */
+export const isShallow = (value: unknown): boolean => isWithin(value, deepest)
+
 /** Any JSON that is not nested too deep for recursive code. */
-export const anyJson = z
-  .unknown()
-  .refine((value) => isWithin(value, deepest), `must not be nested more than ${deepest} levels deep`)
+export const anyJson = z.unknown().refine(isShallow, tooDeep.error)
 
 function isWithin(value: unknown, levels: number): boolean {
   if (value === null || typeof value !== 'object') return true

@@ -4,8 +4,8 @@
  */
 export type Scope =
   | { kind: 'system' }
-  /** `orgs`: 'all' of the partner, or the granted ids (an empty list sees nothing). */
-  | { kind: 'partner'; partnerId: string; orgs: 'all' | readonly string[] }
+  /** `orgs`: 'all' of the partner, or the granted ids (an empty list sees nothing). `isOfOne`: see `ofOne`. */
+  | { kind: 'partner'; partnerId: string; orgs: 'all' | readonly string[]; isOfOne?: true }
   /** `siteIds`, `groupIds`: restricted to some sites or device groups; null means all. */
   | {
       kind: 'organization'
@@ -22,6 +22,12 @@ export const systemScope: Scope = { kind: 'system' }
 export function organizationScope(orgId: string): Scope {
   return { kind: 'organization', orgId, siteIds: null, groupIds: null }
 }
+
+/**
+ * The same for a query that names one row by its id: the database looks up the organization of that row. For a list it
+ * begins with all organizations of the partner, which for one row would take as long as for all.
+ */
+export const ofOne = (scope: Scope): Scope => (scope.kind === 'partner' ? { ...scope, isOfOne: true } : scope)
 
 /** Whether the caller sees only a part of their organization. */
 export const isNarrowed = (scope: Scope): boolean =>

@@ -1,5 +1,5 @@
 import { Problem } from '../core/errors.ts'
-import type { Scope } from '../core/scope.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forUpdate, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
@@ -12,7 +12,7 @@ import { devicesIn, getDevice } from './store.ts'
 
 /** Locks the device until the transaction ends. @throws not_found, also for a device outside the scope */
 export async function lockDevice(db: Db, scope: Scope, id: string): Promise<Device> {
-  await forUpdate(devicesIn(db, scope).select('devices.id').where('devices.id', '=', id)).execute()
+  await forUpdate(devicesIn(db, ofOne(scope)).select('devices.id').where('devices.id', '=', id)).execute()
   return getDevice(db, scope, id)
 }
 

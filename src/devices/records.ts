@@ -1,6 +1,6 @@
 import { fold } from '../core/fold.ts'
 import type { Page, PageQuery } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import { containsKey, prepared, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readPage } from '../storage/query/pages.ts'
@@ -44,12 +44,12 @@ const metricsColumns = [
 ] as const
 
 const recordById = preparedInScope((db, scope, p: { id: string }) =>
-  devicesIn(db, scope)
+  devicesIn(db, ofOne(scope))
     .select([...deviceSelection, ...hardwareColumns, ...metricsColumns])
     .where('devices.id', '=', p.id),
 )
 const idInSight = preparedInScope((db, scope, p: { id: string }) =>
-  devicesIn(db, scope).select('devices.id').where('devices.id', '=', p.id),
+  devicesIn(db, ofOne(scope)).select('devices.id').where('devices.id', '=', p.id),
 )
 const interfacesOf = prepared((db, p: { id: string }) =>
   db.selectFrom('device_interfaces').selectAll().where('device_id', '=', p.id).orderBy('position'),

@@ -9,7 +9,7 @@ import {
   toCursorPage,
   totalFrom,
 } from '../core/page.ts'
-import { isNarrowed, organizationScope, type Scope } from '../core/scope.ts'
+import { isNarrowed, ofOne, organizationScope, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import {
   after,
@@ -160,7 +160,7 @@ export async function listDevices(
 }
 
 const byId = preparedInScope((db, scope, p: { id: string }) =>
-  devicesIn(db, scope).select(deviceSelection).where('devices.id', '=', p.id),
+  devicesIn(db, ofOne(scope)).select(deviceSelection).where('devices.id', '=', p.id),
 )
 export const deviceNotFound = () => new Problem('not_found', 'Device not found')
 

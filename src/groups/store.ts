@@ -1,7 +1,7 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery } from '../core/page.ts'
-import { isNarrowed, type Scope } from '../core/scope.ts'
+import type { IdPage, Page, PageQuery } from '../core/page.ts'
+import { isNarrowed, ofOne, type Scope } from '../core/scope.ts'
 import {
   contains,
   forUpdate,
@@ -13,7 +13,7 @@ import {
 } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
-import { readPage } from '../storage/query/pages.ts'
+import { readById, readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceGroupRow, Tables } from '../storage/schema/tables.ts'
 import type { DeviceGroup } from './contract.ts'
@@ -88,19 +88,21 @@ export async function listGroups(db: Db, scope: Scope, query: GroupQuery): Promi
   return readPage(found, query, byName, (row) => read(row as never))
 }
 
-/** The settings of groups, without counts of their devices, ordered by name. */
+/** The settings of groups, without counts of their devices, by id. */
 export async function listGroupSettings(
   db: Db,
   scope: Scope,
-  page: PageQuery,
+  page: IdPage,
 ): Promise<Omit<DeviceGroup, 'deviceCount'>[]> {
-  const byName = groupsIn(db, scope).select(columns).orderBy('name').orderBy('id')
-  const rows = await byName.limit(page.limit).offset(offsetOf(page)).execute()
+  const rows = await readById(groupsIn(db, scope), 'device_groups.id', page, (q) => q.select(columns))
   return rows.map((row) => groupRows.read(row as never) as unknown as Omit<DeviceGroup, 'deviceCount'>)
 }
 
 export async function findGroup(db: Db, scope: Scope, id: string): Promise<DeviceGroup | undefined> {
-  const row = await groupsIn(db, scope).select(columnsIn(scope)).where('id', '=', id).executeTakeFirst()
+  const row = await groupsIn(db, ofOne(scope))
+    .select(columnsIn(scope))
+    .where('id', '=', id)
+    .executeTakeFirst()
   return row && read(row as never)
 }
 
@@ -113,7 +115,7 @@ export async function getGroup(db: Db, scope: Scope, id: string): Promise<Device
 
 /** The same, locked: nobody else changes the group or its members until the transaction ends. @throws not_found */
 export async function lockGroup(db: Db, scope: Scope, id: string): Promise<DeviceGroup> {
-  await forUpdate(groupsIn(db, scope).select('id').where('id', '=', id)).execute()
+  await forUpdate(groupsIn(db, ofOne(scope)).select('id').where('id', '=', id)).execute()
   return getGroup(db, scope, id)
 }
 
@@ -127,7 +129,7 @@ export async function changeGroup(db: Db, scope: Scope, group: DeviceGroup): Pro
     .updateTable('device_groups')
     .set({ name, filter_id: filterId, parent_id: parentId, updated_at: updatedAt })
     .where('id', '=', id)
-    .where(inScope(scope, 'device_groups.org_id'))
+    .where(inScope(ofOne(scope), 'device_groups.org_id'))
     .execute()
 }
 
@@ -136,7 +138,7 @@ export async function removeGroup(db: Db, scope: Scope, id: string): Promise<voi
   await db
     .deleteFrom('device_groups')
     .where('id', '=', id)
-    .where(inScope(scope, 'device_groups.org_id'))
+    .where(inScope(ofOne(scope), 'device_groups.org_id'))
     .execute()
     .catch((error: unknown) => {
       if (isForeignKeyViolation(error)) throw new Problem('conflict', 'The group is in use')
@@ -172,7 +174,7 @@ export async function isAncestor(db: Db, scope: Scope, id: string, below: string
       cte
         .selectFrom('device_groups')
         .select(['id', 'parent_id'])
-        .where(inScope(scope, 'device_groups.org_id'))
+        .where(inScope(ofOne(scope), 'device_groups.org_id'))
         .where('id', '=', below)
         .union(
           cte

@@ -1,12 +1,12 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
-import type { Page, PageQuery } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
+import type { IdPage, Page, PageQuery } from '../core/page.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { contains, forUpdate, idStartsWith, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
-import { readPage } from '../storage/query/pages.ts'
+import { readById, readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { ScriptRow, Tables } from '../storage/schema/tables.ts'
 import type { Script, ScriptSummary } from './contract.ts'
@@ -85,24 +85,21 @@ export async function listScripts(db: Db, scope: Scope, query: ScriptQuery): Pro
 }
 
 /** Some of them with their content, by id: those after this one, all of which may be long. */
-export async function listWholeScripts(
-  db: Db,
-  scope: Scope,
-  { after, limit }: { after: string | undefined; limit: number },
-): Promise<Script[]> {
-  const byId = scriptsIn(db, scope).select(columns).orderBy('id').limit(limit)
-  const rows = await byId.$if(after !== undefined, (it) => it.where('id', '>', after!)).execute()
+export async function listWholeScripts(db: Db, scope: Scope, page: IdPage): Promise<Script[]> {
+  const rows = await readById(scriptsIn(db, scope), 'scripts.id', page, (q) => q.select(columns))
   return rows.map(toScript)
 }
 
 /** @throws not_found, also for a script outside the scope */
 export async function getScript(db: Db, scope: Scope, id: string): Promise<Script> {
-  return scriptOrThrow(await scriptsIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst())
+  return scriptOrThrow(
+    await scriptsIn(db, ofOne(scope)).select(columns).where('id', '=', id).executeTakeFirst(),
+  )
 }
 
 /** The same, locked until the transaction ends. @throws not_found */
 export async function lockScript(db: Db, scope: Scope, id: string): Promise<Script> {
-  const query = scriptsIn(db, scope).select(columns).where('id', '=', id)
+  const query = scriptsIn(db, ofOne(scope)).select(columns).where('id', '=', id)
   return scriptOrThrow(await forUpdate(query).executeTakeFirst())
 }
 

@@ -1,7 +1,7 @@
 import type { Cipher } from '../core/cipher.ts'
 import { Problem } from '../core/errors.ts'
 import type { Page, PageQuery } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
@@ -52,7 +52,7 @@ export async function listProviders(
 
 /** @throws not_found, also for a provider outside the scope */
 export async function getProvider(db: Db, cipher: Cipher, scope: Scope, id: string): Promise<ProviderRecord> {
-  const row = await providersIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  const row = await providersIn(db, ofOne(scope)).selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) throw notFound()
   return toProvider(cipher, row)
 }
@@ -64,7 +64,7 @@ export async function lockProvider(
   scope: Scope,
   id: string,
 ): Promise<ProviderRecord> {
-  const found = providersIn(db, scope).selectAll().where('id', '=', id)
+  const found = providersIn(db, ofOne(scope)).selectAll().where('id', '=', id)
   const row = await forUpdate(found).executeTakeFirst()
   if (!row) throw notFound()
   return toProvider(cipher, row)
@@ -115,13 +115,13 @@ export async function changeProvider(
     .updateTable('sso_providers')
     .set(row)
     .where('id', '=', id)
-    .where(inScope(scope, 'org_id'))
+    .where(inScope(ofOne(scope), 'org_id'))
     .execute()
 }
 
 /** Ends the sessions that began at a provider, and deletes the codes and approvals not yet exchanged for one. */
 export async function endProviderSessions(db: Db, scope: Scope, id: string, now: Instant): Promise<void> {
-  const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
+  const one = providersIn(db, ofOne(scope)).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_exchanges').where('provider_id', 'in', one).execute()
   await db.deleteFrom('device_authorizations').where('sso_provider_id', 'in', one).execute()
   await db
@@ -137,14 +137,18 @@ export async function endProviderSessions(db: Db, scope: Scope, id: string, now:
  * were.
  */
 export async function deleteIdentities(db: Db, scope: Scope, id: string): Promise<number> {
-  const one = providersIn(db, scope).select('sso_providers.id').where('sso_providers.id', '=', id)
+  const one = providersIn(db, ofOne(scope)).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_sessions').where('provider_id', 'in', one).execute()
   const [gone] = await db.deleteFrom('sso_identities').where('provider_id', 'in', one).execute()
   return Number(gone?.numDeletedRows ?? 0)
 }
 
 export async function removeProvider(db: Db, scope: Scope, id: string): Promise<void> {
-  await db.deleteFrom('sso_providers').where('id', '=', id).where(inScope(scope, 'org_id')).execute()
+  await db
+    .deleteFrom('sso_providers')
+    .where('id', '=', id)
+    .where(inScope(ofOne(scope), 'org_id'))
+    .execute()
 }
 
 /** The roles of an organization's members, and how many have each. */

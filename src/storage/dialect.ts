@@ -83,10 +83,11 @@ function heldByTenant(scope: Tenants, value: Expression<unknown>, which: Express
   if (scope.kind === 'organization') return sql<SqlBool>`${value} = ${scope.orgId}`
   if (scope.orgs !== 'all' && scope.orgs.length === 0) return sql<SqlBool>`1 = 0`
   const granted = scope.orgs === 'all' ? sql`` : sql` and scope_orgs.id in (${sql.join(scope.orgs)})`
-  return sql<SqlBool>`${value} in (
-    select scope_orgs.id from organizations as scope_orgs
-    where scope_orgs.partner_id = ${scope.partnerId}${which}${granted}
-  )`
+  const orgs = sql`select scope_orgs.id from organizations as scope_orgs
+    where scope_orgs.partner_id = ${scope.partnerId}${which}${granted}`
+  return scope.isOfOne
+    ? sql<SqlBool>`exists (${orgs} and scope_orgs.id = ${value})`
+    : sql<SqlBool>`${value} in (${orgs})`
 }
 
 /** The same for a column with a partner's id, for rows that belong to the partner itself and to no organization. */

@@ -1,11 +1,11 @@
 import { Problem } from '../core/errors.ts'
-import type { Page, PageQuery } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
+import type { IdPage, Page, PageQuery } from '../core/page.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
-import { readPage } from '../storage/query/pages.ts'
+import { readById, readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { TrustPolicyRow } from '../storage/schema/tables.ts'
 import type { TrustPolicy } from './contract.ts'
@@ -38,16 +38,23 @@ export async function listTrustPolicies(
   return readPage(found, page, oldestFirst, (row) => toTrustPolicy(toRecord(row)))
 }
 
+export async function listTrustPoliciesById(db: Db, scope: Scope, page: IdPage): Promise<TrustPolicy[]> {
+  const rows = await readById(policiesIn(db, scope), 'trust_policies.id', page, (q) => q.selectAll())
+  return rows.map((row) => toTrustPolicy(toRecord(row)))
+}
+
 /** @throws not_found, also for a policy outside the scope */
 export async function getTrustPolicy(db: Db, scope: Scope, id: string): Promise<TrustPolicyRecord> {
-  const row = await policiesIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  const row = await policiesIn(db, ofOne(scope)).selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) throw notFound()
   return toRecord(row)
 }
 
 /** The same, locked until the transaction ends. @throws not_found */
 export async function lockTrustPolicy(db: Db, scope: Scope, id: string): Promise<TrustPolicyRecord> {
-  const row = await forUpdate(policiesIn(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
+  const row = await forUpdate(
+    policiesIn(db, ofOne(scope)).selectAll().where('id', '=', id),
+  ).executeTakeFirst()
   if (!row) throw notFound()
   return toRecord(row)
 }
@@ -64,12 +71,16 @@ export async function changeTrustPolicy(db: Db, scope: Scope, policy: TrustPolic
     .updateTable('trust_policies')
     .set(row)
     .where('id', '=', id)
-    .where(inScope(scope, 'org_id'))
+    .where(inScope(ofOne(scope), 'org_id'))
     .execute()
 }
 
 export async function removeTrustPolicy(db: Db, scope: Scope, id: string): Promise<void> {
-  await db.deleteFrom('trust_policies').where('id', '=', id).where(inScope(scope, 'org_id')).execute()
+  await db
+    .deleteFrom('trust_policies')
+    .where('id', '=', id)
+    .where(inScope(ofOne(scope), 'org_id'))
+    .execute()
 }
 
 /** Invalidates the tokens issued under the policies in a scope; workloads can sign in again. */
@@ -143,7 +154,7 @@ export async function findPolicyInUse(
   scope: Scope,
   id: string,
 ): Promise<TrustPolicyRecord | undefined> {
-  const row = await inUse(db, scope).where('trust_policies.id', '=', id).executeTakeFirst()
+  const row = await inUse(db, ofOne(scope)).where('trust_policies.id', '=', id).executeTakeFirst()
   return row && toRecord(row)
 }
 

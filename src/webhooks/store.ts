@@ -1,13 +1,13 @@
 import type { Selectable } from 'kysely'
 import type { Cipher } from '../core/cipher.ts'
 import { Problem } from '../core/errors.ts'
-import { offsetOf, type Page, type PageQuery } from '../core/page.ts'
-import type { Scope } from '../core/scope.ts'
+import type { IdPage, Page, PageQuery } from '../core/page.ts'
+import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forNoKeyUpdate, inScope, textsOf } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
-import { readPage } from '../storage/query/pages.ts'
+import { readById, readPage } from '../storage/query/pages.ts'
 import type { WebhookCountRow, WebhookRow } from '../storage/schema/tables.ts'
 import { hiddenValue, type RetryPolicy, type Webhook } from './contract.ts'
 import {
@@ -142,18 +142,15 @@ export async function listWebhooks(
 
 export const countWebhooksIn = (db: Db, scope: Scope): Promise<number> => countOf(webhooksIn(db, scope))
 
-/** With their secrets, for who compares them. */
+/** With their secrets, for who compares them, by id. */
 export async function listWebhookRecords(
   db: Db,
   cipher: Cipher,
   scope: Scope,
-  page: PageQuery,
+  page: IdPage,
 ): Promise<WebhookRecord[]> {
-  const rows = await withCounts(webhooksIn(db, scope))
-    .orderBy('webhooks.id')
-    .limit(page.limit)
-    .offset(offsetOf(page))
-    .execute()
+  const select = (q: ReturnType<typeof webhooksIn>) => q.select(columns).select(eventsOf.as('events'))
+  const rows = await readById(webhooksIn(db, scope), 'webhooks.id', page, select)
   return rows.map((row) => decryptWebhook(cipher, row))
 }
 
@@ -185,7 +182,9 @@ export async function getWebhook(
   scope: Scope,
   id: string,
 ): Promise<{ webhook: WebhookRecord; counts: Counts }> {
-  const row = await withCounts(webhooksIn(db, scope)).where('webhooks.id', '=', id).executeTakeFirst()
+  const row = await withCounts(webhooksIn(db, ofOne(scope)))
+    .where('webhooks.id', '=', id)
+    .executeTakeFirst()
   if (!row) throw notFound()
   return { webhook: decryptWebhook(cipher, row), counts: row }
 }
@@ -196,7 +195,7 @@ export async function getSummary(
   scope: Scope,
   id: string,
 ): Promise<{ id: string; orgId: string; name: string; isActive: boolean }> {
-  const row = await webhooksIn(db, scope)
+  const row = await webhooksIn(db, ofOne(scope))
     .select(['webhooks.org_id as orgId', 'webhooks.name', 'webhooks.status'])
     .where('webhooks.id', '=', id)
     .executeTakeFirst()
@@ -208,7 +207,9 @@ export async function getSummary(
 /** The same, locked until the transaction ends. @throws not_found */
 export async function lockWebhook(db: Db, cipher: Cipher, scope: Scope, id: string) {
   // Fan-out locks the queue and then references the webhook: `forUpdate` could deadlock with it.
-  await forNoKeyUpdate(webhooksIn(db, scope).select('webhooks.id').where('webhooks.id', '=', id)).execute()
+  await forNoKeyUpdate(
+    webhooksIn(db, ofOne(scope)).select('webhooks.id').where('webhooks.id', '=', id),
+  ).execute()
   return getWebhook(db, cipher, scope, id)
 }
 
@@ -246,7 +247,7 @@ export async function changeWebhook(
     .updateTable('webhooks')
     .set(row)
     .where('id', '=', webhook.id)
-    .where(inScope(scope, 'webhooks.org_id'))
+    .where(inScope(ofOne(scope), 'webhooks.org_id'))
     .execute()
 }
 
@@ -262,7 +263,7 @@ export async function removeWebhook(db: Db, scope: Scope, id: string, now: Insta
     .updateTable('webhooks')
     .set({ deleted_at: now })
     .where('id', '=', id)
-    .where(inScope(scope, 'webhooks.org_id'))
+    .where(inScope(ofOne(scope), 'webhooks.org_id'))
     .execute()) as [{ numUpdatedRows: bigint }]
   if (numUpdatedRows === 0n) return
   await db.deleteFrom('webhook_events').where('webhook_id', '=', id).execute()

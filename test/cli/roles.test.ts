@@ -91,7 +91,9 @@ describe('svc roles', () => {
     expect((await acme('roles', 'create', ...there)).code).toBe(0)
     const both = await acme('roles', 'show', 'Auditor', '--org', 'garage', '--json')
     expect([both.code, failureOf(both).code]).toEqual([2, 'ambiguous'])
-    expect(failureOf(both).message).toContain('"Auditor" is the name of 2 roles:')
+    expect(failureOf(both).message).toMatch(
+      /^"Auditor" is the name of 2 roles:\n {2}\S{36} {2}Auditor\n {2}\S{36} {2}Auditor {2}\(in garage\)$/,
+    )
     const holders = await acme('roles', 'users', 'Org Admin', '--org', 'garage', '--columns', 'name')
     expect(holders.stdout).toBe('NAME\ngarage-admin\n')
   })

@@ -25,7 +25,7 @@ import {
   replaceEnrollmentKey,
 } from '../../src/credentials/enrollment-keys/store.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
-import { changeFilter, removeFilter } from '../../src/filters/saved/store.ts'
+import { changeFilter, listFiltersById, removeFilter } from '../../src/filters/saved/store.ts'
 import { previewFilter } from '../../src/filters/store.ts'
 import { listGroupsOfFilter } from '../../src/groups/dynamic.ts'
 import { getDevices, listChanges, listMembers } from '../../src/groups/members.ts'
@@ -58,8 +58,8 @@ import {
 } from '../../src/sso/store.ts'
 import { insertTrial, showTrial } from '../../src/sso/trials/store.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { changeOrg, getOrg, removeOrgs } from '../../src/tenancy/organizations/store.ts'
-import { changeSite, getSite, removeSite } from '../../src/tenancy/sites/store.ts'
+import { changeOrg, getOrg, listOrgsById, removeOrgs } from '../../src/tenancy/organizations/store.ts'
+import { changeSite, getSite, listSitesById, removeSite } from '../../src/tenancy/sites/store.ts'
 import {
   changeTrustPolicy,
   findPolicyInUse,
@@ -68,6 +68,7 @@ import {
   isTrusted,
   listPoliciesByKey,
   listTrustPolicies,
+  listTrustPoliciesById,
   lockTrustPolicy,
   recordUse,
   removeTrustPolicy,
@@ -104,6 +105,7 @@ type Case = [name: string, apart: readonly Apart[], ask: Ask]
 
 const now = '2031-01-01T00:00:00.000Z'
 const page = { page: 1, limit: 50 }
+const everything = { after: undefined, limit: 100 }
 const tenant = ['organization'] as const
 const site = ['organization', 'site'] as const
 const machine = ['organization', 'site', 'group'] as const
@@ -412,20 +414,41 @@ async function prepare(service: TestService) {
     [
       'listWholeScripts',
       tenant,
+      async (db, scope) => (await listWholeScripts(db, scope, everything)).some(({ id }) => id === script.id),
+    ],
+    [
+      'listOrgsById',
+      tenant,
+      async (db, scope) => (await listOrgsById(db, scope, everything)).some(({ id }) => id === bakery.id),
+    ],
+    [
+      'listSitesById',
+      site,
       async (db, scope) =>
-        (await listWholeScripts(db, scope, { after: undefined, limit: 100 })).some(
-          ({ id }) => id === script.id,
-        ),
+        (await listSitesById(db, scope, everything)).some(({ id }) => id === bakery.siteId),
+    ],
+    [
+      'listFiltersById',
+      tenant,
+      async (db, scope) =>
+        (await listFiltersById(db, scope, everything)).some(({ id }) => id === bakery.filterId),
+    ],
+    [
+      'listTrustPoliciesById',
+      tenant,
+      async (db, scope) =>
+        (await listTrustPoliciesById(db, scope, everything)).some(({ id }) => id === policyId),
     ],
     [
       'listVisibleRoles',
       tenant,
-      async (db, scope) => (await listVisibleRoles(db, scope, page)).some(({ id }) => id === bakery.roleId),
+      async (db, scope) =>
+        (await listVisibleRoles(db, scope, everything)).some(({ id }) => id === bakery.roleId),
     ],
     [
       'listGroupSettings',
       ['organization', 'group'],
-      async (db, scope) => (await listGroupSettings(db, scope, page)).some(({ id }) => id === shelf.id),
+      async (db, scope) => (await listGroupSettings(db, scope, everything)).some(({ id }) => id === shelf.id),
     ],
     [
       'listSets',

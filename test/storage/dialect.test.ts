@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { fold } from '../../src/core/fold.ts'
-import { organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
+import { ofOne, organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
 import {
   contains,
   foldCase,
@@ -33,10 +33,15 @@ onEveryEmptyDatabase((kind, open) => {
       })
     })
 
-    const seen = async (scope: Scope, within = inScope): Promise<(string | null)[]> => {
+    const held = async (scope: Scope, within: typeof inScope): Promise<(string | null)[]> => {
       const { rows } = await sql<{ org_id: string | null }>`select distinct t.org_id from things as t
         where ${within(scope, 't.org_id')} and ${inSites(scope, 't.site_id')}`.execute(storage.read)
       return rows.map((row) => row.org_id).sort()
+    }
+    const seen = async (scope: Scope, within = inScope): Promise<(string | null)[]> => {
+      const found = await held(scope, within)
+      expect(await held(ofOne(scope), within)).toEqual(found)
+      return found
     }
     const partner = (orgs: 'all' | string[]): Scope => ({ kind: 'partner', partnerId: 'a', orgs })
 

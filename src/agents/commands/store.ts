@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { checkDevice } from '../../devices/records.ts'
 import { devicesIn } from '../../devices/store.ts'
@@ -111,7 +111,11 @@ export async function getCommand(
     .select([...columns, 'result'])
     .where('id', '=', id)
     .where('device_id', '=', deviceId)
-    .where('device_id', 'in', devicesIn(db, scope).select('devices.id').where('devices.id', '=', deviceId))
+    .where(
+      'device_id',
+      'in',
+      devicesIn(db, ofOne(scope)).select('devices.id').where('devices.id', '=', deviceId),
+    )
     .executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Command not found')
   return commandRows.read(row) as unknown as DeviceCommandDetail

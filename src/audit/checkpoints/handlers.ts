@@ -1,5 +1,5 @@
 import { invalid, Problem } from '../../core/errors.ts'
-import { type Scope, systemScope } from '../../core/scope.ts'
+import { ofOne, type Scope, systemScope } from '../../core/scope.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrgAndNote, requestedChain } from '../handlers.ts'
@@ -69,7 +69,7 @@ async function getEntryPosition(
   id: string,
   orgId: string | undefined,
 ): Promise<EntryPosition> {
-  const place = await entriesIn(db, scope)
+  const place = await entriesIn(db, ofOne(scope))
     .select(['chain', 'seq', 'canonical'])
     .where('id', '=', id)
     .$if(orgId !== undefined, (it) => it.where('chain', '=', chainOf(orgId!)))

@@ -4,7 +4,7 @@ import type { Cipher } from '../../core/cipher.ts'
 import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScopeHistory, inTenants } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -80,7 +80,7 @@ export async function getApply(
   scope: Scope,
   id: string,
 ): Promise<{ apply: ConfigurationApply; owner: SetOwner }> {
-  const row = await appliesIn(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  const row = await appliesIn(db, ofOne(scope)).selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Apply not found: svc config history lists them')
   return { apply: toApply(row, {}), owner: { partnerId: row.partner_id, orgId: row.org_id } }
 }
@@ -100,7 +100,7 @@ export async function changesOf(
     .where(
       'apply_id',
       'in',
-      appliesIn(db, scope).select('config_applies.id').where('config_applies.id', '=', applyId),
+      appliesIn(db, ofOne(scope)).select('config_applies.id').where('config_applies.id', '=', applyId),
     )
     .where('content', 'is not', null)
     .orderBy('position')

@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScope, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -77,7 +77,7 @@ export const countExpiringApiKeys = (db: Db, scope: Scope, within: Span): Promis
 
 /** @throws not_found, also for a key outside the scope */
 export async function getApiKey(db: Db, scope: Scope, id: string): Promise<ApiKey> {
-  const row = await keysIn(db, scope).select(columns).where('id', '=', id).executeTakeFirst()
+  const row = await keysIn(db, ofOne(scope)).select(columns).where('id', '=', id).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'API key not found')
   return read(row)
 }
@@ -98,7 +98,7 @@ export async function changeApiKey(db: Db, scope: Scope, key: ApiKey): Promise<v
     .updateTable('api_keys')
     .set({ name: key.name, scopes: JSON.stringify(key.scopes), rate_limit: key.rateLimit })
     .where('id', '=', key.id)
-    .where(inScope(scope, 'api_keys.org_id'))
+    .where(inScope(ofOne(scope), 'api_keys.org_id'))
     .execute()
 }
 
@@ -121,7 +121,7 @@ export async function replaceApiKey(
       last_used_at: null,
     }))
     .where('id', '=', key.id)
-    .where(inScope(scope, 'api_keys.org_id'))
+    .where(inScope(ofOne(scope), 'api_keys.org_id'))
     .execute()
 }
 
@@ -133,7 +133,7 @@ export async function revokeApiKey(db: Db, scope: Scope, id: string): Promise<vo
     .updateTable('api_keys')
     .set(revoked)
     .where('id', '=', id)
-    .where(inScope(scope, 'api_keys.org_id'))
+    .where(inScope(ofOne(scope), 'api_keys.org_id'))
     .execute()
 }
 

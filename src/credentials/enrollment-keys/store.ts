@@ -1,7 +1,7 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import { isNarrowed, type Scope } from '../../core/scope.ts'
+import { isNarrowed, ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { forUpdate, inGroups, inScope, inSites, isHash, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -89,7 +89,7 @@ export async function listEnrollmentKeys(
 
 /** @throws not_found, also for a key outside the scope */
 export async function getEnrollmentKey(db: Db, scope: Scope, id: string): Promise<EnrollmentKey> {
-  const row = await keysIn(db, scope).select(columnsIn(scope)).where('id', '=', id).executeTakeFirst()
+  const row = await keysIn(db, ofOne(scope)).select(columnsIn(scope)).where('id', '=', id).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Enrollment key not found')
   return keyRows.read(row)
 }
@@ -133,7 +133,7 @@ export async function replaceEnrollmentKey(
     .updateTable('enrollment_keys')
     .set({ key_hash: hash, usage_count: key.usageCount, max_usage: key.maxUsage, expires_at: key.expiresAt })
     .where('id', '=', key.id)
-    .where(inScope(scope, 'enrollment_keys.org_id'))
+    .where(inScope(ofOne(scope), 'enrollment_keys.org_id'))
     .execute()
 }
 
@@ -141,7 +141,7 @@ export async function removeEnrollmentKey(db: Db, scope: Scope, id: string): Pro
   await db
     .deleteFrom('enrollment_keys')
     .where('id', '=', id)
-    .where(inScope(scope, 'enrollment_keys.org_id'))
+    .where(inScope(ofOne(scope), 'enrollment_keys.org_id'))
     .execute()
 }
 

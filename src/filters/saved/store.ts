@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
-import type { Page, PageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import type { IdPage, Page, PageQuery } from '../../core/page.ts'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import {
   contains,
   idStartsWith,
@@ -9,7 +9,7 @@ import {
   preparedInScope,
 } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
-import { readPage } from '../../storage/query/pages.ts'
+import { readById, readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { SavedFilterRow } from '../../storage/schema/tables.ts'
 import type { SavedFilter } from '../contract.ts'
@@ -58,8 +58,13 @@ export function listFilters(
   )
 }
 
+export async function listFiltersById(db: Db, scope: Scope, page: IdPage): Promise<SavedFilter[]> {
+  const rows = await readById(filtersIn(db, scope), 'saved_filters.id', page, (q) => q.select(columns))
+  return rows.map(toFilter)
+}
+
 const byId = preparedInScope((db, scope, p: { id: string }) =>
-  filtersIn(db, scope).select(columns).where('id', '=', p.id),
+  filtersIn(db, ofOne(scope)).select(columns).where('id', '=', p.id),
 )
 
 /** @throws not_found, also for a filter outside the scope */
@@ -92,7 +97,7 @@ export async function changeFilter(
       ...(conditions !== undefined && { conditions: JSON.stringify(conditions) }),
     })
     .where('id', '=', id)
-    .where(inScope(scope, 'saved_filters.org_id'))
+    .where(inScope(ofOne(scope), 'saved_filters.org_id'))
     .execute()
 }
 
@@ -101,7 +106,7 @@ export async function removeFilter(db: Db, scope: Scope, id: string): Promise<vo
   const removal = db
     .deleteFrom('saved_filters')
     .where('id', '=', id)
-    .where(inScope(scope, 'saved_filters.org_id'))
+    .where(inScope(ofOne(scope), 'saved_filters.org_id'))
   await removal.execute().catch((error) => {
     if (isForeignKeyViolation(error)) throw new Problem('conflict', inUse)
     throw error

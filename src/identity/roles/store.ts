@@ -1,11 +1,11 @@
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery } from '../../core/page.ts'
-import { type Scope, systemScope } from '../../core/scope.ts'
+import type { IdPage, Page, PageQuery } from '../../core/page.ts'
+import { ofOne, type Scope, systemScope } from '../../core/scope.ts'
 import { inTenants, isForeignKeyViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOf } from '../../storage/query/counts.ts'
-import { readPage } from '../../storage/query/pages.ts'
+import { readById, readPage } from '../../storage/query/pages.ts'
 import { rowsOf, type Value } from '../../storage/schema/rows.ts'
 import type { RoleRow, Tables } from '../../storage/schema/tables.ts'
 import { type SessionContext, scopeOfTenant, type Tenant } from '../rules.ts'
@@ -66,14 +66,13 @@ export async function listRoles(
   return { data: data as contract.Role[], pagination }
 }
 
-/** Visible roles with their own permissions, ordered by name. */
+/** Visible roles with their own permissions, by id. */
 export async function listVisibleRoles(
   db: Db,
   scope: Scope,
-  page: PageQuery,
+  page: IdPage,
 ): Promise<(Role & { permissions: string[] })[]> {
-  const byName = visibleRoles(db, scope).selectAll().orderBy('roles.name').orderBy('roles.id')
-  const rows = await byName.limit(page.limit).offset(offsetOf(page)).execute()
+  const rows = await readById(visibleRoles(db, scope), 'roles.id', page, (q) => q.selectAll())
   if (rows.length === 0) return []
   const ids = rows.map(({ id }) => id)
   const granted = await db
@@ -89,7 +88,7 @@ export async function listVisibleRoles(
 }
 
 export async function findVisibleRole(db: Db, scope: Scope, id: string): Promise<contract.Role | undefined> {
-  const row = await visibleRoles(db, scope)
+  const row = await visibleRoles(db, ofOne(scope))
     .leftJoin('roles as parents', 'parents.id', 'roles.parent_role_id')
     .selectAll('roles')
     .select('parents.name as parent_role_name')
@@ -130,7 +129,7 @@ export async function changeRole(
   await db
     .updateTable('roles')
     .set(roleRows.write(change))
-    .where('id', 'in', visibleRoles(db, scope).select('roles.id').where('roles.id', '=', id))
+    .where('id', 'in', visibleRoles(db, ofOne(scope)).select('roles.id').where('roles.id', '=', id))
     .where('is_system', '=', 0)
     .execute()
   if (permissions === undefined) return
@@ -142,7 +141,7 @@ export async function changeRole(
 export async function removeRole(db: Db, scope: Scope, id: string): Promise<void> {
   await db
     .deleteFrom('roles')
-    .where('id', 'in', visibleRoles(db, scope).select('roles.id').where('roles.id', '=', id))
+    .where('id', 'in', visibleRoles(db, ofOne(scope)).select('roles.id').where('roles.id', '=', id))
     .where('is_system', '=', 0)
     .execute()
     .catch((error: unknown) => {

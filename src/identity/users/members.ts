@@ -1,4 +1,4 @@
-import type { PageQuery } from '../../core/page.ts'
+import type { IdPage } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Tenant } from '../rules.ts'
@@ -12,7 +12,7 @@ import { findAccounts } from './store.ts'
 export type Member = Omit<User, 'id'> & { id: string; userId: string }
 
 /** Everybody in the tenants within a scope: a person of several once in each. */
-export async function listAllMembers(db: Db, scope: Scope, page: PageQuery): Promise<Member[]> {
+export async function listAllMembers(db: Db, scope: Scope, page: IdPage): Promise<Member[]> {
   const found = await listMembershipIds(db, scope, page)
   const members = await membersOf(db, scope, [...new Set(found.map(({ userId }) => userId))])
   const byId = new Map(members.map((one) => [one.id, one]))

@@ -1,8 +1,9 @@
-import { offsetOf, type PageQuery } from '../../core/page.ts'
+import type { IdPage } from '../../core/page.ts'
 import { type Scope, systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inPartner, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { readById } from '../../storage/query/pages.ts'
 import type { PartnerMembershipRow } from '../../storage/schema/tables.ts'
 import type { MembershipRecord } from './rules.ts'
 
@@ -131,7 +132,7 @@ async function listOrgMemberships(
 export async function listMembershipIds(
   db: Db,
   scope: Scope,
-  { page, limit }: PageQuery,
+  page: IdPage,
 ): Promise<{ id: string; userId: string }[]> {
   const ofOrgs = db
     .selectFrom('organization_memberships as m')
@@ -143,13 +144,8 @@ export async function listMembershipIds(
     .selectFrom('partner_memberships as m')
     .where(inPartner(scope, 'm.partner_id'))
     .select(['m.id', 'm.user_id as userId'])
-  return db
-    .selectFrom(ofOrgs.unionAll(ofPartner).as('m'))
-    .select(['m.id', 'm.userId'])
-    .orderBy('m.id')
-    .limit(limit)
-    .offset(offsetOf({ page, limit }))
-    .execute()
+  const all = db.selectFrom(ofOrgs.unionAll(ofPartner).as('m'))
+  return readById(all, 'm.id', page, (q) => q.select(['m.id', 'm.userId']))
 }
 
 const tableOf = ({ tenant }: MembershipRecord) =>

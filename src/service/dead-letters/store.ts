@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import { type DeadLetterSource, sizeOfEntry } from '../../storage/dead-letters.ts'
 import { forUpdate, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -42,7 +42,7 @@ export async function getDeadLetter(
   number: number,
   { held = false } = {},
 ): Promise<DeadLetterDetail> {
-  const found = lettersIn(db, scope)
+  const found = lettersIn(db, ofOne(scope))
     .select([...columns, 'entry'])
     .select(sizeOfEntry.as('bytes'))
     .where('id', '=', number)
@@ -52,5 +52,9 @@ export async function getDeadLetter(
 }
 
 export async function deleteDeadLetter(db: Db, scope: Scope, number: number): Promise<void> {
-  await db.deleteFrom('set_aside').where(inScope(scope, 'org_id')).where('id', '=', number).execute()
+  await db
+    .deleteFrom('set_aside')
+    .where(inScope(ofOne(scope), 'org_id'))
+    .where('id', '=', number)
+    .execute()
 }

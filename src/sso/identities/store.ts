@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -15,15 +15,13 @@ const rows = rowsOf<Pick<SsoIdentityRow, (typeof columns)[number]>>()()
 const columns = ['id', 'user_id', 'email', 'external_id', 'last_login_at', 'created_at'] as const
 
 const identitiesIn = (db: Db, scope: Scope, providerId: string) =>
-  db
-    .selectFrom('sso_identities')
-    .where('provider_id', 'in', (eb) =>
-      eb
-        .selectFrom('sso_providers')
-        .select('sso_providers.id')
-        .where('sso_providers.id', '=', providerId)
-        .where(inScope(scope, 'sso_providers.org_id')),
-    )
+  db.selectFrom('sso_identities').where('provider_id', 'in', (eb) =>
+    eb
+      .selectFrom('sso_providers')
+      .select('sso_providers.id')
+      .where('sso_providers.id', '=', providerId)
+      .where(inScope(ofOne(scope), 'sso_providers.org_id')),
+  )
 
 /** Latest sign-in first. */
 export async function listIdentities(

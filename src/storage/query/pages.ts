@@ -3,6 +3,7 @@ import {
   type CursorPage,
   type CursorPageQuery,
   fetchLimit,
+  type IdPage,
   keyAfter,
   offsetOf,
   type Page,
@@ -40,6 +41,19 @@ export async function readPage<DB, TB extends keyof DB, Row, T>(
     total,
     page,
   )
+}
+
+/** Rows of a query that has not selected anything yet, by id. */
+export function readById<DB, TB extends keyof DB, Row>(
+  found: Found<DB, TB>,
+  id: string,
+  { after: last, limit }: IdPage,
+  select: (found: Found<DB, TB>) => Listing<Row>,
+): Promise<Row[]> {
+  const behind = last === undefined ? found : found.where(after([id], [last]))
+  return select(behind.orderBy(sql.ref(id)))
+    .limit(limit)
+    .execute()
 }
 
 /** Columns that together identify one row: a list is ordered by all of them, in one direction. */

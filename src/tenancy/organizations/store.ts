@@ -1,11 +1,11 @@
 import { Problem } from '../../core/errors.ts'
-import type { Page, PageQuery } from '../../core/page.ts'
-import { organizationScope, type Scope } from '../../core/scope.ts'
+import type { IdPage, Page, PageQuery } from '../../core/page.ts'
+import { ofOne, organizationScope, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { forShare, forUpdate, inScope, inScopeHistory, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOf } from '../../storage/query/counts.ts'
-import { readPage } from '../../storage/query/pages.ts'
+import { readById, readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { OrganizationRow } from '../../storage/schema/tables.ts'
 import { throwSlugTaken } from '../partners/store.ts'
@@ -22,11 +22,16 @@ const orgsByName = preparedInScope((db, scope) =>
   liveOrgs(db, scope).selectAll().orderBy('name').orderBy('id'),
 )
 const orgInSight = preparedInScope((db, scope, p: { id: string }) =>
-  liveOrgs(db, scope).select('id').where('id', '=', p.id),
+  liveOrgs(db, ofOne(scope)).select('id').where('id', '=', p.id),
 )
 
 export async function listOrgs(db: Db, scope: Scope): Promise<Organization[]> {
   return (await orgsByName(db, scope, {})).map(readOrg)
+}
+
+export async function listOrgsById(db: Db, scope: Scope, page: IdPage): Promise<Organization[]> {
+  const rows = await readById(liveOrgs(db, scope), 'organizations.id', page, (q) => q.selectAll())
+  return rows.map(readOrg)
 }
 
 export async function pageOrgs(
@@ -41,7 +46,7 @@ export async function pageOrgs(
 }
 
 export async function findOrg(db: Db, scope: Scope, id: string): Promise<Organization | undefined> {
-  const row = await liveOrgs(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
+  const row = await liveOrgs(db, ofOne(scope)).selectAll().where('id', '=', id).executeTakeFirst()
   return row && readOrg(row)
 }
 
@@ -88,13 +93,13 @@ const outOfReach = (scope: Scope): Problem =>
 export async function shareLockOrg(db: Db, scope: Scope, id: string): Promise<void> {
   await checkOrg(db, scope, id)
   // If it was deleted meanwhile, it is refused like one that never existed.
-  const held = await forShare(liveOrgs(db, scope).select('id').where('id', '=', id)).executeTakeFirst()
+  const held = await forShare(liveOrgs(db, ofOne(scope)).select('id').where('id', '=', id)).executeTakeFirst()
   if (!held) await checkOrg(db, scope, id)
 }
 
 /** Locks an organization to change it. @throws not_found, also for one outside the scope */
 export async function lockOrg(db: Db, scope: Scope, id: string): Promise<Organization> {
-  const row = await forUpdate(liveOrgs(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
+  const row = await forUpdate(liveOrgs(db, ofOne(scope)).selectAll().where('id', '=', id)).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Organization not found')
   return readOrg(row)
 }

@@ -1,9 +1,10 @@
 import { Problem } from '../../core/errors.ts'
-import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { type IdPage, offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import { forUpdate, inScope, inSites, isForeignKeyViolation, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOf } from '../../storage/query/counts.ts'
+import { readById } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { SiteRow } from '../../storage/schema/tables.ts'
 import type { Site } from './contract.ts'
@@ -31,7 +32,7 @@ const sitesOfOrgByName = preparedInScope((db, scope, p: Rows & { orgId: string }
     .offset(p.offset),
 )
 const siteById = preparedInScope((db, scope, p: { id: string }) =>
-  sitesIn(db, scope).selectAll().where('id', '=', p.id),
+  sitesIn(db, ofOne(scope)).selectAll().where('id', '=', p.id),
 )
 
 export async function listSites(
@@ -46,6 +47,10 @@ export async function listSites(
   const found = () => sitesIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
   const total = totalFrom(rows.length, page) ?? (await countOf(found()))
   return toPage(rows.map(readSite), total, page)
+}
+
+export async function listSitesById(db: Db, scope: Scope, page: IdPage): Promise<Site[]> {
+  return (await readById(sitesIn(db, scope), 'sites.id', page, (q) => q.selectAll())).map(readSite)
 }
 
 export const countSitesIn = (db: Db, scope: Scope): Promise<number> => countOf(sitesIn(db, scope))
@@ -73,13 +78,18 @@ export async function insertSite(db: Db, site: Site): Promise<void> {
 
 /** Locks a site to change it. @throws what `getSite` throws */
 export async function lockSite(db: Db, scope: Scope, id: string): Promise<Site> {
-  const row = await forUpdate(sitesIn(db, scope).selectAll().where('id', '=', id)).executeTakeFirst()
+  const row = await forUpdate(sitesIn(db, ofOne(scope)).selectAll().where('id', '=', id)).executeTakeFirst()
   return row ? readSite(row) : getSite(db, scope, id)
 }
 
 export async function changeSite(db: Db, scope: Scope, site: Site): Promise<void> {
   const { id, ...rest } = siteRows.write(site)
-  await db.updateTable('sites').set(rest).where('id', '=', id).where(inScope(scope, 'sites.org_id')).execute()
+  await db
+    .updateTable('sites')
+    .set(rest)
+    .where('id', '=', id)
+    .where(inScope(ofOne(scope), 'sites.org_id'))
+    .execute()
 }
 
 /**
@@ -101,7 +111,7 @@ export async function removeSite(db: Db, scope: Scope, id: string): Promise<void
   await db
     .deleteFrom('sites')
     .where('id', '=', id)
-    .where(inScope(scope, 'sites.org_id'))
+    .where(inScope(ofOne(scope), 'sites.org_id'))
     .execute()
     .catch((error: unknown) => {
       throw isForeignKeyViolation(error) ? new Problem('site_in_use') : error

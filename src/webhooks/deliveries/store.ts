@@ -1,7 +1,7 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../../core/errors.ts'
 import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
-import type { Scope } from '../../core/scope.ts'
+import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { forUpdate, inScope, notEqualsText } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
@@ -138,7 +138,7 @@ export async function listFailedDeliveries(
 type Which = { webhookId: string; id: string }
 
 const one = (db: Db, scope: Scope, { webhookId, id }: Which) =>
-  deliveriesIn(db, scope).select(columns).where('id', '=', id).where('webhook_id', '=', webhookId)
+  deliveriesIn(db, ofOne(scope)).select(columns).where('id', '=', id).where('webhook_id', '=', webhookId)
 
 /** @throws not_found, also for a delivery outside the scope or of another webhook */
 export async function getDelivery(db: Db, scope: Scope, which: Which): Promise<WebhookDelivery> {
