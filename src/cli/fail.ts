@@ -10,10 +10,13 @@ type OclifError = Error & {
   parse?: { input?: { flags?: Record<string, unknown> } }
 }
 
-/** Reports a failure on standard error and returns the exit code. */
 const stripParserText = (message: string): string =>
-  message.replace(/^Parsing --\S+ \n\t/, '').replace(/\n?See more help with --help/g, '')
+  message
+    .replace(/^Parsing (--\S+) \n\tExpected an (integer.*) but received: /, '$1 must be an $2, not ')
+    .replace(/^Parsing --\S+ \n\t/, '')
+    .replace(/\n?See more help with --help/g, '')
 
+/** Reports a failure on standard error and returns the exit code. */
 export async function fail(error: unknown, argv: string[]): Promise<number> {
   if (error instanceof SilentExit) return error.exit
   const oclif = error as OclifError

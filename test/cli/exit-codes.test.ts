@@ -201,6 +201,13 @@ describe('a wrong command line exits with 2 and a suggestion', () => {
   })
 })
 
+it.each([
+  ['abc', '--port must be an integer, not abc'],
+  ['70000', '--port must be an integer less than or equal to 65535, not 70000'],
+])('a number that is none is said with its flag: %s', async (port, message) => {
+  expect(failureOf(await svc('serve', '--port', port, '--json')).message).toBe(message)
+})
+
 it('an expected failure prints no stack trace and no configuration', async () => {
   home.signIn(service.url)
   service.answers['GET /orgs/'] = problem(403, 'forbidden', 'Permission denied')
