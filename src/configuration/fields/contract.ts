@@ -1,0 +1,179 @@
+import { z } from 'zod'
+import type { Endpoint } from '../../core/endpoint.ts'
+import { holdsSecrets, isSecret, mapSecrets, slug, text, unwrap } from '../../core/schema.ts'
+import {
+  entries,
+  type Guard,
+  type KindEntries,
+  type Part,
+  type Section,
+  sections,
+} from '../kinds/contract.ts'
+
+/** A field of an object in a file. */
+export type FileField = {
+  /** In the file. */
+  name: string
+  /** In the endpoints. */
+  field: string
+  schema: z.ZodType
+  description: string | undefined
+  /** The section whose objects it names, instead of their ids. */
+  refersTo: Section | undefined
+  /** It names several. */
+  isList: boolean
+  /** It may be null, and so when it is made. */
+  isNullable: boolean
+  isMadeNull: boolean
+  /** Of the endpoints that take it. */
+  isMade: boolean
+  isChanged: boolean
+  /** The endpoint of a part, whose body its value is. */
+  part: Part | undefined
+  /** undefined: it holds no secrets. */
+  guard: Guard | undefined
+}
+
+export type Kind = KindEntries & {
+  section: Section
+  fields: readonly FileField[]
+  /** One object of the section. */
+  schema: z.ZodObject
+}
+
+/** The tenant of a record: in a file `org`, or whoever applies it. */
+const tenantFields = ['orgId', 'partnerId']
+
+/** The schema of a value that is there: a default is for what is created, and a file that leaves a field out leaves it alone. */
+function presentValue(schema: z.ZodType): z.ZodType {
+  const isLayer =
+    schema instanceof z.ZodOptional || schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault
+  return isLayer ? presentValue(schema.unwrap() as z.ZodType) : schema
+}
+
+const shapeOf = ({ body }: Endpoint) => (unwrap(body!) as z.ZodObject).shape as Record<string, z.ZodType>
+
+const sectionOf = (resource: unknown): Section | undefined =>
+  sections.find((section) => entries[section].resource === resource)
+
+const objectName = text(255, 1)
+const objectNames = z
+  .array(objectName)
+  .max(1000, 'must be at most 1000')
+  .overwrite((names) => [...new Set(names)].sort())
+
+const guardOf = (schema: z.ZodType): Guard | undefined =>
+  isSecret(schema) || holdsSecrets(schema) ? (value, shown) => mapSecrets(schema, value, shown) : undefined
+
+/** Derived from the endpoints that create and change it: a field that is added there is added here. */
+function fieldsOf({ create, update, spelled, omitted, parts = [], guarded = {} }: KindEntries): FileField[] {
+  const ofParts = Object.fromEntries(
+    parts.map(({ entry, field, isBody }) => [field, isBody ? unwrap(entry.body!) : shapeOf(entry)[field]!]),
+  )
+  const [made, changed] = [shapeOf(create), { ...shapeOf(update), ...ofParts }]
+  const names = Object.keys({ ...made, ...changed })
+  return names
+    .filter((field) => !(field in omitted) && !tenantFields.includes(field))
+    .map((field) => {
+      const whole = (changed[field] ?? made[field])!
+      const values = [changed[field], made[field]].filter((one) => one !== undefined).map(presentValue)
+      // What is created without a value is exported without one.
+      const value = values.find((one) => one.safeParse(null).success) ?? values[0]!
+      const inner = unwrap(value)
+      const isList =
+        inner instanceof z.ZodArray && (inner.element as z.ZodType).meta()?.resource !== undefined
+      const resource = (isList ? (inner.element as z.ZodType) : inner).meta()?.resource
+      const refersTo = sectionOf(resource)
+      if (resource !== undefined && refersTo === undefined)
+        throw new Error(`${field} refers to a ${String(resource)}, which no section of a file has`)
+      const { description } = made[field] ?? whole
+      const isNullable = value.safeParse(null).success
+      const named = isList ? objectNames : objectName
+      const reference = isNullable ? named.nullable() : named
+      return {
+        name: refersTo === undefined ? field : field.replace(/(Role)?Id(s?)$/, '$2'),
+        field,
+        schema: spelled[field]?.schema ?? (refersTo === undefined ? value : reference),
+        description: spelled[field]?.schema.description ?? description,
+        refersTo,
+        isList,
+        isNullable,
+        isMadeNull: made[field]?.safeParse(null).success === true,
+        isMade: field in made,
+        isChanged: field in changed,
+        part: parts.find((part) => part.field === field),
+        guard: guarded[field] ?? guardOf(value),
+      }
+    })
+}
+
+function kindOf(section: Section): Kind {
+  const kind = entries[section]
+  const fields = fieldsOf(kind)
+  const described = fields.map(({ name, schema, description }) => {
+    const field = name === kind.key ? schema : schema.optional()
+    return [name, description === undefined ? field : field.describe(description)]
+  })
+  const renamedFrom = objectName.optional().describe(`What its ${kind.key} was before: it is renamed`)
+  const org = slug.optional().describe('Slug of its organization')
+  return {
+    ...kind,
+    section,
+    fields,
+    schema: z.strictObject({
+      ...(kind.owner !== 'partner' && { org }),
+      ...Object.fromEntries(described),
+      renamedFrom,
+    }),
+  }
+}
+
+export const kinds: Readonly<Record<Section, Kind>> = Object.fromEntries(
+  sections.map((section) => [section, kindOf(section)]),
+) as Record<Section, Kind>
+
+/** What an object is called, in the one spelling in which the service returns it. */
+export const keyOf = (section: Section, key: unknown): unknown =>
+  typeof key === 'string' ? (kinds[section].spelled[kinds[section].key]?.toFile(key) ?? key) : key
+
+export const mostObjects = 5000
+
+const listOf = (section: Section) =>
+  z.array(kinds[section].schema).max(mostObjects, `must have at most ${mostObjects} items`)
+
+/** What the files of a set say together: a section that is absent is not managed. */
+export const ConfigurationFile = z.strictObject(
+  Object.fromEntries(sections.map((section) => [section, listOf(section).optional()])) as Record<
+    Section,
+    z.ZodOptional<z.ZodArray<z.ZodObject>>
+  >,
+)
+
+/** What files do not describe yet, and why. */
+export const uncovered: readonly { what: string; reason: string }[] = [
+  { what: 'partners', reason: 'the settings of the partner are set with svc partners settings' },
+  {
+    what: 'memberships.status',
+    reason: 'an invitation waits for its holder; svc users disable ends access at once',
+  },
+  { what: 'ssoProviders', reason: 'setting one up asks the provider, which a plan must not do' },
+  { what: 'apiKeys', reason: 'a key is shown once, when it is made' },
+  { what: 'enrollmentKeys', reason: 'a key is shown once, when it is made' },
+  { what: 'auditRetention', reason: 'policies and holds are set with svc audit retention and hold' },
+  { what: 'rollouts', reason: 'a rollout is an event and not a state' },
+  { what: 'members of static device groups', reason: 'devices come and go: svc groups add' },
+  ...sections.flatMap((section) =>
+    Object.entries(entries[section].omitted).map(([field, reason]) => ({
+      what: `${section}.${field}`,
+      reason,
+    })),
+  ),
+  ...sections.flatMap((section) =>
+    kinds[section].fields
+      .filter(({ guard }) => guard !== undefined)
+      .map(({ name }) => ({
+        what: `secrets in ${section}.${name}`,
+        reason: `they are shown to nobody: write \${env:NAME} or \${file:PATH}`,
+      })),
+  ),
+]
