@@ -3,6 +3,7 @@ import { Problem } from '../core/errors.ts'
 import type { Caller } from '../handler.ts'
 import { kinds, type Section } from './contract.ts'
 import type { InnerCalls } from './ports.ts'
+import type { Values } from './rules.ts'
 
 /** Why a caller may not call an endpoint; undefined: they may. */
 export function refusalOf(calls: InnerCalls, entry: Endpoint, caller: Caller): string | undefined {
@@ -25,4 +26,25 @@ export function checkMayRead(calls: InnerCalls, sections: readonly Section[], ca
     return why === undefined ? [] : [`You may not read ${section}: ${why}`]
   })
   if (refused.length > 0) throw new Problem('forbidden', refused.join('; '))
+}
+
+/**
+ * The fields of a section that an endpoint of their own shows and that the caller may read, and whether the objects name them.
+ * @throws forbidden when they name one that the caller may not read
+ */
+export function readableParts(
+  calls: InnerCalls,
+  section: Section,
+  caller: Caller,
+  objects: readonly Values[],
+): { field: string; isAsked: boolean }[] {
+  const { parts = [] } = kinds[section]
+  return parts.flatMap(({ field, shownBy }) => {
+    if (!shownBy) return []
+    const refused = refusalOf(calls, shownBy, caller)
+    const isAsked = objects.some((object) => Object.hasOwn(object, field))
+    if (refused === undefined) return [{ field, isAsked }]
+    if (isAsked) throw new Problem('forbidden', `You may not read ${section}.${field}: ${refused}`)
+    return []
+  })
 }

@@ -8,7 +8,7 @@ import { findUserByEmail } from '../identity/store.ts'
 import { amongTexts } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { refusalOf } from './access.ts'
-import { type Change, kinds, type Section } from './contract.ts'
+import { type Change, type Kind, kinds, type Section } from './contract.ts'
 import type { Subject } from './findings.ts'
 import type { InnerCalls } from './ports.ts'
 import { type Stored, targetOf } from './rules.ts'
@@ -24,9 +24,9 @@ export type Trail = {
   gone: readonly Subject[]
 }
 
-/** What changes an object of a file, or its existence. The index audit_logs_configured has these alone. */
+/** What changes an object of a file, or its existence. The index audit_logs_configured_kinds has these alone. */
 export const configuringActions = [
-  ...['organization.create', 'organization.update', 'organization.delete'],
+  ...['organization.create', 'organization.update', 'organization.delete', 'audit.retention.update'],
   ...['site.create', 'site.update', 'site.delete'],
   ...['role.create', 'role.clone', 'role.update', 'role.delete'],
   ...['filter.create', 'filter.update', 'filter.delete'],
@@ -36,6 +36,7 @@ export const configuringActions = [
   ...['webhook.create', 'webhook.update', 'webhook.delete'],
   ...['webhook.retry_policy.update', 'webhook.secret.rotate'],
   ...['trust.policy.create', 'trust.policy.update', 'trust.policy.delete'],
+  ...['sso.provider.create', 'sso.provider.update', 'sso.provider.delete', 'sso.provider.status.update'],
 ]
 
 /** Whether a caller may be told who did something: what the audit log says is for those who may read it. */
@@ -131,7 +132,7 @@ async function culpritsOfFields(
     const entry = await readEntry(db, scope, id)
     if (entry?.result !== 'success') continue
     for (const [field, name] of left) {
-      if (!isChanging(entry, field)) continue
+      if (!isChanging(entry, field, kind)) continue
       left.delete(field)
       culprits.push(said(name, culpritOf(entry)))
     }
@@ -140,8 +141,10 @@ async function culpritsOfFields(
 }
 
 /** Whether an entry says that a field was set. What is made has all its fields. */
-function isChanging({ action, details }: Entry, field: string): boolean {
+function isChanging({ action, details }: Entry, field: string, { parts = [] }: Kind): boolean {
   if (/\.(create|clone|invite)$/.test(action)) return true
+  const whole = parts.find((part) => part.field === field && part.isBody)
+  if (whole) return action === actionOf(whole.entry)
   const { before, after } = details as { before?: object | null; after?: object | null }
   return Object.hasOwn(before ?? {}, field) || Object.hasOwn(after ?? {}, field)
 }
@@ -198,7 +201,7 @@ const saidOf = ({ by, at, entryId }: Culprit): string => `by ${by} at ${at}, aud
 /** How far back is looked for what no set owns, and among how many entries: on SQLite the service does nothing else meanwhile. */
 const lookBack = { seconds: 3600, entries: 2000 }
 
-/** What was deleted since a time, of some kinds, and memberships that were changed, which have no time of their own. */
+/** What was deleted since a time, of some kinds, and what was changed that has no time of its own: memberships, some parts. */
 async function recently(
   db: Db,
   scope: Scope,
@@ -210,6 +213,8 @@ async function recently(
   const { update, parts = [] } = kinds.memberships
   if (named.includes('memberships'))
     for (const entry of [update, ...parts.map((part) => part.entry)]) actions.add(actionOf(entry))
+  const apart = named.flatMap((section) => kinds[section].parts ?? []).filter(({ shownBy }) => shownBy)
+  for (const { entry } of apart) actions.add(actionOf(entry))
   const newest = await entriesIn(db, scope)
     .select(['id', 'action', 'result'])
     .where('timestamp', '>', since)

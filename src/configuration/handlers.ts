@@ -5,7 +5,7 @@ import { safeParse } from '../core/schema.ts'
 import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from './about.ts'
-import { refusalOf } from './access.ts'
+import { readableParts, refusalOf } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
 import { mayReadAudit, withCulprits } from './culprits.ts'
 import { configurationOf, keepApplied } from './history/applied.ts'
@@ -144,6 +144,8 @@ async function exported(
     }
     await state.read(section)
     readable.push(section)
+    for (const { field } of readableParts(calls, section, caller, []))
+      await state.readPart(section, field, true)
   }
   for (const section of readable) {
     const objects: { order: string; object: Values }[] = []

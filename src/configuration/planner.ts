@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { checkMayRead, mayRead } from './access.ts'
+import { checkMayRead, mayRead, readableParts } from './access.ts'
 import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from './contract.ts'
 import { mayReadAudit, movedBy, type Trail } from './culprits.ts'
 import { digestOf } from './digest.ts'
@@ -13,7 +13,7 @@ import { type Rollback, rollbackOf } from './history/rollback.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Item, Stored, Wanted } from './rules.ts'
+import type { Item, Stored, Values, Wanted } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
@@ -199,7 +199,18 @@ export class Run {
       if (!isNamed && !(isReferred && mayRead(calls, section, on.admitted))) continue
       await this.#state.read(section)
       await this.#owners.read(section)
+      if (!isNamed) continue
+      for (const { field, isAsked } of readableParts(calls, section, on.admitted, this.#asked(section)))
+        await this.#state.readPart(section, field, isAsked)
     }
+  }
+
+  /** Objects of the files, or of the apply that is rolled back, with the fields that they are about. */
+  #asked(section: Section): readonly Values[] {
+    const { rolledBack, wanted } = this.#with
+    if (!rolledBack) return wanted.document[section] ?? []
+    const ofSection = rolledBack.filter((one) => one.section === section)
+    return ofSection.flatMap(({ before, after }) => [before ?? {}, after ?? {}])
   }
 
   /** Equal for two states of the sections that a plan cannot tell apart. */

@@ -1,4 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
+import { defaultPolicy, type RetentionPolicy, toAuditedPolicy } from '../audit/retention/rules.ts'
+import { listPolicies } from '../audit/retention/store.ts'
+import { chainOf } from '../audit/rules.ts'
 import type { Cipher } from '../core/cipher.ts'
 import { invalid } from '../core/errors.ts'
 import type { IdPage } from '../core/page.ts'
@@ -55,6 +58,11 @@ const readers: Readonly<Record<Section, Reader>> = {
 
 /** One record, where the replies of its endpoints do not have all of it. */
 const rereaders: Partial<Record<Section, (db: Db, on: On, made: Settled) => Promise<object | undefined>>> = {
+  // The retention of its audit log has a reply of its own.
+  organizations: async (_, __, { reply, stored }) =>
+    reply.retentionDays === undefined
+      ? reply
+      : { ...stored?.record, auditRetention: toAuditedPolicy(reply as RetentionPolicy) },
   async memberships(db, { scope, owner }, { reply, orgId, stored }) {
     const { partnerId } = owner
     const tenant: Tenant = orgId === null ? { kind: 'partner', partnerId } : { kind: 'organization', orgId }
@@ -63,6 +71,14 @@ const rereaders: Partial<Record<Section, (db: Db, on: On, made: Settled) => Prom
   },
   webhooks: async (db, { scope, cipher }, { reply: { id } }) =>
     comparable((await getWebhook(db, cipher, scope, String(id))).webhook),
+}
+
+/** Fields that an endpoint of their own shows, by the ids of their objects. */
+const partReaders: Readonly<Record<string, (db: Db, scope: Scope) => Promise<(id: string) => unknown>>> = {
+  async auditRetention(db, scope) {
+    const policies = await listPolicies(db, scope)
+    return (id) => toAuditedPolicy(policies.get(chainOf(id)) ?? defaultPolicy)
+  },
 }
 
 /** Of one plan: both what it holds in memory and how long its transaction lasts. */
@@ -83,6 +99,8 @@ export class State {
   readonly #sections = new Map<Section, Map<string, Stored>>()
   readonly #names = new Map<string, Set<Stored>>()
   #characters = 0
+  /** Fields that an endpoint of their own shows, and what they are of an object that was not changed. */
+  readonly #parts = new Map<Section, { field: string; isAsked: boolean; unchanged(id: string): unknown }[]>()
 
   constructor(db: Db, on: On) {
     this.#db = db
@@ -107,6 +125,13 @@ export class State {
     }
   }
 
+  /** Reads a field of a section that was read. `isAsked`: files name it, and a plan is about it. */
+  async readPart(section: Section, field: string, isAsked: boolean): Promise<void> {
+    const unchanged = await partReaders[field]!(this.#db, this.#on.scope)
+    this.#parts.set(section, [...(this.#parts.get(section) ?? []), { field, isAsked, unchanged }])
+    for (const stored of this.#sections.get(section)!.values()) stored.record[field] = unchanged(stored.id)
+  }
+
   #check(section: Section, record: object): void {
     this.#characters += JSON.stringify(record).length
     const count = this.#sections.get(section)!.size
@@ -127,12 +152,19 @@ export class State {
   /** Adds what an endpoint has made, or replaces it by what it has become. */
   async settle(section: Section, about: Settled): Promise<Stored | undefined> {
     const { [section]: reread } = rereaders
-    if (reread) {
-      const record = await reread(this.#db, this.#on, about)
-      return record && this.put(section, record as Values)
-    }
     const within = kinds[section].reply
-    return this.put(section, within === undefined ? about.reply : (about.reply[within] as Values))
+    const plain = within === undefined ? about.reply : (about.reply[within] as Values)
+    const record = reread ? await reread(this.#db, this.#on, about) : plain
+    return record && this.put(section, this.#withParts(section, record as Values, about.stored))
+  }
+
+  #withParts(section: Section, record: Values, stored: Stored | undefined): Values {
+    const parts = this.#parts.get(section) ?? []
+    const values = parts.map(({ field, unchanged }) => [
+      field,
+      stored?.record[field] ?? unchanged(String(record.id)),
+    ])
+    return { ...Object.fromEntries(values), ...record }
   }
 
   /** Adds a record, or replaces it. Of its secrets it has the fingerprints alone. */
@@ -183,8 +215,15 @@ export class State {
     return [...(this.#names.get(placeIn(section, null, key, scope)) ?? [])]
   }
 
-  /** Its fields as a file has them. */
+  /** Its fields as a file has them, of those that the files are about. */
   file(kind: Kind, stored: Stored): Values {
+    const file = this.whole(kind, stored)
+    for (const { field, isAsked } of this.#parts.get(kind.section) ?? []) if (!isAsked) delete file[field]
+    return file
+  }
+
+  /** All its fields as a file has them. */
+  whole(kind: Kind, stored: Stored): Values {
     return toFile(kind, stored.record, (section, id) => this.get(section, id)?.key)
   }
 

@@ -211,12 +211,12 @@ export class Steps {
       await this.#updatePart(about, { entry: kind.update, body, names: own, path: item.path })
     }
     for (const { name, part } of parts) {
-      const { entry, isBody } = part!
+      const { entry, isBody, target } = part!
       const body = this.#body(kind, item.values, references, [name])
       const asked = isBody
         ? { body: Object.values(body)[0], path: `${item.path}.${name}` }
         : { body, path: item.path }
-      await this.#updatePart(about, { entry, names: [name], ...asked })
+      await this.#updatePart(about, { entry, names: [name], ...asked, target: target?.(stored.record) })
     }
   }
 
@@ -230,7 +230,13 @@ export class Steps {
       present: Values
       shown: { before: Values; after: Values }
     },
-    { entry, body, names, path }: { entry: Endpoint; body: unknown; names: string[]; path: string },
+    {
+      entry,
+      body,
+      names,
+      path,
+      target,
+    }: { entry: Endpoint; body: unknown; names: string[]; path: string; target?: RawInput | undefined },
   ): Promise<void> {
     const { kind, item, stored, isNew, present, shown } = about
     const { before, after } = rules.shownDifference(onlyOf(shown.before, names), onlyOf(shown.after, names))
@@ -238,7 +244,7 @@ export class Steps {
     const refused = await this.#refusal(
       entry,
       async (call) => {
-        reply = await call({ ...rules.targetOf(kind, stored), body })
+        reply = await call({ ...(target ?? rules.targetOf(kind, stored)), body })
       },
       path,
       kind,
@@ -308,7 +314,7 @@ export class Steps {
       refused: excess ?? refused.refused,
     })
     if (refused.refused !== null) return
-    this.#found.addApplied(stored, { action: 'delete', before: this.#state.file(kind, stored), after: null })
+    this.#found.addApplied(stored, { action: 'delete', before: this.#state.whole(kind, stored), after: null })
     this.#state.remove(kind.section, stored.id)
   }
 

@@ -154,7 +154,14 @@ const within = (org: string | undefined) =>
 const document = fc
   .tuple(
     fc.subarray(slugs),
-    fc.record({ maxDevices: fc.option(fc.integer({ min: 1, max: 9 }), { nil: null }), name: color }),
+    fc.record(
+      {
+        maxDevices: fc.option(fc.integer({ min: 1, max: 9 }), { nil: null }),
+        name: color,
+        auditRetention: fc.record({ retentionDays: fc.constantFrom(365, 500, 730) }, { requiredKeys: [] }),
+      },
+      { requiredKeys: ['maxDevices', 'name'] },
+    ),
     within(undefined),
     ...slugs.map(within),
   )
@@ -198,6 +205,7 @@ const actions: Record<string, string> = {
   'user.access.update': 'user.update',
   'user.remove': 'user.delete',
   'webhook.retry_policy.update': 'webhook.update',
+  'audit.retention.update': 'organization.update',
 }
 const inPlan = (action: string): string => actions[action] ?? action
 

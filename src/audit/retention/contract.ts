@@ -57,7 +57,7 @@ export const AuditRetention = z
   .meta({ id: 'AuditRetention' })
 export type AuditRetention = z.output<typeof AuditRetention>
 
-const RetentionChange = z
+export const RetentionChange = z
   .strictObject({
     retentionDays: z
       .int()

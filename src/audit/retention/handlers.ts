@@ -28,7 +28,8 @@ const callLimits = { milliseconds: 3000 }
 async function requestedChainOf(db: Db, { scope, query, note }: RetentionCall): Promise<string> {
   if (query.orgId !== undefined) await checkOrgInHistory(db, scope, query.orgId)
   const chain = requestedChain(scope, query.orgId)
-  note({ orgId: orgOf(chain) })
+  const orgId = orgOf(chain)
+  note({ orgId, ...(orgId !== null && { resourceId: orgId }) })
   return chain
 }
 

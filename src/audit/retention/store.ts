@@ -22,6 +22,12 @@ export async function getPolicy(db: Db, scope: Scope, chain: string): Promise<Re
   return row ? toPolicy(row) : defaultPolicy
 }
 
+/** The policies of the chains in the scope that have one of their own. */
+export async function listPolicies(db: Db, scope: Scope): Promise<Map<string, RetentionPolicy>> {
+  const rows = await policiesIn(db, scope).selectAll().execute()
+  return new Map(rows.map((row) => [row.chain, toPolicy(row)]))
+}
+
 /** Reads the policy to change it: no entry is deleted until the transaction ends. */
 export async function lockPolicy(tx: Db, scope: Scope, chain: string): Promise<RetentionPolicy> {
   await ensureRow(tx, chain)

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { auditRetention, RetentionChange } from '../../audit/retention/contract.ts'
 import { foldEmail } from '../../core/email.ts'
 import type { Endpoint } from '../../core/endpoint.ts'
 import { type PermissionPair, pairOf, permissionOf } from '../../core/permissions.ts'
@@ -43,6 +44,9 @@ type Spelling = {
 /** A value with `shown` in place of each secret in it. */
 export type Guard = (value: unknown, shown: (secret: string) => string) => unknown
 
+/** A record as the endpoints return it. */
+type RecordValues = Readonly<Record<string, unknown>>
+
 /** An endpoint that changes a part of an object. */
 export type Part = {
   entry: Endpoint
@@ -50,10 +54,11 @@ export type Part = {
   field: string
   /** The value of the field is the whole body. */
   isBody: boolean
+  /** Where the endpoint finds the record, if not where the others do. */
+  target?(record: RecordValues): { query: { orgId: string } }
+  /** The endpoint that shows the field, where the list of its kind does not: whoever may not call it may not name the field. */
+  shownBy?: Endpoint
 }
-
-/** A record as the endpoints return it. */
-type RecordValues = Readonly<Record<string, unknown>>
 
 /** A kind of object that files describe, by its endpoints. */
 export type KindEntries = {
@@ -132,14 +137,29 @@ const wholeRetryPolicy: Spelling = {
   toBody: (policy) => policy,
 }
 
+const retention: Spelling = {
+  schema: RetentionChange.describe('How long its audit log is kept; what is left out stays as it is'),
+  toFile: (policy) => policy,
+  toBody: (policy) => policy,
+}
+
 export const entries: Readonly<Record<Section, KindEntries>> = {
   organizations: {
     resource: 'organization',
     ...{ list: orgs.page, create: orgs.create, update: orgs.update, remove: orgs.remove },
     key: 'slug',
     owner: 'partner',
-    merged: ['settings'],
-    spelled: {},
+    merged: ['settings', 'auditRetention'],
+    spelled: { auditRetention: retention },
+    parts: [
+      {
+        entry: auditRetention.change,
+        field: 'auditRetention',
+        isBody: true,
+        target: ({ id }) => ({ query: { orgId: String(id) } }),
+        shownBy: auditRetention.show,
+      },
+    ],
     omitted: { ssoConfig: 'it may hold secrets: identity providers are set up with svc sso' },
   },
   sites: {
