@@ -13,6 +13,8 @@ import { listVisibleRoles } from '../identity/roles/store.ts'
 import type { Tenant } from '../identity/rules.ts'
 import { findMember, listAllMembers, type Member } from '../identity/users/members.ts'
 import { listWholeScripts } from '../scripts/store.ts'
+import { type ProviderRecord, redactProvider } from '../sso/rules.ts'
+import { getProvider, listProviderRecords } from '../sso/store.ts'
 import type { Db } from '../storage/open.ts'
 import { listOrgsById, listSitesById } from '../tenancy/store.ts'
 import { listTrustPoliciesById } from '../trust/store.ts'
@@ -35,6 +37,11 @@ const comparable = (webhook: WebhookRecord) => ({
   ...(webhook.unreadable.headers !== undefined && { headers: [{ key: hiddenValue, value: hiddenValue }] }),
 })
 
+const withSecret = (provider: ProviderRecord) => ({
+  ...redactProvider(provider),
+  clientSecret: provider.unreadableSecret === null ? provider.clientSecret : hiddenValue,
+})
+
 /** The times of a person say nothing about their membership. */
 const dated = (member: Member) => ({ ...member, updatedAt: member.createdAt })
 
@@ -54,6 +61,8 @@ const readers: Readonly<Record<Section, Reader>> = {
   webhooks: async (db, scope, page, { cipher }) =>
     (await listWebhookRecords(db, cipher, scope, page)).map(comparable),
   trustPolicies: listTrustPoliciesById,
+  ssoProviders: async (db, scope, page, { cipher }) =>
+    (await listProviderRecords(db, cipher, scope, page)).map(withSecret),
 }
 
 /** One record, where the replies of its endpoints do not have all of it. */
@@ -69,6 +78,8 @@ const rereaders: Partial<Record<Section, (db: Db, on: On, made: Settled) => Prom
     const member = await findMember(db, scope, String(stored?.record.userId ?? reply.id), tenant)
     return member && dated(member)
   },
+  ssoProviders: async (db, { scope, cipher }, { reply: { data } }) =>
+    withSecret(await getProvider(db, cipher, scope, String((data as Values).id))),
   webhooks: async (db, { scope, cipher }, { reply: { id } }) =>
     comparable((await getWebhook(db, cipher, scope, String(id))).webhook),
 }

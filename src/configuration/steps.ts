@@ -4,7 +4,7 @@ import { Problem } from '../core/errors.ts'
 import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { refusalOf } from './access.ts'
-import { type Kind, mostChanges } from './contract.ts'
+import { type FileField, type Kind, mostChanges } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
@@ -206,40 +206,40 @@ export class Steps {
       present,
       shown: rules.hiddenDifference(kind, onlyOf(present, names), changed),
     }
+    const isFirst = ({ name, part }: FileField) => part!.isFirst?.(item.values[name]) === true
+    for (const field of parts.filter(isFirst)) await this.#updateField(about, field, references)
     if (own.length > 0) {
-      const body = this.#body(kind, item.values, references, own)
+      const said = kind.fields.filter(({ isChanged, part }) => isChanged && part === undefined)
+      const sent = kind.decides ? said.map(({ name }) => name) : own
+      const body = this.#body(kind, item.values, references, sent)
       await this.#updatePart(about, { entry: kind.update, body, names: own, path: item.path })
     }
-    for (const { name, part } of parts) {
-      const { entry, isBody, target } = part!
-      const body = this.#body(kind, item.values, references, [name])
-      const asked = isBody
-        ? { body: Object.values(body)[0], path: `${item.path}.${name}` }
-        : { body, path: item.path }
-      await this.#updatePart(about, { entry, names: [name], ...asked, target: target?.(stored.record) })
-    }
+    for (const field of parts) if (!isFirst(field)) await this.#updateField(about, field, references)
+  }
+
+  /** What an endpoint of its own changes. */
+  async #updateField(about: Update, { name, part }: FileField, references: References): Promise<void> {
+    const { kind, item, stored } = about
+    const { entry, isBody, target } = part!
+    const body = this.#body(kind, item.values, references, [name])
+    const asked = isBody
+      ? { body: Object.values(body)[0], path: `${item.path}.${name}` }
+      : { body, path: item.path }
+    await this.#updatePart(about, { entry, names: [name], ...asked, target: target?.(stored.record) })
   }
 
   /** What one endpoint changes of an object: a change of its own, as it has an audit entry of its own. */
   async #updatePart(
-    about: {
-      kind: Kind
-      item: Item
-      stored: Stored
-      isNew: boolean
-      present: Values
-      shown: { before: Values; after: Values }
-    },
+    about: Update,
     {
       entry,
       body,
-      names,
+      names: asked,
       path,
       target,
     }: { entry: Endpoint; body: unknown; names: string[]; path: string; target?: RawInput | undefined },
   ): Promise<void> {
     const { kind, item, stored, isNew, present, shown } = about
-    const { before, after } = rules.shownDifference(onlyOf(shown.before, names), onlyOf(shown.after, names))
     let reply: Values | undefined
     const refused = await this.#refusal(
       entry,
@@ -250,6 +250,14 @@ export class Steps {
       kind,
     )
     if (!refused) return
+    const now = reply && (await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored }))
+    const whole = now && this.#state.file(kind, now)
+    const decided = whole && kind.decides ? decidedFields(kind, present, whole, Object.keys(shown.after)) : []
+    const names = [...asked, ...decided]
+    const { before, after } = rules.shownDifference(
+      { ...onlyOf(present, decided), ...onlyOf(shown.before, asked) },
+      { ...onlyOf(whole ?? {}, decided), ...onlyOf(shown.after, asked) },
+    )
     const isRenamed = item.key !== stored.key && names.includes(kind.key)
     const renamedFrom = isRenamed ? stored.key : null
     this.#found.change(
@@ -257,13 +265,11 @@ export class Steps {
       { ...shownAs(kind, stored), key: item.key, ...(isNew && { id: null }) },
       { action: 'update', before, after, renamedFrom, ...refused },
     )
-    if (!reply) return
-    const now = await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored })
     if (!now || refused.refused !== null) return
     this.#found.addApplied(now, {
       action: 'update',
       before: onlyOf(present, names),
-      after: onlyOf(this.#state.file(kind, now), names),
+      after: onlyOf(whole!, names),
       former: stored.record,
       hidden: names.filter((name) => !Object.hasOwn(present, name)),
     })
@@ -360,6 +366,24 @@ export class Steps {
     }
   }
 }
+
+/** An object that a file changes. */
+type Update = {
+  kind: Kind
+  item: Item
+  stored: Stored
+  isNew: boolean
+  present: Values
+  /** The fields that the file changes, with their secrets hidden. */
+  shown: { before: Values; after: Values }
+}
+
+/** Fields that have another value though the file asks for no change of them. */
+const decidedFields = ({ fields }: Kind, before: Values, after: Values, asked: readonly string[]): string[] =>
+  fields
+    .filter(({ name, guard }) => guard === undefined && !asked.includes(name))
+    .map(({ name }) => name)
+    .filter((name) => rules.canonical(before[name]) !== rules.canonical(after[name]))
 
 /** How it is known what ends with an object of a kind. */
 const endsOf = ({ remove: { effect }, ends }: Kind): Kind['ends'] =>

@@ -162,6 +162,7 @@ const tables = {
   memberships: ['organization_memberships', 'partner_memberships'],
   webhooks: ['webhooks'],
   trustPolicies: ['trust_policies'],
+  ssoProviders: ['sso_providers'],
 } as const satisfies Record<Section, readonly string[]>
 
 /** Deleted records of these stay for a while. */

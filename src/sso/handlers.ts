@@ -6,7 +6,7 @@ import type { Outbound } from '../core/outbound.ts'
 import { hasPermission, missingPermissions } from '../core/permissions.ts'
 import { organizationScope, type Scope } from '../core/scope.ts'
 import { addSeconds, type Clock, type Instant } from '../core/time.ts'
-import { type HandlersOf, inSteps } from '../handler.ts'
+import { type HandlersOf, inSteps, type Preparation } from '../handler.ts'
 import { findGrants } from '../identity/memberships.ts'
 import { checkMayGrant } from '../identity/roles/rules.ts'
 import { findRole } from '../identity/roles/store.ts'
@@ -51,11 +51,12 @@ import { trialHandlers } from './trials/handlers.ts'
 type Providers = typeof contract.ssoProviders
 type ProviderInput = Omit<contract.NewProvider, 'orgId' | 'name' | 'force'> & { name?: string | undefined }
 
+type Discovered = { discovered?: DiscoveredProvider | undefined; warning?: string | undefined }
+type Outside = Preparation<Providers['create']>['outside']
+
 /** Prepared before the transaction begins. */
-type PreparedChange<S> = {
+type PreparedChange<S> = Discovered & {
   input: S
-  discovered: DiscoveredProvider | undefined
-  warning: string | undefined
   /** A new key for signing requests, if the installation has none yet. */
   key: NewSigningKey | undefined
 }
@@ -84,9 +85,9 @@ export function ssoHandlers(on: SsoDependencies): {
   })
 
   /** Normalizes the input. @throws invalid_request for addresses that no provider can have */
-  async function checkInput<S extends ProviderInput>(body: S): Promise<S> {
+  async function checkInput<S extends ProviderInput>(body: S, outside: Outside): Promise<S> {
     const input = clearEmpty(body)
-    const faults = await endpointFaults(outbound, input)
+    const faults = (await outside(() => endpointFaults(outbound, input))) ?? []
     if (faults.length > 0) {
       throw invalid(faults.map(([endpoint, message]) => ({ path: `body.${endpoint}`, message })))
     }
@@ -111,21 +112,15 @@ export function ssoHandlers(on: SsoDependencies): {
   }
 
   /** Discovery is optional: a failure is a warning. */
-  async function discoverIfNeeded<S extends ProviderInput>(
-    before: ProviderRecord | undefined,
-    input: S,
-    after: ProviderRecord,
-    key: NewSigningKey | undefined,
-  ): Promise<PreparedChange<S>> {
-    const issuer = issuerToDiscover(before, input, after)
-    if (issuer === undefined) return { input, discovered: undefined, warning: undefined, key }
+  async function discoverIfNeeded(issuer: string | undefined, outside: Outside): Promise<Discovered> {
+    if (issuer === undefined) return {}
     try {
-      return { input, discovered: await discover(outbound, issuer), warning: undefined, key }
+      return { discovered: await outside(() => discover(outbound, issuer)) }
     } catch (error) {
       if (!(error instanceof DiscoveryFailure)) throw error
       log.warn({ issuer, reason: error.message }, 'OIDC discovery failed')
-      const warning = `OIDC discovery failed for issuer "${issuer}": ${error.message}. ${capitalize(error.hint)}`
-      return { input, discovered: undefined, warning, key }
+      const hint = capitalize(error.hint)
+      return { warning: `OIDC discovery failed for issuer "${issuer}": ${error.message}. ${hint}` }
     }
   }
 
@@ -153,18 +148,18 @@ export function ssoHandlers(on: SsoDependencies): {
       },
 
       create: inSteps<Providers['create'], PreparedChange<contract.NewProvider>>({
-        async prepare({ storage, body, scope, caller, now }) {
+        async prepare({ storage, body, scope, caller, now, outside }) {
           checkNotNarrowed(scope)
-          const input = await checkInput(body)
+          const input = await checkInput(body, outside)
           const made = { id: newId(), by: caller, now }
           const { force: _, ...wanted } = input
           const provider = makeProvider({ ...wanted, orgId: '' }, undefined, made)
-          return discoverIfNeeded(
-            undefined,
+          const key = await newKeyIfMissing(storage, input, scope, now)
+          return {
             input,
-            provider,
-            await newKeyIfMissing(storage, input, scope, now),
-          )
+            key,
+            ...(await discoverIfNeeded(issuerToDiscover(undefined, input, provider), outside)),
+          }
         },
         async run({ db, scope, caller, now, note, quota }, { input, discovered, warning, key }) {
           const { force, ...wanted } = input
@@ -193,16 +188,17 @@ export function ssoHandlers(on: SsoDependencies): {
       },
 
       update: inSteps<Providers['update'], PreparedChange<ProviderInput>>({
-        async prepare({ storage, scope, params, body, now }) {
+        async prepare({ storage, scope, params, body, now, outside }) {
           checkNotNarrowed(scope)
           const { orgId: _, force: __, ...change } = body
           const before = await store.getProvider(storage.read, cipher, scope, params.id)
           if (body.orgId !== undefined) await checkOrg(storage.read, scope, body.orgId)
           checkSameOrg(before, body.orgId)
           assertNotEmptyChange(change)
-          const input = await checkInput(change)
+          const input = await checkInput(change, outside)
           const after = applyChange(before, input, undefined, now)
-          return discoverIfNeeded(before, input, after, await newKeyIfMissing(storage, input, scope, now))
+          const key = await newKeyIfMissing(storage, input, scope, now)
+          return { input, key, ...(await discoverIfNeeded(issuerToDiscover(before, input, after), outside)) }
         },
         async run({ db, scope, params, body: { force }, caller, now, note }, prepared) {
           const { input, discovered, warning, key } = prepared

@@ -1,12 +1,12 @@
 import type { Cipher } from '../core/cipher.ts'
 import { Problem } from '../core/errors.ts'
-import type { Page, PageQuery } from '../core/page.ts'
+import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
-import { readPage } from '../storage/query/pages.ts'
+import { readById, readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { SsoProviderRow } from '../storage/schema/tables.ts'
 import type { Provider } from './contract.ts'
@@ -48,6 +48,17 @@ export async function listProviders(
   const found = providersIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
   const oldestFirst = (q: typeof found) => q.selectAll().orderBy('created_at').orderBy('id')
   return readPage(found, page, oldestFirst, (row) => redactProvider(toProvider(cipher, row)))
+}
+
+/** With their secrets, by id: those after one of them. */
+export async function listProviderRecords(
+  db: Db,
+  cipher: Cipher,
+  scope: Scope,
+  page: IdPage,
+): Promise<ProviderRecord[]> {
+  const rows = await readById(providersIn(db, scope), 'sso_providers.id', page, (q) => q.selectAll())
+  return rows.map((row) => toProvider(cipher, row))
 }
 
 /** @throws not_found, also for a provider outside the scope */

@@ -640,6 +640,7 @@ ${more}
       'memberships',
       'webhooks',
       'trustPolicies',
+      'ssoProviders',
     ])
     expect(stdout).toContain('Slug of its organization')
   })

@@ -104,9 +104,38 @@ const within = (org: string | undefined) =>
           status: fc.constantFrom('active', 'inactive'),
         }),
       ),
+      ssoProviders: some((name) =>
+        fc.record(
+          {
+            name: fc.constant(name),
+            type: fc.constant('oidc'),
+            preset: fc.constantFrom('okta', 'auth0', null),
+            issuer: fc.constantFrom('https://one.example.com', 'https://two.example.com'),
+            clientId: color,
+            clientSecret: fc.constantFrom('one', 'two'),
+            scopes: fc.constantFrom('openid', 'openid email'),
+            allowedDomains: fc.constantFrom('example.com', '', null),
+            autoProvision: fc.boolean(),
+            isWhole: fc.boolean(),
+            status: fc.constantFrom('active', 'testing', 'inactive'),
+            defaultRole: pick,
+          },
+          { requiredKeys: ['name', 'type', 'issuer', 'clientId', 'clientSecret', 'isWhole', 'status'] },
+        ),
+      ),
     })
     .map(
-      ({ sites, roles, filters, deviceGroups, scripts, memberships, webhooks, trustPolicies }): Document => {
+      ({
+        sites,
+        roles,
+        filters,
+        deviceGroups,
+        scripts,
+        memberships,
+        webhooks,
+        trustPolicies,
+        ssoProviders,
+      }): Document => {
         const owned = (all: Values[]) => all.map((one) => ({ ...(org !== undefined && { org }), ...one }))
         const withParents = (all: Values[]): Values[] =>
           all.map((one, at) => ({ ...one, parent: above(all, at, Number(one.parent)) }))
@@ -128,6 +157,18 @@ const within = (org: string | undefined) =>
           const some = sites.slice(0, Number(reach) % 4).map(({ name }) => name)
           return { ...person, role: `Org ${String(role)}`, sites: some.length > 0 ? some : null }
         })
+        const providers = ssoProviders.map(({ isWhole, status, defaultRole, ...provider }): Values => {
+          const endpoints = ['authorizationUrl', 'tokenUrl', 'userInfoUrl', 'jwksUrl']
+          const url = (endpoint: string) => (isWhole ? `https://idp.example.com/${endpoint}` : null)
+          return {
+            ...provider,
+            ...Object.fromEntries(endpoints.map((endpoint) => [endpoint, url(endpoint)])),
+            ...(defaultRole !== undefined && {
+              defaultRole: above(roles, roles.length, Number(defaultRole)),
+            }),
+            status: isWhole ? status : 'inactive',
+          }
+        })
         const titles = new Set(groups.map(({ name }) => String(name)))
         const placed = groups.map((group) => ({
           ...group,
@@ -143,6 +184,7 @@ const within = (org: string | undefined) =>
             deviceGroups: owned(placed),
             webhooks: owned(webhooks),
             trustPolicies: owned(trustPolicies),
+            ssoProviders: owned(providers),
           }),
           roles: owned(withParents(roles)),
           scripts: owned(scripts),
@@ -176,6 +218,7 @@ const document = fc
       memberships: [],
       webhooks: [],
       trustPolicies: [],
+      ssoProviders: [],
     }
     for (const slug of present) whole.organizations!.push({ slug, ...about })
     const [ofPartner, ...ofOrgs] = parts
@@ -196,6 +239,7 @@ const resources: Record<string, string> = {
   memberships: 'user',
   webhooks: 'webhook',
   trustPolicies: 'trust.policy',
+  ssoProviders: 'sso.provider',
 }
 
 /** Actions of the audit log that have another name than the change of a plan. */
@@ -206,6 +250,7 @@ const actions: Record<string, string> = {
   'user.remove': 'user.delete',
   'webhook.retry_policy.update': 'webhook.update',
   'audit.retention.update': 'organization.update',
+  'sso.provider.status.update': 'sso.provider.update',
 }
 const inPlan = (action: string): string => actions[action] ?? action
 
@@ -227,16 +272,18 @@ async function entriesOf(
 }
 
 /** Kinds with secrets, and with what people have to do again. */
-const mayLose: string[] = ['webhooks', 'memberships']
+const mayLose: string[] = ['webhooks', 'memberships', 'ssoProviders']
 
-/** A document without the webhooks of which a rollback says that it does not bring back everything. */
+/** A document without the webhooks and identity providers of which a rollback says that it does not bring back everything. */
 const without = (
   document: Document,
   lost: readonly { section: string; org: string | null; name: string }[],
 ) => {
-  const isLost = ({ org, name }: Values) =>
-    lost.some((one) => one.section === 'webhooks' && one.org === org && one.name === name)
-  return { ...document, webhooks: document.webhooks!.filter((webhook) => !isLost(webhook)) }
+  const kept = (section: string) =>
+    document[section]!.filter(
+      ({ org, name }) => !lost.some((one) => one.section === section && one.org === org && one.name === name),
+    )
+  return { ...document, webhooks: kept('webhooks'), ssoProviders: kept('ssoProviders') }
 }
 
 onEveryDatabase((_, open) => {

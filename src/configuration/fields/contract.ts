@@ -66,7 +66,8 @@ const guardOf = (schema: z.ZodType): Guard | undefined =>
   isSecret(schema) || holdsSecrets(schema) ? (value, shown) => mapSecrets(schema, value, shown) : undefined
 
 /** Derived from the endpoints that create and change it: a field that is added there is added here. */
-function fieldsOf({ create, update, spelled, omitted, parts = [], guarded = {} }: KindEntries): FileField[] {
+function fieldsOf(kind: KindEntries): FileField[] {
+  const { create, update, spelled, omitted, parts = [], guarded = {}, called = {} } = kind
   const ofParts = Object.fromEntries(
     parts.map(({ entry, field, isBody }) => [field, isBody ? unwrap(entry.body!) : shapeOf(entry)[field]!]),
   )
@@ -91,7 +92,7 @@ function fieldsOf({ create, update, spelled, omitted, parts = [], guarded = {} }
       const named = isList ? objectNames : objectName
       const reference = isNullable ? named.nullable() : named
       return {
-        name: refersTo === undefined ? field : field.replace(/(Role)?Id(s?)$/, '$2'),
+        name: called[field] ?? (refersTo === undefined ? field : field.replace(/(Role)?Id(s?)$/, '$2')),
         field,
         schema: spelled[field]?.schema ?? (refersTo === undefined ? value : reference),
         description: spelled[field]?.schema.description ?? description,
@@ -151,12 +152,15 @@ export const ConfigurationFile = z.strictObject(
 
 /** What files do not describe yet, and why. */
 export const uncovered: readonly { what: string; reason: string }[] = [
-  { what: 'partners', reason: 'the settings of the partner are set with svc partners settings' },
+  {
+    what: 'partners',
+    reason:
+      'a partner is whose files they are, and no set owns it: svc partners settings, and svc partners update',
+  },
   {
     what: 'memberships.status',
     reason: 'an invitation waits for its holder; svc users disable ends access at once',
   },
-  { what: 'ssoProviders', reason: 'setting one up asks the provider, which a plan must not do' },
   { what: 'apiKeys', reason: 'a key is shown once, when it is made' },
   { what: 'enrollmentKeys', reason: 'a key is shown once, when it is made' },
   {
@@ -165,6 +169,10 @@ export const uncovered: readonly { what: string; reason: string }[] = [
   },
   { what: 'rollouts', reason: 'a rollout is an event and not a state' },
   { what: 'members of static device groups', reason: 'devices come and go: svc groups add' },
+  {
+    what: 'maintenance windows of devices',
+    reason: 'devices come and go: svc devices maintenance; that of an organization is in its settings',
+  },
   ...sections.flatMap((section) =>
     Object.entries(entries[section].omitted).map(([field, reason]) => ({
       what: `${section}.${field}`,

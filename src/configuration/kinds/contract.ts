@@ -1,24 +1,25 @@
-import { z } from 'zod'
-import { auditRetention, RetentionChange } from '../../audit/retention/contract.ts'
-import { foldEmail } from '../../core/email.ts'
+import { auditRetention } from '../../audit/retention/contract.ts'
 import type { Endpoint } from '../../core/endpoint.ts'
-import { type PermissionPair, pairOf, permissionOf } from '../../core/permissions.ts'
-import { email, type Resource, text } from '../../core/schema.ts'
+import type { Resource } from '../../core/schema.ts'
 import { filters } from '../../filters/contract.ts'
 import { deviceGroups } from '../../groups/contract.ts'
 import { invitations } from '../../identity/invitations/contract.ts'
 import { roles } from '../../identity/roles/contract.ts'
 import { people } from '../../identity/users/contract.ts'
 import { scripts } from '../../scripts/contract.ts'
+import { ssoProviders } from '../../sso/contract.ts'
 import { orgs, sites } from '../../tenancy/contract.ts'
 import { trustPolicies } from '../../trust/contract.ts'
+import { webhooks, withoutQuery } from '../../webhooks/contract.ts'
 import {
-  defaultRetryPolicy,
-  NewRetryPolicy,
-  NewWebhook,
-  webhooks,
-  withoutQuery,
-} from '../../webhooks/contract.ts'
+  address,
+  eventNames,
+  permissionNames,
+  providerFields,
+  retention,
+  type Spelling,
+  wholeRetryPolicy,
+} from '../spellings/contract.ts'
 
 /** The sections of a file in the order in which they are applied: each refers to those before it and to itself. */
 export const sections = [
@@ -31,15 +32,9 @@ export const sections = [
   'memberships',
   'webhooks',
   'trustPolicies',
+  'ssoProviders',
 ] as const
 export type Section = (typeof sections)[number]
-
-/** How a field is written in a file, where that differs from the endpoints. */
-type Spelling = {
-  schema: z.ZodType
-  toFile(value: unknown): unknown
-  toBody(value: unknown): unknown
-}
 
 /** A value with `shown` in place of each secret in it. */
 export type Guard = (value: unknown, shown: (secret: string) => string) => unknown
@@ -54,6 +49,8 @@ export type Part = {
   field: string
   /** The value of the field is the whole body. */
   isBody: boolean
+  /** Whether it is set before everything else of an object, and not after it. */
+  isFirst?(value: unknown): boolean
   /** Where the endpoint finds the record, if not where the others do. */
   target?(record: RecordValues): { query: { orgId: string } }
   /** The endpoint that shows the field, where the list of its kind does not: whoever may not call it may not name the field. */
@@ -86,6 +83,10 @@ export type KindEntries = {
   }
   /** The body of a change that changes nothing; what it is called, if not otherwise. */
   unchanged?(record: RecordValues): Record<string, unknown>
+  /** Names of fields in a file, where they are not made from those of the endpoints. */
+  called?: Readonly<Record<string, string>>
+  /** A field may decide others, as a preset does: a change says all that a file names, and what else has changed is a part of it. */
+  decides?: boolean
   /** Fields for what is made, which are let be afterwards. */
   initial?: readonly string[]
   /** Fields that hold secrets which their schema does not mark. */
@@ -94,53 +95,6 @@ export type KindEntries = {
   needed?: Readonly<Record<string, string>>
   /** Fields that files do not have, and why. */
   omitted: Readonly<Record<string, string>>
-}
-
-const unknownPermission = ({ input }: { input?: unknown }) =>
-  `Unknown permission: ${String(input).slice(0, 100)}`
-const permissionName = text(150, 1).refine((name) => permissionOf(pairOf(name)) !== undefined, {
-  error: unknownPermission,
-})
-
-/** `devices:read` in place of a resource and an action. */
-const permissionNames: Spelling = {
-  schema: z
-    .array(permissionName)
-    .max(200, 'must be at most 200 permissions')
-    .overwrite((names) => [...new Set(names.map((name) => permissionOf(pairOf(name)) ?? name))].sort())
-    .describe('What it grants besides what it inherits'),
-  toFile: (pairs) =>
-    (pairs as PermissionPair[]).map(({ resource, action }) => `${resource}:${action}`).sort(),
-  toBody: (names) => (names as string[]).map(pairOf),
-}
-
-/** Written in any spelling, compared in one. */
-const address: Spelling = {
-  schema: email.overwrite(foldEmail).describe('Where the invitation goes'),
-  toFile: (text) => foldEmail(String(text)),
-  toBody: (text) => text,
-}
-
-/** In the order in which they are stored. */
-const eventNames: Spelling = {
-  schema: NewWebhook.shape.events.overwrite((names) => [...new Set(names)].sort()),
-  toFile: (names) => (names as string[]).toSorted(),
-  toBody: (names) => names,
-}
-
-/** With its defaults, which stand for what is left out. */
-const wholeRetryPolicy: Spelling = {
-  schema: NewRetryPolicy.overwrite((policy) => ({ ...defaultRetryPolicy, ...policy })).describe(
-    'How often and when a failed delivery is retried; omitted values are the defaults',
-  ),
-  toFile: (policy) => policy ?? defaultRetryPolicy,
-  toBody: (policy) => policy,
-}
-
-const retention: Spelling = {
-  schema: RetentionChange.describe('How long its audit log is kept; what is left out stays as it is'),
-  toFile: (policy) => policy,
-  toBody: (policy) => policy,
 }
 
 export const entries: Readonly<Record<Section, KindEntries>> = {
@@ -256,5 +210,27 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     merged: [],
     spelled: {},
     omitted: {},
+  },
+  ssoProviders: {
+    resource: 'sso_provider',
+    ...{ list: ssoProviders.list, create: ssoProviders.create, update: ssoProviders.update },
+    remove: ssoProviders.remove,
+    reply: 'data',
+    key: 'name',
+    owner: 'organization',
+    merged: [],
+    spelled: providerFields,
+    parts: [
+      {
+        entry: ssoProviders.setStatus,
+        field: 'status',
+        isBody: false,
+        // An active one has to be complete: it is completed first, and taken apart last.
+        isFirst: (status) => status !== 'active',
+      },
+    ],
+    called: { defaultRoleId: 'defaultRole' },
+    decides: true,
+    omitted: { force: 'who enforces single sign-on untried does so with svc sso update --force' },
   },
 }

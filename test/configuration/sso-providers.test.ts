@@ -1,0 +1,218 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { newEntries } from '../laws/audited.ts'
+import { changed, dump } from '../laws/tables.ts'
+import { certificate } from '../sso/certificates.ts'
+import { endpointsOf, issuer, oidc, start } from '../sso/provider-stage.ts'
+import { addOrgUser, addRole } from '../world.ts'
+import { configurationOf, type Document } from './stage.ts'
+
+const { name } = oidc
+/** With the endpoints that an active one needs. */
+const whole = { org: 'bakery', ...oidc, ...endpointsOf(issuer) }
+const files = (more: object = {}): Document => ({ ssoProviders: [{ ...whole, ...more }] })
+const saml = {
+  ...{ org: 'bakery', name: 'ADFS', type: 'saml', entityId: 'https://adfs.example.com' },
+  ssoUrl: 'https://adfs.example.com/saml',
+}
+
+onEveryDatabase((_, open) => {
+  const begin = async () => {
+    const stage = await start(open)
+    const by = configurationOf(stage.service)
+    const acme = by(stage.world.tokens.acme)
+    const providers = async () => (await stage.client.call(api.ssoProviders.list, {})).data
+    const provider = async (called: string = name) => (await providers()).find((one) => one.name === called)!
+    const rollBack = async (id: string) => {
+      const params = { id }
+      const { version } = await acme.client.call(api.configurationApplies.plan, { params, body: {} })
+      return acme.client.call(api.configurationApplies.rollback, { params, body: { version } })
+    }
+    return { ...stage, by, acme, providers, provider, rollBack }
+  }
+
+  describe('identity providers in files', () => {
+    it('are made, changed and deleted by what the files say, each with its audit entry', async () => {
+      const { service, acme, provider, providers } = await begin()
+      const before = await dump(service.storage)
+      const plan = await acme.plan(files({ status: 'active' }))
+      expect(plan.changes).toMatchObject([
+        { action: 'create', section: 'ssoProviders', org: 'bakery', name, refused: null },
+        { action: 'update', before: { status: 'inactive' }, after: { status: 'active' } },
+      ])
+      expect(changed(before, await dump(service.storage))).toEqual([])
+      const news = await newEntries(service)
+      expect((await acme.apply(files({ status: 'active' }))).changes).toEqual(plan.changes)
+      expect(await provider()).toMatchObject({ clientId: 'svc', status: 'active', hasClientSecret: true })
+      expect((await acme.plan(files({ status: 'active' }))).changes).toEqual([])
+      await acme.apply(files({ clientId: 'other' }))
+      expect(await provider()).toMatchObject({ clientId: 'other', status: 'active' })
+      await acme.apply({ ssoProviders: [] }, { prune: true })
+      expect((await providers()).some((one) => one.name === name)).toBe(false)
+      const entries = (await news()).filter(({ action }) => action !== 'config.apply')
+      expect(entries.map(({ action, resourceName }) => [action, resourceName])).toEqual([
+        ['sso.provider.create', name],
+        ['sso.provider.status.update', name],
+        ['sso.provider.update', name],
+        ['sso.provider.delete', name],
+      ])
+    })
+
+    it('ask nobody, neither when they are planned nor when they are applied', async () => {
+      const { acme, asked, outbound, provider, client } = await begin()
+      const lookedUp: string[] = []
+      const real = outbound.whereabouts
+      outbound.whereabouts = (url) => {
+        lookedUp.push(url.hostname)
+        return real(url)
+      }
+      await acme.apply({ ssoProviders: [{ org: 'bakery', ...oidc, tokenUrl: `${issuer}/token` }] })
+      await acme.apply({ ssoProviders: [{ org: 'bakery', ...oidc, issuer: 'https://other.example.com' }] })
+      expect([asked, lookedUp]).toEqual([[], []])
+      const { id } = await provider()
+      expect(await provider()).toMatchObject({ issuer: 'https://other.example.com', tokenUrl: null })
+      // The single call asks.
+      await client.call(api.ssoProviders.update, { params: { id }, body: { issuer } })
+      expect(asked).toHaveLength(1)
+      expect(await provider()).toMatchObject(endpointsOf(issuer))
+    })
+
+    it('keep their client secret to themselves, and say only that another one is wanted', async () => {
+      const { acme, service, provider } = await begin()
+      await acme.apply(files())
+      const other = await acme.plan(files({ clientSecret: 'another' }))
+      expect(other.changes).toMatchObject([
+        {
+          action: 'update',
+          before: { clientSecret: '********' },
+          after: { clientSecret: '********' },
+        },
+      ])
+      const { document, uncovered } = await acme.exported()
+      const exported = document.ssoProviders!.find((one) => one.name === name)!
+      expect(exported).toMatchObject({ org: 'bakery', clientId: 'svc', ...endpointsOf(issuer) })
+      expect(exported).not.toHaveProperty('clientSecret')
+      expect(uncovered.map(({ what }) => what)).toEqual(
+        expect.arrayContaining(['secrets in ssoProviders.clientSecret', 'ssoProviders.force']),
+      )
+      const said = JSON.stringify([other, document, await dump(service.storage)])
+      expect(said).not.toContain('"another"')
+      expect((await acme.plan({ ssoProviders: [exported] })).changes).toEqual([])
+      // A rollback keeps no secret, and does not make it anew without one.
+      const gone = await acme.apply({ ssoProviders: [] }, { prune: true })
+      const params = { id: gone.applyId }
+      const { lost, changes } = await acme.client.call(api.configurationApplies.plan, { params, body: {} })
+      expect(changes).toEqual([])
+      expect(lost).toMatchObject([
+        { section: 'ssoProviders', name, reason: expect.stringContaining('clientSecret') },
+      ])
+      expect(await provider()).toBeUndefined()
+    })
+
+    it('say in a plan what a preset decides, and get it back when it is rolled back', async () => {
+      const { acme, provider, rollBack } = await begin()
+      await acme.apply(files({ scopes: 'openid' }))
+      const { scopes: _, updatedAt: __, ...before } = await provider()
+      const other = files({ preset: 'okta', scopes: 'openid' })
+      const { changes, applyId } = await acme.apply(other)
+      expect(changes).toMatchObject([
+        {
+          before: { preset: null, attributeMapping: {} },
+          after: { preset: 'okta', attributeMapping: { groups: 'groups' } },
+        },
+      ])
+      expect(Object.keys(changes[0]!.after!)).toEqual(['preset', 'attributeMapping'].toSorted())
+      // What the file names is not decided by the preset.
+      expect(await provider()).toMatchObject({ preset: 'okta', scopes: 'openid' })
+      expect((await acme.plan(other)).changes).toEqual([])
+      await rollBack(applyId)
+      expect(await provider()).toMatchObject(before)
+    })
+
+    it('are complete before they are active, and inactive before they are incomplete', async () => {
+      const { acme, provider, rollBack } = await begin()
+      const bare = { org: 'bakery', ...oidc }
+      await expect(acme.plan({ ssoProviders: [{ ...bare, status: 'active' }] })).rejects.toMatchObject({
+        status: 400,
+        details: expect.arrayContaining([
+          {
+            path: 'body.document.ssoProviders.0.tokenUrl',
+            message: expect.stringContaining('is missing in an active provider'),
+          },
+        ]),
+      })
+      await acme.apply({ ssoProviders: [bare] })
+      const { applyId } = await acme.apply(files({ status: 'active' }))
+      const { changes } = await rollBack(applyId)
+      expect(changes).toMatchObject([
+        { before: { status: 'active' }, after: { status: 'inactive' } },
+        { after: { tokenUrl: null } },
+      ])
+      expect(await provider()).toMatchObject({ status: 'inactive', tokenUrl: null })
+    })
+
+    it('have a role by its name, and a certificate in any form', async () => {
+      const { service, acme, bakery, provider } = await begin()
+      await addRole(service, bakery.id, 'Staff', ['devices:read'])
+      const base64 = certificate.replace(/-----.*-----|\n/g, '')
+      for (const form of [certificate, base64, certificate.trim()]) {
+        const document = { ssoProviders: [{ ...saml, defaultRole: 'Staff', certificate: form }] }
+        await acme.apply(document)
+        expect((await acme.plan(document)).changes).toEqual([])
+      }
+      expect(await provider('ADFS')).toMatchObject({ certificate })
+      const { document } = await acme.exported()
+      expect(document.ssoProviders).toContainEqual(
+        expect.objectContaining({ name: 'ADFS', defaultRole: 'Staff', certificate }),
+      )
+      await expect(
+        acme.plan({ ssoProviders: [{ ...saml, defaultRole: 'Nobody', certificate: 'none' }] }),
+      ).rejects.toMatchObject({ details: [{ path: 'body.document.ssoProviders.0.defaultRole' }] })
+      await expect(acme.plan({ ssoProviders: [{ ...saml, certificate: 'none' }] })).rejects.toMatchObject({
+        details: [{ path: 'body.document.ssoProviders.0.certificate' }],
+      })
+    })
+
+    it('with an empty text say that there is none', async () => {
+      const { acme, provider } = await begin()
+      const empty = files({ allowedDomains: '', userInfoUrl: '' })
+      await acme.apply(empty)
+      expect(await provider()).toMatchObject({ allowedDomains: null, userInfoUrl: null })
+      expect((await acme.plan(empty)).changes).toEqual([])
+    })
+
+    it('vouch for no more than their applier may do, and enforce nothing untried', async () => {
+      const { service, acme, bakery, by, provider } = await begin()
+      const held = ['config:read', 'config:apply', 'organizations:read', 'organizations:write', 'users:read']
+      const role = await addRole(service, bakery.id, 'Applier', held)
+      await addRole(service, bakery.id, 'Mighty', ['devices:execute'])
+      const applier = by(await addOrgUser(service, 'applier', bakery.id, { role }))
+      const { org: _, ...own } = whole
+      await expect(
+        applier.apply({ ssoProviders: [{ ...own, defaultRole: 'Mighty' }] }),
+      ).rejects.toMatchObject({ status: 403 })
+      await applier.apply({ ssoProviders: [own] })
+      expect((await provider()).vouches).toEqual(held.toSorted())
+      await expect(acme.plan(files({ name: 'New', enforceSSO: true }))).rejects.toMatchObject({
+        details: [
+          {
+            path: 'body.document.ssoProviders.0.enforceSSO',
+            message: expect.stringContaining('sign in with this provider first'),
+          },
+        ],
+      })
+    })
+
+    it('of another tenant are neither seen nor touched', async () => {
+      const { acme, by, world } = await begin()
+      await acme.apply(files())
+      const globex = by(world.tokens.globex)
+      const { document } = await globex.exported()
+      expect(document.ssoProviders!.some(({ org }) => org === 'bakery')).toBe(false)
+      await expect(globex.plan(files())).rejects.toMatchObject({ status: 400 })
+      const garage = by(world.tokens.acme, world.orgs.garage.id)
+      expect((await garage.plan({ ssoProviders: [] }, { prune: true })).changes).toEqual([])
+    })
+  })
+})
