@@ -6,11 +6,17 @@ import { hostPlatform, root } from './lockfile.ts'
 import { runtimes } from './platforms.ts'
 import { packageFile, packageVersion } from './versions.ts'
 
-/** `files` are made together; `title` says what the first one is, and for whom. */
-export type Artifact = { kind: string; files: string[]; title: string; make: (folder: string) => void }
+/** `files` are made together; `title` says what the first one is, and for whom. `platform`: of the machine code in it. */
+export type Artifact = {
+  kind: string
+  files: string[]
+  title: string
+  platform?: string
+  make: (folder: string) => void
+}
 
 const oneFile = Object.keys(runtimes)
-export const kinds = ['npm', 'deb', 'rpm', 'agent', 'image', ...oneFile]
+export const kinds = ['npm', 'deb', 'rpm', 'agent', 'msi', 'image', ...oneFile]
 
 export function artifactsOf(version: string, maintainer: string | undefined): Artifact[] {
   const packages = (['deb', 'rpm'] as const).flatMap((family) =>
@@ -25,7 +31,7 @@ export function artifactsOf(version: string, maintainer: string | undefined): Ar
     }),
   )
   const tarball = (folder: string): string => join(folder, `svc-${version}.tgz`)
-  const agent = `svc-agent-${hostPlatform}`
+  const msi = `svc-agent-${version}-x64.msi`
   return [
     {
       kind: 'npm',
@@ -40,11 +46,22 @@ export function artifactsOf(version: string, maintainer: string | undefined): Ar
       },
     },
     ...packages,
+    ...[hostPlatform, 'win32-x64'].map((platform): Artifact => {
+      const file = `svc-agent-${platform}${extensionOf(platform)}`
+      return {
+        kind: 'agent',
+        files: withSbom(file),
+        title: `agent as one file, for ${platform}; releases of the agent are made of it`,
+        platform,
+        make: (folder) => node('build-agent.js', '--platform', platform, ...outputs(folder, file)),
+      }
+    }),
     {
-      kind: 'agent',
-      files: withSbom(agent),
-      title: `agent as one file, for ${hostPlatform}; releases of the agent are made of it`,
-      make: (folder) => node('build-agent.js', ...outputs(folder, agent)),
+      kind: 'msi',
+      files: withSbom(msi),
+      title: 'agent, for Windows on x86-64',
+      platform: 'win32-x64',
+      make: (folder) => node('packaging/build-msi.ts', ...outputs(folder, msi)),
     },
     {
       kind: 'image',
@@ -53,17 +70,19 @@ export function artifactsOf(version: string, maintainer: string | undefined): Ar
       make: (folder) => node('packaging/build-image.ts', '--out', join(folder, `svc-${version}.oci.tar`)),
     },
     ...oneFile.map((platform): Artifact => {
-      const file = `svc-${version}-${platform}${platform.startsWith('win32') ? '.exe' : ''}`
+      const file = `svc-${version}-${platform}${extensionOf(platform)}`
       return {
         kind: platform,
         files: withSbom(file),
         title: `service and command line as one file, for ${platform}`,
+        platform,
         make: (folder) => node('packaging/build-binary.ts', '--platform', platform, ...outputs(folder, file)),
       }
     }),
   ]
 }
 
+const extensionOf = (platform: string): string => (platform.startsWith('win32') ? '.exe' : '')
 const sbomName = (file: string): string => `${file}.cdx.json`
 const withSbom = (file: string): string[] => [file, sbomName(file)]
 const outputs = (folder: string, file: string): string[] => [

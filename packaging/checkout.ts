@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { compareVersions, isVersion } from '../src/agents/versions/semver.ts'
 import { firstSection, isUnreleased, released } from './changelog.ts'
 import { hostPlatform, root } from './lockfile.ts'
+import { msiProblemOf } from './msi-version.ts'
 import { documents, renamed } from './named-files.ts'
 import { missingTools } from './tools.ts'
 
@@ -75,6 +76,7 @@ export function problemsOf(version: string, kinds: readonly string[]): string[] 
   return [
     hostPlatform !== 'linux-x64' && 'A release is made on Linux on x86-64',
     ...missingTools(kinds),
+    kinds.includes('msi') && msiProblemOf(version),
     changesIn(version),
     ...orderOf(version),
     changelogFor(version),

@@ -1,7 +1,7 @@
 import { shWord } from '../src/cli/shell-words.ts'
 import { type Artifact, kinds } from './artifacts.ts'
 import { hostPlatform } from './lockfile.ts'
-import { nodeVersion, runtimes } from './platforms.ts'
+import { nodeVersion } from './platforms.ts'
 
 type Release = {
   version: string
@@ -18,7 +18,7 @@ export function releaseNotes(release: Release): string {
   const { version, text, artifacts, madeKinds, maintainer, hasProvenance } = release
   const isMade = ({ kind }: Artifact): boolean => madeKinds.includes(kind)
   const [made, left] = [artifacts.filter(isMade), artifacts.filter((one) => !isMade(one))]
-  const others = made.filter(({ kind }) => runtimes[kind] && kind !== hostPlatform)
+  const others = made.filter(({ platform }) => platform !== undefined && platform !== hostPlatform)
   const parts = [
     `# svc ${version}`,
     text,
@@ -38,8 +38,8 @@ signed. docs/operations/install.md says what each line shows.`,
     '`PUBLISHED` is the folder with the files of this release. docs/releasing.md says which tools have to be the same.',
     ...(others.length + left.length > 0 ? ['## Known limits'] : []),
     ...others.map(
-      ({ files, kind }) =>
-        `\`${files[0]}\` was made on ${hostPlatform}, of Node ${nodeVersion} and the machine code that the registry of npm has for ${kind}. Its
+      ({ files, platform }) =>
+        `\`${files[0]}\` was made on ${hostPlatform}, of Node ${nodeVersion} and the machine code that the registry of npm has for ${platform}. Its
 format and contents were checked; it was not started on a machine of that kind.`,
     ),
     ...left.map(({ files }) => `\`${files[0]}\` is not in this release.`),

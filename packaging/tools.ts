@@ -4,6 +4,8 @@ import { spawnSync } from 'node:child_process'
 const tools = [
   { program: 'dpkg-deb', package: 'dpkg', kinds: ['deb', 'image'] },
   { program: 'rpmbuild', package: 'rpm', kinds: ['rpm'] },
+  { program: 'wixl', package: 'wixl', kinds: ['msi'] },
+  { program: 'msibuild', package: 'msitools', kinds: ['msi'] },
 ]
 
 /** What has to be installed before these kinds are made, each with what to do. */
