@@ -441,6 +441,7 @@ onEveryDatabase((_, open) => {
         'memberships',
         'webhooks',
         'trustPolicies',
+        'ssoProviders',
       ])
     })
 

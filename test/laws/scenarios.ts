@@ -97,9 +97,12 @@ export async function scenarioOf(name: string, entry: Endpoint, hand: ScenarioTo
     token: world.tokens.system,
     actor: { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail },
     orgId: name in orgOf ? orgOf[name]! : bound ? org.id : null,
-    resourceId: (reply) => reply.id ?? id ?? null,
+    resourceId: (reply) => reply.id ?? id ?? (ofChain.includes(name) ? org.id : null),
   }
 }
+
+/** Their resource is the audit log of the organization. */
+const ofChain = ['auditRetention.change', 'auditRetention.hold', 'auditRetention.run']
 
 /** The chain of the audit entry if it is not that of the organization of the records. */
 const orgOf: Record<string, Scenario['orgId']> = {

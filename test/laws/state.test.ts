@@ -76,6 +76,7 @@ const bounds: Record<string, string> = {
   'src/configuration/owners.ts #owned': 'code',
   'src/configuration/planner.ts #gone': 'objects of one set',
   'src/configuration/state.ts #names': '20,000 of each section, for one request',
+  'src/configuration/state.ts #parts': 'code',
   'src/configuration/state.ts #sections': 'code',
   'src/core/re2.ts judgments': '1000',
   'src/core/re2.ts ready': '100',
