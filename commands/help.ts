@@ -4,7 +4,7 @@ import { textArg } from '../src/cli/flags.ts'
 import Help from '../src/cli/help.ts'
 import { helpPages } from '../src/cli/help-pages.ts'
 import { lookOf } from '../src/cli/look.ts'
-import { fitPage, manualPage, manualPages } from '../src/cli/manual.ts'
+import { fitPage, helpSubjects, manualPage, manualPages } from '../src/cli/manual.ts'
 import { writePaged } from '../src/cli/pager.ts'
 import { didYouMean } from '../src/core/suggest.ts'
 
@@ -26,13 +26,12 @@ export default class HelpCommand extends Command {
     const manual = words.length > 1 ? undefined : manualPage(name)
     if (manual !== undefined) return writePaged(fitPage(manual, lookOf(process.stdout)))
     if (words.length === 1 && Object.hasOwn(helpPages, name)) return writePaged(helpPages[name]!)
-    const subjects = [...Object.keys(helpPages), ...manualPages()]
     if (words.length === 1 && !this.config.findCommand(name) && !this.config.findTopic(name))
       throw usageError(
         `There is no help about "${name}"`,
         didYouMean(
           name,
-          [...subjects, ...this.config.topics.map((topic) => topic.name)],
+          [...helpSubjects(), ...this.config.topics.map((topic) => topic.name)],
           (one) => `svc help ${one}`,
         ) ?? `svc help lists the commands; there are also ${Object.keys(helpPages).join(', ')}`,
       )

@@ -26,13 +26,20 @@ async function withStorage<T>(flags: Flags, work: (storage: Storage) => Promise<
   }
 }
 
-export const statusOf = (flags: Flags, note: Note): Promise<MigrationState[]> =>
-  withStorage(flags, async (storage) => {
+export async function statusOf(flags: Flags, note: Note): Promise<MigrationState[]> {
+  const place = databaseOf(flags)
+  // To open it would make it.
+  if (!(await databaseExists(place))) {
+    note(`There is no database in ${place.dataDir} yet`)
+    return migrations.map(({ name }) => ({ name, state: 'pending', appliedAt: null }))
+  }
+  return withStorage(flags, async (storage) => {
     await assertNotHalfRestored(storage)
     const states = await migrationStatus(storage, migrations, { version })
     await noteUnknown(storage, note)
     return states
   })
+}
 
 /** Applies pending migrations and returns their names. */
 export const migrateNow = (flags: Flags, note: Note): Promise<string[]> =>
@@ -75,7 +82,10 @@ export async function vacuumNow(flags: Flags, note: Note): Promise<Vacuumed> {
 const bytesPerSecond = 25 * 2 ** 20
 
 /** Closes connections that hold the migration lock and returns their number. */
-export const unlockNow = (flags: Flags): Promise<number> => withStorage(flags, breakMigrationLock)
+export async function unlockNow(flags: Flags): Promise<number> {
+  const place = databaseOf(flags)
+  return (await databaseExists(place)) ? withStorage(flags, breakMigrationLock) : 0
+}
 
 /** Applies pending migrations to a copy, which is removed afterwards. */
 export async function rehearseNow(

@@ -7,6 +7,7 @@ import type { Finding } from '../../src/core/finding.ts'
 import { type Instant, systemClock } from '../../src/core/time.ts'
 import { tablesOf } from '../../src/storage/backup/catalog.ts'
 import type { Place } from '../../src/storage/backup/restore-target.ts'
+import { noDatabase } from '../../src/storage/no-database.ts'
 import { databaseExists, type Storage } from '../../src/storage/open.ts'
 import { backupTargetOf, databaseOf, environmentOn } from '../config.ts'
 import { counted, failed, passed, warning } from '../doctor/finding.ts'
@@ -47,8 +48,7 @@ export async function drill(options: DrillOptions, on: On): Promise<DrillReport>
   const from = options.from ?? backupTargetOf()
   if (from === undefined)
     throw new SetupError('Name a backup, its directory or s3://bucket/prefix, or set BACKUP_TARGET')
-  if (!(await databaseExists(place)))
-    throw new SetupError(`${place.dataDir} has no database: name its directory with --data-dir`)
+  if (!(await databaseExists(place))) throw noDatabase(place.dataDir)
   const begun = performance.now()
   const findings: Finding[] = []
   let backup: DrillReport['backup'] = null

@@ -14,6 +14,7 @@ import {
   type Resealed,
   reseal,
 } from '../../src/storage/encrypted-values.ts'
+import { noDatabase } from '../../src/storage/no-database.ts'
 import { databaseExists, openStorage, type Storage } from '../../src/storage/open.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
 import { liveProcesses, type ServiceProcess } from '../../src/storage/service-processes.ts'
@@ -66,8 +67,7 @@ type Ring = {
 async function withRing<T>(flags: Flags, env: Env | undefined, work: (ring: Ring) => Promise<T>): Promise<T> {
   const config = existingConfig(flags, env)
   const { dataDir, databaseUrl } = config
-  if (!(await databaseExists({ dataDir, databaseUrl })))
-    throw new SetupError(`There is no database in ${dataDir}`)
+  if (!(await databaseExists({ dataDir, databaseUrl }))) throw noDatabase(dataDir)
   const storage = await openStorage({ dataDir, databaseUrl })
   try {
     await assertNotHalfRestored(storage)

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { packageFile } from '../core/package-files.ts'
+import { helpPages } from './help-pages.ts'
 import type { Look } from './look.ts'
 import { displayWidth, wrapWords } from './text-width.ts'
 
@@ -8,6 +9,9 @@ const folder = (): string => fileURLToPath(packageFile('man/'))
 
 /** Names of the man pages about subjects, such as `svc-audit`. */
 export const manualPages = (): string[] => readdirSync(folder()).map((file) => file.split('.')[0]!)
+
+/** What `svc help` explains besides commands. */
+export const helpSubjects = (): string[] => [...Object.keys(helpPages), ...manualPages()]
 
 /** The text of such a page; undefined when there is none of this name. `man` shows the same. */
 export function manualPage(name: string): string | undefined {

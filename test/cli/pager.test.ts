@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { helpPages } from '../../src/cli/help-pages.ts'
-import { manualPages } from '../../src/cli/manual.ts'
+import { helpSubjects } from '../../src/cli/manual.ts'
 import { FakeService, organization, page } from './fake-service.ts'
 import { Home, noTerminal } from './run.ts'
 
@@ -108,6 +107,5 @@ it.each([
 it('svc help help names every subject and every page of the manual', async () => {
   const { stdout } = await home.run(['help', 'help'])
   const text = stdout.replaceAll(/\s+/g, ' ')
-  for (const name of [...Object.keys(helpPages), ...manualPages()])
-    expect(text).toMatch(new RegExp(`\\b${name}\\b`))
+  for (const name of helpSubjects()) expect(text).toMatch(new RegExp(`\\b${name}\\b`))
 })

@@ -80,6 +80,7 @@ const bounds: Record<string, string> = {
   'src/configuration/state.ts #sections': 'code',
   'src/core/re2.ts judgments': '1000',
   'src/core/re2.ts ready': '100',
+  'src/core/schema.ts timezones': 'the names of time zones that the system knows, some 700',
   'src/devices/windows/rules.ts computed': '10,000 windows, the first made leaves first',
   'src/live/replica-relay.ts #answering': 'commands under way on open connections, 8 each',
   'src/live/replica-relay.ts #open': 'work',

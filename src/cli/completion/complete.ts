@@ -1,7 +1,6 @@
 import type { Resource } from '../../core/schema.ts'
 import { readConfig } from '../config-file.ts'
-import { helpPages } from '../help-pages.ts'
-import { manualPages } from '../manual.ts'
+import { helpSubjects } from '../manual.ts'
 import type { Program } from '../program.ts'
 import { type Candidate, type Candidates, candidatesFor } from './candidates.ts'
 import type { Shell } from './scripts.ts'
@@ -10,7 +9,7 @@ import { insertion, typedWords } from './typed-words.ts'
 /** The lines that a completion script offers for the words or the line before the cursor. */
 export async function complete(program: Program, shell: Shell, given: readonly string[]): Promise<string[]> {
   const typed = typedWords(shell, given)
-  const candidates = candidatesFor(program, [...Object.keys(helpPages), ...manualPages()], typed)
+  const candidates = candidatesFor(program, helpSubjects(), typed)
   const { fixed, lookUp, prefix } = candidates
   if (lookUp === 'files') return [':files']
   const begun = typed.current.slice(prefix.length)

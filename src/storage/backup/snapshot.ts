@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs'
 import { sql } from 'kysely'
 import { SetupError } from '../../core/errors.ts'
 import type { AnyDb } from '../columns.ts'
@@ -42,10 +41,7 @@ export async function withSnapshot<T>(
 }
 
 async function withSqliteSnapshot<T>(dataDir: string, work: (snapshot: Snapshot) => Promise<T>): Promise<T> {
-  const { sqliteFile } = await import('../sqlite/file.ts')
   const { openUntouched } = await import('../sqlite/copy.ts')
-  if (!existsSync(sqliteFile(dataDir)))
-    throw new SetupError(`${dataDir} has no database: name its directory with --data-dir`)
   const { database, read, close } = openUntouched(dataDir)
   try {
     database.exec('begin')

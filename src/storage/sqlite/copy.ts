@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { formatBytes } from '../../core/byte-size.ts'
 import { SetupError } from '../../core/errors.ts'
+import { noDatabase } from '../no-database.ts'
 import { SqliteConnection } from './connection.ts'
 import { openReader, sqliteFile } from './file.ts'
 import { kyselyOver } from './kysely.ts'
@@ -12,8 +13,7 @@ const stepPages = 1000
 /** Opens a database for reading alone: not even its write-ahead log is copied into the file. */
 export function openUntouched(dataDir: string) {
   const file = sqliteFile(dataDir)
-  if (!existsSync(file))
-    throw new SetupError(`There is no database in ${dataDir}: name its directory with --data-dir.`)
+  if (!existsSync(file)) throw noDatabase(dataDir)
   const database = openReader(file)
   const bytes = () =>
     (database.pragma('page_count', { simple: true }) as number) *

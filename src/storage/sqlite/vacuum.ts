@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { formatBytes } from '../../core/byte-size.ts'
 import { SetupError } from '../../core/errors.ts'
+import { noDatabase } from '../no-database.ts'
 import { lockDirectory } from './directory-lock.ts'
 import { openWriter, sizesOf, sqliteFile } from './file.ts'
 
@@ -10,8 +11,7 @@ export type Vacuumed = { before: number; after: number; milliseconds: number }
 /** Bytes of the database, and bytes of the disk that a vacuum needs besides: a whole copy, and the log of writing it back. */
 export async function vacuumNeeds(dataDir: string): Promise<{ bytes: number; needed: number }> {
   const file = sqliteFile(dataDir)
-  if (!existsSync(file))
-    throw new SetupError(`There is no database in ${dataDir}: name its directory with --data-dir.`)
+  if (!existsSync(file)) throw noDatabase(dataDir)
   const { data, log } = await sizesOf(file)
   return { bytes: data + log, needed: 2 * (data + log) }
 }

@@ -190,7 +190,9 @@ describe('a backup', () => {
   it('of a database of a newer version is refused, and of none', async () => {
     for (const kind of kinds) {
       const place = await emptyPlace(kind)
-      await expect(backupOf(place)).rejects.toThrow(kind === 'sqlite' ? /has no database/ : /is empty/)
+      await expect(backupOf(place)).rejects.toThrow(
+        kind === 'sqlite' ? /There is no database in / : /is empty/,
+      )
       await withStorage(place, async (storage) => {
         await migrate(storage, migrations)
         const later = { name: '9999_later', checksum: '0'.repeat(64), applied_at: systemClock() }
