@@ -171,7 +171,8 @@ function hiddenNote(columns: Column[], hidden: Column[], width: number, named: b
   const first = shown.find((column) => column !== 'id') ?? shown[0]!
   const chosen = [...new Set([first, ...hidden])].join(',')
   const how = named ? 'in a pipe' : `with --columns ${chosen}`
-  return `Not shown at ${width} columns: ${hidden.join(', ')}. They are on a wider terminal, or ${how}`
+  const they = hidden.length === 1 ? 'It is' : 'They are'
+  return `Not shown at ${width} columns: ${hidden.join(', ')}. ${they} on a wider terminal, or ${how}`
 }
 
 /** What a table on a terminal has to know. */

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { failureOf, Home } from './run.ts'
+import { failureOf, Home, noTerminal } from './run.ts'
 
 let home: Home
 
@@ -47,6 +47,12 @@ describe('contexts', () => {
     home.signIn('https://svc.example.com')
     await home.run(['context', 'rm', 'test'])
     expect(() => home.read('config/sessions/test.json')).toThrow('ENOENT')
+  })
+
+  it.skipIf(noTerminal)('are listed with whole addresses', async () => {
+    const url = 'https://rmm.of-a-long-name.example.com'
+    home.signIn(url, {}, { identity: { email: 'somebody@example.com', scope: 'system' } })
+    expect((await home.terminal(['context', 'list'], { columns: 80 })).stdout).toContain(url)
   })
 
   it.each(['../evil', 'a b', '', '-x'])('cannot be named %j', async (name) => {

@@ -60,6 +60,24 @@ describe('--watch of a list', () => {
   })
 
   it.skipIf(noTerminal)(
+    'cuts ids where its rows are all that an id could mean',
+    async () => {
+      const ids = ['0197c1c4-0000-7000-8000-000000000001', '01a7c1c4-0000-7000-8000-000000000002']
+      const two = ids.map((id, n) => ({ id, hostname: `pc-${n}`, status: 'online' }))
+      const shown = async (total: number) => {
+        service.answers[route] = () => page(two, { total })
+        const watching = ['devices', 'list', '--watch']
+        return (await home.terminal(watching, { answers: [['q quits', 'q']] })).stdout
+      }
+      const all = await shown(2)
+      expect(all).toContain('0197c1c4…')
+      expect(all).not.toContain(ids[0])
+      expect(await shown(3)).toContain(ids[0])
+    },
+    30_000,
+  )
+
+  it.skipIf(noTerminal)(
     'redraws a terminal, cut to its height, and restores it',
     async () => {
       const many = Array.from({ length: 50 }, (_, n) => device(n, 'online'))
