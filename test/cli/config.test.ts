@@ -482,16 +482,17 @@ ${more}
 `
     const clear = file(
       'clear.yaml',
-      hooks('    secret: hush-hush\n    headers: [{ key: Authorization, value: Bearer loud }]'),
+      `${hooks('    secret: hush-hush\n    headers: [{ key: Authorization, value: Bearer loud }]')}ssoProviders:
+  - { org: bakery, name: Okta, type: oidc, clientSecret: hush-hush }
+`,
     )
     const env = { SVC_CONFIG_URL: 'https://93.184.215.14/in?key=k-e-y', SVC_CONFIG_SECRET: 's-e-c-r-e-t' }
     const refused = await acme(['config', 'plan', clear], env)
     expect(refused.code).toBe(2)
     const lines = refused.stderr.split('\n').map((line) => line.trim())
     const fault = `holds a secret in clear: write \${env:NAME} or \${file:PATH} in its place`
-    expect(lines).toEqual(
-      expect.arrayContaining([`${clear}:6:5: ${fault}`, expect.stringContaining(`${clear}:7:5: ${fault}`)]),
-    )
+    for (const place of ['6:5', '7:5', '9:44'])
+      expect(lines).toContainEqual(expect.stringContaining(`${clear}:${place}: ${fault}`))
     const good = file('hooks.yaml', hooks(`    secret: \${env:SVC_CONFIG_SECRET}`))
     const applied = await acme(['config', 'apply', good, '--set', 'hooks', '--yes'], env)
     expect(applied.code).toBe(0)
