@@ -24,7 +24,7 @@ export async function runListCommand(
   const columns = output.columns === undefined ? usual() : parseColumns(output.columns, row)
   if (flags.watch) {
     const { watchList } = await import('./watch-list.ts')
-    const hasAllIds = () => isSearchedForIds(session, entry, row, input)
+    const hasAllIds = await isSearchedForIds(session, entry, row, input)
     return watchList(session, { entry, input, flags, columns, row, secondary: view.secondary, hasAllIds })
   }
   const printer = rowPrinter(output, columns)

@@ -23,7 +23,7 @@ type List = {
   /** Columns that are left out first. */
   secondary: Column[] | undefined
   /** Whether all rows of the list are all records that an id could mean. */
-  hasAllIds: () => Promise<boolean>
+  hasAllIds: boolean
 }
 
 type Rows = { rows: unknown[]; total: number | undefined }
@@ -42,10 +42,8 @@ export async function watchList(session: CommandContext, list: List): Promise<vo
     }
     return { rows, total }
   }
-  if ((output.format === 'plain' || output.format === 'table') && canRedraw()) {
-    const hasAllIds = await list.hasAllIds()
-    return showLive(read, everyMs, (now, size) => drawRows(now, { ...list, hasAllIds }, output, size))
-  }
+  if ((output.format === 'plain' || output.format === 'table') && canRedraw())
+    return showLive(read, everyMs, (now, size) => drawRows(now, list, output, size))
   const print = linePrinter(output, columns, schemaColumns(row), { ...(secondary && { secondary }) })
   const isWhole = output.columns === undefined && ['json', 'ndjson'].includes(output.format)
   let printed = new Set<string>()
@@ -58,7 +56,7 @@ export async function watchList(session: CommandContext, list: List): Promise<vo
 
 function drawRows(
   { rows, total }: Rows,
-  { columns, secondary, hasAllIds }: Omit<List, 'hasAllIds'> & { hasAllIds: boolean },
+  { columns, secondary, hasAllIds }: List,
   output: Output,
   { columns: width, rows: height }: ScreenSize,
 ): string[] {
