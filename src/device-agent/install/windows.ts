@@ -32,7 +32,7 @@ const thisMachine: WindowsMachine = {
   run,
 }
 
-/** The agent as a scheduled task (docs/decisions/0056). `machine` is replaced in tests. */
+/** The agent as a scheduled task (docs/decisions/0056-the-agent-of-windows-is-a-scheduled-task.md). `machine` is replaced in tests. */
 export function windowsInstaller(machine: WindowsMachine = thisMachine): Installer {
   const { env, now } = machine
   const programData = env.ProgramData ?? 'C:\\ProgramData'
