@@ -34,7 +34,7 @@ export default defineConfig({
           include: files,
           exclude: alone,
           isolate: false,
-          setupFiles: ['test/cheap-passwords.ts', 'test/random.ts'],
+          setupFiles: ['test/cheap-passwords.ts', 'test/environment.ts', 'test/random.ts'],
         },
       },
       { extends: true, test: { name: 'alone', include: alone } },

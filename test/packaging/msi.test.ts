@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { runInNewContext } from 'node:vm'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it, vi } from 'vitest'
 import { makeMsi } from '../../packaging/msi.ts'
 import { msiActions } from '../../packaging/msi-actions.ts'
 import { msiProblemOf, msiVersion } from '../../packaging/msi-version.ts'
@@ -45,7 +45,12 @@ describe('the version of an MSI', () => {
 
 describe.skipIf(lacks.length > 0)('the MSI', () => {
   let file: string
-  async function made(version: string, seconds: number, agent = 'the agent', env = {}) {
+  async function made(
+    version: string,
+    seconds: number,
+    agent = 'the agent',
+    env: Record<string, string> = {},
+  ) {
     const folder = await temporaryFolder()
     const put = (name: string, content: string) => {
       writeFileSync(join(folder, name), content)
@@ -53,12 +58,11 @@ describe.skipIf(lacks.length > 0)('the MSI', () => {
     }
     const files = { 'svc-agent.exe': put('program', agent), 'sbom.cdx.json': put('sbom', '{}') }
     const out = join(folder, 'svc-agent.msi')
-    const before = { ...process.env }
-    Object.assign(process.env, env)
+    for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value)
     try {
       makeMsi({ version, files, seconds }, join(folder, 'contents'), out)
     } finally {
-      process.env = before
+      vi.unstubAllEnvs()
     }
     return out
   }

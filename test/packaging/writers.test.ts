@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { makeDeb } from '../../packaging/deb.ts'
 import type { Made } from '../../packaging/metadata.ts'
 import { makeRpm } from '../../packaging/rpm.ts'
@@ -30,11 +30,11 @@ async function written(
   zone: string,
 ) {
   const folder = await temporaryFolder()
-  const [before, TZ] = [process.umask(umask), process.env.TZ]
-  process.env.TZ = zone
+  const before = process.umask(umask)
+  vi.stubEnv('TZ', zone)
   onTestFinished(() => {
     process.umask(before)
-    process.env.TZ = TZ
+    vi.unstubAllEnvs()
   })
   const root = join(folder, `a root of ${zone.length} letters`)
   for (const file of order) {
