@@ -75,12 +75,21 @@ export const ConfigurationSet = z
   .meta({ id: 'ConfigurationSet' })
 export type ConfigurationSet = z.output<typeof ConfigurationSet>
 
-/** Of many thousands: without a check of each field, which would hold up other requests. */
-const fileObject = z.looseObject({}).refine(isShallow, tooDeep)
+/** There are many thousands: a schema for each of them would hold up other requests. */
+const fileObjects = z
+  .array(z.custom<Record<string, unknown>>().meta({ type: 'object', additionalProperties: {} }))
+  .max(mostObjects, { error: `must have at most ${mostObjects} items`, abort: true })
+  .superRefine((objects, { addIssue }) => {
+    for (const [at, input] of objects.entries()) {
+      const isObject = input !== null && typeof input === 'object' && !Array.isArray(input)
+      if (isObject && isShallow(input)) continue
+      addIssue({ code: 'custom', path: [at], message: isObject ? tooDeep.error : 'must be an object', input })
+    }
+  })
 
 /** Checked object by object when it is planned, so that faults of form come together with all others. */
 const document = z
-  .record(text(100, 1), z.array(fileObject).max(mostObjects, `must have at most ${mostObjects} items`))
+  .record(text(100, 1), fileObjects)
   .describe('Sections with their objects, as svc config schema describes them')
 
 export const pruning = {

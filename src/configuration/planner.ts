@@ -199,6 +199,7 @@ export class Run {
       if (!isNamed && !(isReferred && mayRead(calls, section, on.admitted))) continue
       await this.#state.read(section)
       await this.#owners.read(section)
+      await this.#turns.breathe()
       if (!isNamed) continue
       for (const { field, isAsked } of readableParts(calls, section, on.admitted, this.#asked(section)))
         await this.#state.readPart(section, field, isAsked)

@@ -95,8 +95,8 @@ const partReaders: Readonly<Record<string, (db: Db, scope: Scope) => Promise<(id
 /** Of one plan: both what it holds in memory and how long its transaction lasts. */
 const most = { objects: 20_000, characters: 64 * 1024 * 1024 }
 const rows = 500
-/** A content has up to a million characters: to read and to compare these takes some milliseconds. */
-const rowsOf: Partial<Record<Section, number>> = { scripts: 8 }
+/** A content has up to a million characters: to read and to compare these takes some milliseconds. Secrets are decrypted. */
+const rowsOf: Partial<Record<Section, number>> = { scripts: 8, webhooks: 100, ssoProviders: 100 }
 
 /** Scripts of the service, and those of the partner for an organization: visible, and of somebody else. */
 const isForeign = (section: Section, scope: Scope, record: Values): boolean =>
@@ -130,9 +130,9 @@ export class State {
       await setImmediate()
       for (const record of found) this.#check(section, record)
       for (const record of found) this.put(section, record as Values)
+      await setImmediate()
       if (found.length < limit) return
       after = String((found.at(-1) as Values).id)
-      await setImmediate()
     }
   }
 

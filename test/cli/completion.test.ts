@@ -27,6 +27,8 @@ beforeEach(async () => {
     'GET /orgs/organizations': page(orgs),
     'GET /devices': page(devices),
     'GET /roles': page([{ id: uuid(40), name: 'Org Admin' }]),
+    'GET /filters': page([{ id: uuid(50), orgId: uuid(1), name: 'Servers in Mitte' }]),
+    'GET /webhooks': page([{ id: uuid(60), orgId: uuid(1), name: 'chat-alerts' }]),
   }).start()
   home = new Home()
   home.signIn(service.url, {}, { identity })
@@ -185,12 +187,17 @@ describe.each(Object.keys(started))('the completion script in %s', (shell) => {
     async () => {
       await eventually(() => values('fish', 'orgs', 'show', '')).toHaveLength(2)
       await eventually(() => values('fish', 'devices', 'show', '')).toHaveLength(3)
+      for (const topic of ['roles', 'filters', 'webhooks'])
+        await eventually(() => values('fish', topic, 'show', '')).toHaveLength(1)
       const ran = await typed(
         ['svc devi\t list --stat\t', 'us'],
         ['svc devices list --status=off\t', 'line'],
         ['svc orgs show blue-b\t', 'akery'],
         ['svc devices show ba\t', 'office'],
         ['svc devices show x\t', 'pwned'],
+        ['svc roles show Or\t', 'Admin'],
+        ['svc filters show Serv\t', 'Mitte'],
+        ['svc webhooks show chat\t', 'alerts'],
       )
       expect(ran).toEqual([
         '<devices><list><--status>.',
@@ -198,8 +205,20 @@ describe.each(Object.keys(started))('the completion script in %s', (shell) => {
         '<orgs><show><blue-bakery>.',
         '<devices><show><back office>.',
         `<devices><show><${devices[1]!.hostname}>.`,
+        '<roles><show><Org Admin>.',
+        '<filters><show><Servers in Mitte>.',
+        '<webhooks><show><chat-alerts>.',
       ])
       expect(existsSync(join(home.path, 'pwned'))).toBe(false)
+    },
+    60_000,
+  )
+
+  it.skipIf(skipped)(
+    `offers nothing, and says nothing, while the service is away${skipped ? ` (${skipped})` : ''}`,
+    async () => {
+      await service.stop()
+      expect(await typed(['svc orgs show blue-b\t', 'blue-b'])).toEqual(['<orgs><show><blue-b>.'])
     },
     60_000,
   )
