@@ -6,7 +6,7 @@ import { type Fault, invalid } from '../src/core/errors.ts'
 import { isShared, type ProcessLimit, type SharedLimit } from '../src/core/limits.ts'
 import type { QuotaOwner } from '../src/core/quotas.ts'
 import type { AuditFacts, Caller, Handler } from '../src/handler.ts'
-import { checkAccess } from '../src/identity/rules.ts'
+import { accessInFiles, checkAccess } from '../src/identity/rules.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { scopeOfCaller } from './actor.ts'
 import { entryOf, successEntry } from './auditing.ts'
@@ -30,7 +30,7 @@ export function innerCalls(on: {
   const parsers = new WeakMap<Endpoint, ReturnType<typeof partsParserOf>>()
   const check = (entry: Endpoint, caller: Caller) => {
     if (entry.access.who !== 'user') throw new Error(`${entry.path} is not for users`)
-    checkAccess(entry.access, caller, on.mfaOn)
+    checkAccess(accessInFiles(entry.access), caller, on.mfaOn)
   }
 
   function parse(entry: Endpoint, { params = {}, query = {}, body }: RawInput) {

@@ -56,7 +56,8 @@ function needsOf({ access }: Endpoint): string {
   ]
   const named = needs.filter(Boolean).join(' and ')
   const keys = access.key ? ' Also for API keys whose scopes hold it.' : ''
-  const workloads = access.workload ? ' Also for workloads whose trust policy names it.' : ''
+  const inFiles = access.workload === 'files' ? ', in files that they apply' : ''
+  const workloads = access.workload ? ` Also for workloads whose trust policy names it${inFiles}.` : ''
   return `For users in ${access.scopes.join(', ')} scope${named ? `, with ${named}` : ''}.${keys}${workloads}`
 }
 

@@ -141,7 +141,8 @@ export const auditLogs = {
     path: '/audit-logs/logs/:id',
     summary: 'Show an audit entry',
     tag,
-    access: auditReadAccess,
+    // Files ask for it: whoever may see an entry is told who changed what.
+    access: userAccess({ permission: 'audit:read', workload: 'files' }),
     audit: accessAudit,
     params: z.strictObject({ id: idOf('audit_log') }),
     reply: AuditEntry,

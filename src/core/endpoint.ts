@@ -44,8 +44,11 @@ export type Access =
       wholeOrganization: boolean
       /** Also open to API keys whose scopes include the permission. */
       key: boolean
-      /** Also open to workloads whose trust policy names the permission. */
-      workload: boolean
+      /**
+       * Also open to workloads whose trust policy names the permission; `files`: within the files that they plan or apply
+       * alone. Policies that were written for something else reach no more by that.
+       */
+      workload: boolean | 'files'
     }
 
 const allScopes: readonly ScopeKind[] = ['organization', 'partner', 'system']
@@ -67,9 +70,11 @@ type Needs = Partial<Omit<UserAccess, 'who' | 'key' | 'workload'>>
 export function userAccess(
   needs: Needs & { key: true; workload?: true },
 ): UserAccess & { key: true; workload: boolean }
-export function userAccess(needs: Needs & { workload: true }): UserAccess & { key: false; workload: true }
+export function userAccess<const W extends true | 'files'>(
+  needs: Needs & { workload: W },
+): UserAccess & { key: false; workload: W }
 export function userAccess(needs?: Needs): UserAccess & { key: false; workload: false }
-export function userAccess(needs: Needs & { key?: boolean; workload?: boolean } = {}): UserAccess {
+export function userAccess(needs: Needs & { key?: boolean; workload?: boolean | 'files' } = {}): UserAccess {
   const { permission, scopes = allScopes, mfa = false, whileEnrolling = false } = needs
   const {
     wholePartner = false,

@@ -136,7 +136,7 @@ function securityOf(access: Access): Record<string, []>[] {
   return [
     { user: [] },
     ...(access.key ? [{ apiKey: [] as [] }] : []),
-    ...(access.workload ? [{ workload: [] as [] }] : []),
+    ...(access.workload === true ? [{ workload: [] as [] }] : []),
   ]
 }
 

@@ -180,6 +180,10 @@ function decideApiKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key
  */
 function decideWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'workload' }>): AccessDecision {
   const { permission } = access
+  if (access.workload === 'files') {
+    const hint = 'svc config apply does this, by a policy that names config:apply as well'
+    return deny('forbidden', { message: 'This is open to workloads in files alone', details: { hint } })
+  }
   if (!access.workload) {
     const hint = 'a person can do this (svc login), or an API key'
     return deny('forbidden', { message: 'This is not open to workloads', details: { hint } })
@@ -188,6 +192,12 @@ function decideWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'w
   if (permission === undefined || hasPermission(subject.permissions, permission)) return allowed
   return deny('forbidden', { message: 'Permission denied', details: { required: permission } })
 }
+
+/** The same endpoint, called for files: what workloads do in files alone is open to them. */
+export const accessInFiles = (access: UserAccess): UserAccess => ({
+  ...access,
+  workload: access.workload !== false,
+})
 
 /** Refuses a caller who may not use the endpoint. @throws the code of the verdict */
 export function checkAccess(access: Access, subject: Subject, mfaOn: boolean): void {

@@ -77,6 +77,8 @@ export type ProviderChange = z.output<typeof ProviderChange>
 const tag = 'SSO'
 const reads = userAccess({ permission: 'organizations:read' })
 const writes = userAccess({ permission: 'organizations:write', mfa: true })
+const readsInFiles = userAccess({ permission: 'organizations:read', workload: 'files' })
+const writesInFiles = userAccess({ permission: 'organizations:write', mfa: true, workload: 'files' })
 const params = z.strictObject({ id: idOf('sso_provider') })
 const warning = z.string().optional()
 const changeReply = z.object({
@@ -116,7 +118,7 @@ export const ssoProviders = {
     path: '/sso/providers',
     summary: 'List SSO providers, oldest first: of several active ones of an organization the first is used',
     tag,
-    access: reads,
+    access: readsInFiles,
     question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only providers of this organization'),
@@ -131,7 +133,7 @@ export const ssoProviders = {
     idempotencyKey: 'honored',
     summary: 'Create an SSO provider, inactive; discovery finds what its issuer publishes',
     tag,
-    access: writes,
+    access: writesInFiles,
     body: NewProvider,
     status: 201,
     reply: changeReply,
@@ -168,7 +170,7 @@ export const ssoProviders = {
     path: '/sso/providers/:id',
     summary: 'Change an SSO provider; another issuer is looked up, and known subjects are forgotten',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     body: ProviderChange,
     reply: changeReply,
@@ -181,7 +183,7 @@ export const ssoProviders = {
     path: '/sso/providers/:id',
     summary: 'Delete an SSO provider, its sign-ins under way and who its subjects are here',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     reply: z.object({ success: z.literal(true) }),
     audit: audited('sso.provider.delete'),
@@ -193,7 +195,7 @@ export const ssoProviders = {
     idempotencyKey: 'honored',
     summary: 'Set the status of an SSO provider; people sign in with an active one, which has to be complete',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     body: z.strictObject({ status: providerStatus.describe('Its status from now on') }),
     reply: z.object({ data: Provider, warning: warning.describe('That it does not vouch for somebody') }),

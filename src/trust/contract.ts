@@ -121,6 +121,8 @@ const exampleToken = 'eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJodHRwczovL2d
 const tag = 'Trust'
 const reads = userAccess({ permission: 'organizations:read' })
 const writes = userAccess({ permission: 'organizations:write', mfa: true })
+const readsInFiles = userAccess({ permission: 'organizations:read', workload: 'files' })
+const writesInFiles = userAccess({ permission: 'organizations:write', mfa: true, workload: 'files' })
 const params = z.strictObject({ id: idOf('trust_policy') })
 const changeReply = z.object({
   data: TrustPolicy,
@@ -161,7 +163,7 @@ export const trustPolicies = {
     path: '/trust/policies',
     summary: 'List trust policies, oldest first: of several that a token fits the first counts',
     tag,
-    access: reads,
+    access: readsInFiles,
     question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only policies of this organization'),
@@ -176,7 +178,7 @@ export const trustPolicies = {
     idempotencyKey: 'honored',
     summary: 'Create a trust policy: jobs of a CI system sign in with the tokens they have there',
     tag,
-    access: writes,
+    access: writesInFiles,
     body: NewTrustPolicy,
     status: 201,
     reply: changeReply,
@@ -207,7 +209,7 @@ export const trustPolicies = {
     path: '/trust/policies/:id',
     summary: 'Change a trust policy; access tokens that were given by it stop working at once',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     body: TrustPolicyChange,
     reply: changeReply,
@@ -220,7 +222,7 @@ export const trustPolicies = {
     path: '/trust/policies/:id',
     summary: 'Delete a trust policy; access tokens that were given by it stop working at once',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     reply: z.object({ success: z.literal(true) }),
     audit: audited('trust.policy.delete'),

@@ -18,6 +18,8 @@ import {
   applyChange,
   broadnessWarning,
   type Claims,
+  checkMayGrantKeys,
+  checkNotOwn,
   difference,
   makePolicy,
   onlyDeactivates,
@@ -86,6 +88,7 @@ export function trustHandlers(on: On): {
         async run({ db, scope, caller, body, now, note, quota }, warning) {
           const orgId = await resolveOrg(db, scope, body.orgId)
           const policy = makeRecord(body, orgId, { by: caller.id, now })
+          checkMayGrantKeys(caller, policy)
           await quota({ orgId })
           await store.insertTrustPolicy(db, policy)
           note({ orgId, resourceId: policy.id, resourceName: policy.name, after: auditedPolicy(policy) })
@@ -108,9 +111,13 @@ export function trustHandlers(on: On): {
         async run({ db, scope, caller, params, body, now, note }, warning) {
           const before = await store.lockTrustPolicy(db, scope, params.id)
           const after = applyChange(before, body, now)
+          checkNotOwn(caller, before)
           // Checked on every change: whoever decides which tokens are accepted grants them all permissions of
           // the policy.
-          if (!onlyDeactivates(body)) checkMayGrant(caller.permissions, after.permissions)
+          if (!onlyDeactivates(body)) {
+            checkMayGrant(caller.permissions, after.permissions)
+            checkMayGrantKeys(caller, after)
+          }
           await store.changeTrustPolicy(db, scope, after)
           note({ orgId: after.orgId, resourceId: after.id, resourceName: after.name })
           note(difference(before, after))
@@ -118,9 +125,10 @@ export function trustHandlers(on: On): {
         },
       }),
 
-      async remove({ db, scope, params, note }) {
+      async remove({ db, scope, caller, params, note }) {
         checkNotNarrowed(scope)
         const policy = await store.lockTrustPolicy(db, scope, params.id)
+        checkNotOwn(caller, policy)
         await store.removeTrustPolicy(db, scope, policy.id)
         note({ orgId: policy.orgId, resourceName: policy.name, before: auditedPolicy(policy) })
         return { success: true }

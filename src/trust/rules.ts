@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto'
 import { decodeJwt } from 'jose'
-import { invalid } from '../core/errors.ts'
+import { invalid, Problem } from '../core/errors.ts'
 import { isStorable } from '../core/schema.ts'
 import { truncateStorable } from '../core/text.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
+import type { UserCaller, WorkloadCaller } from '../handler.ts'
 import type { NewTrustPolicy, TrustPolicy, TrustPolicyChange } from './contract.ts'
 
 /** A policy including its internal fields. */
@@ -90,6 +91,25 @@ export function broadnessWarning({ issuer, claims }: TrustPolicyRecord): string 
 export const onlyDeactivates = (change: TrustPolicyChange): boolean =>
   change.status === 'inactive' &&
   Object.entries(change).every(([field, value]) => field === 'status' || value === undefined)
+
+type Author = UserCaller | WorkloadCaller
+
+/** Nobody changes their own access: a workload would widen the trust in its repository, or shut itself out. @throws forbidden */
+export function checkNotOwn({ kind, id }: Author, policy: Pick<TrustPolicy, 'id'>): void {
+  if (kind !== 'workload' || id !== policy.id) return
+  const message =
+    'A workload cannot change the trust policy that it signed in by: a person, or another one, has to'
+  throw new Problem('forbidden', message)
+}
+
+/** Jobs must not mint larger enrollment keys than the workload that grants them that. @throws forbidden */
+export function checkMayGrantKeys(by: Author, policy: Omit<TrustPolicy, 'id'>): void {
+  if (by.kind !== 'workload' || !policy.permissions.includes('organizations:write')) return
+  const larger = (['maxUsage', 'maxTtlMinutes'] as const).filter((name) => policy[name] > by.keyLimits[name])
+  if (larger.length === 0) return
+  const most = larger.map((name) => `${name} is at most ${by.keyLimits[name]}`).join(', ')
+  throw new Problem('forbidden', `Cannot grant larger enrollment keys than the own trust policy: ${most}`)
+}
 
 /** The claim by which a policy is looked up: of its claims, the one that the fewest tokens share. */
 export function lookupKeyOf({ issuer, claims }: Pick<TrustPolicy, 'issuer' | 'claims'>): string {

@@ -167,6 +167,9 @@ const tag = 'Webhooks'
  */
 const reads = userAccess({ permission: 'organizations:read', wholeOrganization: true })
 const writes = userAccess({ permission: 'organizations:write', wholeOrganization: true })
+const inFiles = { wholeOrganization: true, workload: 'files' } as const
+const readsInFiles = userAccess({ permission: 'organizations:read', ...inFiles })
+const writesInFiles = userAccess({ permission: 'organizations:write', ...inFiles })
 const params = z.strictObject({ id: idOf('webhook') })
 
 export const webhooks = {
@@ -175,7 +178,7 @@ export const webhooks = {
     path: '/webhooks',
     summary: 'List webhooks, newest first',
     tag,
-    access: reads,
+    access: readsInFiles,
     question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only webhooks of this organization'),
@@ -191,7 +194,7 @@ export const webhooks = {
     idempotencyKey: 'honored',
     summary: 'Create a webhook',
     tag,
-    access: writes,
+    access: writesInFiles,
     body: NewWebhook,
     status: 201,
     reply: Webhook.extend({
@@ -221,7 +224,7 @@ export const webhooks = {
     path: '/webhooks/:id',
     summary: 'Change a webhook',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     body: WebhookChange,
     reply: Webhook,
@@ -233,7 +236,7 @@ export const webhooks = {
     path: '/webhooks/:id',
     summary: 'Delete a webhook and all its deliveries',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     reply: z.object({ success: z.literal(true) }),
     audit: { action: 'webhook.delete', resource: 'webhook' },
@@ -243,7 +246,7 @@ export const webhooks = {
     path: '/webhooks/:id/retry-policy',
     summary: 'Set how often and when a failed delivery is retried; omitted values are the defaults',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     body: NewRetryPolicy.prefault({}),
     reply: Webhook,

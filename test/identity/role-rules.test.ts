@@ -189,6 +189,11 @@ describe('an access decision', () => {
     ['a workload without the permission', of(workload('devices:read'), takesKeys), 'forbidden'],
     ['a workload, where workloads are accepted', of(workload('users:read'), takesWorkloads), 'allowed'],
     ['a key, where only workloads are accepted', of(key('users:read'), takesWorkloads), 'unauthenticated'],
+    [
+      'a workload, where workloads are accepted in files alone',
+      of(workload('users:read'), userAccess({ permission: 'users:read', workload: 'files' })),
+      'forbidden',
+    ],
     ['a workload, where keys are not accepted', of(workload('users:read')), 'forbidden'],
     [
       'a workload, where no permission is needed',

@@ -39,7 +39,7 @@ function accessOf({ access }: Endpoint): string {
     wholePartner && 'whole partner',
     wholeOrganization && 'whole organization',
     key && 'or key',
-    workload && 'or workload',
+    workload && (workload === 'files' ? 'or workload in files' : 'or workload'),
   ]
   return notes.filter(Boolean).join(', ')
 }

@@ -273,6 +273,9 @@ onEveryDatabase((_, open) => {
     expect(await ask('POST', '/api-keys', 'organizations:write')).toEqual([
       ...[false, 'forbidden', 'It is not open to workloads'],
     ])
+    expect(await ask('POST', '/webhooks', 'organizations:write')).toEqual([
+      ...[false, 'forbidden', 'It is open to workloads in files alone'],
+    ])
   })
 })
 

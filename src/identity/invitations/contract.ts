@@ -33,7 +33,7 @@ export const invitations = {
     idempotencyKey: 'honored',
     summary: 'Invite a person by e-mail; an existing account is added',
     tag,
-    access: userAccess({ permission: 'users:invite', wholePartner: true }),
+    access: userAccess({ permission: 'users:invite', wholePartner: true, workload: 'files' }),
     body: NewInvitation,
     status: 201,
     reply: z.object({

@@ -4,7 +4,7 @@ import { invalid, Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Scope } from '../../core/scope.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
-import { type CountEvent, type HandlersOf, inSteps, type UserCaller } from '../../handler.ts'
+import { type CountEvent, type HandlersOf, inSteps } from '../../handler.ts'
 import { forgotLink, inviteLink, loginLink } from '../../messages/links.ts'
 import { queueMail } from '../../messages/queue.ts'
 import { addedToTenant, invitation } from '../../messages/templates.ts'
@@ -108,7 +108,7 @@ async function createMembership(
 async function sendInvitation(
   db: Db,
   post: InvitationDependencies,
-  { user, tenant, caller, now }: { user: User; tenant: Tenant; caller: UserCaller; now: Instant },
+  { user, tenant, caller, now }: { user: User; tenant: Tenant; caller: { name: string }; now: Instant },
 ): Promise<{ inviteEmailSent: boolean; inviteUrl?: string }> {
   const { email: to, name } = user
   const expiresAt = addSeconds(now, invitationSeconds)

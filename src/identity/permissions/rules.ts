@@ -122,6 +122,8 @@ function reasonFor(
 
 function workloadReason(needs: Extract<Access, { who: 'user' }> | undefined): ReasonText {
   if (!needs?.workload) return { reason: 'It is not open to workloads', hint: 'svc login' }
+  if (needs.workload === 'files')
+    return { reason: 'It is open to workloads in files alone', hint: 'svc config apply' }
   const hint = 'svc trust update POLICY --permission … names other ones'
   return { reason: `The trust policy does not name ${needs.permission}`, hint }
 }

@@ -112,7 +112,7 @@ export type EffectivePermissions = z.output<typeof EffectivePermissions>
 const tag = 'Roles'
 const reads = userAccess({ permission: 'users:read', wholePartner: true })
 const writes = userAccess({ permission: 'users:write', wholePartner: true })
-const deletes = userAccess({ permission: 'users:delete', wholePartner: true })
+const writesInFiles = userAccess({ permission: 'users:write', wholePartner: true, workload: 'files' })
 const params = z.strictObject({ id: idOf('role') })
 const query = z.strictObject(tenant)
 const refusals = ['tenant_required', 'partner_access_limited', 'org_access_denied'] as const
@@ -123,7 +123,7 @@ export const roles = {
     path: '/roles',
     summary: 'List the roles that can be held in an organization or partner, built-in ones included',
     tag,
-    access: reads,
+    access: userAccess({ permission: 'users:read', wholePartner: true, workload: 'files' }),
     query: z.strictObject({ ...tenant, ...pageQuery() }),
     reply: pageOf(Role),
     errors: refusals,
@@ -134,7 +134,7 @@ export const roles = {
     idempotencyKey: 'honored',
     summary: 'Create a role',
     tag,
-    access: writes,
+    access: writesInFiles,
     body: NewRole,
     status: 201,
     reply: RoleDetails,
@@ -167,7 +167,7 @@ export const roles = {
     path: '/roles/:id',
     summary: 'Change a role that is not built in',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     query,
     body: RoleChange,
@@ -181,7 +181,7 @@ export const roles = {
     path: '/roles/:id',
     summary: 'Delete a role that nobody holds and no role inherits from',
     tag,
-    access: deletes,
+    access: userAccess({ permission: 'users:delete', wholePartner: true, workload: 'files' }),
     params,
     query,
     reply: z.object({ success: z.literal(true), message: z.string() }),

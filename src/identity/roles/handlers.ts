@@ -2,7 +2,7 @@ import { Problem } from '../../core/errors.ts'
 import { newId } from '../../core/new-id.ts'
 import { pairOf, roleBuilderCatalog } from '../../core/permissions.ts'
 import type { Scope } from '../../core/scope.ts'
-import type { AuditFacts, HandlersOf, UserCaller } from '../../handler.ts'
+import type { AuditFacts, HandlersOf, UserCaller, WorkloadCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { hasFullAdmin, lockTenant } from '../administrators.ts'
 import type { Tenant } from '../rules.ts'
@@ -166,10 +166,14 @@ async function getParentChain(
 
 /**
  * No user changes their own permissions, up or down, here or in another tenant; another administrator has to do
- * it. The system administrator has every permission whatever roles say.
+ * it. The system administrator has every permission whatever roles say, and a workload those of its policy.
  * @throws own_role
  */
-async function checkNotOwnRole(db: Db, caller: UserCaller, below: readonly { id: string }[]): Promise<void> {
+async function checkNotOwnRole(
+  db: Db,
+  caller: UserCaller | WorkloadCaller,
+  below: readonly { id: string }[],
+): Promise<void> {
   if (caller.scope.kind === 'system') return
   const held = new Set(await listHeldRoles(db, caller.id))
   if (below.some(({ id }) => held.has(id))) throw new Problem('own_role')

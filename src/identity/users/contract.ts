@@ -114,6 +114,7 @@ const params = z.strictObject({ id: idOf('user') })
 const query = z.strictObject(tenant)
 const done = z.object({ success: z.literal(true) })
 const writes = userAccess({ permission: 'users:write', wholePartner: true })
+const writesInFiles = userAccess({ permission: 'users:write', wholePartner: true, workload: 'files' })
 
 export const people = {
   me: endpoint({
@@ -153,7 +154,7 @@ export const people = {
     path: '/users',
     summary: 'List users by name',
     tag,
-    access: userAccess({ permission: 'users:read', wholePartner: true }),
+    access: userAccess({ permission: 'users:read', wholePartner: true, workload: 'files' }),
     question: true,
     query: z.strictObject({
       ...tenant,
@@ -197,7 +198,7 @@ export const people = {
     path: '/users/:id',
     summary: 'Remove a user from the tenant, and end their sessions there; the account survives',
     tag,
-    access: userAccess({ permission: 'users:delete', wholePartner: true }),
+    access: userAccess({ permission: 'users:delete', wholePartner: true, workload: 'files' }),
     params,
     query,
     reply: done,
@@ -210,7 +211,7 @@ export const people = {
     idempotencyKey: 'honored',
     summary: 'Give a user another role',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     query,
     body: z.strictObject({ roleId: idOf('role').describe('The role') }),
@@ -224,7 +225,7 @@ export const people = {
     path: '/users/:id/access',
     summary: 'Change which organizations, sites and device groups a user reaches',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     query,
     body: AccessChange,

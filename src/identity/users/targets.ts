@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
-import type { UserCaller } from '../../handler.ts'
+import type { UserCaller, WorkloadCaller } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { hasFullAdmin, lockTenant } from '../administrators.ts'
 import { findGrants } from '../memberships.ts'
@@ -63,7 +63,7 @@ export function getMembership({ one }: Target): rules.MembershipRecord {
  */
 export async function checkMayManageUser(
   db: Db,
-  caller: UserCaller,
+  caller: Pick<UserCaller | WorkloadCaller, 'scope' | 'permissions'>,
   account: rules.Account,
   held: readonly rules.MembershipRecord[],
 ): Promise<void> {
