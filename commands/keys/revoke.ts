@@ -2,6 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { apiKeys } from '../../src/credentials/api-keys/contract.ts'
 
 export default command(apiKeys.revoke, {
+  warning: 'It stops working at once, and for good',
   description: 'The key stops working immediately and permanently; its record stays.',
   examples: [
     'svc keys revoke ci --yes\nAPI key revoked successfully',

@@ -2,6 +2,7 @@ import { command } from '../../src/cli/command.ts'
 import { ssoIdentities } from '../../src/sso/identities/contract.ts'
 
 export default command(ssoIdentities.unlink, {
+  warning: 'Sessions of this link end',
   format: () => 'Link removed: at the next sign-in they are found by their e-mail address\n',
   description:
     'For somebody with a new identifier at the provider. The account stays; sessions of the link are revoked.',

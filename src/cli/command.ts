@@ -45,9 +45,9 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
   const isCustom = ({ key }: Field) => customFlags?.fields.includes(key) === true
   const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field) && !isCustom(field))
 
-  // A record that is deleted by its name: several names are taken. A body says more about the one.
-  const isNamed = argFields.length === 1 && entry.body === undefined && !view.argDefaults
-  const eachArg = entry.method === 'DELETE' && isNamed ? argName(argFields[0]!) : undefined
+  // What is deleted by its name: several names are taken. A body says more about the one.
+  const named = entry.body === undefined && !view.argDefaults ? argFields.at(-1) : undefined
+  const eachArg = entry.method === 'DELETE' && named ? argName(named) : undefined
 
   const [firstCustomFlag] = Object.keys(customFlags?.flags ?? {})
   const flagNames = new Map([

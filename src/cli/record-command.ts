@@ -247,7 +247,7 @@ async function confirm(
 ): Promise<void> {
   printTarget(settings)
   if (flags.yes) return
-  const given = String(Object.values(args)[0])
+  const given = String(Object.values(args).at(-1))
   // The dots of a shortened id are on no keyboard.
   const cut = idBeginningOf(given)
   const name = cut?.isCut ? cut.start : given

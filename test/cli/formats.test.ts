@@ -1,7 +1,8 @@
+import { statSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { afterRateLimit, FakeService, organization, page, site, uuid } from './fake-service.ts'
-import { failureOf, Home } from './run.ts'
+import { binary, failureOf, Home, start } from './run.ts'
 
 const bakery = organization(10, 'blue-bakery', 'Blue "Bakery", Ltd')
 const acme = organization(11, 'acme', 'Acme \u001b[31mIT', { status: 'suspended', maxDevices: 25 })
@@ -163,6 +164,23 @@ describe('pagination', () => {
     expect(stderr).toBe('')
     expect(queries()).toEqual(['page=1&limit=100', 'page=2&limit=100', 'page=3&limit=100'])
   })
+
+  it.each(['ndjson', 'csv'])(
+    'with --all is printed as %s page by page, in constant memory',
+    async (format) => {
+      // Four times what the heap may have.
+      const name = 'a'.repeat(20_000)
+      const whole = Array.from({ length: 100 }, (_, n) => ({ ...rows[n], name }))
+      service.answers['GET /orgs/sites'] = ({ path }) => page(path.includes('page=101&') ? [] : whole)
+      const env = { NODE_OPTIONS: '--max-old-space-size=48' }
+      const out = home.write('sites', '')
+      const line = `exec '${process.execPath}' '${binary}' sites --all -o ${format} > '${out}'`
+      const { code, stderr } = await start('sh', ['-c', line], { ...home.env, ...env }, home.path)
+      service.answers['GET /orgs/sites'] = ({ path }) => paged(path)
+      expect([code, stderr]).toEqual([0, ''])
+      expect(statSync(out).size).toBeGreaterThan(100 * 100 * 20_000)
+    },
+  )
 
   it('with --all waits when it exceeds the rate limit, and continues', async () => {
     const limited = afterRateLimit(({ path }) => paged(path))

@@ -91,6 +91,25 @@ describe.skipIf(noTerminal)('at a terminal', () => {
     expect(stdout).toContain(`Type ${start} to delete it`)
   })
 
+  it('a deletion says first which context it is in, and at which address', async () => {
+    service.answers['GET /orgs/sites'] = page([site(22, uuid(10), 'Depot')])
+    const { stdout } = await home.terminal(['sites', 'delete', 'Depot', '--org', uuid(10)], {
+      answers: [['Type', '\u0003']],
+    })
+    expect(stdout.indexOf(`Context test, ${service.url}`)).toBeGreaterThanOrEqual(0)
+    expect(stdout.indexOf('Type Depot')).toBeGreaterThan(stdout.indexOf('Context test'))
+  })
+
+  it('a name of several records is refused with each of them, a line each within 80 columns', async () => {
+    service.answers['GET /orgs/sites'] = page([20, 21].map((n) => site(n, uuid(10), 'Depot')))
+    service.answers[`GET /orgs/organizations/${uuid(10)}`] = { body: organization(10, 'acme', 'Acme') }
+    const { code, stdout } = await home.terminal(['sites', 'show', 'Depot', '--org', uuid(10)])
+    expect(code).toBe(2)
+    const lines = stdout.replace(color, '').trimEnd().split('\r\n')
+    for (const n of [20, 21]) expect(lines.filter((line) => line.includes(uuid(n)))).toHaveLength(1)
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(80)
+  })
+
   it('a message after an answer is on its own line', async () => {
     const { stdout } = await home.terminal(
       ['password', 'reset', '--link', `@${home.write('link', 'token')}`],

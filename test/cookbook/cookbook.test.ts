@@ -85,6 +85,11 @@ aboveStorage((_, open) => {
       knownKey = known.key
       reports = [known.id, namesake.id]
       await addRelease(service, '1.2.0')
+      const log = { level: 'error', component: 'disk', message: 'I/O error' } as const
+      await service.client(bakery.agentToken).call(api.diagnosticLogs.submit, {
+        params: { id: bakery.agentId },
+        body: { logs: [{ ...log, timestamp: new Date().toISOString() }] },
+      })
 
       home = new Home({ SVC_URL: service.url, CI: 'true' })
       home.signIn(service.url, { accessToken: world.tokens.system })
@@ -317,6 +322,7 @@ aboveStorage((_, open) => {
       },
       'ship-logs'() {
         expect(home.read('logs/audit.ndjson')).toContain('"action"')
+        expect(lines('logs/devices.ndjson').map(({ message }) => message)).toContain('I/O error')
       },
       async 'tag-by-filter'() {
         const { data } = await system.call(api.devices.list, { query: { limit: 100 } })
