@@ -1,6 +1,6 @@
 import { boolean } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { planFlags } from '../../src/cli/config/flags.ts'
+import { planFlags, withoutSecretsFlag } from '../../src/cli/config/flags.ts'
 import { textArg } from '../../src/cli/flags.ts'
 
 export default class ConfigDiff extends ApiCommand {
@@ -16,6 +16,7 @@ export default class ConfigDiff extends ApiCommand {
   static override args = { file: textArg('Files and folders; - for standard input', true, undefined, true) }
   static override flags = {
     ...planFlags,
+    ...withoutSecretsFlag,
     'watch-exit': boolean({
       description: 'For cron: 1 is a difference and nothing else; every error is more than 1',
     }),

@@ -61,7 +61,15 @@ const plan = {
   }),
 }
 
-export const Plan = z.object(plan).meta({ id: 'ConfigurationPlan' })
+export const Plan = z
+  .object({
+    ...plan,
+    notCompared: z
+      .array(z.object({ ...place, field: z.string() }))
+      .optional()
+      .describe('Fields that withoutSecrets names, in its order'),
+  })
+  .meta({ id: 'ConfigurationPlan' })
 export type Plan = z.output<typeof Plan>
 
 export const ConfigurationSet = z
@@ -138,6 +146,19 @@ export const configuration = {
         .boolean()
         .default(false)
         .describe('Say who last set what differs, to whoever may read the audit log'),
+      withoutSecrets: z
+        .array(
+          z.strictObject({
+            section: z.enum(sections),
+            object: z.int().min(0, 'must be at least 0').describe('Its number in the section, from 0'),
+            field: text(100, 1),
+          }),
+        )
+        .max(mostObjects, `must have at most ${mostObjects} items`)
+        .default([])
+        .describe(
+          'Fields that the document leaves out because their secrets are not at hand: they are not compared, and no apply takes the version of such a plan',
+        ),
     }),
     maxBody,
     reply: Plan,

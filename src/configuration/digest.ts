@@ -7,7 +7,7 @@ import { canonical, type Wanted } from './rules.ts'
  * object that was made again, more that ends with a deletion, other files. What is refused to whom does not matter.
  */
 export async function digestOf(
-  { set, document, adopt, prune, pruneLimit }: Wanted,
+  { set, document, adopt, prune, pruneLimit, withoutSecrets = [] }: Wanted,
   changes: readonly Change[],
   ends: readonly Record<string, number>[],
   on: {
@@ -19,7 +19,8 @@ export async function digestOf(
 ): Promise<string> {
   const digest = createHash('sha256')
   const add = (part: unknown) => digest.update(`${canonical(part)}\n`)
-  add([set, adopt, prune, pruneLimit ?? null, ends])
+  // What went without a secret is of no apply: that has all of them.
+  add([set, adopt, prune, pruneLimit ?? null, ends, withoutSecrets])
   for (const section of Object.keys(document).sort()) {
     add(section)
     for (const object of document[section]!) {

@@ -10,6 +10,7 @@ import { type AppliedChange, sectionsOfChanges } from './history/applied-changes
 import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
 import { type Rollback, rollbackOf } from './history/rollback.ts'
+import { leftOutOf, notComparedOf, withStandIns } from './left-out.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
@@ -64,12 +65,13 @@ export class Run {
     const { cipher } = this.#with
     const { wanted } = this
     const { faults } = rules.sectionsOf(wanted.document)
-    const read = await this.#items(named)
+    const leftOut = leftOutOf(wanted)
+    const read = await this.#items(named, leftOut.of)
     const { orgId } = this.#with.owner
     const own = orgId === null ? undefined : this.#state.get('organizations', orgId)?.key
     const items = rules.inOwnOrganization(read, own)
     const twice = rules.duplicateFaults(items)
-    this.#found.addFaults([...faults, ...twice])
+    this.#found.addFaults([...faults, ...leftOut.faults, ...twice])
     const isTwice = ({ section, path }: Item) =>
       twice.some((fault) => fault.path === `${path}.${kinds[section].key}`)
     const state = await this.#stateMark(named)
@@ -126,7 +128,11 @@ export class Run {
     // What is below the objects has changed, or the plan is not of these files.
     if (expected && expected.version !== version) throw rules.moved([])
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)
-    return { set: wanted.set, version, changes: this.#found.changes, left: this.#found.left, totals }
+    const notCompared = notComparedOf(wanted, items)
+    return {
+      ...{ set: wanted.set, version, changes: this.#found.changes, left: this.#found.left, totals },
+      ...(notCompared.length > 0 && { notCompared }),
+    }
   }
 
   /** What is asked for: files, or an apply backwards. */
@@ -172,11 +178,14 @@ export class Run {
   }
 
   /** The objects of the files. Names of those with faults are kept: who refers to them is not at fault as well. */
-  async #items(named: readonly Section[]): Promise<Item[]> {
+  async #items(
+    named: readonly Section[],
+    leftOut: (section: Section, at: number) => string[],
+  ): Promise<Item[]> {
     const items: Item[] = []
     for (const section of named) {
       for (const [at, object] of (this.wanted.document[section] ?? []).entries()) {
-        const read = rules.readObject(section, at, object)
+        const read = rules.readObject(section, at, object, leftOut(section, at))
         if (Array.isArray(read)) {
           this.#found.addFaults(read)
           this.#found.block(section, object[kinds[section].key])
@@ -241,11 +250,12 @@ export class Run {
     return movedBy(this.#tx, scope, { named, moved, gone: this.#gone, since: time, now: on.now })
   }
 
-  async #item(kind: Kind, item: Item): Promise<void> {
-    const orgId = this.#naming.organization(kind, item)
-    if (typeof orgId === 'symbol') return this.#found.blockItem(kind, item)
-    const found = this.#naming.object(kind, item, orgId)
-    if (typeof found === 'symbol') return this.#found.blockItem(kind, item)
+  async #item(kind: Kind, named: Item): Promise<void> {
+    const orgId = this.#naming.organization(kind, named)
+    if (typeof orgId === 'symbol') return this.#found.blockItem(kind, named)
+    const found = this.#naming.object(kind, named, orgId)
+    if (typeof found === 'symbol') return this.#found.blockItem(kind, named)
+    const item = withStandIns(kind, named, found?.record)
     if (found) this.#found.keep(found.id)
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.blockItem(kind, item)

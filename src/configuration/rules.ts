@@ -14,7 +14,11 @@ export type Wanted = {
   adopt: boolean
   prune: boolean
   pruneLimit?: number | undefined
+  withoutSecrets?: readonly LeftOut[] | undefined
 }
+
+/** A field of an object of a document that its caller has no secret for. */
+export type LeftOut = { section: Section; object: number; field: string }
 
 /** Ids of what some fields name. */
 export type Ids = Readonly<Record<string, string | string[]>>
@@ -40,6 +44,8 @@ export type Item = {
   renamedFrom: string | undefined
   /** The fields that the file names, without those above. */
   values: Values
+  /** Fields that hold a secret which is not at hand. */
+  leftOut: readonly string[]
   /** Of an object of a rollback. */
   identity?: Identity | undefined
 }
@@ -75,13 +81,18 @@ export function sectionsOf(document: Readonly<Record<string, unknown>>): {
 }
 
 /** An object of a document: what it says, or its faults of form. */
-export function readObject(section: Section, at: number, object: Values): Item | Fault[] {
+export function readObject(
+  section: Section,
+  at: number,
+  object: Values,
+  leftOut: readonly string[] = [],
+): Item | Fault[] {
   const path = `body.document.${section}.${at}`
   const { schema, key } = kinds[section]
   const read = safeParse(schema, object)
   if (!read.success) return read.error.issues.flatMap((issue) => formFaults(path, issue, object))
   const { org, renamedFrom, ...values } = read.data as Values & { org?: string; renamedFrom?: string }
-  return { section, path, org, key: String(values[key]), renamedFrom, values }
+  return { section, path, org, key: String(values[key]), renamedFrom, values, leftOut }
 }
 
 export const labelOf = (section: Section, key: unknown): string => `${section} ${String(key)}`
@@ -240,7 +251,11 @@ export function hiddenDifference(
   return { before: was, after: is }
 }
 
-export const hiddenValues = (kind: Kind, values: Values): Values => guarded(kind, values, () => hidden)
+/** `leftOut`: fields of which what stands for them is not shown either. */
+export const hiddenValues = (kind: Kind, values: Values, leftOut: readonly string[] = []): Values => ({
+  ...guarded(kind, values, () => hidden),
+  ...Object.fromEntries(leftOut.filter((name) => Object.hasOwn(values, name)).map((name) => [name, hidden])),
+})
 
 /** The fields in which a file wants another value than there is, with that value. */
 export function differing(kind: Kind, present: Values, wanted: Values): Values {

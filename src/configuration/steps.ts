@@ -139,7 +139,10 @@ export class Steps {
       return undefined
     }
     const body = { ...this.#body(kind, item.values, references, made), ...(orgId !== null && { orgId }) }
-    const { after } = rules.shownDifference(null, rules.hiddenValues(kind, onlyOf(item.values, made)))
+    const { after } = rules.shownDifference(
+      null,
+      rules.hiddenValues(kind, onlyOf(item.values, made), item.leftOut),
+    )
     let reply: Values | undefined
     const refused = await this.#refusal(
       kind.create,

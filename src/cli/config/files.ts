@@ -21,6 +21,9 @@ type Objects = Record<string, Record<string, unknown>[]>
 /** A fault with its place, which is empty where it is in no file. */
 export type FileFault = { file: string; line: number; column: number; message: string }
 
+/** A field that is left out, with the variables that could not be read. */
+export type LeftOut = { section: Section; object: number; field: string; variables: string[] }
+
 type Source = { file: string; document: Document; lines: LineCounter }
 
 /** What several files say together. */
@@ -30,6 +33,8 @@ export type Configuration = {
   faults: FileFault[]
   /** The texts that variables were part of. */
   substituted: Substituted[]
+  /** Fields that the document goes without, as their secrets are not at hand. */
+  leftOut: LeftOut[]
   /** Where a path of the request stands. */
   placeOf(path: string): Omit<FileFault, 'message'> | undefined
 }
@@ -39,12 +44,13 @@ const extensions = ['.yaml', '.yml', '.json']
 const mostFiles = 1000
 
 /**
- * Reads files and folders; `-` is standard input. `allowed`: names of the environment that they may read besides their own.
+ * Reads files and folders; `-` is standard input. `allowed`: names of the environment that they may read besides their own;
+ * `withoutSecrets`: fields for secrets whose variables there are not are left out.
  * @throws CliError with every fault of syntax
  */
 export async function readConfiguration(
   paths: readonly string[],
-  allowed: readonly string[],
+  { env: allowed = [], 'without-secrets': withoutSecrets = false }: ReadFlags,
 ): Promise<Configuration> {
   const yaml = await import('yaml')
   const sources: Source[] = []
@@ -57,8 +63,10 @@ export async function readConfiguration(
     sources.push(source)
   }
   if (broken.length > 0) throw faultsError(broken)
-  return together(sources, new VariableSource(allowed))
+  return together(sources, new VariableSource(allowed), withoutSecrets)
 }
+
+export type ReadFlags = { env?: readonly string[] | undefined; 'without-secrets'?: boolean | undefined }
 
 type Yaml = typeof import('yaml')
 
@@ -145,10 +153,15 @@ const position = (lines: LineCounter, offset: number) => {
   return { line, column: col }
 }
 
-function together(sources: readonly Source[], variables: VariableSource): Configuration {
+function together(
+  sources: readonly Source[],
+  variables: VariableSource,
+  withoutSecrets: boolean,
+): Configuration {
   const document: Objects = {}
   const faults: FileFault[] = []
   const substituted: Substituted[] = []
+  const leftOut: LeftOut[] = []
   const places = new Map<string, { source: Source; index: number }[]>()
   for (const source of sources) {
     const fault = (path: readonly (string | number)[], message: string) =>
@@ -181,14 +194,24 @@ function together(sources: readonly Source[], variables: VariableSource): Config
             [section, index, field],
             `holds a secret in clear: write \${env:NAME} or \${file:PATH} in its place`,
           )
+        const unread = new Map<string, Set<string>>()
         const filled = fillIn(object, [section, index], {
           file: source.file,
           source: variables,
           fault,
+          leftOut: ([, , field], variable) => {
+            const name = String(field)
+            if (!withoutSecrets || !isGuarded(section as Section, name)) return false
+            unread.set(name, (unread.get(name) ?? new Set()).add(variable))
+            return true
+          },
           filled: ([, , ...field], text, names) =>
             substituted.push({ path: [section, sent, ...field], text, variables: names }),
         })
-        document[section].push(filled as Record<string, unknown>)
+        for (const [field, names] of unread)
+          leftOut.push({ section: section as Section, object: sent, field, variables: [...names] })
+        const whole = Object.entries(filled as Record<string, unknown>)
+        document[section].push(Object.fromEntries(whole.filter(([field]) => !unread.has(field))))
         places.set(section, [...(places.get(section) ?? []), { source, index }])
       }
     }
@@ -197,6 +220,7 @@ function together(sources: readonly Source[], variables: VariableSource): Config
     document,
     faults,
     substituted,
+    leftOut,
     placeOf(path) {
       const [, section = '', at = '', ...rest] = /^body\.document/.test(path) ? path.split('.').slice(1) : []
       const found = places.get(section)?.[Number(at)]
@@ -221,6 +245,9 @@ function secretsInClear(section: Section, object: Record<string, unknown>): stri
     .filter(({ name, guard }) => guard && isClear(object[name], guard))
     .map(({ name }) => name)
 }
+
+const isGuarded = (section: Section, field: string): boolean =>
+  kinds[section].fields.some(({ name, guard }) => name === field && guard !== undefined)
 
 /** A bound on what aliases multiply is the library's own. */
 function jsOf({ document, file }: Source): unknown {

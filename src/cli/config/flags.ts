@@ -21,6 +21,13 @@ export const partnerFlag = {
   partner: string({ description: 'Of this partner; for system scope', helpValue: 'PARTNER' }),
 }
 
+/** Of the commands that plan and never apply. */
+export const withoutSecretsFlag = {
+  'without-secrets': boolean({
+    description: 'Leave out secrets whose variables are not set, and say which: they are not compared',
+  }),
+}
+
 /** What the commands that plan have in common. */
 export const planFlags = {
   ...variableFlags,

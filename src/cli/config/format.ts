@@ -6,6 +6,11 @@ import type { Look } from '../look.ts'
 import { truncate } from '../text-width.ts'
 import { isMarker } from './hidden.ts'
 
+type Place = Pick<Change, 'section' | 'org' | 'name'>
+/** `variables`: what could not be read. */
+type NotCompared = Place & { field: string; variables: readonly string[] }
+export type ShownPlan = Omit<Plan, 'notCompared'> & { notCompared?: NotCompared[] }
+
 const marks = { create: '+', update: '~', delete: '-', adopt: '=', release: '≠' } as const
 const words = {
   create: 'create',
@@ -54,14 +59,21 @@ function endsText({ ends }: Change): string {
 }
 
 /** What a change says beside its name, a line each. */
-function notesOf(change: Change): string[] {
+function notesOf(change: Change, { notCompared = [] }: Pick<Plan, 'notCompared'>): string[] {
+  const isOfIt = ({ section, org, name }: Place) =>
+    section === change.section && org === change.org && name === change.name
   return [
     ...(change.renamedFrom === null ? [] : [`renamed from ${escapeToOneLine(change.renamedFrom)}`]),
     ...(change.action === 'update' ? fieldLines(change) : []),
+    ...notCompared.filter(isOfIt).map(({ field }) => `${field}: not compared`),
     ...culpritLines(change, null, 'deleted'),
     ...(change.refused === null ? [] : [`refused: ${escapeToOneLine(change.refused)}`]),
   ]
 }
+
+/** `webhooks bakery / Tickets: secret (${env:SECRET})`. */
+export const notComparedText = ({ section, field, variables, ...one }: NotCompared): string =>
+  `${section} ${placed(one)}: ${field} (${escapeToOneLine(variables.join(', '))})`
 
 /** `2 to create, 1 to change`. */
 export function totalsText({ totals }: Pick<Plan, 'totals'>, isDone = false): string {
@@ -92,7 +104,7 @@ export function formatPlan(
     style.heading(escapeToOneLine(section)),
     ...changes.flatMap((change) => [
       tones[change.action](shortened(`  ${marks[change.action]} ${placed(change)}${endsText(change)}`)),
-      ...notesOf(change).map((note) => shortened(`      ${note}`)),
+      ...notesOf(change, plan).map((note) => shortened(`      ${note}`)),
     ]),
   ])
   if (plan.left.length > 0) {
@@ -110,18 +122,19 @@ export function formatPlan(
 const longest = 60_000
 
 /** For a comment on a pull request: totals first. */
-export function formatMarkdown(plan: Plan): string {
+export function formatMarkdown(plan: ShownPlan): string {
   const quote = (text: string) => `\`${text.replaceAll('`', "'")}\``
   const head = `### Set ${quote(plan.set)}: ${totalsText(plan)}\n`
   const rows = [
     ...plan.changes.map(
       (change) =>
         `- **${words[change.action]}** ${change.section} ${quote(placed(change))}${endsText(change)}` +
-        notesOf(change)
+        notesOf(change, plan)
           .map((note) => `\n  - ${quote(note)}`)
           .join(''),
     ),
     ...plan.left.map((one) => `- kept without --prune: ${one.section} ${quote(placed(one))}`),
+    ...(plan.notCompared ?? []).map((one) => `- not compared: ${quote(notComparedText(one))}`),
   ]
   let text = `${head}\n`
   for (const [at, row] of rows.entries()) {

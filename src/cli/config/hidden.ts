@@ -11,7 +11,7 @@ export type Substituted = {
 }
 
 type Objects = Readonly<Record<string, readonly Record<string, unknown>[]>>
-type Shown = Pick<Plan, 'changes' | 'left'>
+type Shown = Pick<Plan, 'changes' | 'left' | 'notCompared'>
 
 /** What is shown in place of values that came from variables. */
 const marker = (names: readonly string[]): string => `(from ${[...new Set(names)].join(', ')})`
@@ -51,8 +51,16 @@ export class Hidden {
 
   plan<T extends Shown>(plan: T): T {
     if (this.#substituted.length === 0) return plan
-    const left = plan.left.map((one) => ({ ...one, org: this.#name(one.org), name: this.#name(one.name) }))
-    return { ...plan, left, changes: plan.changes.map((change) => this.#change(change)) }
+    const named = <P extends Pick<Change, 'org' | 'name'>>(one: P): P => ({
+      ...one,
+      ...{ org: this.#name(one.org), name: this.#name(one.name) },
+    })
+    return {
+      ...plan,
+      left: plan.left.map(named),
+      changes: plan.changes.map((change) => this.#change(change)),
+      ...(plan.notCompared && { notCompared: plan.notCompared.map(named) }),
+    }
   }
 
   #change(change: Change): Change {

@@ -13,8 +13,15 @@ import { lookOf } from '../look.ts'
 import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
 import { resolveId } from '../resolve.ts'
-import { type Configuration, type FileFault, faultsError, nameAt, readConfiguration } from './files.ts'
-import { formatMarkdown, formatPlan, totalsText } from './format.ts'
+import {
+  type Configuration,
+  type FileFault,
+  faultsError,
+  type LeftOut,
+  nameAt,
+  readConfiguration,
+} from './files.ts'
+import { formatMarkdown, formatPlan, notComparedText, type ShownPlan, totalsText } from './format.ts'
 import { Hidden, type Substituted } from './hidden.ts'
 import { escapeVariables } from './variables.ts'
 
@@ -25,6 +32,7 @@ export type PlanFlags = {
   adopt?: boolean | undefined
   prune?: boolean | undefined
   'prune-limit'?: number | undefined
+  'without-secrets'?: boolean | undefined
 }
 
 type Request = {
@@ -33,7 +41,7 @@ type Request = {
 }
 
 /** A plan as it is saved: what was asked for and what the answer was, without values of variables. */
-type SavedPlan = { plan: Plan; request: Request; substituted: Substituted[] }
+type SavedPlan = { plan: ShownPlan; request: Request; substituted: Substituted[] }
 
 /** `culprits`: with who last set what differs. */
 async function ask(
@@ -42,8 +50,8 @@ async function ask(
   flags: PlanFlags,
   culprits = false,
 ): Promise<SavedPlan> {
-  const files = await readConfiguration(paths, flags.env ?? [])
-  const { substituted } = files
+  const files = await readConfiguration(paths, flags)
+  const { substituted, leftOut } = files
   const hidden = new Hidden(files.document, substituted)
   const { set, adopt = false, prune = false } = flags
   const pruneLimit = flags['prune-limit']
@@ -51,13 +59,30 @@ async function ask(
     query: await namedTenant(session, flags.partner),
     body: { set, document: files.document, adopt, prune, ...(pruneLimit !== undefined && { pruneLimit }) },
   }
-  const asked = { ...request, body: { ...request.body, ...(culprits && { culprits }) } }
+  const withoutSecrets = leftOut.map(({ variables: _, ...field }) => field)
+  const asked = {
+    ...request,
+    body: {
+      ...request.body,
+      ...(culprits && { culprits }),
+      ...(withoutSecrets.length > 0 && { withoutSecrets }),
+    },
+  }
   const sent = session.client.request(configuration.plan, asked)
   const plan = await withSpinner('Planning', sent).catch((failure) => {
     throw withPlaces(hidden.failure(failure), files, hidden)
   })
   if (files.faults.length > 0) throw faultsError(files.faults)
-  return { plan: hidden.plan(plan as Plan), request, substituted }
+  return { plan: withVariables(hidden.plan(plan as Plan), leftOut), request, substituted }
+}
+
+/** With the variables that could not be read. */
+function withVariables({ notCompared, ...plan }: Plan, leftOut: readonly LeftOut[]): ShownPlan {
+  if (!notCompared) return plan
+  return {
+    ...plan,
+    notCompared: notCompared.map((one, at) => ({ ...one, variables: leftOut[at]!.variables })),
+  }
 }
 
 /** The faults of the service at their places in the files, together with those that need no service. */
@@ -85,9 +110,13 @@ function withPlaces(failure: unknown, files: Configuration, hidden: Hidden): unk
   return faultsError([...files.faults, ...faults], isOfForm)
 }
 
-async function printPlan(session: CommandContext, plan: Plan): Promise<void> {
+async function printPlan(session: CommandContext, plan: ShownPlan): Promise<void> {
   const text = () => formatPlan(plan, lookOf(process.stdout, session.output))
   await printRecord(session.output, plan, configuration.plan.reply, text)
+}
+
+function printNotCompared({ notCompared = [] }: ShownPlan): void {
+  for (const one of notCompared) printNote(`Not compared: ${notComparedText(one)}`)
 }
 
 export async function planFiles(
@@ -95,11 +124,17 @@ export async function planFiles(
   paths: readonly string[],
   flags: PlanFlags & { out?: string | undefined; markdown?: boolean | undefined },
 ): Promise<void> {
+  if (flags.out !== undefined && flags['without-secrets'])
+    throw usageError(
+      'A plan without secrets cannot be saved: it does not have all that an apply would send',
+      'leave out --without-secrets where the secrets are, or leave out --out',
+    )
   if (flags.out !== undefined) checkReplaceable(flags.out)
   const saved = await ask(session, paths, flags)
   if (flags.out !== undefined) writePrivateFile(flags.out, `${JSON.stringify(saved, null, 2)}\n`)
   if (flags.markdown) await writeStdout(formatMarkdown(saved.plan))
   else await printPlan(session, saved.plan)
+  printNotCompared(saved.plan)
   if (flags.out !== undefined)
     printNote(`The plan is in ${flags.out}: svc config apply --plan ${flags.out} applies it`)
 }
@@ -120,6 +155,7 @@ export async function diffFiles(
 async function differing(session: CommandContext, paths: readonly string[], flags: PlanFlags) {
   const saved = await ask(session, paths, flags, true)
   await printPlan(session, saved.plan)
+  printNotCompared(saved.plan)
   return saved
 }
 

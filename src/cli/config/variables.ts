@@ -19,6 +19,8 @@ type Filling = {
   file: string
   source: VariableSource
   fault(path: Path, message: string): void
+  /** Whether what a variable that cannot be read is part of may be left out. */
+  leftOut?(path: Path, variable: string): boolean
   /** Told of each text that a variable was part of. */
   filled?(path: Path, text: string, variables: Variable[]): void
 }
@@ -59,7 +61,8 @@ export function fillIn(value: unknown, path: Path, filling: Filling): unknown {
     if (dollars.length > 1) return whole.slice(1)
     const read = filling.source.read(from, name, filling.file)
     if ('fault' in read) {
-      filling.fault(path, read.fault)
+      const isLeftOut = read.isAbsent === true && filling.leftOut?.(path, whole) === true
+      if (!isLeftOut) filling.fault(path, read.fault)
       return whole
     }
     variables.push({ name: whole, value: read.text })
@@ -69,7 +72,8 @@ export function fillIn(value: unknown, path: Path, filling: Filling): unknown {
   return text
 }
 
-type Read = { text: string } | { fault: string }
+/** `isAbsent`: there is none, and there may be one elsewhere. */
+type Read = { text: string } | { fault: string; isAbsent?: boolean }
 
 /** Names of the environment that any file may read. */
 const open = 'SVC_CONFIG_'
@@ -106,7 +110,7 @@ export class VariableSource {
         fault: `the variable ${shown} is closed to files: call it ${open}${shown}, or allow it with --env ${shown}`,
       }
     const text = process.env[name]
-    return text === undefined ? { fault: `the variable ${shown} is not set` } : { text }
+    return text === undefined ? { fault: `the variable ${shown} is not set`, isAbsent: true } : { text }
   }
 }
 
@@ -125,12 +129,9 @@ function fileBeside(file: string, name: string): Read {
       : { text }
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    return {
-      fault:
-        code === 'ENOENT' || code === 'ENOTDIR'
-          ? `there is no file ${shown} beside this one`
-          : `cannot read ${shown}: ${code ?? (error as Error).message}`,
-    }
+    return code === 'ENOENT' || code === 'ENOTDIR'
+      ? { fault: `there is no file ${shown} beside this one`, isAbsent: true }
+      : { fault: `cannot read ${shown}: ${code ?? (error as Error).message}` }
   }
 }
 

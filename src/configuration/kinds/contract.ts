@@ -93,6 +93,8 @@ export type KindEntries = {
   guarded?: Readonly<Record<string, Guard>>
   /** Fields that an object cannot be made without in a file, and why. */
   needed?: Readonly<Record<string, string>>
+  /** What stands for a guarded field that a plan goes without, in its own transaction and nowhere else. */
+  standIns?: Readonly<Record<string, string>>
   /** Fields that files do not have, and why. */
   omitted: Readonly<Record<string, string>>
 }
@@ -198,6 +200,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     },
     // Otherwise one would be generated, and displayed to nobody.
     needed: { secret: `is required for a new one: \${env:NAME}, or null so that nothing is signed` },
+    standIns: { secret: 'left out', url: 'https://left-out.example.com' },
     omitted: {},
   },
   trustPolicies: {
@@ -231,6 +234,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     ],
     called: { defaultRoleId: 'defaultRole' },
     decides: true,
+    standIns: { clientSecret: 'left out' },
     omitted: { force: 'who enforces single sign-on untried does so with svc sso update --force' },
   },
 }

@@ -1,0 +1,54 @@
+import type { Fault } from '../core/errors.ts'
+import { type Kind, kinds, type Plan, type Section } from './contract.ts'
+import type { Item, LeftOut, Values, Wanted } from './rules.ts'
+
+/** What a plan goes without, by section and number of the object, and the faults of what it cannot go without. */
+export function leftOutOf({ document, withoutSecrets = [] }: Wanted): {
+  of: (section: Section, at: number) => string[]
+  faults: Fault[]
+} {
+  const isGuarded = ({ section, field }: LeftOut) =>
+    kinds[section].fields.some(({ name, guard }) => name === field && guard !== undefined)
+  const isAbsent = ({ section, object, field }: LeftOut) => {
+    const found = document[section]?.[object]
+    return found !== undefined && !Object.hasOwn(found, field)
+  }
+  const byObject = Map.groupBy(withoutSecrets, ({ section, object }) => `${section} ${object}`)
+  return {
+    of: (section, at) => (byObject.get(`${section} ${at}`) ?? []).map(({ field }) => field),
+    faults: withoutSecrets.flatMap((one, at) =>
+      isGuarded(one) && isAbsent(one)
+        ? []
+        : [{ path: `body.withoutSecrets.${at}`, message: 'is not a secret that an object leaves out' }],
+    ),
+  }
+}
+
+/** The same by the names of the objects. */
+export function notComparedOf(
+  { withoutSecrets = [] }: Wanted,
+  items: readonly Item[],
+): NonNullable<Plan['notCompared']> {
+  const byPath = new Map(items.map((item) => [item.path, item]))
+  return withoutSecrets.map(({ section, object, field }) => {
+    const { org = null, key } = byPath.get(`body.document.${section}.${object}`)!
+    return { section, org, name: key, field }
+  })
+}
+
+/**
+ * The object with what stands for the secrets that it leaves out: where there is none yet, it will have one. Where there is
+ * one, nobody can say whether it differs.
+ */
+export function withStandIns(kind: Kind, item: Item, record: Values | undefined): Item {
+  const { standIns = {} } = kind
+  const set = kind.fields.filter(
+    ({ name, field }) =>
+      item.leftOut.includes(name) && standIns[name] !== undefined && (record?.[field] ?? null) === null,
+  )
+  if (set.length === 0) return item
+  return {
+    ...item,
+    values: { ...item.values, ...Object.fromEntries(set.map(({ name }) => [name, standIns[name]])) },
+  }
+}
