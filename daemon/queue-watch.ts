@@ -34,21 +34,21 @@ export function queueMetrics({ storage, clock }: On, settings: Settings): Stored
     refresh: async () => {
       const now = clock()
       const ageOf = (since: Instant | null) => (since === null ? 0 : Math.max(0, secondsBetween(since, now)))
-      const show = (queue: string, { count, since }: Backlog, restSeconds = 0) => {
+      const show = (queue: string, { count, since }: Backlog) => {
         waiting.set({ queue }, count)
-        lag.set({ queue }, Math.max(0, ageOf(since) - restSeconds))
+        lag.set({ queue }, ageOf(since))
       }
       const { checkpointSeconds: restSeconds, auditRetentionOn } = settings
       const db = storage.heavy
       const verdicts = await verificationBacklog(db, now)
       const unsigned = await checkpointBacklog(db, { now, restSeconds })
       show('audit verification', verdicts)
-      show('audit checkpoints', unsigned, restSeconds)
+      show('audit checkpoints', unsigned)
       const nothing = { count: 0, since: null }
       show('audit retention', auditRetentionOn ? await retentionBacklog(db, now) : nothing)
       show('device groups', await groupBacklog(db, now))
       oldestVerdict.set(ageOf(verdicts.oldest))
-      oldestUnsigned.set(ageOf(unsigned.since))
+      oldestUnsigned.set(ageOf(unsigned.oldest))
     },
   }
 }

@@ -1,6 +1,7 @@
 import { type Expression, type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
 import { idsFrom } from '../core/ids.ts'
 import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
 import { byDialect } from './query/compilers.ts'
 
 export {
@@ -122,6 +123,15 @@ export function ownGroups(scope: Scope, column: string): Expression<SqlBool> {
   if (scope.kind !== 'organization' || scope.groupIds === null) return sql<SqlBool>`1 = 1`
   if (scope.groupIds.length === 0) return sql<SqlBool>`1 = 0`
   return sql<SqlBool>`${sql.ref(column)} in (${sql.join(scope.groupIds)})`
+}
+
+/** The instant so many seconds after another one. */
+export function secondsAfter<T extends Instant | null>(at: Expression<T>, seconds: number) {
+  return byDialect<T>({
+    sqlite: sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${at}, ${`${seconds} seconds`})`,
+    postgres: sql`to_char(
+      ${at}::timestamptz at time zone 'UTC' + make_interval(secs => ${seconds}), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
+  })
 }
 
 /** The column holds an id that begins so. Ids are ordered by bytes, so an index over the column seeks to them. */

@@ -28,7 +28,12 @@ onEveryDatabase((_, open) => {
     const told = async (age: string, queue: string) => {
       await refresh()
       const { '': seconds } = await metricValues(registry, age)
-      return { seconds, waiting: (await metricValues(registry, 'svc_queue_backlog'))[queue] }
+      const [waiting, lag] = await Promise.all(
+        ['svc_queue_backlog', 'svc_queue_lag_seconds'].map(
+          async (name) => (await metricValues(registry, name))[queue],
+        ),
+      )
+      return { seconds, waiting, lag }
     }
     return { parts, clock, happens, told, first: newId(), second: newId() }
   }
@@ -40,21 +45,21 @@ onEveryDatabase((_, open) => {
       await takeCheckpoint(parts, chain)
       await verifyDue(parts)
     }
-    expect(await verdicts()).toEqual({ seconds: 0, waiting: 0 })
+    expect(await verdicts()).toMatchObject({ seconds: 0, waiting: 0 })
     await happens(first)
     clock.forward(20)
     // Without a verdict, a chain counts from its first entry.
-    expect(await verdicts()).toEqual({ seconds: 20, waiting: 1 })
+    expect(await verdicts()).toMatchObject({ seconds: 20, waiting: 1 })
     await verify(first)
-    expect(await verdicts()).toEqual({ seconds: 0, waiting: 0 })
+    expect(await verdicts()).toMatchObject({ seconds: 0, waiting: 0 })
     clock.forward(86_000)
     await happens(second)
     await verify(second)
-    expect(await verdicts()).toEqual({ seconds: 86_000, waiting: 0 })
+    expect(await verdicts()).toMatchObject({ seconds: 86_000, waiting: 0 })
     clock.forward(500)
-    expect(await verdicts()).toEqual({ seconds: 86_500, waiting: 1 })
+    expect(await verdicts()).toMatchObject({ seconds: 86_500, waiting: 1 })
     await verify(first)
-    expect(await verdicts()).toEqual({ seconds: 500, waiting: 0 })
+    expect(await verdicts()).toMatchObject({ seconds: 500, waiting: 0 })
   })
 
   it('the age of the oldest due checkpoint is that of the first entry which waits for one', async () => {
@@ -67,14 +72,20 @@ onEveryDatabase((_, open) => {
     clock.forward(100)
     await happens(first)
     // The last one is not old enough: none is due.
-    expect(await checkpoints()).toEqual({ seconds: 0, waiting: 0 })
+    expect(await checkpoints()).toEqual({ seconds: 0, waiting: 0, lag: 0 })
     clock.forward(2950)
     await happens(second)
     clock.forward(50)
-    expect(await checkpoints()).toEqual({ seconds: 3100, waiting: 2 })
+    // The first one was due when its checkpoint was an hour old, the second one with its first entry.
+    expect(await checkpoints()).toEqual({ seconds: 3100, waiting: 2, lag: 100 })
     await takeCheckpoint(parts, first)
-    expect(await checkpoints()).toEqual({ seconds: 50, waiting: 1 })
+    expect(await checkpoints()).toEqual({ seconds: 50, waiting: 1, lag: 50 })
     await takeCheckpoint(parts, second)
-    expect(await checkpoints()).toEqual({ seconds: 0, waiting: 0 })
+    expect(await checkpoints()).toEqual({ seconds: 0, waiting: 0, lag: 0 })
+    clock.forward(4000)
+    await happens(first)
+    clock.forward(5)
+    // Its checkpoint has rested long before.
+    expect(await checkpoints()).toEqual({ seconds: 5, waiting: 1, lag: 5 })
   })
 })

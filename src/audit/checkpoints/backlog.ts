@@ -1,5 +1,6 @@
 import type { ExpressionBuilder } from 'kysely'
 import { addSeconds, type Instant } from '../../core/time.ts'
+import { secondsAfter } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
 import { type CheckpointQuestion, grownChains } from './claims.ts'
@@ -58,25 +59,41 @@ export async function verificationBacklog(
   return { count: all.reduce((sum, { count }) => sum + count, 0), since, oldest }
 }
 
-/** The chains that are due to be signed, and the time of the first entry that no checkpoint covers. */
-export async function checkpointBacklog(db: Db, question: CheckpointQuestion): Promise<Backlog> {
+/**
+ * The chains that are due to be signed, by when they became due: with their first entry that no checkpoint covers, but not
+ * before their last checkpoint has rested. `oldest`: the time of the first such entry.
+ */
+export async function checkpointBacklog(
+  db: Db,
+  question: CheckpointQuestion,
+): Promise<Backlog & { oldest: Instant | null }> {
   const unsigned = grownChains(db, question).select((eb) => {
-    const signed = eb
-      .selectFrom('audit_checkpoints as c')
-      .select(({ fn }) => fn.max('c.seq').as('seq'))
-      .whereRef('c.chain', '=', 'h.chain')
-    return eb
+    const signed = eb.selectFrom('audit_checkpoints as c').whereRef('c.chain', '=', 'h.chain')
+    const last = signed.select('c.created_at').orderBy('c.seq', 'desc').limit(1)
+    const covered = signed.select(({ fn }) => fn.max('c.seq').as('seq'))
+    const first = eb
       .selectFrom('audit_logs as l')
       .select('l.timestamp')
       .whereRef('l.chain', '=', 'h.chain')
-      .where('l.seq', '>', eb.fn.coalesce(signed, eb.lit(0)))
+      .where('l.seq', '>', eb.fn.coalesce(covered, eb.lit(0)))
       .orderBy('l.seq')
       .limit(1)
-      .as('at')
+    return [
+      first.as('at'),
+      secondsAfter(eb.fn.coalesce(last, eb.lit(null)), question.restSeconds).as('rested'),
+    ]
   })
-  const { count, at } = await db
+  const { count, since, oldest } = await db
     .selectFrom(unsigned.as('u'))
-    .select(({ fn }) => [fn.countAll<number>().as('count'), fn.min('at').as('at')])
+    .select(({ fn, eb }) => [
+      fn.countAll<number>().as('count'),
+      fn.min('at').as('oldest'),
+      fn
+        .min<Instant | null>(
+          eb.case().when('rested', '>', eb.ref('at')).then(eb.ref('rested')).else(eb.ref('at')).end(),
+        )
+        .as('since'),
+    ])
     .executeTakeFirstOrThrow()
-  return { count, since: at }
+  return { count, since, oldest }
 }
