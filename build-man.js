@@ -1,5 +1,6 @@
-// Writes the man pages into dist/man, after the build: one for svc, one for each command and topic, and those of man/.
-// remark turns Markdown into roff. package.json lists them all: npm installs no page that it does not list.
+// Writes the man pages into dist/man, after the build: one for svc, one for each command and topic, and those of man/, of
+// which svc-config(5) gets the fields of the contract. remark turns Markdown into roff. package.json lists them all: npm
+// installs no page that it does not list.
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -7,6 +8,7 @@ import remarkGfm from 'remark-gfm'
 import remarkMan from 'remark-man'
 import remarkParse from 'remark-parse'
 import { unified } from 'unified'
+import { withFieldTables } from './src/cli/config/field-tables.ts'
 import { topicDescriptions as topics } from './src/cli/topics.ts'
 
 /** Stands for an @ in a cell: remark-man divides cells with @. */
@@ -21,6 +23,9 @@ const others = readdirSync(join(root, 'man')).map((file) => {
   const [name, section] = file.split('.')
   return { name, section, text: readFileSync(join(root, 'man', file), 'utf8') }
 })
+
+const fileFormat = others.find(({ name }) => name === 'svc-config')
+fileFormat.text = rewritten('man/svc-config.5.md', withFieldTables(fileFormat.text))
 
 rmSync(join(root, 'dist/man'), { recursive: true, force: true })
 // The title of a page is the line that man prints at the top.
@@ -39,10 +44,15 @@ function write(name, section, markdown) {
   written.push(file)
 }
 
-/** Only where it changes: the build looks at the time of the file. */
 function list(man) {
-  if (JSON.stringify(man) === JSON.stringify(pjson.man)) return
-  writeFileSync(join(root, 'package.json'), `${JSON.stringify({ ...pjson, man }, null, 2)}\n`)
+  rewritten('package.json', `${JSON.stringify({ ...pjson, man }, null, 2)}\n`)
+}
+
+/** Only where it changes: the build looks at the time of the file. */
+function rewritten(file, text) {
+  const path = join(root, file)
+  if (readFileSync(path, 'utf8') !== text) writeFileSync(path, text)
+  return text
 }
 
 function toRoff(name, section, markdown) {

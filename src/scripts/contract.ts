@@ -49,7 +49,7 @@ const fields = {
     .overwrite((all) => [...new Set(all)])
     .meta({ flag: 'os' })
     .describe('Operating systems it runs on'),
-  language: scriptLanguage,
+  language: scriptLanguage.describe('Program that runs it'),
   content: text(maxScriptLength, 1)
     .meta({ flag: 'file', file: true })
     .describe(`The script itself, at most ${maxScriptLength} characters`),

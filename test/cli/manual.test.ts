@@ -2,9 +2,12 @@ import { spawnSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { withFieldTables } from '../../src/cli/config/field-tables.ts'
 import { plainLook } from '../../src/cli/look.ts'
 import { fitPage, manualPage, manualPages } from '../../src/cli/manual.ts'
 import { displayWidth } from '../../src/cli/text-width.ts'
+import { ConfigurationFile, sections } from '../../src/configuration/contract.ts'
+import { toJsonSchema } from '../../src/core/openapi.ts'
 import { root } from '../laws/imports.ts'
 import { Home } from './run.ts'
 
@@ -16,10 +19,13 @@ type Described = { id: string; summary: string; flags: { name: string }[] }
 let pages: string[] = []
 let commands: Described[] = []
 
+/** As they are before the pages are written. */
 let listed: string[] = []
+let fileFormat = ''
 
 beforeAll(async () => {
   listed = (JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as { man: string[] }).man
+  fileFormat = readFileSync(`${root}man/svc-config.5.md`, 'utf8')
   const { status, stderr } = spawnSync(process.execPath, ['build-man.js'], { cwd: root, encoding: 'utf8' })
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
   pages = globSync(`${root}dist/man/*/*`)
@@ -44,9 +50,30 @@ describe('the man pages', () => {
     }
   })
 
-  it('are all listed in package.json, as it is before the pages are written', () => {
+  it('are all listed in package.json', () => {
     const all = pages.map((file) => file.slice(root.length)).sort()
     expect(listed, 'npm run build:man lists them').toEqual(all)
+  })
+
+  it('have of svc-config(5) each field of each section, as the contract has it', () => {
+    expect(fileFormat, 'npm run build:man writes them').toBe(withFieldTables(fileFormat))
+    const { properties } = toJsonSchema(ConfigurationFile, 'input') as {
+      properties: Record<string, { items: { properties: object; required: string[] } }>
+    }
+    expect(Object.keys(properties)).toEqual(sections)
+    for (const section of sections) {
+      const [, table = ''] = fileFormat.split(`\n### Fields of ${section}\n`)
+      const rows = [...table.split('\n#')[0]!.matchAll(/^\| (\w+) \| (.+?) \| (.*?) \|$/gm)].slice(1)
+      const { properties: fields, required } = properties[section]!.items
+      const known = Object.keys(fields).filter((name) => name !== 'org' && name !== 'renamedFrom')
+      expect(rows.map(([, name]) => name)).toEqual(known)
+      for (const [row, name = '', value = '', description] of rows) {
+        expect({ row, isDescribed: description !== '' }).toEqual({ row, isDescribed: true })
+        if (required.includes(name)) expect(value).toMatch(/; required/)
+      }
+      // The prose says what its objects are called.
+      expect(fileFormat).toMatch(new RegExp(`^\\| ${section} \\| ${required[0]}\\b`, 'm'))
+    }
   })
 
   it.skipIf(missing('mandoc'))('have no fault that mandoc finds', () => {

@@ -51,6 +51,10 @@ function presentValue(schema: z.ZodType): z.ZodType {
   return isLayer ? presentValue(schema.unwrap() as z.ZodType) : schema
 }
 
+/** Of the value, where its default or its absence has none. */
+const descriptionOf = (schema: z.ZodType | undefined): string | undefined =>
+  schema && (schema.description ?? presentValue(schema).description)
+
 const shapeOf = ({ body }: Endpoint) => (unwrap(body!) as z.ZodObject).shape as Record<string, z.ZodType>
 
 const sectionOf = (resource: unknown): Section | undefined =>
@@ -76,7 +80,6 @@ function fieldsOf(kind: KindEntries): FileField[] {
   return names
     .filter((field) => !(field in omitted) && !tenantFields.includes(field))
     .map((field) => {
-      const whole = (changed[field] ?? made[field])!
       const values = [changed[field], made[field]].filter((one) => one !== undefined).map(presentValue)
       // What is created without a value is exported without one.
       const value = values.find((one) => one.safeParse(null).success) ?? values[0]!
@@ -87,7 +90,7 @@ function fieldsOf(kind: KindEntries): FileField[] {
       const refersTo = sectionOf(resource)
       if (resource !== undefined && refersTo === undefined)
         throw new Error(`${field} refers to a ${String(resource)}, which no section of a file has`)
-      const { description } = made[field] ?? whole
+      const description = descriptionOf(made[field]) ?? descriptionOf(changed[field])
       const isNullable = value.safeParse(null).success
       const named = isList ? objectNames : objectName
       const reference = isNullable ? named.nullable() : named

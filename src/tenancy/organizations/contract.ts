@@ -74,6 +74,7 @@ export const OrganizationSettings = boundedObject(
 const fields = {
   name: text(255, 1).describe('Name people see'),
   slug: slug.describe('Short name, unique within the partner'),
+  type: type.describe('A customer, or a part of the partner itself'),
   maxDevices: cap.nullable().describe('Most devices the organization may enroll'),
   contractStart: instant.nullable().describe('When the contract begins'),
   contractEnd: endInstant.nullable().describe('When the contract ends'),
@@ -82,7 +83,7 @@ const fields = {
 export const NewOrganization = z.strictObject({
   ...fields,
   partnerId: idOf('partner').optional().describe('Parent partner; required in system scope'),
-  type: type.default('customer'),
+  type: fields.type.default('customer'),
   status: status.default('active'),
   maxDevices: fields.maxDevices.default(null),
   contractStart: fields.contractStart.default(null),
@@ -94,7 +95,6 @@ export type NewOrganization = z.output<typeof NewOrganization>
 export const OrganizationChange = z
   .strictObject({
     ...fields,
-    type,
     status: status.describe('suspended and churned end sessions and API keys for good'),
     settings: OrganizationSettings.describe('Merged into the settings there are; null takes one out'),
     ssoConfig: anyObject.nullable().describe('In place of what there is'),

@@ -3,7 +3,7 @@ import { endpoint, userAccess } from '../../core/endpoint.ts'
 import { pageOf, pageQuery } from '../../core/page.ts'
 import { anyObject, email, idOf, instant, slug, text, timezone } from '../../core/schema.ts'
 
-export const cap = z.int().min(0).max(1_000_000)
+export const cap = z.int().min(0, 'must be at least 0').max(1_000_000, 'must be at most 1000000')
 
 const type = z.enum(['msp', 'enterprise', 'internal'])
 const plan = z.enum(['free', 'starter', 'community', 'pro', 'enterprise', 'unlimited'])
