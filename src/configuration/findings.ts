@@ -29,6 +29,8 @@ export class Findings {
   readonly #subjects: Subject[] = []
   readonly #applied: AppliedChange[] = []
   readonly #faults: Fault[] = []
+  /** What the caller may not do, at its place in the files. */
+  readonly #refusals: Fault[] = []
   readonly #left: Plan['left'] = []
   /** What ends with what is deleted. */
   readonly #ends: Ending[] = []
@@ -51,6 +53,11 @@ export class Findings {
 
   get faults(): readonly Fault[] {
     return this.#faults
+  }
+
+  /** Of changes that a plan would list: a plan with faults lists none. */
+  get refusals(): readonly Fault[] {
+    return this.#refusals
   }
 
   get left(): Plan['left'] {
@@ -89,6 +96,10 @@ export class Findings {
 
   fault(path: string, message: string): void {
     this.#faults.push({ path, message })
+  }
+
+  refuse(path: string, why: string): void {
+    this.#refusals.push({ path, message: `is refused: ${why}` })
   }
 
   addFaults(faults: readonly Fault[]): void {

@@ -145,7 +145,11 @@ export class Naming {
     if (found.length === 1) return found[0]!.id
     if (found.length === 0 && this.#found.isBlocked(section, name)) return blocked
     const count = found.length === 0 ? 'no' : String(found.length)
-    this.#found.fault(path, `there is ${count} "${name}" among the ${section} of its organization`)
+    const fault =
+      section === 'organizations'
+        ? `there is no organization "${name}" that you can see`
+        : `there is ${count} "${name}" among the ${section} of its organization`
+    this.#found.fault(path, fault)
     return astray
   }
 }

@@ -113,7 +113,7 @@ export class Run {
     if (rolledBack) {
       conflicts.checkNoFaults(found)
       conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#ended))
-    } else rules.checkNoFaults(found)
+    } else rules.checkNoFaults(found, this.#found.refusals)
     const about = { fingerprint: cipher.fingerprint, breathe: () => this.#turns.breathe() }
     const version =
       state +

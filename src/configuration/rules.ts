@@ -107,7 +107,7 @@ function formFaults(path: string, issue: Issue, object: Values): Fault[] {
     (value, key) => (value as Values | undefined)?.[key as string],
     object,
   )
-  const isMissing = issue.code === 'invalid_type' && present === undefined
+  const isMissing = /^invalid_(type|value)$/.test(issue.code ?? '') && present === undefined
   return [{ path: at, message: isMissing ? 'is required' : issue.message }]
 }
 
@@ -367,9 +367,10 @@ export function checkNothingRefused(changes: readonly Change[]): void {
   })
 }
 
-/** @throws invalid_request with all faults, in the order of the file */
-export function checkNoFaults(faults: readonly Fault[]): void {
-  if (faults.length > 0) throw invalid(faults.toSorted((one, other) => inOrder(one.path, other.path)))
+/** @throws invalid_request with all faults, and with what is refused besides, in the order of the file */
+export function checkNoFaults(faults: readonly Fault[], refusals: readonly Fault[] = []): void {
+  if (faults.length === 0) return
+  throw invalid([...faults, ...refusals].toSorted((one, other) => inOrder(one.path, other.path)))
 }
 
 const inOrder = (one: string, other: string): number => one.localeCompare(other, 'en', { numeric: true })

@@ -350,17 +350,21 @@ export class Steps {
     if (this.#found.changes.length > mostChanges) return { refused: null }
     // A plan says what would be, whoever asks: its transaction is rolled back.
     const refused = refusalOf(this.#with.calls, entry, this.#on.admitted) ?? null
+    const because = (why: string | null) => {
+      if (why !== null) this.#found.refuse(path, `${prefix}${why}`)
+      return { refused: why }
+    }
     try {
       // What a membership needs is locked until the plan ends: accounts and tenants that others use.
       const isTried = this.#on.isRehearsal && kind.section !== 'memberships'
-      if (refused !== null && !isTried) return { refused }
+      if (refused !== null && !isTried) return because(refused)
       await inNestedTransaction(this.#tx, () => step((input) => this.#call(entry, input)))
-      return { refused }
+      return because(refused)
     } catch (error) {
       if (!(error instanceof Problem)) throw error
       // Who may not do it learns no more than that: names that are taken elsewhere, quotas and counts are not theirs to know.
-      if (refused !== null && error.code !== 'invalid_request') return { refused }
-      if (rules.isRefusal(error)) return { refused: error.message }
+      if (refused !== null && error.code !== 'invalid_request') return because(refused)
+      if (rules.isRefusal(error)) return because(error.message)
       // It is about how much was done lately, and says when to try again.
       if (error.code === 'rate_limited') throw error
       for (const fault of rules.faultsOf(error, kind, path))

@@ -46,7 +46,7 @@ const mostFiles = 1000
 /**
  * Reads files and folders; `-` is standard input. `allowed`: names of the environment that they may read besides their own;
  * `withoutSecrets`: fields for secrets whose variables there are not are left out.
- * @throws CliError with every fault of syntax
+ * @throws CliError with every file that cannot be read, and every fault of syntax
  */
 export async function readConfiguration(
   paths: readonly string[],
@@ -55,10 +55,13 @@ export async function readConfiguration(
   const yaml = await import('yaml')
   const sources: Source[] = []
   const broken: FileFault[] = []
-  for (const { path, folder } of paths.flatMap(filesAt)) {
-    const text = path === '-' ? await readStdin('the configuration') : textOf(path, folder)
-    const file = path === '-' ? '<standard input>' : path
-    const source = sourceOf(yaml, file, text)
+  for (const found of paths.flatMap(filesAt)) {
+    const read = 'fault' in found ? found : await textOf(found)
+    if ('fault' in read) {
+      broken.push({ file: '', line: 0, column: 0, message: read.fault })
+      continue
+    }
+    const source = sourceOf(yaml, read.file, read.text)
     broken.push(...syntaxFaults(yaml, source))
     sources.push(source)
   }
@@ -108,34 +111,36 @@ function aliasFaults({ isAlias, visit }: Yaml, { file, document, lines }: Source
 /** More than the service takes, with room for comments. */
 const mostOfFile = 16 * 1024 * 1024
 
+type Found = { path: string; folder?: string }
+type Unread = { fault: string }
+
 /**
  * A file that was found in a folder must be in it, and regular: whoever may change a folder must not have other files read
  * with a link. One that is named may be a pipe.
  */
-function textOf(path: string, folder: string | undefined): string {
-  let text: string | undefined
+async function textOf({ path, folder }: Found): Promise<{ file: string; text: string } | Unread> {
+  if (path === '-') return { file: '<standard input>', text: await readStdin('the configuration') }
   try {
     if (folder !== undefined && !isWithin(realpathSync(folder), realpathSync(path)))
-      throw usageError(`${path} is a link out of ${folder}: name the file itself, or delete the link`)
-    text = readBounded(path, { most: mostOfFile, isRegular: folder !== undefined })
+      return { fault: `${path} is a link out of ${folder}: name the file itself, or delete the link` }
+    const text = readBounded(path, { most: mostOfFile, isRegular: folder !== undefined })
+    if (text !== undefined) return { file: path, text }
+    return { fault: `${path} must be a regular file of at most ${mostOfFile} bytes` }
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    throw code === undefined || code === 'usage' ? error : usageError(`Cannot read ${path}: ${code}`)
+    return {
+      fault: `Cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`,
+    }
   }
-  if (text !== undefined) return text
-  throw usageError(`${path} must be a regular file of at most ${mostOfFile} bytes`)
 }
 
-type Found = { path: string; folder?: string }
-
-function filesAt(path: string): Found[] {
+function filesAt(path: string): (Found | Unread)[] {
   if (path === '-') return [{ path }]
   let isFolder: boolean
   try {
     isFolder = statSync(path).isDirectory()
   } catch (error) {
     const why = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error)
-    throw usageError(`Cannot read ${path}: ${why}`)
+    return [{ fault: `Cannot read ${path}: ${why}` }]
   }
   if (!isFolder) return [{ path }]
   const found = readdirSync(path, { recursive: true, encoding: 'utf8' })
@@ -143,9 +148,8 @@ function filesAt(path: string): Found[] {
     .sort()
     .map((name) => ({ path: join(path, name), folder: path }))
   if (found.length === 0)
-    throw usageError(`There is no file in ${path} whose name ends in ${extensions.join(', ')}`)
-  if (found.length > mostFiles) throw usageError(`There are more than ${mostFiles} files in ${path}`)
-  return found
+    return [{ fault: `There is no file in ${path} whose name ends in ${extensions.join(', ')}` }]
+  return found.length > mostFiles ? [{ fault: `There are more than ${mostFiles} files in ${path}` }] : found
 }
 
 const position = (lines: LineCounter, offset: number) => {

@@ -91,9 +91,13 @@ function withPlaces(failure: unknown, files: Configuration, hidden: Hidden): unk
   // Too large to be sent, which may also break the connection: what is known without the service is said.
   const isUnsent = failure instanceof NetworkError || (failure instanceof ApiError && failure.status === 413)
   if (isUnsent && files.faults.length > 0) return faultsError(files.faults)
+  const nowhere = { file: '', line: 0, column: 0 }
+  // What may not be read at all: nothing else is known without it, but for the faults of form.
+  const isForbidden = failure instanceof ApiError && failure.code === 'forbidden'
+  if (isForbidden && files.faults.length > 0)
+    return faultsError([...files.faults, { ...nowhere, message: failure.message }])
   if (!(failure instanceof ApiError) || failure.code !== 'invalid_request' || !Array.isArray(failure.details))
     return failure
-  const nowhere = { file: '', line: 0, column: 0 }
   const faults = (failure.details as { path: string; message: string }[]).map(
     ({ path, message }): FileFault => {
       const place = files.placeOf(path)
