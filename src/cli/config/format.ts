@@ -3,7 +3,7 @@ import type { RollbackPlan } from '../../configuration/history/contract.ts'
 import { escapeToOneLine } from '../../core/terminal.ts'
 import { formatCounts } from '../effect.ts'
 import type { Look } from '../look.ts'
-import { truncate } from '../text-width.ts'
+import { wrapWords } from '../text-width.ts'
 import { isMarker } from './hidden.ts'
 
 type Place = Pick<Change, 'section' | 'org' | 'name'>
@@ -84,6 +84,13 @@ export function totalsText({ totals }: Pick<Plan, 'totals'>, isDone = false): st
   return parts.length === 0 ? 'no changes' : parts.join(', ')
 }
 
+/** Nothing is cut: at the end of a line stands what a value becomes, what goes with it, or why it is refused. */
+function wrapped(line: string, width: number | undefined): string {
+  if (width === undefined) return line
+  const indent = line.length - line.trimStart().length + 2
+  return wrapWords(line, width, width - indent).join(`\n${' '.repeat(indent)}`)
+}
+
 const leftByFiles = 'in no file any more, and kept without --prune'
 
 /** Changes alone, by section. `leftWhy`: of what is owned by the set and stays. */
@@ -92,7 +99,6 @@ export function formatPlan(
   { style, width }: Pick<Look, 'style' | 'width'>,
   leftWhy = leftByFiles,
 ): string {
-  const shortened = (text: string) => (width === undefined ? text : truncate(text, width))
   const tones = {
     create: style.good,
     update: style.warning,
@@ -103,18 +109,18 @@ export function formatPlan(
   const lines = [...Map.groupBy(plan.changes, ({ section }) => section)].flatMap(([section, changes]) => [
     style.heading(escapeToOneLine(section)),
     ...changes.flatMap((change) => [
-      tones[change.action](shortened(`  ${marks[change.action]} ${placed(change)}${endsText(change)}`)),
-      ...notesOf(change, plan).map((note) => shortened(`      ${note}`)),
+      tones[change.action](wrapped(`  ${marks[change.action]} ${placed(change)}${endsText(change)}`, width)),
+      ...notesOf(change, plan).map((note) => wrapped(`      ${note}`, width)),
     ]),
   ])
   if (plan.left.length > 0) {
     lines.push(style.heading(leftWhy))
-    lines.push(...plan.left.map((one) => shortened(`    ${one.section}: ${placed(one)}`)))
+    lines.push(...plan.left.map((one) => wrapped(`    ${one.section}: ${placed(one)}`, width)))
   }
   const { lost = [] } = plan
   if (lost.length > 0) lines.push(style.heading('not brought back'))
-  // Not shortened: what it says is the reason to think again.
-  for (const one of lost) lines.push(`    ${one.section}: ${placed(one)} ${escapeToOneLine(one.reason)}`)
+  for (const one of lost)
+    lines.push(wrapped(`    ${one.section}: ${placed(one)} ${escapeToOneLine(one.reason)}`, width))
   return `${[...lines, `Set ${escapeToOneLine(plan.set)}: ${totalsText(plan)}`].join('\n')}\n`
 }
 
