@@ -7,11 +7,12 @@ import type { Caller } from '../handler.ts'
 import { findUserByEmail } from '../identity/store.ts'
 import { amongTexts } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { findDeletedOrg } from '../tenancy/store.ts'
 import { refusalOf } from './access.ts'
-import { type Change, type Kind, kinds, type Section } from './contract.ts'
+import { type Change, type FileField, type Kind, kinds, type Section } from './contract.ts'
 import type { Subject } from './findings.ts'
 import type { InnerCalls } from './ports.ts'
-import { type Stored, targetOf } from './rules.ts'
+import { canonical, type Stored, targetOf, type Values } from './rules.ts'
 
 /** Who changed something, as the audit log says. */
 type Culprit = { by: string; at: Instant; action: string; entryId: string; name: string | null }
@@ -66,10 +67,13 @@ const culpritOf = ({ id, timestamp, user, action, resource }: Entry): Culprit =>
 /** Bounds of one difference: objects that are looked up, entries that are read of one, and of all. */
 const most = { objects: 100, ofOne: 20, ofAll: 500 }
 
-/** Changes with who last set each field that differs, and who deleted what is to be made again. */
+/**
+ * Changes with who last set each field that differs, and who deleted what is to be made again. `scope`: of the caller, whose
+ * audit log it is; `tenant`: of what the changes are about.
+ */
 export async function withCulprits(
   db: Db,
-  scope: Scope,
+  { scope, tenant }: { scope: Scope; tenant: Scope },
   changes: readonly Change[],
   { subjects, gone }: Trail,
 ): Promise<Change[]> {
@@ -92,17 +96,31 @@ export async function withCulprits(
       culprits = found.culprits
     } else if (change.action === 'create') {
       let deletion = deletions.get(placeOf(subject, change.name))
-      if (!deletion && section === 'memberships' && objects > 0) {
-        objects -= 1
-        // What is deleted of a membership is recorded as of the person.
-        const person = await findUserByEmail(db, change.name)
-        if (person) deletion = await deletionOf(db, scope, { section, orgId, id: person.id })
+      if (!deletion && objects > 0) {
+        const id = await formerId(db, tenant, change)
+        if (id !== undefined) {
+          objects -= 1
+          deletion = await deletionOf(db, scope, {
+            section,
+            orgId: section === 'organizations' ? id : orgId,
+            id,
+          })
+        }
       }
       culprits = deletion ? [said(null, deletion)] : []
     }
     told.push({ ...change, culprits })
   }
   return told
+}
+
+/**
+ * Under which id the audit log has the deletion of what no set remembers: that of a membership is one of the person, and an
+ * organization takes with it whose it was.
+ */
+async function formerId(db: Db, tenant: Scope, { section, name }: Change): Promise<string | undefined> {
+  if (section === 'memberships') return (await findUserByEmail(db, name))?.id
+  return section === 'organizations' ? findDeletedOrg(db, tenant, name) : undefined
 }
 
 const placeOf = ({ section, orgId }: Subject, name: string | null): string =>
@@ -121,9 +139,7 @@ async function culpritsOfFields(
   limit: number,
 ) {
   const kind = kinds[subject.section]
-  const left = new Map(
-    kind.fields.filter(({ name }) => names.includes(name)).map(({ name, field }) => [field, name]),
-  )
+  const left = new Set(kind.fields.filter(({ name }) => names.includes(name)))
   const culprits: NonNullable<Change['culprits']> = []
   let read = 0
   for (const { id } of await entriesAbout(db, scope, subject).limit(limit).execute()) {
@@ -131,22 +147,29 @@ async function culpritsOfFields(
     read += 1
     const entry = await readEntry(db, scope, id)
     if (entry?.result !== 'success') continue
-    for (const [field, name] of left) {
+    for (const field of left) {
       if (!isChanging(entry, field, kind)) continue
       left.delete(field)
-      culprits.push(said(name, culpritOf(entry)))
+      culprits.push(said(field.name, culpritOf(entry)))
     }
   }
   return { culprits, read }
 }
 
 /** Whether an entry says that a field was set. What is made has all its fields. */
-function isChanging({ action, details }: Entry, field: string, { parts = [] }: Kind): boolean {
+function isChanging(
+  { action, details }: Entry,
+  { field, part, guard }: FileField,
+  { recorded = {} }: Kind,
+): boolean {
   if (/\.(create|clone|invite)$/.test(action)) return true
-  const whole = parts.find((part) => part.field === field && part.isBody)
-  if (whole) return action === actionOf(whole.entry)
-  const { before, after } = details as { before?: object | null; after?: object | null }
-  return Object.hasOwn(before ?? {}, field) || Object.hasOwn(after ?? {}, field)
+  if (part?.isBody) return action === actionOf(part.entry)
+  const name = recorded[field] ?? field
+  const { before, after } = details as { before?: Values | null; after?: Values | null }
+  const sides = [before ?? {}, after ?? {}].filter((side) => Object.hasOwn(side, name))
+  const [was, is] = sides.map((side) => canonical(side[name]))
+  // Some entries have more than what has changed, and of a secret both sides are hidden.
+  return sides.length > 0 && (guard !== undefined || was !== is || /\*{8}/.test(was!))
 }
 
 /** The action of an endpoint. */

@@ -42,9 +42,11 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
             return { plan: { ...(await run.plan()), plannedAt: now }, about, run }
           })
           if (!body.culprits || !mayReadAudit(calls, caller)) return plan
-          await sealPendingFor(storage, about.scope)
+          // Of the caller: what belongs to a partner is in the chain of the system, which only its administrators read.
+          await sealPendingFor(storage, scope)
           // After the transaction: on SQLite it holds the one writer.
-          return { ...plan, changes: await withCulprits(storage.heavy, about.scope, plan.changes, run.trail) }
+          const scopes = { scope, tenant: about.scope }
+          return { ...plan, changes: await withCulprits(storage.heavy, scopes, plan.changes, run.trail) }
         },
         run: async (_, plan) => plan,
       }),

@@ -151,6 +151,95 @@ onEveryDatabase((kind, open) => {
       expect(script!.culprits).toEqual([])
     })
 
+    it('names who set each field of an organization, and who deleted it', async () => {
+      const { service, world, by, acme, member } = await start()
+      const [one, two] = [await member('one'), await member('two')]
+      const florist = {
+        slug: 'florist',
+        name: 'Florist',
+        maxDevices: 5,
+        auditRetention: { retentionDays: 30 },
+      }
+      const files = { organizations: [florist] }
+      await acme.apply(files)
+      const { data } = await acme.client.call(api.orgs.page, {})
+      const { id } = data.find(({ slug }) => slug === 'florist')!
+      await one.client.call(api.orgs.update, { params: { id }, body: { name: 'Roses' } })
+      await two.client.call(api.orgs.update, { params: { id }, body: { maxDevices: 9 } })
+      await two.client.call(api.auditRetention.change, { query: { orgId: id }, body: { retentionDays: 60 } })
+      const saidOf = async (changes = acme.drift(files)) =>
+        (await changes).map(({ action, culprits }) => [
+          action,
+          culprits!.map(({ field, by, action: did }) => [field, by, did]),
+        ])
+      const [first, second] = ['one@example.com', 'two@example.com']
+      expect(await saidOf()).toEqual([
+        [
+          'update',
+          [
+            ['maxDevices', second, 'organization.update'],
+            ['name', first, 'organization.update'],
+          ],
+        ],
+        ['update', [['auditRetention', second, 'audit.retention.update']]],
+      ])
+      await one.client.call(api.orgs.remove, { params: { id } })
+      const again = [
+        ['create', [[null, first, 'organization.delete']]],
+        ['update', []],
+      ]
+      expect(await saidOf()).toEqual(again)
+      // Another partner deletes one of that slug, later.
+      const globex = by(world.tokens.globex)
+      const theirs = await globex.client.call(api.orgs.create, { body: { name: 'F', slug: 'florist' } })
+      await globex.client.call(api.orgs.remove, { params: { id: theirs.id } })
+      expect(await saidOf()).toEqual(again)
+      const query = { partnerId: world.partners.acme }
+      const body = { document: files, culprits: true }
+      const system = service.client(world.tokens.system).call(api.configuration.plan, { query, body })
+      expect(await saidOf(system.then(({ changes }) => changes))).toEqual(again)
+    })
+
+    it('names who changed what belongs to a partner to a system administrator, and to no partner', async () => {
+      const { service, acme, member, world } = await start()
+      const one = await member('one')
+      const form = { osTypes: ['linux'], language: 'bash' as const }
+      const files = {
+        roles: [{ name: 'Pilot', permissions: ['devices:read'] }],
+        scripts: ['Clean', 'Care'].map((name) => ({ name, ...form, content: 'true' })),
+        memberships: [{ email: ada.email, name: 'Ada', role: 'Partner Viewer', orgAccess: 'all' }],
+      }
+      await acme.apply(files)
+      const { data: scripts } = await acme.client.call(api.scripts.list, {})
+      const idOf = (name: string) => ({ id: scripts.find((script) => script.name === name)!.id })
+      await one.client.call(api.scripts.update, { params: idOf('Clean'), body: { content: 'false' } })
+      await one.client.call(api.scripts.remove, { params: idOf('Care') })
+      const { data: people } = await acme.client.call(api.users.list, {})
+      const { id } = people.find(({ email }) => email === ada.email)!
+      await one.client.call(api.users.changeAccess, { params: { id }, body: { orgAccess: 'none' } })
+      const drift = async (token: string, query: { partnerId?: string }) => {
+        const body = { document: files, culprits: true }
+        const plan = await service.client(token).call(api.configuration.plan, { query, body })
+        return plan.changes.map(({ name, culprits }) => [
+          name,
+          culprits!.map(({ by, action }) => [by, action]),
+        ])
+      }
+      const by = 'one@example.com'
+      const partnerId = world.partners.acme
+      expect(await drift(world.tokens.system, { partnerId })).toEqual([
+        ['Clean', [[by, 'script.update']]],
+        ['Care', [[by, 'script.delete']]],
+        [ada.email, [[by, 'user.access.update']]],
+      ])
+      for (const query of [{}, { partnerId }])
+        expect(await drift(world.tokens.acme, query)).toEqual([
+          ['Clean', []],
+          ['Care', []],
+          [ada.email, []],
+        ])
+    })
+
     it('finds entries by the id of the object through an index', async () => {
       const { service, bakery } = await start()
       const scope = { kind: 'organization', orgId: bakery.id, siteIds: null, groupIds: null } as const

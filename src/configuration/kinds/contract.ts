@@ -87,6 +87,8 @@ export type KindEntries = {
   called?: Readonly<Record<string, string>>
   /** A field may decide others, as a preset does: a change says all that a file names, and what else has changed is a part of it. */
   decides?: boolean
+  /** Fields whose change the audit log records under another name. */
+  recorded?: Readonly<Record<string, string>>
   /** Fields for what is made, which are let be afterwards. */
   initial?: readonly string[]
   /** Fields that hold secrets which their schema does not mark. */
@@ -167,6 +169,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     owner: 'either',
     merged: [],
     spelled: {},
+    recorded: { content: 'contentSha256' },
     omitted: { isSystem: 'the scripts of the service belong to no tenant' },
   },
   memberships: {

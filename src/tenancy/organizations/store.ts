@@ -50,6 +50,20 @@ export async function findOrg(db: Db, scope: Scope, id: string): Promise<Organiz
   return row && readOrg(row)
 }
 
+/** Id of the organization with this slug that was deleted last. */
+export async function findDeletedOrg(db: Db, scope: Scope, slug: string): Promise<string | undefined> {
+  const row = await db
+    .selectFrom('organizations')
+    .select('id')
+    .where('deleted_at', 'is not', null)
+    .where(inScopeHistory(scope, 'organizations.id'))
+    .where('slug', '=', slug)
+    .orderBy('deleted_at', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+  return row?.id
+}
+
 /** @throws not_found, also for an organization outside the scope */
 export async function getOrg(db: Db, scope: Scope, id: string): Promise<Organization> {
   const org = await findOrg(db, scope, id)
