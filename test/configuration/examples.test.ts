@@ -1,6 +1,7 @@
 import { chmodSync, cpSync, globSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { Ajv, type ValidateFunction } from 'ajv'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { sections } from '../../src/configuration/contract.ts'
@@ -9,6 +10,7 @@ import { hasOpenssl } from '../cli/network.ts'
 import { binary, Home } from '../cli/run.ts'
 import { openMigrated, type TestDatabase } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
+import { changed, dump } from '../laws/tables.ts'
 import { runScript } from '../markdown-blocks.ts'
 import { TokenIssuer } from '../trust/issuer.ts'
 import { outsideOf } from '../trust/trust-stage.ts'
@@ -59,6 +61,14 @@ const commandsOf = {
 }
 const files = { github: 'pipelines/github.yml', gitlab: 'pipelines/gitlab-ci.yml' }
 
+/** Of the published form of a pipeline; each file says where it is from. */
+function validatorOf(name: 'github-workflow' | 'gitlab-ci'): ValidateFunction {
+  const text = readFileSync(join(import.meta.dirname, 'pipeline-schemas', `${name}.json`), 'utf8')
+  return new Ajv({ strict: false, validateFormats: false, allErrors: true }).compile(
+    JSON.parse(text) as object,
+  )
+}
+
 it('the examples are those that the README lists', () => {
   const listed = [...textOf('README.md').matchAll(/^\| \[(.+?)\]\((.+?)\)/gm)].map(([, name, path]) => {
     expect(path).toBe(name)
@@ -72,6 +82,20 @@ it('the examples are those that the README lists', () => {
 })
 
 describe('a pipeline', () => {
+  it.each([
+    ['github-workflow', files.github],
+    ['gitlab-ci', files.gitlab],
+  ] as const)('has the form that %s.json describes, and each wrong name would be found', (schema, file) => {
+    const validate = validatorOf(schema)
+    const pipeline = () => parse(textOf(file)) as Record<string, unknown> & { jobs?: Record<string, object> }
+    expect([validate(pipeline()), validate.errors]).toEqual([true, null])
+    for (const job of ['plan', 'apply']) {
+      const wrong = pipeline()
+      Object.assign((wrong.jobs ?? wrong)[job] as object, { scirpt: ['true'] })
+      expect(validate(wrong)).toBe(false)
+    }
+  })
+
   it('of GitHub plans pull requests of its own repository, and applies the main branch, with no more rights than that', () => {
     expect(github.permissions).toEqual({})
     expect(Object.keys(github.on)).toEqual(['pull_request', 'push'])
@@ -123,16 +147,35 @@ describe.skipIf(!hasOpenssl)('an example', () => {
   const run = (script: string, env: Record<string, string>, place = home.path) =>
     runScript(script, { ...home.env, ...env }, place)
   const acme = () => ({ SVC_TOKEN: world.tokens.acme })
+  /** The secrets that the files of the large partner name. */
+  const secrets = Object.fromEntries(
+    globSync('configuration/**/*.yaml', { cwd: folder })
+      .flatMap((file) => [...textOf(file).matchAll(/\$\{env:(\w+)\}/g)])
+      .map(([, name]) => [name, `hush ${name}`]),
+  )
+
+  it('of a large partner has every section, in files and folders, and dozens of organizations', async () => {
+    const script = "svc config plan examples/large-partner --jq '[.changes[] | .section]' --json"
+    const { output } = await run(script, { ...acme(), ...secrets })
+    const found = (JSON.parse(output) as string[]).filter((section) => section === 'organizations')
+    expect(found.length).toBeGreaterThan(30)
+    expect([...new Set(JSON.parse(output) as string[])].sort()).toEqual([...sections].sort())
+    expect(globSync('configuration/large-partner/*/*.yaml', { cwd: folder }).length).toBeGreaterThan(5)
+    expect(Object.keys(secrets).length).toBeGreaterThan(3)
+  })
 
   it.each(['small-partner.yaml', 'large-partner'])(
     '%s is planned, applied, and then nothing differs',
     async (file) => {
       const at = join('examples', file)
       const set = `--set ${file.replace('.yaml', '')}`
-      const plan = await run(`svc config plan ${at} ${set} --json`, acme())
+      const env = { ...acme(), ...secrets }
+      const plan = await run(`svc config plan ${at} ${set} --json`, env)
       expect(plan.output).toMatch(/"refused": ?0/)
       const script = `svc config apply ${at} ${set} --yes && svc config diff ${at} ${set}`
-      expect(await run(script, acme())).toMatchObject({ code: 0 })
+      const done = await run(script, env)
+      expect(done).toMatchObject({ code: 0 })
+      expect(done.output).not.toContain('hush')
     },
   )
 
@@ -140,6 +183,7 @@ describe.skipIf(!hasOpenssl)('an example', () => {
     const place = join(home.path, 'migration')
     mkdirSync(place)
     const token = { SVC_TOKEN: world.tokens.globex }
+    const before = await dump(service.storage)
     const { code, output } = await run(
       readFileSync(join(folder, 'configuration/migrate.sh'), 'utf8'),
       token,
@@ -147,8 +191,14 @@ describe.skipIf(!hasOpenssl)('an example', () => {
     )
     expect({ code, output }).toMatchObject({ code: 0 })
     expect(output).toContain('Set production: no changes')
-    const exported = parse(readFileSync(join(place, 'production.yaml'), 'utf8')) as object
-    expect(Object.keys(exported).every((name) => (sections as readonly string[]).includes(name))).toBe(true)
+    const exported = parse(readFileSync(join(place, 'production.yaml'), 'utf8')) as Record<string, object[]>
+    // Of every kind there was something, and all that has changed is whose it is.
+    expect(Object.keys(exported).sort()).toEqual([...sections].sort())
+    expect(Object.values(exported).filter((objects) => objects.length === 0)).toEqual([])
+    const rows = changed(before, await dump(service.storage))
+    expect(rows.filter((row) => !/^(config_\w+|idempotency_keys) \+ /.test(row))).toEqual([])
+    const owned = rows.filter((row) => row.startsWith('config_objects + '))
+    expect(owned).toHaveLength(Object.values(exported).flat().length)
   })
 
   it.each(['github', 'gitlab'] as const)(

@@ -1,0 +1,3 @@
+#!/bin/bash
+set -eu
+find /tmp -xdev -mtime +7 -delete
