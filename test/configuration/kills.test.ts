@@ -1,8 +1,13 @@
 import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { headerLine, trailerLine } from '../../src/audit/chain.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
+import { orgOf } from '../../src/audit/rules.ts'
+import { chainLines } from '../../src/audit/store.ts'
+import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { ApiError } from '../../src/core/client.ts'
-import { openStorage } from '../../src/storage/open.ts'
+import { systemScope } from '../../src/core/scope.ts'
+import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { connectionsGone } from '../daemon/connections-gone.ts'
 import { type Place, ServeProcess, told } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
@@ -16,7 +21,7 @@ type Document = Record<string, Record<string, unknown>[]>
 const hook = new URL('./killed-child.js', import.meta.url).href
 /** 500 in the soak: `npm test` runs three of these files at once, and an apply has 8 seconds. */
 const organizations = depth(2, 10)
-const totals = { create: 30 * organizations + 20, update: 8 * organizations, delete: 10 * organizations }
+const totals = { create: 31 * organizations + 10, update: 8 * organizations, delete: 10 * organizations }
 const changes = totals.create + totals.update + totals.delete
 
 const slugs = Array.from({ length: organizations }, (_, n) => `org-${n}`)
@@ -24,10 +29,19 @@ const slugs = Array.from({ length: organizations }, (_, n) => `org-${n}`)
 /** Four of each kind in each organization. */
 const before = documentOf([0, 1, 2, 3], { timezone: 'UTC', status: 'online', content: 'true\n' })
 /** Deletes, changes and makes as many as `totals` says. */
-const after = documentOf([2, 3, 4, 5, 6, 7, 8, 9], {
-  ...{ timezone: 'Europe/Paris', status: 'offline', content: 'false\n' },
-  ofPartner: 20,
-})
+const after: Document = {
+  ...documentOf([2, 3, 4, 5, 6, 7, 8, 9], {
+    ...{ timezone: 'Europe/Paris', status: 'offline', content: 'false\n' },
+    ofPartner: 10,
+  }),
+  // Each has a letter, which leaves after the commit.
+  memberships: slugs.map((org) => ({
+    org,
+    email: `new@${org}.example.com`,
+    name: 'New',
+    role: 'Org Viewer',
+  })),
+}
 
 function documentOf(
   numbers: number[],
@@ -57,31 +71,53 @@ function documentOf(
 
 const ask = (document: Document) => ({ document, prune: true, pruneLimit: 20 })
 
-/** Everything stored, and how many audit entries each apply has left. */
+/** Everything stored, how many audit entries each apply has left, and what is to be done outside. */
 async function look(place: Place) {
   const storage = await openStorage(place)
   try {
     await sealPending(storage)
-    const rows = await storage.read.selectFrom('audit_logs').select('canonical').execute()
+    const { read } = storage
+    const rows = await read.selectFrom('audit_logs').select('canonical').execute()
     const applies = rows.flatMap(({ canonical }) => /"applyId":"([^"]+)"/.exec(canonical)?.[1] ?? [])
     const entries = [...Map.groupBy(applies, (id) => id).values()].map(({ length }) => length)
-    return { tables: await dump(storage), entries: entries.sort((one, other) => one - other) }
+    const pending = await read.selectFrom('outbox').select('id').execute()
+    const letters = await read.selectFrom('mails').select('id').execute()
+    return {
+      tables: await dump(storage),
+      entries: entries.sort((one, other) => one - other),
+      unsound: [...pending, ...(await unsoundChains(storage))],
+      letters: letters.length,
+    }
   } finally {
     await storage.close()
   }
 }
 
-/** In `npm test` one in the middle, and around the commit; in the soak one in each change. */
-function steps(): string[] {
+async function unsoundChains({ read }: Storage): Promise<object[]> {
+  const found: object[] = []
+  const heads = await read.selectFrom('audit_heads').select(['chain', 'seq', 'checksum']).execute()
+  for (const { chain, ...head } of heads) {
+    const verifier = new ChainVerifier()
+    verifier.push(Buffer.from(headerLine(orgOf(chain))))
+    for await (const lines of chainLines(read, systemScope, chain, head.seq))
+      verifier.push(Buffer.from(lines))
+    verifier.push(Buffer.from(trailerLine(head)))
+    const verdict = verifier.end()
+    if (verdict.verdict !== 'sound') found.push(verdict)
+  }
+  return found
+}
+
+/** Statements to die at: in the soak every one, in `npm test` the first, the last and some between. */
+function stepsOf(count: number): number[] {
+  if (isSoak) return Array.from({ length: count }, (_, n) => n)
   const random = randomFrom(seed)
-  const statement = () => Math.floor(random() * 4)
-  const each = Array.from({ length: changes }, (_, change) => `${change}:${statement()}`)
-  const one = each[Math.floor(random() * changes)]!
-  return [...(isSoak ? each : [one]), 'commit', 'committed']
+  const between = Array.from({ length: 2 }, () => Math.floor(random() * count))
+  return [...new Set([0, ...between, count - 1])].sort((one, other) => one - other)
 }
 
 onEveryDatabase((kind, open) => {
-  it(`kill -9 at any step of an apply leaves all of it or nothing, and of two at once one is refused (SEED=${seed})`, {
+  it(`kill -9 at every statement of an apply leaves all of it or nothing, and of two at once one is refused (SEED=${seed})`, {
     timeout: depth(120_000, 7_200_000),
   }, async () => {
     const database = await open()
@@ -98,9 +134,10 @@ onEveryDatabase((kind, open) => {
     expect(planned).toEqual({ ...totals, adopt: 0, release: 0, refused: 0, left: 0 })
     await first.close()
     const old = await look(database)
-    expect(old.entries).toEqual([21 * organizations + 1])
+    expect(old).toMatchObject({ entries: [21 * organizations + 1], unsound: [], letters: 0 })
 
-    for (const step of steps()) {
+    /** The state after the process has killed itself there, and what it said. */
+    const killedAt = async (step: string) => {
       const env = { ...told, KILLED_AT: step, NODE_OPTIONS: `--import=${hook}` }
       const service = new ServeProcess(database, { env })
       const client = clientOf(await service.listening(), await newToken(token))
@@ -108,13 +145,24 @@ onEveryDatabase((kind, open) => {
       await expect(client.call(api.configuration.apply, { body }), step).rejects.not.toBeInstanceOf(ApiError)
       expect(await service.ended).toEqual({ code: null, signal: 'SIGKILL' })
       await connectionsGone(database)
-      const { tables, entries } = await look(database)
-      if (step === 'committed') expect(entries).toEqual([21 * organizations + 1, changes + 1])
-      else {
-        expect(entries, step).toEqual([21 * organizations + 1])
-        expect(changed(old.tables, tables), step).toEqual([])
-      }
+      const { tables, ...rest } = await look(database)
+      return { rest, changed: changed(old.tables, tables), stderr: service.stderr }
     }
+    const untouched = { entries: old.entries, unsound: [], letters: 0 }
+    const last = await killedAt('commit')
+    expect(last).toMatchObject({ rest: untouched, changed: [] })
+    const count = Number(/^(\d+) statements$/m.exec(last.stderr)?.[1])
+    expect(count).toBeGreaterThan(changes)
+    for (const step of stepsOf(count)) {
+      const { rest, changed: rows } = await killedAt(String(step))
+      expect({ step, rest, rows }).toEqual({ step, rest: untouched, rows: [] })
+    }
+    const { rest } = await killedAt('committed')
+    expect(rest).toEqual({
+      entries: [21 * organizations + 1, changes + 1],
+      unsound: [],
+      letters: organizations,
+    })
 
     const replicas = Array.from({ length: kind === 'postgres' ? 2 : 1 }, () => new ServeProcess(database))
     const urls = await Promise.all(replicas.map((replica) => replica.listening()))
