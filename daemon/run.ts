@@ -3,6 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import { onOutputFailure } from '../src/core/terminal.ts'
 import { systemClock } from '../src/core/time.ts'
 import { configFromEnv, isDebug, serviceManagerOf } from './config.ts'
+import { forgetFirstPassword } from './first-password.ts'
 import { processLog } from './log.ts'
 import { settingsSource } from './secrets/source.ts'
 import { type Service, serve } from './serve.ts'
@@ -35,14 +36,15 @@ export async function runService(flags: Flags): Promise<never> {
   Object.assign(begun, { service, manager })
   // A small young generation is slow under load.
   setFlagsFromString('--semi-space-growth-factor=2')
-  const { url, firstPassword } = service
+  const { url, firstAdministrator: first } = service
   const { admin, dataDir } = config
-  // Before whoever waits for the line on standard output reads the file.
-  const text = welcome({ url, email: admin.email, dataDir, password: firstPassword }, process.stderr.isTTY)
+  const onTerminal = process.stderr.isTTY
+  const text = welcome({ url, email: admin.email, dataDir, first }, onTerminal)
   process.stdout.write(
     flags.json ? `${JSON.stringify({ event: 'listening', url })}\n` : `listening on ${url}\n`,
   )
   process.stderr.write(text)
+  if (first && onTerminal) forgetFirstPassword(dataDir)
   manager.ready(`listening on ${url}`)
   return new Promise(() => {})
 }
@@ -69,7 +71,8 @@ function listenFailure({
   hostname = address,
 }: ListenError): string | undefined {
   if (syscall !== 'listen' && syscall !== 'getaddrinfo') return undefined
-  if (code === 'EADDRINUSE') return `${address}:${port} is in use. Choose another port: svc serve --port 0`
+  if (code === 'EADDRINUSE')
+    return `${address}:${port} is in use. Choose another port: svc serve --port ${(port ?? 0) + 1}, or PORT=${(port ?? 0) + 1}`
   if (code === 'EACCES')
     return `This user may not listen on port ${port}. Choose one from 1024: svc serve --port 3000`
   return `${hostname} is no address of this machine (${code}). Set HOST or --host to one, such as 127.0.0.1, or to 0.0.0.0 for all.`

@@ -78,6 +78,7 @@ import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
 import { DeadLetterWatch } from './dead-letter-watch.ts'
 import type { Dependencies } from './dependencies.ts'
+import { keepFirstPassword } from './first-password.ts'
 import { innerCalls } from './inner-calls.ts'
 import type { Integrations } from './integrations/open.ts'
 import { IntegrityWatch } from './integrity-watch.ts'
@@ -107,11 +108,17 @@ import { openTracing } from './tracing.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 import { ConcurrencyLimit } from './work-bound.ts'
 
+export type FirstAdministrator = {
+  password: string
+  /** Why it is in no file, if so. */
+  notKept: string | undefined
+}
+
 export type Service = {
   url: string
   storage: Storage
-  /** The generated password of the first administrator, if any. */
-  firstPassword: string | undefined
+  /** Where this start has created them with a generated password. */
+  firstAdministrator: FirstAdministrator | undefined
   /** Takes secrets that have changed, soon. */
   reload(): void
   /** Stops accepting requests, and finishes those in progress within 10 s. */
@@ -159,7 +166,7 @@ export async function serve(
     await assertOwnSecrets(storage, config)
     warnOfFallbacks(config, log)
     const secrets = await RunningSecrets.begin({ storage, clock, log, metrics, config, source })
-    const firstPassword = await firstRun(storage, config, clock())
+    const firstAdministrator = await firstRun(storage, config, clock())
 
     const tracing = await openTracing(config, { log, metrics })
     const { limits } = config
@@ -253,7 +260,7 @@ export async function serve(
     return {
       url: urlOf(app, config.host),
       storage,
-      firstPassword,
+      firstAdministrator,
       reload: () => secrets.ask(),
       close: () => drain(app, loops, parts),
     }
@@ -291,8 +298,12 @@ function makeDataDir(dataDir: string): void {
   }
 }
 
-/** Creates built-in roles, and a system administrator if there is no user; returns the generated password. */
-async function firstRun(storage: Storage, { admin }: Config, now: string): Promise<string | undefined> {
+/** Creates built-in roles, and a system administrator if there is no user. */
+async function firstRun(
+  storage: Storage,
+  { admin, dataDir }: Config,
+  now: string,
+): Promise<FirstAdministrator | undefined> {
   await storage.write((tx) => seedRoles(tx, now))
   if (await hasUsers(storage.read)) return undefined
   const password = admin.password ?? randomBytes(15).toString('base64url')
@@ -305,14 +316,19 @@ async function firstRun(storage: Storage, { admin }: Config, now: string): Promi
     isSystem: true,
     emailProvedAt: now,
   }
+  const isGenerated = admin.password === undefined
+  let notKept: string | undefined
   try {
-    await storage.write((tx) => insertUser(tx, user, now))
+    await storage.write(async (tx) => {
+      await insertUser(tx, user, now)
+      if (isGenerated) notKept = keepFirstPassword(dataDir, password)
+    })
   } catch (error) {
     // Another process on the same database created it first.
     if (isUniqueViolation(error)) return undefined
     throw error
   }
-  return admin.password === undefined ? password : undefined
+  return isGenerated ? { password, notKept } : undefined
 }
 
 function appOf(parts: Dependencies, config: Config): FastifyInstance {

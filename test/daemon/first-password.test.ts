@@ -1,11 +1,14 @@
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
-import { expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
+import { listening } from '../cli/network.ts'
 import { Home, noTerminal } from '../cli/run.ts'
 import { temporaryFolder } from '../databases.ts'
 import { adminEmail, clientOf, testSecrets } from '../harness.ts'
-import { ServeProcess } from './process.ts'
+import { emptyPlace, kinds } from './backup/filled.ts'
+import { failedStart, ServeProcess, until } from './process.ts'
 
 const env = { ...testSecrets, SVC_ADMIN_EMAIL: adminEmail }
 const fileIn = (dataDir: string) => join(dataDir, 'first-password')
@@ -23,12 +26,38 @@ it('without a terminal goes to a file of this user alone, and not into the journ
   expect(service.stderr).toContain(`--password-stdin < ${fileIn(dataDir)}\n`)
   expect(service.stdout + service.stderr).not.toContain(password)
 
-  writeFileSync(fileIn(dataDir), 'mine')
+  const reminded = new ServeProcess({ dataDir }, { env })
+  await reminded.listening()
+  await reminded.stop()
+  expect(reminded.stderr).toContain(`delete the file:\n\n`)
+  expect(readFileSync(fileIn(dataDir), 'utf8').trim()).toBe(password)
+
+  rmSync(fileIn(dataDir))
   const again = new ServeProcess({ dataDir }, { env })
   await again.listening()
   await again.stop()
   expect(again.stderr).not.toContain('first-password')
-  expect(readFileSync(fileIn(dataDir), 'utf8')).toBe('mine')
+})
+
+describe.each(kinds)('on %s after a start that failed', (kind) => {
+  it.each(['with a port that is taken', 'by a kill'])('%s is said by the next one', async (how) => {
+    const place = await emptyPlace(kind)
+    const taken = createServer()
+    onTestFinished(() => void taken.close())
+    const PORT = String(await listening(taken))
+    if (how === 'by a kill') {
+      const service = new ServeProcess(place, { env: { ...env, PORT: '0' } })
+      await until(() => existsSync(fileIn(place.dataDir)))
+      service.kill('SIGKILL')
+      await service.ended
+    } else expect((await failedStart(place, { env: { ...env, PORT } })).stderr).toContain('is in use')
+    const next = new ServeProcess(place, { env })
+    const client = clientOf(await next.listening())
+    const password = readFileSync(fileIn(place.dataDir), 'utf8').trim()
+    await client.call(api.auth.login, { body: { email: adminEmail, password } })
+    await next.stop()
+    expect(next.stderr).toContain(`--password-stdin < ${fileIn(place.dataDir)}\n`)
+  })
 })
 
 it.skipIf(noTerminal)('on a terminal is displayed, and written to no file', async () => {

@@ -136,7 +136,7 @@ it.each([
   onTestFinished(database.close)
   const env = { SVC_ADMIN_PASSWORD: '' }
   const services = await Promise.all(Array.from({ length: 4 }, () => serviceOn(database, { env })))
-  const passwords = services.map(({ firstPassword }) => firstPassword).filter((one) => one !== undefined)
+  const passwords = services.flatMap(({ firstAdministrator }) => firstAdministrator?.password ?? [])
   expect(passwords).toHaveLength(1)
   const body = { email: adminEmail, password: passwords[0]! }
   for (const service of services) await service.client().call(api.auth.login, { body })

@@ -96,7 +96,7 @@ it('a port in use is one clear line and exit 1', async () => {
   expect(start.code).toBe(1)
   expect(start.stdout).toBe('')
   expect(start.stderr).toBe(
-    `svc serve: 127.0.0.1:${port} is in use. Choose another port: svc serve --port 0\n`,
+    `svc serve: 127.0.0.1:${port} is in use. Choose another port: svc serve --port ${port + 1}, or PORT=${port + 1}\n`,
   )
 })
 
