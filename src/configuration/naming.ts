@@ -1,8 +1,9 @@
+import { type Claim, claimsOf, type Placed } from './claims.ts'
 import type { Kind, Section } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Identity, Item, Stored } from './rules.ts'
+import type { Item } from './rules.ts'
 import type { State } from './state.ts'
 
 /** A reference to something that could not be made: what names it is not at fault. */
@@ -54,50 +55,34 @@ export class Naming {
     return astray
   }
 
-  /** The object that there is already, by its name or its former one. */
-  object(kind: Kind, item: Item, orgId: string | null): Stored | undefined | symbol {
-    const { section } = kind
-    const { key, renamedFrom, path, identity } = item
-    if (identity) return this.#objectOf(section, item, identity, orgId)
-    const found = this.#owners.ownOf(this.#state.named(section, orgId, key))
-    if (found.length > 1) {
-      this.#found.fault(
-        path,
-        `there are ${found.length} of ${section} named "${key}": rename all but one first`,
-      )
-      return astray
-    }
-    const former = renamedFrom === undefined ? [] : this.#state.named(section, orgId, renamedFrom)
-    if (former.length === 0) return found[0]
-    if (found.length > 0) {
-      this.#found.fault(
-        `${path}.renamedFrom`,
-        `both "${renamedFrom}" and "${key}" exist: delete or rename one first`,
-      )
-      return astray
-    }
-    if (former.length > 1) {
-      this.#found.fault(
-        `${path}.renamedFrom`,
-        `there are ${former.length} of ${section} named "${renamedFrom}"`,
-      )
-      return astray
-    }
-    return former[0]
+  /** Which objects there are of those of a section; of those at fault nothing is known. */
+  claims({ section }: Kind, placed: readonly Placed[], prune: boolean): ReadonlyMap<Item, Claim> {
+    const { claims, faults } = claimsOf(
+      placed.filter(({ item }) => !item.identity),
+      {
+        named: (orgId, name) => this.#owners.ownOf(this.#state.named(section, orgId, name)),
+        formerNameOf: (stored) => this.#owners.formerNameOf(stored),
+        isOwn: (stored) => this.#owners.isOwn(stored),
+        prune,
+      },
+    )
+    this.#found.addFaults([...faults.values()])
+    return claims
   }
 
-  /** The object of a rollback: itself, whatever has its name today. */
-  #objectOf(
-    section: Section,
-    { key, path }: Item,
-    { id, isDeleted }: Identity,
-    orgId: string | null,
-  ): Stored | undefined | symbol {
-    const found = this.#state.get(section, id)
-    const isNamed = isDeleted || found?.key !== key
-    if (!isNamed || this.#state.named(section, orgId, key).length === 0) return found
-    this.#found.fault(path, `there is another "${key}" among the ${section}: delete or rename it first`)
-    return astray
+  /** The same of a rollback: each is itself, whatever has its name today. `leaving`: ids of what gives up its name. */
+  identities(section: Section, placed: readonly Placed[], leaving: ReadonlySet<string>): Map<Item, Claim> {
+    const claims = new Map<Item, Claim>()
+    for (const { item, orgId } of placed) {
+      const { key, path, identity } = item
+      const stored = this.#state.get(section, identity!.id)
+      const isNamed = identity!.isDeleted || stored?.key !== key
+      const others = isNamed ? this.#state.named(section, orgId, key) : []
+      if (others.some(({ id }) => !leaving.has(id)))
+        this.#found.fault(path, `there is another "${key}" among the ${section}: delete or rename it first`)
+      else claims.set(item, { stored, inTheWay: others[0] })
+    }
+    return claims
   }
 
   /** Ids of what the item names; undefined where something is missing. */

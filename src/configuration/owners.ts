@@ -2,7 +2,7 @@ import type { Db } from '../storage/open.ts'
 import type { Section } from './contract.ts'
 import type { Subject } from './findings.ts'
 import type { Planner } from './request.ts'
-import type { Stored } from './rules.ts'
+import type { Item, Stored } from './rules.ts'
 import type { State } from './state.ts'
 import * as store from './store.ts'
 
@@ -31,6 +31,11 @@ export class Owners {
     return setId !== undefined && this.of(stored)?.setId === setId
   }
 
+  /** What the files of the set called it before they renamed it. */
+  formerNameOf(stored: Stored): string | null {
+    return this.isOwn(stored) ? this.of(stored)!.renamedFrom : null
+  }
+
   /** Objects of the set that exist no more: somebody has deleted them since the last apply. */
   gone(section: Section, state: State): Subject[] {
     const owned = [...(this.#owned.get(section) ?? [])]
@@ -51,10 +56,21 @@ export class Owners {
     if (setId !== undefined) await store.disown(this.#tx, setId, id)
   }
 
-  async own({ section, id, orgId }: Stored): Promise<void> {
+  /** `renamedFrom`: what its files say that it was called before. */
+  async own({ section, id, orgId }: Stored, { renamedFrom, identity }: Item): Promise<void> {
     const { setId, owner } = this.#with
     // A plan of a set that does not exist yet owns nothing.
     if (setId !== undefined)
-      await store.own(this.#tx, setId, { section, id, orgId, partnerId: owner.partnerId })
+      await store.own(this.#tx, setId, {
+        ...{ section, id, orgId, partnerId: owner.partnerId },
+        renamedFrom: identity ? null : renamedFrom,
+      })
+  }
+
+  /** A rename is done once: the file may go on to say it. What a rollback undoes is done again by the file. */
+  async noteRename({ id }: Stored, { renamedFrom, identity }: Item): Promise<void> {
+    const { setId } = this.#with
+    if (setId !== undefined)
+      await store.noteRename(this.#tx, setId, id, identity ? null : (renamedFrom ?? null))
   }
 }

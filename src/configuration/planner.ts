@@ -2,8 +2,10 @@ import { hash } from 'node:crypto'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayRead, readableParts } from './access.ts'
+import type { Claim, Placed } from './claims.ts'
 import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from './contract.ts'
 import { mayReadAudit, movedBy, type Trail } from './culprits.ts'
+import { Deletions } from './deletions.ts'
 import { digestOf } from './digest.ts'
 import { Findings, type Subject } from './findings.ts'
 import { type AppliedChange, sectionsOfChanges } from './history/applied-changes.ts'
@@ -14,7 +16,7 @@ import { leftOutOf, notComparedOf, withStandIns } from './left-out.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Item, Stored, Values, Wanted } from './rules.ts'
+import type { Item, Values, Wanted } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
@@ -32,12 +34,11 @@ export class Run {
   readonly #found: Findings
   readonly #naming: Naming
   readonly #steps: Steps
+  readonly #deletions: Deletions
   readonly #turns = new Turns()
   #rollback: Rollback | undefined
   /** What the set owned when somebody deleted it. */
   #gone: Subject[] = []
-  /** Memberships that end with their organization: kept as changes, though nobody makes them. */
-  #ended = 0
 
   constructor(tx: Db, planner: Planner) {
     this.#tx = tx
@@ -48,6 +49,7 @@ export class Run {
     this.#naming = new Naming(planner, this.#state, this.#owners, this.#found)
     const about = { state: this.#state, owners: this.#owners, found: this.#found }
     this.#steps = new Steps(tx, planner, about)
+    this.#deletions = new Deletions(planner, { ...about, steps: this.#steps, turns: this.#turns })
   }
 
   /** `expected`: of the plan that is applied. @throws invalid_request with every fault, conflict, forbidden */
@@ -62,6 +64,7 @@ export class Run {
     await this.#read(named)
     this.#gone = named.flatMap((section) => this.#owners.gone(section, this.#state))
     if (rolledBack) this.#rollback = await this.#rollbackOf(rolledBack)
+    this.#deletions.rolledBack = this.#rollback?.deletions
     const { cipher } = this.#with
     const { wanted } = this
     const { faults } = rules.sectionsOf(wanted.document)
@@ -77,42 +80,30 @@ export class Run {
     const state = await this.#stateMark(named)
     if (expected && !expected.version.startsWith(state))
       throw rules.moved(await this.#movedSince(named, expected.plannedAt))
+    for (const item of twice.length > 0 ? items.filter(isTwice) : [])
+      this.#found.blockItem(kinds[item.section], item)
     for (const section of named) {
       if (this.#found.isHopeless()) break
-      const kind = kinds[section]
-      const { ordered, cycles } = rules.itemsInOrder(
-        kind,
-        items.filter((item) => item.section === section),
+      const ofSection = items.filter((item) => item.section === section)
+      await this.#section(
+        kinds[section],
+        twice.length > 0 ? ofSection.filter((item) => !isTwice(item)) : ofSection,
       )
-      for (const item of cycles) {
-        this.#found.fault(item.path, 'is above itself')
-        this.#found.blockItem(kind, item)
-      }
-      for (const item of ordered) {
-        if (cycles.includes(item)) continue
-        if (twice.length > 0 && isTwice(item)) {
-          this.#found.blockItem(kind, item)
-          continue
-        }
-        if (this.#found.isHopeless()) break
-        await this.#item(kind, item)
-        await this.#turns.breathe()
-      }
     }
     // What refers to others goes first.
     for (const section of named.toReversed()) {
-      if (!this.#found.isHopeless()) await this.#deletions(kinds[section])
+      if (!this.#found.isHopeless()) await this.#deletions.make(kinds[section])
     }
     await this.#releases()
     const { changes, ends, faults: found } = this.#found
-    const count = changes.length + this.#ended
+    const count = changes.length + this.#deletions.ended
     if (count > mostChanges) {
       const message = `would make ${count} changes, and one apply makes at most ${mostChanges}: apply a part of the files first`
       this.#found.fault('body.document', message)
     }
     if (rolledBack) {
       conflicts.checkNoFaults(found)
-      conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#ended))
+      conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#deletions.ended))
     } else rules.checkNoFaults(found, this.#found.refusals)
     const about = { fingerprint: cipher.fingerprint, breathe: () => this.#turns.breathe() }
     const version =
@@ -250,66 +241,52 @@ export class Run {
     return movedBy(this.#tx, scope, { named, moved, gone: this.#gone, since: time, now: on.now })
   }
 
-  async #item(kind: Kind, named: Item): Promise<void> {
-    const orgId = this.#naming.organization(kind, named)
-    if (typeof orgId === 'symbol') return this.#found.blockItem(kind, named)
-    const found = this.#naming.object(kind, named, orgId)
-    if (typeof found === 'symbol') return this.#found.blockItem(kind, named)
-    const item = withStandIns(kind, named, found?.record)
-    if (found) this.#found.keep(found.id)
-    const references = this.#naming.references(kind, item, orgId)
-    if (!references) return this.#found.blockItem(kind, item)
-    if (found && !(await this.#steps.adopted(kind, item, found))) return
-    const stored = found ?? (await this.#steps.create(kind, item, orgId, references))
-    const isNew = found === undefined
-    if (!stored) return
-    if (isNew && item.identity) this.#naming.restore(item.identity.id, stored.id)
-    await this.#steps.update(kind, item, { stored, isNew }, references)
-  }
-
-  /** The last administrator of an organization cannot be removed, but goes with it. */
-  #endsWithItsTenant({ section, orgId }: Stored): boolean {
-    const { prune } = this.#with.wanted
-    if (section !== 'memberships' || orgId === null || !prune) return false
-    const organization = this.#state.get('organizations', orgId)
-    return organization !== undefined && this.#isGone(organization)
-  }
-
-  /** Whether an object is in no file any more, or was made by the apply that is rolled back. */
-  #isGone(stored: Stored): boolean {
-    if (this.#rollback) return this.#rollback.deletions.has(stored.id)
-    const isManaged = this.#with.wanted.document[stored.section] !== undefined
-    return isManaged && this.#owners.isOwn(stored) && !this.#found.isKept(stored.id)
-  }
-
-  async #deletions(kind: Kind): Promise<void> {
-    const { section } = kind
-    const { wanted, on } = this.#with
-    const all = this.#state.all(section)
-    const left = all.filter((stored) => this.#isGone(stored)).sort(byKey)
-    if (left.length === 0) return
-    if (!wanted.prune) {
-      for (const stored of left) this.#found.leave(section, stored)
-      return
+  async #section(kind: Kind, items: readonly Item[]): Promise<void> {
+    const { ordered, cycles } = rules.itemsInOrder(kind, items)
+    for (const item of cycles) this.#found.fault(item.path, 'is above itself')
+    const placed: Placed[] = []
+    for (const item of ordered) {
+      const orgId = cycles.includes(item) ? undefined : this.#naming.organization(kind, item)
+      if (typeof orgId === 'symbol' || orgId === undefined) this.#found.blockItem(kind, item)
+      else placed.push({ item, orgId })
+      await this.#turns.breathe()
     }
-    const [ending, deleted] = split(left, (stored) => this.#endsWithItsTenant(stored))
-    const owned = all.filter((stored) => this.#owners.isOwn(stored)).length
-    const count = { deletions: deleted.length, owned, limit: wanted.pruneLimit }
-    const excess = rules.pruneRefusal(section, count)
-    if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)
-    for (const stored of ending)
-      this.#found.addApplied(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
-    this.#ended += ending.length
-    for (const stored of rules.childrenFirst(kind, deleted)) {
-      await this.#steps.delete(kind, stored, excess)
+    const claims = this.#claims(kind, placed)
+    for (const { stored } of claims.values()) if (stored) this.#found.keep(stored.id)
+    for (const one of placed) {
+      if (this.#found.isHopeless()) return
+      const claim = claims.get(one.item)
+      if (claim) await this.#item(kind, one, claim)
+      else this.#found.blockItem(kind, one.item)
       await this.#turns.breathe()
     }
   }
+
+  #claims(kind: Kind, placed: readonly Placed[]): ReadonlyMap<Item, Claim> {
+    const { prune } = this.#with.wanted
+    if (!this.#rollback) return this.#naming.claims(kind, placed, prune)
+    const renamed = placed.flatMap(({ item: { identity, key } }) => {
+      const now = this.#state.get(kind.section, identity!.id)
+      return now && now.key !== key ? [now.id] : []
+    })
+    const leaving = new Set([...renamed, ...(prune ? this.#rollback.deletions : [])])
+    return this.#naming.identities(kind.section, placed, leaving)
+  }
+
+  async #item(kind: Kind, { item: named, orgId }: Placed, claim: Claim): Promise<void> {
+    const found = claim.stored && this.#state.get(kind.section, claim.stored.id)
+    const other = claim.inTheWay && this.#state.get(kind.section, claim.inTheWay.id)
+    // It may have given up the name by now.
+    const inTheWay = other?.key === named.key ? other : undefined
+    const item = withStandIns(kind, named, found?.record)
+    const references = this.#naming.references(kind, item, orgId)
+    if (!references) return this.#found.blockItem(kind, item)
+    if (found && !(await this.#steps.adopted(kind, item, found))) return
+    if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
+    const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
+    const isNew = found === undefined
+    if (!stored) return
+    if (isNew && item.identity) this.#naming.restore(item.identity.id, stored.id)
+    await this.#steps.update(kind, item, { stored, isNew, inTheWay }, references)
+  }
 }
-
-const byKey = (one: Stored, other: Stored): number => (one.key < other.key ? -1 : 1)
-
-const split = <T>(all: readonly T[], isFirst: (one: T) => boolean): [T[], T[]] => [
-  all.filter(isFirst),
-  all.filter((one) => !isFirst(one)),
-]

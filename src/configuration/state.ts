@@ -109,6 +109,8 @@ export class State {
   #on: On
   readonly #sections = new Map<Section, Map<string, Stored>>()
   readonly #names = new Map<string, Set<Stored>>()
+  /** Ids of what gives up its name: another object has it already. */
+  readonly #aside = new Set<string>()
   #characters = 0
   /** Fields that an endpoint of their own shows, and what they are of an object that was not changed. */
   readonly #parts = new Map<Section, { field: string; isAsked: boolean; unchanged(id: string): unknown }[]>()
@@ -188,8 +190,13 @@ export class State {
     const { key: field, spelled } = kinds[section]
     const key = String(spelled[field]?.toFile(record[field]) ?? record[field])
     const stored: Stored = { section, id, orgId, key, record, isBuiltIn }
+    const isAside = this.#aside.has(id) && this.get(section, id)?.key === key
     this.remove(section, id)
     this.#sections.get(section)!.set(id, stored)
+    if (isAside) {
+      this.#aside.add(id)
+      return stored
+    }
     const place = placeOf(stored)
     const others = this.#names.get(place) ?? new Set()
     this.#names.set(place, others.add(stored))
@@ -201,6 +208,19 @@ export class State {
     if (!before) return
     this.#sections.get(section)!.delete(id)
     this.#names.get(placeOf(before))!.delete(before)
+    this.#aside.delete(id)
+  }
+
+  /** Its name means another object from now on. */
+  setAside(stored: Stored): void {
+    const now = this.get(stored.section, stored.id)
+    if (!now) return
+    this.#names.get(placeOf(now))!.delete(now)
+    this.#aside.add(now.id)
+  }
+
+  isAside({ id }: Stored): boolean {
+    return this.#aside.has(id)
   }
 
   /** Objects of a section that are somebody's. */

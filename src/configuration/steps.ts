@@ -1,6 +1,7 @@
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
 import { Problem } from '../core/errors.ts'
+import type { Scope } from '../core/scope.ts'
 import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { refusalOf } from './access.ts'
@@ -12,6 +13,7 @@ import type { CallContext } from './ports.ts'
 import type { Planner } from './request.ts'
 import type { Item, Stored, Values } from './rules.ts'
 import * as rules from './rules.ts'
+import { Slugs } from './slugs.ts'
 import type { State } from './state.ts'
 import type { Ownership } from './store.ts'
 
@@ -22,7 +24,9 @@ export class Steps {
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
+  readonly #slugs: Slugs
   #on: CallContext
+  #scope: Scope
 
   constructor(tx: Db, planner: Planner, about: { state: State; owners: Owners; found: Findings }) {
     this.#tx = tx
@@ -30,7 +34,9 @@ export class Steps {
     this.#state = about.state
     this.#owners = about.owners
     this.#found = about.found
+    this.#slugs = new Slugs(tx, about.state)
     this.#on = planner.on
+    this.#scope = planner.scope
   }
 
   /** Whether an object that exists belongs to the set, or does from now on. */
@@ -58,10 +64,9 @@ export class Steps {
           id: rules.targetOf(kind, found).params.id,
           name: found.key,
         })
-        await this.#owners.own(found)
+        await this.#owners.own(found, item)
       },
-      item.path,
-      kind,
+      { path: item.path, kind, stored: found },
     )
     if (refused === undefined) return false
     this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, ...refused })
@@ -94,9 +99,7 @@ export class Steps {
         })
         await this.#owners.disown(stored)
       },
-      `body.document.${kind.section}`,
-      kind,
-      `cannot release "${stored.key}": `,
+      { path: `body.document.${kind.section}`, kind, stored, prefix: `cannot release "${stored.key}": ` },
     )
     if (!refused) return
     this.#found.change(shownAs(kind, stored), { action: 'release', before: null, after: null, ...refused })
@@ -122,10 +125,11 @@ export class Steps {
     }
   }
 
+  /** `inTheWay`: has its name until it is renamed or deleted itself. */
   async create(
     kind: Kind,
     item: Item,
-    orgId: string | null,
+    { orgId, inTheWay }: { orgId: string | null; inTheWay: Stored | undefined },
     references: References,
   ): Promise<Stored | undefined> {
     const made = kind.fields
@@ -149,8 +153,7 @@ export class Steps {
       async (call) => {
         reply = await call({ body })
       },
-      item.path,
-      kind,
+      { path: item.path, kind, inTheWay },
     )
     const line = { section: kind.section, orgId, key: item.key, id: null }
     if (refused) this.#found.change(line, { action: 'create', before: null, after, ...refused })
@@ -162,7 +165,7 @@ export class Steps {
     if (!stored) throw new Error(`${kind.section} "${item.key}" was made and is not visible`)
     this.#found.keep(stored.id)
     this.#widen(stored)
-    await this.#owners.own(stored)
+    await this.#owners.own(stored, item)
     this.#found.addApplied(stored, { action: 'create', before: null, after: this.#state.file(kind, stored) })
     return stored
   }
@@ -175,13 +178,14 @@ export class Steps {
     if (scope.kind !== 'partner' || scope.orgs === 'all') return
     const wider = { ...caller, scope: { ...scope, orgs: [...scope.orgs, id] } }
     this.#on = { ...this.#on, admitted: wider, caller: wider }
+    this.#scope = wider.scope
     this.#state.widen(wider.scope)
   }
 
   async update(
     kind: Kind,
     item: Item,
-    { stored, isNew }: { stored: Stored; isNew: boolean },
+    { stored, isNew, inTheWay }: { stored: Stored; isNew: boolean; inTheWay: Stored | undefined },
     references: References,
   ): Promise<void> {
     const present = this.#state.file(kind, stored)
@@ -206,6 +210,7 @@ export class Steps {
       item,
       stored,
       isNew,
+      inTheWay,
       present,
       shown: rules.hiddenDifference(kind, onlyOf(present, names), changed),
     }
@@ -243,14 +248,14 @@ export class Steps {
     }: { entry: Endpoint; body: unknown; names: string[]; path: string; target?: RawInput | undefined },
   ): Promise<void> {
     const { kind, item, stored, isNew, present, shown } = about
+    const inTheWay = asked.includes(kind.key) ? about.inTheWay : undefined
     let reply: Values | undefined
     const refused = await this.#refusal(
       entry,
       async (call) => {
         reply = await call({ ...(target ?? rules.targetOf(kind, stored)), body })
       },
-      path,
-      kind,
+      { path, kind, stored, inTheWay },
     )
     if (!refused) return
     const now = reply && (await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored }))
@@ -269,6 +274,7 @@ export class Steps {
       { action: 'update', before, after, renamedFrom, ...refused },
     )
     if (!now || refused.refused !== null) return
+    if (isRenamed) await this.#owners.noteRename(now, item)
     this.#found.addApplied(now, {
       action: 'update',
       before: onlyOf(present, names),
@@ -310,9 +316,7 @@ export class Steps {
         }
         await call(target)
       },
-      path,
-      kind,
-      `cannot delete "${stored.key}": `,
+      { path, kind, stored, prefix: `cannot delete "${stored.key}": ` },
     )
     if (!refused) return
     this.#found.change(shownAs(kind, stored), {
@@ -343,9 +347,7 @@ export class Steps {
   async #refusal(
     entry: Endpoint,
     step: (call: (input: RawInput) => Promise<Values>) => Promise<void>,
-    path: string,
-    kind: Kind,
-    prefix = '',
+    { path, kind, stored, inTheWay, prefix = '' }: Step,
   ): Promise<{ refused: string | null } | undefined> {
     if (this.#found.changes.length > mostChanges) return { refused: null }
     // A plan says what would be, whoever asks: its transaction is rolled back.
@@ -358,7 +360,12 @@ export class Steps {
       // What a membership needs is locked until the plan ends: accounts and tenants that others use.
       const isTried = this.#on.isRehearsal && kind.section !== 'memberships'
       if (refused !== null && !isTried) return because(refused)
-      await inNestedTransaction(this.#tx, () => step((input) => this.#call(entry, input)))
+      const made = () => step((input) => this.#call(entry, input))
+      const isUnique = kind.section === 'organizations'
+      await inNestedTransaction(this.#tx, () =>
+        isUnique ? this.#slugs.during(this.#scope, { stored, inTheWay }, made) : made(),
+      )
+      if (inTheWay) this.#state.setAside(inTheWay)
       return because(refused)
     } catch (error) {
       if (!(error instanceof Problem)) throw error
@@ -374,12 +381,25 @@ export class Steps {
   }
 }
 
+/** What one step is about. */
+type Step = {
+  path: string
+  kind: Kind
+  /** undefined: it is new. */
+  stored?: Stored
+  /** Has the name that the step gives to another. */
+  inTheWay?: Stored | undefined
+  /** Of its faults. */
+  prefix?: string
+}
+
 /** An object that a file changes. */
 type Update = {
   kind: Kind
   item: Item
   stored: Stored
   isNew: boolean
+  inTheWay: Stored | undefined
   present: Values
   /** The fields that the file changes, with their secrets hidden. */
   shown: { before: Values; after: Values }

@@ -114,7 +114,14 @@ export async function deleteSets(db: Db, scope: Scope): Promise<void> {
 }
 
 /** Which set owns an object. */
-export type Ownership = { setId: string; set: string; isOfPartner: boolean; orgId: string | null }
+export type Ownership = {
+  setId: string
+  set: string
+  isOfPartner: boolean
+  orgId: string | null
+  /** What its files called it before, where they have renamed it. */
+  renamedFrom: string | null
+}
 
 const objectsIn = (db: Db, scope: Scope) =>
   db.selectFrom('config_objects').where(inTenants(scope, 'config_objects'))
@@ -123,13 +130,21 @@ const objectsIn = (db: Db, scope: Scope) =>
 export async function listOwned(db: Db, scope: Scope, section: Section): Promise<Map<string, Ownership>> {
   const rows = await objectsIn(db, scope)
     .innerJoin('config_sets as s', 's.id', 'config_objects.set_id')
-    .select(['config_objects.object_id', 'config_objects.org_id as object_org', 's.id', 's.name', 's.org_id'])
+    .select([
+      'config_objects.object_id',
+      'config_objects.org_id as object_org',
+      'config_objects.renamed_from',
+    ])
+    .select(['s.id', 's.name', 's.org_id'])
     .where('config_objects.section', '=', section)
     .execute()
   return new Map(
     rows.map((row) => [
       row.object_id,
-      { setId: row.id, set: row.name, isOfPartner: row.org_id === null, orgId: row.object_org },
+      {
+        ...{ setId: row.id, set: row.name, isOfPartner: row.org_id === null, orgId: row.object_org },
+        renamedFrom: row.renamed_from,
+      },
     ]),
   )
 }
@@ -138,12 +153,36 @@ export async function listOwned(db: Db, scope: Scope, section: Section): Promise
 export async function own(
   db: Db,
   setId: string,
-  object: { section: Section; id: string; partnerId: string; orgId: string | null },
+  object: {
+    section: Section
+    id: string
+    partnerId: string
+    orgId: string | null
+    renamedFrom?: string | null | undefined
+  },
 ): Promise<void> {
-  const { section, id, partnerId, orgId } = object
+  const { section, id, partnerId, orgId, renamedFrom = null } = object
   await db
     .insertInto('config_objects')
-    .values({ object_id: id, set_id: setId, section, partner_id: partnerId, org_id: orgId })
+    .values({
+      ...{ object_id: id, set_id: setId, section, partner_id: partnerId, org_id: orgId },
+      renamed_from: renamedFrom,
+    })
+    .execute()
+}
+
+/** The caller has found the object within its scope. */
+export async function noteRename(
+  db: Db,
+  setId: string,
+  id: string,
+  renamedFrom: string | null,
+): Promise<void> {
+  await db
+    .updateTable('config_objects')
+    .set({ renamed_from: renamedFrom })
+    .where('object_id', '=', id)
+    .where('set_id', '=', setId)
     .execute()
 }
 

@@ -58,7 +58,13 @@ import {
 } from '../../src/sso/store.ts'
 import { insertTrial, showTrial } from '../../src/sso/trials/store.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { changeOrg, getOrg, listOrgsById, removeOrgs } from '../../src/tenancy/organizations/store.ts'
+import {
+  changeOrg,
+  exchangeSlug,
+  getOrg,
+  listOrgsById,
+  removeOrgs,
+} from '../../src/tenancy/organizations/store.ts'
 import { changeSite, getSite, listSitesById, removeSite } from '../../src/tenancy/sites/store.ts'
 import {
   changeTrustPolicy,
@@ -511,6 +517,11 @@ async function prepare(service: TestService) {
     ['changeScript', tenant, (db, scope) => changeScript(db, scope, { ...script, name: 'mine now' })],
     ['changeSite', tenant, (db, scope) => changeSite(db, scope, { ...place, name: 'mine now' })],
     ['changeOrg', tenant, (db, scope) => changeOrg(db, scope, { ...organization, name: 'mine now' })],
+    [
+      'exchangeSlug',
+      tenant,
+      (db, scope) => exchangeSlug(db, scope, bakery.id, { from: organization.slug, to: 'mine-now' }),
+    ],
     ['endTenantSessions', tenant, (db, scope) => endTenantSessions(db, scope, now)],
     [
       'changeWebhook',

@@ -33,6 +33,7 @@ export function rollbackOf(
   let unseen = 0
   const all = mergedByObject(applied)
   const nameOf = namesAfter(all, state)
+  const leaving = leavingTheirNames(all, prune)
   const restored = new Set(all.filter((one) => isRestored(one)).map(({ id }) => id))
   // Backwards: a name that was taken over is free again before who had it gets it back.
   for (const one of all.toReversed()) {
@@ -56,7 +57,8 @@ export function rollbackOf(
     const now = state.get(section, id)
     if (isDeletion(one)) {
       const isThere = orgId === null || state.get('organizations', orgId) !== undefined
-      if (isThere && state.named(section, orgId, key).length > 0) conflicts.push(`${name} is there again`)
+      const others = isThere ? state.named(section, orgId, key) : []
+      if (others.some((other) => !leaving.has(other.id))) conflicts.push(`${name} is there again`)
       else if (!isRestored(one)) lose(`is not made again, as its ${one.withheld.join(', ')} is kept nowhere`)
       else {
         put({ ...(org !== null && { org }), ...named(one, nameOf) })
@@ -103,6 +105,13 @@ export function rollbackOf(
   if (prune) conflicts.push(...laterDependents(all, state, deletions))
   const ordered = sections.flatMap((section) => lost.filter((one) => one.section === section))
   return { rollback: { document, identities, deletions, releases, lost: ordered }, conflicts, unseen }
+}
+
+/** Ids of what the rollback renames or deletes: its name of today is free then. */
+const leavingTheirNames = (all: readonly AppliedChange[], prune: boolean): ReadonlySet<string> => {
+  const leaves = ({ section, action, before }: AppliedChange) =>
+    action === 'create' ? prune : before !== null && Object.hasOwn(before, kinds[section].key)
+  return new Set(all.filter((one) => !isDeletion(one) && leaves(one)).map(({ id }) => id))
 }
 
 /** Organizations are of the partner. */

@@ -406,6 +406,8 @@ type ConfigObjectRow = {
   section: string
   partner_id: string
   org_id: string | null
+  /** What it was called before its files renamed it. */
+  renamed_from: string | null
 }
 
 /** What was applied from a set of files; its changes, sealed, are in config_changes. */

@@ -145,6 +145,23 @@ export async function changeOrg(db: Db, scope: Scope, org: Organization): Promis
   await changed.where(inScope(scope, 'organizations.id')).execute().catch(throwSlugTaken)
 }
 
+/** Another slug for a live organization that has `from`, and nothing else: no audit entry, and no time. */
+export async function exchangeSlug(
+  db: Db,
+  scope: Scope,
+  id: string,
+  { from, to }: { from: string; to: string },
+): Promise<void> {
+  await db
+    .updateTable('organizations')
+    .set({ slug: to })
+    .where('id', '=', id)
+    .where('slug', '=', from)
+    .where('deleted_at', 'is', null)
+    .where(inScope(scope, 'organizations.id'))
+    .execute()
+}
+
 /** Soft-deletes every organization in a scope; returns how many. */
 export async function removeOrgs(db: Db, scope: Scope, now: Instant): Promise<number> {
   const { numUpdatedRows } = await db

@@ -1,0 +1,142 @@
+import { type Kind, kinds, type Section, sections } from './contract.ts'
+import type { Findings } from './findings.ts'
+import type { Owners } from './owners.ts'
+import type { Planner } from './request.ts'
+import type { Stored } from './rules.ts'
+import * as rules from './rules.ts'
+import type { State } from './state.ts'
+import type { Steps } from './steps.ts'
+import type { Turns } from './turns.ts'
+
+type About = { state: State; owners: Owners; found: Findings; steps: Steps; turns: Turns }
+
+/** Objects of a section that the files do not have. */
+type Leaving = {
+  left: readonly Stored[]
+  /** Those that are deleted, and those that end with their organization. */
+  deleted: readonly Stored[]
+  ending: readonly Stored[]
+  /** Why they are too many. */
+  excess: string | undefined
+}
+
+/** What the set owns and no file has any more, or what a rollback takes back. */
+export class Deletions {
+  readonly #with: Planner
+  readonly #state: State
+  readonly #owners: Owners
+  readonly #found: Findings
+  readonly #steps: Steps
+  readonly #turns: Turns
+  readonly #leaving = new Map<Section, Leaving>()
+  /** Ids of what was deleted before another got its name. */
+  readonly #early = new Set<string>()
+  /** Ids of what something refers to. */
+  #referred: Set<string> | undefined
+  #ended = 0
+  /** Ids of what the apply that is rolled back made. */
+  rolledBack: ReadonlySet<string> | undefined
+
+  constructor(planner: Planner, { state, owners, found, steps, turns }: About) {
+    this.#with = planner
+    this.#state = state
+    this.#owners = owners
+    this.#found = found
+    this.#steps = steps
+    this.#turns = turns
+  }
+
+  /** Memberships that end with their organization: kept as changes, though nobody makes them. */
+  get ended(): number {
+    return this.#ended
+  }
+
+  /**
+   * What no file has and whose name another gets is deleted first, unless something refers to it: that may get another
+   * reference later, and a deletion might end it, or be refused because of it.
+   */
+  async makeFirst(kind: Kind, stored: Stored): Promise<void> {
+    const { deleted, excess } = this.#leavingOf(kind)
+    if (!deleted.some(({ id }) => id === stored.id) || this.#isReferredTo(stored)) return
+    if (excess !== undefined && !this.#with.on.isRehearsal) return
+    this.#early.add(stored.id)
+    await this.#steps.delete(kind, stored, excess)
+  }
+
+  /** Whether something of the sections that were read refers to an object, or is in it. */
+  #isReferredTo({ id }: Stored): boolean {
+    this.#referred ??= new Set(
+      sections
+        .filter((section) => this.#state.has(section))
+        .flatMap((section) =>
+          this.#state
+            .all(section)
+            .flatMap(({ orgId, record }) => [
+              ...(section === 'organizations' || orgId === null ? [] : [orgId]),
+              ...kinds[section].fields.flatMap(({ refersTo, field }) =>
+                refersTo === undefined ? [] : [record[field]].flat().map(String),
+              ),
+            ]),
+        ),
+    )
+    return this.#referred.has(id)
+  }
+
+  /** The last administrator of an organization cannot be removed, but goes with it. */
+  #endsWithItsTenant({ section, orgId }: Stored): boolean {
+    const { prune } = this.#with.wanted
+    if (section !== 'memberships' || orgId === null || !prune) return false
+    const organization = this.#state.get('organizations', orgId)
+    return organization !== undefined && this.#isGone(organization)
+  }
+
+  /** Whether an object is in no file any more, or was made by the apply that is rolled back. */
+  #isGone(stored: Stored): boolean {
+    if (this.rolledBack) return this.rolledBack.has(stored.id)
+    const isManaged = this.#with.wanted.document[stored.section] !== undefined
+    return isManaged && this.#owners.isOwn(stored) && !this.#found.isKept(stored.id)
+  }
+
+  /** Objects of a section that are not in the files any more, once it is known what the files mean. */
+  #leavingOf(kind: Kind): Leaving {
+    const { section } = kind
+    const known = this.#leaving.get(section)
+    if (known) return known
+    const { prune, pruneLimit } = this.#with.wanted
+    const all = this.#state.all(section)
+    const left = all.filter((stored) => this.#isGone(stored)).sort(byKey)
+    const [ending, deleted] = prune ? split(left, (stored) => this.#endsWithItsTenant(stored)) : [[], []]
+    const owned = all.filter((stored) => this.#owners.isOwn(stored)).length
+    const count = { deletions: deleted.length, owned, limit: pruneLimit }
+    const leaving = { left, ending, deleted, excess: rules.pruneRefusal(section, count) }
+    this.#leaving.set(section, leaving)
+    return leaving
+  }
+
+  async make(kind: Kind): Promise<void> {
+    const { section } = kind
+    const { wanted, on } = this.#with
+    const { left, ending, deleted, excess } = this.#leavingOf(kind)
+    if (!wanted.prune) {
+      for (const stored of left) this.#found.leave(section, stored)
+      return
+    }
+    if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)
+    for (const stored of ending)
+      this.#found.addApplied(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
+    this.#ended += ending.length
+    for (const stored of rules.childrenFirst(kind, deleted)) {
+      const now = this.#state.get(section, stored.id)
+      if (!now || this.#early.has(now.id)) continue
+      await this.#steps.delete(kind, now, excess)
+      await this.#turns.breathe()
+    }
+  }
+}
+
+const byKey = (one: Stored, other: Stored): number => (one.key < other.key ? -1 : 1)
+
+const split = <T>(all: readonly T[], isFirst: (one: T) => boolean): [T[], T[]] => [
+  all.filter(isFirst),
+  all.filter((one) => !isFirst(one)),
+]

@@ -1,0 +1,268 @@
+import { describe, expect, it } from 'vitest'
+import { api } from '../../src/api.ts'
+import { onEveryDatabase } from '../databases.ts'
+import { startService } from '../harness.ts'
+import { newEntries } from '../laws/audited.ts'
+import { dump } from '../laws/tables.ts'
+import { buildWorld } from '../world.ts'
+import { configurationOf, type Document } from './stage.ts'
+
+type Named = Record<string, string>
+
+const prune = { prune: true, pruneLimit: 100 }
+
+/** Names in one organization, and slugs, which the database keeps apart. */
+const kinds = [
+  {
+    section: 'sites',
+    key: 'name',
+    object: (name: string, renamedFrom?: string) => ({ org: 'bakery', name, ...from(renamedFrom) }),
+  },
+  {
+    section: 'organizations',
+    key: 'slug',
+    object: (slug: string, renamedFrom?: string) => ({ slug, name: slug, ...from(renamedFrom) }),
+  },
+] as const
+const from = (renamedFrom?: string) => (renamedFrom === undefined ? {} : { renamedFrom })
+
+onEveryDatabase((_, open) => {
+  const start = async () => {
+    const service = await startService(open)
+    const world = await buildWorld(service)
+    const acme = configurationOf(service)(world.tokens.acme)
+    /** Applies files, whose plan, changes and audit entries are the same, line for line, and which then ask for nothing. */
+    const settle = async (document: Document, options: object = {}) => {
+      const planned = await acme.plan(document, options)
+      const news = await newEntries(service)
+      const done = await acme.apply(document, options)
+      const lines = done.changes.map(({ action, name, renamedFrom }) =>
+        [action, ...(renamedFrom === null ? [] : [renamedFrom]), name].join(' '),
+      )
+      expect(planned.changes.map(({ action, name }) => [action, name])).toEqual(
+        done.changes.map(({ action, name }) => [action, name]),
+      )
+      const entries = (await news()).filter(({ action }) => action !== 'config.apply')
+      const written = entries.map(({ action, resourceName, details }) => {
+        const { before, after } = details as { before?: Named; after?: Named }
+        const verb = action.split('.').at(-1)!
+        const key = action.startsWith('organization.') ? 'slug' : 'name'
+        const names = [before?.[key], after?.[key]].filter((one) => one !== undefined)
+        return [verb, ...(verb === 'delete' || names.length === 0 ? [resourceName] : names)].join(' ')
+      })
+      expect((await acme.plan(document, options)).changes).toEqual([])
+      const everything = JSON.stringify([planned, done, entries, [...(await dump(service.storage))]])
+      expect(everything).not.toMatch(/aside [0-9a-f]{8}-/)
+      return { lines, written, done }
+    }
+    const ids = async (section: (typeof kinds)[number]['section']) => {
+      const all =
+        section === 'sites'
+          ? (await acme.client.call(api.sites.list, { query: { limit: 100 } })).data
+          : (await acme.client.call(api.orgs.page, { query: { limit: 100 } })).data
+      return new Map(all.map((one) => ['slug' in one ? one.slug : one.name, one.id]))
+    }
+    return { service, world, acme, settle, ids }
+  }
+  describe.each(kinds)('a name of $section', ({ section, object }) => {
+    it('is free for who gets it when its files drop who had it', async () => {
+      const { acme, settle, ids } = await start()
+      await acme.apply({ [section]: [object('a'), object('b')] })
+      const before = await ids(section)
+      const files = { [section]: [object('b', 'a')] }
+      await expect(acme.plan(files)).rejects.toMatchObject({
+        details: [
+          { message: 'both "a" and "b" exist: delete or rename one first, or delete "b" with --prune' },
+        ],
+      })
+      const { lines, written } = await settle(files, prune)
+      expect(lines).toEqual(['delete b', 'update a b'])
+      expect(written).toEqual(['delete b', 'update a b'])
+      const after = await ids(section)
+      expect([after.get('b'), after.has('a')]).toEqual([before.get('a'), false])
+    })
+
+    it('is exchanged for another, and passed on in a circle, once', async () => {
+      const { acme, settle, ids } = await start()
+      await acme.apply({ [section]: [object('a'), object('b'), object('c')] })
+      const before = await ids(section)
+      const swapped = { [section]: [object('a', 'b'), object('b', 'a'), object('c')] }
+      const { lines, written } = await settle(swapped)
+      expect(lines).toEqual(['update b a', 'update a b'])
+      expect(written).toEqual(lines)
+      const after = await ids(section)
+      expect(['a', 'b', 'c'].map((name) => after.get(name))).toEqual(
+        ['b', 'a', 'c'].map((name) => before.get(name)),
+      )
+      const circle = { [section]: [object('a', 'c'), object('b', 'a'), object('c', 'b')] }
+      expect((await settle(circle)).written).toEqual(['update c a', 'update a b', 'update b c'])
+      const last = await ids(section)
+      expect(['a', 'b', 'c'].map((name) => last.get(name))).toEqual(
+        ['c', 'b', 'a'].map((name) => before.get(name)),
+      )
+    })
+
+    it('is passed on along a chain, unless the files go on to have the first', async () => {
+      const { acme, settle, ids } = await start()
+      await acme.apply({ [section]: [object('a'), object('b')] })
+      const before = await ids(section)
+      const kept = { [section]: [object('a'), object('b', 'a'), object('c', 'b')] }
+      expect((await settle(kept)).lines).toEqual(['create c'])
+      expect((await acme.plan({ [section]: [object('d', 'b'), object('b', 'a')] })).totals).toMatchObject({
+        ...{ create: 0, update: 2, left: 1 },
+      })
+      const chain = { [section]: [object('b', 'a'), object('d', 'b')] }
+      expect((await settle(chain, prune)).lines).toEqual(['update a b', 'update b d', 'delete c'])
+      const after = await ids(section)
+      expect([after.get('b'), after.get('d'), after.size]).toEqual([
+        before.get('a'),
+        before.get('b'),
+        before.size,
+      ])
+    })
+
+    it('that files go on to say was another is not given away again, whatever was done by hand', async () => {
+      const { acme, settle, ids } = await start()
+      const swapped = { [section]: [object('a', 'b'), object('b', 'a')] }
+      // Where neither was there, both are made, and nothing is exchanged.
+      expect((await settle(swapped)).lines).toEqual(['create a', 'create b'])
+      const params = async (name: string) => ({ params: { id: (await ids(section)).get(name)! } })
+      const remove = async (name: string) =>
+        acme.client.call(section === 'sites' ? api.sites.remove : api.orgs.remove, await params(name))
+      const rename = async (name: string, to: string) =>
+        section === 'sites'
+          ? acme.client.call(api.sites.update, { ...(await params(name)), body: { name: to } })
+          : acme.client.call(api.orgs.update, { ...(await params(name)), body: { slug: to, name: to } })
+      const kept = (await ids(section)).get('a')
+      await remove('b')
+      expect((await settle(swapped)).lines).toEqual(['create b'])
+      expect((await ids(section)).get('a')).toBe(kept)
+      // What is exchanged by hand is exchanged back.
+      await rename('a', 'x')
+      await rename('b', 'a')
+      await rename('x', 'b')
+      expect((await settle(swapped)).lines).toEqual(['update b a', 'update a b'])
+      expect((await ids(section)).get('a')).toBe(kept)
+    })
+
+    it('is as it was after a rollback, and the next plan exchanges it again', async () => {
+      const { acme, settle, ids } = await start()
+      await acme.apply({ [section]: [object('a'), object('b'), object('c'), object('d')] })
+      const before = await ids(section)
+      const files = { [section]: [object('a', 'b'), object('b', 'a'), object('d', 'c')] }
+      const { done } = await settle(files, prune)
+      const params = { id: done.applyId }
+      const plan = await acme.client.call(api.configurationApplies.plan, { params, body: {} })
+      const body = { version: plan.version }
+      await acme.client.call(api.configurationApplies.rollback, { params, body })
+      const after = await ids(section)
+      expect(['a', 'b', 'c'].map((name) => after.get(name))).toEqual(
+        ['a', 'b', 'c'].map((name) => before.get(name)),
+      )
+      // Made again, in place of what was deleted.
+      expect(after.has('d')).toBe(true)
+      expect((await settle(files, prune)).lines).toEqual([
+        'update b a',
+        'update a b',
+        'delete d',
+        'update c d',
+      ])
+    })
+
+    it('is not taken from what the set does not own, nor given to two', async () => {
+      const { acme } = await start()
+      await acme.apply({ [section]: [object('a')] })
+      await acme.apply({ [section]: [object('b')] }, { set: 'other' })
+      const messages = async (objects: object[], options = {}) => {
+        const failure = await acme
+          .plan({ [section]: objects as never }, { ...prune, ...options })
+          .catch((e) => e)
+        return (failure as { details: { message: string }[] }).details.map(({ message }) => message)
+      }
+      const both = 'both "a" and "b" exist: delete or rename one first'
+      expect(await messages([object('b', 'a')])).toEqual([both])
+      expect(await messages([object('b', 'a')], { adopt: true })).toEqual([both])
+      expect(await messages([object('c', 'a'), object('d', 'a')])).toEqual([
+        '"c" is renamed from "a" as well',
+      ])
+    })
+  })
+
+  it('what refers to a name means who gets it, and not who had it', async () => {
+    const { acme, settle } = await start()
+    const role = (name: string, more = {}) => ({ org: 'bakery', name, permissions: [], ...more })
+    await acme.apply({ roles: [role('a'), role('b'), role('child', { parent: 'b' })] })
+    const roles = [role('c', { renamedFrom: 'b' }), role('b', { renamedFrom: 'a' })]
+    const { lines } = await settle({ roles: [...roles, role('child', { parent: 'c' })] })
+    expect(lines).toEqual(['update b c', 'update a b'])
+    const swapped = [role('b', { renamedFrom: 'c' }), role('c', { renamedFrom: 'b' })]
+    const moved = await settle({ roles: [...swapped, role('child', { parent: 'c' })] })
+    expect(moved.done.changes).toMatchObject([
+      { renamedFrom: 'c', name: 'b' },
+      { renamedFrom: 'b', name: 'c' },
+      { name: 'child', before: { parent: 'b' }, after: { parent: 'c' } },
+    ])
+  })
+
+  describe('what is deleted for its name', () => {
+    it('is deleted last while something refers to it that another reference is for', async () => {
+      const { acme, settle } = await start()
+      const role = (name: string, more = {}) => ({
+        org: 'bakery',
+        name,
+        permissions: ['sites:read'],
+        ...more,
+      })
+      const ada = { org: 'bakery', email: 'ada@example.com', name: 'Ada', role: 'new' }
+      await acme.apply({ roles: [role('old'), role('new')], memberships: [ada] })
+      const files = { roles: [role('new', { renamedFrom: 'old' })], memberships: [ada] }
+      const { lines } = await settle(files, prune)
+      expect(lines).toEqual(['update old new', 'update ada@example.com', 'delete new'])
+    })
+
+    it('is not deleted while something else refers to it', async () => {
+      const { world, acme } = await start()
+      const site = (name: string, more = {}) => ({ org: 'bakery', name, ...more })
+      await acme.apply({ sites: [site('a'), site('b')] })
+      const b = (await acme.client.call(api.sites.list, { query: { limit: 100 } })).data.find(
+        ({ name }) => name === 'b',
+      )!
+      const body = { orgId: world.orgs.bakery.id, name: 'By hand', siteId: b.id }
+      await acme.client.call(api.deviceGroups.create, { body })
+      await expect(acme.plan({ sites: [site('b', { renamedFrom: 'a' })] }, prune)).rejects.toMatchObject({
+        details: [{ message: expect.stringContaining('cannot delete "b"') }],
+      })
+    })
+
+    it('is an organization with what is in it, each under its own name', async () => {
+      const { acme, settle } = await start()
+      const org = (slug: string, more = {}) => ({ slug, name: slug.toUpperCase(), ...more })
+      const site = (at: string) => ({ org: at, name: `Site of ${at}` })
+      await acme.apply({ organizations: [org('a'), org('b')], sites: [site('a'), site('b')] })
+      const files = {
+        organizations: [org('b', { renamedFrom: 'a', name: 'A' })],
+        sites: [{ org: 'b', name: 'Site of a' }],
+      }
+      const { lines, written } = await settle(files, prune)
+      expect(lines).toEqual(['update a b', 'delete Site of b', 'delete b'])
+      expect(written).toEqual(['update a b', 'delete Site of b', 'delete B'])
+    })
+
+    it('counts as every other deletion', async () => {
+      const { acme } = await start()
+      const site = (name: string, more = {}) => ({ org: 'bakery', name, ...more })
+      await acme.apply({ sites: ['a', 'b', 'c', 'd'].map((name) => site(name)) })
+      const files = { sites: [site('b', { renamedFrom: 'a' }), site('d', { renamedFrom: 'c' })] }
+      const { changes, version } = await acme.plan(files, { prune: true })
+      expect(changes.map(({ action, refused }) => [action, refused !== null])).toEqual([
+        ['delete', true],
+        ['update', false],
+        ['delete', true],
+        ['update', false],
+      ])
+      await expect(acme.apply(files, { prune: true }, version)).rejects.toMatchObject({
+        details: [{ path: 'body.pruneLimit' }],
+      })
+    })
+  })
+})
