@@ -33,6 +33,7 @@ import type { WriteGate } from '../src/storage/copy/write-gate.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { inTrace } from '../src/storage/trace.ts'
 import { onBehalfOf, type Party } from '../src/storage/turns.ts'
+import { holdWorkload } from '../src/trust/principal.ts'
 import { type Authenticator, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
 import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
@@ -290,6 +291,7 @@ export function addRoute(
       return result
     }
     const change = async (tx: Db): Promise<IdempotentResult> => {
+      if (caller.kind === 'workload') await holdWorkload(tx, caller)
       const reply = await run(tx)
       const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
       if (audited && (!isGathered || on.agentEntries.isDue(audited))) await recordAudit(tx, audited)

@@ -109,9 +109,10 @@ export function trustHandlers(on: On): {
           return outside(() => discoveryWarning(body.issuer, now))
         },
         async run({ db, scope, caller, params, body, now, note }, warning) {
+          // Before it is locked: another job of the same policy may hold it, and wait for this one.
+          checkNotOwn(caller, params)
           const before = await store.lockTrustPolicy(db, scope, params.id)
           const after = applyChange(before, body, now)
-          checkNotOwn(caller, before)
           // Checked on every change: whoever decides which tokens are accepted grants them all permissions of
           // the policy.
           if (!onlyDeactivates(body)) {
@@ -127,8 +128,8 @@ export function trustHandlers(on: On): {
 
       async remove({ db, scope, caller, params, note }) {
         checkNotNarrowed(scope)
+        checkNotOwn(caller, params)
         const policy = await store.lockTrustPolicy(db, scope, params.id)
-        checkNotOwn(caller, policy)
         await store.removeTrustPolicy(db, scope, policy.id)
         note({ orgId: policy.orgId, resourceName: policy.name, before: auditedPolicy(policy) })
         return { success: true }

@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import { organizationScope } from '../core/scope.ts'
 import type { WorkloadCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
-import { findPolicyInUse } from './store.ts'
+import { findPolicyInUse, holdTrustPolicy } from './store.ts'
 import type { WorkloadClaims } from './tokens.ts'
 
 /**
@@ -25,6 +25,19 @@ export async function findWorkload(db: Db, claims: WorkloadClaims): Promise<Work
     scope,
     permissions,
     keyLimits: { maxUsage, maxTtlMinutes },
+    version,
     run,
   }
+}
+
+/**
+ * The same once more, in the transaction of a change: the job was admitted before its body was read, and what it makes would
+ * outlive the policy. Until the transaction ends nobody changes or deletes the policy.
+ * @throws invalid_token
+ */
+export async function holdWorkload(tx: Db, { id, orgId, version }: WorkloadCaller): Promise<void> {
+  const scope = organizationScope(orgId)
+  await holdTrustPolicy(tx, scope, id)
+  const policy = await findPolicyInUse(tx, scope, id)
+  if (policy?.version !== version) throw new Problem('invalid_token')
 }

@@ -2,7 +2,7 @@ import { Problem } from '../core/errors.ts'
 import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { forUpdate, inScope } from '../storage/dialect.ts'
+import { forKeyShare, forUpdate, inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
@@ -57,6 +57,11 @@ export async function lockTrustPolicy(db: Db, scope: Scope, id: string): Promise
   ).executeTakeFirst()
   if (!row) throw notFound()
   return toRecord(row)
+}
+
+/** Until the transaction ends nobody changes or deletes it; jobs go on to sign in by it. */
+export async function holdTrustPolicy(db: Db, scope: Scope, id: string): Promise<void> {
+  await forKeyShare(policiesIn(db, ofOne(scope)).select('id').where('id', '=', id)).execute()
 }
 
 const notFound = () => new Problem('not_found', 'Trust policy not found')

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { permissions as every } from '../../src/core/permissions.ts'
+import { systemScope } from '../../src/core/scope.ts'
+import { removeTrustPolicy } from '../../src/trust/store.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { audience, github, releases, start } from '../trust/trust-stage.ts'
 import { addRole } from '../world.ts'
@@ -115,6 +117,29 @@ onEveryDatabase((_, open) => {
       expect(await refusal({ trustPolicies: [{ ...plans, permissions: ['devices:execute'] }] })).toContain(
         'devices:execute',
       )
+    })
+
+    it('does nothing any more once its policy is deleted, whatever it has begun', async () => {
+      const { files, job, service, policyId } = await begin()
+      const document = { sites: [{ name: 'Late' }] }
+      const { version } = await files.plan(document)
+      const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+      const deleting = service.storage.write(async (tx) => {
+        await removeTrustPolicy(tx, systemScope, policyId)
+        begun.resolve()
+        await end.promise
+      })
+      await begun.promise
+      const late = Promise.allSettled([
+        job.call(api.configuration.apply, { body: { document, version } }),
+        job.call(api.enrollmentKeys.create, { body: { name: 'Late' } }),
+      ])
+      // Long enough for the calls to be admitted and wait for their transactions.
+      await new Promise((resolve) => setTimeout(resolve, 1500))
+      end.resolve()
+      await deleting
+      const refused = { status: 'rejected', reason: { code: 'invalid_token' } }
+      expect(await late).toMatchObject([refused, refused])
     })
 
     it('changes and deletes its own trust policy in no way, and may keep it in a file', async () => {
