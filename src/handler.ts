@@ -57,6 +57,8 @@ export type WorkloadCaller = {
   scope: Scope
   permissions: ReadonlySet<string>
   keyLimits: EnrollmentKeyLimits
+  /** What it may give to people: nothing limits their enrollment keys. */
+  grantable: ReadonlySet<string>
   /** Of the trust policy, as it was when the job was admitted. */
   version: number
   /** Description of the workflow run. */

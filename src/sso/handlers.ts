@@ -6,9 +6,15 @@ import type { Outbound } from '../core/outbound.ts'
 import { hasPermission, missingPermissions } from '../core/permissions.ts'
 import { organizationScope, type Scope } from '../core/scope.ts'
 import { addSeconds, type Clock, type Instant } from '../core/time.ts'
-import { type HandlersOf, inSteps, type Preparation } from '../handler.ts'
+import {
+  type HandlersOf,
+  inSteps,
+  type Preparation,
+  type UserCaller,
+  type WorkloadCaller,
+} from '../handler.ts'
 import { findGrants } from '../identity/memberships.ts'
-import { checkMayGrant } from '../identity/roles/rules.ts'
+import { checkMayGrantPeople, grantableBy } from '../identity/roles/rules.ts'
 import { findRole } from '../identity/roles/store.ts'
 import { endPasswordSessions } from '../identity/sessions/tenants.ts'
 import type { AccessTokens } from '../identity/sessions/tokens.ts'
@@ -27,6 +33,7 @@ import {
   applyChange,
   auditDiff,
   bindToConfigurer,
+  type Configurer,
   changesIssuer,
   checkNotNarrowed,
   checkProven,
@@ -50,6 +57,9 @@ import { trialHandlers } from './trials/handlers.ts'
 
 type Providers = typeof contract.ssoProviders
 type ProviderInput = Omit<contract.NewProvider, 'orgId' | 'name' | 'force'> & { name?: string | undefined }
+
+type Author = UserCaller | WorkloadCaller
+const configurerOf = (by: Author): Configurer => ({ id: by.id, permissions: grantableBy(by) })
 
 type Discovered = { discovered?: DiscoveredProvider | undefined; warning?: string | undefined }
 type Outside = Preparation<Providers['create']>['outside']
@@ -151,7 +161,7 @@ export function ssoHandlers(on: SsoDependencies): {
         async prepare({ storage, body, scope, caller, now, outside }) {
           checkNotNarrowed(scope)
           const input = await checkInput(body, outside)
-          const made = { id: newId(), by: caller, now }
+          const made = { id: newId(), by: configurerOf(caller), now }
           const { force: _, ...wanted } = input
           const provider = makeProvider({ ...wanted, orgId: '' }, undefined, made)
           const key = await newKeyIfMissing(storage, input, scope, now)
@@ -164,9 +174,9 @@ export function ssoHandlers(on: SsoDependencies): {
         async run({ db, scope, caller, now, note, quota }, { input, discovered, warning, key }) {
           const { force, ...wanted } = input
           const orgId = await resolveOrg(db, scope, input.orgId)
-          const made = { id: newId(), by: caller, now }
+          const made = { id: newId(), by: configurerOf(caller), now }
           const provider = makeProvider({ ...wanted, orgId }, discovered, made)
-          await checkRole(db, provider, caller.permissions)
+          await checkRole(db, provider, caller)
           if (provider.enforceSSO) checkProven(force === true)
           await quota({ orgId })
           await store.insertProvider(db, cipher, provider)
@@ -203,8 +213,12 @@ export function ssoHandlers(on: SsoDependencies): {
         async run({ db, scope, params, body: { force }, caller, now, note }, prepared) {
           const { input, discovered, warning, key } = prepared
           const before = await store.lockProvider(db, cipher, scope, params.id)
-          const after = bindToConfigurer(before, applyChange(before, input, discovered, now), caller)
-          await checkRole(db, after, caller.permissions)
+          const after = bindToConfigurer(
+            before,
+            applyChange(before, input, discovered, now),
+            configurerOf(caller),
+          )
+          await checkRole(db, after, caller)
           if (after.status === 'active') checkReady(after, now, 'body')
           const elsewhere = changesIssuer(before, after)
           if (elsewhere) await store.endProviderSessions(db, scope, after.id, now)
@@ -242,10 +256,10 @@ export function ssoHandlers(on: SsoDependencies): {
         checkNotNarrowed(scope)
         const before = await store.lockProvider(db, cipher, scope, params.id)
         const set = { ...before, status, updatedAt: now }
-        const after = status === 'active' ? rebindToConfigurer(set, caller) : set
+        const after = status === 'active' ? rebindToConfigurer(set, configurerOf(caller)) : set
         if (status === 'active') {
           checkReady(after, now, 'provider')
-          await checkRole(db, after, caller.permissions)
+          await checkRole(db, after, caller)
         }
         // Sessions that began at a provider end when it is no longer active.
         else if (before.status === 'active') await store.endProviderSessions(db, scope, after.id, now)
@@ -299,14 +313,14 @@ export function ssoHandlers(on: SsoDependencies): {
  * since whoever decides which people the provider admits also grants them the role.
  * @throws invalid_request, forbidden
  */
-async function checkRole(db: Db, provider: ProviderRecord, held: ReadonlySet<string>): Promise<void> {
+async function checkRole(db: Db, provider: ProviderRecord, by: Author): Promise<void> {
   const { orgId, defaultRoleId: id } = provider
   if (id === null) return
   if (!(await findRole(db, { kind: 'organization', orgId }, id))) {
     const message = 'is not a role that people of this organization can have'
     throw invalid([{ path: 'body.defaultRoleId', message }])
   }
-  checkMayGrant(held, (await findGrants(db, id)).permissions)
+  checkMayGrantPeople(by, (await findGrants(db, id)).permissions)
 }
 
 /** Number of members of its organization who have more permissions than the provider may assert. */

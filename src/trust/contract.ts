@@ -69,12 +69,16 @@ const permissions = z
   .overwrite((all) => [...new Set(all)])
   .meta({ flag: 'permission' })
 
-const maxUsage = z.int().min(1, 'must be at least 1').max(100_000, 'must be at most 100000')
-const longestMinutes = 30 * 24 * 60
+/** Enrollment keys of no workload are larger. */
+export const largestKeys = { maxUsage: 100_000, maxTtlMinutes: 30 * 24 * 60 }
+const maxUsage = z
+  .int()
+  .min(1, 'must be at least 1')
+  .max(largestKeys.maxUsage, `must be at most ${largestKeys.maxUsage}`)
 const maxTtlMinutes = z
   .int()
   .min(1, 'must be at least 1')
-  .max(longestMinutes, `must be at most ${longestMinutes}`)
+  .max(largestKeys.maxTtlMinutes, `must be at most ${largestKeys.maxTtlMinutes}`)
 
 const descriptions = {
   name: 'What people know it as',

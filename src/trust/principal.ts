@@ -2,6 +2,7 @@ import { Problem } from '../core/errors.ts'
 import { organizationScope } from '../core/scope.ts'
 import type { WorkloadCaller } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
+import { grantableOf } from './rules.ts'
 import { findPolicyInUse, holdTrustPolicy } from './store.ts'
 import type { WorkloadClaims } from './tokens.ts'
 
@@ -25,6 +26,7 @@ export async function findWorkload(db: Db, claims: WorkloadClaims): Promise<Work
     scope,
     permissions,
     keyLimits: { maxUsage, maxTtlMinutes },
+    grantable: grantableOf(permissions, { maxUsage, maxTtlMinutes }),
     version,
     run,
   }

@@ -4,8 +4,8 @@ import { invalid, Problem } from '../core/errors.ts'
 import { isStorable } from '../core/schema.ts'
 import { truncateStorable } from '../core/text.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
-import type { UserCaller, WorkloadCaller } from '../handler.ts'
-import type { NewTrustPolicy, TrustPolicy, TrustPolicyChange } from './contract.ts'
+import type { EnrollmentKeyLimits, UserCaller, WorkloadCaller } from '../handler.ts'
+import { largestKeys, type NewTrustPolicy, type TrustPolicy, type TrustPolicyChange } from './contract.ts'
 
 /** A policy including its internal fields. */
 export type TrustPolicyRecord = TrustPolicy & {
@@ -109,6 +109,15 @@ export function checkMayGrantKeys(by: Author, policy: Omit<TrustPolicy, 'id'>): 
   if (larger.length === 0) return
   const most = larger.map((name) => `${name} is at most ${by.keyLimits[name]}`).join(', ')
   throw new Problem('forbidden', `Cannot grant larger enrollment keys than the own trust policy: ${most}`)
+}
+
+/** What a workload may give to people. They create enrollment keys without limits, and so does it with the largest ones alone. */
+export function grantableOf(
+  permissions: ReadonlySet<string>,
+  { maxUsage, maxTtlMinutes }: EnrollmentKeyLimits,
+): ReadonlySet<string> {
+  const isLargest = maxUsage >= largestKeys.maxUsage && maxTtlMinutes >= largestKeys.maxTtlMinutes
+  return isLargest ? permissions : new Set([...permissions].filter((one) => one !== 'organizations:write'))
 }
 
 /** The claim by which a policy is looked up: of its claims, the one that the fewest tokens share. */

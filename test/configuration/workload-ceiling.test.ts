@@ -16,10 +16,11 @@ const pullRequests = {
 }
 
 onEveryDatabase((_, open) => {
-  const begin = async (permissions: readonly string[] = held) => {
+  const begin = async (permissions: readonly string[] = held, limits = {}) => {
     const stage = await start(open)
     const { create, signIn, service, world, system, bakery } = stage
-    const { id: policyId } = await create({ orgId: bakery.id, permissions: [...permissions] }, system)
+    const policy = { orgId: bakery.id, permissions: [...permissions], ...limits }
+    const { id: policyId } = await create(policy, system)
     const job = await signIn()
     const by = configurationOf(service)
     const own = { ...releases, permissions: [...permissions] }
@@ -119,6 +120,36 @@ onEveryDatabase((_, open) => {
       )
     })
 
+    it('lets no person make larger enrollment keys than it makes itself', async () => {
+      const { files, refusal, service, bakery, person } = await begin()
+      const limits = 'organizations:write: it lets people create enrollment keys beyond'
+      expect(await refusal({ roles: [{ name: 'Keys', permissions: ['organizations:write'] }] })).toContain(
+        limits,
+      )
+      await person.apply({ roles: [{ name: 'Weak', permissions: ['sites:read'] }] })
+      const raised = { name: 'Weak', permissions: ['sites:read', 'organizations:write'] }
+      expect(await refusal({ roles: [raised] })).toContain(limits)
+      await addRole(service, bakery.id, 'Keys', ['organizations:write'])
+      const mallory = { email: 'mallory@example.com', name: 'Mallory' }
+      expect(await refusal({ memberships: [{ ...mallory, role: 'Keys' }] })).toContain(limits)
+      await files.apply({ memberships: [{ ...mallory, role: 'Weak' }] })
+      expect(await refusal({ memberships: [{ ...mallory, role: 'Keys' }] })).toContain(limits)
+      const provider = { name: 'Okta', type: 'oidc', clientId: 'svc' }
+      expect(await refusal({ ssoProviders: [{ ...provider, defaultRole: 'Keys' }] })).toContain(limits)
+    })
+
+    it('grants organizations:write to people where its policy has the largest limits', async () => {
+      const { files, person } = await begin(held, { maxUsage: 100_000, maxTtlMinutes: 30 * 24 * 60 })
+      const mallory = { email: 'mallory@example.com', name: 'Mallory', role: 'Keys' }
+      const keys = { roles: [{ name: 'Keys', permissions: ['organizations:write'] }], memberships: [mallory] }
+      await files.apply(keys)
+      await files.apply({
+        ssoProviders: [{ name: 'Okta', type: 'oidc', clientId: 'svc', defaultRole: 'Keys' }],
+      })
+      const { data } = await person.client.call(api.ssoProviders.list, {})
+      expect(data.find(({ name }) => name === 'Okta')?.vouches).toEqual(held.toSorted())
+    })
+
     it('does nothing any more once its policy is deleted, whatever it has begun', async () => {
       const { files, job, service, policyId } = await begin()
       const document = { sites: [{ name: 'Late' }] }
@@ -169,7 +200,8 @@ onEveryDatabase((_, open) => {
       )
       await files.apply({ ssoProviders: [provider] })
       const { data } = await person.client.call(api.ssoProviders.list, {})
-      expect(data.find(({ name }) => name === 'Okta')?.vouches).toEqual(held.toSorted())
+      const vouched = held.filter((one) => one !== 'organizations:write').toSorted()
+      expect(data.find(({ name }) => name === 'Okta')?.vouches).toEqual(vouched)
     })
 
     it('is told who changed what where its policy names audit:read', async () => {

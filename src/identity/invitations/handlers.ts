@@ -20,7 +20,7 @@ import {
 import { hashPassword } from '../password-hash.ts'
 import { checkStrength } from '../passwords/strength.ts'
 import { requiresMfaEnrollment } from '../principal.ts'
-import { checkMayGrant } from '../roles/rules.ts'
+import { checkMayGrantPeople } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
 import { scopeOfTenant, type Tenant } from '../rules.ts'
 import { type GrantedSession, grantSession } from '../sessions/grant.ts'
@@ -141,7 +141,7 @@ export const invitationHandlers = (post: InvitationDependencies): HandlersOf<typ
       const role = await findRole(db, tenant, body.roleId)
       const message = 'Invalid role for this scope'
       if (!role) throw invalid([{ path: 'body.roleId', message }], message)
-      checkMayGrant(caller.permissions, (await findGrants(db, role.id)).permissions)
+      checkMayGrantPeople(caller, (await findGrants(db, role.id)).permissions)
 
       await quota(tenant)
       const { email, name } = body

@@ -34,7 +34,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
     const role = rules.makeRole(wanted, tenant, { id: newId(), now })
     const link = { ...role, permissions: rules.permissionNames(permissions) }
     const parent = await getParentChain(db, scope, tenant, role.parentRoleId)
-    rules.checkMayGrant(caller.permissions, rules.grantedPermissions(rules.buildChain(link, parent, [role])))
+    rules.checkMayGrantPeople(caller, rules.grantedPermissions(rules.buildChain(link, parent, [role])))
     await quota(role)
     await store.insertRole(db, role, link.permissions)
     return getDetails(db, scope, role.id)
@@ -52,7 +52,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
     rules.checkMayChange(caller.permissions, rules.grantedPermissions(before))
     if (changesPower) {
       await checkNotOwnRole(db, caller, below)
-      rules.checkMayGrant(caller.permissions, rules.grantedPermissions(after))
+      rules.checkMayGrantPeople(caller, rules.grantedPermissions(after))
       for (const { id } of below) {
         rules.checkMayChange(caller.permissions, rules.grantedPermissions(await getChain(db, id)))
       }
@@ -90,7 +90,7 @@ export const roles: HandlersOf<typeof contract.roles> = {
     await lockTenant(db, tenant)
     const chain = await getChain(db, source.id)
     const permissions = [...rules.grantedPermissions(chain)].sort()
-    rules.checkMayGrant(caller.permissions, permissions)
+    rules.checkMayGrantPeople(caller, permissions)
     const wanted = {
       name: body.name,
       description: body.description === undefined ? rules.cloneDescription(source) : body.description,

@@ -8,6 +8,7 @@ import {
   permissionOf,
 } from '../../core/permissions.ts'
 import { truncateStorable } from '../../core/text.ts'
+import type { UserCaller, WorkloadCaller } from '../../handler.ts'
 import type { Tenant } from '../rules.ts'
 import type { EffectivePermissions, NewRole, RoleChange } from './contract.ts'
 
@@ -30,6 +31,22 @@ export function checkMayGrant(held: ReadonlySet<string>, granted: Iterable<strin
   throw new Problem('forbidden', `Cannot assign permission not held by caller: ${lacking.join(', ')}`, {
     details: { lacking },
   })
+}
+
+type Granter = UserCaller | WorkloadCaller
+
+export const grantableBy = (by: Granter): ReadonlySet<string> =>
+  by.kind === 'workload' ? by.grantable : by.permissions
+
+/** The same for what people are to have, by a role or an identity provider. @throws forbidden */
+export function checkMayGrantPeople(by: Granter, granted: Iterable<string>): void {
+  const wanted = [...granted]
+  checkMayGrant(by.permissions, wanted)
+  const lacking = missingPermissions(grantableBy(by), wanted)
+  if (lacking.length === 0) return
+  const why =
+    'it lets people create enrollment keys beyond the maxUsage and maxTtlMinutes of the own trust policy'
+  throw new Problem('forbidden', `Cannot assign ${lacking.join(', ')}: ${why}`, { details: { lacking } })
 }
 
 /**

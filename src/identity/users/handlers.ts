@@ -9,7 +9,7 @@ import { voidInvitation } from '../invitations/store.ts'
 import { acceptMembership, findGrants, setOrgAccess, setPartnerAccess } from '../memberships.ts'
 import { notifyFactorsChanged } from '../notifications.ts'
 import { deleteMarks } from '../password-guard/store.ts'
-import { checkMayGrant } from '../roles/rules.ts'
+import { checkMayGrantPeople } from '../roles/rules.ts'
 import { findRole } from '../roles/store.ts'
 import { contextOfScope, orgOfContext, scopeOfTenant } from '../rules.ts'
 import { canManageAccount, checkCanManageAccount } from '../sso-only.ts'
@@ -184,7 +184,7 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     if (!role) throw invalid([{ path: 'body.roleId', message }], message)
     await checkMayManageUser(db, caller, target.account, [one])
     const { permissions } = await findGrants(db, role.id)
-    checkMayGrant(caller.permissions, permissions)
+    checkMayGrantPeople(caller, permissions)
     if (!rules.isAdministrator(one, permissions)) await checkNotLastAdmin(db, target.account, one)
     await setRole(db, one, role.id)
     const before = { roleId: one.roleId, roleName: one.roleName }
