@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { api } from '../../src/api.ts'
 import { openMigrated, type TestDatabase } from '../databases.ts'
 import { serviceOn, type TestService } from '../harness.ts'
-import { buildWorld, type World } from '../world.ts'
+import { buildWorld, systemToken, type World } from '../world.ts'
 import { listening } from './network.ts'
 import { binary, failureOf, Home, noTerminal, start } from './run.ts'
 
@@ -98,6 +98,31 @@ scripts:
     expect([applied.code, applied.stdout]).toEqual([0, expect.stringContaining('1 to create')])
     expect(applied.stdout).toContain(`${service.url}\r\n`)
     expect((await plan()).stdout).toBe('Set asked: no changes\n')
+  })
+
+  it('asks nobody about what is refused, and says what it takes', async () => {
+    const kept = file(
+      'kept.yaml',
+      'organizations:\n  - { slug: bakery, name: bakery, auditRetention: { retentionDays: 30 } }\n',
+    )
+    const adopted = file('adopted.yaml', 'organizations:\n  - { slug: bakery, name: bakery }\n')
+    const set = ['--set', 'kept', '--partner', world.partners.acme]
+    const env = { SVC_TOKEN: world.tokens.system }
+    await acme(['config', 'apply', adopted, ...set, '--adopt', '--yes'], env)
+    const withoutFactor = { SVC_TOKEN: await systemToken(service, { mfa: false }) }
+    const refused = await acme(['config', 'apply', kept, ...set, '--json'], withoutFactor)
+    expect([refused.code, failureOf(refused)]).toMatchObject([
+      5,
+      {
+        code: 'forbidden',
+        message: 'Nothing is applied, as 1 change is refused: MFA required',
+        hint: expect.stringContaining('svc mfa setup'),
+      },
+    ])
+    const out = join(home.path, 'kept.json')
+    await acme(['config', 'plan', kept, ...set, '--out', out], withoutFactor)
+    const applied = await acme(['config', 'apply', '--plan', out, '--yes'], env)
+    expect([applied.code, applied.stderr]).toEqual([0, expect.stringContaining('1 changed')])
   })
 
   it('is of the partner that a system administrator names', async () => {

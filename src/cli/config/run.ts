@@ -23,6 +23,7 @@ import {
 } from './files.ts'
 import { formatMarkdown, formatPlan, notComparedText, type ShownPlan, totalsText } from './format.ts'
 import { Hidden, type Substituted } from './hidden.ts'
+import { checkNothingRefused } from './refused.ts'
 import { escapeVariables } from './variables.ts'
 
 export type PlanFlags = {
@@ -192,6 +193,8 @@ export async function applyFiles(
     if (!isPlain) await printPlan(session, plan)
     return
   }
+  // A saved plan may be of somebody who may do less.
+  if (flags.plan === undefined) checkNothingRefused(plan)
   printTarget(session.settings)
   await confirmOrThrow(`Apply to ${plan.set}: ${totalsText(plan)}?`, {
     yes: flags.yes,
