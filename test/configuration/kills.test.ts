@@ -108,12 +108,22 @@ async function unsoundChains({ read }: Storage): Promise<object[]> {
   return found
 }
 
-/** Statements to die at: in the soak every one, in `npm test` the first, the last and some between. */
+/** Most kills of a soak: each takes a start of the service and an apply. */
+const mostKills = 500
+
+/**
+ * Statements to die at: in `npm test` the first, the last and some between; in the soak all of them, or where they are too
+ * many each nth, from another one each time.
+ */
 function stepsOf(count: number): number[] {
-  if (isSoak) return Array.from({ length: count }, (_, n) => n)
   const random = randomFrom(seed)
-  const between = Array.from({ length: 2 }, () => Math.floor(random() * count))
-  return [...new Set([0, ...between, count - 1])].sort((one, other) => one - other)
+  if (!isSoak) {
+    const between = Array.from({ length: 2 }, () => Math.floor(random() * count))
+    return [...new Set([0, ...between, count - 1])].sort((one, other) => one - other)
+  }
+  const stride = Math.ceil(count / mostKills)
+  const first = Math.floor(random() * stride)
+  return Array.from({ length: Math.ceil((count - first) / stride) }, (_, n) => first + n * stride)
 }
 
 onEveryDatabase((kind, open) => {
