@@ -4,6 +4,7 @@ import type { Endpoint } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import { organizationScope, type Scope, systemScope } from '../src/core/scope.ts'
 import { millisecondsOf } from '../src/core/time.ts'
+import { isApiKey } from '../src/credentials/api-keys/rules.ts'
 import type { AgentCaller, Caller, UserCaller, WorkloadCaller } from '../src/handler.ts'
 import { findCaller } from '../src/identity/principal.ts'
 import { checkAccess } from '../src/identity/rules.ts'
@@ -51,6 +52,8 @@ export function createAuthenticator(
           throw new Problem('unauthenticated', 'Missing X-API-Key header')
         }
       }
+      if (presented !== undefined && request.headers.authorization === undefined)
+        throw new Problem('unauthenticated', 'This needs an access token: an API key cannot call it')
       const token = bearerToken(request)
       if (access.who === 'agent') {
         const { id } = request.params as { id: string }
@@ -61,6 +64,11 @@ export function createAuthenticator(
         if (caller.role === 'watchdog' && !access.watchdog) throw new Problem('agent_role_required')
         return caller
       }
+      if (isApiKey(token))
+        throw new Problem(
+          'invalid_token',
+          'Invalid or expired token: an API key goes into the header X-API-Key',
+        )
       const session = recall(token, now) ?? (await learn(token, now))
       if (!session) throw new Problem('invalid_token')
       limiter.take('BEARER', session.owner)

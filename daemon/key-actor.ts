@@ -9,7 +9,7 @@ import {
   type PresentedKey,
 } from '../src/credentials/api-keys/principal.ts'
 import { type Quota, retryAfterSeconds } from '../src/credentials/api-keys/rate-limit-window.ts'
-import { apiKeyHash, isWellFormed } from '../src/credentials/api-keys/rules.ts'
+import { apiKeyHash, isApiKey } from '../src/credentials/api-keys/rules.ts'
 import type { ApiKeyCaller } from '../src/handler.ts'
 import { checkAccess } from '../src/identity/rules.ts'
 import type { Storage } from '../src/storage/open.ts'
@@ -53,7 +53,7 @@ export function createKeyAuthenticator(
   }
 
   async function authenticated(presented: string, now: Instant): Promise<PresentedKey> {
-    if (!isWellFormed(presented)) throw new Problem('invalid_api_key', 'Invalid API key format')
+    if (!isApiKey(presented)) throw new Problem('invalid_api_key', 'Invalid API key format')
     const key = await find(apiKeyHash(presented))
     if (!key) throw new Problem('invalid_api_key')
     await refuseDead(key, now)

@@ -190,7 +190,8 @@ const hints: { [code in ErrorCode]?: string } = {
   invalid_mfa_session: 'the sign-in took too long: svc login',
   invalid_mfa_code: 'use the current code, once; a recovery code works too',
   mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
-  last_administrator: 'make somebody else an administrator first: svc users role USER --role …',
+  last_administrator:
+    'svc users list shows who is active and who is invited; svc users resend EMAIL invites again, svc users role EMAIL --role "Org Admin" changes a role',
   user_exists: 'svc users show EMAIL shows them; svc users resend EMAIL sends the invitation again',
   scope_not_allowed:
     'this needs another membership: svc login --partner P or --org O; svc whoami shows the current one',

@@ -53,6 +53,7 @@ export const lookups: { [R in Resource]?: Lookup } = {
     narrow: (name) => ({ search: name.slice(0, 100) }),
     describe: async (client, rows) => (await import('./device-candidates.ts')).describeDevices(client, rows),
     byOrg: true,
+    hint: 'svc devices --search TEXT finds parts of names',
   },
   filter: {
     list: async () => (await import('../filters/contract.ts')).filters.list,

@@ -76,8 +76,10 @@ const isProblem = (error: unknown): error is Problem => error instanceof Problem
 function withAddress(error: unknown, { active, url }: Settings): unknown {
   if (!(error instanceof NetworkError) || error.proxy || error.hint) return error
   const isGiven = url.from === 'flag' || url.from === 'env'
-  const address = !isGiven && active ? `--url ${url.value}` : '--url or SVC_URL'
-  const hint = `is the service running there? ${address} chooses another one; contexts are not for agents`
+  const hint =
+    !isGiven && active
+      ? `contexts are not for agents: --url ${url.value} is that of yours`
+      : 'is the service running there? --url or SVC_URL chooses another one'
   return new CliError(error.message, { exit: exitCodes.unreachable, code: 'unreachable', hint, cause: error })
 }
 

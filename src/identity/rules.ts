@@ -166,7 +166,8 @@ type UserAccess = Extract<Access, { who: 'user' }>
 const limitedAccess = { message: 'Your access is limited to some sites or device groups' }
 
 function decideApiKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key' }>): AccessDecision {
-  if (!access.key) return deny('unauthenticated', { message: 'Missing or invalid authorization header' })
+  if (!access.key)
+    return deny('unauthenticated', { message: 'This needs an access token: an API key cannot call it' })
   if (!access.scopes.includes(key.scope.kind)) return deny('scope_not_allowed')
   if (access.wholeOrganization && isNarrowed(key.scope)) return deny('site_access_denied', limitedAccess)
   const { permission } = access

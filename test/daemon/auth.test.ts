@@ -181,6 +181,13 @@ onEveryDatabase((_, open) => {
     for (const token of forged) {
       expect(await me(service, token)).toMatchObject({ status: 401, body: { code: 'invalid_token' } })
     }
+    const key = `svc_${'a'.repeat(32)}`
+    expect((await me(service, key)).body).toMatchObject({
+      code: 'invalid_token',
+      error: expect.stringContaining('X-API-Key'),
+    })
+    const keyed = await send(service.url, 'GET', '/api/v1/auth/me', { headers: { 'x-api-key': key } })
+    expect(keyed).toMatchObject({ status: 401, body: { error: expect.stringContaining('access token') } })
     for (const authorization of ['', 'Bearer', 'Bearer ', `Basic ${accessToken}`, accessToken]) {
       const reply = await send(service.url, 'GET', '/api/v1/auth/me', { headers: { authorization } })
       expect(reply).toMatchObject({ status: 401, body: { code: 'unauthenticated' } })

@@ -8,7 +8,8 @@ export const root = fileURLToPath(new URL('../../', import.meta.url))
 export type Mutant = { file: string; line: number; index: number; predicate: string }
 
 /** The predicates that narrow a query to what its caller may see (src/storage/dialect.ts). */
-const predicate = /\b(inScope|namedInScope|inSites|inGroups|inPartner)\(\s*scope\b/g
+const predicate =
+  /\b(inScope|inScopeHistory|organizationNamedInHistory|inTenants|inSites|inGroups|ownGroups|inPartner)\(\s*(?:ofOne\(\s*)?scope\b/g
 
 /** Every predicate of every file outside the storage. */
 export function mutants(): Mutant[] {

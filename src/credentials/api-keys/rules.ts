@@ -11,7 +11,7 @@ const prefix = 'svc_'
 /** `svc_` and 32 characters of base64url randomness: 192 bits. */
 export const newApiKey = (): string => prefix + randomBytes(24).toString('base64url')
 
-export const isWellFormed = (key: string): boolean => key.startsWith(prefix)
+export const isApiKey = (key: string): boolean => key.startsWith(prefix)
 
 /** Stored form: SHA-256 of the full key. Its randomness needs no salt. */
 export const apiKeyHash = (key: string): string => hash('sha256', key, 'hex')

@@ -73,6 +73,9 @@ async function install(
   return { ...place, ...outcome }
 }
 
+const noteStateStays = (stateDir: string): void =>
+  printNote(`${stateDir} stays, with the identity of this machine: --purge removes it`)
+
 export async function uninstallAtTerminal(flags: UninstallFlags): Promise<InstallResult> {
   const installer = installerHere()
   const place = installer.placeOf(flags)
@@ -80,12 +83,13 @@ export async function uninstallAtTerminal(flags: UninstallFlags): Promise<Instal
   installer.checkPrivileges(flags, place)
   const steps = installer.uninstallSteps(place, flags.purge)
   if (steps.length === 0) {
-    printNote('Nothing to remove')
+    printNote('Nothing to remove: no service of the agent is installed')
+    if (existsSync(stateDir)) noteStateStays(stateDir)
     return { ...place, done: false, steps: [], unit: null }
   }
   const outcome = await runSteps(steps, flags, resolveSettings(flags))
   if (outcome.done && !flags.purge) {
-    printNote(`${stateDir} stays, with the identity of this machine: --purge removes it`)
+    noteStateStays(stateDir)
   }
   return { ...place, ...outcome }
 }

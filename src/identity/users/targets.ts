@@ -88,7 +88,10 @@ export async function checkNotLastAdmin(
   if (account.status !== 'active' || rules.membershipStatus(account, one) !== 'active') return
   if (!rules.isAdministrator(one, (await findGrants(db, one.roleId)).permissions)) return
   if (await hasFullAdmin(db, one.tenant, account.id)) return
-  throw new Problem('last_administrator', 'This is the last full administrator: make another one first')
+  throw new Problem(
+    'last_administrator',
+    'This is the last full administrator: make another one first, who counts once they have accepted the invitation',
+  )
 }
 
 /** For changes to the person as a whole. */
