@@ -32,7 +32,7 @@ export function tellOpened(
     )
     return asked.map((permission) => ({ name: id.replaceAll(':', ' '), permission }))
   })
-  if (wanted.length === 0) return printNote('It has no scopes, and opens no command')
+  if (wanted.length === 0) printNote('It has no scopes, and opens no command')
   const isOpened = (permission: string) => open.some((one) => one.permission === permission)
   for (const permission of new Set(wanted.includes('*') ? catalog.filter(isOpened) : wanted)) {
     const opened = new Set(open.filter((one) => one.permission === permission).map(({ name }) => name))
