@@ -25,7 +25,7 @@ export type Trail = {
   gone: readonly Subject[]
 }
 
-/** What changes an object of a file, or its existence. The index audit_logs_configured_kinds has these alone. */
+/** What changes an object of a file, or its existence. The index audit_logs_configured_keys has these alone. */
 export const configuringActions = [
   ...['organization.create', 'organization.update', 'organization.delete', 'audit.retention.update'],
   ...['site.create', 'site.update', 'site.delete'],
@@ -38,6 +38,8 @@ export const configuringActions = [
   ...['webhook.retry_policy.update', 'webhook.secret.rotate'],
   ...['trust.policy.create', 'trust.policy.update', 'trust.policy.delete'],
   ...['sso.provider.create', 'sso.provider.update', 'sso.provider.delete', 'sso.provider.status.update'],
+  ...['api_key.create', 'api_key.update', 'api_key.rotate', 'api_key.revoke'],
+  ...['enrollment_key.create', 'enrollment_key.update', 'enrollment_key.rotate', 'enrollment_key.delete'],
 ]
 
 /** Whether a caller may be told who did something: what the audit log says is for those who may read it. */

@@ -2,6 +2,7 @@ import { sealPendingFor } from '../audit/outbox.ts'
 import type { Cipher } from '../core/cipher.ts'
 import { newId } from '../core/new-id.ts'
 import { safeParse } from '../core/schema.ts'
+import type { Instant } from '../core/time.ts'
 import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from './about.ts'
@@ -75,10 +76,11 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
       }),
 
       export: inSteps<typeof configuration.export, Exported>({
-        async prepare({ storage, scope, caller, query, ip, limit }) {
+        async prepare({ storage, scope, caller, query, now, ip, limit }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           // Long: it reads everything.
-          return exported(storage.heavy, on, caller, await tenantOf(storage.read, scope, query))
+          const about = await tenantOf(storage.read, scope, query)
+          return exported(storage.heavy, on, caller, { ...about, now })
         },
         run: async (_, found) => found,
       }),
@@ -130,9 +132,9 @@ async function exported(
   db: Db,
   { calls, cipher }: { calls: InnerCalls; cipher: Cipher },
   caller: Caller,
-  { scope, owner }: About,
+  { scope, owner, now }: About & { now: Instant },
 ) {
-  const state = new State(db, { scope, cipher, owner })
+  const state = new State(db, { scope, cipher, owner, now })
   const document: Record<string, Values[]> = {}
   const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
   const readable: Section[] = []

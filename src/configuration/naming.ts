@@ -3,7 +3,7 @@ import type { Kind, Section } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Item } from './rules.ts'
+import { type Item, isExpired } from './rules.ts'
 import type { State } from './state.ts'
 
 /** A reference to something that could not be made: what names it is not at fault. */
@@ -56,7 +56,7 @@ export class Naming {
   }
 
   /** Which objects there are of those of a section; of those at fault nothing is known. */
-  claims({ section }: Kind, placed: readonly Placed[], prune: boolean): ReadonlyMap<Item, Claim> {
+  claims({ section, unmade }: Kind, placed: readonly Placed[], prune: boolean): ReadonlyMap<Item, Claim> {
     const { claims, faults } = claimsOf(
       placed.filter(({ item }) => !item.identity),
       {
@@ -67,6 +67,13 @@ export class Naming {
       },
     )
     this.#found.addFaults([...faults.values()])
+    // What files do not make has to be there; what they let expire is let be once it has.
+    for (const [item, { stored }] of unmade === undefined ? [] : claims) {
+      if (stored) continue
+      claims.delete(item)
+      if (!isExpired(item.values, this.#with.on.now))
+        this.#found.fault(item.path, `is not there, or has ended, and files make none: ${unmade}`)
+    }
     return claims
   }
 

@@ -43,7 +43,7 @@ export class Run {
   constructor(tx: Db, planner: Planner) {
     this.#tx = tx
     this.#with = planner
-    this.#state = new State(tx, planner)
+    this.#state = new State(tx, { ...planner, now: planner.on.now })
     this.#owners = new Owners(tx, planner)
     this.#found = new Findings(this.#state)
     this.#naming = new Naming(planner, this.#state, this.#owners, this.#found)

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { type Fault, invalid, Problem } from '../core/errors.ts'
 import { safeParse } from '../core/schema.ts'
+import type { Instant } from '../core/time.ts'
 import { difference, mergePatch } from '../tenancy/rules.ts'
 import { type Change, type FileField, type Kind, kinds, type Section, sections } from './contract.ts'
 
@@ -316,6 +317,9 @@ export function pruneRefusal(
   const most = limit === undefined ? 'more than a tenth' : `and the limit is ${limit}`
   return `would delete ${deletions} of ${owned} ${section}, ${most}: --prune-limit ${deletions} allows it`
 }
+
+export const isExpired = ({ expiresAt }: Values, now: Instant): boolean =>
+  typeof expiresAt === 'string' && expiresAt <= now
 
 /** Where the endpoints of a kind find an object, and under which id they audit it. */
 export const targetOf = (kind: Kind, { id, record }: Stored): { params: { id: string }; query: Values } =>

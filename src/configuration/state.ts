@@ -7,6 +7,9 @@ import { invalid } from '../core/errors.ts'
 import type { IdPage } from '../core/page.ts'
 import { pairOf } from '../core/permissions.ts'
 import type { Scope } from '../core/scope.ts'
+import type { Instant } from '../core/time.ts'
+import { listUsableApiKeysById } from '../credentials/api-keys/store.ts'
+import { listLiveEnrollmentKeysById } from '../credentials/enrollment-keys/store.ts'
 import { listFiltersById } from '../filters/saved/store.ts'
 import { listGroupSettings } from '../groups/store.ts'
 import { listVisibleRoles } from '../identity/roles/store.ts'
@@ -25,7 +28,7 @@ import { type Kind, kinds, type Section } from './contract.ts'
 import { guarded, type Stored, toFile, type Values } from './rules.ts'
 import type { SetOwner } from './store.ts'
 
-type On = { scope: Scope; cipher: Cipher; owner: SetOwner }
+type On = { scope: Scope; cipher: Cipher; owner: SetOwner; now: Instant }
 /** What an endpoint has said of an object that is new, or was `stored` before. */
 type Settled = { reply: Values; orgId: string | null; stored?: Stored | undefined }
 type Reader = (db: Db, scope: Scope, page: IdPage, on: On) => Promise<readonly object[]>
@@ -63,6 +66,9 @@ const readers: Readonly<Record<Section, Reader>> = {
   trustPolicies: listTrustPoliciesById,
   ssoProviders: async (db, scope, page, { cipher }) =>
     (await listProviderRecords(db, cipher, scope, page)).map(withSecret),
+  // Ended ones stay a while, and are nobody's configuration.
+  apiKeys: (db, scope, page, { now }) => listUsableApiKeysById(db, scope, page, now),
+  enrollmentKeys: (db, scope, page, { now }) => listLiveEnrollmentKeysById(db, scope, page, now),
 }
 
 /** One record, where the replies of its endpoints do not have all of it. */

@@ -200,8 +200,10 @@ export class Steps {
     }
     const names = Object.keys(changed)
     const fixed = kind.fields.filter(({ name, isChanged }) => !isChanged && names.includes(name))
-    for (const { name } of fixed)
-      this.#found.fault(`${item.path}.${name}`, 'cannot be changed: delete it and create another')
+    const fixedReason = kind.unmade
+      ? 'cannot be changed by a file'
+      : 'cannot be changed: delete it and create another'
+    for (const { name } of fixed) this.#found.fault(`${item.path}.${name}`, fixedReason)
     if (fixed.length > 0) return
     const parts = kind.fields.filter(({ name, part }) => part !== undefined && names.includes(name))
     const own = names.filter((name) => !parts.some((part) => part.name === name))

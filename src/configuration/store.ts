@@ -202,6 +202,8 @@ const tables = {
   webhooks: ['webhooks'],
   trustPolicies: ['trust_policies'],
   ssoProviders: ['sso_providers'],
+  apiKeys: ['api_keys'],
+  enrollmentKeys: ['enrollment_keys'],
 } as const satisfies Record<Section, readonly string[]>
 
 /** Deleted records of these stay for a while. */

@@ -65,7 +65,7 @@ scripts:
 
     const exported = await acme(['config', 'export'])
     expect(exported.code).toBe(0)
-    expect(exported.stdout).toContain('# - apiKeys: ')
+    expect(exported.stdout).toContain('# - new apiKeys: ')
     // What a script contains is no variable of the file.
     expect(exported.stdout).toContain(`$$\${env:HOME}`)
     const all = file('all.yaml', exported.stdout)
@@ -230,7 +230,7 @@ sites:
     name: Two
     timezone: Mars
     colour: red
-apiKeys: []
+rollouts: []
 `,
     )
     writeFileSync(
@@ -667,6 +667,8 @@ ${more}
       'webhooks',
       'trustPolicies',
       'ssoProviders',
+      'apiKeys',
+      'enrollmentKeys',
     ])
     expect(stdout).toContain('Slug of its organization')
   })

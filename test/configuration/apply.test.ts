@@ -442,6 +442,8 @@ onEveryDatabase((_, open) => {
         'webhooks',
         'trustPolicies',
         'ssoProviders',
+        'apiKeys',
+        'enrollmentKeys',
       ])
     })
 

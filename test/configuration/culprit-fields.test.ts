@@ -183,6 +183,17 @@ const states: Record<(typeof sections)[number], object[][]> = {
       },
     ),
   ],
+  // Of the world: files make none.
+  apiKeys: [
+    pair(
+      'bakery api key',
+      { scopes: ['devices:read'], rateLimit: 10 },
+      { scopes: ['sites:read'], rateLimit: 20 },
+    ),
+  ],
+  enrollmentKeys: [
+    pair('bakery key', { maxUsage: 5, expiresAt: '2099-01-01' }, { maxUsage: 6, expiresAt: '2099-02-01' }),
+  ],
 }
 /** What has a test of its own: names find objects; of partners; what decides everything else, or needs a sign-in before. */
 const elsewhere = ['name', 'email', 'slug', 'orgAccess', 'orgs', 'preset', 'type', 'enforceSSO']
@@ -196,7 +207,7 @@ aboveStorage((_, open) => {
     const world = await buildWorld(service)
     const by = configurationOf(service)
     const acme = by(world.tokens.acme)
-    await acme.apply(documentOf(0))
+    await acme.apply(documentOf(0), { adopt: true })
     const member = await addPartnerUser(service, 'one', world.partners.acme, 'all')
     await by(member).apply(documentOf(1))
     const document = documentOf(0)

@@ -31,10 +31,13 @@ onEveryDatabase((_, open) => {
       const { applyId } = await acme.apply({ organizations: [{ slug: 'florist', name: 'Florist' }] })
       const orgs = await acme.client.call(api.orgs.list)
       const { id: orgId } = orgs.data.find(({ slug }) => slug === 'florist')!
-      await acme.client.call(api.enrollmentKeys.create, { body: { orgId, name: 'k' } })
+      const { id, key } = await acme.client.call(api.enrollmentKeys.create, { body: { orgId, name: 'k' } })
+      const machine = { ...api.agents.enroll.example, enrollmentKey: key }
+      await service.client().call(api.agents.enroll, { body: machine })
+      await acme.client.call(api.enrollmentKeys.remove, { params: { id } })
       await expect(acme.planBack(applyId)).rejects.toMatchObject({
         code: 'conflict',
-        message: expect.stringContaining('1 enrollmentKeys would end with it'),
+        message: expect.stringContaining('1 devices would end with it'),
       })
       const role = await addRole(service, { partnerId: world.partners.acme }, 'Planner', [
         'config:read',

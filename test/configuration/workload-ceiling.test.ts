@@ -204,6 +204,18 @@ onEveryDatabase((_, open) => {
       expect(data.find(({ name }) => name === 'Okta')?.vouches).toEqual(vouched)
     })
 
+    it('gives no API key a scope beyond its policy, and no enrollment key more than the policy may mint', async () => {
+      const { files, refusal } = await begin()
+      const apiKey = { name: 'bakery api key', scopes: ['devices:read'] }
+      expect(await refusal({ apiKeys: [apiKey] }, { adopt: true })).toContain('"devices:read"')
+      const narrow = { apiKeys: [{ ...apiKey, scopes: ['sites:read'] }] }
+      expect((await files.apply(narrow, { adopt: true })).totals).toMatchObject({ adopt: 1, update: 1 })
+      const key = { name: 'bakery key', maxUsage: 6 }
+      expect(await refusal({ enrollmentKeys: [key] }, { adopt: true })).toContain('trust policy')
+      const small = { enrollmentKeys: [{ ...key, maxUsage: 5 }] }
+      expect((await files.apply(small, { adopt: true })).totals).toMatchObject({ adopt: 1, update: 1 })
+    })
+
     it('is told who changed what where its policy names audit:read', async () => {
       const { files, person, world, service, create, exchange, tokenOf, system } = await begin()
       const { bakery } = world.orgs

@@ -15,8 +15,9 @@ const isOpen = ({ access }: Endpoint, to: 'organization') =>
 const permissionOf = ({ access }: Endpoint) => (access.who === 'user' && access.permission) || undefined
 
 /** Every entry that files call for objects of a kind. */
-const calledFor = ({ list, create, update, remove, ends, parts = [] }: Kind): Endpoint[] => [
-  ...[list, create, update, remove, remove.effect, ends?.entry].filter((entry) => entry !== undefined),
+const calledFor = ({ list, create, unmade, update, remove, ends, parts = [] }: Kind): Endpoint[] => [
+  ...[list, update, remove, remove.effect, ends?.entry].filter((entry) => entry !== undefined),
+  ...(unmade === undefined ? [create] : []),
   ...parts.flatMap(({ entry, shownBy }) => [entry, ...(shownBy ? [shownBy] : [])]),
 ]
 
@@ -36,10 +37,11 @@ function neededFor(kind: Kind): { plan: string[]; apply: string[] } {
   return { plan: [...new Set(plan)], apply: [...new Set(apply)] }
 }
 
-/** An object that a file makes, from one that there is. */
-function copyOf(kind: Kind, objects: Record<string, unknown>[]): Record<string, unknown> {
+/** An object that a file makes, from one that there is; or that one, where files make none. */
+function objectOf(kind: Kind, objects: Record<string, unknown>[]): Record<string, unknown> {
   const plain = objects.find(({ role }) => role === undefined || role === 'Org Viewer')
   if (!plain) throw new Error(`addOrg() of test/world.ts makes none of ${kind.section}`)
+  if (kind.unmade !== undefined) return plain
   const needed = Object.keys(kind.needed ?? {}).map((name) => [name, null])
   return { ...plain, ...Object.fromEntries(needed), [kind.key]: `copy-of-${String(plain[kind.key])}` }
 }
@@ -75,35 +77,36 @@ onEveryDatabase((_, open) => {
         return
       }
       const { document } = await by(world.tokens.bakery).exported()
-      const files: Document = { [section]: [copyOf(kind, document[section]!)] }
+      const files: Document = { [section]: [objectOf(kind, document[section]!)] }
+      const adopt = { adopt: true }
 
       // Only the list of the kind is missing.
       const blind = await job(without)
-      for (const call of [() => blind.plan(files), () => blind.apply(files, {}, 'any')])
+      for (const call of [() => blind.plan(files, adopt), () => blind.apply(files, adopt, 'any')])
         await expect(call()).rejects.toMatchObject({ status: 403, message: expect.stringContaining(refused) })
       expect((await blind.exported()).document[section]).toBeUndefined()
 
       // Of another organization, of the same partner or another, with every permission there.
       for (const orgId of [garage.id, harbor.id]) {
         const stranger = await job(every, orgId)
-        await expect(stranger.plan(files)).rejects.toMatchObject({
+        await expect(stranger.plan(files, adopt)).rejects.toMatchObject({
           details: [{ message: 'there is no organization "bakery" that you can see' }],
         })
         const elsewhere = by(stranger.token, world.orgs.bakery.id)
-        await expect(elsewhere.plan(files)).rejects.toMatchObject({ code: 'org_access_denied' })
+        await expect(elsewhere.plan(files, adopt)).rejects.toMatchObject({ code: 'org_access_denied' })
       }
 
       const reader = await job(reads)
       const before = await dump(service.storage)
-      const planned = await reader.plan(files)
-      const about = { action: 'create', section, org: 'bakery' }
+      const planned = await reader.plan(files, adopt)
+      const about = { action: kind.unmade === undefined ? 'create' : 'adopt', section, org: 'bakery' }
       expect(planned.changes[0]).toMatchObject({ ...about, refused: expect.stringContaining('Permission') })
-      await expect(reader.apply(files, {}, planned.version)).rejects.toMatchObject({ status: 403 })
+      await expect(reader.apply(files, adopt, planned.version)).rejects.toMatchObject({ status: 403 })
       expect(changed(before, await dump(service.storage))).toEqual([])
 
       const main = await job(writes)
       const news = await newEntries(service)
-      const made = await main.apply(files)
+      const made = await main.apply(files, adopt)
       expect(made.changes).toMatchObject([{ ...about, refused: null }])
       expect((await main.plan(files)).changes).toEqual([])
       expect((await main.apply({ [section]: [] }, { prune: true })).changes).toMatchObject([

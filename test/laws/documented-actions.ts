@@ -5,6 +5,7 @@ export const documentedActions: Readonly<Record<string, string>> = {
   'POST /api-keys/:id/rotate': 'api_key.rotate',
   'DELETE /api-keys/:id': 'api_key.revoke',
   'POST /enrollment-keys': 'enrollment_key.create',
+  'PATCH /enrollment-keys/:id': 'enrollment_key.update',
   'POST /enrollment-keys/:id/rotate': 'enrollment_key.rotate',
   'DELETE /enrollment-keys/:id': 'enrollment_key.delete',
   'POST /agents/enroll': 'device.create',

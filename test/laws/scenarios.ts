@@ -731,7 +731,11 @@ async function releasing(
   const { version } = fakeReleases.publish(signedRelease(`7.0.${serial()}`, { files }))
   const token = world.tokens.system
   const query = { version, ...registered }
-  if (registered.promote) await service.client(token).call(api.agentVersions.sync, { query })
+  if (registered.promote) {
+    // An active rollout would refuse the promotion: this one replaces it.
+    await addRollout(service)
+    await service.client(token).call(api.agentVersions.sync, { query })
+  }
   const actor: Scenario['actor'] = { type: 'user', id: await userIdOf(service, 'admin'), email: adminEmail }
   return { version, about: { token, actor, orgId: null, resourceId: () => zeroId } }
 }

@@ -59,7 +59,7 @@ export function rollbackOf(
       const isThere = orgId === null || state.get('organizations', orgId) !== undefined
       const others = isThere ? state.named(section, orgId, key) : []
       if (others.some((other) => !leaving.has(other.id))) conflicts.push(`${name} is there again`)
-      else if (!isRestored(one)) lose(`is not made again, as its ${one.withheld.join(', ')} is kept nowhere`)
+      else if (!isRestored(one)) lose(`is not made again, as ${whyLost(one)}`)
       else {
         put({ ...(org !== null && { org }), ...named(one, nameOf) })
         if (one.withheld.length > 0)
@@ -123,9 +123,13 @@ const isDeletion = ({ action }: AppliedChange): boolean => action === 'delete' |
 /** Whether an object that was deleted is made again: not if it would be something else than it was. */
 const isRestored = (one: AppliedChange): boolean =>
   isDeletion(one) &&
+  kinds[one.section].unmade === undefined &&
   one.withheld.every(
     (name) => Object.hasOwn(one.before ?? {}, name) && kinds[one.section].merged.includes(name),
   )
+
+const whyLost = ({ section, withheld }: AppliedChange): string =>
+  kinds[section].unmade ?? `its ${withheld.join(', ')} is kept nowhere`
 
 /** What the former values name that is neither there nor made again, whatever has its name today. */
 function missingReferences(

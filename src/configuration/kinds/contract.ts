@@ -1,6 +1,8 @@
 import { auditRetention } from '../../audit/retention/contract.ts'
 import type { Endpoint } from '../../core/endpoint.ts'
 import type { Resource } from '../../core/schema.ts'
+import { apiKeys } from '../../credentials/api-keys/contract.ts'
+import { enrollmentKeys } from '../../credentials/enrollment-keys/contract.ts'
 import { filters } from '../../filters/contract.ts'
 import { deviceGroups } from '../../groups/contract.ts'
 import { invitations } from '../../identity/invitations/contract.ts'
@@ -14,6 +16,7 @@ import { webhooks, withoutQuery } from '../../webhooks/contract.ts'
 import {
   address,
   eventNames,
+  keyScopes,
   permissionNames,
   providerFields,
   retention,
@@ -33,6 +36,8 @@ export const sections = [
   'webhooks',
   'trustPolicies',
   'ssoProviders',
+  'apiKeys',
+  'enrollmentKeys',
 ] as const
 export type Section = (typeof sections)[number]
 
@@ -62,6 +67,8 @@ export type KindEntries = {
   resource: Resource
   list: Endpoint
   create: Endpoint
+  /** Why files make none: they take over what there is. */
+  unmade?: string
   update: Endpoint
   remove: Endpoint
   /** What ends with a record, where the entry of its deletion has no `effect`. */
@@ -100,6 +107,8 @@ export type KindEntries = {
   /** Fields that files do not have, and why. */
   omitted: Readonly<Record<string, string>>
 }
+
+const shownOnce = 'a key is shown once, to whoever makes it:'
 
 export const entries: Readonly<Record<Section, KindEntries>> = {
   organizations: {
@@ -239,5 +248,26 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     decides: true,
     standIns: { clientSecret: 'left out' },
     omitted: { force: 'who enforces single sign-on untried does so with svc sso update --force' },
+  },
+  apiKeys: {
+    resource: 'api_key',
+    ...{ list: apiKeys.list, create: apiKeys.create, update: apiKeys.update, remove: apiKeys.revoke },
+    unmade: `${shownOnce} svc keys create, and --adopt`,
+    key: 'name',
+    owner: 'organization',
+    merged: [],
+    spelled: { scopes: keyScopes },
+    omitted: {},
+  },
+  enrollmentKeys: {
+    resource: 'enrollment_key',
+    ...{ list: enrollmentKeys.list, create: enrollmentKeys.create, update: enrollmentKeys.update },
+    remove: enrollmentKeys.remove,
+    unmade: `${shownOnce} svc enroll create, and --adopt`,
+    key: 'name',
+    owner: 'organization',
+    merged: [],
+    spelled: {},
+    omitted: {},
   },
 }

@@ -3,6 +3,7 @@ import { RetentionChange } from '../../audit/retention/contract.ts'
 import { foldEmail } from '../../core/email.ts'
 import { type PermissionPair, pairOf, permissionOf } from '../../core/permissions.ts'
 import { email, text } from '../../core/schema.ts'
+import { NewApiKey } from '../../credentials/api-keys/contract.ts'
 import { NewProvider } from '../../sso/contract.ts'
 import { defaultRetryPolicy, NewRetryPolicy, NewWebhook } from '../../webhooks/contract.ts'
 
@@ -41,6 +42,16 @@ export const address: Spelling = {
 /** In the order in which they are stored. */
 export const eventNames: Spelling = {
   schema: NewWebhook.shape.events.overwrite((names) => [...new Set(names)].sort()),
+  toFile: (names) => (names as string[]).toSorted(),
+  toBody: (names) => names,
+}
+
+/** In one order, as they say the same in any. */
+export const keyScopes: Spelling = {
+  schema: NewApiKey.shape.scopes
+    .unwrap()
+    .overwrite((names) => [...new Set(names)].sort())
+    .describe(NewApiKey.shape.scopes.description ?? ''),
   toFile: (names) => (names as string[]).toSorted(),
   toBody: (names) => names,
 }

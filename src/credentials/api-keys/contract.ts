@@ -75,6 +75,7 @@ const longestOverlap = 7 * 24 * 3600
 const tag = 'API keys'
 const reads = userAccess({ permission: 'organizations:read' })
 const writes = userAccess({ permission: 'organizations:write', mfa: true })
+const writesInFiles = userAccess({ permission: 'organizations:write', mfa: true, workload: 'files' })
 const params = z.strictObject({ id: idOf('api_key') })
 
 export const apiKeys = {
@@ -83,7 +84,7 @@ export const apiKeys = {
     path: '/api-keys',
     summary: 'List API keys, newest first',
     tag,
-    access: reads,
+    access: userAccess({ permission: 'organizations:read', workload: 'files' }),
     question: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only keys of this organization'),
@@ -126,7 +127,7 @@ export const apiKeys = {
     path: '/api-keys/:id',
     summary: 'Change the name, scopes or rate limit of an API key',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     body: ApiKeyChange,
     reply: ApiKey,
@@ -138,7 +139,7 @@ export const apiKeys = {
     path: '/api-keys/:id',
     summary: 'Revoke an API key for good',
     tag,
-    access: writes,
+    access: writesInFiles,
     params,
     reply: z.object({
       success: z.literal(true),

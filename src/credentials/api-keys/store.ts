@@ -1,11 +1,11 @@
 import { Problem } from '../../core/errors.ts'
-import type { Page, PageQuery } from '../../core/page.ts'
+import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { inScope, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOf } from '../../storage/query/counts.ts'
-import { readPage } from '../../storage/query/pages.ts'
+import { readById, readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { ApiKeyRow } from '../../storage/schema/tables.ts'
 import type { ApiKey } from './contract.ts'
@@ -64,12 +64,23 @@ export async function listApiKeys(
 }
 
 /** Keys that can be used. */
+const usableIn = (db: Db, scope: Scope, now: Instant) =>
+  keysIn(db, scope)
+    .where('status', '=', 'active')
+    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)]))
+
 export const countUsableApiKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
-  countOf(
-    keysIn(db, scope)
-      .where('status', '=', 'active')
-      .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)])),
-  )
+  countOf(usableIn(db, scope, now))
+
+export async function listUsableApiKeysById(
+  db: Db,
+  scope: Scope,
+  page: IdPage,
+  now: Instant,
+): Promise<ApiKey[]> {
+  const rows = await readById(usableIn(db, scope, now), 'api_keys.id', page, (q) => q.select(columns))
+  return rows.map(read)
+}
 
 /** How many keys in use expire within a time. */
 export const countExpiringApiKeys = (db: Db, scope: Scope, within: Span): Promise<number> =>

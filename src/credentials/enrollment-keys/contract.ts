@@ -52,6 +52,18 @@ export const NewEnrollmentKey = z.strictObject({
 })
 export type NewEnrollmentKey = z.output<typeof NewEnrollmentKey>
 
+export const EnrollmentKeyChange = z
+  .strictObject({
+    name: text(255, 1).optional().describe('What the key is for'),
+    maxUsage: maxUsage
+      .nullable()
+      .optional()
+      .describe('How many devices may enroll with it; null lifts the limit'),
+    expiresAt: endInstant.optional().describe('When it stops working'),
+  })
+  .refine((change) => Object.values(change).some((value) => value !== undefined), 'must change something')
+export type EnrollmentKeyChange = z.output<typeof EnrollmentKeyChange>
+
 const tag = 'Enrollment keys'
 const reads = userAccess({ permission: 'organizations:read', workload: true })
 const writes = userAccess({ permission: 'organizations:write', mfa: true, workload: true })
@@ -110,6 +122,19 @@ export const enrollmentKeys = {
     params,
     query: z.strictObject(pageQuery()),
     reply: pageOf(EnrolledDevice),
+  }),
+  update: endpoint({
+    method: 'PATCH',
+    path: '/enrollment-keys/:id',
+    summary: 'Change the name, limit or expiry of an enrollment key',
+    tag,
+    access: writes,
+    params,
+    body: EnrollmentKeyChange,
+    reply: EnrollmentKey,
+    audit: { action: 'enrollment_key.update', resource: 'enrollment_key' },
+    errors: ['key_shape_exceeded', 'site_access_denied'],
+    example: { name: 'Front desk laptops', maxUsage: 10 },
   }),
   rotate: endpoint({
     method: 'POST',

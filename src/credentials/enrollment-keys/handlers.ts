@@ -7,8 +7,11 @@ import { checkOrg, findSite } from '../../tenancy/store.ts'
 import { checkExpiry, resolveKeyOrg } from '../new-key.ts'
 import type * as contract from './contract.ts'
 import {
+  applyChange,
+  checkLive,
   checkShape,
   clampToShape,
+  difference,
   enrollmentKeyHash,
   makeEnrollmentKey,
   newEnrollmentKey,
@@ -49,6 +52,18 @@ export const enrollmentKeyHandlers = (
     },
 
     show: ({ db, scope, params }) => store.getEnrollmentKey(db, scope, params.id),
+
+    async update({ db, scope, params, body, caller, now, note }) {
+      checkExpiry(body.expiresAt, now)
+      checkShape(body, shapeOf(caller), now)
+      const before = await store.getEnrollmentKey(db, scope, params.id)
+      checkWithinReach(scope, before.siteId)
+      checkLive(before, now)
+      const after = applyChange(before, body)
+      await store.changeEnrollmentKey(db, scope, after)
+      note({ orgId: after.orgId, resourceName: after.name, ...difference(before, after) })
+      return after
+    },
 
     async rotate({ db, scope, params, body, caller, now, note }) {
       checkExpiry(body.expiresAt, now)

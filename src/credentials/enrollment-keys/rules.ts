@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
-import { type ErrorCode, type Fault, Problem } from '../../core/errors.ts'
+import { type ErrorCode, type Fault, invalid, Problem } from '../../core/errors.ts'
 import { randomBytes } from '../../core/random.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
 import type { EnrollmentKeyLimits } from '../../handler.ts'
-import type { EnrollmentKey, NewEnrollmentKey } from './contract.ts'
+import type { EnrollmentKey, EnrollmentKeyChange, NewEnrollmentKey } from './contract.ts'
 
 /** 64 hex characters of 32 random bytes. */
 export const newEnrollmentKey = (): string => randomBytes(32).toString('hex')
@@ -29,6 +29,28 @@ export function makeEnrollmentKey(
     lastUsedAt: null,
     lastDeviceId: null,
   }
+}
+
+/** Whoever has the key of long ago must not find that it works again. @throws invalid_request */
+export function checkLive({ expiresAt }: EnrollmentKey, now: Instant): void {
+  if (expiresAt > now) return
+  const message = 'This enrollment key has expired: rotate it, which replaces the key itself'
+  throw invalid([{ path: 'params.id', message }], message)
+}
+
+/** Omitted values do not change. */
+export const applyChange = (
+  key: EnrollmentKey,
+  { name = key.name, maxUsage = key.maxUsage, expiresAt = key.expiresAt }: EnrollmentKeyChange,
+): EnrollmentKey => ({ ...key, name, maxUsage, expiresAt })
+
+/** The changed fields, before and after. */
+export function difference(before: EnrollmentKey, after: EnrollmentKey): { before: object; after: object } {
+  const fields = (['name', 'maxUsage', 'expiresAt'] as const).filter(
+    (field) => before[field] !== after[field],
+  )
+  const of = (key: EnrollmentKey) => Object.fromEntries(fields.map((field) => [field, key[field]]))
+  return { before: of(before), after: of(after) }
 }
 
 /** Omitted values do not change; the count restarts. */

@@ -1,12 +1,12 @@
 import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../../core/errors.ts'
-import type { Page, PageQuery } from '../../core/page.ts'
+import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { isNarrowed, ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { forUpdate, inGroups, inScope, inSites, isHash, prepared, rowOf } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOf } from '../../storage/query/counts.ts'
-import { readPage } from '../../storage/query/pages.ts'
+import { readById, readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { DeviceRow, EnrollmentKeyRow, Tables } from '../../storage/schema/tables.ts'
 import type { EnrolledDevice, EnrollmentKey } from './contract.ts'
@@ -60,8 +60,21 @@ const expiringIn = (db: Db, scope: Scope, { after, until }: Span) =>
     .where((eb) => eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage'))]))
 
 /** Keys that have not expired. */
+const liveIn = (db: Db, scope: Scope, now: Instant) => keysIn(db, scope).where('expires_at', '>', now)
+
 export const countLiveEnrollmentKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
-  countOf(keysIn(db, scope).where('expires_at', '>', now))
+  countOf(liveIn(db, scope, now))
+
+export async function listLiveEnrollmentKeysById(
+  db: Db,
+  scope: Scope,
+  page: IdPage,
+  now: Instant,
+): Promise<EnrollmentKey[]> {
+  const select = (q: ReturnType<typeof keysIn>) => q.select(columnsIn(scope))
+  const rows = await readById(liveIn(db, scope, now), 'enrollment_keys.id', page, select)
+  return rows.map((row) => keyRows.read(row))
+}
 
 /** How many keys that are not used up expire within a time. */
 export const countExpiringEnrollmentKeys = (db: Db, scope: Scope, within: Span): Promise<number> =>
@@ -132,6 +145,15 @@ export async function replaceEnrollmentKey(
   await db
     .updateTable('enrollment_keys')
     .set({ key_hash: hash, usage_count: key.usageCount, max_usage: key.maxUsage, expires_at: key.expiresAt })
+    .where('id', '=', key.id)
+    .where(inScope(ofOne(scope), 'enrollment_keys.org_id'))
+    .execute()
+}
+
+export async function changeEnrollmentKey(db: Db, scope: Scope, key: EnrollmentKey): Promise<void> {
+  await db
+    .updateTable('enrollment_keys')
+    .set({ name: key.name, max_usage: key.maxUsage, expires_at: key.expiresAt })
     .where('id', '=', key.id)
     .where(inScope(ofOne(scope), 'enrollment_keys.org_id'))
     .execute()
