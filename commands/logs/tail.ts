@@ -27,7 +27,7 @@ export default class LogsTail extends ApiCommand {
     component: textFlag('Only of this component of the agent', 'TEXT'),
     source: textFlag('Only from this source of events', 'TEXT'),
     since: textFlag(
-      'From this time on: an age such as 10m or 7d, a date such as 2026-01-31, or an instant',
+      'From this time on: an age such as 10m or 7d, a date (UTC) such as 2026-01-31, or an instant',
       'TIME',
     ),
     until: textFlag('Only before this time', 'TIME'),

@@ -34,7 +34,6 @@ onEveryDatabase((_, open) => {
           {
             name: 'Front door',
             renamedFrom: 'Door',
-            site: 'bakery site',
             maxUsage: 9,
             expiresAt: addSeconds(clock(), 900),
           },
@@ -89,7 +88,7 @@ onEveryDatabase((_, open) => {
         bakery.plan(
           {
             apiKeys: [later, { name: 'New' }],
-            enrollmentKeys: [{ name: 'New' }, { name: 'bakery key', site: null }],
+            enrollmentKeys: [{ name: 'New' }, { name: 'bakery key', site: 'bakery site' }],
           },
           { adopt: true },
         ),

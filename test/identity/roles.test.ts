@@ -99,7 +99,7 @@ onEveryDatabase((kind, open) => {
       expect(await admin.call(api.roles.show, { params: { id: made.id } })).toEqual(made)
     })
 
-    it('grants nothing that is not in the catalogue', async () => {
+    it('grants nothing that is not in the catalog', async () => {
       const { admin } = await begin(open)
       const refused = (await create(admin, 'x', ['devices:read', 'devices:paint', 'remote:read']).catch(
         (error: ApiError) => error,

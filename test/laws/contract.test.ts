@@ -183,7 +183,7 @@ const wrong: [what: string, contract: Contract, fault: string][] = [
   [
     'an unknown permission',
     { a: { x: entry({ access: userAccess({ permission: 'sites:paint' as never }) }) } },
-    'needs sites:paint, which is not in the catalogue',
+    'needs sites:paint, which is not in the catalog',
   ],
   [
     'a body that takes anything',

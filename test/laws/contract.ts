@@ -102,7 +102,7 @@ function ofMeaning(entry: Endpoint): string[] {
   if (isMutation(entry) && quiet !== undefined) faults.push('audits a change only now and then')
   if (access.who === 'user' && access.permission !== undefined) {
     const known = access.permission === '*:*' || permissions.includes(access.permission)
-    if (!known) faults.push(`needs ${access.permission}, which is not in the catalogue`)
+    if (!known) faults.push(`needs ${access.permission}, which is not in the catalog`)
   }
   const inPath = [...path.matchAll(/:(\w+)/g)].map(([, one]) => one).sort()
   const declared = Object.keys(params?.shape ?? {}).sort()

@@ -268,6 +268,6 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     owner: 'organization',
     merged: [],
     spelled: {},
-    omitted: {},
+    omitted: { siteId: 'it is said when the key is made, and never changes' },
   },
 }

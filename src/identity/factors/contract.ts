@@ -21,7 +21,7 @@ export const factors = {
     method: 'POST',
     path: '/auth/mfa/setup',
     idempotencyKey: { refused: 'credential' },
-    summary: 'Begin to enrol an authenticator app',
+    summary: 'Begin to enroll an authenticator app',
     tag,
     access: ownAccountAccess,
     body: z.strictObject({ currentPassword }).prefault({}),

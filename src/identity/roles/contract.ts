@@ -25,7 +25,7 @@ export const Role = z
     name: z.string(),
     description: z.string().nullable(),
     isSystem: z.boolean().describe('Built in: nobody can change it'),
-    forceMfa: z.boolean().describe('Holders have to enrol an authenticator first'),
+    forceMfa: z.boolean().describe('Holders have to enroll an authenticator first'),
     parentRoleId: idOf('role').nullable(),
     parentRoleName: z.string().nullable(),
     userCount: z.int().describe('Holders within your reach'),
@@ -49,7 +49,7 @@ const fields = {
     .meta({ flag: 'permission' })
     .describe('What it grants besides what it inherits'),
   parentRoleId: idOf('role').nullable().meta({ flag: 'parent' }).describe('Role to inherit from'),
-  forceMfa: z.boolean().describe('Holders have to enrol an authenticator first'),
+  forceMfa: z.boolean().describe('Holders have to enroll an authenticator first'),
 }
 
 /** The tenant of a role, for callers with access to several. */

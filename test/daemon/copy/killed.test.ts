@@ -8,7 +8,7 @@ import { placeWithRows } from '../backup/many-rows.ts'
 import { placeOf } from './copies.ts'
 import { copiedDespite } from './killing.ts'
 
-const kills = depth(4, 20)
+const kills = depth(2, 20)
 
 async function allRows(place: Place): Promise<string[]> {
   const rows = await withStorage(place, rowsOf)
