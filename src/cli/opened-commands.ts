@@ -11,9 +11,17 @@ const holders: Readonly<Record<Holder, string>> = { key: 'API keys', workload: '
 /** The permission that an endpoint asks of API keys, or of CI jobs; undefined where it is not open to them. */
 function permissionFor({ access }: Endpoint, by: Holder): string | undefined {
   // Both act within one organization.
-  const isOpen = access.who === 'user' && access[by] && access.scopes.includes('organization')
+  const isOpen = access.who === 'user' && access[by] === true && access.scopes.includes('organization')
   return isOpen ? access.permission : undefined
 }
+
+/** Whether jobs use a permission in files of configuration, and nowhere else. */
+const isForFiles = (permission: string, by: Holder): boolean =>
+  by === 'workload' &&
+  entriesOf(api).some(
+    ({ entry: { access } }) =>
+      access.who === 'user' && access.workload === 'files' && access.permission === permission,
+  )
 
 /** Says which commands each permission of a new credential opens, and which opens none. */
 export function tellOpened(
@@ -41,7 +49,9 @@ export function tellOpened(
     printNote(
       shown.length > 0
         ? `${permission} opens svc ${shown.join(', ')}`
-        : `${permission} opens no command: nothing that needs it is open to ${holders[by]}`,
+        : isForFiles(permission, by)
+          ? `${permission} opens no command of its own: svc config plan and apply use it`
+          : `${permission} opens no command: nothing that needs it is open to ${holders[by]}`,
     )
   }
 }

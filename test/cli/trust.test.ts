@@ -80,7 +80,11 @@ describe('svc trust', () => {
     service.answers['POST /trust/policies'] = { status: 201, body: { data: releases, warning } }
     const made = await svc(...create, '--claim', 'project_id=20', '--permission', 'sites:read')
     expect(made.stderr).toContain(`Warning: ${warning}`)
-    expect(made.stderr).toContain('sites:read opens no command: nothing that needs it is open to CI jobs')
+    expect(made.stderr).toContain('sites:read opens no command of its own: svc config plan and apply use it')
+    const inquiring = await svc(...create, '--claim', 'project_id=20', '--permission', 'audit:export')
+    expect(inquiring.stderr).toContain(
+      'audit:export opens no command: nothing that needs it is open to CI jobs',
+    )
     const enrolling = await svc(...create, '--claim', 'project_id=20', '--permission', 'organizations:write')
     expect(enrolling.stderr).toMatch(/^organizations:write opens svc .*enroll create/m)
     expect(enrolling.stderr).not.toContain('opens no command')

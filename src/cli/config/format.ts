@@ -85,7 +85,8 @@ export function totalsText({ totals }: Pick<Plan, 'totals'>, isDone = false): st
 }
 
 /** Nothing is cut: at the end of a line stands what a value becomes, what goes with it, or why it is refused. */
-function wrapped(line: string, width: number | undefined): string {
+function wrapped(text: string, width: number | undefined): string {
+  const line = escapeToOneLine(text)
   if (width === undefined) return line
   const indent = line.length - line.trimStart().length + 2
   return wrapWords(line, width, width - indent).join(`\n${' '.repeat(indent)}`)
@@ -129,17 +130,19 @@ const longest = 60_000
 
 /** For a comment on a pull request: totals first. */
 export function formatMarkdown(plan: ShownPlan): string {
-  const quote = (text: string) => `\`${text.replaceAll('`', "'")}\``
+  const quote = (text: string) => `\`${escapeToOneLine(text).replaceAll('`', "'")}\``
   const head = `### Set ${quote(plan.set)}: ${totalsText(plan)}\n`
   const rows = [
     ...plan.changes.map(
       (change) =>
-        `- **${words[change.action]}** ${change.section} ${quote(placed(change))}${endsText(change)}` +
+        `- **${words[change.action]}** ${escapeToOneLine(change.section)} ${quote(placed(change))}${endsText(change)}` +
         notesOf(change, plan)
           .map((note) => `\n  - ${quote(note)}`)
           .join(''),
     ),
-    ...plan.left.map((one) => `- kept without --prune: ${one.section} ${quote(placed(one))}`),
+    ...plan.left.map(
+      (one) => `- kept without --prune: ${escapeToOneLine(one.section)} ${quote(placed(one))}`,
+    ),
     ...(plan.notCompared ?? []).map((one) => `- not compared: ${quote(notComparedText(one))}`),
   ]
   let text = `${head}\n`
