@@ -10,7 +10,6 @@ import { documents } from '../../packaging/named-files.ts'
 import { runtimes } from '../../packaging/platforms.ts'
 import { shWord } from '../../src/cli/shell-words.ts'
 import { publicOf } from '../../src/cli/sign-release.ts'
-import { isSoak } from '../depth.ts'
 import { blocksOf } from '../operations/guide.ts'
 import { copyCheckout, copyModules, environment, gitIn, release } from './checkout.ts'
 
@@ -177,147 +176,144 @@ describe.skipIf(process.platform !== 'linux' || process.arch !== 'x64')(
       rmSync(join(base, 'release'), { recursive: true })
     })
 
-    it.runIf(isSoak)(
-      'is committed, made, signed, checked and tagged; and by anyone else again, with the same bytes',
-      () => {
-        const { privateKey } = generateKeyPairSync('ed25519')
-        const key = join(folder, 'release.key')
-        writeFileSync(key, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600 })
-        const maintainer = "Ada O'Hara <ada@example.com>"
-        const args = [version, '--skip-tests', '--only', 'npm', '--maintainer', maintainer]
-        nameRepository('git+https://git.example.com/ada/svc.git')
-        gitIn(base, 'commit', '--quiet', '-am', 'name the repository')
-        const first = release(base, [...args, '--key-file', key])
-        expect([first.status, first.stderr]).toEqual([0, ''])
-        const { publicKeyB64 } = publicOf(createPrivateKey(readFileSync(key, 'utf8')))
-        expect(first.stdout).toContain(publicKeyB64)
+    it('is committed, made, signed, checked and tagged; and by anyone else again, with the same bytes', () => {
+      const { privateKey } = generateKeyPairSync('ed25519')
+      const key = join(folder, 'release.key')
+      writeFileSync(key, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600 })
+      const maintainer = "Ada O'Hara <ada@example.com>"
+      const args = [version, '--skip-tests', '--only', 'npm', '--maintainer', maintainer]
+      nameRepository('git+https://git.example.com/ada/svc.git')
+      gitIn(base, 'commit', '--quiet', '-am', 'name the repository')
+      const first = release(base, [...args, '--key-file', key])
+      expect([first.status, first.stderr]).toEqual([0, ''])
+      const { publicKeyB64 } = publicOf(createPrivateKey(readFileSync(key, 'utf8')))
+      expect(first.stdout).toContain(publicKeyB64)
 
-        const commit = gitIn(base, 'rev-parse', 'HEAD')
-        expect(gitIn(base, 'log', '-1', '--format=%s')).toBe(`release: ${version}`)
-        expect(gitIn(base, 'rev-parse', `v${version}^{commit}`)).toBe(commit)
-        expect(gitIn(base, 'status', '--porcelain')).toBe('')
-        const changed = ['CHANGELOG.md', 'package-lock.json', 'package.json', ...documents]
-        expect(gitIn(base, 'diff', '--name-only', 'HEAD~1').split('\n')).toEqual(changed.sort())
+      const commit = gitIn(base, 'rev-parse', 'HEAD')
+      expect(gitIn(base, 'log', '-1', '--format=%s')).toBe(`release: ${version}`)
+      expect(gitIn(base, 'rev-parse', `v${version}^{commit}`)).toBe(commit)
+      expect(gitIn(base, 'status', '--porcelain')).toBe('')
+      const changed = ['CHANGELOG.md', 'package-lock.json', 'package.json', ...documents]
+      expect(gitIn(base, 'diff', '--name-only', 'HEAD~1').split('\n')).toEqual(changed.sort())
 
-        const out = join(base, 'release', version)
-        const read = (name: string, from = out) => readFileSync(join(from, name), 'utf8')
-        const tarball = `svc-${version}.tgz`
-        expect(globSync('*', { cwd: out }).sort()).toEqual(
-          [
-            'RELEASE-NOTES',
-            'SHA256SUMS',
-            'SHA256SUMS.sig',
-            'provenance.intoto.jsonl',
-            'provenance.intoto.jsonl.sig',
-          ]
-            .concat('release-key.pem', tarball)
-            .sort(),
-        )
-        // As the notes tell whoever has the files.
-        const checks = commandsIn(read('RELEASE-NOTES'), 'Check what you have')
-        const said = checks.map((line) => {
-          const { status, stdout, stderr } = spawnSync('sh', ['-c', line], { cwd: out, encoding: 'utf8' })
-          expect([line, status, stderr]).toEqual([line, 0, ''])
-          return stdout.trim()
-        })
-        expect([said[0], said.at(-1)]).toEqual([publicKeyB64, `"gitCommit":"${commit}"`])
-        const inGuide = blocksOf('install').filter(({ notRun }) => notRun === 'release')
-        expect(inGuide.flatMap(({ script }) => script.trim().split('\n'))).toEqual(checks)
-        writeFileSync(join(out, 'signature'), Buffer.alloc(64))
-        const verifying = checks.filter((line) => line.startsWith('openssl pkeyutl'))
-        expect(verifying).toHaveLength(2)
-        for (const line of verifying) expect(spawnSync('sh', ['-c', line], { cwd: out }).status).toBe(1)
-        rmSync(join(out, 'signature'))
-        expect(read('RELEASE-NOTES')).toContain(`\`svc-${version}-win32-x64.exe\` is not in this release`)
+      const out = join(base, 'release', version)
+      const read = (name: string, from = out) => readFileSync(join(from, name), 'utf8')
+      const tarball = `svc-${version}.tgz`
+      expect(globSync('*', { cwd: out }).sort()).toEqual(
+        [
+          'RELEASE-NOTES',
+          'SHA256SUMS',
+          'SHA256SUMS.sig',
+          'provenance.intoto.jsonl',
+          'provenance.intoto.jsonl.sig',
+        ]
+          .concat('release-key.pem', tarball)
+          .sort(),
+      )
+      // As the notes tell whoever has the files.
+      const checks = commandsIn(read('RELEASE-NOTES'), 'Check what you have')
+      const said = checks.map((line) => {
+        const { status, stdout, stderr } = spawnSync('sh', ['-c', line], { cwd: out, encoding: 'utf8' })
+        expect([line, status, stderr]).toEqual([line, 0, ''])
+        return stdout.trim()
+      })
+      expect([said[0], said.at(-1)]).toEqual([publicKeyB64, `"gitCommit":"${commit}"`])
+      const inGuide = blocksOf('install').filter(({ notRun }) => notRun === 'release')
+      expect(inGuide.flatMap(({ script }) => script.trim().split('\n'))).toEqual(checks)
+      writeFileSync(join(out, 'signature'), Buffer.alloc(64))
+      const verifying = checks.filter((line) => line.startsWith('openssl pkeyutl'))
+      expect(verifying).toHaveLength(2)
+      for (const line of verifying) expect(spawnSync('sh', ['-c', line], { cwd: out }).status).toBe(1)
+      rmSync(join(out, 'signature'))
+      expect(read('RELEASE-NOTES')).toContain(`\`svc-${version}-win32-x64.exe\` is not in this release`)
 
-        const sums = new Map(
-          read('SHA256SUMS')
-            .trim()
-            .split('\n')
-            .map((line) => line.split('  ').reverse() as [string, string]),
-        )
-        expect([...sums.keys()]).toEqual(['RELEASE-NOTES', tarball])
-        const statement = JSON.parse(read('provenance.intoto.jsonl'))
-        expect(statement).toMatchObject({
-          _type: 'https://in-toto.io/Statement/v1',
-          predicateType: 'https://slsa.dev/provenance/v1',
-        })
-        expect(statement.subject).toContainEqual({ name: tarball, digest: { sha256: sums.get(tarball) } })
-        const { buildDefinition, runDetails } = statement.predicate
-        const { resolvedDependencies, externalParameters } = buildDefinition
-        const page = readFileSync(join(base, 'docs/releasing.md'), 'utf8')
-        const sections = [...page.matchAll(/^### (.*)$/gm)].map(
-          ([, title]) => `#${title!.toLowerCase().replaceAll(' ', '-')}`,
-        )
-        for (const uri of [buildDefinition.buildType, runDetails.builder.id]) {
-          expect(uri).toMatch(/^https:\/\/git\.example\.com\/ada\/svc\/blob\/HEAD\/docs\/releasing\.md#/)
-          expect(sections).toContain(new URL(uri).hash)
-        }
-        for (const name of Object.keys(externalParameters))
-          expect(page).toContain(`externalParameters.${name}\``)
-        expect(externalParameters).toEqual({ version, artifacts: ['npm'], maintainer })
-        expect(resolvedDependencies).toContainEqual({
-          name: 'source',
-          uri: `git+https://git.example.com/ada/svc@refs/tags/v${version}`,
-          digest: { gitCommit: commit },
-        })
-        expect(resolvedDependencies).toContainEqual({
-          name: 'package-lock.json',
-          digest: {
-            sha256: execFileSync('sha256sum', ['package-lock.json'], { cwd: base, encoding: 'utf8' }).slice(
-              0,
-              64,
-            ),
-          },
-        })
-        expect(JSON.stringify(resolvedDependencies)).toContain(runtimes['win32-x64']!.sha256)
-        const sbom = execFileSync('tar', ['-xzOf', join(out, tarball), 'package/dist/sbom.cdx.json'])
-        expect(JSON.parse(String(sbom)).metadata.component).toMatchObject({ name: 'svc', version })
+      const sums = new Map(
+        read('SHA256SUMS')
+          .trim()
+          .split('\n')
+          .map((line) => line.split('  ').reverse() as [string, string]),
+      )
+      expect([...sums.keys()]).toEqual(['RELEASE-NOTES', tarball])
+      const statement = JSON.parse(read('provenance.intoto.jsonl'))
+      expect(statement).toMatchObject({
+        _type: 'https://in-toto.io/Statement/v1',
+        predicateType: 'https://slsa.dev/provenance/v1',
+      })
+      expect(statement.subject).toContainEqual({ name: tarball, digest: { sha256: sums.get(tarball) } })
+      const { buildDefinition, runDetails } = statement.predicate
+      const { resolvedDependencies, externalParameters } = buildDefinition
+      const page = readFileSync(join(base, 'docs/releasing.md'), 'utf8')
+      const sections = [...page.matchAll(/^### (.*)$/gm)].map(
+        ([, title]) => `#${title!.toLowerCase().replaceAll(' ', '-')}`,
+      )
+      for (const uri of [buildDefinition.buildType, runDetails.builder.id]) {
+        expect(uri).toMatch(/^https:\/\/git\.example\.com\/ada\/svc\/blob\/HEAD\/docs\/releasing\.md#/)
+        expect(sections).toContain(new URL(uri).hash)
+      }
+      for (const name of Object.keys(externalParameters))
+        expect(page).toContain(`externalParameters.${name}\``)
+      expect(externalParameters).toEqual({ version, artifacts: ['npm'], maintainer })
+      expect(resolvedDependencies).toContainEqual({
+        name: 'source',
+        uri: `git+https://git.example.com/ada/svc@refs/tags/v${version}`,
+        digest: { gitCommit: commit },
+      })
+      expect(resolvedDependencies).toContainEqual({
+        name: 'package-lock.json',
+        digest: {
+          sha256: execFileSync('sha256sum', ['package-lock.json'], { cwd: base, encoding: 'utf8' }).slice(
+            0,
+            64,
+          ),
+        },
+      })
+      expect(JSON.stringify(resolvedDependencies)).toContain(runtimes['win32-x64']!.sha256)
+      const sbom = execFileSync('tar', ['-xzOf', join(out, tarball), 'package/dist/sbom.cdx.json'])
+      expect(JSON.parse(String(sbom)).metadata.component).toMatchObject({ name: 'svc', version })
 
-        // The packages would be of one maintainer, and what is said of them of another.
-        const unlike = release(base, args.slice(0, -2))
-        expect([unlike.status, unlike.stderr]).toEqual([
-          1,
-          expect.stringContaining(`--maintainer 'Ada O'\\''Hara <ada@example.com>': say so again`),
-        ])
+      // The packages would be of one maintainer, and what is said of them of another.
+      const unlike = release(base, args.slice(0, -2))
+      expect([unlike.status, unlike.stderr]).toEqual([
+        1,
+        expect.stringContaining(`--maintainer 'Ada O'\\''Hara <ada@example.com>': say so again`),
+      ])
 
-        // Everything is there: nothing is made again, and a lost part is.
-        const again = release(base, [...args, '--key-file', key])
-        expect(again.stdout).toContain(`✓ make ${tarball}`)
-        const [known, signature] = [read('SHA256SUMS'), read('SHA256SUMS.sig')]
-        const whole = readFileSync(join(out, tarball))
-        writeFileSync(join(out, tarball), whole.subarray(1))
-        const damaged = release(base, [...args, '--key-file', key])
-        expect([damaged.status, damaged.stderr]).toEqual([
-          1,
-          expect.stringContaining(`${tarball} is not as SHA256SUMS says: remove it`),
-        ])
-        expect(read('SHA256SUMS')).toBe(known)
-        rmSync(join(out, tarball))
-        gitIn(base, 'tag', '--delete', `v${version}`)
-        const resumed = release(base, [...args, '--key-file', key])
-        expect(resumed.stdout).toContain(`✓ commit release: ${version}`)
-        expect(resumed.stdout).toContain(`· make ${tarball}`)
-        expect([read('SHA256SUMS'), read('SHA256SUMS.sig')]).toEqual([known, signature])
-        expect(gitIn(base, 'rev-parse', `v${version}^{commit}`)).toBe(commit)
+      // Everything is there: nothing is made again, and a lost part is.
+      const again = release(base, [...args, '--key-file', key])
+      expect(again.stdout).toContain(`✓ make ${tarball}`)
+      const [known, signature] = [read('SHA256SUMS'), read('SHA256SUMS.sig')]
+      const whole = readFileSync(join(out, tarball))
+      writeFileSync(join(out, tarball), whole.subarray(1))
+      const damaged = release(base, [...args, '--key-file', key])
+      expect([damaged.status, damaged.stderr]).toEqual([
+        1,
+        expect.stringContaining(`${tarball} is not as SHA256SUMS says: remove it`),
+      ])
+      expect(read('SHA256SUMS')).toBe(known)
+      rmSync(join(out, tarball))
+      gitIn(base, 'tag', '--delete', `v${version}`)
+      const resumed = release(base, [...args, '--key-file', key])
+      expect(resumed.stdout).toContain(`✓ commit release: ${version}`)
+      expect(resumed.stdout).toContain(`· make ${tarball}`)
+      expect([read('SHA256SUMS'), read('SHA256SUMS.sig')]).toEqual([known, signature])
+      expect(gitIn(base, 'rev-parse', `v${version}^{commit}`)).toBe(commit)
 
-        const other = join(folder, 'of another one')
-        gitIn(folder, 'clone', '--quiet', base, other)
-        execFileSync('chmod', ['-R', 'go=', other])
-        copyModules(other)
-        // As the notes tell whoever builds it again; the packages of npm are there.
-        const commands = commandsIn(read('RELEASE-NOTES'), 'Build the same files').map((line) =>
-          line.replace(/^npm ci$/, 'umask 077').replace('PUBLISHED', shWord(out)),
-        )
-        const printed = commands[2]!.replace(/^npm run release --/, "printf '%s\\n'")
-        expect(String(execFileSync('sh', ['-c', printed]))).toBe(`${args.join('\n')}\n`)
-        const env = { ...environment, TZ: 'Asia/Tokyo', LC_ALL: 'C' }
-        const rebuilt = spawnSync('sh', ['-ec', commands.join('\n')], { cwd: other, env, encoding: 'utf8' })
-        expect([rebuilt.status, rebuilt.stdout]).toEqual([0, expect.stringContaining('leave them UNSIGNED')])
-        expect(commands).toHaveLength(4)
-        expect(read('SHA256SUMS', join(other, 'release', version))).toBe(known)
-      },
-    )
+      const other = join(folder, 'of another one')
+      gitIn(folder, 'clone', '--quiet', base, other)
+      execFileSync('chmod', ['-R', 'go=', other])
+      copyModules(other)
+      // As the notes tell whoever builds it again; the packages of npm are there.
+      const commands = commandsIn(read('RELEASE-NOTES'), 'Build the same files').map((line) =>
+        line.replace(/^npm ci$/, 'umask 077').replace('PUBLISHED', shWord(out)),
+      )
+      const printed = commands[2]!.replace(/^npm run release --/, "printf '%s\\n'")
+      expect(String(execFileSync('sh', ['-c', printed]))).toBe(`${args.join('\n')}\n`)
+      const env = { ...environment, TZ: 'Asia/Tokyo', LC_ALL: 'C' }
+      const rebuilt = spawnSync('sh', ['-ec', commands.join('\n')], { cwd: other, env, encoding: 'utf8' })
+      expect([rebuilt.status, rebuilt.stdout]).toEqual([0, expect.stringContaining('leave them UNSIGNED')])
+      expect(commands).toHaveLength(4)
+      expect(read('SHA256SUMS', join(other, 'release', version))).toBe(known)
+    })
 
     it('is made of one commit alone', () => {
       gitIn(base, 'commit', '--quiet', '--allow-empty', '-m', `release: ${version}`)
