@@ -1,29 +1,14 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openMigrated, type TestDatabase } from '../databases.ts'
-import { serviceOn, type TestService } from '../harness.ts'
-import { buildWorld, type World } from '../world.ts'
-import { failureOf, Home } from './run.ts'
+import { describe, expect, it } from 'vitest'
+import { liveService } from './live-service.ts'
+import { failureOf } from './run.ts'
 
-const home = new Home()
-let database: TestDatabase
-let service: TestService
-let world: World
-
-beforeAll(async () => {
-  database = await openMigrated('sqlite')
-  service = await serviceOn(database)
-  world = await buildWorld(service)
-})
-afterAll(async () => {
-  await service.close()
-  await database.close()
-  home.remove()
-})
+const live = liveService()
+const { home } = live
 
 const acme = (args: string[], env: Record<string, string> = {}) =>
-  home.run(args, { env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.acme, ...env } })
+  home.run(args, { env: { SVC_URL: live.service.url, SVC_TOKEN: live.world.tokens.acme, ...env } })
 
 const hooks = (more = '') => `webhooks:
   - org: bakery

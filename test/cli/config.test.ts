@@ -2,32 +2,19 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { api } from '../../src/api.ts'
-import { openMigrated, type TestDatabase } from '../databases.ts'
-import { serviceOn, type TestService } from '../harness.ts'
-import { buildWorld, systemToken, type World } from '../world.ts'
+import { systemToken } from '../world.ts'
+import { liveService } from './live-service.ts'
 import { listening } from './network.ts'
-import { binary, failureOf, Home, noTerminal, start } from './run.ts'
+import { binary, failureOf, noTerminal, start } from './run.ts'
 
-const home = new Home()
-let database: TestDatabase
-let service: TestService
-let world: World
-
-beforeAll(async () => {
-  database = await openMigrated('sqlite')
-  service = await serviceOn(database)
-  world = await buildWorld(service)
-})
-afterAll(async () => {
-  await service.close()
-  home.remove()
-})
+const live = liveService()
+const { home } = live
 
 const acme = (args: string[], env: Record<string, string> = {}, input?: string) =>
   home.run(args, {
-    env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.acme, ...env },
+    env: { SVC_URL: live.service.url, SVC_TOKEN: live.world.tokens.acme, ...env },
     ...(input !== undefined && { input }),
   })
 const file = (name: string, text: string) => home.write(name, text)
@@ -76,7 +63,7 @@ scripts:
 
   it.skipIf(noTerminal)('asks on a terminal before it applies what it has shown', async () => {
     const asked = file('asked.yaml', 'sites:\n  - { org: bakery, name: Asked, timezone: UTC }\n')
-    const env = { SVC_URL: service.url, SVC_TOKEN: world.tokens.acme }
+    const env = { SVC_URL: live.service.url, SVC_TOKEN: live.world.tokens.acme }
     const apply = (answer: string) =>
       home.terminal(['config', 'apply', asked, '--set', 'asked'], {
         env,
@@ -96,7 +83,7 @@ scripts:
     }
     const applied = await apply('y\r')
     expect([applied.code, applied.stdout]).toEqual([0, expect.stringContaining('1 to create')])
-    expect(applied.stdout).toContain(`${service.url}\r\n`)
+    expect(applied.stdout).toContain(`${live.service.url}\r\n`)
     expect((await plan()).stdout).toBe('Set asked: no changes\n')
   })
 
@@ -106,10 +93,10 @@ scripts:
       'organizations:\n  - { slug: bakery, name: bakery, auditRetention: { retentionDays: 30 } }\n',
     )
     const adopted = file('adopted.yaml', 'organizations:\n  - { slug: bakery, name: bakery }\n')
-    const set = ['--set', 'kept', '--partner', world.partners.acme]
-    const env = { SVC_TOKEN: world.tokens.system }
+    const set = ['--set', 'kept', '--partner', live.world.partners.acme]
+    const env = { SVC_TOKEN: live.world.tokens.system }
     await acme(['config', 'apply', adopted, ...set, '--adopt', '--yes'], env)
-    const withoutFactor = { SVC_TOKEN: await systemToken(service, { mfa: false }) }
+    const withoutFactor = { SVC_TOKEN: await systemToken(live.service, { mfa: false }) }
     const refused = await acme(['config', 'apply', kept, ...set, '--json'], withoutFactor)
     expect([refused.code, failureOf(refused)]).toMatchObject([
       5,
@@ -126,7 +113,7 @@ scripts:
   })
 
   it('is of the partner that a system administrator names', async () => {
-    const env = { SVC_TOKEN: world.tokens.system }
+    const env = { SVC_TOKEN: live.world.tokens.system }
     const depot = file('depot.yaml', 'sites: [{ org: garage, name: Depot }]')
     const nameless = await acme(['config', 'plan', depot, '--json'], env)
     expect(failureOf(nameless).hint).toBe('name the tenant: --org ORG or --partner PARTNER')
@@ -295,8 +282,8 @@ sites:
     const env = { ZONE: 'Europe/Rome' }
     const applied = await acme(['config', 'apply', files, '--set', 'gate', '--env', 'ZONE', '--yes'], env)
     expect([applied.code, applied.stderr]).toEqual([0, expect.stringContaining('Applied')])
-    const client = service.client(world.tokens.acme)
-    const query = { orgId: world.orgs.garage.id }
+    const client = live.service.client(live.world.tokens.acme)
+    const query = { orgId: live.world.orgs.garage.id }
     const { data } = await client.call(api.sites.list, { query })
     const [gate, gone] = ['Gate', 'Gone'].map((name) => data.find((site) => site.name === name)!)
     await client.call(api.sites.update, { params: { id: gate!.id }, body: { settings: { color: 'blue' } } })
@@ -403,7 +390,7 @@ sites:
   it('tells a difference from output that nobody reads when told to watch', async () => {
     const other = file('unread.yaml', 'sites:\n  - { org: garage, name: Unread }\n')
     const line = `'${process.execPath}' '${binary}' config diff ${other} --set unread`
-    const env = { ...home.env, SVC_URL: service.url, SVC_TOKEN: world.tokens.acme }
+    const env = { ...home.env, SVC_URL: live.service.url, SVC_TOKEN: live.world.tokens.acme }
     const bash = (script: string) => start('bash', ['-c', script], env, home.path)
     for (const out of process.platform === 'linux' ? ['> /dev/full', '| true'] : ['| true']) {
       const { code } = await bash(`set -o pipefail; sleep 0.1; ${line} --watch-exit ${out}`)
@@ -567,8 +554,8 @@ ${more}
     const env = { SVC_CONFIG_ORG: 'garage', SVC_CONFIG_NAME: 'Mergeable', SVC_CONFIG_CODE: 'pepper-two' }
     const files = file('merge.yaml', text)
     expect((await acme(['config', 'apply', files, '--set', 'merge', '--yes'], env)).code).toBe(0)
-    const client = service.client(world.tokens.acme)
-    const { data } = await client.call(api.sites.list, { query: { orgId: world.orgs.garage.id } })
+    const client = live.service.client(live.world.tokens.acme)
+    const { data } = await client.call(api.sites.list, { query: { orgId: live.world.orgs.garage.id } })
     const settings = { list: ['plain', 'other-secret'], deep: { code: 'pepper-three', color: 'blue' } }
     const id = data.find(({ name }) => name === 'Mergeable')!.id
     await client.call(api.sites.update, { params: { id }, body: { settings } })
@@ -584,7 +571,7 @@ ${more}
       [{ SVC_CONFIG_NAME: undefined }, 'the variable SVC_CONFIG_NAME is not set'],
     ] as const) {
       const refused = await home.run(['config', 'export', '--merge', files], {
-        env: { SVC_URL: service.url, SVC_TOKEN: world.tokens.acme, ...env, ...changed },
+        env: { SVC_URL: live.service.url, SVC_TOKEN: live.world.tokens.acme, ...env, ...changed },
       })
       expect([refused.code, refused.stdout]).toEqual([2, ''])
       expect(refused.stderr).toContain(`${files}:5:5: `)

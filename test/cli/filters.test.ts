@@ -1,27 +1,14 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openMigrated, type TestDatabase } from '../databases.ts'
-import { serviceOn, type TestService } from '../harness.ts'
-import { buildWorld, type World } from '../world.ts'
-import { failureOf, Home } from './run.ts'
+import { describe, expect, it } from 'vitest'
+import type { World } from '../world.ts'
+import { liveService } from './live-service.ts'
+import { failureOf } from './run.ts'
 
-const home = new Home()
-let database: TestDatabase
-let service: TestService
-let world: World
-
-beforeAll(async () => {
-  database = await openMigrated('sqlite')
-  service = await serviceOn(database)
-  world = await buildWorld(service)
-})
-afterAll(async () => {
-  await service.close()
-  home.remove()
-})
+const live = liveService()
+const { home } = live
 
 const as = (token: keyof World['tokens']) => (args: string[], input?: string) =>
   home.run(args, {
-    env: { SVC_URL: service.url, SVC_TOKEN: world.tokens[token] },
+    env: { SVC_URL: live.service.url, SVC_TOKEN: live.world.tokens[token] },
     ...(input !== undefined && { input }),
   })
 const [admin, acme] = [as('bakery'), as('acme')]
@@ -132,7 +119,7 @@ describe('svc search', () => {
     const devices = await acme(['search', 'pc', '--type', 'devices', '--json', '--jq', '.results[].title'])
     expect(devices.stdout).toBe('bakery-pc\ngarage-pc\n')
     expect((await acme(['search', 'pc', '--limit', '1', '-q'])).stdout.trim()).toBe(
-      world.orgs.bakery.deviceId,
+      live.world.orgs.bakery.deviceId,
     )
     expect((await acme(['search', 'manage', '--type', 'devices'])).stdout).not.toContain('settings')
   })

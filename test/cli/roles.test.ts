@@ -1,28 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openMigrated, type TestDatabase } from '../databases.ts'
-import { serviceOn, type TestService } from '../harness.ts'
-import { buildWorld, type World } from '../world.ts'
-import { failureOf, Home } from './run.ts'
+import { describe, expect, it } from 'vitest'
+import type { World } from '../world.ts'
+import { liveService } from './live-service.ts'
+import { failureOf } from './run.ts'
 
-const home = new Home()
-let database: TestDatabase
-let service: TestService
-let world: World
-
-beforeAll(async () => {
-  database = await openMigrated('sqlite')
-  service = await serviceOn(database)
-  world = await buildWorld(service)
-})
-afterAll(async () => {
-  await service.close()
-  home.remove()
-})
+const live = liveService()
+const { home } = live
 
 const as =
   (token: keyof World['tokens']) =>
   (...args: string[]) =>
-    home.run(args, { env: { SVC_URL: service.url, SVC_TOKEN: world.tokens[token] } })
+    home.run(args, { env: { SVC_URL: live.service.url, SVC_TOKEN: live.world.tokens[token] } })
 const [admin, viewer, system, acme] = [as('bakery'), as('bakeryViewer'), as('system'), as('acme')]
 const nightShift = ['--name', 'Night Shift', '--permission', 'devices:read', '--permission', 'alerts:view']
 

@@ -1,12 +1,10 @@
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { Home } from '../cli/run.ts'
-import { openMigrated, type TestDatabase } from '../databases.ts'
-import { serviceOn, type TestService } from '../harness.ts'
+import { beforeAll, expect, it } from 'vitest'
+import { liveService } from '../cli/live-service.ts'
 import { expectGolden } from '../laws/golden.ts'
 import { changed, dump } from '../laws/tables.ts'
-import { addOrgUser, addPartnerUser, addRole, buildWorld, type World } from '../world.ts'
+import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
 import { configurationOf } from './stage.ts'
 
 /** By their names. */
@@ -21,15 +19,10 @@ const broken = {
   'twice.yaml': 'sites:\n  - org: bakery\n    name: Store\n    name: Again\n',
 }
 
-const home = new Home()
-let database: TestDatabase
-let service: TestService
-let world: World
+const live = liveService()
+const { home } = live
 
-beforeAll(async () => {
-  database = await openMigrated('sqlite')
-  service = await serviceOn(database)
-  world = await buildWorld(service)
+beforeAll(() => {
   cpSync(join(import.meta.dirname, 'faults'), join(home.path, 'faults'), { recursive: true })
   writeFileSync(join(home.path, 'above.sh'), 'true\n')
   symlinkSync('../above.sh', join(home.path, 'faults/link.sh'))
@@ -37,15 +30,10 @@ beforeAll(async () => {
   for (const [name, text] of Object.entries(broken)) writeFileSync(join(home.path, 'broken', name), text)
   symlinkSync('../above.sh', join(home.path, 'linked/link.yaml'))
 })
-afterAll(async () => {
-  await service?.close()
-  await database?.close()
-  home.remove()
-})
 
 const plan = async (token: string, files: string[]) => {
   const { code, stdout, stderr } = await home.run(['config', 'plan', ...files, '--set', 'ours'], {
-    env: { SVC_URL: service.url, SVC_TOKEN: token },
+    env: { SVC_URL: live.service.url, SVC_TOKEN: token },
   })
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   return stderr
@@ -53,7 +41,7 @@ const plan = async (token: string, files: string[]) => {
 const said = (name: string, text: string) => expectGolden(`../configuration/faults/${name}.txt`, text)
 
 it('names every kind of fault at once, and what is refused besides, each with its file, line and column', async () => {
-  const acme = configurationOf(service)(world.tokens.acme)
+  const acme = configurationOf(live.service)(live.world.tokens.acme)
   await acme.apply({ sites: [{ org: 'bakery', name: 'Theirs' }] }, { set: 'theirs' })
   await acme.apply(
     {
@@ -73,26 +61,26 @@ it('names every kind of fault at once, and what is refused besides, each with it
     ],
     ...['users:write', 'users:invite', 'devices:read', 'devices:write', 'scripts:read'],
   ]
-  const { acme: partnerId } = world.partners
-  const role = await addRole(service, { partnerId }, 'Planner', permissions)
-  const planner = await addPartnerUser(service, 'planner', partnerId, 'all', role)
-  const before = await dump(service.storage)
+  const { acme: partnerId } = live.world.partners
+  const role = await addRole(live.service, { partnerId }, 'Planner', permissions)
+  const planner = await addPartnerUser(live.service, 'planner', partnerId, 'all', role)
+  const before = await dump(live.service.storage)
   const files = ['form.yaml', 'state.yaml', 'twice.json'].map((name) => `faults/${name}`)
   const text = await plan(planner, files)
   said('all', text)
   expect(text).not.toContain('hush-hush')
-  expect(changed(before, await dump(service.storage))).toEqual([])
+  expect(changed(before, await dump(live.service.storage))).toEqual([])
 })
 
 it('names a section that may not be read with the faults that are found without it', async () => {
-  const { id } = world.orgs.bakery
-  const role = await addRole(service, id, 'Reader', ['config:read', 'sites:read'])
-  const reader = await addOrgUser(service, 'reader', id, { role })
+  const { id } = live.world.orgs.bakery
+  const role = await addRole(live.service, id, 'Reader', ['config:read', 'sites:read'])
+  const reader = await addOrgUser(live.service, 'reader', id, { role })
   said('unreadable-section', await plan(reader, ['faults/form.yaml']))
 })
 
 // A file that cannot be read, or is not YAML, says nothing that could be at fault: only such faults are named, of all files.
 it('names every file that is not to be read, and every fault of syntax, before any other', async () => {
   const files = ['none.yaml', 'linked', 'broken', 'faults/form.yaml']
-  said('broken', await plan(world.tokens.acme, files))
+  said('broken', await plan(live.world.tokens.acme, files))
 })
