@@ -3,7 +3,7 @@ import { addSeconds, type Instant } from '../../core/time.ts'
 import { secondsAfter } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
-import { type CheckpointQuestion, grownChains } from './claims.ts'
+import { type CheckpointQuestion, grownChains, lastCheckpoint } from './claims.ts'
 import { restOf } from './verdicts.ts'
 
 /** Organizations that wait, and the time since which the first of them does. */
@@ -68,19 +68,19 @@ export async function checkpointBacklog(
   question: CheckpointQuestion,
 ): Promise<Backlog & { oldest: Instant | null }> {
   const unsigned = grownChains(db, question).select((eb) => {
-    const signed = eb.selectFrom('audit_checkpoints as c').whereRef('c.chain', '=', 'h.chain')
-    const last = signed.select('c.created_at').orderBy('c.seq', 'desc').limit(1)
-    const covered = signed.select(({ fn }) => fn.max('c.seq').as('seq'))
+    const last = lastCheckpoint(eb)
     const first = eb
       .selectFrom('audit_logs as l')
       .select('l.timestamp')
       .whereRef('l.chain', '=', 'h.chain')
-      .where('l.seq', '>', eb.fn.coalesce(covered, eb.lit(0)))
+      .where('l.seq', '>', eb.fn.coalesce(last.select('c.seq'), eb.lit(0)))
       .orderBy('l.seq')
       .limit(1)
     return [
       first.as('at'),
-      secondsAfter(eb.fn.coalesce(last, eb.lit(null)), question.restSeconds).as('rested'),
+      secondsAfter(eb.fn.coalesce(last.select('c.created_at'), eb.lit(null)), question.restSeconds).as(
+        'rested',
+      ),
     ]
   })
   const { count, since, oldest } = await db

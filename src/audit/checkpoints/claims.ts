@@ -1,5 +1,7 @@
+import type { ExpressionBuilder } from 'kysely'
 import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
+import type { Tables } from '../../storage/schema/tables.ts'
 
 /** How long a process may take to sign the chains that it claimed at once; after a failure it is the pause. */
 const claimSeconds = 120
@@ -15,6 +17,14 @@ export type CheckpointQuestion = {
 /** Times of the future that no process writes hold nothing up. */
 const isBetween = (since: Instant, now: Instant, ahead: number) =>
   [since, addSeconds(now, ahead + clockSkew)] as const
+
+/** The last checkpoint of the chain `h`. */
+export const lastCheckpoint = (eb: ExpressionBuilder<Tables & { h: Tables['audit_heads'] }, 'h'>) =>
+  eb
+    .selectFrom('audit_checkpoints as c')
+    .whereRef('c.chain', '=', 'h.chain')
+    .orderBy('c.seq', 'desc')
+    .limit(1)
 
 /** The chains with entries that no checkpoint covers, if the last one is old enough. */
 export const grownChains = (db: Db, { now, restSeconds }: CheckpointQuestion) =>
@@ -32,12 +42,7 @@ export const grownChains = (db: Db, { now, restSeconds }: CheckpointQuestion) =>
       ),
     )
     .where((eb) => {
-      const last = eb
-        .selectFrom('audit_checkpoints as c')
-        .select('c.created_at')
-        .whereRef('c.chain', '=', 'h.chain')
-        .orderBy('c.seq', 'desc')
-        .limit(1)
+      const last = lastCheckpoint(eb).select('c.created_at')
       const [since, latest] = isBetween(addSeconds(now, -restSeconds), now, 0)
       return eb.or([
         eb(eb.fn.coalesce(last, eb.val('')), '<=', since),
