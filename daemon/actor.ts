@@ -64,13 +64,8 @@ export function createAuthenticator(
         if (caller.role === 'watchdog' && !access.watchdog) throw new Problem('agent_role_required')
         return caller
       }
-      if (isApiKey(token))
-        throw new Problem(
-          'invalid_token',
-          'Invalid or expired token: an API key goes into the header X-API-Key',
-        )
       const session = recall(token, now) ?? (await learn(token, now))
-      if (!session) throw new Problem('invalid_token')
+      if (!session) throw new Problem('invalid_token', isApiKey(token) ? keyAsToken : undefined)
       limiter.take('BEARER', session.owner)
       const caller = await callerOf(session)
       request.caller = caller
@@ -100,6 +95,8 @@ export function scopeOfCaller(caller: Caller): Scope {
   if (caller.kind === 'agent') return organizationScope(caller.orgId)
   return caller.kind === 'nobody' ? systemScope : caller.scope
 }
+
+const keyAsToken = 'Invalid or expired token: an API key goes into the header X-API-Key'
 
 /** @throws unauthenticated */
 export function bearerToken(request: { headers: { authorization?: string | undefined } }): string {
