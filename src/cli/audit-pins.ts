@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Pin } from '../audit/verifier/pins.ts'
+import { isJsonObject } from '../core/json.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
 import { readFileIfExists, writePrivateFile } from './files.ts'
 import { withLock } from './lock.ts'
@@ -51,7 +52,7 @@ function parsed(text: string): { version?: unknown; chains?: unknown } | undefin
 }
 
 const isPins = (value: unknown): value is Pins =>
-  value !== null && typeof value === 'object' && !Array.isArray(value) && Object.values(value).every(isPin)
+  isJsonObject(value) && Object.values(value as Pins).every(isPin)
 
 function isPin(value: Pin | null): boolean {
   if (value === null || typeof value !== 'object') return false

@@ -1,3 +1,4 @@
+import { isJsonObject } from '../core/json.ts'
 import { escapeToOneLine } from '../core/terminal.ts'
 import { formatValue } from './columns.ts'
 import { type Look, plainLook } from './look.ts'
@@ -71,8 +72,7 @@ function renderPart(value: object, look: Look, depth: number, omission: Omission
   const indent = '  '.repeat(depth)
   const fields = (one: unknown) => renderFields(one as Record<string, unknown>, look, depth, omission, label)
   if (!Array.isArray(value)) return fields(value)
-  const isRecord = (one: unknown) => one !== null && typeof one === 'object' && !Array.isArray(one)
-  if (!value.every(isRecord))
+  if (!value.every(isJsonObject))
     return value.map((one) => `${indent}${escapeToOneLine(formatValue(one))}\n`).join('')
   const columns = [...new Set(value.flatMap((one) => Object.keys(one as object)))]
   const width = look.width === undefined ? undefined : look.width - indent.length

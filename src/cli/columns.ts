@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isJsonObject } from '../core/json.ts'
 import { unwrap } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
 import { escapeToOneLine } from '../core/terminal.ts'
@@ -19,9 +20,7 @@ export function schemaColumns(schema: z.ZodType, prefix = ''): Column[] {
 /** The same for a record without a schema. */
 export function recordColumns(record: unknown, prefix = ''): Column[] {
   return Object.entries(record ?? {}).flatMap(([key, value]) =>
-    value !== null && typeof value === 'object' && !Array.isArray(value)
-      ? recordColumns(value, `${prefix}${key}.`)
-      : [prefix + key],
+    isJsonObject(value) ? recordColumns(value, `${prefix}${key}.`) : [prefix + key],
   )
 }
 

@@ -1,5 +1,6 @@
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
+import { isJsonObject } from '../core/json.ts'
 import { withoutSecrets } from '../core/schema.ts'
 import { didYouMean } from '../core/suggest.ts'
 import { askText, readSecret, readStdin, readStdinOrFile, readTextFile } from './ask.ts'
@@ -53,7 +54,7 @@ export async function buildInput(
 export async function readBody(file: unknown): Promise<Record<string, unknown>> {
   if (file === undefined) return {}
   const body = await readJson(file === '-' ? '-' : `@${String(file)}`, '--file')
-  if (body !== null && typeof body === 'object' && !Array.isArray(body)) return { ...body }
+  if (isJsonObject(body)) return { ...body }
   throw usageError('--file is not a JSON object')
 }
 

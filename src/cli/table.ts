@@ -1,4 +1,5 @@
 import { isId } from '../core/ids.ts'
+import { isJsonObject } from '../core/json.ts'
 import { escapeToOneLine } from '../core/terminal.ts'
 import { type Column, columnTitle, formatValue, valueAt } from './columns.ts'
 import type { Look } from './look.ts'
@@ -155,8 +156,7 @@ function cellOf(value: unknown): string {
 }
 
 const isCounts = (value: unknown): value is Record<string, number> => {
-  const counts =
-    value !== null && typeof value === 'object' && !Array.isArray(value) ? Object.values(value) : []
+  const counts = isJsonObject(value) ? Object.values(value) : []
   return counts.length > 0 && counts.every((one) => typeof one === 'number')
 }
 

@@ -1,3 +1,4 @@
+import { isJsonObject } from '../core/json.ts'
 import { usageError } from './exit-codes.ts'
 
 type JsonObject = Record<string, unknown>
@@ -21,7 +22,7 @@ const objectIn = (line: string, at: number): JsonObject[] => [
 ]
 
 function object(value: unknown, where: string): JsonObject {
-  if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as JsonObject
+  if (isJsonObject(value)) return value
   throw usageError(`${where} is not a JSON object`)
 }
 

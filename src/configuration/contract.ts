@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
+import { isJsonObject } from '../core/json.ts'
 import { idOf, instant, isShallow, slug, text, tooDeep } from '../core/schema.ts'
 import { mostObjects } from './fields/contract.ts'
 import { sections } from './kinds/contract.ts'
@@ -89,7 +90,7 @@ const fileObjects = z
   .max(mostObjects, { error: `must have at most ${mostObjects} items`, abort: true })
   .superRefine((objects, { addIssue }) => {
     for (const [at, input] of objects.entries()) {
-      const isObject = input !== null && typeof input === 'object' && !Array.isArray(input)
+      const isObject = isJsonObject(input)
       if (isObject && isShallow(input)) continue
       addIssue({ code: 'custom', path: [at], message: isObject ? tooDeep.error : 'must be an object', input })
     }

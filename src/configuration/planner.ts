@@ -75,20 +75,16 @@ export class Run {
     const items = rules.inOwnOrganization(read, own)
     const twice = rules.duplicateFaults(items)
     this.#found.addFaults([...faults, ...leftOut.faults, ...twice])
-    const isTwice = ({ section, path }: Item) =>
-      twice.some((fault) => fault.path === `${path}.${kinds[section].key}`)
+    const twicePaths = new Set(twice.map(({ path }) => path))
+    const isTwice = ({ section, path }: Item) => twicePaths.has(`${path}.${kinds[section].key}`)
     const state = await this.#stateMark(named)
     if (expected && !expected.version.startsWith(state))
       throw rules.moved(await this.#movedSince(named, expected.plannedAt))
-    for (const item of twice.length > 0 ? items.filter(isTwice) : [])
-      this.#found.blockItem(kinds[item.section], item)
+    for (const item of items.filter(isTwice)) this.#found.blockItem(kinds[item.section], item)
     for (const section of named) {
       if (this.#found.isHopeless()) break
-      const ofSection = items.filter((item) => item.section === section)
-      await this.#section(
-        kinds[section],
-        twice.length > 0 ? ofSection.filter((item) => !isTwice(item)) : ofSection,
-      )
+      const once = items.filter((item) => item.section === section && !isTwice(item))
+      await this.#section(kinds[section], once)
     }
     // What refers to others goes first.
     for (const section of named.toReversed()) {

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { type Fault, invalid, Problem } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
 import { safeParse } from '../core/schema.ts'
 import type { Instant } from '../core/time.ts'
 import { difference, mergePatch } from '../tenancy/rules.ts'
@@ -266,14 +267,13 @@ export function differing(kind: Kind, present: Values, wanted: Values): Values {
     if (value === undefined || kind.initial?.includes(field)) continue
     const before = present[name]
     const after =
-      kind.merged.includes(name) && isObject(before) && isObject(value) ? mergePatch(before, value) : value
+      kind.merged.includes(name) && isJsonObject(before) && isJsonObject(value)
+        ? mergePatch(before, value)
+        : value
     if (before !== after && canonical(before) !== canonical(after)) changed[name] = after
   }
   return changed
 }
-
-export const isObject = (value: unknown): value is Values =>
-  value !== null && typeof value === 'object' && !Array.isArray(value)
 
 const longest = 200
 
@@ -284,7 +284,7 @@ function cut(value: unknown): unknown {
     return `${value.slice(0, longest).toWellFormed()}… [${value.length} characters, sha256 ${mark}]`
   }
   if (Array.isArray(value)) return value.map(cut)
-  if (!isObject(value)) return value
+  if (!isJsonObject(value)) return value
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, cut(item)]))
 }
 

@@ -7,6 +7,10 @@ export function parseJson(text: string | Buffer): unknown {
   }
 }
 
+/** Whether a value of JSON is an object: neither a list nor null. */
+export const isJsonObject = (value: unknown): value is Record<string, unknown> =>
+  value !== null && typeof value === 'object' && !Array.isArray(value)
+
 /** Most levels of JSON that any code descends into: a free object alone may have 32. */
 export const maxJsonDepth = 64
 

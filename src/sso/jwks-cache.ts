@@ -1,4 +1,5 @@
 import { compactVerify, createLocalJWKSet, decodeProtectedHeader, errors, type JSONWebKeySet } from 'jose'
+import { isJsonObject } from '../core/json.ts'
 import { type Outbound, OutboundFailure } from '../core/outbound.ts'
 import type { Clock } from '../core/time.ts'
 
@@ -132,8 +133,7 @@ const algorithmOf = (token: string): string =>
 function parsePayload(payload: Uint8Array): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload))
-    if (typeof value === 'object' && value !== null && !Array.isArray(value))
-      return value as Record<string, unknown>
+    if (isJsonObject(value)) return value
   } catch {
     // Not JSON: the error below reports it.
   }

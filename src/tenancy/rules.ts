@@ -1,10 +1,8 @@
 import { invalid } from '../core/errors.ts'
+import { isJsonObject } from '../core/json.ts'
 import { maxObjectSize } from '../core/schema.ts'
 
 type JsonObject = Record<string, unknown>
-
-const isJsonObject = (value: unknown): value is JsonObject =>
-  value !== null && typeof value === 'object' && !Array.isArray(value)
 
 /** Merges a patch into an object (RFC 7396): objects key by key, null removes a key. */
 export function mergePatch(present: JsonObject, patch: JsonObject): JsonObject {

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { isJsonObject } from '../../core/json.ts'
 import { truncateStorable } from '../../core/text.ts'
 
 type Details = Record<string, unknown>
@@ -15,7 +16,9 @@ const keptLength = 1000
  */
 export function boundDetails(details: Details): Details {
   if (bytesOf(details) <= maxBytes) return details
-  const short = mapValues(details, (value) => (isObject(value) ? mapValues(value, shorten) : shorten(value)))
+  const short = mapValues(details, (value) =>
+    isJsonObject(value) ? mapValues(value, shorten) : shorten(value),
+  )
   return bytesOf(short) <= maxBytes ? short : mapValues(details, shorten)
 }
 
@@ -27,9 +30,6 @@ function shorten(value: unknown): unknown {
 }
 
 const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value))
-
-const isObject = (value: unknown): value is Details =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const mapValues = (of: Details, change: (value: unknown) => unknown): Details =>
   Object.fromEntries(Object.entries(of).map(([key, value]) => [key, change(value)]))

@@ -1,3 +1,4 @@
+import { isJsonObject } from '../../core/json.ts'
 import {
   type ChainHead,
   type ChainHeader,
@@ -80,9 +81,7 @@ function compact(line: Buffer, known: readonly string[]): Fields | undefined {
 function fieldsOf(bytes: Buffer): Fields | undefined {
   try {
     const value: unknown = JSON.parse(bytes.toString('utf8'))
-    return value !== null && typeof value === 'object' && !Array.isArray(value)
-      ? (value as Fields)
-      : undefined
+    return isJsonObject(value) ? (value as Fields) : undefined
   } catch {
     return undefined
   }

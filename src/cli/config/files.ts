@@ -2,19 +2,12 @@ import { readdirSync, realpathSync, statSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import type { Alias, Document, LineCounter, Node } from 'yaml'
 import { type Guard, kinds, type Section, sections, uncovered } from '../../configuration/contract.ts'
+import { isJsonObject } from '../../core/json.ts'
 import { didYouMean } from '../../core/suggest.ts'
 import { readStdin } from '../ask.ts'
 import { usageError } from '../exit-codes.ts'
 import type { Substituted } from './hidden.ts'
-import {
-  fillIn,
-  hasVariable,
-  isObject,
-  isWithin,
-  type Path,
-  readBounded,
-  VariableSource,
-} from './variables.ts'
+import { fillIn, hasVariable, isWithin, type Path, readBounded, VariableSource } from './variables.ts'
 
 type Objects = Record<string, Record<string, unknown>[]>
 
@@ -172,7 +165,7 @@ function together(
       faults.push({ file: source.file, ...placeIn(source, path), message })
     const whole = jsOf(source)
     if (whole === null || whole === undefined) continue
-    if (!isObject(whole)) {
+    if (!isJsonObject(whole)) {
       fault([], 'must be an object of sections')
       continue
     }
@@ -188,7 +181,7 @@ function together(
       // An empty list manages the section as well.
       document[section] ??= []
       for (const [index, object] of objects.entries()) {
-        if (!isObject(object)) {
+        if (!isJsonObject(object)) {
           fault([section, index], 'must be an object')
           continue
         }

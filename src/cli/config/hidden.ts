@@ -1,6 +1,7 @@
 import { type Change, keyOf, kinds, type Plan, type Section } from '../../configuration/contract.ts'
 import { ApiError } from '../../core/client.ts'
-import { isObject, type Path, type Variable } from './variables.ts'
+import { isJsonObject } from '../../core/json.ts'
+import type { Path, Variable } from './variables.ts'
 
 /** A text of the files that variables were part of. */
 export type Substituted = {
@@ -125,7 +126,7 @@ export class Hidden {
   #deep<T>(value: T): T {
     if (typeof value === 'string') return this.text(value) as T
     if (Array.isArray(value)) return value.map((item) => this.#deep(item)) as T
-    if (!isObject(value)) return value
+    if (!isJsonObject(value)) return value
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, this.#deep(item)])) as T
   }
 
@@ -187,7 +188,7 @@ function isName([section, , field, ...rest]: Path): boolean {
 
 /** Hides the value at a path, or what stands in its place where the path leads to nothing. */
 function mask(value: unknown, [step, ...rest]: Path, text: string): unknown {
-  if (step === undefined || !isObject(value)) return text
+  if (step === undefined || !isJsonObject(value)) return text
   if (!Object.hasOwn(value, step)) return value
   return { ...value, [step]: mask(value[step], rest, text) }
 }

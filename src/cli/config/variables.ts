@@ -1,6 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync, realpathSync } from 'node:fs'
 import { dirname, isAbsolute, relative, resolve, sep } from 'node:path'
 import { configuration } from '../../configuration/contract.ts'
+import { isJsonObject } from '../../core/json.ts'
 import { escapeToOneLine } from '../../core/terminal.ts'
 
 /** A variable in a text of a file. */
@@ -41,17 +42,14 @@ export function escapeVariables<T>(value: T): T
 export function escapeVariables(value: unknown): unknown {
   if (typeof value === 'string') return value.replace(variable, (whole) => `$${whole}`)
   if (Array.isArray(value)) return value.map((item) => escapeVariables(item))
-  if (!isObject(value)) return value
+  if (!isJsonObject(value)) return value
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, escapeVariables(item)]))
 }
-
-export const isObject = (value: unknown): value is Record<string, unknown> =>
-  value !== null && typeof value === 'object' && !Array.isArray(value)
 
 /** Replaces `${env:NAME}` and `${file:PATH}` in every text of a value. */
 export function fillIn(value: unknown, path: Path, filling: Filling): unknown {
   if (Array.isArray(value)) return value.map((item, at) => fillIn(item, [...path, at], filling))
-  if (isObject(value))
+  if (isJsonObject(value))
     return Object.fromEntries(
       Object.entries(value).map(([key, item]) => [key, fillIn(item, [...path, key], filling)]),
     )

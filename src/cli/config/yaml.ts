@@ -3,6 +3,7 @@ import * as yaml from 'yaml'
 import { Document, isAlias, isMap, isScalar, isSeq, type Node, visit, type YAMLMap } from 'yaml'
 import type { z } from 'zod'
 import { type configuration, keyOf, kinds, type Section, sections } from '../../configuration/contract.ts'
+import { isJsonObject } from '../../core/json.ts'
 import { hasNoControls } from '../../core/terminal.ts'
 import { usageError } from '../exit-codes.ts'
 import { type FileFault, faultsError, placeIn, sourceOf, syntaxFaults } from './files.ts'
@@ -110,8 +111,8 @@ function mergeInto(document: Document, map: YAMLMap, values: Values, isWhole: bo
     // With what it has from `<<`, which may have changed above.
     const before = (map.toJS(document) as Values)[key]
     if (before === undefined && !isWhole) continue
-    if (isMap(node) && value !== null && typeof value === 'object' && !Array.isArray(value)) {
-      mergeInto(document, node, value as Values, true)
+    if (isMap(node) && isJsonObject(value)) {
+      mergeInto(document, node, value, true)
       continue
     }
     if (hasVariable(before) || isDeepStrictEqual(before, value)) continue

@@ -1,6 +1,7 @@
+import { isJsonObject } from '../../core/json.ts'
 import { withoutSecrets } from '../../tenancy/rules.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
-import { canonical, type Ids, isObject, secretFields, type Values } from '../rules.ts'
+import { canonical, type Ids, secretFields, type Values } from '../rules.ts'
 
 /** One change of an apply as it is kept, with whole values in the form of a file, and without secrets. */
 export type AppliedChange = {
@@ -74,7 +75,7 @@ function keptOf(kind: Kind, values: Values | null) {
 /** A merge patch replaces a list as a whole (RFC 7396), and with it the secrets that are not kept. */
 function hasListWithSecrets(value: unknown): boolean {
   if (Array.isArray(value)) return withoutSecrets(value).secrets.length > 0
-  return isObject(value) && Object.values(value).some(hasListWithSecrets)
+  return isJsonObject(value) && Object.values(value).some(hasListWithSecrets)
 }
 
 export const sectionsOfChanges = (applied: readonly AppliedChange[]): Section[] =>

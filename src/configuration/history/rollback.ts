@@ -1,7 +1,8 @@
+import { isJsonObject } from '../../core/json.ts'
 import { withoutSecrets } from '../../tenancy/rules.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
 import type { Owners } from '../owners.ts'
-import { canonical, type Identity, isElsewhere, isObject, type Stored, type Values } from '../rules.ts'
+import { canonical, type Identity, isElsewhere, type Stored, type Values } from '../rules.ts'
 import type { State } from '../state.ts'
 import { type AppliedChange, mergedByObject } from './applied-changes.ts'
 import { laterDependents, timeOf } from './conflicts.ts'
@@ -201,7 +202,7 @@ function asBefore(
   const wanted = Object.fromEntries(
     Object.entries(before ?? {}).map(([field, value]) => {
       const is = withoutSecrets(present[field]).rest
-      const isMerged = kind.merged.includes(field) && isObject(value) && isObject(is)
+      const isMerged = kind.merged.includes(field) && isJsonObject(value) && isJsonObject(is)
       return [field, isMerged ? patchBetween(is, value) : value]
     }),
   )
@@ -221,7 +222,7 @@ function patchBetween(from: Values, to: Values): Values {
     const [was, is] = [from[key], to[key]]
     if (canonical(was) === canonical(is)) continue
     if (!Object.hasOwn(to, key)) patch[key] = null
-    else patch[key] = isObject(was) && isObject(is) ? patchBetween(was, is) : is
+    else patch[key] = isJsonObject(was) && isJsonObject(is) ? patchBetween(was, is) : is
   }
   return patch
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isJsonObject } from '../../core/json.ts'
 import { safeParse, text } from '../../core/schema.ts'
 import { operators } from '../fields/contract.ts'
 
@@ -84,9 +85,9 @@ function shapeFaults(root: unknown): ShapeFault[] {
   for (let nodes = 1; waiting.length > 0; ) {
     const { node, path, depth } = waiting.pop()!
     const within = ({ path: rest, message }: ShapeFault) => ({ path: [...path, ...rest], message })
-    if (!isObject(node) || (path.length > 0 && !('conditions' in node))) {
+    if (!isJsonObject(node) || (path.length > 0 && !('conditions' in node))) {
       faults.push(...conditionFaults(node, path.length === 0).map(within))
-      values += isObject(node) && Array.isArray(node.value) ? node.value.length : 0
+      values += isJsonObject(node) && Array.isArray(node.value) ? node.value.length : 0
       if (values > maxValues) {
         return [{ path: [], message: `must not list more than ${maxValues} values in total` }]
       }
@@ -122,7 +123,7 @@ function groupFaults(node: Record<string, unknown>, depth: number): ShapeFault[]
 
 function conditionFaults(node: unknown, isRoot: boolean): ShapeFault[] {
   if (node === undefined) return [{ path: [], message: 'is required' }]
-  if (!isObject(node)) {
+  if (!isJsonObject(node)) {
     const wanted = isRoot ? 'a group: operator and conditions' : 'a condition or a group of conditions'
     return [{ path: [], message: `must be ${wanted}` }]
   }
@@ -145,7 +146,7 @@ function valueFaults(value: unknown): ShapeFault[] {
     }
     return value.flatMap((one, i) => at(['value', i], issuesOf(Text, one)))
   }
-  if (!isObject(value))
+  if (!isJsonObject(value))
     return at(['value'], issuesOf(Text, value, 'must be text, a number, a boolean, a list or an object'))
   if ('from' in value || 'to' in value) return at(['value'], issuesOf(Range, value))
   if ('amount' in value || 'unit' in value) return at(['value'], issuesOf(Window, value))
@@ -169,6 +170,3 @@ const unknownKeys = (node: Record<string, unknown>, known: string[]): ShapeFault
   Object.keys(node)
     .filter((key) => !known.includes(key))
     .map((key) => ({ path: [key], message: 'is not a known field' }))
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  value !== null && typeof value === 'object' && !Array.isArray(value)

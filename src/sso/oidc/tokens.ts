@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { parseJson } from '../../core/json.ts'
+import { isJsonObject, parseJson } from '../../core/json.ts'
 import {
   type FailureKind,
   type Outbound,
@@ -84,8 +84,7 @@ export async function fetchUserInfo(
   if (reply.status === 200 && type.trim().toLowerCase() === 'application/jwt')
     return verified(reply.body.toString('utf8').trim())
   const payload = parseJson(reply.body)
-  if (reply.status === 200 && typeof payload === 'object' && payload !== null && !Array.isArray(payload))
-    return payload as Claims
+  if (reply.status === 200 && isJsonObject(payload)) return payload
   const why = reply.status === 200 ? 'its reply is no JSON object' : `it answered ${reply.status}`
   throw new SsoFailure('sso_userinfo_failed', why)
 }
