@@ -27,7 +27,7 @@ const placeOf = (orgId: string | null, name: string): string => `${orgId ?? ''} 
  * on from one to the next. An object is the one of its former name, unless its files renamed that before, or another object
  * of the files goes on to have that name.
  */
-export function claimsOf(
+export async function claimsOf(
   all: readonly Placed[],
   on: {
     /** Objects that a name may mean. */
@@ -37,8 +37,10 @@ export function claimsOf(
     isOwn(stored: Stored): boolean
     /** Whether the set deletes what no file has. */
     prune: boolean
+    /** Called between the objects, of which there may be many. */
+    breathe(): Promise<void>
   },
-): { claims: Map<Item, Claim>; faults: Map<Item, Fault> } {
+): Promise<{ claims: Map<Item, Claim>; faults: Map<Item, Fault> }> {
   const claims = new Map<Item, Claim>()
   const faults = new Map<Item, Fault>()
   const fault = ({ item }: Placed, field: string, message: string) =>
@@ -56,9 +58,10 @@ export function claimsOf(
     else if (others.length > 0 && !isDone)
       fault(placed, '.renamedFrom', `there are ${count} of ${section} named "${renamedFrom}"`)
     else wishes.push({ ...placed, present, former: others.length > 0 ? undefined : former, isDone })
+    await on.breathe()
   }
   const takers = new Map<string, Wish>()
-  for (const wish of pendingOf(wishes, on.isOwn)) {
+  for (const wish of await pendingOf(wishes, on)) {
     const { renamedFrom } = wish.item
     const other = takers.get(wish.former!.id)
     if (other) fault(wish, '.renamedFrom', `"${other.item.key}" is renamed from "${renamedFrom}" as well`)
@@ -70,6 +73,7 @@ export function claimsOf(
     const isRenamed = former !== undefined && takers.get(former.id) === wish
     const stored = isRenamed ? former : present
     const inTheWay = present === stored ? undefined : present
+    await on.breathe()
     if (!inTheWay || takers.has(inTheWay.id)) {
       claims.set(item, { stored, inTheWay })
       continue
@@ -89,7 +93,10 @@ export function claimsOf(
  * Those that are renamed: nothing in the files goes on to have the former name, or what does is renamed itself. A circle is
  * renamed as a whole, unless the files have renamed each of it before, or the set does not own all of it any more.
  */
-function pendingOf(wishes: readonly Wish[], isOwn: (stored: Stored) => boolean): Wish[] {
+async function pendingOf(
+  wishes: readonly Wish[],
+  on: { isOwn(stored: Stored): boolean; breathe(): Promise<void> },
+): Promise<Wish[]> {
   const byPlace = new Map(wishes.map((wish) => [placeOf(wish.orgId, wish.item.key), wish]))
   const known = new Map<Wish, boolean>()
   for (const start of wishes) {
@@ -104,13 +111,14 @@ function pendingOf(wishes: readonly Wish[], isOwn: (stored: Stored) => boolean):
     if (next && chain.has(next)) {
       const circle = way.splice(way.indexOf(next))
       const done = circle.filter(({ isDone }) => isDone).length
-      isPending = done === 0 || (done < circle.length && circle.every(({ former }) => isOwn(former!)))
+      isPending = done === 0 || (done < circle.length && circle.every(({ former }) => on.isOwn(former!)))
       for (const one of circle) known.set(one, isPending)
     }
     for (const one of way.reverse()) {
       isPending &&= !one.isDone
       known.set(one, isPending)
     }
+    await on.breathe()
   }
   return wishes.filter((wish) => known.get(wish))
 }

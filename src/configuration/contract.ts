@@ -86,15 +86,18 @@ export type ConfigurationSet = z.output<typeof ConfigurationSet>
 
 /** There are many thousands: a schema for each of them would hold up other requests. */
 const fileObjects = z
-  .array(z.custom<Record<string, unknown>>().meta({ type: 'object', additionalProperties: {} }))
-  .max(mostObjects, { error: `must have at most ${mostObjects} items`, abort: true })
-  .superRefine((objects, { addIssue }) => {
-    for (const [at, input] of objects.entries()) {
-      const isObject = isJsonObject(input)
-      if (isObject && isShallow(input)) continue
-      addIssue({ code: 'custom', path: [at], message: isObject ? tooDeep.error : 'must be an object', input })
-    }
+  .custom<Record<string, unknown>[]>()
+  .superRefine((objects: unknown, { addIssue }) => {
+    const fault = (path: number[], message: string) =>
+      addIssue({ code: 'custom', path, message, input: objects })
+    if (!Array.isArray(objects)) return fault([], 'must be a list')
+    if (objects.length > mostObjects) return fault([], `must have at most ${mostObjects} items`)
+    objects.forEach((object: unknown, at) => {
+      if (!isJsonObject(object)) fault([at], 'must be an object')
+      else if (!isShallow(object)) fault([at], tooDeep.error)
+    })
   })
+  .meta({ maxItems: mostObjects, type: 'array', items: { type: 'object', additionalProperties: {} } })
 
 /** Checked object by object when it is planned, so that faults of form come together with all others. */
 const document = z

@@ -29,7 +29,7 @@ export function notComparedOf(
   { withoutSecrets = [] }: Wanted,
   items: readonly Item[],
 ): NonNullable<Plan['notCompared']> {
-  const byPath = new Map(items.map((item) => [item.path, item]))
+  const byPath = new Map(items.filter(({ leftOut }) => leftOut.length > 0).map((item) => [item.path, item]))
   return withoutSecrets.map(({ section, object, field }) => {
     const { org = null, key } = byPath.get(`body.document.${section}.${object}`)!
     return { section, org, name: key, field }

@@ -56,14 +56,18 @@ export class Naming {
   }
 
   /** Which objects there are of those of a section; of those at fault nothing is known. */
-  claims({ section, unmade }: Kind, placed: readonly Placed[], prune: boolean): ReadonlyMap<Item, Claim> {
-    const { claims, faults } = claimsOf(
+  async claims(
+    { section, unmade }: Kind,
+    placed: readonly Placed[],
+    on: { prune: boolean; breathe(): Promise<void> },
+  ): Promise<ReadonlyMap<Item, Claim>> {
+    const { claims, faults } = await claimsOf(
       placed.filter(({ item }) => !item.identity),
       {
+        ...on,
         named: (orgId, name) => this.#owners.ownOf(this.#state.named(section, orgId, name)),
         formerNameOf: (stored) => this.#owners.formerNameOf(stored),
         isOwn: (stored) => this.#owners.isOwn(stored),
-        prune,
       },
     )
     this.#found.addFaults([...faults.values()])

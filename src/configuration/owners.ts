@@ -6,6 +6,8 @@ import type { Item, Stored } from './rules.ts'
 import type { State } from './state.ts'
 import * as store from './store.ts'
 
+const rows = 2000
+
 /** Which set owns each object of the sections that were read. */
 export class Owners {
   readonly #tx: Db
@@ -17,8 +19,17 @@ export class Owners {
     this.#with = planner
   }
 
-  async read(section: Section): Promise<void> {
-    this.#owned.set(section, await store.listOwned(this.#tx, this.#with.scope, section))
+  async read(section: Section, breathe: () => Promise<void>): Promise<void> {
+    const owned = new Map<string, store.Ownership>()
+    this.#owned.set(section, owned)
+    let after: string | undefined
+    for (;;) {
+      const found = await store.listOwned(this.#tx, this.#with.scope, section, { limit: rows, after })
+      for (const { id, ...ownership } of found) owned.set(id, ownership)
+      await breathe()
+      if (found.length < rows) return
+      after = found.at(-1)!.id
+    }
   }
 
   of({ section, id }: Stored): store.Ownership | undefined {

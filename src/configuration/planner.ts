@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import type { Fault } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayRead, readableParts } from './access.ts'
@@ -38,7 +39,7 @@ export class Run {
   readonly #turns = new Turns()
   #rollback: Rollback | undefined
   /** What the set owned when somebody deleted it. */
-  #gone: Subject[] = []
+  readonly #gone: Subject[] = []
 
   constructor(tx: Db, planner: Planner) {
     this.#tx = tx
@@ -62,7 +63,10 @@ export class Run {
       ? sectionsOfChanges(rolledBack)
       : rules.sectionsOf(this.#with.wanted.document).named
     await this.#read(named)
-    this.#gone = named.flatMap((section) => this.#owners.gone(section, this.#state))
+    for (const section of named) {
+      this.#gone.push(...this.#owners.gone(section, this.#state))
+      await this.#turns.breathe()
+    }
     if (rolledBack) this.#rollback = await this.#rollbackOf(rolledBack)
     this.#deletions.rolledBack = this.#rollback?.deletions
     const { cipher } = this.#with
@@ -73,17 +77,20 @@ export class Run {
     const { orgId } = this.#with.owner
     const own = orgId === null ? undefined : this.#state.get('organizations', orgId)?.key
     const items = rules.inOwnOrganization(read, own)
-    const twice = rules.duplicateFaults(items)
-    this.#found.addFaults([...faults, ...leftOut.faults, ...twice])
-    const twicePaths = new Set(twice.map(({ path }) => path))
-    const isTwice = ({ section, path }: Item) => twicePaths.has(`${path}.${kinds[section].key}`)
+    const bySection = Map.groupBy(items, ({ section }) => section)
+    const twice = new Map<Item, Fault>()
+    for (const all of bySection.values()) {
+      for (const [item, fault] of rules.duplicateFaults(all)) twice.set(item, fault)
+      await this.#turns.breathe()
+    }
+    this.#found.addFaults([...faults, ...leftOut.faults, ...twice.values()])
     const state = await this.#stateMark(named)
     if (expected && !expected.version.startsWith(state))
       throw rules.moved(await this.#movedSince(named, expected.plannedAt))
-    for (const item of items.filter(isTwice)) this.#found.blockItem(kinds[item.section], item)
+    for (const item of twice.keys()) this.#found.blockItem(kinds[item.section], item)
     for (const section of named) {
       if (this.#found.isHopeless()) break
-      const once = items.filter((item) => item.section === section && !isTwice(item))
+      const once = (bySection.get(section) ?? []).filter((item) => !twice.has(item))
       await this.#section(kinds[section], once)
     }
     // What refers to others goes first.
@@ -194,8 +201,7 @@ export class Run {
       const isReferred = named.some((from) => kinds[from].fields.some(({ refersTo }) => refersTo === section))
       if (!isNamed && !(isReferred && mayRead(calls, section, on.admitted))) continue
       await this.#state.read(section)
-      await this.#owners.read(section)
-      await this.#turns.breathe()
+      await this.#owners.read(section, () => this.#turns.breathe())
       if (!isNamed) continue
       for (const { field, isAsked } of readableParts(calls, section, on.admitted, this.#asked(section)))
         await this.#state.readPart(section, field, isAsked)
@@ -223,7 +229,9 @@ export class Run {
         await this.#turns.breathe()
       }
     }
-    return hash('sha256', marks.sort().join(), 'hex').slice(0, 32)
+    const sorted = marks.sort()
+    await this.#turns.breathe()
+    return hash('sha256', sorted.join(), 'hex').slice(0, 32)
   }
 
   /** What was changed, made or deleted since a time, with who did it where the caller may read the audit log. */
@@ -247,7 +255,7 @@ export class Run {
       else placed.push({ item, orgId })
       await this.#turns.breathe()
     }
-    const claims = this.#claims(kind, placed)
+    const claims = await this.#claims(kind, placed)
     for (const { stored } of claims.values()) if (stored) this.#found.keep(stored.id)
     for (const one of placed) {
       if (this.#found.isHopeless()) return
@@ -258,9 +266,10 @@ export class Run {
     }
   }
 
-  #claims(kind: Kind, placed: readonly Placed[]): ReadonlyMap<Item, Claim> {
+  async #claims(kind: Kind, placed: readonly Placed[]): Promise<ReadonlyMap<Item, Claim>> {
     const { prune } = this.#with.wanted
-    if (!this.#rollback) return this.#naming.claims(kind, placed, prune)
+    const breathe = () => this.#turns.breathe()
+    if (!this.#rollback) return this.#naming.claims(kind, placed, { prune, breathe })
     const renamed = placed.flatMap(({ item: { identity, key } }) => {
       const now = this.#state.get(kind.section, identity!.id)
       return now && now.key !== key ? [now.id] : []

@@ -122,17 +122,20 @@ export function inOwnOrganization(items: readonly Item[], slug: string | undefin
 }
 
 /** Two objects of one name in one organization would be one object with two wishes: each place is said. */
-export function duplicateFaults(items: readonly Item[]): Fault[] {
+export function duplicateFaults(items: readonly Item[]): Map<Item, Fault> {
   // Neither a section nor a slug has a space.
   const same = Map.groupBy(items, ({ section, org = '', key }) => `${section} ${org} ${key}`)
-  return [...same.values()]
-    .filter((all) => all.length > 1)
-    .flatMap((all) =>
-      all.map(({ section, key, path }) => ({
-        path: `${path}.${kinds[section].key}`,
-        message: all.length === 2 ? `"${key}" occurs twice` : `"${key}" occurs ${all.length} times`,
-      })),
-    )
+  const faults = new Map<Item, Fault>()
+  for (const all of same.values()) {
+    if (all.length === 1) continue
+    const times = all.length === 2 ? 'twice' : `${all.length} times`
+    for (const item of all)
+      faults.set(item, {
+        path: `${item.path}.${kinds[item.section].key}`,
+        message: `"${item.key}" occurs ${times}`,
+      })
+  }
+  return faults
 }
 
 /** The field that names another object of the same section. */

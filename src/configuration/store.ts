@@ -1,9 +1,11 @@
 import { Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
+import type { IdPage } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { forUpdate, inTenants } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { readById } from '../storage/query/pages.ts'
 import { type ConfigurationSet, type Section, sections } from './contract.ts'
 
 /** The tenant whose sets they are: an organization, or a partner with all it has. */
@@ -126,27 +128,26 @@ export type Ownership = {
 const objectsIn = (db: Db, scope: Scope) =>
   db.selectFrom('config_objects').where(inTenants(scope, 'config_objects'))
 
-/** The owned objects of a section, by id: of every set, so that none is taken from another. */
-export async function listOwned(db: Db, scope: Scope, section: Section): Promise<Map<string, Ownership>> {
-  const rows = await objectsIn(db, scope)
+/** The owned objects of a section: of every set, so that none is taken from another. */
+export async function listOwned(
+  db: Db,
+  scope: Scope,
+  section: Section,
+  page: IdPage,
+): Promise<(Ownership & { id: string })[]> {
+  const owned = objectsIn(db, scope)
     .innerJoin('config_sets as s', 's.id', 'config_objects.set_id')
-    .select([
-      'config_objects.object_id',
-      'config_objects.org_id as object_org',
-      'config_objects.renamed_from',
-    ])
-    .select(['s.id', 's.name', 's.org_id'])
     .where('config_objects.section', '=', section)
-    .execute()
-  return new Map(
-    rows.map((row) => [
-      row.object_id,
-      {
-        ...{ setId: row.id, set: row.name, isOfPartner: row.org_id === null, orgId: row.object_org },
-        renamedFrom: row.renamed_from,
-      },
+  const rows = await readById(owned, 'config_objects.object_id', page, (q) =>
+    q.select([
+      ...(['config_objects.object_id', 'config_objects.org_id as object_org'] as const),
+      ...(['config_objects.renamed_from', 's.id', 's.name', 's.org_id'] as const),
     ]),
   )
+  return rows.map((row) => ({
+    ...{ id: row.object_id, orgId: row.object_org, renamedFrom: row.renamed_from },
+    ...{ setId: row.id, set: row.name, isOfPartner: row.org_id === null },
+  }))
 }
 
 /** The caller has made or found the object within its scope. */

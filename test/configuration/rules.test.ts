@@ -53,7 +53,7 @@ describe('a document', () => {
 
   it('has an object once', () => {
     const { items } = readDocument({ roles: [{ name: 'a' }, { name: 'a', org: 'x' }, { name: 'a' }] })
-    expect(duplicateFaults(items)).toEqual([
+    expect([...duplicateFaults(items).values()]).toEqual([
       { path: 'body.document.roles.0.name', message: '"a" occurs twice' },
       { path: 'body.document.roles.2.name', message: '"a" occurs twice' },
     ])

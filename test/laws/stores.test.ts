@@ -466,7 +466,12 @@ async function prepare(service: TestService) {
       tenant,
       async (db, scope) => (await findSet(db, scope, setOwner, 'bakery set')) === 'bakery-set',
     ],
-    ['listOwned', tenant, async (db, scope) => (await listOwned(db, scope, 'sites')).has(bakery.siteId)],
+    [
+      'listOwned',
+      tenant,
+      async (db, scope) =>
+        (await listOwned(db, scope, 'sites', everything)).some(({ id }) => id === bakery.siteId),
+    ],
     [
       'listApplies',
       tenant,
