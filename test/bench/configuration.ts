@@ -1,7 +1,10 @@
+import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { stringify } from 'yaml'
 import { fromHere, stop, temporaryFolder } from './children.ts'
 import { atMost, type Row } from './figures.ts'
-import { longestStall, residentMb, type Server, startService } from './servers.ts'
+import { longestStall, residentMb, type Server, startService, svc, svcEnv } from './servers.ts'
 import { buildWorld, type Place } from './world.ts'
 
 type Options = { organizations: number; newDatabase?: () => Promise<string> }
@@ -12,6 +15,8 @@ type Reply = { totals: Record<string, number>; version: string }
 /** Organizations in one apply: each has a site, a webhook and a role besides, and an apply makes at most 1,000 changes, in eight seconds. */
 const atOnce = 125
 
+const webhookSecret = 'correct horse battery staple'
+
 /** A file of so many organizations with a site, a webhook and a role each; the first `moved` sites are renamed. */
 function fileOf(organizations: number, moved = 0): File {
   const each = (make: (slug: string, n: number) => Record<string, unknown>) =>
@@ -20,7 +25,7 @@ function fileOf(organizations: number, moved = 0): File {
     organizations: each((slug, n) => ({ slug, name: `Customer ${n}` })),
     sites: each((org, n) => ({ org, name: 'Main Office', timezone: n < moved ? 'Europe/Paris' : 'UTC' })),
     webhooks: each((org) => ({
-      ...{ org, name: 'Alerts', url: `https://hooks.example.com/${org}`, secret: `a secret of ${org}` },
+      ...{ org, name: 'Alerts', url: `https://hooks.example.com/${org}`, secret: webhookSecret },
       events: ['alert.triggered'],
     })),
     roles: each((org) => ({ org, name: 'Night shift', permissions: ['devices:read', 'alerts:read'] })),
@@ -70,7 +75,32 @@ export async function configuration(
       met: [atMost(took, seconds), atMost(memory, 300), atMost(stall, 50)].every(({ met }) => met),
     }
   }
-  return [await measure('plan without changes', 2, 0), await measure('plan of 500 changes', 5, 500)]
+  const rows = [await measure('plan without changes', 2, 0), await measure('plan of 500 changes', 5, 500)]
+  const server = await startService('svc', place)
+  const env = svcEnv({ SVC_URL: server.url, SVC_TOKEN: tokens.partnerAdmin, WEBHOOK_SECRET: webhookSecret })
+  const written = join(place.dataDir, 'all.yaml')
+  /** The whole command: it reads the file, and prints what differs with who changed it. */
+  const diff = (moved: number): Row => {
+    const { webhooks, ...others } = fileOf(organizations, moved)
+    const named = webhooks!.map((webhook) => ({ ...webhook, secret: '${env:WEBHOOK_SECRET}' }))
+    writeFileSync(written, stringify({ ...others, webhooks: named }))
+    const args = [svc, 'config', 'diff', written, '--set', 'all', '--env', 'WEBHOOK_SECRET']
+    const start = performance.now()
+    const { stdout, stderr } = spawnSync(process.execPath, args, { env, encoding: 'utf8', timeout: 60_000 })
+    const seconds = (performance.now() - start) / 1000
+    const said = moved === 0 ? 'no changes' : `${moved}`
+    if (!stdout.includes(said)) throw new Error(`svc config diff: ${stdout.slice(0, 1000)}${stderr}`)
+    return {
+      ...{
+        bench: 'configuration',
+        subject: `${organizations} organizations: svc config diff, ${moved} changes`,
+      },
+      figures: { seconds },
+    }
+  }
+  rows.push(diff(0), diff(500))
+  await stop(server.child)
+  return rows
 }
 
 async function asked({ url }: Server, token: string, path: string, body: unknown): Promise<Reply> {

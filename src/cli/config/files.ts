@@ -180,6 +180,8 @@ function together(
       }
       // An empty list manages the section as well.
       document[section] ??= []
+      const placesOf = places.get(section) ?? []
+      places.set(section, placesOf)
       for (const [index, object] of objects.entries()) {
         if (!isJsonObject(object)) {
           fault([section, index], 'must be an object')
@@ -209,7 +211,7 @@ function together(
           leftOut.push({ section: section as Section, object: sent, field, variables: [...names] })
         const whole = Object.entries(filled as Record<string, unknown>)
         document[section].push(Object.fromEntries(whole.filter(([field]) => !unread.has(field))))
-        places.set(section, [...(places.get(section) ?? []), { source, index }])
+        placesOf.push({ source, index })
       }
     }
   }
