@@ -13,14 +13,15 @@ export type Claim = {
 }
 
 type Wish = Placed & {
-  /** The object of its name, and that of its former one. */
+  /** The object of its name, and that of its former one: what has it, or had it until somebody renamed it by hand. */
   present: Stored | undefined
   former: Stored | undefined
   /** An earlier apply renamed the object of its name from the former one. */
   isDone: boolean
 }
 
-const placeOf = (orgId: string | null, name: string): string => `${orgId ?? ''} ${name}`
+/** Where a name means one object of a section: no id has a space. */
+export const placeOf = (orgId: string | null, name: string): string => `${orgId ?? ''} ${name}`
 
 /**
  * What the objects of one section mean, decided for all of them before anything changes: names may be exchanged, and passed
@@ -32,6 +33,8 @@ export async function claimsOf(
   on: {
     /** Objects that a name may mean. */
     named(orgId: string | null, name: string): Stored[]
+    /** Objects of the set that its files called so when they were applied last, and somebody has renamed since. */
+    calledInFiles(orgId: string | null, name: string): readonly Stored[]
     /** What the set called an object of its own before. */
     formerNameOf(stored: Stored): string | null
     isOwn(stored: Stored): boolean
@@ -46,12 +49,28 @@ export async function claimsOf(
   const fault = ({ item }: Placed, field: string, message: string) =>
     faults.set(item, { path: `${item.path}${field}`, message })
   const wishes: Wish[] = []
+  const isRenamedFrom = (stored: Stored | undefined, renamedFrom: string | undefined): boolean =>
+    stored !== undefined && renamedFrom !== undefined && on.formerNameOf(stored) === renamedFrom
+  const said = new Set<string>()
+  for (const { item, orgId } of all) {
+    const { key, renamedFrom } = item
+    said.add(placeOf(orgId, key))
+    const isDone = isRenamedFrom(on.named(orgId, key)[0], renamedFrom)
+    if (renamedFrom !== undefined && !isDone) said.add(placeOf(orgId, renamedFrom))
+    await on.breathe()
+  }
+  const meantBy = (orgId: string | null, name: string): Stored[] => {
+    const found = on.named(orgId, name)
+    if (found.length > 0) return found
+    const renamed = on.calledInFiles(orgId, name).filter(({ key }) => !said.has(placeOf(orgId, key)))
+    return renamed.length === 1 ? renamed : []
+  }
   for (const placed of all) {
     const { section, key, renamedFrom } = placed.item
-    const [present, ...more] = on.named(placed.orgId, key)
-    const isDone = present !== undefined && on.formerNameOf(present) === renamedFrom
+    const [present, ...more] = meantBy(placed.orgId, key)
+    const isDone = isRenamedFrom(present, renamedFrom)
     const isOther = renamedFrom !== undefined && renamedFrom !== key
-    const [former, ...others] = isOther ? on.named(placed.orgId, renamedFrom) : []
+    const [former, ...others] = isOther ? meantBy(placed.orgId, renamedFrom) : []
     const count = 1 + Math.max(more.length, others.length)
     if (more.length > 0)
       fault(placed, '', `there are ${count} of ${section} named "${key}": rename all but one first`)

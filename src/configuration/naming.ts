@@ -1,4 +1,4 @@
-import { type Claim, claimsOf, type Placed } from './claims.ts'
+import { type Claim, claimsOf, type Placed, placeOf } from './claims.ts'
 import type { Kind, Section } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
@@ -61,11 +61,16 @@ export class Naming {
     placed: readonly Placed[],
     on: { prune: boolean; breathe(): Promise<void> },
   ): Promise<ReadonlyMap<Item, Claim>> {
+    const renamed = Map.groupBy(this.#owners.renamed(this.#state.all(section)), (stored) =>
+      placeOf(section === 'organizations' ? null : stored.orgId, this.#owners.of(stored)!.name!),
+    )
+    await on.breathe()
     const { claims, faults } = await claimsOf(
       placed.filter(({ item }) => !item.identity),
       {
         ...on,
         named: (orgId, name) => this.#owners.ownOf(this.#state.named(section, orgId, name)),
+        calledInFiles: (orgId, name) => renamed.get(placeOf(orgId, name)) ?? [],
         formerNameOf: (stored) => this.#owners.formerNameOf(stored),
         isOwn: (stored) => this.#owners.isOwn(stored),
       },

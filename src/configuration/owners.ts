@@ -1,5 +1,5 @@
 import type { Db } from '../storage/open.ts'
-import type { Section } from './contract.ts'
+import { kinds, type Section } from './contract.ts'
 import type { Subject } from './findings.ts'
 import type { Planner } from './request.ts'
 import type { Item, Stored } from './rules.ts'
@@ -47,6 +47,16 @@ export class Owners {
     return this.isOwn(stored) ? this.of(stored)!.renamedFrom : null
   }
 
+  /** Those that somebody has renamed since the files of the set gave them their name. */
+  renamed(all: readonly Stored[]): Stored[] {
+    return all.filter((stored) => this.isRenamed(stored))
+  }
+
+  isRenamed(stored: Stored): boolean {
+    const name = this.isOwn(stored) ? this.of(stored)!.name : null
+    return name !== null && name !== stored.key
+  }
+
   /** Objects of the set that exist no more: somebody has deleted them since the last apply. */
   gone(section: Section, state: State): Subject[] {
     const owned = [...(this.#owned.get(section) ?? [])]
@@ -68,20 +78,30 @@ export class Owners {
   }
 
   /** `renamedFrom`: what its files say that it was called before. */
-  async own({ section, id, orgId }: Stored, { renamedFrom, identity }: Item): Promise<void> {
+  async own({ section, id, orgId }: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
     const { setId, owner } = this.#with
     // A plan of a set that does not exist yet owns nothing.
     if (setId !== undefined)
       await store.own(this.#tx, setId, {
-        ...{ section, id, orgId, partnerId: owner.partnerId },
+        ...{ section, id, orgId, partnerId: owner.partnerId, name: isRenamable(section) ? key : null },
         renamedFrom: identity ? null : renamedFrom,
       })
   }
 
   /** A rename is done once: the file may go on to say it. What a rollback undoes is done again by the file. */
-  async noteRename({ id }: Stored, { renamedFrom, identity }: Item): Promise<void> {
+  async noteRename({ id }: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
     const { setId } = this.#with
-    if (setId !== undefined)
-      await store.noteRename(this.#tx, setId, id, identity ? null : (renamedFrom ?? null))
+    const called = identity ? { renamedFrom: null } : { name: key, renamedFrom: renamedFrom ?? null }
+    if (setId !== undefined) await store.noteName(this.#tx, setId, id, called)
+  }
+
+  /** The files follow who has renamed the object. */
+  async follow(stored: Stored, { key, identity }: Item): Promise<void> {
+    const { setId } = this.#with
+    const isBehind = !identity && stored.key === key && this.isRenamed(stored)
+    if (setId !== undefined && isBehind) await store.noteName(this.#tx, setId, stored.id, { name: key })
   }
 }
+
+const isRenamable = (section: Section): boolean =>
+  kinds[section].fields.some(({ name, isChanged }) => isChanged && name === kinds[section].key)

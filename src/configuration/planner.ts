@@ -222,7 +222,8 @@ export class Run {
     for (const section of named) {
       for (const stored of this.#state.all(section)) {
         const owner = this.#owners.of(stored)
-        const whose = this.#owners.isOwn(stored) ? 'this set' : [owner?.set, owner?.isOfPartner]
+        const ofThisSet = this.#owners.isRenamed(stored) ? ['this set', owner!.name] : 'this set'
+        const whose = this.#owners.isOwn(stored) ? ofThisSet : [owner?.set, owner?.isOfPartner]
         const file = this.#state.file(kinds[section], stored)
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
         marks.push(hash('sha256', text, 'hex'))
@@ -287,6 +288,7 @@ export class Run {
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.blockItem(kind, item)
     if (found && !(await this.#steps.adopted(kind, item, found))) return
+    if (found) await this.#owners.follow(found, item)
     if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
     const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
     const isNew = found === undefined

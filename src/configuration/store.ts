@@ -121,6 +121,8 @@ export type Ownership = {
   set: string
   isOfPartner: boolean
   orgId: string | null
+  /** What its files call it, where they may rename it. */
+  name: string | null
   /** What its files called it before, where they have renamed it. */
   renamedFrom: string | null
 }
@@ -141,12 +143,13 @@ export async function listOwned(
   const rows = await readById(owned, 'config_objects.object_id', page, (q) =>
     q.select([
       ...(['config_objects.object_id', 'config_objects.org_id as object_org'] as const),
-      ...(['config_objects.renamed_from', 's.id', 's.name', 's.org_id'] as const),
+      ...(['config_objects.name', 'config_objects.renamed_from'] as const),
+      ...(['s.id', 's.name as set', 's.org_id'] as const),
     ]),
   )
   return rows.map((row) => ({
-    ...{ id: row.object_id, orgId: row.object_org, renamedFrom: row.renamed_from },
-    ...{ setId: row.id, set: row.name, isOfPartner: row.org_id === null },
+    ...{ id: row.object_id, orgId: row.object_org, name: row.name, renamedFrom: row.renamed_from },
+    ...{ setId: row.id, set: row.set, isOfPartner: row.org_id === null },
   }))
 }
 
@@ -159,29 +162,31 @@ export async function own(
     id: string
     partnerId: string
     orgId: string | null
+    name: string | null
     renamedFrom?: string | null | undefined
   },
 ): Promise<void> {
-  const { section, id, partnerId, orgId, renamedFrom = null } = object
+  const { section, id, partnerId, orgId, name, renamedFrom = null } = object
   await db
     .insertInto('config_objects')
     .values({
       ...{ object_id: id, set_id: setId, section, partner_id: partnerId, org_id: orgId },
-      renamed_from: renamedFrom,
+      ...{ name, renamed_from: renamedFrom },
     })
     .execute()
 }
 
 /** The caller has found the object within its scope. */
-export async function noteRename(
+export async function noteName(
   db: Db,
   setId: string,
   id: string,
-  renamedFrom: string | null,
+  called: { name?: string; renamedFrom?: string | null },
 ): Promise<void> {
+  const { name, renamedFrom } = called
   await db
     .updateTable('config_objects')
-    .set({ renamed_from: renamedFrom })
+    .set({ name, renamed_from: renamedFrom })
     .where('object_id', '=', id)
     .where('set_id', '=', setId)
     .execute()

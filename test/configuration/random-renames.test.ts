@@ -14,9 +14,15 @@ const names = ['a', 'b', 'c', 'd', 'e']
 const sections = ['roles', 'organizations'] as const
 type Section = (typeof sections)[number]
 
-type Existing = { id: string; isOwn: boolean; renamedFrom: string | null }
-/** What is to have a name: what has it or another one, or a new one. */
-type Intent = ReadonlyMap<string, { from: string | null }>
+type Existing = {
+  id: string
+  isOwn: boolean
+  /** What the files of its set call it, and what they called it before. */
+  nameInFiles: string | null
+  renamedFrom: string | null
+}
+/** What is to have a name: what has it or another one, or a new one. `isSaid`: the files say that it has another. */
+type Intent = ReadonlyMap<string, { from: string | null; isSaid: boolean }>
 
 const wish = fc.record({
   picks: fc.array(fc.nat(9), { minLength: names.length, maxLength: names.length }),
@@ -53,12 +59,22 @@ function intentOf(picks: readonly number[], present: ReadonlyMap<string, Existin
     kept.add(wrong[0])
   }
   const taken = new Set(sources.values())
+  const isSaid = (name: string) => kept.has(name) || sources.has(name) || taken.has(name)
+  /** What was renamed by hand, and means nothing else, is renamed back. */
+  const renamedByHand = (name: string): string | null => {
+    const all = [...present].filter(
+      ([now, { nameInFiles }]) => nameInFiles === name && now !== name && !isSaid(now),
+    )
+    return all.length === 1 ? all[0]![0] : null
+  }
   return new Map(
-    names.flatMap((name) => {
+    names.flatMap((name): [string, { from: string | null; isSaid: boolean }][] => {
       const source = sources.get(name)
-      if (source !== undefined) return [[name, { from: source }] as const]
+      if (source !== undefined) return [[name, { from: source, isSaid: true }]]
       if (!kept.has(name)) return []
-      return [[name, { from: present.has(name) && !taken.has(name) ? name : null }] as const]
+      const other = present.has(name) ? null : renamedByHand(name)
+      const from = present.has(name) && !taken.has(name) ? name : other
+      return [[name, { from, isSaid: false }]]
     }),
   )
 }
@@ -92,14 +108,15 @@ onEveryDatabase((kind, open) => {
         const named = all.map((one) => ['slug' in one ? one.slug : one.name, one.id] as const)
         const rows = await service.storage.read
           .selectFrom('config_objects')
-          .select(['object_id', 'renamed_from'])
+          .select(['object_id', 'name', 'renamed_from'])
           .execute()
-        const owned = new Map(rows.map((row) => [row.object_id, row.renamed_from]))
+        const owned = new Map(rows.map((row) => [row.object_id, row]))
         return new Map(
           named
             .filter(([name]) => names.includes(name))
             .map(([name, id]) => {
-              const about = { isOwn: owned.has(id), renamedFrom: owned.get(id) ?? null }
+              const { name: nameInFiles = null, renamed_from: renamedFrom = null } = owned.get(id) ?? {}
+              const about = { isOwn: owned.has(id), nameInFiles, renamedFrom }
               return [name, { id, ...about }] as const
             }),
         )
@@ -113,6 +130,11 @@ onEveryDatabase((kind, open) => {
         if (section === 'roles') await client.call(api.roles.update, { params, body: { description: value } })
         else await client.call(api.orgs.update, { params, body: { settings: { value } } })
       }
+      const renameByHand = async (section: Section, id: string, name: string) => {
+        const params = { id }
+        if (section === 'roles') await client.call(api.roles.update, { params, body: { name } })
+        else await client.call(api.orgs.update, { params, body: { slug: name } })
+      }
       const removeByHand = (section: Section, id: string) =>
         client.call(section === 'roles' ? api.roles.remove : api.orgs.remove, { params: { id } })
 
@@ -123,7 +145,7 @@ onEveryDatabase((kind, open) => {
           section: fc.constantFrom(...sections),
           name: fc.constantFrom(...names),
         }),
-        fc.constantFrom('nothing', 'make', 'change', 'remove'),
+        fc.constantFrom('nothing', 'make', 'change', 'rename', 'remove'),
         fc.boolean(),
         fc.nat(1_000_000),
         async (wishes, picked, hand, isRolledBack, number) => {
@@ -135,10 +157,10 @@ onEveryDatabase((kind, open) => {
               const present = await existing(section)
               const { picks, values } = wishes[section]
               const intent = intentOf(picks, present)
-              document[section] = [...intent].map(([name, { from }]) => {
+              document[section] = [...intent].map(([name, { from, isSaid }]) => {
                 wanted.set(`${section} ${name}`, from === null ? null : present.get(from)!.id)
                 // What was renamed before may go on to say so.
-                const former = from === name ? present.get(name)!.renamedFrom : from
+                const former = from === name ? present.get(name)!.renamedFrom : isSaid ? from : null
                 const renamedFrom = former === null ? {} : { renamedFrom: former }
                 const value = values[names.indexOf(name)]!
                 return section === 'roles'
@@ -154,12 +176,17 @@ onEveryDatabase((kind, open) => {
           const { section, name } = picked
           let { document, wanted } = await asked()
           const early = await acme.plan(document, options)
-          const there = (await existing(section)).get(name)
+          const taken = await existing(section)
+          const there = taken.get(name)
+          const free = names.find((one) => !taken.has(one))
           const isMoved =
-            (hand === 'make' && !there) || (there !== undefined && (hand === 'change' || hand === 'remove'))
+            hand === 'make'
+              ? !there
+              : there !== undefined && hand !== 'nothing' && (hand !== 'rename' || free !== undefined)
           if (isMoved) {
             if (hand === 'make') await makeByHand(section, name)
             else if (hand === 'change') await changeByHand(section, there!.id, String(number))
+            else if (hand === 'rename') await renameByHand(section, there!.id, free!)
             // A role that is a parent stays.
             else
               await removeByHand(section, there!.id).catch(() =>

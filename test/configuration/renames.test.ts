@@ -62,9 +62,26 @@ onEveryDatabase((_, open) => {
           : (await acme.client.call(api.orgs.page, { query: { limit: 100 } })).data
       return new Map(all.map((one) => ['slug' in one ? one.slug : one.name, one.id]))
     }
-    return { service, world, acme, settle, ids }
+    const params = async (section: (typeof kinds)[number]['section'], name: string) => ({
+      params: { id: (await ids(section)).get(name)! },
+    })
+    const byHand = {
+      rename: async (section: (typeof kinds)[number]['section'], name: string, to: string) =>
+        section === 'sites'
+          ? acme.client.call(api.sites.update, { ...(await params(section, name)), body: { name: to } })
+          : acme.client.call(api.orgs.update, {
+              ...(await params(section, name)),
+              body: { slug: to, name: to },
+            }),
+      remove: async (section: (typeof kinds)[number]['section'], name: string) =>
+        acme.client.call(
+          section === 'sites' ? api.sites.remove : api.orgs.remove,
+          await params(section, name),
+        ),
+    }
+    return { service, world, acme, settle, ids, byHand }
   }
-  describe.each(kinds)('a name of $section', ({ section, object }) => {
+  describe.each(kinds)('a name of $section', ({ section, key, object }) => {
     it('is free for who gets it when its files drop who had it', async () => {
       const { acme, settle, ids } = await start()
       await acme.apply({ [section]: [object('a'), object('b')] })
@@ -122,27 +139,77 @@ onEveryDatabase((_, open) => {
     })
 
     it('that files go on to say was another is not given away again, whatever was done by hand', async () => {
-      const { acme, settle, ids } = await start()
+      const { settle, ids, byHand } = await start()
       const swapped = { [section]: [object('a', 'b'), object('b', 'a')] }
       // Where neither was there, both are made, and nothing is exchanged.
       expect((await settle(swapped)).lines).toEqual(['create a', 'create b'])
-      const params = async (name: string) => ({ params: { id: (await ids(section)).get(name)! } })
-      const remove = async (name: string) =>
-        acme.client.call(section === 'sites' ? api.sites.remove : api.orgs.remove, await params(name))
-      const rename = async (name: string, to: string) =>
-        section === 'sites'
-          ? acme.client.call(api.sites.update, { ...(await params(name)), body: { name: to } })
-          : acme.client.call(api.orgs.update, { ...(await params(name)), body: { slug: to, name: to } })
       const kept = (await ids(section)).get('a')
-      await remove('b')
+      await byHand.remove(section, 'b')
       expect((await settle(swapped)).lines).toEqual(['create b'])
       expect((await ids(section)).get('a')).toBe(kept)
       // What is exchanged by hand is exchanged back.
-      await rename('a', 'x')
-      await rename('b', 'a')
-      await rename('x', 'b')
+      await byHand.rename(section, 'a', 'x')
+      await byHand.rename(section, 'b', 'a')
+      await byHand.rename(section, 'x', 'b')
       expect((await settle(swapped)).lines).toEqual(['update b a', 'update a b'])
       expect((await ids(section)).get('a')).toBe(kept)
+    })
+
+    it('that somebody changes by hand is drift: it is changed back, and nothing is made or deleted', async () => {
+      const { acme, settle, ids, byHand } = await start()
+      const files = { [section]: [object('a'), object('b')] }
+      await acme.apply(files)
+      const before = await ids(section)
+      const { version } = await acme.plan(files, prune)
+      await byHand.rename(section, 'a', 'x')
+      await expect(acme.apply(files, prune, version)).rejects.toMatchObject({ status: 409 })
+      const drift = await acme.plan(files, { ...prune, culprits: true })
+      expect(drift.changes).toMatchObject([{ action: 'update', name: 'a', renamedFrom: 'x' }])
+      const { culprits } = drift.changes[0]!
+      expect(culprits).toContainEqual(expect.objectContaining({ field: key, by: 'acme-admin@example.com' }))
+      const { lines, written, done } = await settle(files, prune)
+      expect([lines, written]).toEqual([['update x a'], ['update x a']])
+      expect(await ids(section)).toEqual(before)
+      const rollback = { params: { id: done.applyId } }
+      const back = await acme.client.call(api.configurationApplies.plan, { ...rollback, body: {} })
+      await acme.client.call(api.configurationApplies.rollback, {
+        ...rollback,
+        body: { version: back.version },
+      })
+      expect((await ids(section)).get('x')).toBe(before.get('a'))
+      expect((await settle(files, prune)).lines).toEqual(['update x a'])
+      expect(await ids(section)).toEqual(before)
+    })
+
+    it('that somebody changes by hand is followed by files that have the new one', async () => {
+      const { acme, settle, ids, byHand } = await start()
+      await acme.apply({ [section]: [object('a'), object('b')] })
+      const before = await ids(section)
+      await byHand.rename(section, 'a', 'x')
+      expect((await settle({ [section]: [object('x'), object('b')] }, prune)).lines).toEqual([])
+      expect((await settle({ [section]: [object('a'), object('x'), object('b')] }, prune)).lines).toEqual([
+        'create a',
+      ])
+      const after = await ids(section)
+      expect([after.get('x'), after.get('b')]).toEqual([before.get('a'), before.get('b')])
+      // What they do not have any more is deleted, whatever it is called.
+      await byHand.rename(section, 'b', 'y')
+      expect((await settle({ [section]: [object('a'), object('x')] }, prune)).lines).toEqual(['delete y'])
+    })
+
+    it('that somebody changes by hand is no other than what files rename, or have as a new one', async () => {
+      const { acme, settle, ids, byHand } = await start()
+      await acme.apply({ [section]: [object('a'), object('b')] })
+      const before = await ids(section)
+      await byHand.rename(section, 'a', 'x')
+      expect((await settle({ [section]: [object('c', 'a'), object('b')] }, prune)).lines).toEqual([
+        'update x c',
+      ])
+      expect((await ids(section)).get('c')).toBe(before.get('a'))
+      await byHand.rename(section, 'c', 'x')
+      const both = { [section]: [object('c', 'a'), object('b'), object('x')] }
+      expect((await settle(both, prune)).lines).toEqual(['create c'])
+      expect((await ids(section)).get('x')).toBe(before.get('a'))
     })
 
     it('is as it was after a rollback, and the next plan exchanges it again', async () => {
@@ -186,6 +253,17 @@ onEveryDatabase((_, open) => {
         '"c" is renamed from "a" as well',
       ])
     })
+  })
+
+  it('what refers to a name means what files call so, whatever it is called by hand', async () => {
+    const { acme, settle, byHand } = await start()
+    const files = {
+      sites: [{ org: 'bakery', name: 'Shop' }],
+      deviceGroups: [{ org: 'bakery', name: 'Tills', type: 'static', site: 'Shop' }],
+    }
+    await acme.apply(files)
+    await byHand.rename('sites', 'Shop', 'Store')
+    expect((await settle(files, prune)).lines).toEqual(['update Store Shop'])
   })
 
   it('what refers to a name means who gets it, and not who had it', async () => {

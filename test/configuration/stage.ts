@@ -8,6 +8,7 @@ type Options = {
   adopt?: boolean
   prune?: boolean
   pruneLimit?: number
+  culprits?: boolean
   revision?: string
 }
 
@@ -18,7 +19,11 @@ export const configurationOf =
     const query = typeof named === 'string' ? { orgId: named } : (named ?? {})
     const plan = (document: Document, { revision: _, ...options }: Options = {}) =>
       client.call(api.configuration.plan, { query, body: { document, ...options } })
-    const apply = async (document: Document, { revision, ...options }: Options = {}, version?: string) => {
+    const apply = async (
+      document: Document,
+      { revision, culprits: _, ...options }: Options = {},
+      version?: string,
+    ) => {
       const wanted = version ?? (await plan(document, options)).version
       const body = { document, ...options, version: wanted, ...(revision !== undefined && { revision }) }
       return client.call(api.configuration.apply, { query, body })

@@ -406,6 +406,8 @@ type ConfigObjectRow = {
   section: string
   partner_id: string
   org_id: string | null
+  /** What its files call it; null where files rename none of its kind. */
+  name: string | null
   /** What it was called before its files renamed it. */
   renamed_from: string | null
 }
