@@ -43,8 +43,15 @@ const sent = ['authorization', 'content-type', 'idempotency-key', csrfHeader].jo
 
 /** Exposed reply headers. */
 const shown = [
-  ...['content-disposition', csrfHeader, 'retry-after', 'x-request-id', 'x-truncated', 'x-next-cursor'],
-  ...['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'],
+  'content-disposition',
+  csrfHeader,
+  'retry-after',
+  'x-request-id',
+  'x-truncated',
+  'x-next-cursor',
+  'x-ratelimit-limit',
+  'x-ratelimit-remaining',
+  'x-ratelimit-reset',
 ].join(', ')
 
 /** Lets an allowed origin read the reply. `Vary: Origin` tells caches that the headers depend on the origin. */

@@ -84,9 +84,17 @@ function cipherOf({ secrets, previous }: KnownKeys): Cipher | undefined {
 const entryOf = ({ id, email, mfaMethod }: User, now: Instant) =>
   toDraftEntry(
     {
-      ...{ orgId: null, actorType: 'system', actorId: null, actorEmail: null },
-      ...{ action: 'user.mfa.reset', resourceType: 'user', resourceId: id, resourceName: email },
-      ...{ details: { before: { mfaMethod }, offline: true }, ipAddress: null, userAgent: null },
+      orgId: null,
+      actorType: 'system',
+      actorId: null,
+      actorEmail: null,
+      action: 'user.mfa.reset',
+      resourceType: 'user',
+      resourceId: id,
+      resourceName: email,
+      details: { before: { mfaMethod }, offline: true },
+      ipAddress: null,
+      userAgent: null,
       result: 'success',
     },
     now,

@@ -49,7 +49,10 @@ export function innerCalls(on: {
     const facts: AuditFacts = { details }
     const asked = {
       ...parse(entry, input),
-      ...{ caller, ip, userAgent, now },
+      caller,
+      ip,
+      userAgent,
+      now,
       scope: scopeOfCaller(caller),
       isLocal: false,
       isRehearsal,

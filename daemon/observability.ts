@@ -43,10 +43,18 @@ export function metricsOf(parts: Dependencies, config: Config): Metrics {
   const connected = { name: 'svc_agent_connections', help: 'Agents that are connected to this process.' }
   addGauge(metrics, connected, () => agents.links.size)
   const stored = [
-    ...[signIns.stored, audit.stored, setAside.stored, webhooks.stored, agentWatch.stored],
-    ...[storageWatch.measure(storage), watchUpkeep(storage)],
-    ...[watchBacklog(storage, parts.clock), queueMetrics(parts, config), missingKeysMetric(parts)],
-    ...[backupMetrics(storage, config.backups), secrets.stored],
+    signIns.stored,
+    audit.stored,
+    setAside.stored,
+    webhooks.stored,
+    agentWatch.stored,
+    storageWatch.measure(storage),
+    watchUpkeep(storage),
+    watchBacklog(storage, parts.clock),
+    queueMetrics(parts, config),
+    missingKeysMetric(parts),
+    backupMetrics(storage, config.backups),
+    secrets.stored,
   ]
   return {
     tokens: () => {

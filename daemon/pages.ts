@@ -74,7 +74,9 @@ export function problemPage({ code, message, extras }: Problem, requestId: strin
   const hint = isFaulty ? 'Begin again.' : problemHints[code]
   const title = 'That did not work'
   const body = failureBody({
-    ...{ title, code, message: isFaulty ? errors[code].title : message },
+    title,
+    code,
+    message: isFaulty ? errors[code].title : message,
     hint: retryAfter === undefined ? hint : `Try again in ${retryAfter} s.`,
     more: `<p class="faint">Request: <code>${escapeHtml(requestId)}</code></p>`,
   })
@@ -240,8 +242,13 @@ ${form(field('Code that the terminal shows', 'name="userCode" autocomplete="off"
   const denied = `<h1>Denied</h1><p role="status">The terminal is not signed in. If somebody sent you the code, tell whoever runs the service.</p>`
   const failed = failureView('', 'Begin again: svc login --device', 'The terminal is not signed in')
   const views = [
-    ...[view('sign-in', signIn), view('factor', factor), view('code', code), view('asked', asked)],
-    ...[view('approved', approved), view('denied', denied), view('failed', failed)],
+    view('sign-in', signIn),
+    view('factor', factor),
+    view('code', code),
+    view('asked', asked),
+    view('approved', approved),
+    view('denied', denied),
+    view('failed', failed),
   ]
   return webPage({ title, body: `<h1>${title}</h1>${noScript}${views.join('')}`, script: deviceScript })
 }

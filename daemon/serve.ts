@@ -173,7 +173,10 @@ export async function serve(
     const onRefused = refusalCounter(metrics, limits)
     const limiter = new Limiter(limits, onRefused)
     const sharedLimiter = new SharedLimiter({
-      ...{ storage, limits, clock, onRefused },
+      storage,
+      limits,
+      clock,
+      onRefused,
       get pepper() {
         return secrets.now.config.secrets.recoveryPepper
       },
@@ -517,7 +520,9 @@ async function drain(
   await Promise.race([Promise.all(loops.map((one) => one.stop())), late])
   // What cannot be written down now is lost, and must not keep the process.
   const ends = [
-    ...[meter.close(), agentEntries.write(storage, clock()), agentEvents.tell(storage, clock())],
+    meter.close(),
+    agentEntries.write(storage, clock()),
+    agentEvents.tell(storage, clock()),
     secrets.end(),
   ]
   await Promise.race([Promise.allSettled(ends), late])

@@ -28,7 +28,10 @@ export function blocksIn(page: string, text: string): Block[] {
     const { 'not-run': notRun, on, needs, job, exits = '0', ...unknown } = said
     if (Object.keys(unknown).length > 0) throw new Error(`${page}: unknown mark ${Object.keys(unknown)}`)
     return {
-      ...{ page, script: script!, language: language!, exits: exits.split(',').map(Number) },
+      page,
+      script: script!,
+      language: language!,
+      exits: exits.split(',').map(Number),
       ...(notRun !== undefined && { notRun }),
       ...(on !== undefined && { on }),
       ...(needs !== undefined && { needs }),

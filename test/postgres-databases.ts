@@ -156,8 +156,15 @@ async function shapeOf(client: pg.Client): Promise<string> {
 }
 
 const catalogs = [
-  ...['pg_class', 'pg_attribute', 'pg_constraint', 'pg_index', 'pg_trigger', 'pg_namespace', 'pg_proc'],
-  ...['pg_extension', 'pg_statistic'],
+  'pg_class',
+  'pg_attribute',
+  'pg_constraint',
+  'pg_index',
+  'pg_trigger',
+  'pg_namespace',
+  'pg_proc',
+  'pg_extension',
+  'pg_statistic',
 ]
 
 const empty = `

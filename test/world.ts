@@ -278,9 +278,15 @@ async function addPolicy(
 ): Promise<string> {
   const id = newId()
   const wanted = {
-    ...{ orgId, name: 'policy', issuer: ciIssuer.url, audience: 'svc' },
-    ...{ claims: { sub: `job-of-${orgId}` }, permissions: ['organizations:read', 'organizations:write'] },
-    ...{ maxUsage: 5, maxTtlMinutes: 30, status: 'active' as const },
+    orgId,
+    name: 'policy',
+    issuer: ciIssuer.url,
+    audience: 'svc',
+    claims: { sub: `job-of-${orgId}` },
+    permissions: ['organizations:read', 'organizations:write'],
+    maxUsage: 5,
+    maxTtlMinutes: 30,
+    status: 'active' as const,
   }
   const policy = { ...makePolicy(wanted, { id, by: newId(), now }), ...rest }
   await service.storage.write((tx) => insertTrustPolicy(tx, policy))

@@ -42,7 +42,8 @@ export default class DbCopy extends LocalCommand {
       await confirmOrThrow(
         'Is no svc serve working with the copy? What it has accepted would be missing here',
         {
-          ...{ yes: flags.yes, interactive: isInteractive(resolveSettings({})) },
+          yes: flags.yes,
+          interactive: isInteractive(resolveSettings({})),
           hint: 'svc db copy --reopen --yes skips the confirmation; first stop what works with the copy',
         },
       )

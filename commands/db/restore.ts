@@ -31,8 +31,14 @@ export default class DbRestore extends LocalCommand {
       helpValue: 'KIND',
       multiple: true,
       options: [
-        ...['agents', 'api-keys', 'enrollment-keys', 'invitations', 'recovery-codes'],
-        ...['sso-links', 'sso-providers', 'trust-policies'],
+        'agents',
+        'api-keys',
+        'enrollment-keys',
+        'invitations',
+        'recovery-codes',
+        'sso-links',
+        'sso-providers',
+        'trust-policies',
       ],
     }),
   }

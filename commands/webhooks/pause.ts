@@ -4,7 +4,11 @@ import { webhooks } from '../../src/webhooks/contract.ts'
 export default command(webhooks.update, {
   preset: {
     status: 'paused',
-    ...{ name: undefined, url: undefined, secret: undefined, events: undefined, headers: undefined },
+    name: undefined,
+    url: undefined,
+    secret: undefined,
+    events: undefined,
+    headers: undefined,
   },
   format: ({ name }) => `${String(name)} is paused: events are stored for 72 hours\n`,
   summary: 'Stop sending to a webhook for a while',

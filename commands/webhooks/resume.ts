@@ -4,7 +4,11 @@ import { webhooks } from '../../src/webhooks/contract.ts'
 export default command(webhooks.update, {
   preset: {
     status: 'active',
-    ...{ name: undefined, url: undefined, secret: undefined, events: undefined, headers: undefined },
+    name: undefined,
+    url: undefined,
+    secret: undefined,
+    events: undefined,
+    headers: undefined,
   },
   format: ({ name }) => `${String(name)} is active; svc webhooks replay sends the stored events\n`,
   summary: 'Resume a webhook that is paused or failed',

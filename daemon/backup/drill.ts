@@ -169,9 +169,18 @@ const record = (place: Place, { verdict, backup, durationMs, findings }: DrillRe
     const details = { verdict, backup, durationMs, ...(faults.length > 0 && { faults }) }
     await storage.write(async (tx) => {
       const entry: AuditEvent = {
-        ...{ orgId: null, actorType: 'system', actorId: null, actorEmail: null, action: 'database.drill' },
-        ...{ resourceType: 'database', resourceId: null, resourceName: null, details },
-        ...{ ipAddress: null, userAgent: null, result: verdict === 'passed' ? 'success' : 'failure' },
+        orgId: null,
+        actorType: 'system',
+        actorId: null,
+        actorEmail: null,
+        action: 'database.drill',
+        resourceType: 'database',
+        resourceId: null,
+        resourceName: null,
+        details,
+        ipAddress: null,
+        userAgent: null,
+        result: verdict === 'passed' ? 'success' : 'failure',
       }
       await recordAudit(tx, toDraftEntry(entry, now))
       const at = { at: now, durationMs, bytes: backup?.bytes ?? 0 }

@@ -169,7 +169,9 @@ async function fill(
   return {
     file: source.file,
     sha256: tail.sha256,
-    ...{ madeAt: head.madeAt, version: head.version, source: head.source },
+    madeAt: head.madeAt,
+    version: head.version,
+    source: head.source,
     migrated,
     rows: counts.reduce((sum, { rows }) => sum + rows, 0),
     files: Object.keys(tail.files).length,
@@ -246,9 +248,18 @@ function entryOf({ head, tail }: CheckedArchive, details: Record<string, unknown
   const backup = { sha256: tail.sha256, madeAt: head.madeAt, version: head.version, source: head.source }
   return toDraftEntry(
     {
-      ...{ orgId: null, actorType: 'system', actorId: null, actorEmail: null },
-      ...{ action: 'database.restore', resourceType: 'database', resourceId: null, resourceName: null },
-      ...{ details: { backup, ...details }, ipAddress: null, userAgent: null, result: 'success' },
+      orgId: null,
+      actorType: 'system',
+      actorId: null,
+      actorEmail: null,
+      action: 'database.restore',
+      resourceType: 'database',
+      resourceId: null,
+      resourceName: null,
+      details: { backup, ...details },
+      ipAddress: null,
+      userAgent: null,
+      result: 'success',
     },
     now,
   )

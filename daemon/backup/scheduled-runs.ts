@@ -28,14 +28,28 @@ export function runsIn(config: Given): What[] {
 }
 
 const backupArgs = ({ dataDir, backups }: Given): string[] => [
-  ...['db', 'backup', '--json', '--data-dir', dataDir, '--out', backups.target!],
-  ...['--limit-rate', backups.limitRate, '--keep', `${backups.keep}`],
+  'db',
+  'backup',
+  '--json',
+  '--data-dir',
+  dataDir,
+  '--out',
+  backups.target!,
+  '--limit-rate',
+  backups.limitRate,
+  '--keep',
+  `${backups.keep}`,
   ...(backups.keepDays > 0 ? ['--keep-days', `${backups.keepDays}`] : []),
   ...backups.recipients.flatMap((one) => ['--recipient', one]),
 ]
 
 const drillArgs = ({ dataDir, backups }: Given): string[] => [
-  ...['db', 'drill', backups.target!, '--json', '--data-dir', dataDir],
+  'db',
+  'drill',
+  backups.target!,
+  '--json',
+  '--data-dir',
+  dataDir,
   ...(backups.identityFile === undefined ? [] : ['--identity', backups.identityFile]),
 ]
 

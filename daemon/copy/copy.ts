@@ -190,9 +190,18 @@ async function assertUnchanged(source: ClosedSource['source'], { origin, move }:
 const entryOf = (move: Move) =>
   toDraftEntry(
     {
-      ...{ orgId: null, actorType: 'system', actorId: null, actorEmail: null },
-      ...{ action: 'database.copy', resourceType: 'database', resourceId: null, resourceName: null },
-      ...{ details: { target: move.target }, ipAddress: null, userAgent: null, result: 'success' },
+      orgId: null,
+      actorType: 'system',
+      actorId: null,
+      actorEmail: null,
+      action: 'database.copy',
+      resourceType: 'database',
+      resourceId: null,
+      resourceName: null,
+      details: { target: move.target },
+      ipAddress: null,
+      userAgent: null,
+      result: 'success',
     },
     move.at,
   )

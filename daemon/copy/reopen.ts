@@ -18,9 +18,18 @@ export async function reopen(options: { 'data-dir'?: string | undefined }): Prom
     if (move === undefined) throw new SetupError('This database was not moved, and takes writes')
     const entry = toDraftEntry(
       {
-        ...{ orgId: null, actorType: 'system', actorId: null, actorEmail: null },
-        ...{ action: 'database.reopen', resourceType: 'database', resourceId: null, resourceName: null },
-        ...{ details: move, ipAddress: null, userAgent: null, result: 'success' },
+        orgId: null,
+        actorType: 'system',
+        actorId: null,
+        actorEmail: null,
+        action: 'database.reopen',
+        resourceType: 'database',
+        resourceId: null,
+        resourceName: null,
+        details: move,
+        ipAddress: null,
+        userAgent: null,
+        result: 'success',
       },
       systemClock(),
     )

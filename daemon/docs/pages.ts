@@ -20,7 +20,10 @@ export function docsPages(
 ): (slug: string | undefined) => Promise<DocsPage> | undefined {
   const byTag = Map.groupBy(entriesOf(contract), ({ entry }) => entry.tag)
   const all = [...byTag].map(([tag, entries]) => ({
-    ...{ tag, slug: slugOf(tag), about: sections[tag] ?? '', entries },
+    tag,
+    slug: slugOf(tag),
+    about: sections[tag] ?? '',
+    entries,
   }))
   const pages = new Map<string | undefined, Promise<DocsPage>>()
   let commands: ReturnType<typeof commandExamples> | undefined
@@ -44,7 +47,9 @@ function indexPage(all: readonly Section[], version: string): DocsPage {
 <ul class="endpoints">${entries.map((one) => itemOf(slug, one)).join('\n')}</ul></section>`,
   )
   return page({
-    ...{ title: 'svc API', nav: navOf(all), script: searchScript },
+    title: 'svc API',
+    nav: navOf(all),
+    script: searchScript,
     main: `<h1>svc API <small>${escapeHtml(version)}</small></h1>
 <p>Every path is below <code>/api/v1</code>. Send an access token as <code>Authorization: Bearer …</code>, or an
 API key as <code>X-API-Key</code> where it is taken. Where it says so, a request that is sent again with the same
@@ -75,7 +80,8 @@ async function tagPage(
     ({ name, entry: { summary } }) => `<li><a href="#${escapeHtml(name)}">${escapeHtml(summary)}</a></li>`,
   )
   return page({
-    ...{ title: `${tag} · svc API`, nav: navOf(all, tag) },
+    title: `${tag} · svc API`,
+    nav: navOf(all, tag),
     main: `<h1>${escapeHtml(tag)} <small>svc API ${escapeHtml(version)}</small></h1>${about && `<p>${escapeHtml(about)}</p>`}
 <ul>${contents.join('')}</ul>
 ${articles.join('\n')}`,
@@ -102,7 +108,9 @@ function page({ title, nav, main, script }: Record<'title' | 'nav' | 'main', str
     "default-src 'none'",
     `style-src '${digest(style)}'`,
     ...(script === undefined ? [] : [`script-src '${digest(script)}'`]),
-    ...["form-action 'none'", "frame-ancestors 'none'", "base-uri 'none'"],
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
   ]
   return { html, csp: policy.join('; ') }
 }

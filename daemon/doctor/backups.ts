@@ -20,13 +20,19 @@ export async function checkBackups(
   const identity = identityFile === undefined ? '' : ` --identity ${identityFile}`
   return [
     ...(await check(db, now, {
-      ...{ kind: 'backup', check: 'backup', setting: 'BACKUP_SCHEDULE', schedule },
+      kind: 'backup',
+      check: 'backup',
+      setting: 'BACKUP_SCHEDULE',
+      schedule,
       never: 'The database was never backed up.',
       reason: 'A lost disk loses everything since the last backup.',
       command: `svc db backup --out ${out}`,
     })),
     ...(await check(db, now, {
-      ...{ kind: 'drill', check: 'restore drill', setting: 'DRILL_SCHEDULE', schedule: drillSchedule },
+      kind: 'drill',
+      check: 'restore drill',
+      setting: 'DRILL_SCHEDULE',
+      schedule: drillSchedule,
       never: 'No backup was ever restored to see that it can be.',
       reason: 'Whether a backup can be restored shows when it is restored.',
       command: `svc db drill ${out}${identity}`,

@@ -234,7 +234,10 @@ export function reenrollDevice(device: Device, made: Device): Device {
 /** The alert when a machine enrolls with the name and site of another device without proof of being it. */
 export function replacementAlert({ id, orgId, hostname, possibleReplacementOf }: Device) {
   return {
-    ...{ orgId, deviceId: id, ruleId: 'possible-replacement', severity: 'medium' as const },
+    orgId,
+    deviceId: id,
+    ruleId: 'possible-replacement',
+    severity: 'medium' as const,
     title: truncateStorable(`${hostname} enrolled beside a device of the same name`, 500),
     message:
       'It may be the same machine after it was set up again, or another one that goes by its name. ' +

@@ -10,7 +10,15 @@ export function makeAlert(
 ): Alert {
   const { orgId, deviceId, ruleId, severity, title, message, context } = wanted
   return {
-    ...{ id, orgId, deviceId, ruleId, status: 'active', severity, title, message, context },
+    id,
+    orgId,
+    deviceId,
+    ruleId,
+    status: 'active',
+    severity,
+    title,
+    message,
+    context,
     triggeredAt: now,
     acknowledgedAt: null,
     acknowledgedBy: null,

@@ -26,11 +26,18 @@ export async function recordDeletions(
   for (const [orgId, own] of Map.groupBy(deleted, (one) => one.org_id)) {
     const alone = own.length === 1 ? own[0] : undefined
     const event = {
-      ...{ orgId, actorType: 'system' as const, actorId: null, actorEmail: null },
-      ...{ action: `${resourceType}.delete`, resourceType },
-      ...{ resourceId: alone?.id ?? null, resourceName: alone?.name ?? null },
+      orgId,
+      actorType: 'system' as const,
+      actorId: null,
+      actorEmail: null,
+      action: `${resourceType}.delete`,
+      resourceType,
+      resourceId: alone?.id ?? null,
+      resourceName: alone?.name ?? null,
       details: { retention: true, deleted: own.map(({ id, name }) => ({ id, name })) },
-      ...{ ipAddress: null, userAgent: null, result: 'success' as const },
+      ipAddress: null,
+      userAgent: null,
+      result: 'success' as const,
     }
     await recordAudit(tx, toDraftEntry(event, now))
   }

@@ -45,7 +45,9 @@ async function confirm(
 ): Promise<void> {
   printTarget(settings)
   await confirmOrThrow(`Delete ${told}? This cannot be undone`, {
-    ...{ yes, interactive, hint: `--dry-run shows what would be deleted: ${told}` },
+    yes,
+    interactive,
+    hint: `--dry-run shows what would be deleted: ${told}`,
     refused: { message: 'Nothing was deleted' },
   })
 }

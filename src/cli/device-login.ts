@@ -94,7 +94,8 @@ export async function decideDeviceLogin(run: CommandContext, flags: DecisionFlag
     // The address first: the name is chosen by whoever asks.
     const what = `A terminal at ${ip}, which calls itself "${client}", wants to act as you`
     await confirmOrThrow(`${what}. Approve?`, {
-      ...{ yes: flags.yes, interactive: run.interactive },
+      yes: flags.yes,
+      interactive: run.interactive,
       hint: what,
     })
   }

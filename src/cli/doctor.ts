@@ -34,7 +34,8 @@ export async function repair(
   printNote('--fix would:')
   for (const { plan } of repairs) printNote(`  ${plan}`)
   await confirmOrThrow('Do this?', {
-    ...{ yes: flags.yes, interactive: isInteractive(resolveSettings(flags)) },
+    yes: flags.yes,
+    interactive: isInteractive(resolveSettings(flags)),
     hint: 'without a person to ask, --fix --yes does the above',
     // Not 1, which says that there are warnings.
     refused: { exit: exitCodes.usage },

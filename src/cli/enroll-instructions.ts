@@ -50,7 +50,8 @@ async function offerFor({ anonymous }: CommandContext, { platform, arch }: Machi
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 404)) throw error
     throw new CliError(`No agent is offered for ${platform}/${arch}`, {
-      ...{ exit: exitCodes.notFound, code: 'not_found' },
+      exit: exitCodes.notFound,
+      code: 'not_found',
       hint: 'svc agent sync-release registers a release and offers it; without --instructions the key is made anyway',
     })
   }

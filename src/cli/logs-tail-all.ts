@@ -37,7 +37,10 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
   const { kinds, levels } = parseLogFilter(flags)
   const { component, source } = flags as Record<string, string | undefined>
   const filter = {
-    ...{ orgId, component, source, level: levels?.join(',') },
+    orgId,
+    component,
+    source,
+    level: levels?.join(','),
     kind: kinds.length === 1 ? kinds[0] : undefined,
   }
   const since = timeOf(flags, 'since', instant)

@@ -43,7 +43,11 @@ function paintLog(style: Style, column: string, text: string, shown: string): st
 }
 
 const levelTones: Record<string, 'bad' | 'warning' | 'dim'> = {
-  ...{ error: 'bad', critical: 'bad', warn: 'warning', warning: 'warning', debug: 'dim' },
+  error: 'bad',
+  critical: 'bad',
+  warn: 'warning',
+  warning: 'warning',
+  debug: 'dim',
 }
 
 /** A row of the stream, whose source is the component of the agent or that of the event. */

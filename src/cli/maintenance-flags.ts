@@ -9,8 +9,11 @@ const example = '--every "Sun 02:00" --for 2h --timezone Europe/Paris'
 export const maintenanceFlags: NonNullable<CommandView['customFlags']> = {
   fields: ['enable', 'window'],
   flagNames: {
-    ...{ enable: 'off', window: 'every', 'window.every': 'every' },
-    ...{ 'window.durationMinutes': 'for', 'window.timezone': 'timezone' },
+    enable: 'off',
+    window: 'every',
+    'window.every': 'every',
+    'window.durationMinutes': 'for',
+    'window.timezone': 'timezone',
   },
   flags: {
     off: booleanFlag({ description: 'End maintenance now' }),

@@ -67,7 +67,10 @@ function drawRows(
   const shown = Math.min(room, rows.length)
   const all = total !== undefined && total > rows.length ? total : rows.length
   const { text, hidden } = renderTable(rows.slice(0, room), columns, {
-    ...{ ...look, header, isArranged, hasAllIds: hasAllIds && shown === all },
+    ...look,
+    header,
+    isArranged,
+    hasAllIds: hasAllIds && shown === all,
     ...(secondary && !isArranged && { secondary }),
   })
   const count = shown < all ? `${formatNumber(shown)} of ${formatNumber(all)}` : formatNumber(all)

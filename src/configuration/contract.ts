@@ -56,7 +56,11 @@ const plan = {
   changes: z.array(Change),
   left: z.array(z.object(place)).describe('Owned by the set and in no file: --prune deletes them'),
   totals: z.object({
-    ...{ create: z.int(), update: z.int(), delete: z.int(), adopt: z.int(), release: z.int() },
+    create: z.int(),
+    update: z.int(),
+    delete: z.int(),
+    adopt: z.int(),
+    release: z.int(),
     refused: z.int(),
     left: z.int(),
   }),

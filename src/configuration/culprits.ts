@@ -27,19 +27,50 @@ export type Trail = {
 
 /** What changes an object of a file, or its existence. The index audit_logs_configured_keys has these alone. */
 export const configuringActions = [
-  ...['organization.create', 'organization.update', 'organization.delete', 'audit.retention.update'],
-  ...['site.create', 'site.update', 'site.delete'],
-  ...['role.create', 'role.clone', 'role.update', 'role.delete'],
-  ...['filter.create', 'filter.update', 'filter.delete'],
-  ...['device_group.create', 'device_group.update', 'device_group.delete'],
-  ...['script.create', 'script.update', 'script.delete'],
-  ...['user.invite', 'user.role.assign', 'user.access.update', 'user.remove'],
-  ...['webhook.create', 'webhook.update', 'webhook.delete'],
-  ...['webhook.retry_policy.update', 'webhook.secret.rotate'],
-  ...['trust.policy.create', 'trust.policy.update', 'trust.policy.delete'],
-  ...['sso.provider.create', 'sso.provider.update', 'sso.provider.delete', 'sso.provider.status.update'],
-  ...['api_key.create', 'api_key.update', 'api_key.rotate', 'api_key.revoke'],
-  ...['enrollment_key.create', 'enrollment_key.update', 'enrollment_key.rotate', 'enrollment_key.delete'],
+  'organization.create',
+  'organization.update',
+  'organization.delete',
+  'audit.retention.update',
+  'site.create',
+  'site.update',
+  'site.delete',
+  'role.create',
+  'role.clone',
+  'role.update',
+  'role.delete',
+  'filter.create',
+  'filter.update',
+  'filter.delete',
+  'device_group.create',
+  'device_group.update',
+  'device_group.delete',
+  'script.create',
+  'script.update',
+  'script.delete',
+  'user.invite',
+  'user.role.assign',
+  'user.access.update',
+  'user.remove',
+  'webhook.create',
+  'webhook.update',
+  'webhook.delete',
+  'webhook.retry_policy.update',
+  'webhook.secret.rotate',
+  'trust.policy.create',
+  'trust.policy.update',
+  'trust.policy.delete',
+  'sso.provider.create',
+  'sso.provider.update',
+  'sso.provider.delete',
+  'sso.provider.status.update',
+  'api_key.create',
+  'api_key.update',
+  'api_key.rotate',
+  'api_key.revoke',
+  'enrollment_key.create',
+  'enrollment_key.update',
+  'enrollment_key.rotate',
+  'enrollment_key.delete',
 ]
 
 /** Whether a caller may be told who did something: what the audit log says is for those who may read it. */
@@ -63,7 +94,11 @@ async function readEntry(db: Db, scope: Scope, id: string) {
 type Entry = NonNullable<Awaited<ReturnType<typeof readEntry>>>
 
 const culpritOf = ({ id, timestamp, user, action, resource }: Entry): Culprit => ({
-  ...{ by: user.email ?? user.name, at: timestamp, action, entryId: id, name: resource.name },
+  by: user.email ?? user.name,
+  at: timestamp,
+  action,
+  entryId: id,
+  name: resource.name,
 })
 
 /** Bounds of one difference: objects that are looked up, entries that are read of one, and of all. */
@@ -129,7 +164,11 @@ const placeOf = ({ section, orgId }: Subject, name: string | null): string =>
   JSON.stringify([section, section === 'organizations' ? null : orgId, name])
 
 const said = (field: string | null, { by, at, action, entryId }: Culprit) => ({
-  ...{ field, by, at, action, entryId },
+  field,
+  by,
+  at,
+  action,
+  entryId,
 })
 
 /** The newest entry of each field: entries are read until all fields have one. */

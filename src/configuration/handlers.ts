@@ -37,7 +37,11 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
             note(meantBy(about, body.set))
             const setId = await store.findSet(tx, about.scope, about.owner, body.set)
             const run = new Run(tx, {
-              ...{ calls, cipher, on: within(context, about.scope), wanted: body, setId },
+              calls,
+              cipher,
+              on: within(context, about.scope),
+              wanted: body,
+              setId,
               ...about,
             })
             return { plan: { ...(await run.plan()), plannedAt: now }, about, run }
@@ -66,7 +70,11 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
           const wanted: Wanted = body
           const run = new Run(db, {
-            ...{ calls, cipher, on: within(context, about.scope), wanted, setId },
+            calls,
+            cipher,
+            on: within(context, about.scope),
+            wanted,
+            setId,
             ...about,
           })
           const made = await run.plan({ version, plannedAt })

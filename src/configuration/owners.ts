@@ -83,7 +83,11 @@ export class Owners {
     // A plan of a set that does not exist yet owns nothing.
     if (setId !== undefined)
       await store.own(this.#tx, setId, {
-        ...{ section, id, orgId, partnerId: owner.partnerId, name: isRenamable(section) ? key : null },
+        section,
+        id,
+        orgId,
+        partnerId: owner.partnerId,
+        name: isRenamable(section) ? key : null,
         renamedFrom: identity ? null : renamedFrom,
       })
   }

@@ -124,7 +124,11 @@ export class Run {
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)
     const notCompared = notComparedOf(wanted, items)
     return {
-      ...{ set: wanted.set, version, changes: this.#found.changes, left: this.#found.left, totals },
+      set: wanted.set,
+      version,
+      changes: this.#found.changes,
+      left: this.#found.left,
+      totals,
       ...(notCompared.length > 0 && { notCompared }),
     }
   }

@@ -148,8 +148,13 @@ export async function listOwned(
     ]),
   )
   return rows.map((row) => ({
-    ...{ id: row.object_id, orgId: row.object_org, name: row.name, renamedFrom: row.renamed_from },
-    ...{ setId: row.id, set: row.set, isOfPartner: row.org_id === null },
+    id: row.object_id,
+    orgId: row.object_org,
+    name: row.name,
+    renamedFrom: row.renamed_from,
+    setId: row.id,
+    set: row.set,
+    isOfPartner: row.org_id === null,
   }))
 }
 
@@ -170,8 +175,13 @@ export async function own(
   await db
     .insertInto('config_objects')
     .values({
-      ...{ object_id: id, set_id: setId, section, partner_id: partnerId, org_id: orgId },
-      ...{ name, renamed_from: renamedFrom },
+      object_id: id,
+      set_id: setId,
+      section,
+      partner_id: partnerId,
+      org_id: orgId,
+      name,
+      renamed_from: renamedFrom,
     })
     .execute()
 }

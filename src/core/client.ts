@@ -266,7 +266,7 @@ export function createClient(options: ClientOptions): Client {
     url,
     request,
     stream,
-    call: (entry, ...[input]) => request(entry, input as RawInput | undefined) as never,
+    call: (entry, ...rest) => request(entry, rest[0] as RawInput | undefined) as never,
     raw: (method, path, extra = {}) => unary({ method, path, ...extra }),
   }
 }

@@ -22,8 +22,18 @@ export const permissions: readonly Permission[] = Object.entries(permissionCatal
 /** Vocabulary of the role builder; the permission catalog is the vocabulary of routes. */
 export const roleBuilderCatalog = {
   resources: [
-    ...['devices', 'scripts', 'alerts', 'automations', 'reports', 'backup', 'billing', 'users', 'settings'],
-    ...['organizations', 'sites', 'remote'],
+    'devices',
+    'scripts',
+    'alerts',
+    'automations',
+    'reports',
+    'backup',
+    'billing',
+    'users',
+    'settings',
+    'organizations',
+    'sites',
+    'remote',
   ],
   actions: ['view', 'create', 'update', 'delete', 'execute'],
 } as const

@@ -18,7 +18,9 @@ export function webPage({ title, body, script }: Parts): WebPage {
     "default-src 'none'",
     `style-src '${digest(style)}'`,
     ...(script === undefined ? [] : [`script-src '${digest(script)}'`, "connect-src 'self'"]),
-    ...["form-action 'none'", "base-uri 'none'", "frame-ancestors 'none'"],
+    "form-action 'none'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
   ]
   return {
     html: `<!doctype html>

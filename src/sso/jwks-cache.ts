@@ -4,10 +4,7 @@ import { type Outbound, OutboundFailure } from '../core/outbound.ts'
 import type { Clock } from '../core/time.ts'
 
 /** Algorithms with a public key: never a shared secret, never `none` (RFC 8725, 3.1). */
-const algorithms = [
-  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
-  ...['ES256', 'ES384', 'ES512', 'EdDSA'],
-]
+const algorithms = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA']
 
 export type TokenFault =
   | 'keys_unavailable'

@@ -127,11 +127,9 @@ export function applyChange(
   const input = dropUndefined(change)
   const preset = input.preset === before.preset ? undefined : findPreset(input.preset)
   const filled = preset && {
-    ...{
-      type: preset.type,
-      scopes: preset.scopes ?? defaultScopes,
-      attributeMapping: preset.attributeMapping,
-    },
+    type: preset.type,
+    scopes: preset.scopes ?? defaultScopes,
+    attributeMapping: preset.attributeMapping,
     ...dropUndefined({ issuer: fixedValue(preset.issuer), ssoUrl: fixedValue(preset.ssoUrl) }),
   }
   const after: ProviderRecord = { ...before, ...filled, ...input, updatedAt: now }

@@ -66,9 +66,22 @@ export type DatabaseFailure =
 
 const away = new Set([
   // Postgres: starting, stopping, all connections taken, or the database itself is gone.
-  ...['57P01', '57P02', '57P03', '57P04', '57P05', '53300', '3D000', '25P03'],
-  ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENOTFOUND', 'EAI_AGAIN'],
-  ...['SQLITE_BUSY'],
+  '57P01',
+  '57P02',
+  '57P03',
+  '57P04',
+  '57P05',
+  '53300',
+  '3D000',
+  '25P03',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'SQLITE_BUSY',
 ])
 
 /** A statement, transaction or lock wait ended by its time limit, or SQLite interrupted. */

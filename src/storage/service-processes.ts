@@ -59,7 +59,10 @@ export async function liveProcesses(db: Db): Promise<ServiceProcess[]> {
     .orderBy('id')
     .execute()
   return rows.map(({ id, host, pid, started_at: startedAt, prints }) => ({
-    ...{ id, host, pid, startedAt },
+    id,
+    host,
+    pid,
+    startedAt,
     prints: parsed(prints),
   }))
 }

@@ -222,9 +222,25 @@ export function matchPolicy<P extends TrustPolicy>(policies: readonly P[], claim
 
 /** Claims about a run that the audit log stores, if its token has them. */
 const auditedClaims = [
-  ...['repository', 'repository_id', 'workflow_ref', 'job_workflow_ref', 'event_name', 'actor', 'actor_id'],
-  ...['run_id', 'run_attempt', 'project_path', 'project_id', 'pipeline_source', 'pipeline_id', 'job_id'],
-  ...['user_login', 'user_id', 'environment', 'ref', 'sha'],
+  'repository',
+  'repository_id',
+  'workflow_ref',
+  'job_workflow_ref',
+  'event_name',
+  'actor',
+  'actor_id',
+  'run_id',
+  'run_attempt',
+  'project_path',
+  'project_id',
+  'pipeline_source',
+  'pipeline_id',
+  'job_id',
+  'user_login',
+  'user_id',
+  'environment',
+  'ref',
+  'sha',
 ] as const
 
 /** Most characters that are stored of text from other systems. */

@@ -50,7 +50,13 @@ export function makeWebhook(
   const { orgId, name, url, events, headers } = wanted
   const secret = wanted.secret ?? null
   return {
-    ...{ id: made.id, orgId, name, url, secret, events, headers },
+    id: made.id,
+    orgId,
+    name,
+    url,
+    secret,
+    events,
+    headers,
     status: 'active',
     statusReason: null,
     retryPolicy: null,

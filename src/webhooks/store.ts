@@ -170,8 +170,10 @@ export async function countWebhooks(
     .groupBy('webhooks.status')
     .execute()
   return rows.map(({ status, webhooks, succeeded, failed }) => ({
-    ...{ status: toWireStatus(status), webhooks },
-    ...{ succeeded: Number(succeeded), failed: Number(failed) },
+    status: toWireStatus(status),
+    webhooks,
+    succeeded: Number(succeeded),
+    failed: Number(failed),
   }))
 }
 

@@ -85,8 +85,10 @@ onEveryDatabase((_, open) => {
       await client.call(api.devices.maintenance, { params, body: { enable: true, durationHours: 1, window } })
       const made = await again({ reenrollmentToken: first.authToken })
       expect(await show(made.deviceId)).toMatchObject({
-        ...{ id: first.deviceId, status: 'maintenance' },
-        ...{ maintenanceUntil: expect.any(String), maintenanceWindow: window },
+        id: first.deviceId,
+        status: 'maintenance',
+        maintenanceUntil: expect.any(String),
+        maintenanceWindow: window,
       })
       await service.storage.write((tx) =>
         tx.updateTable('devices').set({ status: 'quarantined' }).where('id', '=', made.deviceId).execute(),
@@ -128,8 +130,11 @@ onEveryDatabase((_, open) => {
     // A changed hostname is an event for webhooks.
     expect(statements.counts).toEqual([1, 1, 2, 1])
     expect(await row()).toEqual({
-      ...{ last_user: 'Ada', cpu_percent: 7, status: 'online' },
-      ...{ hostname_key: 'éclair', uptime_seconds: 5 },
+      last_user: 'Ada',
+      cpu_percent: 7,
+      status: 'online',
+      hostname_key: 'éclair',
+      uptime_seconds: 5,
     })
   })
 })

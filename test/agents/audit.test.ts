@@ -40,8 +40,12 @@ onEveryDatabase((_, open) => {
             body: {
               events: [
                 {
-                  ...{ timestamp: clock(), level: 'info', category: 'system', source: 'x' },
-                  ...{ eventId: name, message: name },
+                  timestamp: clock(),
+                  level: 'info',
+                  category: 'system',
+                  source: 'x',
+                  eventId: name,
+                  message: name,
                 } as const,
               ],
             },
@@ -58,8 +62,13 @@ onEveryDatabase((_, open) => {
       }
     }
     return {
-      ...{ clock, service, world, bakery: of(bakery), garage: of(garage) },
-      ...{ org: bakery, entriesSince: await newEntries(service) },
+      clock,
+      service,
+      world,
+      bakery: of(bakery),
+      garage: of(garage),
+      org: bakery,
+      entriesSince: await newEntries(service),
     }
   }
 
@@ -126,7 +135,9 @@ onEveryDatabase((_, open) => {
       const renewed = service.client(authToken)
       for (let n = 0; n < 5; n++) await renewed.call(api.agentTokens.confirm, { params: bakery.params })
       expect((await entriesSince()).map(({ action }) => action)).toEqual([
-        ...['agent.command.result', 'agent.token.rotate', 'agent.token.confirm'],
+        'agent.command.result',
+        'agent.token.rotate',
+        'agent.token.confirm',
       ])
     })
 

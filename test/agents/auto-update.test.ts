@@ -39,7 +39,10 @@ onEveryDatabase((_, open) => {
       expect(await config()).toBe(true)
       const made = await decide(false)
       expect(made).toEqual({
-        ...{ id: expect.any(String), deviceId, type: 'set_auto_update', status: 'pending' },
+        id: expect.any(String),
+        deviceId,
+        type: 'set_auto_update',
+        status: 'pending',
         createdAt: expect.any(String),
       })
       expect(await autoUpdate()).toEqual({ desired: false, acknowledged: null })
@@ -109,7 +112,8 @@ onEveryDatabase((_, open) => {
       expect(await updateEvents()).toEqual(['device.updated'])
       const { data } = await client.call(api.auditLogs.list, { query: { limit: 2 } })
       expect(data[0]).toMatchObject({
-        ...{ action: 'device.auto_update.set', resource: { id: deviceId, name: 'till-1' } },
+        action: 'device.auto_update.set',
+        resource: { id: deviceId, name: 'till-1' },
         details: { before: { autoUpdate: true }, after: { autoUpdate: false } },
       })
     })

@@ -78,10 +78,18 @@ onEveryDatabase((_, open) => {
       const { agent, send, showCommand, clock, deviceId, client } = await start()
       const made = await send()
       expect(made).toEqual({
-        ...{ id: expect.any(String), deviceId, type: 'collect', status: 'pending', createdAt: clock() },
+        id: expect.any(String),
+        deviceId,
+        type: 'collect',
+        status: 'pending',
+        createdAt: clock(),
       })
       expect(await showCommand(made.id)).toMatchObject({
-        ...{ status: 'pending', payload: collect.payload, targetRole: 'agent', sentCount: 0, result: null },
+        status: 'pending',
+        payload: collect.payload,
+        targetRole: 'agent',
+        sentCount: 0,
+        result: null,
         expiresAt: addSeconds(clock(), 7 * 86_400),
         createdBy: (await client.call(api.users.me)).id,
       })
@@ -94,7 +102,8 @@ onEveryDatabase((_, open) => {
       const said = { exitCode: 3, stdout: 'out', stderr: 'err', durationMs: 12.5, result: [1, { a: null }] }
       expect(await agent.answer(made.id, { ...said, startedAt: clock() })).toEqual({ success: true })
       expect(await showCommand(made.id)).toMatchObject({
-        ...{ status: 'completed', completedAt: clock() },
+        status: 'completed',
+        completedAt: clock(),
         result: { status: 'completed', ...said, startedAt: clock(), error: null },
       })
     })
@@ -302,7 +311,8 @@ onEveryDatabase((_, open) => {
       await client.call(api.devices.decommission, { params: { id: other.deviceId } })
       await reap()
       expect(await kept(other.deviceId, gone.id)).toMatchObject({
-        ...{ status: 'failed', result: { error: 'The device was decommissioned' } },
+        status: 'failed',
+        result: { error: 'The device was decommissioned' },
       })
       clock.forward(7 * 86_400 - 1)
       await reap()
@@ -311,7 +321,8 @@ onEveryDatabase((_, open) => {
       expect((await agent.beat()).commands).toEqual([])
       await reap()
       expect(await kept(deviceId, made.id)).toMatchObject({
-        ...{ status: 'failed', result: { error: 'It was not fetched in time' } },
+        status: 'failed',
+        result: { error: 'It was not fetched in time' },
       })
     })
 
@@ -356,7 +367,8 @@ onEveryDatabase((_, open) => {
       expect((await agent.beat()).commands).toMatchObject([{ id: waiting.id }])
       await client.call(api.devices.decommission, { params: { id: deviceId } })
       await expect(send()).rejects.toMatchObject({
-        ...{ status: 400, code: 'device_out_of_use' },
+        status: 400,
+        code: 'device_out_of_use',
         message: 'Cannot send commands to a decommissioned device',
       })
     })
@@ -396,11 +408,13 @@ onEveryDatabase((_, open) => {
       const { data } = await client.call(api.auditLogs.list, { query: { limit: 2 } })
       expect(data).toMatchObject([
         {
-          ...{ action: 'agent.command.result', resource: { id: deviceId, name: 'till-1' } },
+          action: 'agent.command.result',
+          resource: { id: deviceId, name: 'till-1' },
           details: { commandId: made.id, after: { status: 'completed', exitCode: 0 } },
         },
         {
-          ...{ action: 'device.command', resource: { id: deviceId, name: 'till-1' } },
+          action: 'device.command',
+          resource: { id: deviceId, name: 'till-1' },
           details: { commandId: made.id, after: { ...quieter, targetRole: 'agent' } },
         },
       ])

@@ -31,7 +31,8 @@ onEveryDatabase((_, open) => {
       const token = expect.stringMatching(/^svc_[0-9a-f]{64}$/)
       const enrolled = await enrolling()
       expect(enrolled).toMatchObject({
-        ...{ authToken: token, watchdogAuthToken: token },
+        authToken: token,
+        watchdogAuthToken: token,
         manifestTrustKeys: [parseTrustKey(releaseKey.publicKey)],
       })
       expect(enrolled.watchdogAuthToken).not.toBe(enrolled.authToken)

@@ -51,7 +51,10 @@ onEveryDatabase((_, open) => {
     return { ...stage, clock, enroll }
   }
   const dropped = (bytes: number) => ({
-    ...{ status: 'failed', exitCode: 3, stdout: null, error: 'no' },
+    status: 'failed',
+    exitCode: 3,
+    stdout: null,
+    error: 'no',
     dropped: { bytes: expect.toSatisfy((said: number) => said >= bytes && said < bytes + 300) },
   })
 

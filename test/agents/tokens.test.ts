@@ -44,9 +44,15 @@ describe('a step of a rotation', () => {
   const now = '2026-03-01T12:00:00.000Z'
   const [past, future] = [addSeconds(now, -1), addSeconds(now, 1)]
   const none = {
-    ...{ token_hash: 'a', watchdog_token_hash: null, token_issued_at: null },
-    ...{ pending_token_hash: null, pending_watchdog_hash: null, pending_until: null },
-    ...{ previous_token_hash: null, previous_watchdog_hash: null, previous_until: null },
+    token_hash: 'a',
+    watchdog_token_hash: null,
+    token_issued_at: null,
+    pending_token_hash: null,
+    pending_watchdog_hash: null,
+    pending_until: null,
+    previous_token_hash: null,
+    previous_watchdog_hash: null,
+    previous_until: null,
   }
   const rotated = { ...none, token_issued_at: past }
   const waiting = { ...rotated, pending_token_hash: 'b', pending_until: future }

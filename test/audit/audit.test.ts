@@ -48,8 +48,12 @@ onEveryDatabase((kind, open) => {
       const { service, client, orgs } = await begin()
       const raw = { ...happening(orgs.bakery.id), actorId: 'robot-7', resourceId: 'row 12' }
       const long = {
-        ...{ actorEmail: 'e'.repeat(300), action: 'a'.repeat(120), resourceType: 't'.repeat(60) },
-        ...{ resourceName: 'n'.repeat(300), ipAddress: '1'.repeat(60), userAgent: 'u'.repeat(600) },
+        actorEmail: 'e'.repeat(300),
+        action: 'a'.repeat(120),
+        resourceType: 't'.repeat(60),
+        resourceName: 'n'.repeat(300),
+        ipAddress: '1'.repeat(60),
+        userAgent: 'u'.repeat(600),
       }
       const refusal = { result: 'denied', errorMessage: 'You may not do this.' } as const
       const at = '2031-01-01T00:00:00.000Z'

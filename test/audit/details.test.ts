@@ -10,9 +10,18 @@ const now = '2026-01-01T00:00:00.000Z'
 
 const draftOf = (details: Record<string, unknown>) => {
   const event: AuditEvent = {
-    ...{ orgId: null, actorType: 'user', actorId: newId(), actorEmail: null, action: 'filter.update' },
-    ...{ resourceType: 'filter', resourceId: newId(), resourceName: 'one', details },
-    ...{ ipAddress: null, userAgent: null, result: 'success' },
+    orgId: null,
+    actorType: 'user',
+    actorId: newId(),
+    actorEmail: null,
+    action: 'filter.update',
+    resourceType: 'filter',
+    resourceId: newId(),
+    resourceName: 'one',
+    details,
+    ipAddress: null,
+    userAgent: null,
+    result: 'success',
   }
   return toDraftEntry(event, now)
 }

@@ -37,8 +37,13 @@ describe('the category of an action', () => {
 
 const actions = [
   ...new Set([
-    ...[...securityEvents, ...complianceEvents, 'site.create', 'user.logout'],
-    ...['user.role.assign', 'user.access.update', 'agent.enroll'],
+    ...securityEvents,
+    ...complianceEvents,
+    'site.create',
+    'user.logout',
+    'user.role.assign',
+    'user.access.update',
+    'agent.enroll',
   ]),
 ]
 

@@ -85,7 +85,9 @@ describe('what was signed of a chain', () => {
         months.flatMap((month, at) =>
           // At the same time in all chains, as a service that signs them in turns has it.
           Array.from({ length: 5 }, (_, n) => ({
-            ...{ chain, seq: at * 5 + n + 1, note: 'not read here' },
+            chain,
+            seq: at * 5 + n + 1,
+            note: 'not read here',
             created_at: `${month}-0${n + 1}T00:00:00.000Z`,
           })),
         ),

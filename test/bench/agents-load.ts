@@ -41,7 +41,9 @@ export async function load(options: LoadOptions, say: (line: string) => void): P
   })
   const warmUp = intervalSeconds + 15
   const fleet = startFleet(server.url, world.agents, {
-    ...{ sockets, logs, events },
+    sockets,
+    logs,
+    events,
     seconds: warmUp + minutes * 60,
   })
   say(`agents: ${count} of them report, ${sockets.toLocaleString('en-US')} are connected; warming up`)
@@ -103,19 +105,25 @@ function rowsOf(subject: string, { visited, watch, summary, windows, simulator, 
         'p50 ms': median(of((one) => one.p50Ms)),
         'p99 ms': median(of((one) => one.p99Ms)),
         'p99 ms in the worst 10 s': Math.max(...of((one) => one.p99Ms)),
-        ...{ late: summary.late, missed: summary.missed, failures: summary.failures },
+        late: summary.late,
+        missed: summary.missed,
+        failures: summary.failures,
         ...(summary.failures > 0 && { reasons: JSON.stringify(reasons) }),
       },
-      ...{ aim: 'none missed', met: summary.missed === 0 && summary.online === summary.agents },
+      aim: 'none missed',
+      met: summary.missed === 0 && summary.online === summary.agents,
     }),
     row('handed in', { figures: { logs: summary.logs, events: summary.events } }),
     row('WebSockets', {
       figures: { open: connections.open, opened: connections.opened, lost: connections.lost },
-      ...{ aim: 'none lost', met: connections.lost === 0 && connections.open === sockets },
+      aim: 'none lost',
+      met: connections.lost === 0 && connections.open === sockets,
     }),
     row('people at work', {
       figures: {
-        ...{ 'p50 ms': visited.all.p50, 'p99 ms': visited.all.p99, 'worst ms': visited.all.worst },
+        'p50 ms': visited.all.p50,
+        'p99 ms': visited.all.p99,
+        'worst ms': visited.all.worst,
         requests: visited.all.count,
       },
       aim: `p99 ≤ ${patience.admin} ms`,
@@ -143,7 +151,8 @@ function memoryOf({ memory }: Watch): Pick<Row, 'figures' | 'aim' | 'met'> {
   const [second, last] = [mean(memory.slice(third, 2 * third)), mean(memory.slice(2 * third))]
   return {
     figures: {
-      ...{ 'MB first': memory[0]!.mb, 'MB last': memory.at(-1)!.mb },
+      'MB first': memory[0]!.mb,
+      'MB last': memory.at(-1)!.mb,
       'MB at most': Math.max(...memory.map(({ mb }) => mb)),
       'MB an hour, over the last two thirds': slopeOf(memory.slice(third)) * 3600,
     },

@@ -16,11 +16,17 @@ const visitsOf = (orgId: string, deviceId: string): Visit[] => [
   { name: 'list devices', method: 'GET', path: '/devices?limit=50', status: 200 },
   { name: 'show a device', method: 'GET', path: `/devices/${deviceId}`, status: 200 },
   {
-    ...{ name: 'preview a filter', method: 'POST', path: '/filters/preview', status: 200 },
+    name: 'preview a filter',
+    method: 'POST',
+    path: '/filters/preview',
+    status: 200,
     body: { conditions, limit: 10 },
   },
   {
-    ...{ name: 'mint a key', method: 'POST', path: '/enrollment-keys', status: 201 },
+    name: 'mint a key',
+    method: 'POST',
+    path: '/enrollment-keys',
+    status: 201,
     body: { orgId, name: 'Reception laptops', maxUsage: 5 },
   },
   { name: 'list the audit log', method: 'GET', path: '/audit-logs?limit=50', status: 200 },
@@ -36,7 +42,8 @@ export function visits(url: string, world: World) {
   let token = world.tokens.orgAdmin
   const ask = async ({ method, path, body, status }: Omit<Visit, 'name'>): Promise<unknown> => {
     const reply = await request(`${url}/api/v1${path}`, {
-      ...{ method, dispatcher: agent },
+      method,
+      dispatcher: agent,
       headers: {
         authorization: `Bearer ${token}`,
         ...(body !== undefined && { 'content-type': 'application/json' }),

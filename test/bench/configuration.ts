@@ -25,7 +25,10 @@ function fileOf(organizations: number, moved = 0): File {
     organizations: each((slug, n) => ({ slug, name: `Customer ${n}` })),
     sites: each((org, n) => ({ org, name: 'Main Office', timezone: n < moved ? 'Europe/Paris' : 'UTC' })),
     webhooks: each((org) => ({
-      ...{ org, name: 'Alerts', url: `https://hooks.example.com/${org}`, secret: webhookSecret },
+      org,
+      name: 'Alerts',
+      url: `https://hooks.example.com/${org}`,
+      secret: webhookSecret,
       events: ['alert.triggered'],
     })),
     roles: each((org) => ({ org, name: 'Night shift', permissions: ['devices:read', 'alerts:read'] })),
@@ -69,7 +72,8 @@ export async function configuration(
     const changes = Object.values(totals).reduce((sum, count) => sum + count, 0)
     if (changes !== moved) throw new Error(`${subject}: ${changes} changes instead of ${moved}`)
     return {
-      ...{ bench: 'configuration', subject: `${organizations} organizations: ${subject}` },
+      bench: 'configuration',
+      subject: `${organizations} organizations: ${subject}`,
       figures: { seconds: took, 'stall ms': stall, 'MB at most': memory, changes },
       aim: `≤ ${seconds} s, 300 MB, 50 ms`,
       met: [atMost(took, seconds), atMost(memory, 300), atMost(stall, 50)].every(({ met }) => met),
@@ -82,7 +86,7 @@ export async function configuration(
   /** The whole command: it reads the file, and prints what differs with who changed it. */
   const diff = (moved: number): Row => {
     const { webhooks, ...others } = fileOf(organizations, moved)
-    const named = webhooks!.map((webhook) => ({ ...webhook, secret: '${env:WEBHOOK_SECRET}' }))
+    const named = webhooks!.map((webhook) => ({ ...webhook, secret: `\${env:WEBHOOK_SECRET}` }))
     writeFileSync(written, stringify({ ...others, webhooks: named }))
     const args = [svc, 'config', 'diff', written, '--set', 'all', '--env', 'WEBHOOK_SECRET']
     const start = performance.now()
@@ -91,10 +95,8 @@ export async function configuration(
     const said = moved === 0 ? 'no changes' : `${moved}`
     if (!stdout.includes(said)) throw new Error(`svc config diff: ${stdout.slice(0, 1000)}${stderr}`)
     return {
-      ...{
-        bench: 'configuration',
-        subject: `${organizations} organizations: svc config diff, ${moved} changes`,
-      },
+      bench: 'configuration',
+      subject: `${organizations} organizations: svc config diff, ${moved} changes`,
       figures: { seconds },
     }
   }

@@ -75,10 +75,14 @@ const filterId = await create('/filters', {
 
 const attacks: Attack[] = [
   attack('bodies that inflate', 12, () => ({
-    ...{ path: `/agents/${agents[1]!.id}/logs`, headers: agent(1), body: bomb },
+    path: `/agents/${agents[1]!.id}/logs`,
+    headers: agent(1),
+    body: bomb,
   })),
   attack('a device that fills the disk', 8, () => ({
-    ...{ path: `/agents/${agents[2]!.id}/logs`, headers: agent(2), body: flood },
+    path: `/agents/${agents[2]!.id}/logs`,
+    headers: agent(2),
+    body: flood,
   })),
   attack('heartbeats without rest', 20, () => {
     const { id, token } = some(agents)
@@ -86,14 +90,18 @@ const attacks: Attack[] = [
   }),
   attack('unknown keys', 8, () => ({ path: '/auth/login', body: unknown })),
   attack('wrong passwords', 4, () => ({
-    ...{ path: '/auth/login' },
+    path: '/auth/login',
     body: JSON.stringify({ email: 'nobody@example.com', password: 'not the password' }),
   })),
   attack('enrollment keys that do not exist', 8, () => ({
-    ...{ path: '/agents/enroll' },
+    path: '/agents/enroll',
     body: JSON.stringify({
-      ...{ enrollmentKey: 'f'.repeat(64), hostname: 'a', osType: 'linux', osVersion: 'a' },
-      ...{ architecture: 'x64', agentVersion: '0.1.0' },
+      enrollmentKey: 'f'.repeat(64),
+      hostname: 'a',
+      osType: 'linux',
+      osVersion: 'a',
+      architecture: 'x64',
+      agentVersion: '0.1.0',
     }),
   })),
   attack('expensive patterns', 8, () => ({ path: '/filters/preview', headers: bearer(), body: dear })),
@@ -114,11 +122,16 @@ const attacks: Attack[] = [
   attack('deliveries without an answer', 8, () => post(`/webhooks/${webhookId}/test`, {})),
   attack('providers without an answer', 8, () =>
     post('/sso/providers', {
-      ...{ orgId, name: named('silent'), type: 'oidc', issuer: silentUrl, clientId: 'a', clientSecret: 'b' },
+      orgId,
+      name: named('silent'),
+      type: 'oidc',
+      issuer: silentUrl,
+      clientId: 'a',
+      clientSecret: 'b',
     }),
   ),
   attack('workload tokens of nobody', 4, () => ({
-    ...{ path: '/auth/federated' },
+    path: '/auth/federated',
     body: JSON.stringify({ token: `${'a'.repeat(3000)}.${'b'.repeat(3000)}.c` }),
   })),
 ]

@@ -49,7 +49,8 @@ export async function hostile(options: HostileOptions, say: (line: string) => vo
   const after = await heartbeats(server, victims, 5)
   await stop(server.child, 20_000)
   const row = (subject: string, more: Omit<Row, 'bench' | 'subject'>): Row => ({
-    ...{ bench: 'hostile', subject },
+    bench: 'hostile',
+    subject,
     ...more,
   })
   const p99 = quantile(times.milliseconds, 0.99)
@@ -116,7 +117,9 @@ async function heartbeats(server: Server, world: World, seconds: number) {
     const address = `198.51.100.${machine}`
     const begun = performance.now()
     const status = await request(server.url + path, {
-      ...{ method: 'POST', dispatcher, body: body ?? '' },
+      method: 'POST',
+      dispatcher,
+      body: body ?? '',
       headers: { ...headers, 'content-type': 'application/json', 'x-forwarded-for': address },
     })
       .then(async (reply) => {

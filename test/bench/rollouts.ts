@@ -144,7 +144,9 @@ async function groundOf({ agents, newDatabase }: RolloutsOptions) {
     ...Object.fromEntries(limits),
     ...secrets,
     ...(place.databaseUrl !== undefined && { DATABASE_URL: place.databaseUrl }),
-    ...{ SVC_DATA_DIR: dataDir, PORT: '0', OFFLINE_AFTER_SECONDS: String(offlineAfterSeconds) },
+    SVC_DATA_DIR: dataDir,
+    PORT: '0',
+    OFFLINE_AFTER_SECONDS: String(offlineAfterSeconds),
   }
   const clock = drivenClock()
   const service = await serve(readConfig(env), clock, {
@@ -159,10 +161,13 @@ async function groundOf({ agents, newDatabase }: RolloutsOptions) {
   const deviceIds = await devicesOf(storage)
   await addRelease({ storage }, base, { promoted: true })
   return {
-    ...{ storage, clock },
+    storage,
+    clock,
     system: clients.of(await systemToken(storage)),
     machines: world.agents.map(({ id: agentId, token }) => ({
-      ...{ agentId, deviceId: deviceIds.get(agentId)!, client: clients.of(token) },
+      agentId,
+      deviceId: deviceIds.get(agentId)!,
+      client: clients.of(token),
     })),
   }
 }

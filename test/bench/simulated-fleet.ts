@@ -39,8 +39,15 @@ export function startFleet(
   const known = agents.map(({ id, token }, at) => newSimulatedAgent(at + 1, id, token, '0.1.0'))
   saveFleet(file, { url, seed: 1, platform: 'linux/x64', agents: known })
   const flags = {
-    ...{ count: agents.length, state: file, url, interval: `${intervalSeconds}s`, for: `${seconds}s` },
-    ...{ websockets: sockets, logs, events, version: '0.1.0' },
+    count: agents.length,
+    state: file,
+    url,
+    interval: `${intervalSeconds}s`,
+    for: `${seconds}s`,
+    websockets: sockets,
+    logs,
+    events,
+    version: '0.1.0',
   }
   const told = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)])
   const child = start([svc, 'agent', 'simulate', '--json', ...told], { env: svcEnv() })

@@ -71,8 +71,10 @@ function fleetsOf(servers: readonly Server[], { agents }: World, seconds: number
     const own = agents.slice(n * share, (n + 1) * share)
     // A tenth has a WebSocket, as far as one address may have as many; each writes an entry of its log every ten minutes.
     const fleet = startFleet(url, own, {
-      ...{ sockets: Math.min(500, Math.floor(own.length / 10)), seconds },
-      ...{ logs: Math.ceil(own.length / 10), events: 1 },
+      sockets: Math.min(500, Math.floor(own.length / 10)),
+      seconds,
+      logs: Math.ceil(own.length / 10),
+      events: 1,
     })
     fleet.end.catch(() => {})
     return fleet
@@ -190,9 +192,11 @@ function steady(subject: string, { size, begun, ended, fleets }: Steady): Row {
       'MB written/min': (ended.written - begun.written) / 1e6 / (seconds / 60),
       'MB stored': ended.stored / 1e6,
       connections: ended.connections,
-      ...{ missed, failures: since((window) => window.failures) },
+      missed,
+      failures: since((window) => window.failures),
     },
-    ...{ aim: 'none missed', met: missed === 0 },
+    aim: 'none missed',
+    met: missed === 0,
   }
 }
 

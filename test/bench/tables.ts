@@ -153,7 +153,9 @@ async function fillCheckpoints(storage: Storage, count: number): Promise<void> {
   const begin = Date.parse('2015-01-01T00:00:00Z')
   for (let from = 0; from < count; from += 500) {
     const rows = Array.from({ length: Math.min(500, count - from) }, (_, n) => ({
-      ...{ chain: 'system', seq: from + n + 1, note },
+      chain: 'system',
+      seq: from + n + 1,
+      note,
       created_at: new Date(begin + (from + n) * 3_600_000).toISOString(),
     }))
     await storage.write((tx) => tx.insertInto('audit_checkpoints').values(rows).execute(), { unsynced: true })

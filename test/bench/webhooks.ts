@@ -174,8 +174,17 @@ function sample(): Pick<Volley, 'headers' | 'body'> {
   const id = '01923f7e-0000-7000-8000-000000000000'
   const at = new Date().toISOString()
   const delivery = {
-    ...{ id, webhookId: id, orgId: id, seq: 4242, event: type, eventId: id, eventAt: at },
-    ...{ payload: JSON.stringify(happened), attempt: 0, dueAt: at, askedFor: 0 },
+    id,
+    webhookId: id,
+    orgId: id,
+    seq: 4242,
+    event: type,
+    eventId: id,
+    eventAt: at,
+    payload: JSON.stringify(happened),
+    attempt: 0,
+    dueAt: at,
+    askedFor: 0,
   }
   const body = bodyOf(delivery)
   return { body, headers: headersOf(delivery, body, { secrets: ['a secret'], headers: [], at }) }

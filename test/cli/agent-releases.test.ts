@@ -13,27 +13,30 @@ const service = new FakeService()
 const at = '2026-01-31T12:00:00.000Z'
 const id = '0197c1ff-2a64-7b31-9c0d-5e6f7a8b9c0d'
 const file = {
-  ...{ build: 'agent:linux/amd64', component: 'agent', platform: 'linux', architecture: 'x64' },
-  ...{ name: 'svc-agent-linux-amd64', checksum: 'a'.repeat(64), size: 7, promotedAt: at, rollbackAt: at },
+  build: 'agent:linux/amd64',
+  component: 'agent',
+  platform: 'linux',
+  architecture: 'x64',
+  name: 'svc-agent-linux-amd64',
+  checksum: 'a'.repeat(64),
+  size: 7,
+  promotedAt: at,
+  rollbackAt: at,
 }
 const release = {
-  ...{
-    version: '1.2.3',
-    tag: 'v1.2.3',
-    channel: 'stable',
-    minFrom: null,
-    minimumVersion: '1.0.0',
-    notes: null,
-    signingKeyId: 'k',
-  },
-  ...{
-    builds: [file.build],
-    promotedFor: [file.build],
-    rollbackFor: [file.build],
-    files: [file],
-    createdAt: at,
-    updatedAt: at,
-  },
+  version: '1.2.3',
+  tag: 'v1.2.3',
+  channel: 'stable',
+  minFrom: null,
+  minimumVersion: '1.0.0',
+  notes: null,
+  signingKeyId: 'k',
+  builds: [file.build],
+  promotedFor: [file.build],
+  rollbackFor: [file.build],
+  files: [file],
+  createdAt: at,
+  updatedAt: at,
 }
 
 beforeAll(async () => {
@@ -127,7 +130,8 @@ describe('svc agent', () => {
         `Instead of agent:linux/amd64@1.2.4\nThe rollout ${id} is over\n`,
     ])
     expect(service.calls('POST /agent-versions/rollback')[0]?.body).toEqual({
-      ...{ version: 'v1.2.3', platform: 'linux' },
+      version: 'v1.2.3',
+      platform: 'linux',
     })
   })
 
@@ -206,11 +210,15 @@ describe('svc agent sign-release', () => {
     const check = ['pkeyutl', '-verify', '-pubin', '-inkey', at('public.pem'), '-rawin']
     const said = execFileSync('openssl', [
       ...check,
-      ...['-in', join(folder, 'release-manifest.json'), '-sigfile', at('sig.bin')],
+      '-in',
+      join(folder, 'release-manifest.json'),
+      '-sigfile',
+      at('sig.bin'),
     ])
     expect(said.toString()).toContain('Signature Verified Successfully')
     expect(JSON.parse(read('release-manifest.json'))).toMatchObject({
-      ...{ minFrom: '1.0.0', minimumVersion: '1.5.0' },
+      minFrom: '1.0.0',
+      minimumVersion: '1.5.0',
     })
   })
 

@@ -10,14 +10,28 @@ const service = new FakeService()
 
 const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>\u202egpj.exe`
 const entry = {
-  ...{ id: uuid(1), timestamp: '2026-01-31T12:00:00.000Z', action: 'user.login', category: 'authentication' },
+  id: uuid(1),
+  timestamp: '2026-01-31T12:00:00.000Z',
+  action: 'user.login',
+  category: 'authentication',
   user: { id: uuid(2), name: hostile, email: hostile, role: 'admin' },
   resource: { type: 'device', id: uuid(3), name: hostile },
-  ...{ result: 'failure', ipAddress: null, userAgent: null, details: {}, orgId: null, errorMessage: null },
-  ...{ seq: 1, checksum: 'aa', prevChecksum: 'bb' },
+  result: 'failure',
+  ipAddress: null,
+  userAgent: null,
+  details: {},
+  orgId: null,
+  errorMessage: null,
+  seq: 1,
+  checksum: 'aa',
+  prevChecksum: 'bb',
 }
 const person = (n: number, email: string) => ({
-  ...{ id: uuid(n), name: email, email, count: 100 - n, lastActivity: '2026-01-31T12:00:00.000Z' },
+  id: uuid(n),
+  name: email,
+  email,
+  count: 100 - n,
+  lastActivity: '2026-01-31T12:00:00.000Z',
 })
 const people = [
   person(2, hostile),
@@ -52,15 +66,19 @@ const replies = {
   compliance: { totalEvents: 0, dataAccess: 0, dataChanges: 0, exports: 0, byAction: [], recentEvents: [] },
 }
 const audit = {
-  ...{ chains: 3, entries: 12_345, head: { seq: 4711, checksum: '5f3c0a9be1d2'.repeat(5) } },
-  ...{
-    verdicts: { sound: 3, tampered: 0, unverifiable: 0, pending: 0 },
-    verifiedAt: '2026-01-31T10:00:00.000Z',
-  },
+  chains: 3,
+  entries: 12_345,
+  head: { seq: 4711, checksum: '5f3c0a9be1d2'.repeat(5) },
+  verdicts: { sound: 3, tampered: 0, unverifiable: 0, pending: 0 },
+  verifiedAt: '2026-01-31T10:00:00.000Z',
 }
 const data = {
-  ...{ url: 'https://svc.example.com', org: hostile, from: '2026-01-01', to: undefined },
-  ...{ madeAt: '2026-01-31T12:00:00.000Z', audit },
+  url: 'https://svc.example.com',
+  org: hostile,
+  from: '2026-01-01',
+  to: undefined,
+  madeAt: '2026-01-31T12:00:00.000Z',
+  audit,
   ...replies,
 } as unknown as ReportData
 

@@ -64,7 +64,9 @@ describe('svc devices', () => {
       `${web1}\n`,
     )
     expect(await shown(web1)).toMatchObject({
-      ...{ displayName: 'Front', customFields: { rack: '4' }, deviceRole: 'server' },
+      displayName: 'Front',
+      customFields: { rack: '4' },
+      deviceRole: 'server',
       tags: ['a', 'prod', 'two words'],
     })
     expect((await svc('devices', 'move', 'Front', 'bakery site')).stdout).toBe('web-1 moved\n')

@@ -29,7 +29,9 @@ beforeAll(async () => {
   releases = await temporaryFolder()
   service = await serviceOn(await openMigrated('sqlite'), {
     env: {
-      ...{ BINARY_SOURCE: 'local', AGENT_BINARY_DIR: releases, OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' },
+      BINARY_SOURCE: 'local',
+      AGENT_BINARY_DIR: releases,
+      OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
     },
   })
   world = await buildWorld(service)
@@ -173,7 +175,12 @@ describe('the line', () => {
     const read = (name: string) => readFileSync(join(folder, name), 'utf8')
     expect([read('asked'), read('key')]).toEqual([href, `${hostile.key}\n`])
     expect(read('said').split('\0').slice(0, -1)).toEqual([
-      ...['install', '--url', hostile.url, '--enrollment-key', '-', '--yes'],
+      'install',
+      '--url',
+      hostile.url,
+      '--enrollment-key',
+      '-',
+      '--yes',
     ])
     expect(existsSync(join(folder, 'calculated'))).toBe(false)
     expect(readdirSync(join(folder, 'tmp'))).toEqual([])

@@ -88,8 +88,13 @@ describe('svc logs tail -f of many devices', () => {
 
   it('shows once what came in after the places were read and before the newest entries were', async () => {
     const row = (seq: number) => ({
-      ...{ seq, deviceId: idOf(1), component: 'ws', level: 'info', message: `entry ${seq}` },
-      ...{ timestamp: `2026-01-31T12:00:0${seq}.000Z`, createdAt: `2026-01-31T12:00:0${seq}.000Z` },
+      seq,
+      deviceId: idOf(1),
+      component: 'ws',
+      level: 'info',
+      message: `entry ${seq}`,
+      timestamp: `2026-01-31T12:00:0${seq}.000Z`,
+      createdAt: `2026-01-31T12:00:0${seq}.000Z`,
     })
     const { reads } = await followed([[[headOf(1, 5)]], [[headOf(1, 6)]], [[headOf(1, 6)]]], {
       flags: { lines: 2 },

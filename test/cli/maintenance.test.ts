@@ -47,7 +47,9 @@ describe('svc devices maintenance', () => {
       /^till-2 is online\nMaintenance window: Sun 02:00 for 2h, Europe\/Paris; next from \d{4}-\S+Z to \d{4}-\S+Z\n$/,
     )
     expect((await shown(id)).maintenanceWindow).toEqual({
-      ...{ every: 'Sun 02:00', durationMinutes: 120, timezone: 'Europe/Paris' },
+      every: 'Sun 02:00',
+      durationMinutes: 120,
+      timezone: 'Europe/Paris',
     })
     expect((await svc('devices', 'show', 'till-2')).stdout).toMatch(
       /Maintenance window\n {2}Every: +Sun 02:00\n[\s\S]*Next window\n {2}Opens at: +\d{4}-/,

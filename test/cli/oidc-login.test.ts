@@ -8,8 +8,11 @@ let home: Home
 let service: FakeService
 
 const given = {
-  ...{ accessToken: 'workload-1', expiresInSeconds: 600, permissions: ['organizations:write'] },
-  ...{ orgId: uuid(10), policy: { id: uuid(80), name: 'Releases' } },
+  accessToken: 'workload-1',
+  expiresInSeconds: 600,
+  permissions: ['organizations:write'],
+  orgId: uuid(10),
+  policy: { id: uuid(80), name: 'Releases' },
 }
 
 beforeEach(async () => {
@@ -77,8 +80,12 @@ describe('a GitHub Actions job', () => {
     const github = await actions(() => ({ body: '{"value":"a.b.c"}' }))
     const { stdout } = await login('github', '--audience', 'svc', '--policy', uuid(80), '--json')
     expect(JSON.parse(stdout)).toMatchObject({
-      ...{ url: service.url, orgId: uuid(10), policy: given.policy, permissions: given.permissions },
-      ...{ store: 'file', until: expect.stringMatching(/Z$/) },
+      url: service.url,
+      orgId: uuid(10),
+      policy: given.policy,
+      permissions: given.permissions,
+      store: 'file',
+      until: expect.stringMatching(/Z$/),
     })
     expect(stdout).not.toContain('workload-1')
     expect(github.asked[0]?.url).toContain('audience=svc')
@@ -195,7 +202,10 @@ describe('the session of a job', () => {
     await login('gitlab')
     const shown = JSON.parse((await home.run(['auth', 'status', '--json'])).stdout)
     expect(shown).toMatchObject({
-      ...{ url: service.url, policy: given.policy, orgId: uuid(10), renewedAutomatically: false },
+      url: service.url,
+      policy: given.policy,
+      orgId: uuid(10),
+      renewedAutomatically: false,
       credential: expect.stringContaining('mode 0600'),
     })
     const out = await home.run(['logout', '--json'])

@@ -164,7 +164,9 @@ async function expectRefused(line: string, file: string) {
   const before = service.seen.length
   const { code, stdout, stderr } = await shell(line)
   expect({ line, code, stdout, stderr }).toEqual({
-    ...{ line, code: 2, stdout: '' },
+    line,
+    code: 2,
+    stdout: '',
     stderr: expect.stringMatching(/^Error: [^\n]*\n$/),
   })
   expect(stderr).toContain(file)

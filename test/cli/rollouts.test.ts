@@ -14,7 +14,8 @@ const at = `/agent-rollouts/${id}`
 
 const halted = {
   ...progress,
-  ...{ status: 'halted', haltReason: '46 failed in wave 2 of 900, where 5 % (45) may' },
+  status: 'halted',
+  haltReason: '46 failed in wave 2 of 900, where 5 % (45) may',
   next: { step: 'decide', wave: null, at: null, because: 'it was halted: resume, abort or roll back' },
 }
 
@@ -49,7 +50,9 @@ describe('svc agent rollout start', () => {
     expect(service.calls('POST /agent-rollouts')[0]?.body).toEqual({
       version: '1.2.0',
       waves: [{ filterId: uuid(5) }, { percent: 1 }, { percent: 0.5 }, { percent: 100 }],
-      ...{ gateMinutes: 30, soakMinutes: 120, maxFailurePercent: 3 },
+      gateMinutes: 30,
+      soakMinutes: 120,
+      maxFailurePercent: 3,
     })
   })
 
@@ -59,7 +62,8 @@ describe('svc agent rollout start', () => {
       'The devices for 1.2.0 are being drawn; svc agent rollout status --watch shows the progress\n',
     )
     expect(service.calls('POST /agent-rollouts')[0]?.body).toEqual({
-      ...{ version: '1.2.0', waves: [{ percent: 100 }] },
+      version: '1.2.0',
+      waves: [{ percent: 100 }],
     })
   })
 

@@ -284,8 +284,13 @@ describe.skipIf(noTerminal)('svc sso create at a terminal', () => {
   it('prompts for what a provider needs', async () => {
     home.signIn(service.url)
     const okta = {
-      ...{ id: 'okta', name: 'Okta', type: 'oidc', issuer: 'https://{domain}.okta.com' },
-      ...{ entityId: null, ssoUrl: null, certificateInstructions: null },
+      id: 'okta',
+      name: 'Okta',
+      type: 'oidc',
+      issuer: 'https://{domain}.okta.com',
+      entityId: null,
+      ssoUrl: null,
+      certificateInstructions: null,
     }
     service.answers['GET /sso/presets'] = { body: { data: [okta] } }
     service.answers['POST /sso/providers'] = { status: 201, body: { data: { id: uuid(70), name: 'Okta' } } }
@@ -302,8 +307,12 @@ describe.skipIf(noTerminal)('svc sso create at a terminal', () => {
     expect([code, service.calls('POST /sso/providers')[0]?.body]).toEqual([
       0,
       {
-        ...{ orgId, name: 'Okta', preset: 'okta', issuer: 'https://bakery.okta.com' },
-        ...{ clientId: '0oa1', clientSecret: 'hush' },
+        orgId,
+        name: 'Okta',
+        preset: 'okta',
+        issuer: 'https://bakery.okta.com',
+        clientId: '0oa1',
+        clientSecret: 'hush',
       },
     ])
   })

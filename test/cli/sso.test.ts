@@ -78,12 +78,23 @@ describe('svc sso', () => {
     const certificate = home.write('idp.pem', 'PEM\n')
     const args = ['--org', 'blue-bakery', '--name', 'Okta', '--preset', 'okta', '--no-auto-provision']
     const { code, stdout } = await svc(
-      ...['sso', 'create', ...args, '--client-secret', `@${secret}`, '--certificate', certificate, '-q'],
+      'sso',
+      'create',
+      ...args,
+      '--client-secret',
+      `@${secret}`,
+      '--certificate',
+      certificate,
+      '-q',
     )
     expect([code, stdout]).toEqual([0, `${uuid(70)}\n`])
     expect(service.calls('POST /sso/providers')[0]?.body).toEqual({
-      ...{ orgId: uuid(10), name: 'Okta', preset: 'okta', autoProvision: false },
-      ...{ clientSecret: 'hush', certificate: 'PEM\n' },
+      orgId: uuid(10),
+      name: 'Okta',
+      preset: 'okta',
+      autoProvision: false,
+      clientSecret: 'hush',
+      certificate: 'PEM\n',
     })
     const shown = await svc('sso', 'create', '--name', 'a', '--client-secret', 'hush')
     expect([shown.code, shown.stderr]).toEqual([
@@ -136,7 +147,9 @@ describe('svc sso', () => {
     )
     expect(code).toBe(0)
     expect(service.calls(`PATCH /sso/providers/${uuid(70)}`)[0]?.body).toEqual({
-      ...{ clientSecret: null, enforceSSO: true, force: true },
+      clientSecret: null,
+      enforceSSO: true,
+      force: true,
     })
   })
 

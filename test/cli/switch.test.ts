@@ -4,7 +4,11 @@ import { Home } from './run.ts'
 
 const home = new Home()
 const membership = (n: number, name: string, slug: string) => ({
-  ...{ scope: 'organization', id: uuid(n), name, slug, role: 'Org Admin' },
+  scope: 'organization',
+  id: uuid(n),
+  name,
+  slug,
+  role: 'Org Admin',
 })
 const memberships = [membership(10, 'Blue Bakery', 'blue-bakery'), membership(11, 'Red\nCafe', 'red-cafe')]
 let switchBody: unknown

@@ -25,19 +25,27 @@ async function start() {
   const timestamp = new Date(Date.now() - 60_000).toISOString()
   const signed = { SVC_URL: service.url, SVC_TOKEN: world.tokens.bakery }
   return {
-    ...{ home, world, bakery, signed },
+    home,
+    world,
+    bakery,
+    signed,
     url: service.url,
     client: (token: string) => service.client(token),
     submitDiagnostics: async (...messages: string[]) => {
       const logs = messages.map((message) => ({
-        ...{ timestamp, message, component: 'ws' },
+        timestamp,
+        message,
+        component: 'ws',
         level: message.startsWith('!') ? ('warn' as const) : ('info' as const),
       }))
       await service.client(bakery.agentToken).call(api.diagnosticLogs.submit, { params, body: { logs } })
     },
     submitEvents: async (...messages: string[]) => {
       const events = messages.map((message) => ({
-        ...{ timestamp, message, category: 'system' as const, source: 'kernel' },
+        timestamp,
+        message,
+        category: 'system' as const,
+        source: 'kernel',
         level: message.startsWith('!') ? ('warning' as const) : ('info' as const),
       }))
       await service.client(bakery.agentToken).call(api.eventLogs.submit, { params, body: { events } })
@@ -49,8 +57,12 @@ async function start() {
       const key = await service.client(world.tokens.bakery).call(api.enrollmentKeys.create, { body })
       const { agentId: id, authToken } = await service.client().call(api.agents.enroll, {
         body: {
-          ...{ enrollmentKey: key.key, hostname, osType: 'linux', osVersion: 'Debian 12' },
-          ...{ architecture: 'x64', agentVersion: '0.1.0' },
+          enrollmentKey: key.key,
+          hostname,
+          osType: 'linux',
+          osVersion: 'Debian 12',
+          architecture: 'x64',
+          agentVersion: '0.1.0',
         },
       })
       return async (message: string, at = timestamp) => {
@@ -96,7 +108,7 @@ describe('svc logs tail', () => {
     const plain = await logs(bakery.deviceId, '-n', '1', '--columns', 'level,source,message')
     expect(plain.stdout).toBe('LEVEL  SOURCE  MESSAGE\ninfo   kernel  f\n')
     expect(linesIn((await logs('bakery-pc', '--csv', '--columns', 'kind,device', '-n', '2')).stdout)).toEqual(
-      [...['kind,device', 'events,bakery-pc', 'events,bakery-pc']],
+      ['kind,device', 'events,bakery-pc', 'events,bakery-pc'],
     )
   })
 
@@ -307,8 +319,17 @@ describe('svc audit tail', () => {
     expect(names).toEqual(['one', 'two', 'three'])
     await admin.call(api.sites.create, newSite('four', bakery.id))
     const rest = await home.run([
-      ...['audit', 'tail', '--org', bakery.id, '--action', 'site.create', '--no-header'],
-      ...['--columns', 'resource.name', '--after', cursorIn(tail.said.stderr)],
+      'audit',
+      'tail',
+      '--org',
+      bakery.id,
+      '--action',
+      'site.create',
+      '--no-header',
+      '--columns',
+      'resource.name',
+      '--after',
+      cursorIn(tail.said.stderr),
     ])
     expect(linesIn(rest.stdout)).toEqual(['four'])
   })

@@ -6,9 +6,17 @@ const home = new Home()
 const service = new FakeService()
 const bakery = organization(10, 'blue-bakery', 'Blue Bakery')
 const releases = {
-  ...{ id: uuid(80), orgId: uuid(10), name: 'Releases', issuer: 'https://gitlab.com', audience: 'svc' },
-  ...{ claims: { project_id: '20' }, permissions: ['organizations:write'], maxUsage: 1 },
-  ...{ maxTtlMinutes: 60, status: 'active', lastUsedAt: null },
+  id: uuid(80),
+  orgId: uuid(10),
+  name: 'Releases',
+  issuer: 'https://gitlab.com',
+  audience: 'svc',
+  claims: { project_id: '20' },
+  permissions: ['organizations:write'],
+  maxUsage: 1,
+  maxTtlMinutes: 60,
+  status: 'active',
+  lastUsedAt: null,
 }
 const checks = [
   { check: 'issuer', ok: true, message: 'It is of https://gitlab.com' },
@@ -52,7 +60,9 @@ describe('svc trust', () => {
     const { code, stdout } = await svc(...create, ...claims, '--permission', 'sites:read,sites:write', '-q')
     expect([code, stdout]).toEqual([0, `${uuid(80)}\n`])
     expect(service.calls('POST /trust/policies')[0]?.body).toEqual({
-      ...{ orgId: uuid(10), name: 'Releases', issuer: 'https://gitlab.com' },
+      orgId: uuid(10),
+      name: 'Releases',
+      issuer: 'https://gitlab.com',
       claims: { project_id: '20', sub: 'project_path:a/b:ref_type:branch:ref:a=b' },
       permissions: ['sites:read', 'sites:write'],
     })

@@ -23,7 +23,9 @@ describe('svc webhooks listen --forward-to', () => {
     const sent = { ...signedHeaders(JSON.stringify(event)), 'x-own': 'ü', 'proxy-authorization': 'no' }
     const reply = await deliver(event, sent)
     expect([reply.status, reply.headers.get('retry-after'), reply.headers.get('x-other')]).toEqual([
-      ...[503, '7', null],
+      503,
+      '7',
+      null,
     ])
     expect(await reply.text()).toBe('x'.repeat(65_536))
     expect(said.stderr).toContain(`forwarding to ${url.split('?')[0]};`)

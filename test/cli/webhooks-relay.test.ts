@@ -63,7 +63,9 @@ describe('svc webhooks listen --webhook', () => {
     expect(taken.map((one) => one.body)).toEqual([body, body, body])
     expect(taken[0]!.headers).toMatchObject({
       ...signedHeadersIn(taken[0]!.headers),
-      ...{ 'x-own': 'ü', authorization: 'Bearer 1', 'content-type': 'application/json' },
+      'x-own': 'ü',
+      authorization: 'Bearer 1',
+      'content-type': 'application/json',
     })
     expect(said.stderr).toContain(
       `Relaying copies of the deliveries of Tickets to ${url.split('?')[0]}, from ${service.url}; Ctrl-C ends`,

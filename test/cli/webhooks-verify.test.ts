@@ -38,8 +38,11 @@ describe('svc webhooks verify', () => {
     const flags = linesOf(without(good, /^webhook/)).flatMap((line) => ['--header', line])
     const piped = await verify(['--json', ...flags], body)
     expect(JSON.parse(piped.stdout)).toEqual({
-      ...{ verdict: 'valid', native: 'valid', standard: 'absent' },
-      ...{ signedAt: new Date(now).toISOString(), reason: null },
+      verdict: 'valid',
+      native: 'valid',
+      standard: 'absent',
+      signedAt: new Date(now).toISOString(),
+      reason: null,
     })
     const head = 'POST /hooks HTTP/1.1\r\nHost: receiver\r\n'
     const raw = `${head}${linesOf(good).join('\r\n').toUpperCase()}`.replace(/: .*/g, '')

@@ -71,7 +71,14 @@ describe('svc webhooks listen', () => {
     }
     await has(wrong.length)
     expect(rows().map(({ signature }) => signature)).toEqual([
-      ...['invalid', 'invalid', 'invalid', 'unsigned', 'unsigned', 'invalid', 'invalid', 'invalid'],
+      'invalid',
+      'invalid',
+      'invalid',
+      'unsigned',
+      'unsigned',
+      'invalid',
+      'invalid',
+      'invalid',
     ])
     expect(rows().every(({ forwarded, again }) => forwarded === null && again === false)).toBe(true)
     expect((await fetch(url)).status).toBe(405)

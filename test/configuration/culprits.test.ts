@@ -10,14 +10,19 @@ import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
 import { configurationOf, type Document } from './stage.ts'
 
 const hook = {
-  ...{ org: 'bakery', name: 'Tickets', url: 'https://hooks.example.com/in', secret: 'one' },
+  org: 'bakery',
+  name: 'Tickets',
+  url: 'https://hooks.example.com/in',
+  secret: 'one',
   events: ['device.enrolled'],
 }
 const ada = { org: 'bakery', email: 'ada@example.com', name: 'Ada', role: 'Org Viewer' }
 
 it('every action that changes an object of a file is looked for', () => {
   const entries = Object.values(kinds).flatMap(({ create, update, remove, parts = [] }) => [
-    ...[create, update, remove],
+    create,
+    update,
+    remove,
     ...parts.map(({ entry }) => entry),
   ])
   const actions = entries.map(({ audit }) => (audit as { action: string }).action)

@@ -231,9 +231,16 @@ describe.skipIf(!hasOpenssl)('an example', () => {
         const token = await issuers[ci].token({ ...claims[ci][name], aud: service.url }, systemClock())
         writeFileSync(join(own, 'token'), token)
         const env = {
-          ...{ SVC_CONFIG_DIR: own, SVC_CREDENTIAL_STORE: 'file', ORG_ID: orgId, SVC_OIDC_TOKEN: token },
-          ...{ PLAN_POLICY_ID: plan!, APPLY_POLICY_ID: apply!, POLICY_ID: name === 'plan' ? plan! : apply! },
-          ...{ PULL_REQUEST: '1', GITHUB_SHA: 'a1', CI_COMMIT_SHA: 'a1' },
+          SVC_CONFIG_DIR: own,
+          SVC_CREDENTIAL_STORE: 'file',
+          ORG_ID: orgId,
+          SVC_OIDC_TOKEN: token,
+          PLAN_POLICY_ID: plan!,
+          APPLY_POLICY_ID: apply!,
+          POLICY_ID: name === 'plan' ? plan! : apply!,
+          PULL_REQUEST: '1',
+          GITHUB_SHA: 'a1',
+          CI_COMMIT_SHA: 'a1',
         }
         // The token of the job is in its environment at GitLab, and asked for at GitHub.
         const signIn = script.replace('--oidc github', '--oidc file --oidc-file "$SVC_CONFIG_DIR/token"')

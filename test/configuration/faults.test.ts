@@ -51,15 +51,17 @@ it('names every kind of fault at once, and what is refused besides, each with it
     { set: 'ours' },
   )
   const permissions = [
-    ...[
-      'config:read',
-      'organizations:read',
-      'organizations:write',
-      'sites:read',
-      'sites:write',
-      'users:read',
-    ],
-    ...['users:write', 'users:invite', 'devices:read', 'devices:write', 'scripts:read'],
+    'config:read',
+    'organizations:read',
+    'organizations:write',
+    'sites:read',
+    'sites:write',
+    'users:read',
+    'users:write',
+    'users:invite',
+    'devices:read',
+    'devices:write',
+    'scripts:read',
   ]
   const { acme: partnerId } = live.world.partners
   const role = await addRole(live.service, { partnerId }, 'Planner', permissions)

@@ -119,8 +119,15 @@ onEveryDatabase((_, open) => {
         },
       }
       const change: AppliedChange = {
-        ...{ section: 'scripts', action: 'create', id: newId(), orgId: null, key: 'Clean' },
-        ...{ before: null, after: { content }, ids: { before: {}, after: {} }, withheld: [] },
+        section: 'scripts',
+        action: 'create',
+        id: newId(),
+        orgId: null,
+        key: 'Clean',
+        before: null,
+        after: { content },
+        ids: { before: {}, after: {} },
+        withheld: [],
       }
       const apply = {
         id: newId(),

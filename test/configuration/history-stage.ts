@@ -10,11 +10,17 @@ const online = {
 }
 
 export const hook = {
-  ...{ org: 'bakery', name: 'Tickets', url: 'https://hooks.example.com/in?key=k-e-y', secret: 'one' },
+  org: 'bakery',
+  name: 'Tickets',
+  url: 'https://hooks.example.com/in?key=k-e-y',
+  secret: 'one',
   events: ['device.enrolled', 'alert.triggered'],
 }
 export const policy = {
-  ...{ org: 'bakery', name: 'CI', issuer: 'https://ci.example.com', claims: { sub: 'x' } },
+  org: 'bakery',
+  name: 'CI',
+  issuer: 'https://ci.example.com',
+  claims: { sub: 'x' },
   permissions: ['devices:read'],
 }
 

@@ -103,14 +103,15 @@ onEveryDatabase((kind, open) => {
       })
 
       const never = {
-        ...{
-          alerts: undefined,
-          scripts: undefined,
-          devices: undefined,
-          keys: undefined,
-          rollouts: undefined,
-        },
-        ...{ releases: undefined, checkpoints: undefined, proofs: undefined, archives: undefined },
+        alerts: undefined,
+        scripts: undefined,
+        devices: undefined,
+        keys: undefined,
+        rollouts: undefined,
+        releases: undefined,
+        checkpoints: undefined,
+        proofs: undefined,
+        archives: undefined,
       }
       const news = await newEntries(service)
       await deleteEndedRecords(service.storage, { ...never, applies: 30 }, new Date().toISOString())

@@ -197,7 +197,10 @@ onEveryDatabase((_, open) => {
         bakery.client.call(api.enrollmentKeys.update, { params: { id: door.id }, body })
       const expiresAt = addSeconds(clock(), 600)
       expect(await change({ maxUsage: null, expiresAt })).toMatchObject({
-        ...{ name: 'Door', usageCount: 1, maxUsage: null, expiresAt },
+        name: 'Door',
+        usageCount: 1,
+        maxUsage: null,
+        expiresAt,
       })
       await service.client().call(api.agents.enroll, { body: { ...machine, hostname: 'other' } })
       await expect(change({ expiresAt: '2020-01-01' })).rejects.toMatchObject({ status: 400 })

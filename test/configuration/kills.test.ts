@@ -31,7 +31,9 @@ const before = documentOf([0, 1, 2, 3], { timezone: 'UTC', status: 'online', con
 /** Deletes, changes and makes as many as `totals` says. */
 const after: Document = {
   ...documentOf([2, 3, 4, 5, 6, 7, 8, 9], {
-    ...{ timezone: 'Europe/Paris', status: 'offline', content: 'false\n' },
+    timezone: 'Europe/Paris',
+    status: 'offline',
+    content: 'false\n',
     ofPartner: 10,
   }),
   // Each has a letter, which leaves after the commit.

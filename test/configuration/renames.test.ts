@@ -126,7 +126,9 @@ onEveryDatabase((_, open) => {
       const kept = { [section]: [object('a'), object('b', 'a'), object('c', 'b')] }
       expect((await settle(kept)).lines).toEqual(['create c'])
       expect((await acme.plan({ [section]: [object('d', 'b'), object('b', 'a')] })).totals).toMatchObject({
-        ...{ create: 0, update: 2, left: 1 },
+        create: 0,
+        update: 2,
+        left: 1,
       })
       const chain = { [section]: [object('b', 'a'), object('d', 'b')] }
       expect((await settle(chain, prune)).lines).toEqual(['update a b', 'update b d', 'delete c'])

@@ -104,7 +104,9 @@ onEveryDatabase((_, open) => {
   it('a rollback changes the object that the apply changed, though another has taken its former name', async () => {
     const { acme, bakery, world } = await startWithHistory(open)
     const site = (name: string, renamedFrom?: string) => ({
-      ...{ org, name, timezone: renamedFrom === undefined ? 'UTC' : 'Europe/Paris' },
+      org,
+      name,
+      timezone: renamedFrom === undefined ? 'UTC' : 'Europe/Paris',
       ...(renamedFrom !== undefined && { renamedFrom }),
     })
     await acme.apply({ sites: [site('Store')] })

@@ -122,11 +122,15 @@ onEveryDatabase((_, open) => {
       const plan = await acme.planBack(two.applyId)
       expect(plan.lost).toEqual([
         {
-          ...{ section: 'organizations', org: null, name: 'florist' },
+          section: 'organizations',
+          org: null,
+          name: 'florist',
           reason: 'keeps what the apply set, as nobody is told what was before: settings',
         },
         {
-          ...{ section: 'webhooks', org: 'bakery', name: 'Tickets' },
+          section: 'webhooks',
+          org: 'bakery',
+          name: 'Tickets',
           reason: 'keeps what the apply set, as nobody is told what was before: secret',
         },
       ])
@@ -184,7 +188,9 @@ onEveryDatabase((_, open) => {
       const plan = await acme.planBack(two.applyId)
       expect(plan.lost).toEqual([
         {
-          ...{ section: 'memberships', org: 'bakery', name: 'grace@example.com' },
+          section: 'memberships',
+          org: 'bakery',
+          name: 'grace@example.com',
           reason: 'is invited again, and has to accept',
         },
       ])
@@ -216,7 +222,9 @@ onEveryDatabase((_, open) => {
     it('gives names back that the apply handed on', async () => {
       const { acme } = await startWithHistory(open)
       const named = (name: string, renamedFrom?: string) => ({
-        ...{ name, ...script, content: `# ${renamedFrom ?? name}\n` },
+        name,
+        ...script,
+        content: `# ${renamedFrom ?? name}\n`,
         ...(renamedFrom !== undefined && { renamedFrom }),
       })
       await acme.apply({ scripts: [named('One'), named('Two')] })

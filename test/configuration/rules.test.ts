@@ -108,7 +108,11 @@ describe('the order', () => {
       [],
     ])
     const stored = (id: string, parentRoleId: string | null): Stored => ({
-      ...{ section: 'roles', id, orgId: null, key: id, isBuiltIn: false },
+      section: 'roles',
+      id,
+      orgId: null,
+      key: id,
+      isBuiltIn: false,
       record: { parentRoleId },
     })
     const gone = childrenFirst(kinds.roles, [stored('a', null), stored('b', 'a'), stored('c', 'b')])

@@ -27,7 +27,12 @@ onEveryDatabase((_, open) => {
       const news = await newEntries(service)
       const refusals = async () =>
         (await news()).map(({ action, orgId, result, details: { path, code, configuration } }) => ({
-          ...{ action, orgId, result, path, code, configuration },
+          action,
+          orgId,
+          result,
+          path,
+          code,
+          configuration,
         }))
       await expect(reader.plan({ sites: [] }, { set: 'one' })).rejects.toMatchObject({ status: 403 })
       await expect(reader.apply({ sites: [] }, { set: 'one' }, 'x')).rejects.toMatchObject({ status: 403 })

@@ -13,7 +13,10 @@ const { name } = oidc
 const whole = { org: 'bakery', ...oidc, ...endpointsOf(issuer) }
 const files = (more: object = {}): Document => ({ ssoProviders: [{ ...whole, ...more }] })
 const saml = {
-  ...{ org: 'bakery', name: 'ADFS', type: 'saml', entityId: 'https://adfs.example.com' },
+  org: 'bakery',
+  name: 'ADFS',
+  type: 'saml',
+  entityId: 'https://adfs.example.com',
   ssoUrl: 'https://adfs.example.com/saml',
 }
 

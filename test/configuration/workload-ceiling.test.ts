@@ -11,7 +11,9 @@ import { configurationOf, type Document } from './stage.ts'
 /** All that files need, and no permission to do anything with devices. */
 const held = every.filter((one) => !/^(devices|scripts|alerts|automations|remote):/.test(one))
 const pullRequests = {
-  ...{ name: 'Pull requests', issuer: github, audience },
+  name: 'Pull requests',
+  issuer: github,
+  audience,
   claims: { repository_id: '74291847', event_name: 'pull_request' },
 }
 

@@ -116,7 +116,9 @@ onEveryDatabase((_, open) => {
       expect(entries.length).toBeGreaterThan(3)
       for (const entry of entries)
         expect(entry).toMatchObject({
-          ...{ result: 'success', actorType: 'api_key', actorId: main.policyId },
+          result: 'success',
+          actorType: 'api_key',
+          actorId: main.policyId,
           details: { workload: { policy: expect.stringContaining('policy'), run: expect.any(String) } },
         })
     })

@@ -141,7 +141,9 @@ aboveStorage((_, open) => {
       const port = await listening(runner)
       onTestFinished(() => void runner.close())
       return {
-        ...{ ...own, GITHUB_RUN_ID: '7', ACTIONS_ID_TOKEN_REQUEST_TOKEN: 'runner' },
+        ...own,
+        GITHUB_RUN_ID: '7',
+        ACTIONS_ID_TOKEN_REQUEST_TOKEN: 'runner',
         ACTIONS_ID_TOKEN_REQUEST_URL: `http://127.0.0.1:${port}/idtoken?api-version=2.0`,
       }
     }

@@ -31,7 +31,9 @@ it.runIf(process.platform === 'linux')('returns where the system refuses as if a
   const script = `(await import(${module})).makeFolder('/proc/nothing/below')`
   // In a process of its own: what never returns could not be ended from here.
   const { signal, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
-    ...{ timeout: 20_000, killSignal: 'SIGKILL', encoding: 'utf8' },
+    timeout: 20_000,
+    killSignal: 'SIGKILL',
+    encoding: 'utf8',
   })
   expect([signal, stderr]).toEqual([null, expect.stringContaining('ENOENT')])
 })

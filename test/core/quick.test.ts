@@ -10,10 +10,41 @@ import { NewEnrollmentKey } from '../../src/credentials/enrollment-keys/contract
 
 /** Many of these are the values that schemas check for, or just beyond. */
 const samples: unknown[] = [
-  ...[null, true, false, '', 'ok', 'warning', 'agent', 'server', '0.1.0', 'a\u0000', '\ud800'],
-  ...[0, 1, -1, 0.5, 100, 100.5, 1e7, 1e15, 1e16, 2 ** 53, Number.MAX_VALUE, [], {}, [1], { cpuPercent: 1 }],
-  ...['x'.repeat(50), 'x'.repeat(51), 'x'.repeat(255), 'x'.repeat(256), 'f'.repeat(64)],
-  ...['2026-01-31T12:00:00Z', '2026-01-31', '12', '01923f7e-0000-7000-8000-000000000000'],
+  null,
+  true,
+  false,
+  '',
+  'ok',
+  'warning',
+  'agent',
+  'server',
+  '0.1.0',
+  'a\u0000',
+  '\ud800',
+  0,
+  1,
+  -1,
+  0.5,
+  100,
+  100.5,
+  1e7,
+  1e15,
+  1e16,
+  2 ** 53,
+  Number.MAX_VALUE,
+  [],
+  {},
+  [1],
+  { cpuPercent: 1 },
+  'x'.repeat(50),
+  'x'.repeat(51),
+  'x'.repeat(255),
+  'x'.repeat(256),
+  'f'.repeat(64),
+  '2026-01-31T12:00:00Z',
+  '2026-01-31',
+  '12',
+  '01923f7e-0000-7000-8000-000000000000',
 ]
 const anything = fc.oneof(fc.constantFrom(...samples), fc.jsonValue() as fc.Arbitrary<unknown>)
 
@@ -85,20 +116,16 @@ describe('the compiled fast validator', () => {
 
   test('accepts heartbeats of agents, with known and unknown fields', () => {
     const heartbeat = {
-      ...{
-        status: 'ok',
-        agentVersion: '0.1.0',
-        hostname: 'reception-1',
-        osVersion: 'Debian 12',
-        uptime: 86_400,
-      },
-      ...{
-        isVirtual: false,
-        autoUpdate: true,
-        role: 'agent',
-        mainSilentSince: null,
-        fromTheFuture: { yes: 1 },
-      },
+      status: 'ok',
+      agentVersion: '0.1.0',
+      hostname: 'reception-1',
+      osVersion: 'Debian 12',
+      uptime: 86_400,
+      isVirtual: false,
+      autoUpdate: true,
+      role: 'agent',
+      mainSilentSince: null,
+      fromTheFuture: { yes: 1 },
       metrics: { cpuPercent: 12.5, ramPercent: 40, processCount: 300, load: 7 },
     }
     expect(agrees(Heartbeat, heartbeat)).toBe(true)

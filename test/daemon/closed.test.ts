@@ -16,8 +16,10 @@ async function closedService(dataDir: string, databaseUrl: string | undefined) {
   const config = readConfig({
     ...testSecrets,
     ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
-    ...{ SVC_DATA_DIR: dataDir, PORT: '0' },
-    ...{ SVC_ADMIN_EMAIL: adminEmail, SVC_ADMIN_PASSWORD: adminPassword },
+    SVC_DATA_DIR: dataDir,
+    PORT: '0',
+    SVC_ADMIN_EMAIL: adminEmail,
+    SVC_ADMIN_PASSWORD: adminPassword,
   })
   const service = await serve(config, systemClock, { log: pino({ level: 'silent' }) })
   await fetch(`${service.url}/health`).then((reply) => reply.text())

@@ -24,8 +24,16 @@ describe('CORS_ALLOWED_ORIGINS', () => {
   })
 
   it.each([
-    ...['*', 'null', 'a.example', 'https://*.example', 'https://a.example/', 'https://a.example/app'],
-    ...['https://a.example?', 'https://u:p@a.example', 'javascript:alert(1)', 'https://a.example,'],
+    '*',
+    'null',
+    'a.example',
+    'https://*.example',
+    'https://a.example/',
+    'https://a.example/app',
+    'https://a.example?',
+    'https://u:p@a.example',
+    'javascript:alert(1)',
+    'https://a.example,',
   ])('refuses %s at start-up', (text) => {
     const reading = () => readOrigins({ CORS_ALLOWED_ORIGINS: text })
     expect(reading).toThrow(SetupError)
@@ -42,7 +50,8 @@ describe('a front-end on another origin', () => {
   beforeAll(async () => {
     const database = await openMigrated('sqlite')
     const env = {
-      ...{ PUBLIC_URL: 'http://svc.example.com', DASHBOARD_URL: `${app}/dashboard` },
+      PUBLIC_URL: 'http://svc.example.com',
+      DASHBOARD_URL: `${app}/dashboard`,
       TRUST_PROXY_HEADERS: 'true',
     }
     service = await serviceOn(database, { env })
@@ -134,7 +143,9 @@ describe('a front-end on another origin', () => {
     expect(safe.cookies).toHaveLength(2)
     expect(safe.cookies.every((one) => /; Secure; SameSite=None/.test(one))).toBe(true)
     const renewed = await refresh({
-      ...{ ...afar, ...secure, cookie: jarOf(safe.cookies) },
+      ...afar,
+      ...secure,
+      cookie: jarOf(safe.cookies),
       'x-service-csrf': safe.headers['x-service-csrf']!,
     })
     expect([renewed.status, renewed.cookies.every((one) => /SameSite=None/.test(one))]).toEqual([200, true])

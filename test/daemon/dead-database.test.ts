@@ -26,7 +26,12 @@ async function serviceUnderLoad(between?: (databaseUrl: string) => Promise<Lossy
   const more = (than: number[]) => () => counts().every((count, n) => count > than[n]! + 25)
   await expect.poll(more([0, 0]), { timeout: 10_000 }).toBe(true)
   return {
-    ...{ server, place, service, url, tokens, proxy: proxy! },
+    server,
+    place,
+    service,
+    url,
+    tokens,
+    proxy: proxy!,
     /** Until more writes of each tenant are acknowledged and readiness is 200. */
     async recovers() {
       await expect.poll(more(counts()), { timeout: 20_000 }).toBe(true)

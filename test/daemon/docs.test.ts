@@ -11,13 +11,29 @@ const entries = entriesOf(api)
 
 /** Called by agents and by browsers, which no command stands for. */
 const withoutCommand = [
-  ...['agentCommands.list', 'agentCommands.result', 'agentDownloads.agent', 'agentDownloads.component'],
-  ...['agentKeys.register', 'agentTokens.confirm', 'agentTokens.rotate', 'agentUpdates.status'],
-  ...['agentVersions.info', 'agentVersions.latest'],
-  ...['agents.config', 'agents.enroll', 'agents.heartbeat', 'agents.inventory'],
-  ...['auth.register', 'auth.registerPartner', 'auth.verifyEmail'],
-  ...['diagnosticLogs.submit', 'eventLogs.submit'],
-  ...['ssoSignIn.acs', 'ssoSignIn.callback', 'ssoSignIn.login', 'ssoSignIn.metadata'],
+  'agentCommands.list',
+  'agentCommands.result',
+  'agentDownloads.agent',
+  'agentDownloads.component',
+  'agentKeys.register',
+  'agentTokens.confirm',
+  'agentTokens.rotate',
+  'agentUpdates.status',
+  'agentVersions.info',
+  'agentVersions.latest',
+  'agents.config',
+  'agents.enroll',
+  'agents.heartbeat',
+  'agents.inventory',
+  'auth.register',
+  'auth.registerPartner',
+  'auth.verifyEmail',
+  'diagnosticLogs.submit',
+  'eventLogs.submit',
+  'ssoSignIn.acs',
+  'ssoSignIn.callback',
+  'ssoSignIn.login',
+  'ssoSignIn.metadata',
 ]
 
 describe('/docs', () => {

@@ -13,8 +13,16 @@ import { startService } from '../harness.ts'
 import { buildWorld, type Org } from '../world.ts'
 
 const days: RecordDays = {
-  ...{ alerts: 10, scripts: 10, devices: 10, keys: 10, rollouts: 10, releases: 10 },
-  ...{ checkpoints: undefined, proofs: undefined, archives: undefined, applies: 10 },
+  alerts: 10,
+  scripts: 10,
+  devices: 10,
+  keys: 10,
+  rollouts: 10,
+  releases: 10,
+  checkpoints: undefined,
+  proofs: undefined,
+  archives: undefined,
+  applies: 10,
 }
 const never = Object.fromEntries(Object.keys(days).map((kind) => [kind, undefined])) as RecordDays
 const now = systemClock()
@@ -103,8 +111,17 @@ describe('records that have ended', () => {
       expect(await left(storage, old)).toEqual(all)
 
       const rows = Array.from({ length: 1200 }, (_, n) => ({
-        ...{ id: newId(), device_id: old.deviceId, org_id: old.id, timestamp: now, level: 'info' },
-        ...{ message: 'm', created_at: now, component: 'x', fields: null, agent_version: null, seq: n + 1 },
+        id: newId(),
+        device_id: old.deviceId,
+        org_id: old.id,
+        timestamp: now,
+        level: 'info',
+        message: 'm',
+        created_at: now,
+        component: 'x',
+        fields: null,
+        agent_version: null,
+        seq: n + 1,
       }))
       for (let at = 0; at < rows.length; at += 400) {
         await storage.write((tx) =>

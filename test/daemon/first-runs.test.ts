@@ -30,8 +30,15 @@ onEveryDatabase((_, open) => {
       tx
         .insertInto('agent_logs')
         .values({
-          ...{ id: 'old', device_id: orgs.bakery.deviceId, org_id: orgs.bakery.id, timestamp: long },
-          ...{ level: 'info', message: 'm', created_at: long, component: 'agent', seq: 1 },
+          id: 'old',
+          device_id: orgs.bakery.deviceId,
+          org_id: orgs.bakery.id,
+          timestamp: long,
+          level: 'info',
+          message: 'm',
+          created_at: long,
+          component: 'agent',
+          seq: 1,
         })
         .execute(),
     )

@@ -58,7 +58,10 @@ onEveryDatabase((kind, open) => {
   )
 
   it.each([
-    ...['JWT_SECRET', 'APP_ENCRYPTION_KEY', 'ENROLLMENT_KEY_PEPPER', 'MFA_RECOVERY_CODE_PEPPER'],
+    'JWT_SECRET',
+    'APP_ENCRYPTION_KEY',
+    'ENROLLMENT_KEY_PEPPER',
+    'MFA_RECOVERY_CODE_PEPPER',
     'AUDIT_SIGNING_KEY',
   ])('a second replica with a different %s is refused, and changes nothing', async (name) => {
     const own = { AUDIT_SIGNING_KEY: fresh() }

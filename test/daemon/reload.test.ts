@@ -38,7 +38,12 @@ async function begin(open: Open) {
   await first.close()
   const env = { SVC_DATA_DIR: dataDir, DATABASE_URL: databaseUrl ?? '' }
   return {
-    ...{ place: { dataDir, databaseUrl }, file, secrets, env, storage, tokens },
+    place: { dataDir, databaseUrl },
+    file,
+    secrets,
+    env,
+    storage,
+    tokens,
     start: async (more: Record<string, string> = {}) => {
       const process = new ServeProcess({ dataDir, databaseUrl }, { env: { ...admin, ...more } })
       return { process, url: await process.listening() }

@@ -189,9 +189,17 @@ describe('a replica without the key that another one seals with', () => {
 
     const providerId = await addProvider(here, world.orgs.bakery.id)
     const signIn = {
-      ...{ stateHash: 'a state', providerId, nonce: 'n', codeVerifier: 'verifier' },
-      ...{ redirectPath: '/', browserHash: 'b', challenge: null, providerVersion: now(), testId: null },
-      ...{ createdAt: now(), expiresAt: addSeconds(now(), 600) },
+      stateHash: 'a state',
+      providerId,
+      nonce: 'n',
+      codeVerifier: 'verifier',
+      redirectPath: '/',
+      browserHash: 'b',
+      challenge: null,
+      providerVersion: now(),
+      testId: null,
+      createdAt: now(),
+      expiresAt: addSeconds(now(), 600),
     }
     await storage.write((tx) => insertSignIn(tx, sealer, signIn))
     const own = createCipher([testSecrets.APP_ENCRYPTION_KEY])

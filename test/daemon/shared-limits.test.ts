@@ -44,8 +44,12 @@ onEveryDatabase((kind, open) => {
   const clock = testClock()
   const limiterOn = (storage: Storage, limits: Partial<Record<LimitName, Limit>>, on = {}) =>
     new SharedLimiter({
-      ...{ storage, clock, limits: limits as Limits },
-      ...{ pepper: 'a pepper', otherPepper: undefined, ...on },
+      storage,
+      clock,
+      limits: limits as Limits,
+      pepper: 'a pepper',
+      otherPepper: undefined,
+      ...on,
     })
   const rowsOf = ({ storage }: TestDatabase) =>
     storage.read.selectFrom('rate_limit_windows').selectAll().orderBy('id').execute()

@@ -1,8 +1,25 @@
 /** Addresses of this machine, of its neighbors, and all other kinds that are not public. */
 const addresses = [
-  ...['127.0.0.1', '127.1.2.3', '0.0.0.0', '10.0.0.1', '10.255.255.254', '172.16.0.1', '172.31.255.254'],
-  ...['192.168.0.1', '169.254.169.254', '169.254.170.2', '100.64.0.1', '100.127.255.254', '192.0.0.1'],
-  ...['192.0.2.1', '198.18.0.1', '198.51.100.7', '203.0.113.9', '224.0.0.1', '240.0.0.1', '255.255.255.255'],
+  '127.0.0.1',
+  '127.1.2.3',
+  '0.0.0.0',
+  '10.0.0.1',
+  '10.255.255.254',
+  '172.16.0.1',
+  '172.31.255.254',
+  '192.168.0.1',
+  '169.254.169.254',
+  '169.254.170.2',
+  '100.64.0.1',
+  '100.127.255.254',
+  '192.0.0.1',
+  '192.0.2.1',
+  '198.18.0.1',
+  '198.51.100.7',
+  '203.0.113.9',
+  '224.0.0.1',
+  '240.0.0.1',
+  '255.255.255.255',
 ]
 
 const bytesOf = (address: string): number[] => address.split('.').map(Number)
@@ -39,18 +56,22 @@ const spellings: readonly ((address: string) => string)[] = [
 ]
 
 const six = [
-  ...[
-    '::',
-    '::1',
-    '0:0:0:0:0:0:0:1',
-    'fc00::1',
-    'fd12:3456:789a::1',
-    'fe80::1',
-    'febf::1',
-    'fec0::1',
-    'ff02::1',
-  ],
-  ...['2001:db8::1', '2001::1', '100::1', 'fd00:ec2::254', '64:ff9b:1::1', '3fff::1', '5f00::1'],
+  '::',
+  '::1',
+  '0:0:0:0:0:0:0:1',
+  'fc00::1',
+  'fd12:3456:789a::1',
+  'fe80::1',
+  'febf::1',
+  'fec0::1',
+  'ff02::1',
+  '2001:db8::1',
+  '2001::1',
+  '100::1',
+  'fd00:ec2::254',
+  '64:ff9b:1::1',
+  '3fff::1',
+  '5f00::1',
 ]
 
 /** Names, and the addresses they resolve to. */
@@ -70,31 +91,33 @@ export const names: Readonly<Record<string, readonly string[]>> = {
 
 const written = [
   ...Object.keys(names),
-  ...['LOCALHOST', 'localhost.', 'ｌｏｃａｌｈｏｓｔ', 'ⓛⓞⓒⓐⓛⓗⓞⓢⓣ', 'l\u00adocalhost', 'bücher.example'],
+  'LOCALHOST',
+  'localhost.',
+  'ｌｏｃａｌｈｏｓｔ',
+  'ⓛⓞⓒⓐⓛⓗⓞⓢⓣ',
+  'l\u00adocalhost',
+  'bücher.example',
 ]
 
 const places = [
-  ...['https://127.0.0.1:22', 'https://10.0.0.1:8443/a?b#c', 'https://[::1]:6379', 'https://127.0.0.1:0'],
-  ...[
-    'https://user:secret@127.0.0.1/',
-    'https://93.184.215.14@10.0.0.1/',
-    'https://127.0.0.1\\@93.184.215.14/',
-  ],
-  ...[
-    'https:127.0.0.1',
-    'https:\\\\127.0.0.1\\',
-    'https:///127.0.0.1/',
-    ' https://127.0.0.1 ',
-    'https://127.0.0.1\t',
-  ],
-  ...[
-    'https://127.1',
-    'https://10.1',
-    'https://0',
-    'https://0x7f.1',
-    'https://017700000001',
-    'https://1.1.0x7f000001',
-  ],
+  'https://127.0.0.1:22',
+  'https://10.0.0.1:8443/a?b#c',
+  'https://[::1]:6379',
+  'https://127.0.0.1:0',
+  'https://user:secret@127.0.0.1/',
+  'https://93.184.215.14@10.0.0.1/',
+  'https://127.0.0.1\\@93.184.215.14/',
+  'https:127.0.0.1',
+  'https:\\\\127.0.0.1\\',
+  'https:///127.0.0.1/',
+  ' https://127.0.0.1 ',
+  'https://127.0.0.1\t',
+  'https://127.1',
+  'https://10.1',
+  'https://0',
+  'https://0x7f.1',
+  'https://017700000001',
+  'https://1.1.0x7f000001',
 ]
 
 /** URLs to which a stranger may not send the service. */
@@ -104,5 +127,6 @@ export const unsafeUrls: readonly string[] = [
   ...written.map((host) => `https://${host}/hook`),
   ...places,
   // Without TLS only addresses that the operator allowed are reached.
-  ...['http://93.184.215.14/', 'http://outside.example.com/'],
+  'http://93.184.215.14/',
+  'http://outside.example.com/',
 ]

@@ -143,8 +143,10 @@ esac
     const logs = journalOf([record(1)])
     await logs.query(
       queryOf('Auth', {
-        ...{ level: 'warning', source: '$(touch /tmp/x); sshd' },
-        ...{ startTime: '2026-03-01T12:00:00.250Z', endTime: '2026-03-01T13:00:00.000Z' },
+        level: 'warning',
+        source: '$(touch /tmp/x); sshd',
+        startTime: '2026-03-01T12:00:00.250Z',
+        endTime: '2026-03-01T13:00:00.000Z',
       }),
       signal,
     )

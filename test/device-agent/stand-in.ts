@@ -24,7 +24,12 @@ const orgId = '0198c0de-0000-7000-8000-000000000002'
 
 /** The stored identity of an agent that enrolled there. */
 export const identityAt = (url: string): Identity => ({
-  ...{ url, agentId, deviceId, orgId, siteId: null, authToken },
+  url,
+  agentId,
+  deviceId,
+  orgId,
+  siteId: null,
+  authToken,
   heartbeatIntervalSeconds: 60,
 })
 

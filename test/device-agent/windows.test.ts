@@ -52,7 +52,12 @@ function windows(answers: Record<string, string | Error> = {}) {
   const steps = (given: { enrollmentKey?: string; binary?: string } = {}) =>
     installer.installSteps({ ...place, url, binary: machine.self, enrollmentKey: undefined, ...given })
   return {
-    ...{ machine, installer, place, binary, calls, steps },
+    machine,
+    installer,
+    place,
+    binary,
+    calls,
+    steps,
     lines: () => calls.map(({ line }) => line),
     log: () => readFileSync(join(place.stateDir, 'install.log'), 'utf8'),
   }

@@ -250,7 +250,8 @@ onEveryDatabase((_, open) => {
         )
       await cap('partners', partners.acme, 2)
       await expect(restore(gone[0]!)).rejects.toMatchObject({
-        ...{ status: 403, code: 'device_limit_reached' },
+        status: 403,
+        code: 'device_limit_reached',
         details: { currentDevices: 2, maxDevices: 2 },
       })
       await cap('partners', partners.acme, null)

@@ -54,7 +54,8 @@ onEveryDatabase((kind, open) => {
       const { clock, state, check, beat, put, maintain } = await setUp()
       await put('quarantined')
       await expect(beat()).rejects.toMatchObject({
-        ...{ status: 403, code: 'device_quarantined' },
+        status: 403,
+        code: 'device_quarantined',
         message: 'Device is quarantined pending admin approval',
       })
       await expect(maintain({ enable: true })).rejects.toMatchObject({ status: 409, code: 'conflict' })

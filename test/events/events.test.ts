@@ -134,7 +134,8 @@ onEveryDatabase((_, open) => {
       const beat = (agentVersion: string) =>
         agent.call(api.agents.heartbeat, { params, body: { agentVersion, status: 'ok' } })
       const updated = (data: Record<string, unknown>) => ({
-        ...{ type: 'device.updated', data: { ...data, ...named, fields: Object.keys(data) } },
+        type: 'device.updated',
+        data: { ...data, ...named, fields: Object.keys(data) },
       })
 
       await say('updating')

@@ -280,7 +280,8 @@ onEveryDatabase((kind, open) => {
       const body = { deviceIds: [other] }
       for (const entry of [api.deviceGroups.add, api.deviceGroups.take]) {
         await expect(admin.request(entry, { params: { id }, body })).rejects.toMatchObject({
-          ...{ status: 409, code: 'conflict' },
+          status: 409,
+          code: 'conflict',
           message: expect.stringContaining('pin'),
         })
       }
@@ -334,7 +335,9 @@ onEveryDatabase((kind, open) => {
       const { id } = await create()
       const params = { id: filter.id }
       await expect(admin.call(api.filters.remove, { params })).rejects.toMatchObject({
-        ...{ status: 409, code: 'conflict', details: { deviceGroups: 1 } },
+        status: 409,
+        code: 'conflict',
+        details: { deviceGroups: 1 },
         message: '1 device group takes its devices from this filter',
       })
       await admin.call(api.deviceGroups.remove, { params: { id } })

@@ -33,8 +33,13 @@ onEveryDatabase((_, open) => {
       const { admin, bakery, create } = await start()
       const first = await create('Reception')
       expect(first).toMatchObject({
-        ...{ orgId: bakery.id, siteId: null, type: 'static', filterId: null, parentId: null },
-        ...{ deviceCount: 0, evaluatedAt: null },
+        orgId: bakery.id,
+        siteId: null,
+        type: 'static',
+        filterId: null,
+        parentId: null,
+        deviceCount: 0,
+        evaluatedAt: null,
       })
       const second = await create('Back office', { siteId: bakery.siteId, parentId: first.id })
       const names = async (query = {}) =>
@@ -245,7 +250,9 @@ onEveryDatabase((_, open) => {
       await take(id, bakery.deviceId)
       expect(await news()).toMatchObject([
         {
-          ...{ action: 'device_group.devices.add', resourceId: id, resourceName: 'Reception' },
+          action: 'device_group.devices.add',
+          resourceId: id,
+          resourceName: 'Reception',
           details: { after: { added: [bakery.deviceId] } },
         },
         { action: 'device_group.devices.remove', details: { before: { removed: [bakery.deviceId] } } },

@@ -111,7 +111,11 @@ onEveryDatabase((_, open) => {
       'POST /api/v1/auth/device/decision HTTP/1.1',
       `host: 127.0.0.1:${port}`,
       `authorization: Bearer ${ada.token}`,
-      ...['content-type: application/json', `content-length: ${body.length}`, 'connection: close', '', ''],
+      'content-type: application/json',
+      `content-length: ${body.length}`,
+      'connection: close',
+      '',
+      '',
     ]
     socket.write(head.join('\r\n'))
     await new Promise((resolve) => setTimeout(resolve, 500))

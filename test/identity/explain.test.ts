@@ -53,15 +53,27 @@ const limited: Case = {
   people: (
     ['partner', 'partner', 'partner', 'plain', 'plain', 'strict', 'suspended', 'suspended'] as const
   ).map((place) => ({
-    ...{ role: 0, place, orgAccess: 'selected' },
-    ...{ factor: true, claim: true, disabled: false },
+    role: 0,
+    place,
+    orgAccess: 'selected',
+    factor: true,
+    claim: true,
+    disabled: false,
   })),
 }
 
 /** Codes of refusals that depend on the caller only, before the request itself is examined. */
 const refusals = new Set([
-  ...['unauthenticated', 'invalid_token', 'invalid_agent_credentials', 'account_inactive', 'tenant_inactive'],
-  ...['mfa_enrollment_required', 'scope_not_allowed', 'forbidden', 'partner_access_limited', 'mfa_required'],
+  'unauthenticated',
+  'invalid_token',
+  'invalid_agent_credentials',
+  'account_inactive',
+  'tenant_inactive',
+  'mfa_enrollment_required',
+  'scope_not_allowed',
+  'forbidden',
+  'partner_access_limited',
+  'mfa_required',
 ])
 const entries = entriesOf(api)
 
@@ -212,7 +224,9 @@ onEveryDatabase((kind, open) => {
       seen.cases += made.length
     })
     await fc.assert(property, {
-      ...{ seed, numRuns: trees[kind], interruptAfterTimeLimit: 120_000 },
+      seed,
+      numRuns: trees[kind],
+      interruptAfterTimeLimit: 120_000,
       examples: [[limited]],
     })
 

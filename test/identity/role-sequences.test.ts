@@ -152,15 +152,17 @@ onEveryDatabase((kind, open) => {
         await tx
           .insertInto('roles')
           .values({
-            ...{ id, partner_id: isPartner ? partnerId : null, org_id: isPartner ? null : ids[place] },
-            ...{ parent_role_id: above, scope: isPartner ? 'partner' : 'organization', name: id },
-            ...{
-              description: null,
-              is_system: 0,
-              force_mfa: force ? 1 : 0,
-              created_at: now,
-              updated_at: now,
-            },
+            id,
+            partner_id: isPartner ? partnerId : null,
+            org_id: isPartner ? null : ids[place],
+            parent_role_id: above,
+            scope: isPartner ? 'partner' : 'organization',
+            name: id,
+            description: null,
+            is_system: 0,
+            force_mfa: force ? 1 : 0,
+            created_at: now,
+            updated_at: now,
           })
           .execute()
         const rows = granted.map((permission) => ({ role_id: id, permission }))

@@ -125,8 +125,15 @@ onEveryDatabase((_, open) => {
       expect(invited).toMatchObject({ id, name: 'Typed', status: 'invited' })
       const shown = await as(world.tokens.harbor).call(api.users.show, { params: { id } })
       expect(shown).toMatchObject({
-        ...{ name: 'Typed', email, status: 'invited', avatarUrl: null, lastLoginAt: null },
-        ...{ mfaEnabled: null, mfaMethod: null, phoneNumber: null, passwordChangedAt: null },
+        name: 'Typed',
+        email,
+        status: 'invited',
+        avatarUrl: null,
+        lastLoginAt: null,
+        mfaEnabled: null,
+        mfaMethod: null,
+        phoneNumber: null,
+        passwordChangedAt: null,
       })
       expect(JSON.stringify(shown)).not.toContain('Lovelace')
       const search = (q: string) => as(world.tokens.harbor).call(api.users.list, { query: { q } })

@@ -141,7 +141,11 @@ onEveryDatabase((kind, open) => {
     it('comes with the roles of the scope', async () => {
       const { data } = await as(world.tokens.bakery).call(api.users.roles)
       expect(data.map(({ name }) => name)).toEqual([
-        ...['Auditor', 'Org Admin', 'Org Technician', 'Org Viewer', 'bakery role'],
+        'Auditor',
+        'Org Admin',
+        'Org Technician',
+        'Org Viewer',
+        'bakery role',
       ])
       const partner = await as(world.tokens.acme).call(api.users.roles)
       expect(new Set(partner.data.map(({ scope }) => scope))).toEqual(new Set(['partner']))
@@ -229,9 +233,16 @@ onEveryDatabase((kind, open) => {
         tx
           .insertInto('organization_memberships')
           .values({
-            ...{ id: 'm-harbor', org_id: world.orgs.harbor.id, user_id: id, role_id: bakeryRoles().viewer },
-            ...{ narrowed: 0, grouped: 0, created_at: '2026-01-01T00:00:00.000Z', disabled_at: null },
-            ...{ accepted_at: '2026-01-01T00:00:00.000Z', accepted_by: 'holder' },
+            id: 'm-harbor',
+            org_id: world.orgs.harbor.id,
+            user_id: id,
+            role_id: bakeryRoles().viewer,
+            narrowed: 0,
+            grouped: 0,
+            created_at: '2026-01-01T00:00:00.000Z',
+            disabled_at: null,
+            accepted_at: '2026-01-01T00:00:00.000Z',
+            accepted_by: 'holder',
           })
           .execute(),
       )
@@ -281,7 +292,9 @@ onEveryDatabase((kind, open) => {
       const id = await idOf('bakery-viewer')
       const acme = as(world.tokens.acme)
       const body = {
-        ...{ email: 'bakery-viewer@example.com', name: 'Same', orgId: world.orgs.garage.id },
+        email: 'bakery-viewer@example.com',
+        name: 'Same',
+        orgId: world.orgs.garage.id,
         roleId: bakeryRoles().viewer,
       }
       await acme.call(api.users.invite, { body })
@@ -396,8 +409,11 @@ onEveryDatabase((kind, open) => {
       const id = await idOf('admin')
       await as(world.tokens.system).call(api.users.invite, {
         body: {
-          ...{ email: 'admin@example.com', name: 'A', partnerId: world.partners.acme },
-          ...{ roleId: roleOf('Partner Viewer', 'partner'), orgAccess: 'all' as const },
+          email: 'admin@example.com',
+          name: 'A',
+          partnerId: world.partners.acme,
+          roleId: roleOf('Partner Viewer', 'partner'),
+          orgAccess: 'all' as const,
         },
       })
       const acme = as(world.tokens.acme)

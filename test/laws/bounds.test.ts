@@ -147,7 +147,8 @@ describe('the faults of a body', () => {
   }
   const withUnknown = (count: number) =>
     JSON.stringify({
-      ...{ email: 'a@example.com', password: 'a' },
+      email: 'a@example.com',
+      password: 'a',
       ...Object.fromEntries(Array.from({ length: count }, (_, n) => [`key${n}`, n])),
     })
 

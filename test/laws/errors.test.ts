@@ -111,27 +111,39 @@ async function living({ service, world, system, clock }: Stage, settings: Record
 
 const rows: readonly Row[] = [
   {
-    ...{ status: 401, error: 'Missing X-API-Key header', when: 'the header is absent' },
+    status: 401,
+    error: 'Missing X-API-Key header',
+    when: 'the header is absent',
     ask: async ({ call }) => [await call('GET', '/devices')],
   },
   {
-    ...{ status: 401, error: 'Invalid API key format', when: 'the key lacks the prefix' },
+    status: 401,
+    error: 'Invalid API key format',
+    when: 'the key lacks the prefix',
     ask: async ({ using }) => [await using('key_1'), await using('SVC_1')],
   },
   {
-    ...{ status: 401, error: 'Invalid API key', when: 'the hash matches no record' },
+    status: 401,
+    error: 'Invalid API key',
+    when: 'the hash matches no record',
     ask: async ({ using }) => [await using(`svc_${'x'.repeat(32)}`)],
   },
   {
-    ...{ status: 401, error: 'API key is revoked', when: 'the key is revoked' },
+    status: 401,
+    error: 'API key is revoked',
+    when: 'the key is revoked',
     ask: async ({ using, revoked }) => [await using((await revoked()).key)],
   },
   {
-    ...{ status: 401, error: 'API key is expired', when: 'the key is expired' },
+    status: 401,
+    error: 'API key is expired',
+    when: 'the key is expired',
     ask: async ({ using, expired }) => [await using((await expired()).key)],
   },
   {
-    ...{ status: 429, error: 'Rate limit exceeded', when: 'the hourly limit of a key is reached' },
+    status: 429,
+    error: 'Rate limit exceeded',
+    when: 'the hourly limit of a key is reached',
     headers: ['retry-after'],
     async ask({ key, using }) {
       const made = await key({ rateLimit: 1 })
@@ -140,8 +152,10 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 429, when: 'a limit of sign-in, MFA or registration is reached' },
-    ...{ headers: ['retry-after'], more: retryLater },
+    status: 429,
+    when: 'a limit of sign-in, MFA or registration is reached',
+    headers: ['retry-after'],
+    more: retryLater,
     async ask(on) {
       const env = { RATE_LIMIT_LOGIN_IP: '1/300', RATE_LIMIT_MFA: '1/300', ENABLE_REGISTRATION: 'true' }
       const at = await on.limited({
@@ -169,18 +183,18 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{
-      status: 403,
-      error: 'API key does not have required permissions',
-      when: 'its scopes lack what is required',
-    },
+    status: 403,
+    error: 'API key does not have required permissions',
+    when: 'its scopes lack what is required',
     ask: async ({ key, using }) => [
       await using((await key({ scopes: [] })).key),
       await using((await key({ scopes: ['alerts:read'] })).key),
     ],
   },
   {
-    ...{ status: 400, error: 'Cannot update revoked API key', when: 'a key that is not active is changed' },
+    status: 400,
+    error: 'Cannot update revoked API key',
+    when: 'a key that is not active is changed',
     async ask({ by, revoked, expired }) {
       const answers: Said[] = []
       for (const made of [await revoked(), await expired()]) {
@@ -191,15 +205,14 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{
-      status: 400,
-      error: 'orgId is required for partner scope',
-      when: 'a partner makes a filter without orgId',
-    },
+    status: 400,
+    error: 'orgId is required for partner scope',
+    when: 'a partner makes a filter without orgId',
     ask: async ({ by }) => [await by('acme', 'POST', '/filters', api.filters.create.example)],
   },
   {
-    ...{ status: 400, when: 'a PATCH says nothing, or nothing that is known' },
+    status: 400,
+    when: 'a PATCH says nothing, or nothing that is known',
     more: { code: 'invalid_request' },
     async ask({ service, world, clock, call }) {
       const hand = scenarioTools(service, world, clock)
@@ -217,25 +230,22 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{
-      status: 400,
-      error: 'partnerId is required for system scope',
-      when: 'no partner is named in system scope',
-    },
+    status: 400,
+    error: 'partnerId is required for system scope',
+    when: 'no partner is named in system scope',
     ask: async ({ by }) => [await by('system', 'POST', '/orgs/organizations', { name: 'A', slug: 'a' })],
   },
   {
-    ...{ status: 403, when: 'a partner names another partner' },
+    status: 403,
+    when: 'a partner names another partner',
     more: { code: 'partner_mismatch', error: 'Access to this partner denied' },
     ask: async ({ by, world: { partners } }) => [
       await by('acme', 'POST', '/orgs/organizations', { name: 'A', slug: 'a', partnerId: partners.globex }),
     ],
   },
   {
-    ...{
-      status: 404,
-      when: 'a partner or organization is absent, deleted, or beyond the reach of a partner',
-    },
+    status: 404,
+    when: 'a partner or organization is absent, deleted, or beyond the reach of a partner',
     more: { code: 'not_found', error: expect.stringMatching(/^(Partner|Organization) not found$/) },
     async ask({ by, service, system, world: { orgs, partners, tokens } }) {
       const none = unknownRecords()
@@ -258,11 +268,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{
-      status: 403,
-      error: 'Access to this organization denied',
-      when: 'a site is made or looked for elsewhere',
-    },
+    status: 403,
+    error: 'Access to this organization denied',
+    when: 'a site is made or looked for elsewhere',
     ask: async ({ by, world: { orgs } }) => [
       await by('acme', 'POST', '/orgs/sites', { orgId: orgs.harbor.id, name: 'A' }),
       await by('acmeBakery', 'POST', '/orgs/sites', { orgId: orgs.garage.id, name: 'A' }),
@@ -271,7 +279,9 @@ const rows: readonly Row[] = [
     ],
   },
   {
-    ...{ status: 403, error: 'Access to this site denied', when: 'a site of an organization out of reach' },
+    status: 403,
+    error: 'Access to this site denied',
+    when: 'a site of an organization out of reach',
     async ask({ by, world: { orgs } }) {
       const answers: Said[] = []
       for (const [method, body] of [['GET'], ['PATCH', { name: 'x' }], ['DELETE']] as const) {
@@ -282,11 +292,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{
-      status: 404,
-      error: 'No active SSO provider for this organization',
-      when: 'there is no active provider',
-    },
+    status: 404,
+    error: 'No active SSO provider for this organization',
+    when: 'there is no active provider',
     async ask({ call, world: { orgs }, system }) {
       // A configured but inactive provider.
       const { data } = await system.call(api.ssoProviders.list, {
@@ -297,11 +305,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{
-      status: 400,
-      error: 'Invalid or expired token exchange code',
-      when: 'a code is used, old or corrupted',
-    },
+    status: 400,
+    error: 'Invalid or expired token exchange code',
+    when: 'a code is used, old or corrupted',
     async ask(on) {
       const { call, clock, bakery, service, signIn } = on
       await withProvider(on)
@@ -321,7 +327,8 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 302, when: 'a callback fails in a way nobody thought of' },
+    status: 302,
+    when: 'a callback fails in a way nobody thought of',
     async ask(on) {
       const { idp, service, bakery } = on
       await withProvider(on)
@@ -367,7 +374,9 @@ const rows: readonly Row[] = [
     ] as const
   ).map(
     ([code, when, settings, meanwhile, email]): Row => ({
-      ...{ status: 302, error: code, when },
+      status: 302,
+      error: code,
+      when,
       async ask(on) {
         const { idp, service, bakery } = on
         const id = await withProvider(on, settings)
@@ -383,7 +392,8 @@ const rows: readonly Row[] = [
     }),
   ),
   {
-    ...{ status: 428, when: 'a role demands a factor and there is none' },
+    status: 428,
+    when: 'a role demands a factor and there is none',
     more: { code: 'mfa_enrollment_required' },
     async ask({ service, call, world: { partners } }) {
       const token = await addPartnerUser(service, 'factorless', partners.acme, 'all')
@@ -395,7 +405,8 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 403, when: 'MFA is disabled where the organization demands it' },
+    status: 403,
+    when: 'MFA is disabled where the organization demands it',
     more: { code: 'mfa_enforced' },
     async ask(on) {
       const { factor } = await living(on, { security: { requireMfa: true } })
@@ -405,7 +416,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 403, error: 'Your organization does not allow SMS MFA', when: 'settings do not allow it' },
+    status: 403,
+    error: 'Your organization does not allow SMS MFA',
+    when: 'settings do not allow it',
     async ask(on) {
       const { token } = await living(on, { security: { allowedMfaMethods: { sms: false } } })
       await on.call('POST', '/auth/phone/verify', { token, body: { phoneNumber } })
@@ -416,11 +429,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{
-      status: 409,
-      error: 'User already exists in this scope',
-      when: 'an address is invited that belongs to it',
-    },
+    status: 409,
+    error: 'User already exists in this scope',
+    when: 'an address is invited that belongs to it',
     ask: async ({ by }) => {
       const body = {
         email: 'bakery-viewer@example.com',
@@ -431,18 +442,18 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 403, error: 'Partner or organization context required', when: 'the caller is of neither' },
+    status: 403,
+    error: 'Partner or organization context required',
+    when: 'the caller is of neither',
     ask: async ({ by }) => [
       await by('system', 'POST', '/roles', { name: 'A', permissions: [] }),
       await by('system', 'POST', '/users/invite', { email: 'a@example.com', name: 'A', roleId: newId() }),
     ],
   },
   {
-    ...{
-      status: 403,
-      error: 'Full partner organization access required',
-      when: 'a partner user sees a part',
-    },
+    status: 403,
+    error: 'Full partner organization access required',
+    when: 'a partner user sees a part',
     ask: async ({ by, service, world: { partners } }) => {
       await addPartnerUser(service, 'acme-colleague', partners.acme, 'all')
       const id = await userIdOf(service, 'acme-colleague')
@@ -457,16 +468,22 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 403, error: 'Cannot modify system roles', when: 'a built-in role is changed' },
+    status: 403,
+    error: 'Cannot modify system roles',
+    when: 'a built-in role is changed',
     ask: ({ by }) =>
       ofBuiltIn((id) => [by('system', 'PATCH', id, { name: 'x' }), by('bakery', 'PATCH', id, { name: 'x' })]),
   },
   {
-    ...{ status: 403, error: 'Cannot delete system roles', when: 'a built-in role is deleted' },
+    status: 403,
+    error: 'Cannot delete system roles',
+    when: 'a built-in role is deleted',
     ask: ({ by }) => ofBuiltIn((id) => [by('system', 'DELETE', id), by('bakery', 'DELETE', id)]),
   },
   {
-    ...{ status: 400, error: 'Cannot delete role with assigned users', when: 'a role has users' },
+    status: 400,
+    error: 'Cannot delete role with assigned users',
+    when: 'a role has users',
     more: { details: { userCount: 1, childRoleCount: 0 } },
     async ask({ by, service, bakery }) {
       const id = await addRole(service, bakery.id, 'held', ['devices:read'])
@@ -475,7 +492,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 400, error: 'Cannot delete role with assigned users', when: 'a role has child roles' },
+    status: 400,
+    error: 'Cannot delete role with assigned users',
+    when: 'a role has child roles',
     more: { details: { userCount: 0, childRoleCount: 2 } },
     async ask({ by, service, bakery }) {
       const parentRoleId = await addRole(service, bakery.id, 'above', ['devices:read'])
@@ -485,11 +504,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{
-      status: 400,
-      error: 'Cannot set parent role: would create circular inheritance',
-      when: 'the parent is below',
-    },
+    status: 400,
+    error: 'Cannot set parent role: would create circular inheritance',
+    when: 'the parent is below',
     async ask({ by, service, bakery }) {
       const id = await addRole(service, bakery.id, 'top', ['devices:read'])
       const { body } = await by('bakery', 'POST', '/roles', {
@@ -502,7 +519,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 400, error: 'Invalid webhook URL', when: 'it is not HTTPS, blocked, or has no address' },
+    status: 400,
+    error: 'Invalid webhook URL',
+    when: 'it is not HTTPS, blocked, or has no address',
     async ask({ by, service, bakery }) {
       const { id } = await addWebhook(service, bakery.id, 'elsewhere')
       const urls = [
@@ -523,7 +542,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 202, error: 'Unsafe webhook URL', when: 'it leads inside when it is delivered' },
+    status: 202,
+    error: 'Unsafe webhook URL',
+    when: 'it leads inside when it is delivered',
     async ask({ by, service, bakery }) {
       const { id } = await addWebhook(service, bakery.id, 'turned')
       await by('bakery', 'PATCH', `/webhooks/${id}`, { url: 'https://turned.example.com/' })
@@ -539,7 +560,9 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 400, error: 'Only failed deliveries can be retried', when: 'a delivery has not failed' },
+    status: 400,
+    error: 'Only failed deliveries can be retried',
+    when: 'a delivery has not failed',
     async ask({ by, service, bakery }) {
       const { id } = await addWebhook(service, bakery.id, 'slow')
       const { body } = await by('bakery', 'POST', `/webhooks/${id}/test`)
@@ -548,7 +571,8 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 404, when: 'an audit entry is absent, or of another organization' },
+    status: 404,
+    when: 'an audit entry is absent, or of another organization',
     more: { code: 'not_found' },
     async ask({ by }) {
       const { body } = await by('harbor', 'GET', '/audit-logs/logs?limit=1')
@@ -561,7 +585,8 @@ const rows: readonly Row[] = [
     },
   },
   {
-    ...{ status: 404, when: 'logs are handed in under an id that no device has' },
+    status: 404,
+    when: 'logs are handed in under an id that no device has',
     more: { code: 'not_found' },
     async ask({ call, bakery: { agentToken: token } }) {
       const { agent } = unknownRecords()

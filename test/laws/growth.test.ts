@@ -68,8 +68,10 @@ const bounds: Record<string, Bound> = {
 
 /** Limits low enough that a few requests exceed them. */
 const limits = {
-  ...{ OFFLINE_AFTER_SECONDS: '86400', RATE_LIMIT_AGENT_AUDIT: '2/3600' },
-  ...{ RATE_LIMIT_AGENT_CHANGES: '2/3600', RATE_LIMIT_AGENT_EVENTS: '2/3600' },
+  OFFLINE_AFTER_SECONDS: '86400',
+  RATE_LIMIT_AGENT_AUDIT: '2/3600',
+  RATE_LIMIT_AGENT_CHANGES: '2/3600',
+  RATE_LIMIT_AGENT_EVENTS: '2/3600',
 }
 
 const ofAgents = called(api).filter(

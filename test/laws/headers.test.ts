@@ -177,8 +177,11 @@ async function requestsOf(service: TestService, world: World): Promise<Record<st
       status: 101,
       line: `GET /api/v1/agent-ws/${bakery.agentId}/ws`,
       headers: {
-        ...{ upgrade: 'websocket', connection: 'Upgrade', ...bearer(bakery.agentToken) },
-        ...{ 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==', 'sec-websocket-version': '13' },
+        upgrade: 'websocket',
+        connection: 'Upgrade',
+        ...bearer(bakery.agentToken),
+        'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+        'sec-websocket-version': '13',
       },
     },
     'a file': {
@@ -218,33 +221,31 @@ const seen = new Set<string>()
 
 /** Headers that are known to be read, to check that the observation works. */
 const known = [
-  ...[
-    'accept',
-    'authorization',
-    'cf-connecting-ip',
-    'content-encoding',
-    'content-type',
-    'cookie',
-    'idempotency-key',
-  ],
-  ...[
-    'if-none-match',
-    'if-range',
-    'range',
-    'origin',
-    'sec-fetch-site',
-    'user-agent',
-    'x-agent-enrollment-secret',
-  ],
-  ...[
-    'x-agent-reenrollment-token',
-    'x-api-key',
-    'x-forwarded-for',
-    'x-forwarded-proto',
-    'x-real-ip',
-    'x-request-id',
-  ],
-  ...['x-service-client', 'x-service-csrf', 'access-control-request-method', 'sec-websocket-key', 'upgrade'],
+  'accept',
+  'authorization',
+  'cf-connecting-ip',
+  'content-encoding',
+  'content-type',
+  'cookie',
+  'idempotency-key',
+  'if-none-match',
+  'if-range',
+  'range',
+  'origin',
+  'sec-fetch-site',
+  'user-agent',
+  'x-agent-enrollment-secret',
+  'x-agent-reenrollment-token',
+  'x-api-key',
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-real-ip',
+  'x-request-id',
+  'x-service-client',
+  'x-service-csrf',
+  'access-control-request-method',
+  'sec-websocket-key',
+  'upgrade',
 ]
 
 /** All stored texts with invisible characters, or ones that would move a cursor. */
@@ -273,9 +274,13 @@ async function begin(open: Open) {
   const directory = await temporaryFolder()
   await putRelease(directory, signedRelease('1.0.0'))
   const env = {
-    ...{ TRUST_PROXY_HEADERS: 'true', TRUST_CF_CONNECTING_IP: 'true' },
-    ...{ CORS_ALLOWED_ORIGINS: 'https://app.example.com', METRICS_TOKEN: 'm'.repeat(32) },
-    ...{ BINARY_SOURCE: 'local', AGENT_BINARY_DIR: directory, PUBLIC_URL: 'https://svc.example.com' },
+    TRUST_PROXY_HEADERS: 'true',
+    TRUST_CF_CONNECTING_IP: 'true',
+    CORS_ALLOWED_ORIGINS: 'https://app.example.com',
+    METRICS_TOKEN: 'm'.repeat(32),
+    BINARY_SOURCE: 'local',
+    AGENT_BINARY_DIR: directory,
+    PUBLIC_URL: 'https://svc.example.com',
   }
   const service = await startService(open, { env })
   const world = await buildWorld(service)

@@ -185,8 +185,23 @@ function queries(entry: Endpoint, scenario: Scenario): Mutation[] {
 }
 
 const wrongPages = [
-  ...['-1', '0', '1.5', '1e3', '1e400', '-1e400', 'NaN', 'Infinity', '0x10', '', '%20', '%D9%A1', 'null'],
-  ...['999999999999', '9007199254740991', '9007199254740993', '18446744073709551616'],
+  '-1',
+  '0',
+  '1.5',
+  '1e3',
+  '1e400',
+  '-1e400',
+  'NaN',
+  'Infinity',
+  '0x10',
+  '',
+  '%20',
+  '%D9%A1',
+  'null',
+  '999999999999',
+  '9007199254740991',
+  '9007199254740993',
+  '18446744073709551616',
 ]
 
 /** Faults of the IDs in the path. */
@@ -195,28 +210,31 @@ function paths(entry: Endpoint, scenario: Scenario): Mutation[] {
   return Object.keys(scenario.input.params).flatMap((name) => {
     const own = encodeURIComponent(String(scenario.input.params[name]))
     const junk = [
-      ...[
-        'nope',
-        '1',
-        "'%20or%201=1--",
-        '%00',
-        '%ZZ',
-        '%',
-        '%FF%FE',
-        '..%2f..%2fetc%2fpasswd',
-        '%2e%2e',
-        'null',
-      ],
-      ...[
-        'undefined',
-        '%F0%9F%9A%80',
-        'x'.repeat(150),
-        'x'.repeat(5000),
-        `${own}%00`,
-        `${own}%0a`,
-        `%20${own}`,
-      ],
-      ...[`${own}.json`, `${own};a=b`, '__proto__', 'constructor', '*', '[object%20Object]', '-1', '1e400'],
+      'nope',
+      '1',
+      "'%20or%201=1--",
+      '%00',
+      '%ZZ',
+      '%',
+      '%FF%FE',
+      '..%2f..%2fetc%2fpasswd',
+      '%2e%2e',
+      'null',
+      'undefined',
+      '%F0%9F%9A%80',
+      'x'.repeat(150),
+      'x'.repeat(5000),
+      `${own}%00`,
+      `${own}%0a`,
+      `%20${own}`,
+      `${own}.json`,
+      `${own};a=b`,
+      '__proto__',
+      'constructor',
+      '*',
+      '[object%20Object]',
+      '-1',
+      '1e400',
     ]
     return junk.map(
       (value): Mutation => ({

@@ -105,8 +105,14 @@ const commandsOf = async ({ storage }: On) => {
 }
 
 const log = (org: Org, table: 'agent_logs' | 'device_event_logs', createdAt: string) => ({
-  ...{ id: newId(), device_id: org.deviceId, org_id: org.id, timestamp: createdAt, level: 'info', seq: 1 },
-  ...{ message: 'hello', created_at: createdAt },
+  id: newId(),
+  device_id: org.deviceId,
+  org_id: org.id,
+  timestamp: createdAt,
+  level: 'info',
+  seq: 1,
+  message: 'hello',
+  created_at: createdAt,
   ...(table === 'agent_logs'
     ? { component: 'x', fields: null, agent_version: null }
     : { category: 'system', source: 'x', event_id: null, details: null }),
@@ -357,7 +363,8 @@ const scenarios: Record<string, Scenario> = {
   async 'room for outputs'(on) {
     const { storage, bad, good } = on
     const ended = {
-      ...{ status: 'completed', completed_at: now() },
+      status: 'completed',
+      completed_at: now(),
       result: JSON.stringify({ status: 'completed', stdout: 'x'.repeat(5000), error: null }),
     }
     const [stuck] = [await command(on, bad, ended), await command(on, good, ended)]
@@ -533,7 +540,11 @@ const scenarios: Record<string, Scenario> = {
 }
 
 const event = (orgId: string) => ({
-  ...{ id: newId(), org_id: orgId, type: 'device.offline', data: '{}', created_at: now() },
+  id: newId(),
+  org_id: orgId,
+  type: 'device.offline',
+  data: '{}',
+  created_at: now(),
 })
 
 const source = ['background', 'webhook-loops']
@@ -591,7 +602,11 @@ describe('one row that the database refuses does not block others', () => {
         received: 120,
       })
       const events = messages.map((message) => ({
-        ...{ timestamp, level: 'info' as const, category: 'system' as const, source: 'x', message },
+        timestamp,
+        level: 'info' as const,
+        category: 'system' as const,
+        source: 'x',
+        message,
       }))
       const taken = await agent.call(api.eventLogs.submit, { params: { id }, body: { events } })
       expect(taken).toMatchObject({ count: 120 })

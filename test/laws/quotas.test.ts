@@ -52,7 +52,9 @@ const tables: Record<QuotaName, TableName> = {
 /** Scenarios create partners and organizations of their own: these two are used up last. */
 const quotas: Record<QuotaName, number> = {
   ...(Object.fromEntries(Object.keys(defaultQuotas).map((name) => [name, 5])) as Record<QuotaName, number>),
-  ...{ ORGANIZATIONS: 60, PARTNERS: 20, PENDING_PARTNERS: 3 },
+  ORGANIZATIONS: 60,
+  PARTNERS: 20,
+  PENDING_PARTNERS: 3,
 }
 const env = Object.fromEntries(Object.entries(quotas).map(([name, most]) => [`QUOTA_${name}`, String(most)]))
 
@@ -182,7 +184,9 @@ onEveryDatabase((_, open) => {
 
   it('users.invite is refused for a partner that has as many members as the quota allows', async () => {
     const body = (n: number) => ({
-      ...{ email: `of-partner-${n}@example.com`, name: 'Partner', partnerId: world.partners.globex },
+      email: `of-partner-${n}@example.com`,
+      name: 'Partner',
+      partnerId: world.partners.globex,
       roleId: roleOf('Partner Viewer', 'partner'),
     })
     const invited: unknown[] = []

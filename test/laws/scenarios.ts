@@ -568,8 +568,11 @@ const scenarios: Record<string, (hand: ScenarioTools) => Promise<Scenario>> = {
     const { about, org } = await administering(hand)
     const email = `invited-${hand.serial()}@example.com`
     const body = {
-      ...{ email, orgId: org.id, roleId: org.roleId },
-      ...{ siteIds: [org.siteId], deviceGroupIds: [org.groupId] },
+      email,
+      orgId: org.id,
+      roleId: org.roleId,
+      siteIds: [org.siteId],
+      deviceGroupIds: [org.groupId],
     }
     return { input: asked('users.invite', body), ...about, resourceId: ({ id }) => id }
   },

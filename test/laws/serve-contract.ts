@@ -44,8 +44,11 @@ export async function serveContract(
     ),
     limiter,
     sharedLimiter: new SharedLimiter({
-      ...{ storage, limits, clock: systemClock },
-      ...{ pepper: testSecrets.MFA_RECOVERY_CODE_PEPPER, otherPepper: undefined },
+      storage,
+      limits,
+      clock: systemClock,
+      pepper: testSecrets.MFA_RECOVERY_CODE_PEPPER,
+      otherPepper: undefined,
     }),
     agentEntries: new AgentAuditBuffer(limiter, metrics, { closure: undefined }),
     questions: new ReadQueryQueue(

@@ -157,12 +157,22 @@ async function prepare(service: TestService) {
   const archive = { chain: bakery.id, first_seq: 1, last_seq: 2, object_key: 'x', bytes: 1, sha256: 'x' }
   const identity = { profile: JSON.stringify({ of: bakery.id }), last_login_at: now }
   const begun = {
-    ...{ state_hash: 'x', provider_id: bakery.providerId, nonce: 'n', code_verifier: 'v' },
-    ...{ redirect_path: `/${bakery.id}`, created_at: now, expires_at: now },
+    state_hash: 'x',
+    provider_id: bakery.providerId,
+    nonce: 'n',
+    code_verifier: 'v',
+    redirect_path: `/${bakery.id}`,
+    created_at: now,
+    expires_at: now,
   }
   const ending = {
-    ...{ code_hash: 'x', provider_id: bakery.providerId, user_id: await userIdOf(service, 'bakery-admin') },
-    ...{ mfa: 0, challenge: bakery.id, created_at: now, expires_at: now },
+    code_hash: 'x',
+    provider_id: bakery.providerId,
+    user_id: await userIdOf(service, 'bakery-admin'),
+    mfa: 0,
+    challenge: bakery.id,
+    created_at: now,
+    expires_at: now,
   }
   const testId = newId()
   const trial = { id: testId, provider_id: bakery.providerId, token_hash: 'x', redirect_path: '/' }

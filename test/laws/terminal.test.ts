@@ -12,17 +12,21 @@ type Seen = Run & { code: number | 'late' | 'none'; text: string }
 
 /** Commands that show no text of a service: they call none, or show only numbers, choices and arguments. */
 const withoutServiceText = [
-  ...[
-    'audit:verify',
-    'commands',
-    'config:explain',
-    'config:schema',
-    'context',
-    'context:add',
-    'context:ls',
-    'context:rm',
-  ],
-  ...['context:use', 'dev:outbox', 'filters:explain', 'help', 'secrets', 'serve:health', 'webhooks:verify'],
+  'audit:verify',
+  'commands',
+  'config:explain',
+  'config:schema',
+  'context',
+  'context:add',
+  'context:ls',
+  'context:rm',
+  'context:use',
+  'dev:outbox',
+  'filters:explain',
+  'help',
+  'secrets',
+  'serve:health',
+  'webhooks:verify',
 ]
 /** Commands that show a multi-line text unchanged: a signed note, or the output of a program. */
 const withMultilineText = ['audit:checkpoint', 'devices:result']

@@ -156,8 +156,11 @@ onEveryDatabase((_, open) => {
       const agent = await connect()
       agent.result(made.id, {})
       expect(await agent.frame(({ type }) => type === 'error')).toEqual({
-        ...{ type: 'error', code: 'PROCESSING_ERROR', message: 'Command role mismatch' },
-        ...{ messageType: 'command_result', commandId: made.id },
+        type: 'error',
+        code: 'PROCESSING_ERROR',
+        message: 'Command role mismatch',
+        messageType: 'command_result',
+        commandId: made.id,
       })
       const own = clientOf(service.url, authToken)
       expect((await own.call(api.agentCommands.list, { params: { id: agentId } })).commands).toEqual([])
@@ -199,8 +202,10 @@ onEveryDatabase((_, open) => {
         await set({ status: before, last_seen_at: long })
         agent.say({ type: 'heartbeat', timestamp: new Date().toISOString() })
         expect(await agent.frame(({ type }) => type === 'heartbeat_ack')).toEqual({
-          ...{ type: 'heartbeat_ack', timestamp: expect.any(String) },
-          ...{ commands: [], manifestTrustKeys },
+          type: 'heartbeat_ack',
+          timestamp: expect.any(String),
+          commands: [],
+          manifestTrustKeys,
         })
         expect((await row()).status).toBe(after)
         expect((await row()).last_seen_at! > long).toBe(true)
@@ -233,7 +238,9 @@ onEveryDatabase((_, open) => {
     const agent = await RawAgent.connect(limited.url, { agentId, agentToken: authToken })
     for (let n = 0; n < 3; n++) agent.say({ type: 'heartbeat' })
     expect(await agent.frame(({ type }) => type === 'error')).toMatchObject({
-      ...{ code: 'PROCESSING_ERROR', messageType: 'heartbeat', message: 'Agent rate limit exceeded' },
+      code: 'PROCESSING_ERROR',
+      messageType: 'heartbeat',
+      message: 'Agent rate limit exceeded',
     })
     const beat = clientOf(limited.url, authToken).call(api.agents.heartbeat, {
       params: { id: agentId },

@@ -13,8 +13,13 @@ import { type Asked, RawAgent, refusedUpgrade } from './raw-agent.ts'
 
 const agentOf = (name: string) => ({ agentId: name, agentToken: 'token' })
 const linked = (name: string): LinkedAgent => ({
-  ...{ agentId: name, deviceId: name, orgId: 'org', partnerId: 'partner', tokenHash: 'hash' },
-  ...{ ip: '127.0.0.1', userAgent: null },
+  agentId: name,
+  deviceId: name,
+  orgId: 'org',
+  partnerId: 'partner',
+  tokenHash: 'hash',
+  ip: '127.0.0.1',
+  userAgent: null,
 })
 const wait = { timeoutMs: 5000 }
 const question = { type: 'event_logs_list', payload: {} }

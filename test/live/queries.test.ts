@@ -57,12 +57,20 @@ onEveryDatabase((_, open) => {
       const { data } = await bakery.call(api.liveLogs.list, { params: { deviceId } })
       expect(data).toEqual([
         {
-          ...{ name: 'System', displayName: 'The system', recordCount: 12, maxSize: 4096 },
-          ...{ retentionDays: null, lastWriteTime: null },
+          name: 'System',
+          displayName: 'The system',
+          recordCount: 12,
+          maxSize: 4096,
+          retentionDays: null,
+          lastWriteTime: null,
         },
         {
-          ...{ name: 'Auth', displayName: 'Auth', recordCount: 0, maxSize: null },
-          ...{ retentionDays: null, lastWriteTime: null },
+          name: 'Auth',
+          displayName: 'Auth',
+          recordCount: 0,
+          maxSize: null,
+          retentionDays: null,
+          lastWriteTime: null,
         },
       ])
     })
@@ -76,8 +84,16 @@ onEveryDatabase((_, open) => {
       expect(page).toMatchObject({ pagination: { page: 1, limit: 1, total: 12 } })
       expect(page.data).toHaveLength(1)
       expect(await bakery.call(api[group].record, { params: { ...named, recordId: '7' } })).toEqual({
-        ...{ recordId: 7, level: 'error', timeCreated: '2026-03-01T11:00:00.000Z', source: 'kernel' },
-        ...{ message: 'I/O error', eventId: 0, category: null, user: null, computer: null, rawXml: null },
+        recordId: 7,
+        level: 'error',
+        timeCreated: '2026-03-01T11:00:00.000Z',
+        source: 'kernel',
+        message: 'I/O error',
+        eventId: 0,
+        category: null,
+        user: null,
+        computer: null,
+        rawXml: null,
       })
     })
 
@@ -88,16 +104,27 @@ onEveryDatabase((_, open) => {
         return { result: { events: [], total: 0 } }
       })
       const query = {
-        ...{ level: 'verbose' as const, source: 'sshd', eventId: 4624, page: 2, limit: 9999 },
-        ...{ startTime: '2026-01-01T00:00:00Z', endTime: '2026-01-02T01:00:00+01:00' },
+        level: 'verbose' as const,
+        source: 'sshd',
+        eventId: 4624,
+        page: 2,
+        limit: 9999,
+        startTime: '2026-01-01T00:00:00Z',
+        endTime: '2026-01-02T01:00:00+01:00',
       } as const
       const params = { deviceId: world.orgs.garage.deviceId, name: 'Auth' }
       await service.client(world.tokens.garage).call(api.liveLogs.events, { params, query })
       expect(asked[0]).toMatchObject({
         type: 'event_logs_query',
         payload: {
-          ...{ logName: 'Auth', level: 'verbose', source: 'sshd', eventId: 4624, page: 2, limit: 500 },
-          ...{ startTime: '2026-01-01T00:00:00.000Z', endTime: '2026-01-02T00:00:00.000Z' },
+          logName: 'Auth',
+          level: 'verbose',
+          source: 'sshd',
+          eventId: 4624,
+          page: 2,
+          limit: 500,
+          startTime: '2026-01-01T00:00:00.000Z',
+          endTime: '2026-01-02T00:00:00.000Z',
         },
       })
       agent.socket.terminate()
@@ -169,7 +196,9 @@ onEveryDatabase((_, open) => {
         tx.updateTable('devices').set({ status: 'offline' }).where('id', '=', org.deviceId).execute(),
       )
       await expect(list(org)).rejects.toMatchObject({
-        ...{ status: 409, code: 'device_offline', message: 'Device is offline, cannot execute command' },
+        status: 409,
+        code: 'device_offline',
+        message: 'Device is offline, cannot execute command',
         details: { status: 'offline', lastSeenAt: expect.anything() },
       })
     })
@@ -178,7 +207,9 @@ onEveryDatabase((_, open) => {
       const org = await addAcmeOrg('slow')
       await RawAgent.connect(service.url, org)
       await expect(list(org)).rejects.toMatchObject({
-        ...{ status: 504, code: 'device_timeout', message: 'Command timed out after 1500ms' },
+        status: 504,
+        code: 'device_timeout',
+        message: 'Command timed out after 1500ms',
       })
     })
 
@@ -189,11 +220,9 @@ onEveryDatabase((_, open) => {
         error: 'disk on fire',
       }))
       await expect(list(org)).rejects.toMatchObject({
-        ...{
-          status: 502,
-          code: 'device_failed',
-          message: 'The agent could not execute the command: disk on fire',
-        },
+        status: 502,
+        code: 'device_failed',
+        message: 'The agent could not execute the command: disk on fire',
       })
       agent.answer = () => ({ result: { logs: 'many' } })
       await expect(list(org)).rejects.toMatchObject({ status: 502, code: 'device_failed' })
@@ -227,7 +256,8 @@ onEveryDatabase((_, open) => {
       expect(await refused(`${path(agentId)}?token=${agentToken}`)).toMatchObject({ status: 401 })
       for (const token of [other, 'svc_nonsense', world.tokens.system]) {
         expect(await refused(path(agentId), `Bearer ${token}`)).toMatchObject({
-          ...{ status: 401, body: { code: 'invalid_agent_credentials' } },
+          status: 401,
+          body: { code: 'invalid_agent_credentials' },
         })
       }
       expect(await refused(path('f'.repeat(64)), `Bearer ${agentToken}`)).toMatchObject({ status: 401 })

@@ -47,7 +47,14 @@ onEveryDatabase((_, open) => {
     const params = { id: bakery.agentId }
     const device = { id: bakery.deviceId }
     return {
-      ...{ clock, service, world, bakery, agent, admin, params, device },
+      clock,
+      service,
+      world,
+      bakery,
+      agent,
+      admin,
+      params,
+      device,
       submit: (...logs: NewDiagnosticLog[]) =>
         agent.call(api.diagnosticLogs.submit, { params, body: { logs } }),
       submitEvents: (...events: NewEventLog[]) =>

@@ -15,8 +15,16 @@ onEveryDatabase((kind, open) => {
     const { bakery, garage } = (await buildWorld(service)).orgs
     const { storage } = service
     const log = (org: typeof bakery, message: string, createdAt: string) => ({
-      ...{ id: newId(), deviceId: org.deviceId, orgId: org.id, message, createdAt, level: 'info' as const },
-      ...{ timestamp: createdAt, component: 'ws', fields: null, agentVersion: null },
+      id: newId(),
+      deviceId: org.deviceId,
+      orgId: org.id,
+      message,
+      createdAt,
+      level: 'info' as const,
+      timestamp: createdAt,
+      component: 'ws',
+      fields: null,
+      agentVersion: null,
     })
     const at = (minute: number) => `2026-03-01T11:0${minute}:00.000Z`
     await storage.write(async (tx) => {

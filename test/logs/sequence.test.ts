@@ -24,7 +24,11 @@ onEveryDatabase((_, open) => {
     const device = { id: bakery.deviceId }
     const timestamp = '2026-03-01T11:00:00.000Z'
     return {
-      ...{ service, world, bakery, admin, device },
+      service,
+      world,
+      bakery,
+      admin,
+      device,
       say: (...messages: string[]) => {
         const level = 'info' as const
         const logs = messages.map((message) => ({ timestamp, level, component: 'ws', message }))
@@ -89,8 +93,15 @@ onEveryDatabase((_, open) => {
       const { service, bakery, said } = await start()
       const { storage } = service
       const one = (message: string) => ({
-        ...{ id: newId(), deviceId: bakery.deviceId, orgId: bakery.id, message, level: 'info' as const },
-        ...{ timestamp: '2026-03-01T11:00:00.000Z', component: 'ws', fields: null, agentVersion: null },
+        id: newId(),
+        deviceId: bakery.deviceId,
+        orgId: bakery.id,
+        message,
+        level: 'info' as const,
+        timestamp: '2026-03-01T11:00:00.000Z',
+        component: 'ws',
+        fields: null,
+        agentVersion: null,
         createdAt: '2026-03-01T11:00:00.000Z',
       })
       const slow = Promise.withResolvers<void>()

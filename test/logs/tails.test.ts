@@ -32,15 +32,23 @@ onEveryDatabase((_, open) => {
     const enroll = async (hostname: string): Promise<Machine> => {
       const { authToken, ...ids } = await service.client().call(api.agents.enroll, {
         body: {
-          ...{ enrollmentKey: key.key, hostname, osType: 'linux', osVersion: 'Debian 12' },
-          ...{ architecture: 'x64', agentVersion: '0.1.0' },
+          enrollmentKey: key.key,
+          hostname,
+          osType: 'linux',
+          osVersion: 'Debian 12',
+          architecture: 'x64',
+          agentVersion: '0.1.0',
         },
       })
       return { ...ids, agentToken: authToken }
     }
     const say = (of: Machine, messages: string[], more: { level?: 'warn'; timestamp?: string } = {}) => {
       const logs = messages.map((message) => ({
-        ...{ timestamp: clockTime, level: 'info' as const, component: 'ws', message, ...more },
+        timestamp: clockTime,
+        level: 'info' as const,
+        component: 'ws',
+        message,
+        ...more,
       }))
       const params = { id: of.agentId }
       return service.client(of.agentToken).call(api.diagnosticLogs.submit, { params, body: { logs } })
@@ -175,16 +183,17 @@ onEveryDatabase((_, open) => {
       const { service, bakery, heads } = await start()
       const at = (second: number) => new Date(Date.parse(clockTime) + second * 1000).toISOString()
       const logs = Array.from({ length: mostSince + 2 }, (_, n) => ({
-        ...{
-          id: newId(),
-          deviceId: bakery.deviceId,
-          orgId: bakery.id,
-          message: `${n}`,
-          level: 'info' as const,
-        },
+        id: newId(),
+        deviceId: bakery.deviceId,
+        orgId: bakery.id,
+        message: `${n}`,
+        level: 'info' as const,
         // The first two to come in are the last by their time.
         timestamp: at(n < 2 ? 10_000 + n : n),
-        ...{ component: 'ws', fields: null, agentVersion: null, createdAt: clockTime },
+        component: 'ws',
+        fields: null,
+        agentVersion: null,
+        createdAt: clockTime,
       }))
       await service.storage.write(async (tx) => insertDiagnosticLogs(tx, await placedOf(tx, bakery, logs)))
       expect((await heads({ since: '1970-01-01' })).data[0]).toMatchObject({ seq: mostSince + 2, start: 2 })
@@ -202,7 +211,9 @@ onEveryDatabase((_, open) => {
         .where('id', '=', bakery.deviceId)
         .executeTakeFirstOrThrow()
       const copies = Array.from({ length: mostDevicesOfNewest }, (_, n) => ({
-        ...{ ...device, id: newId(), agent_id: `copy-${n}` },
+        ...device,
+        id: newId(),
+        agent_id: `copy-${n}`,
       }))
       await storage.write(async (tx) => {
         for (let at = 0; at < copies.length; at += 100)
@@ -256,7 +267,8 @@ onEveryDatabase((_, open) => {
         throw new Error('out of time')
       }
       const call = {
-        ...{ db, scope: systemScope },
+        db,
+        scope: systemScope,
         ask: (work: (on: typeof db, checkTime: () => void) => Promise<unknown>) => work(db, late),
       }
       const paging = { page: 1, limit: 100 }
@@ -329,14 +341,16 @@ onEveryDatabase((_, open) => {
       const slow = Promise.withResolvers<void>()
       const taken = Promise.withResolvers<void>()
       const log = {
-        ...{
-          id: newId(),
-          deviceId: bakery.deviceId,
-          orgId: bakery.id,
-          message: 'slow',
-          level: 'info' as const,
-        },
-        ...{ timestamp: clockTime, component: 'ws', fields: null, agentVersion: null, createdAt: clockTime },
+        id: newId(),
+        deviceId: bakery.deviceId,
+        orgId: bakery.id,
+        message: 'slow',
+        level: 'info' as const,
+        timestamp: clockTime,
+        component: 'ws',
+        fields: null,
+        agentVersion: null,
+        createdAt: clockTime,
       }
       const early = storage.write(async (tx) => {
         await insertDiagnosticLogs(tx, await placedOf(tx, bakery, [log]))

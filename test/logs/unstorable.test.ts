@@ -30,7 +30,10 @@ onEveryDatabase((_, open) => {
     expect(await agent.call(api.eventLogs.submit, { params, body: { events } })).toMatchObject({ count: 2 })
     const { data } = await user.call(api.eventLogs.list, { params: { id: deviceId } })
     expect(data.find(({ message }) => message !== 'whole')).toMatchObject({
-      ...{ source: clean, eventId: clean, message: clean, details: { [clean]: { in: [clean] } } },
+      source: clean,
+      eventId: clean,
+      message: clean,
+      details: { [clean]: { in: [clean] } },
     })
     const log = { ...at, level: 'warn', component: odd, message: odd, fields: details } as const
     await agent.call(api.diagnosticLogs.submit, { params, body: { logs: [log] } })

@@ -168,11 +168,15 @@ describe('kubernetes.yml', () => {
 
   it('is accepted where the Pod Security Standard "restricted" is enforced', () => {
     expect(pod.securityContext).toMatchObject({
-      ...{ runAsNonRoot: true, runAsUser: uid, runAsGroup: uid, fsGroup: uid },
+      runAsNonRoot: true,
+      runAsUser: uid,
+      runAsGroup: uid,
+      fsGroup: uid,
       seccompProfile: { type: 'RuntimeDefault' },
     })
     expect(container.securityContext).toEqual({
-      ...{ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true },
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
       capabilities: { drop: ['ALL'] },
     })
     for (const field of ['hostNetwork', 'hostPID', 'hostIPC', 'hostUsers']) expect(pod[field]).toBe(undefined)
@@ -182,7 +186,8 @@ describe('kubernetes.yml', () => {
   it('leads services, probes and the disruption budget to its pods', () => {
     const { labels } = set!.spec.template.metadata
     const selectors = [
-      ...[set!.spec.selector.matchLabels, ...ofKind('Service').map(({ spec }) => spec.selector)],
+      set!.spec.selector.matchLabels,
+      ...ofKind('Service').map(({ spec }) => spec.selector),
       ...ofKind('PodDisruptionBudget').map(({ spec }) => spec.selector.matchLabels),
     ]
     for (const selector of selectors) expect(selector).toEqual(labels)
@@ -217,10 +222,13 @@ describe.each(kinds)('a service with the settings of a container, on %s', (kind)
     const env = {
       ...Object.fromEntries(Object.keys(told).map((name) => [name, ''])),
       ...imageEnv,
-      ...{ PATH: process.env.PATH!, HOME: database.dataDir, SVC_DATA_DIR: database.dataDir },
+      PATH: process.env.PATH!,
+      HOME: database.dataDir,
+      SVC_DATA_DIR: database.dataDir,
       ...settings,
       CREDENTIALS_DIRECTORY: credentials,
-      ...{ HOST: '127.0.0.1', PORT: port },
+      HOST: '127.0.0.1',
+      PORT: port,
     }
     const service = new ServeProcess({ dataDir: database.dataDir }, { env })
     const url = await service.listening(60_000)

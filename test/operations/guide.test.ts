@@ -88,7 +88,11 @@ describe('the guide', () => {
       'Run `svc db drill DIR`.\n\n| `svc-admin keys list` | `--recipient` |\n\n    svc db status   shows it\n'
     const blocks = '```sh not-run=root\nsvc mfa setup\nrm a\n```\n\n```sh\nsvc orgs\n```\n'
     expect(namedCommands(text + blocks)).toEqual([
-      ...['svc db drill DIR', 'svc-admin keys list', '--recipient', 'svc db status', 'svc mfa setup'],
+      'svc db drill DIR',
+      'svc-admin keys list',
+      '--recipient',
+      'svc db status',
+      'svc mfa setup',
     ])
     expect(
       ['svc db dril', 'svc databases', 'svc db drill --fast', 'svc db status DIR', '--recipients'].map(
@@ -146,17 +150,18 @@ async function sandbox(kind: 'sqlite' | 'postgres'): Promise<Sandbox> {
     PATH: `${bin}:${guidePath}:${process.env.PATH}`,
     HOME: folder,
     NODE_COMPILE_CACHE: join(inject('temporaryFolder'), 'compiled'),
-    ...{
-      PREFIX: prefix,
-      SANDBOX: folder,
-      UNITS: units,
-      SVC_ETC: etc,
-      BACKUPS: backups,
-      SVC_DATA_DIR: data,
-      PORT: port,
-    },
-    ...{ SVC_URL: `http://127.0.0.1:${port}`, SVC_USER: 'root', SVC_CREDENTIAL_STORE: 'file' },
-    ...{ RECIPIENT: await identityToRecipient(identity), IDENTITY: join(folder, 'identity.txt') },
+    PREFIX: prefix,
+    SANDBOX: folder,
+    UNITS: units,
+    SVC_ETC: etc,
+    BACKUPS: backups,
+    SVC_DATA_DIR: data,
+    PORT: port,
+    SVC_URL: `http://127.0.0.1:${port}`,
+    SVC_USER: 'root',
+    SVC_CREDENTIAL_STORE: 'file',
+    RECIPIENT: await identityToRecipient(identity),
+    IDENTITY: join(folder, 'identity.txt'),
     ...(server && {
       DATABASE_ADMIN_URL: server.databaseUrl,
       DATABASE_HOST: new URL(server.databaseUrl).host,

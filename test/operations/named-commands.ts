@@ -19,7 +19,8 @@ const topics = new Set(
 
 const flagsOf = ({ flags }: Command): Set<string> =>
   new Set([
-    ...['--help', '--version'],
+    '--help',
+    '--version',
     ...Object.entries(flags).flatMap(([name, { char, allowNo, aliases = [] }]) => [
       ...[name, ...aliases].map((one) => `--${one}`),
       ...(allowNo ? [`--no-${name}`] : []),

@@ -112,21 +112,17 @@ describe.skipIf(lacks.length > 0)('the MSI', () => {
     const sequence = rows('InstallExecuteSequence')
     const order = [...sequence].sort(([, a], [, b]) => Number(a[1]) - Number(b[1])).map(([name]) => name)
     const wanted = [
-      ...[
-        'FindRelatedProducts',
-        'LaunchConditions',
-        'InstallInitialize',
-        'RemoveExistingProducts',
-        'SetRestoreAgent',
-      ],
-      ...[
-        'RestoreAgent',
-        'UninstallAgent',
-        'RemoveFiles',
-        'InstallFiles',
-        'UndoInstallAgent',
-        'InstallAgent',
-      ],
+      'FindRelatedProducts',
+      'LaunchConditions',
+      'InstallInitialize',
+      'RemoveExistingProducts',
+      'SetRestoreAgent',
+      'RestoreAgent',
+      'UninstallAgent',
+      'RemoveFiles',
+      'InstallFiles',
+      'UndoInstallAgent',
+      'InstallAgent',
       'InstallFinalize',
     ]
     expect(order.filter((name) => wanted.includes(name))).toEqual(wanted)

@@ -38,7 +38,14 @@ onEveryDatabase((kind, open) => {
       ])
       for (const scope of [systemScope, organizationScope(orgId)]) {
         expect(await titles(storage, 'DESK', scope)).toEqual([
-          ...['desk', 'Reception', 'Annex', 'Desk of Ada', 'desktop', 'old-desk', 'Zz-desk', 'helpdesk'],
+          'desk',
+          'Reception',
+          'Annex',
+          'Desk of Ada',
+          'desktop',
+          'old-desk',
+          'Zz-desk',
+          'helpdesk',
         ])
         expect(await titles(storage, 'desk', scope, 3)).toEqual(['desk', 'Reception', 'Annex'])
       }

@@ -58,9 +58,12 @@ onEveryDatabase((_, open) => {
       const { acme, globex } = world.partners
       const { storage } = service
       for (const [name, owner] of Object.entries({
-        ...{ 'own-bakery': { orgId: bakery.id }, 'own-garage': { orgId: garage.id } },
-        ...{ 'own-harbor': { orgId: harbor.id }, 'own-acme': { partnerId: acme } },
-        ...{ 'own-globex': { partnerId: globex }, 'own-service': {} },
+        'own-bakery': { orgId: bakery.id },
+        'own-garage': { orgId: garage.id },
+        'own-harbor': { orgId: harbor.id },
+        'own-acme': { partnerId: acme },
+        'own-globex': { partnerId: globex },
+        'own-service': {},
       })) {
         await addScript(storage, { ...owner, name })
         if ('orgId' in owner) {

@@ -56,16 +56,21 @@ onEveryDatabase((_, open) => {
       expect(again!.number).toBeGreaterThan(letter!.number)
       await cure()
       expect(await client.call(api.deadLetters.retry, on(again!.number))).toEqual({
-        ...{ success: true, source: 'audit_logs' },
+        success: true,
+        source: 'audit_logs',
       })
       const chain = await audited(orgId)
       expect(chain.slice(-3).map(({ action }) => action)).toEqual([
-        ...['audit.entry.set_aside', 'audit.entry.set_aside', 'poisoned'],
+        'audit.entry.set_aside',
+        'audit.entry.set_aside',
+        'poisoned',
       ])
       expect(await list()).toEqual([])
       const own = (await audited('system')).filter(({ action }) => action.startsWith('dead_letter.'))
       expect(own.map(({ action }) => action)).toEqual([
-        ...['dead_letter.read', 'dead_letter.retry', 'dead_letter.retry'],
+        'dead_letter.read',
+        'dead_letter.retry',
+        'dead_letter.retry',
       ])
       const { sha256 } = chain.at(-2)!.details
       expect(own[2]!.details).toMatchObject({ source: 'audit_logs', organizationId: orgId, sha256 })

@@ -179,7 +179,10 @@ onEveryDatabase((_, open) => {
       expect(await change(id, { enforceSSO: true, name: 'b' })).toMatchObject({ name: 'b' })
       const entries = await news()
       expect(entries.map(({ details }) => (details as { forced?: boolean }).forced)).toEqual([
-        ...[true, undefined, true, undefined],
+        true,
+        undefined,
+        true,
+        undefined,
       ])
     })
 

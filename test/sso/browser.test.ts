@@ -208,7 +208,10 @@ aboveStorage((kind, open) => {
       })
       expect([code, stderr]).toEqual([0, expect.stringContaining('Signing in with Certified')])
       expect(JSON.parse(stdout)).toMatchObject({
-        ...{ user: { email: 'nina@bakery.example.com' }, scope: 'organization', orgId, store: 'file' },
+        user: { email: 'nina@bakery.example.com' },
+        scope: 'organization',
+        orgId,
+        store: 'file',
       })
       const whoami = await home.run(['whoami', '--jq', '.user.email'])
       expect(whoami.stdout).toBe('nina@bakery.example.com\n')

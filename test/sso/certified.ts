@@ -23,8 +23,11 @@ export async function certifiedProvider(
   const configuration: Configuration = {
     clients: [
       {
-        ...{ client_id: 'svc', client_secret: 'hush', redirect_uris: [redirectUri] },
-        ...{ grant_types: ['authorization_code'], response_types: ['code'] },
+        client_id: 'svc',
+        client_secret: 'hush',
+        redirect_uris: [redirectUri],
+        grant_types: ['authorization_code'],
+        response_types: ['code'],
         ...(userInfoAlgorithm && { userinfo_signed_response_alg: userInfoAlgorithm }),
       },
     ],
@@ -34,8 +37,12 @@ export async function certifiedProvider(
     features: { devInteractions: { enabled: false }, jwtUserinfo: { enabled: true } },
     interactions: { url: (_, { uid }) => `/interaction/${uid}` },
     ttl: {
-      ...{ AccessToken: minutes, AuthorizationCode: 60, IdToken: minutes },
-      ...{ Grant: minutes, Interaction: minutes, Session: minutes },
+      AccessToken: minutes,
+      AuthorizationCode: 60,
+      IdToken: minutes,
+      Grant: minutes,
+      Interaction: minutes,
+      Session: minutes,
     },
     findAccount: (_, sub) => {
       const account = accounts[sub]

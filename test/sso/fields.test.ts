@@ -17,18 +17,23 @@ describe('allowed domains', () => {
   })
 
   it.each([
-    ...['a@b.example', '@', 'a b.example', 'a..example', '.example', 'example.', '-a.example', 'a-.example'],
-    ...[
-      '10.0.0.1',
-      '1',
-      '0x7f.1',
-      '[::1]',
-      'a.example:443',
-      'a.example/b',
-      '*.example',
-      'a_b.example',
-      '%61.example',
-    ],
+    'a@b.example',
+    '@',
+    'a b.example',
+    'a..example',
+    '.example',
+    'example.',
+    '-a.example',
+    'a-.example',
+    '10.0.0.1',
+    '1',
+    '0x7f.1',
+    '[::1]',
+    'a.example:443',
+    'a.example/b',
+    '*.example',
+    'a_b.example',
+    '%61.example',
     `${'a'.repeat(254)}.example`,
   ])('cannot contain %j', (wrong) => {
     expect(domainFault(normalizeDomains(`example.com,${wrong}`))).toMatch(

@@ -69,8 +69,11 @@ aboveStorage((_, open) => {
       const port = String(await freePort())
       service = await startService(open, {
         env: {
-          ...{ PORT: port, PUBLIC_URL: `http://127.0.0.1:${port}`, DASHBOARD_URL: app },
-          ...{ OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8', OUTBOUND_CA_FILE: certificate.file },
+          PORT: port,
+          PUBLIC_URL: `http://127.0.0.1:${port}`,
+          DASHBOARD_URL: app,
+          OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
+          OUTBOUND_CA_FILE: certificate.file,
         },
       })
       world = await buildWorld(service)

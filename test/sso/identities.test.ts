@@ -60,8 +60,11 @@ onEveryDatabase((_kind, open) => {
       await expect(unlink(known.id)).rejects.toMatchObject(absent)
       expect(await news()).toMatchObject([
         {
-          ...{ action: 'sso.identity.unlink', orgId: bakery.id, resourceType: 'sso_identity' },
-          ...{ resourceId: known.id, resourceName: person.email },
+          action: 'sso.identity.unlink',
+          orgId: bakery.id,
+          resourceType: 'sso_identity',
+          resourceId: known.id,
+          resourceName: person.email,
           details: { providerId: id, userId, externalId: 'subject-1' },
         },
         { action: 'sso.identity.unlink', result: 'denied', resourceId: known.id },

@@ -131,7 +131,8 @@ describe('the published keys of an issuer', () => {
   ])('cannot be %s', async (_what, said, more, message) => {
     const of = Object.assign(issuer(said), more)
     expect(await of.read(await signed(0))).toMatchObject({
-      ...{ fault: 'keys_unavailable', message: expect.stringContaining(message) },
+      fault: 'keys_unavailable',
+      message: expect.stringContaining(message),
     })
   })
 

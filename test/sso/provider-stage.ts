@@ -67,7 +67,17 @@ export async function start(open: Open) {
   const show = async (id: string) => (await client.call(api.ssoProviders.show, { params: { id } })).data
   const system = service.client(world.tokens.system)
   return {
-    ...{ clock, service, world, bakery, garage, client, system, create, change, setStatus, show },
+    clock,
+    service,
+    world,
+    bakery,
+    garage,
+    client,
+    system,
+    create,
+    change,
+    setStatus,
+    show,
     ...outside,
   }
 }

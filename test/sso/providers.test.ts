@@ -47,9 +47,13 @@ onEveryDatabase((_, open) => {
         defaultRoleId: null,
         allowedDomains: null,
         enforceSSO: false,
-        ...{ redirectUri: `${service.url}/api/v1/sso/callback`, acsUrl: null, serviceEntityId: null },
+        redirectUri: `${service.url}/api/v1/sso/callback`,
+        acsUrl: null,
+        serviceEntityId: null,
         createdBy: expect.any(String),
-        ...{ nameIdFormat: null, forceAuthn: false, signRequests: false },
+        nameIdFormat: null,
+        forceAuthn: false,
+        signRequests: false,
         vouches: expect.arrayContaining(['organizations:write']),
         vouchedBy: expect.any(String),
         createdAt: clock(),
@@ -200,7 +204,12 @@ onEveryDatabase((_, open) => {
       expect(entry).toMatchObject({ action: 'sso.provider.update', resourceId: made.id })
       const { changedFields, before } = entry!.details as { changedFields: string[]; before: object }
       expect([...changedFields].sort()).toEqual([
-        ...['allowedDomains', 'attributeMapping', 'autoProvision', 'clientSecret', 'name', 'scopes'],
+        'allowedDomains',
+        'attributeMapping',
+        'autoProvision',
+        'clientSecret',
+        'name',
+        'scopes',
         'tokenUrl',
       ])
       expect(before).toMatchObject({ name: 'Okta', autoProvision: true })
@@ -213,13 +222,11 @@ onEveryDatabase((_, open) => {
       const fields = ['issuer', 'clientId', 'clientSecret', 'allowedDomains', 'defaultRoleId'] as const
       const body = Object.fromEntries([...fields, 'jwksUrl'].map((field) => [field, nothing]))
       expect(await change(id, body)).toMatchObject({
-        ...{
-          issuer: null,
-          clientId: null,
-          hasClientSecret: false,
-          allowedDomains: null,
-          defaultRoleId: null,
-        },
+        issuer: null,
+        clientId: null,
+        hasClientSecret: false,
+        allowedDomains: null,
+        defaultRoleId: null,
         ...noEndpoints,
       })
       const created = await create({ ...body, certificate: nothing, entityId: nothing, ssoUrl: nothing })
@@ -367,7 +374,7 @@ onEveryDatabase((_, open) => {
         tokenUrl: 'https://oauth2.googleapis.com/token',
         jwksUrl: 'https://www.googleapis.com/oauth2/v3/certs',
       })
-      const saml = await create({ ...{ type: undefined, preset: 'adfs-saml' }, issuer: undefined })
+      const saml = await create({ type: undefined, preset: 'adfs-saml', issuer: undefined })
       expect(saml).toMatchObject({ type: 'saml', ssoUrl: null, issuer: null })
       expect(saml.attributeMapping.groups).toBe('http://schemas.xmlsoap.org/claims/Group')
     })
@@ -399,14 +406,15 @@ onEveryDatabase((_, open) => {
       const { client } = await start(open)
       const { data } = await client.call(api.sso.presets)
       expect(data.map(({ id, type }) => `${id} ${type}`)).toEqual([
-        ...['azure-ad oidc', 'okta oidc', 'google oidc', 'auth0 oidc'],
-        ...[
-          'azure-ad-saml saml',
-          'okta-saml saml',
-          'onelogin-saml saml',
-          'adfs-saml saml',
-          'google-saml saml',
-        ],
+        'azure-ad oidc',
+        'okta oidc',
+        'google oidc',
+        'auth0 oidc',
+        'azure-ad-saml saml',
+        'okta-saml saml',
+        'onelogin-saml saml',
+        'adfs-saml saml',
+        'google-saml saml',
       ])
       for (const { type, attributeMapping, certificateInstructions, issuer: of, ssoUrl, scopes } of data) {
         expect([attributeMapping.email, attributeMapping.name]).not.toContain('')

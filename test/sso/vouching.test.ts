@@ -47,7 +47,10 @@ onEveryDatabase((_, open) => {
       expect(codeIn(location)).toBe('')
       expect(await news()).toMatchObject([
         {
-          ...{ action: 'user.login.failed', orgId: bakery.id, result: 'denied', actorEmail: admin.email },
+          action: 'user.login.failed',
+          orgId: bakery.id,
+          result: 'denied',
+          actorEmail: admin.email,
           details: { reason: 'beyond_provider', detail: expect.stringContaining('users:write') },
         },
       ])

@@ -54,7 +54,12 @@ onEveryEmptyDatabase((kind, open) => {
     const { storage, add } = await batched()
     const outcomes = await Promise.allSettled([1, 2, -3, 4, 2, 5].map(add))
     expect(outcomes.map(({ status }) => status)).toEqual([
-      ...['fulfilled', 'fulfilled', 'rejected', 'fulfilled', 'rejected', 'fulfilled'],
+      'fulfilled',
+      'fulfilled',
+      'rejected',
+      'fulfilled',
+      'rejected',
+      'fulfilled',
     ])
     expect(outcomes[2]).toMatchObject({ reason: { message: 'no -3' } })
     expect(await noteIds(storage.read)).toEqual([1, 2, 4, 5])

@@ -70,7 +70,10 @@ describe('an integrity check on sqlite', () => {
       for (let n = 0; n < count; n += 1) await tx.insertInto('set_aside').values(rowOf(n)).execute()
     })
   const rowOf = (n: number) => ({
-    ...{ source: 'events', entry: `${n} `.padEnd(2000, 'x'), reason: 'x', created_at: newId() },
+    source: 'events',
+    entry: `${n} `.padEnd(2000, 'x'),
+    reason: 'x',
+    created_at: newId(),
   })
 
   it.each(['a table in the middle of the file', 'an index', 'the pages that nobody uses'])(

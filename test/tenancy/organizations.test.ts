@@ -55,7 +55,8 @@ onEveryDatabase((_, open) => {
         type: 'internal',
         status: 'trial',
         maxDevices: 7,
-        ...{ contractStart: '2026-01-01T00:00:00.000Z', contractEnd: '2027-01-01T00:00:00.000Z' },
+        contractStart: '2026-01-01T00:00:00.000Z',
+        contractEnd: '2027-01-01T00:00:00.000Z',
         billingContact: { name: 'Ada', floors: [1, 2] },
         ssoConfig: { issuer: 'https://id.example' },
       } satisfies OrganizationChange

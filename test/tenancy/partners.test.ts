@@ -22,7 +22,9 @@ onEveryDatabase((_, open) => {
         type: 'enterprise',
         plan: 'pro',
         status: 'active',
-        ...{ maxOrganizations: 5, maxDevices: 100, billingEmail: 'billing@acme.example' },
+        maxOrganizations: 5,
+        maxDevices: 100,
+        billingEmail: 'billing@acme.example',
         ssoConfig: { issuer: 'https://id.example' },
       } satisfies PartnerChange
       const after = await system.call(api.partners.update, { params, body })

@@ -44,7 +44,9 @@ onEveryDatabase((_, open) => {
       const params = { id: orgs.bakery.siteId }
       const news = await newEntries(service)
       const body = {
-        ...{ name: 'Head Office', timezone: 'Europe/Lisbon', address: { city: 'Porto' } },
+        name: 'Head Office',
+        timezone: 'Europe/Lisbon',
+        address: { city: 'Porto' },
         contact: { name: 'Ada' },
       }
       await bakery.call(api.sites.update, { params, body: { settings: { a: { x: 1 }, b: 1 } } })

@@ -26,14 +26,23 @@ onEveryDatabase((_, open) => {
       const [entry, ...others] = await news()
       expect(others).toEqual([])
       expect(entry).toMatchObject({
-        ...{ action: 'auth.federated', result: 'success', orgId: bakery.id, actorType: 'api_key' },
-        ...{ actorId: id, resourceType: 'trust_policy', resourceId: id, resourceName: 'Releases' },
+        action: 'auth.federated',
+        result: 'success',
+        orgId: bakery.id,
+        actorType: 'api_key',
+        actorId: id,
+        resourceType: 'trust_policy',
+        resourceId: id,
+        resourceName: 'Releases',
         details: {
           issuer: 'https://token.actions.githubusercontent.com',
           subject: run.sub,
           workload: { policy: 'Releases', run: 'bakery/tills run 9876543210 attempt 2' },
           claims: {
-            ...{ run_id: '9876543210', run_attempt: '2', actor: 'ada', sha: run.sha },
+            run_id: '9876543210',
+            run_attempt: '2',
+            actor: 'ada',
+            sha: run.sha,
             workflow_ref: run.workflow_ref,
           },
         },
@@ -230,9 +239,14 @@ onEveryDatabase((_, open) => {
       await expect(exchange(await tokenOf({ repository_id: '99' }), { orgId: bakery.id })).rejects.toThrow()
       const [own, fork, named] = await news()
       expect(own).toMatchObject({
-        ...{ action: 'auth.federated.failed', result: 'failure', orgId: bakery.id },
+        action: 'auth.federated.failed',
+        result: 'failure',
+        orgId: bakery.id,
         details: {
-          ...{ reason: 'no_policy', policy: { id, name }, differs: ['environment'], subject: run.sub },
+          reason: 'no_policy',
+          policy: { id, name },
+          differs: ['environment'],
+          subject: run.sub,
           claims: { repository: 'bakery/tills', environment: 'staging', run_id: '9876543210' },
         },
       })

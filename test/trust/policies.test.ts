@@ -20,9 +20,17 @@ onEveryDatabase((_, open) => {
       const { data: made, warning } = await client.call(api.trustPolicies.create, { body })
       expect(warning).toBeUndefined()
       expect(made).toEqual({
-        ...{ id: expect.any(String), orgId: bakery.id, ...rest, audience: service.url },
-        ...{ maxUsage: 1, maxTtlMinutes: 60, status: 'active', createdBy: expect.any(String) },
-        ...{ createdAt: clock(), updatedAt: clock(), lastUsedAt: null },
+        id: expect.any(String),
+        orgId: bakery.id,
+        ...rest,
+        audience: service.url,
+        maxUsage: 1,
+        maxTtlMinutes: 60,
+        status: 'active',
+        createdBy: expect.any(String),
+        createdAt: clock(),
+        updatedAt: clock(),
+        lastUsedAt: null,
       })
       const params = { id: made.id }
       expect((await client.call(api.trustPolicies.show, { params })).data).toEqual(made)
@@ -32,8 +40,11 @@ onEveryDatabase((_, open) => {
       expect(data.map(({ id }) => id)).toEqual([made.id, second.id, bakery.policyId].sort(byAge(data)))
       const [entry] = await news()
       expect(entry).toMatchObject({
-        ...{ action: 'trust.policy.create', resourceType: 'trust_policy', resourceId: made.id },
-        ...{ resourceName: 'Releases', orgId: bakery.id },
+        action: 'trust.policy.create',
+        resourceType: 'trust_policy',
+        resourceId: made.id,
+        resourceName: 'Releases',
+        orgId: bakery.id,
         details: { after: { issuer: github, claims: releases.claims, permissions: releases.permissions } },
       })
     })
@@ -220,8 +231,14 @@ onEveryDatabase((_, open) => {
       expect(reply.accepted).toBe(true)
       expect(reply.checks.map(({ check, ok }) => [check, ok])).toEqual(
         [
-          ...['issuer', 'signature', 'time', 'use', 'audience'],
-          ...['claims.repository_id', 'claims.environment', 'policy'],
+          'issuer',
+          'signature',
+          'time',
+          'use',
+          'audience',
+          'claims.repository_id',
+          'claims.environment',
+          'policy',
         ].map((check) => [check, true]),
       )
       expect(reply.claims).toMatchObject({ repository: 'bakery/tills', run_id: run.run_id })

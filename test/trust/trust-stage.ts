@@ -77,8 +77,20 @@ export async function start(open: Open, env: Record<string, string> = {}, clock 
   const signIn = async (claims: JWTPayload = {}) =>
     service.client((await exchange(await tokenOf(claims))).accessToken)
   return {
-    ...{ clock, issuer, other, outside, service, world, ...world.orgs, client, system },
-    ...{ create, change, tokenOf, exchange, signIn },
+    clock,
+    issuer,
+    other,
+    outside,
+    service,
+    world,
+    ...world.orgs,
+    client,
+    system,
+    create,
+    change,
+    tokenOf,
+    exchange,
+    signIn,
   }
 }
 

@@ -113,7 +113,8 @@ onEveryDatabase((_, open) => {
       const mint = (body: object) => job.call(keys.create, { body: { name: 'a', ...body } })
       const fault = (...faults: [string, string][]) =>
         expect.objectContaining({
-          ...{ status: 403, code: 'key_shape_exceeded' },
+          status: 403,
+          code: 'key_shape_exceeded',
           details: faults.map(([path, message]) => ({ path, message: expect.stringContaining(message) })),
         })
       const usage: [string, string] = ['body.maxUsage', 'at most 5']
@@ -265,16 +266,24 @@ onEveryDatabase((_, open) => {
       return [allowed, code, reason]
     }
     expect(await ask('POST', '/enrollment-keys', 'organizations:write')).toEqual([
-      ...[true, null, 'The trust policy names organizations:write'],
+      true,
+      null,
+      'The trust policy names organizations:write',
     ])
     expect(await ask('POST', '/enrollment-keys', 'organizations:read')).toEqual([
-      ...[false, 'forbidden', 'The trust policy does not name organizations:write'],
+      false,
+      'forbidden',
+      'The trust policy does not name organizations:write',
     ])
     expect(await ask('POST', '/api-keys', 'organizations:write')).toEqual([
-      ...[false, 'forbidden', 'It is not open to workloads'],
+      false,
+      'forbidden',
+      'It is not open to workloads',
     ])
     expect(await ask('POST', '/webhooks', 'organizations:write')).toEqual([
-      ...[false, 'forbidden', 'It is open to workloads in files alone'],
+      false,
+      'forbidden',
+      'It is open to workloads in files alone',
     ])
   })
 })

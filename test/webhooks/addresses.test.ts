@@ -178,7 +178,10 @@ describe.skipIf(!hasOpenssl)('the address of a webhook', () => {
         const message = text(url)
         seen.add(message.replace(/: .*/, ''))
         expect({ url, status: reply.status, ...reply.body }).toMatchObject({
-          ...{ url, status: 400, code: 'invalid_request', error: 'Invalid webhook URL' },
+          url,
+          status: 400,
+          code: 'invalid_request',
+          error: 'Invalid webhook URL',
           details: [{ path: 'body.url', message }],
         })
       }
@@ -198,7 +201,8 @@ describe.skipIf(!hasOpenssl)('the address of a webhook', () => {
         ['https://me:secret@svc.test/', /must not contain a user name or password/],
       ] as const) {
         await expect(to(url)).rejects.toMatchObject({
-          ...{ status: 400, message: 'Invalid webhook URL' },
+          status: 400,
+          message: 'Invalid webhook URL',
           details: [{ message: expect.stringMatching(message) }],
         })
       }

@@ -94,7 +94,11 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
         lastDeliveryAt: delivery.deliveredAt,
         lastSuccessAt: delivery.deliveredAt,
         deliveryStats: {
-          ...{ total: 1, pending: 0, delivered: 1, failed: 0, retrying: 0 },
+          total: 1,
+          pending: 0,
+          delivered: 1,
+          failed: 0,
+          retrying: 0,
           lastDeliveredAt: delivery.deliveredAt,
         },
       })
@@ -247,7 +251,10 @@ describe.skipIf(!hasOpenssl)('deliveries', () => {
       const show = () => client.call(api.webhookDeliveries.show, which)
       await expect.poll(show, { timeout: 10_000 }).toMatchObject({ status: 'delivered' })
       expect(await show()).toMatchObject({
-        ...{ id: again.id, retryOf: failed.id, eventId: failed.eventId, attempt: 1 },
+        id: again.id,
+        retryOf: failed.id,
+        eventId: failed.eventId,
+        attempt: 1,
       })
       const { data } = await client.call(api.webhookDeliveries.list, { params })
       expect(data[1]).toEqual(failed)

@@ -22,7 +22,11 @@ async function busyAndIdle(storage: Storage, { bakery, harbor }: World['orgs']) 
   }
   const idleWebhook = await addWebhook({ storage } as TestService, harbor.id, 'one', ['device.offline'])
   const event = (orgId: string) => ({
-    ...{ id: newId(), org_id: orgId, type: 'device.offline', data: '{}', created_at: systemClock() },
+    id: newId(),
+    org_id: orgId,
+    type: 'device.offline',
+    data: '{}',
+    created_at: systemClock(),
   })
   const happened = [...Array.from({ length: many }, () => event(bakery.id)), event(harbor.id)]
   await storage.write((tx) => tx.insertInto('events').values(happened).execute())

@@ -150,7 +150,9 @@ describe.skipIf(!hasOpenssl)('a receiver', () => {
       const { data } = await client.call(api.auditLogs.list, { query: { orgId, action: 'webhook.fail' } })
       expect(data).toHaveLength(1)
       expect(data[0]).toMatchObject({
-        ...{ category: 'system', user: { role: 'system' }, resource: { id, name: 'gone' } },
+        category: 'system',
+        user: { role: 'system' },
+        resource: { id, name: 'gone' },
         details: { reason: 'The receiver answered 410 Gone' },
       })
 

@@ -26,7 +26,7 @@ describe.skipIf(!hasOpenssl)('a webhook with a backlog', () => {
       await to.until(4)
       await well.beats()
       expect(to.got).toHaveLength(4)
-      return { ...fixture, ...{ to, well, id, events, answer, params: { id } } }
+      return { ...fixture, to, well, id, events, answer, params: { id } }
     }
 
     /** Where the request is made: at the process that sends, or at another one. */

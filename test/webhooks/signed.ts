@@ -5,8 +5,11 @@ export const eventId = '0197c1c8-3f72-7bac-8d21-4e6a8c0f2a55'
 export const orgId = '0197c1c4-7a55-7c3e-9d2f-0c7d5c1b2a11'
 
 export const eventOf = (type: string, data: object = {}, id = eventId) => ({
-  ...{ id, type, timestamp: '2026-01-31T12:00:00.000Z' },
-  ...{ orgId, data },
+  id,
+  type,
+  timestamp: '2026-01-31T12:00:00.000Z',
+  orgId,
+  data,
 })
 
 /** The headers of a delivery, as man/svc-webhooks.7 lists them. */

@@ -39,7 +39,11 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       expect(await deliveries(id)).toEqual(kept)
       await tidied(72 * hour + 1)
       const expired = {
-        ...{ status: 'failed', attempt: 0, nextAttemptAt: null, failureClass: null, hint: null },
+        status: 'failed',
+        attempt: 0,
+        nextAttemptAt: null,
+        failureClass: null,
+        hint: null,
         errorMessage: 'Stored for 72 hours while the webhook was paused, and not replayed',
       }
       expect(await deliveries(id)).toEqual(kept.map((one) => ({ ...one, ...expired })))

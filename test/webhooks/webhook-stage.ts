@@ -96,7 +96,8 @@ export async function healthy(certificate: Certificate, hand: ReturnType<typeof 
   const id = await hand.hook(to.url, { name: 'healthy', events: ['user.login'] })
   let count = 0
   return {
-    ...{ id, to },
+    id,
+    to,
     async beats(): Promise<void> {
       await hand.raise(1, 'user.login')
       await to.until(++count, 20_000)

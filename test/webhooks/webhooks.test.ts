@@ -369,14 +369,24 @@ onEveryDatabase((_, open) => {
       const { message, delivery } = await client.call(api.webhookDeliveries.retry, { params })
       expect(message).toBe('Delivery retry queued')
       expect(delivery).toEqual({
-        ...{ id: expect.any(String), webhookId: id },
-        ...{ status: 'pending', event: 'patch.failed', attempt: 0 },
+        id: expect.any(String),
+        webhookId: id,
+        status: 'pending',
+        event: 'patch.failed',
+        attempt: 0,
       })
       expect(delivery.id).not.toBe(deliveryId)
       const { eventId, payload, sequence } = before
       expect(await show(delivery.id)).toMatchObject({
-        ...{ eventId, payload, retryOf: deliveryId, sequence: sequence + 2 },
-        ...{ status: 'pending', attempt: 0, errorMessage: null, responseStatus: null, deliveredAt: null },
+        eventId,
+        payload,
+        retryOf: deliveryId,
+        sequence: sequence + 2,
+        status: 'pending',
+        attempt: 0,
+        errorMessage: null,
+        responseStatus: null,
+        deliveredAt: null,
       })
       expect(await show(deliveryId)).toEqual(before)
       const { deliveryStats } = await client.call(api.webhooks.show, { params: { id } })

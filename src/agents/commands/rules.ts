@@ -33,7 +33,12 @@ export function makeCommand(
   made: { id: string; orgId: string; deviceId: string; by: string; now: Instant },
 ): DeviceCommandDetail & { orgId: string } {
   return {
-    ...{ id: made.id, orgId: made.orgId, deviceId: made.deviceId, type, payload, targetRole },
+    id: made.id,
+    orgId: made.orgId,
+    deviceId: made.deviceId,
+    type,
+    payload,
+    targetRole,
     status: 'pending',
     createdBy: made.by,
     createdAt: made.now,
@@ -66,7 +71,9 @@ const maxErrorLength = 100
 /** An outcome whose output was dropped to make room for later output. */
 export const dropOutput = ({ error, ...outcome }: Outcome, bytes: number, now: Instant): Outcome => ({
   ...outcome,
-  ...{ stdout: null, stderr: null, result: null },
+  stdout: null,
+  stderr: null,
+  result: null,
   error: error === null ? null : truncateStorable(error, maxErrorLength),
   dropped: { bytes, at: now },
 })

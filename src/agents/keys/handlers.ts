@@ -64,7 +64,9 @@ async function recover(
     })
   }
   note({
-    ...{ orgId: device.org_id, resourceId: device.id, resourceName: device.hostname },
+    orgId: device.org_id,
+    resourceId: device.id,
+    resourceName: device.hostname,
     actor: { kind: 'agent', id: device.id, email: null },
   })
   const status = await lockStatus(db, device.id)

@@ -56,7 +56,11 @@ export function isOfCopy(
 }
 
 export const copyAlert = ({ id, org_id, hostname }: { id: string; org_id: string; hostname: string }) => ({
-  ...{ orgId: org_id, deviceId: id, ruleId: copyAlertRule, severity: 'high' as const, context: null },
+  orgId: org_id,
+  deviceId: id,
+  ruleId: copyAlertRule,
+  severity: 'high' as const,
+  context: null,
   title: truncateStorable(`${hostname} seems to run twice: two machines use its key`, 500),
   message:
     'Each ends the token of the other. On the copy, remove identity.json of the agent and start it with an enrollment key. ' +

@@ -73,8 +73,10 @@ async function settleDueDevices(
     const died = { to: 'failed' as const, reason: `Silent within ${soakMinutes} minutes of its update` }
     const over: DueDevice[] = [
       ...out.map(({ id, status }) => ({
-        ...{ id, from: ['waiting', 'offered', 'soaking'] as const },
-        ...{ to: 'withdrawn' as const, reason: outOfUseReason(status) ?? 'Its organization was deleted' },
+        id,
+        from: ['waiting', 'offered', 'soaking'] as const,
+        to: 'withdrawn' as const,
+        reason: outOfUseReason(status) ?? 'Its organization was deleted',
       })),
       ...late.map((device) => ({
         id: device.id,
@@ -83,8 +85,10 @@ async function settleDueDevices(
       })),
       ...silent.map(({ id }) => ({ id, from: ['soaking'] as const, ...died })),
       ...resting.map(({ id }) => ({
-        ...{ id, from: ['soaking'] as const },
-        ...{ to: 'updated' as const, reason: 'In maintenance while it soaked' },
+        id,
+        from: ['soaking'] as const,
+        to: 'updated' as const,
+        reason: 'In maintenance while it soaked',
       })),
     ]
     for (let at = 0; at < over.length; at += writeLimit) {

@@ -123,7 +123,11 @@ async function shuffle({ id }: RolloutRecord, devices: readonly Candidate[]): Pr
 }
 
 const newDeviceOf = ({ id, orgId, fromVersion, isHeld }: Candidate, wave: number): NewRolloutDevice => ({
-  ...{ device_id: id, org_id: orgId, wave, from_version: fromVersion, is_held: isHeld ? 1 : 0 },
+  device_id: id,
+  org_id: orgId,
+  wave,
+  from_version: fromVersion,
+  is_held: isHeld ? 1 : 0,
 })
 
 const countIn = (waveOf: Int16Array, wave: number): number =>

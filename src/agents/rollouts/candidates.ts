@@ -89,7 +89,10 @@ export async function listCandidates(
   const found = rows
     .filter(({ org_id, agent_version }) => !manual.has(org_id) && isNewer(version, agent_version))
     .map(({ id, org_id: orgId, agent_version: fromVersion, is_held }) => ({
-      ...{ id, orgId, fromVersion, isHeld: Boolean(is_held) },
+      id,
+      orgId,
+      fromVersion,
+      isHeld: Boolean(is_held),
     }))
   return { found, last: rows.length < pageSize ? undefined : rows.at(-1)!.id }
 }

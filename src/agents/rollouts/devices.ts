@@ -258,7 +258,11 @@ export type NewRolloutDevice = Pick<
 >
 
 const drawn = rowList<NewRolloutDevice>({
-  ...{ device_id: 'text', org_id: 'text', wave: 'bigint', from_version: 'text', is_held: 'bigint' },
+  device_id: 'text',
+  org_id: 'text',
+  wave: 'bigint',
+  from_version: 'text',
+  is_held: 'bigint',
 })
 
 const insertion = prepared((db, p: { id: string; rows: string; state: RolloutDeviceState }) =>

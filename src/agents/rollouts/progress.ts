@@ -41,8 +41,11 @@ export type Awaited = {
 }
 
 export const nobodyAwaited: Awaited = {
-  ...{ awaited: 0, lastOpenedAt: null },
-  ...{ held: 0, firstOpensAt: null, lastOpensAt: null },
+  awaited: 0,
+  lastOpenedAt: null,
+  held: 0,
+  firstOpensAt: null,
+  lastOpensAt: null,
 }
 
 export function waveProgressOf(
@@ -134,8 +137,12 @@ export function toRolloutProgress(
     ...summary,
     waves: summary.waves.map((wave, n) => ({
       ...wave,
-      ...{ waiting: of(n, 'waiting'), offered: of(n, 'offered'), soaking: of(n, 'soaking') },
-      ...{ updated: of(n, 'updated'), failed: of(n, 'failed'), withdrawn: of(n, 'withdrawn') },
+      waiting: of(n, 'waiting'),
+      offered: of(n, 'offered'),
+      soaking: of(n, 'soaking'),
+      updated: of(n, 'updated'),
+      failed: of(n, 'failed'),
+      withdrawn: of(n, 'withdrawn'),
       onVersion: onVersion.get(n) ?? 0,
     })),
     failures: {
@@ -169,7 +176,10 @@ function nextOf(
 ): RolloutProgress['next'] {
   const { status, wave } = rollout
   const step = (name: NonNullable<RolloutProgress['next']>['step'], because: string) => ({
-    ...{ step: name, wave: null, at: null, because },
+    step: name,
+    wave: null,
+    at: null,
+    because,
   })
   if (status === 'preparing') return step('draw', 'its devices are being drawn')
   if (status === 'halted') return step('decide', 'it was halted: resume, abort or roll back')

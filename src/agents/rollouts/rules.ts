@@ -61,9 +61,22 @@ export function makeRollout(
     }),
   )
   return {
-    ...{ id, version, status: 'preparing', waves, wave: 0, waveBeganAt: null },
-    ...{ gateMinutes, soakMinutes, maxFailurePercent, haltReason: null, acceptedFailures: 0 },
-    ...{ isCurrent: true, createdBy: by, createdAt: now, updatedAt: now, endedAt: null },
+    id,
+    version,
+    status: 'preparing',
+    waves,
+    wave: 0,
+    waveBeganAt: null,
+    gateMinutes,
+    soakMinutes,
+    maxFailurePercent,
+    haltReason: null,
+    acceptedFailures: 0,
+    isCurrent: true,
+    createdBy: by,
+    createdAt: now,
+    updatedAt: now,
+    endedAt: null,
   }
 }
 
@@ -72,8 +85,10 @@ export function toRollout({ acceptedFailures: _, waves, wave, ...rollout }: Roll
   return {
     ...rollout,
     waves: waves.map(({ percent, filter, devices }) => ({
-      ...{ percent, devices },
-      ...{ filterId: filter?.id ?? null, filterName: filter?.name ?? null },
+      percent,
+      devices,
+      filterId: filter?.id ?? null,
+      filterName: filter?.name ?? null,
     })),
     wave: rollout.waveBeganAt === null ? null : wave + 1,
   }

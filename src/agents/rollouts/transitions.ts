@@ -19,9 +19,18 @@ async function auditTransition(
   now: Instant,
 ): Promise<void> {
   const happening = {
-    ...{ orgId: null, actorType: 'system' as const, actorId: null, actorEmail: null },
-    ...{ action: `agent.rollout.${verb}`, resourceType: 'agent_rollout', resourceId: id },
-    ...{ resourceName: version, details, ipAddress: null, userAgent: null, result: 'success' as const },
+    orgId: null,
+    actorType: 'system' as const,
+    actorId: null,
+    actorEmail: null,
+    action: `agent.rollout.${verb}`,
+    resourceType: 'agent_rollout',
+    resourceId: id,
+    resourceName: version,
+    details,
+    ipAddress: null,
+    userAgent: null,
+    result: 'success' as const,
   }
   await recordAudit(db, toDraftEntry(happening, now))
 }

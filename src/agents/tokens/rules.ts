@@ -66,7 +66,9 @@ export function stageRotation(
   now: Instant,
 ): Rotation & { pending_until: Instant } {
   return {
-    ...{ previous_token_hash, previous_watchdog_hash, previous_until },
+    previous_token_hash,
+    previous_watchdog_hash,
+    previous_until,
     pending_token_hash: agentTokenHash(tokens.agent),
     pending_watchdog_hash: agentTokenHash(tokens.watchdog),
     pending_until: addSeconds(now, pendingSeconds),

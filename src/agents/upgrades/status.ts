@@ -46,14 +46,18 @@ async function recordFailure(
   { ip, userAgent, now }: RequestOrigin,
 ): Promise<void> {
   const happening: AuditEvent = {
-    ...{ orgId, actorType: 'agent', actorId: id, actorEmail: null, action: 'agent.update.status' },
-    ...{ resourceType: 'device', resourceId: id, resourceName: hostname },
-    ...{
-      details: { targetVersion, state, reason: reason ?? null },
-      ipAddress: ip,
-      userAgent,
-      result: 'failure',
-    },
+    orgId,
+    actorType: 'agent',
+    actorId: id,
+    actorEmail: null,
+    action: 'agent.update.status',
+    resourceType: 'device',
+    resourceId: id,
+    resourceName: hostname,
+    details: { targetVersion, state, reason: reason ?? null },
+    ipAddress: ip,
+    userAgent,
+    result: 'failure',
   }
   await recordAudit(db, toDraftEntry(happening, now))
 }

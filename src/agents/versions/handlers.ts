@@ -88,8 +88,13 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
       const { checksum, size } = build
       const { manifest, manifest_signature: manifestSignature } = release
       return {
-        ...{ version, url: addressOf(build), checksum, size },
-        ...{ manifest, manifestSignature, signingKeyId: keyId },
+        version,
+        url: addressOf(build),
+        checksum,
+        size,
+        manifest,
+        manifestSignature,
+        signingKeyId: keyId,
       }
     },
 

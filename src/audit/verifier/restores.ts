@@ -45,7 +45,8 @@ export function reportOf({ restored, state }: OpenedRestore, pin: Pin | undefine
   const isBeyond = pin && pin.seq > head.seq && explains(restored, stateOf(pin))
   const to = Math.max(ahead ?? 0, isBeyond ? pin.seq : 0)
   return {
-    ...{ time, backup },
+    time,
+    backup,
     lost: { from: head.seq + 1, to: to === 0 ? null : to },
     state,
   }

@@ -28,8 +28,13 @@ export function barChart(bars: readonly Bar[]): string {
         axisLine: { show: false },
         axisTick: { show: false },
         axisLabel: {
-          ...{ color: 'currentColor', align: 'left', margin: names.column, interval: 0 },
-          ...{ width: names.text, overflow: 'truncate', ellipsis: '…' },
+          color: 'currentColor',
+          align: 'left',
+          margin: names.column,
+          interval: 0,
+          width: names.text,
+          overflow: 'truncate',
+          ellipsis: '…',
         },
       },
       series: [

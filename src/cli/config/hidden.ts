@@ -54,7 +54,8 @@ export class Hidden {
     if (this.#substituted.length === 0) return plan
     const named = <P extends Pick<Change, 'org' | 'name'>>(one: P): P => ({
       ...one,
-      ...{ org: this.#name(one.org), name: this.#name(one.name) },
+      org: this.#name(one.org),
+      name: this.#name(one.name),
     })
     return {
       ...plan,
@@ -181,7 +182,9 @@ function isName([section, , field, ...rest]: Path): boolean {
   if (rest.length > 0) return false
   const { key, fields } = kinds[section as Section]
   return [
-    ...['org', 'renamedFrom', key],
+    'org',
+    'renamedFrom',
+    key,
     ...fields.filter(({ refersTo }) => refersTo).map(({ name }) => name),
   ].includes(String(field))
 }

@@ -10,8 +10,19 @@ import type { ReceivedDelivery } from './delivery.ts'
 
 const usual = ['receivedAt', 'type', 'eventId', 'signature', 'forwarded.status', 'forwarded.milliseconds']
 const known = [
-  ...['receivedAt', 'eventId', 'deliveryId', 'sequence', 'type', 'orgId', 'signature', 'reason', 'again'],
-  ...['forwarded.status', 'forwarded.milliseconds', 'forwarded.error', 'event'],
+  'receivedAt',
+  'eventId',
+  'deliveryId',
+  'sequence',
+  'type',
+  'orgId',
+  'signature',
+  'reason',
+  'again',
+  'forwarded.status',
+  'forwarded.milliseconds',
+  'forwarded.error',
+  'event',
 ]
 
 export type PrintDelivery = (delivery: ReceivedDelivery) => Promise<void>

@@ -56,7 +56,12 @@ export function deliveryHandler({ secret, tolerance, wanted, forward, print }: R
     const { eventId, deliveryId, sequence, type, orgId, event } = parseDelivery(headers, body)
     const judged = secret === undefined ? undefined : checkSignature(secret, headers, body, { tolerance })
     const delivery: ReceivedDelivery = {
-      ...{ receivedAt, eventId, deliveryId, sequence, type, orgId },
+      receivedAt,
+      eventId,
+      deliveryId,
+      sequence,
+      type,
+      orgId,
       signature: judged?.verdict ?? 'unchecked',
       reason: judged?.reason ?? null,
       again: eventId !== null && recent.has(eventId),

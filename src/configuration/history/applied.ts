@@ -31,7 +31,10 @@ export async function keepApplied(
   await forgetDeleted(db, owner)
   // Not the body: each change has an entry of its own.
   return {
-    ...{ orgId: owner.orgId, resourceId: apply.id, resourceName: apply.set, after: {} },
+    orgId: owner.orgId,
+    resourceId: apply.id,
+    resourceName: apply.set,
+    after: {},
     details: { configuration: configurationOf(apply), totals },
   }
 }
@@ -43,6 +46,8 @@ export const configurationOf = ({
   revision,
   rollsBack,
 }: Pick<NewApply, 'id' | 'set' | 'revision' | 'rollsBack'>) => ({
-  ...{ applyId: id, set, ...(rollsBack !== null && { rollsBack }) },
+  applyId: id,
+  set,
+  ...(rollsBack !== null && { rollsBack }),
   ...(revision !== null && { revision }),
 })

@@ -151,8 +151,16 @@ export async function insertApply(
   await db
     .insertInto('config_applies')
     .values({
-      ...{ id, partner_id: owner.partnerId, org_id: owner.orgId, owner: ownerId(owner), set_name: set },
-      ...{ revision, applied_at: now, applied_by: by, rolls_back: rollsBack, characters },
+      id,
+      partner_id: owner.partnerId,
+      org_id: owner.orgId,
+      owner: ownerId(owner),
+      set_name: set,
+      revision,
+      applied_at: now,
+      applied_by: by,
+      rolls_back: rollsBack,
+      characters,
     })
     .execute()
   for (const [position, { section, action, orgId }] of applied.entries()) {

@@ -99,8 +99,16 @@ export const providerFields: Readonly<Record<string, Spelling>> = {
   ...Object.fromEntries(
     (
       [
-        ...['issuer', 'clientId', 'clientSecret', 'authorizationUrl', 'tokenUrl', 'userInfoUrl', 'jwksUrl'],
-        ...['entityId', 'ssoUrl', 'allowedDomains'],
+        'issuer',
+        'clientId',
+        'clientSecret',
+        'authorizationUrl',
+        'tokenUrl',
+        'userInfoUrl',
+        'jwksUrl',
+        'entityId',
+        'ssoUrl',
+        'allowedDomains',
       ] as (keyof typeof shape)[]
     ).map((field) => [field, clearable(field)]),
   ),

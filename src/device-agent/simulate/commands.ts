@@ -23,7 +23,8 @@ export async function runCommand(
   } catch (error) {
     const { message } = error as Error
     return {
-      ...{ status: 'failed', error: message.slice(0, 1000) },
+      status: 'failed',
+      error: message.slice(0, 1000),
       ...(error instanceof LogNotFound && { code: error.code }),
     }
   }

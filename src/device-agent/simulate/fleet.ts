@@ -39,15 +39,18 @@ export type Fleet = {
 }
 
 export const newSimulatedAgent = (n: number, id: string, token: string, version: string): SimulatedAgent => ({
-  ...{ n, id, token, version, autoUpdate: true, beats: 0 },
-  ...{
-    overdueSince: undefined,
-    isTrying: false,
-    failures: 0,
-    state: 'up',
-    isUpdating: false,
-    hangUp: undefined,
-  },
+  n,
+  id,
+  token,
+  version,
+  autoUpdate: true,
+  beats: 0,
+  overdueSince: undefined,
+  isTrying: false,
+  failures: 0,
+  state: 'up',
+  isUpdating: false,
+  hangUp: undefined,
 })
 
 /** Stops an agent, temporarily or permanently. */

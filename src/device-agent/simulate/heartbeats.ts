@@ -125,10 +125,20 @@ export class HeartbeatScheduler {
 function heartbeatOf({ plan }: Fleet, { n, version, autoUpdate, beats }: SimulatedAgent): Heartbeat {
   const { hostname, osVersion, osBuild, deviceRole } = machineOf(plan, n)
   return {
-    ...{ status: 'ok', agentVersion: version, metrics: metricsOf(plan.seed, n, beats) },
-    ...{ hostname, osVersion, osBuild, deviceRole, autoUpdate, role: 'agent' },
-    ...{ isVirtual: true, virtualizationPlatform: 'kvm', isHeadless: deviceRole === 'server' },
-    ...{ uptime: 86_400 + beats * Math.round(plan.intervalMs / 1000), pendingReboot: false },
+    status: 'ok',
+    agentVersion: version,
+    metrics: metricsOf(plan.seed, n, beats),
+    hostname,
+    osVersion,
+    osBuild,
+    deviceRole,
+    autoUpdate,
+    role: 'agent',
+    isVirtual: true,
+    virtualizationPlatform: 'kvm',
+    isHeadless: deviceRole === 'server',
+    uptime: 86_400 + beats * Math.round(plan.intervalMs / 1000),
+    pendingReboot: false,
     ...(deviceRole === 'workstation' && { lastUser: `user-${n}` }),
   }
 }

@@ -32,7 +32,11 @@ export function simulatedLogs(
     const eventId = Math.floor(5 * seededRandom(seed, n + recordId, 'event'))
     const newest = Math.floor(now() / minuteMs) * minuteMs
     return {
-      ...{ recordId, source, level: levels[eventId]!, eventId: 1000 + eventId, computer: `sim-${n}` },
+      recordId,
+      source,
+      level: levels[eventId]!,
+      eventId: 1000 + eventId,
+      computer: `sim-${n}`,
       timeCreated: new Date(newest - (entriesPerLog - recordId) * minuteMs).toISOString(),
       message: `${source} ${texts[eventId]}`,
     }

@@ -48,9 +48,14 @@ export function inventoryOf(plan: Pick<Plan, 'seed' | 'platforms'>, n: number): 
   const windows = osType === 'windows'
   return {
     hardware: {
-      ...{ manufacturer: 'QEMU', model: 'Standard PC (Q35 + ICH9, 2009)', cpuModel: 'QEMU Virtual CPU' },
-      ...{ serialNumber: `SIM-${n}`, cpuCores, cpuThreads: cpuCores * 2 },
-      ...{ ramTotalMb: ramOf(plan.seed, n), diskTotalGb: disk },
+      manufacturer: 'QEMU',
+      model: 'Standard PC (Q35 + ICH9, 2009)',
+      cpuModel: 'QEMU Virtual CPU',
+      serialNumber: `SIM-${n}`,
+      cpuCores,
+      cpuThreads: cpuCores * 2,
+      ramTotalMb: ramOf(plan.seed, n),
+      diskTotalGb: disk,
     },
     network: [
       {
@@ -66,7 +71,8 @@ export function inventoryOf(plan: Pick<Plan, 'seed' | 'platforms'>, n: number): 
         mountPoint: windows ? 'C:' : '/',
         fsType: windows ? 'NTFS' : osType === 'macos' ? 'apfs' : 'ext4',
         totalGb: disk,
-        ...{ usedGb: round(disk * usedPart(plan.seed, n)), usedPercent: round(100 * usedPart(plan.seed, n)) },
+        usedGb: round(disk * usedPart(plan.seed, n)),
+        usedPercent: round(100 * usedPart(plan.seed, n)),
       },
     ],
     software: packages.map((name) => ({

@@ -32,8 +32,12 @@ export async function sendLogs(fleet: Fleet, agent: SimulatedAgent, count: numbe
   const { n, id, token, version } = agent
   const timestamp = new Date().toISOString()
   const logs = Array.from({ length: count }, (_, at) => ({
-    ...{ timestamp, level: at === 0 ? 'warn' : 'info', component: 'heartbeat', agentVersion: version },
-    ...{ message: `The service answered after ${20 + at} ms`, fields: { agent: n } },
+    timestamp,
+    level: at === 0 ? 'warn' : 'info',
+    component: 'heartbeat',
+    agentVersion: version,
+    message: `The service answered after ${20 + at} ms`,
+    fields: { agent: n },
   }))
   const reply = await fleet.wire.send('POST', `/agents/${id}/logs`, { token, body: { logs } })
   note(fleet, reply, () => {
@@ -45,10 +49,13 @@ async function sendEvents(fleet: Fleet, agent: SimulatedAgent, count: number): P
   const { n, id, token } = agent
   const now = new Date()
   const events = Array.from({ length: count }, (_, at) => ({
-    ...{ timestamp: now.toISOString(), category: 'system', source: 'simulator' },
+    timestamp: now.toISOString(),
+    category: 'system',
+    source: 'simulator',
     level: oneOf(['info', 'info', 'warning', 'error'], seededRandom(fleet.plan.seed, n + at, 'level')),
     // Unique per record: the service ignores duplicate ids.
-    ...{ eventId: `${now.getTime()}-${at}`, message: 'A unit has started' },
+    eventId: `${now.getTime()}-${at}`,
+    message: 'A unit has started',
   }))
   const reply = await fleet.wire.send('PUT', `/agents/${id}/eventlogs`, { token, body: { events } })
   note(fleet, reply, () => {

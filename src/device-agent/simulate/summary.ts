@@ -42,7 +42,9 @@ export function fleetStatus(
     updates: { ...updates },
     connections: { ...connections },
     heartbeatsPerSecond: rounded(beatsPerSecond),
-    ...{ p50Ms: rounded(times.p50Ms), p99Ms: rounded(times.p99Ms), maxMs: rounded(times.maxMs) },
+    p50Ms: rounded(times.p50Ms),
+    p99Ms: rounded(times.p99Ms),
+    maxMs: rounded(times.maxMs),
     versions: Object.fromEntries([...versions].sort(([a], [b]) => (a < b ? -1 : 1))),
   }
 }

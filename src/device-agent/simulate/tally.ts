@@ -24,8 +24,17 @@ export type Times = { p50Ms: number; p99Ms: number; maxMs: number }
 
 export class Tally {
   readonly counts: Counts = {
-    ...{ enrolled: 0, heartbeats: 0, late: 0, missed: 0, failures: 0, refused: 0 },
-    ...{ updates: { begun: 0, done: 0, failed: 0 }, commands: 0, liveQueries: 0, logs: 0, events: 0 },
+    enrolled: 0,
+    heartbeats: 0,
+    late: 0,
+    missed: 0,
+    failures: 0,
+    refused: 0,
+    updates: { begun: 0, done: 0, failed: 0 },
+    commands: 0,
+    liveQueries: 0,
+    logs: 0,
+    events: 0,
     connections: { open: 0, opened: 0, lost: 0 },
   }
   /** Number of failures by reason: a status with its code, or why there was no reply. */

@@ -49,7 +49,11 @@ export async function simulateAtTerminal(flags: SimulateFlags, version: string):
   process.once('SIGTERM', end).once('SIGINT', end)
   const view = flags.json ? asLines() : onTerminal()
   const summary = await simulate({
-    ...{ url, plan, concurrency: concurrency, known: saved?.agents ?? [], signal: stop.signal },
+    url,
+    plan,
+    concurrency: concurrency,
+    known: saved?.agents ?? [],
+    signal: stop.signal,
     wire: await openHttpPool({ url, version: plan.version, caFile, connections: concurrency + 8 }),
     dial: agentDialer({ url, version: plan.version }, (at) => socketOptions(at, { caFile })),
     enrollmentKey: () => keyFrom(flags['enrollment-key']),
@@ -99,7 +103,11 @@ function planOf(flags: SimulateFlags, { seed, platform }: Make, version: string)
   const { count, websockets, logs, events } = flags
   if (websockets > count) throw usageError('--websockets cannot be more than --count')
   return {
-    ...{ count, websockets, logsPerMinute: logs, eventsPerMinute: events, seed },
+    count,
+    websockets,
+    logsPerMinute: logs,
+    eventsPerMinute: events,
+    seed,
     intervalMs: parseDuration(flags.interval, '--interval'),
     version: flags.version ?? version,
     platforms: parsePlatforms(platform),

@@ -12,7 +12,9 @@ export const makeWindow = (
   { every, durationMinutes, timezone }: NewWindow,
   siteZone: string,
 ): WeeklyWindow => ({
-  ...{ every: spellWeeklyTimes(every), durationMinutes, timezone: timezone ?? siteZone },
+  every: spellWeeklyTimes(every),
+  durationMinutes,
+  timezone: timezone ?? siteZone,
 })
 
 /**

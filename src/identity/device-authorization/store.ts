@@ -58,14 +58,15 @@ export async function findAuthorization(db: Db, by: By, now: Instant): Promise<A
   const { status, userId, mfa, ssoProviderId, authEpoch, mfaEpoch, provedAt, endsBy, ...request } =
     rows.read(rest)
   const approval = status === 'approved' && {
-    ...{
-      userId: userId!,
-      context: JSON.parse(context!) as SessionContext,
-      mfa: mfa!,
-      ssoProviderId,
-      ssoStatus,
-    },
-    ...{ authEpoch: authEpoch!, mfaEpoch: mfaEpoch!, provedAt: provedAt!, endsBy: endsBy! },
+    userId: userId!,
+    context: JSON.parse(context!) as SessionContext,
+    mfa: mfa!,
+    ssoProviderId,
+    ssoStatus,
+    authEpoch: authEpoch!,
+    mfaEpoch: mfaEpoch!,
+    provedAt: provedAt!,
+    endsBy: endsBy!,
   }
   return { ...request, status: status as Authorization['status'], approval: approval || null }
 }

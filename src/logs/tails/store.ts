@@ -265,8 +265,11 @@ export async function newestLogs(
       const asked = askedOf(kind, filter)
       if (asked === undefined) continue
       const spans = piece.map(({ deviceId, seq }) => ({
-        ...{ deviceId, after: Math.max(0, seq - sought), upTo: seq },
-        ...{ ...asked, rows: Math.min(sought, limit) },
+        deviceId,
+        after: Math.max(0, seq - sought),
+        upTo: seq,
+        ...asked,
+        rows: Math.min(sought, limit),
       }))
       const found = (await newest[kind](db, spans)).map((one): Candidate => ({ kind, ...one }))
       best = [...best, ...found].sort(byArrival).slice(-limit)

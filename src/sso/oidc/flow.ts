@@ -22,14 +22,12 @@ export function authorizationUrl(
 ): string {
   const url = new URL(address!)
   const query = {
-    ...{
-      response_type: 'code',
-      client_id: clientId!,
-      redirect_uri: redirectUri,
-      scope: scopes,
-      state,
-      nonce,
-    },
+    response_type: 'code',
+    client_id: clientId!,
+    redirect_uri: redirectUri,
+    scope: scopes,
+    state,
+    nonce,
     code_challenge: pkceChallenge(verifier),
     code_challenge_method: 'S256',
   }

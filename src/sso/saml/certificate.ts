@@ -18,7 +18,10 @@ export function createSelfSigned(
   const body = sequence(
     // The leading 1 keeps the serial positive.
     der(0x02, Buffer.concat([Buffer.from([1]), serial])),
-    ...[algorithm, subject, validity, subject],
+    algorithm,
+    subject,
+    validity,
+    subject,
     publicKey.export({ type: 'spki', format: 'der' }),
   )
   return sequence(body, algorithm, der(0x03, Buffer.from([0]), sign('sha256', body, privateKey)))

@@ -75,7 +75,11 @@ export const webhookDeliveries: HandlersOf<Deliveries> = {
       const part = found.slice(0, replayed)
       const ids = part.map(({ id }) => id)
       const { length: deliveries } = await askedFor.requestAgain(db, scope, {
-        ...{ webhookId, ids, isActive, isReplay: true, now },
+        webhookId,
+        ids,
+        isActive,
+        isReplay: true,
+        now,
       })
       const { since = null, until = null, status = null } = body
       note({ orgId, resourceName: name, details: { deliveries, since, until, status } })

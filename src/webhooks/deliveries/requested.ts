@@ -31,8 +31,16 @@ export async function insertRequested(
   await db
     .insertInto('webhook_deliveries')
     .values({
-      ...{ id, webhook_id: webhookId, org_id: orgId, seq, event, event_id: eventId, event_at: eventAt },
-      ...{ payload: JSON.stringify(payload), created_at: now, ...afresh(now) },
+      id,
+      webhook_id: webhookId,
+      org_id: orgId,
+      seq,
+      event,
+      event_id: eventId,
+      event_at: eventAt,
+      payload: JSON.stringify(payload),
+      created_at: now,
+      ...afresh(now),
     })
     .execute()
   await db

@@ -128,7 +128,12 @@ export const outcomeNotStored = ({
   responseTimeMs,
 }: DeliveryOutcome): DeliveryOutcome => ({
   ...nothing,
-  ...{ attempt, responseStatus, responseTimeMs, status: 'failed', dueAt: null, isUnwanted: false },
+  attempt,
+  responseStatus,
+  responseTimeMs,
+  status: 'failed',
+  dueAt: null,
+  isUnwanted: false,
   failureClass: 'broken',
   errorMessage: 'The outcome of this attempt could not be stored: see the log of the service',
 })

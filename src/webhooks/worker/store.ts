@@ -160,7 +160,9 @@ export async function updateDeliveries(
 ): Promise<Set<string>> {
   if (attempts.length === 0) return new Set()
   const rows = attempts.map(({ delivery: { id, attempt: before }, outcome }) => ({
-    ...{ ...outcome, id, before },
+    ...outcome,
+    id,
+    before,
     endedAt: outcome.dueAt === null ? now : null,
   }))
   return new Set((await outcomeChanges(db, { outcomes: outcomes.of(rows) })).map(({ id }) => id))

@@ -38,7 +38,8 @@ onEveryDatabase((kind, open) => {
         status: 'halted',
         haltReason: '3 failed in wave 1 of 40, where 5 % (2) may: Rolled back: exit 1',
         failures: {
-          ...{ counted: 3, allowed: 2 },
+          counted: 3,
+          allowed: 2,
           reasons: [
             { reason: 'Rolled back: exit 1', devices: 2 },
             { reason: 'Refused: wrong checksum', devices: 1 },
@@ -49,7 +50,8 @@ onEveryDatabase((kind, open) => {
       expect(await offers([...first.slice(3), ...second])).toEqual(Array(77).fill(null))
       const [entry] = (await audited()).filter(({ action }) => action === 'agent.rollout.halt')
       expect(entry).toMatchObject({
-        ...{ user: { role: 'system' }, resource: { type: 'agent_rollout', id, name: '1.0.0' } },
+        user: { role: 'system' },
+        resource: { type: 'agent_rollout', id, name: '1.0.0' },
         details: { wave: 1, devices: 40, allowed: 2, reason: expect.stringContaining('Rolled back') },
       })
     })
@@ -138,7 +140,8 @@ onEveryDatabase((kind, open) => {
       await round()
       await round()
       expect(await status(id)).toMatchObject({
-        ...{ status: 'halted', haltReason: 'No device of wave 1 is left that could run the version' },
+        status: 'halted',
+        haltReason: 'No device of wave 1 is left that could run the version',
         waves: [{ withdrawn: 1, failed: 0 }, { waiting: 1 }],
       })
       await expect(move('resume', id)).rejects.toMatchObject({ status: 409, code: 'conflict' })

@@ -57,8 +57,21 @@ export async function begin(open: Open, options: Omit<ServiceOptions, 'clock'> =
   const release = (version: string, more: Parameters<typeof addRelease>[2] = {}) =>
     addRelease(service, version, more)
   return {
-    ...{ service, clock, world, bakery: world.orgs.bakery, system, enroll, beat, say, show },
-    ...{ round, start, status, move, placesOf, release },
+    service,
+    clock,
+    world,
+    bakery: world.orgs.bakery,
+    system,
+    enroll,
+    beat,
+    say,
+    show,
+    round,
+    start,
+    status,
+    move,
+    placesOf,
+    release,
   }
 }
 

@@ -33,7 +33,9 @@ onEveryDatabase((_, open) => {
         await live(1, reports)
       }
       expect(await status(id)).toMatchObject({
-        ...{ status: 'completed', isCurrent: false, next: null },
+        status: 'completed',
+        isCurrent: false,
+        next: null,
         waves: [
           { devices: 1, updated: 1, onVersion: 1 },
           { devices: 9, updated: 9, onVersion: 9 },
@@ -87,7 +89,8 @@ onEveryDatabase((_, open) => {
       clock.forward(15 * 60)
       await round()
       expect(await status(id)).toMatchObject({
-        ...{ status: 'halted', wave: 2 },
+        status: 'halted',
+        wave: 2,
         failures: {
           counted: 1,
           allowed: 0,
@@ -102,7 +105,8 @@ onEveryDatabase((_, open) => {
       clock.forward(3600)
       await round()
       expect(await status(id)).toMatchObject({
-        ...{ status: 'running', wave: 1 },
+        status: 'running',
+        wave: 1,
         next: { at: null, because: 'waits for a first device of the wave on the version' },
       })
     })
@@ -164,7 +168,8 @@ onEveryDatabase((_, open) => {
       }
       const filter = await system.call(api.filters.create, {
         body: {
-          ...{ orgId: bakery.id, name: 'Pilots' },
+          orgId: bakery.id,
+          name: 'Pilots',
           conditions: {
             operator: 'AND',
             conditions: [{ field: 'tags', operator: 'hasAny', value: ['pilot'] }],
@@ -199,7 +204,8 @@ onEveryDatabase((_, open) => {
       await expect(start({ version: '3.0.0' })).rejects.toMatchObject({ status: 404 })
       const none = await system.call(api.filters.create, {
         body: {
-          ...{ orgId: bakery.id, name: 'Nobody' },
+          orgId: bakery.id,
+          name: 'Nobody',
           conditions: {
             operator: 'AND',
             conditions: [{ field: 'hostname', operator: 'equals', value: 'x' }],
@@ -207,7 +213,8 @@ onEveryDatabase((_, open) => {
         },
       })
       await expect(start({ waves: [{ filterId: none.id }] })).rejects.toMatchObject({
-        ...{ status: 409, message: 'The filter Nobody matches no device that can run 1.0.0' },
+        status: 409,
+        message: 'The filter Nobody matches no device that can run 1.0.0',
       })
       for (const reported of ['1.0.0', '1.0.1']) {
         await beat(fleet[0]!, reported)
@@ -215,7 +222,8 @@ onEveryDatabase((_, open) => {
       }
       await release('1.1.0', { promoted: true })
       await expect(start({ version: '1.1.0' })).rejects.toMatchObject({
-        ...{ status: 409, message: '1.1.0 is promoted: it is already offered to all agents' },
+        status: 409,
+        message: '1.1.0 is promoted: it is already offered to all agents',
       })
       expect((await system.call(api.agentRollouts.list)).data.map(({ version }) => version)).not.toContain(
         '1.0.0',
@@ -237,7 +245,8 @@ onEveryDatabase((_, open) => {
       const { system } = await begin(open)
       const body = { version: '1.0.0', waves } as never
       await expect(system.call(api.agentRollouts.start, { body })).rejects.toMatchObject({
-        ...{ status: 400, details: [{ path, message }] },
+        status: 400,
+        details: [{ path, message }],
       })
     })
   })

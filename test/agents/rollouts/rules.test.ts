@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { assignWaves, shuffleKey, type WaveRecord } from '../../../src/agents/rollouts/rules.ts'
 
 const wave = (percent: number | null): WaveRecord => ({
-  ...{ percent, devices: null },
+  percent,
+  devices: null,
   filter: percent === null ? { id: 'f', name: 'F', conditions: { operator: 'AND', conditions: [] } } : null,
 })
 

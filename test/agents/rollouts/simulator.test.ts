@@ -10,7 +10,9 @@ const count = depth(100, 200)
 const offlineAfterSeconds = 660
 const bounds = {
   waves: [{ percent: 10 }, { percent: 50 }, { percent: 100 }],
-  ...{ gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 },
+  gateMinutes: 15,
+  soakMinutes: 10,
+  maxFailurePercent: 5,
 }
 const firstWave = count / 10
 
@@ -82,7 +84,8 @@ onEveryDatabase((kind, open) => {
         const id = await fleet.start(wanted)
         const { status, minutes } = await fleet.settle(id)
         expect(status).toMatchObject({
-          ...{ status: 'completed', isCurrent: false },
+          status: 'completed',
+          isCurrent: false,
           waves: [{ devices: firstWave }, { devices: count * 0.4 }, { devices: count * 0.5 }],
         })
         expect(minutes).toBeLessThan(180)

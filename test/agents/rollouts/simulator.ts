@@ -56,7 +56,9 @@ export function clientsFor(
   }
   const of = (token: string) =>
     createClient({
-      ...{ url, retries: 0, transport },
+      url,
+      retries: 0,
+      transport,
       credentials: { headers: async () => ({ authorization: `Bearer ${token}` }) },
     })
   return { of, close: () => pool.destroy() }
@@ -232,7 +234,8 @@ export class Fleet {
     for (let cursor: string | undefined; ; ) {
       const query = { wave: 1, limit: 100, ...(cursor !== undefined && { cursor }) }
       const { data, pagination } = await this.#ground.system.call(api.agentRollouts.devices, {
-        ...{ params: { id }, query },
+        params: { id },
+        query,
       })
       ids.push(...data.map((one) => one.id))
       if (pagination.nextCursor === null) return ids

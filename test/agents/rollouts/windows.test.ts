@@ -50,7 +50,9 @@ onEveryDatabase((_, open) => {
       const id = await start({ ...all, maxFailurePercent: 0 })
       await live(40, reports([pc, before], [other, before]))
       expect(await status(id)).toMatchObject({
-        ...{ status: 'running', wave: 1, failures: { counted: 0 } },
+        status: 'running',
+        wave: 1,
+        failures: { counted: 0 },
         awaitingWindow: { devices: 2, nextOpensAt: opensAt },
         waves: [{ waiting: 2, failed: 0 }],
       })
@@ -70,7 +72,8 @@ onEveryDatabase((_, open) => {
       // Before its gate has passed.
       await live(9, reports([held, before], [free, '1.0.0']))
       expect(await status(id)).toMatchObject({
-        ...{ status: 'running', wave: 2 },
+        status: 'running',
+        wave: 2,
         waves: [{ waiting: 1, updated: 1 }, {}],
       })
       await live(50, reports([held, before], [free, '1.0.0']))
@@ -84,7 +87,8 @@ onEveryDatabase((_, open) => {
       await keep(held)
       await live(50, reports([held, before]))
       expect(await status(id)).toMatchObject({
-        ...{ status: 'running', wave: 1 },
+        status: 'running',
+        wave: 1,
         next: { step: 'open_wave', because: 'waits for a first device of the wave on the version' },
       })
       await live(15, reports([held, before]))
@@ -110,9 +114,11 @@ onEveryDatabase((_, open) => {
       await live(1, reports([held, before], [free, before]))
       await live(30, reports([held, before], [free, '1.0.0']))
       expect(await status(id)).toMatchObject({
-        ...{ status: 'running', waves: [{ waiting: 1, updated: 1 }] },
+        status: 'running',
+        waves: [{ waiting: 1, updated: 1 }],
         next: {
-          ...{ step: 'complete', at: opensAt },
+          step: 'complete',
+          at: opensAt,
           because: 'waits for 1 device outside of its maintenance window',
         },
       })
@@ -133,14 +139,16 @@ onEveryDatabase((_, open) => {
       expect(await beat(pc)).toBe('1.0.0')
       await live(16, reports([pc, before]))
       expect(await stateOf(id, pc)).toMatchObject({
-        ...{ state: 'waiting', offeredAt: null },
+        state: 'waiting',
+        offeredAt: null,
         reason: 'Its maintenance window closed before it began to update',
       })
       clock.forward(7 * 86_400 - 16 * 60)
       expect(await beat(pc)).toBe('1.0.0')
       await live(16, reports([pc, before]))
       expect(await stateOf(id, pc)).toMatchObject({
-        ...{ state: 'failed', reason: `Still on ${before} 15 minutes after it was offered the version` },
+        state: 'failed',
+        reason: `Still on ${before} 15 minutes after it was offered the version`,
       })
       expect((await status(id)).status).toBe('halted')
     })

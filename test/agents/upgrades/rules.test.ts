@@ -6,20 +6,31 @@ import type { AgentTargetColumns } from '../../../src/storage/schema/agent-table
 import type { AgentDeviceRow } from '../../../src/storage/schema/tables.ts'
 
 const nothing: AgentTargetColumns = {
-  ...{ promoted_version: '1.0.0', promoted_at: '2026-01-01T00:00:00.000Z', promoted_rollback_at: null },
-  ...{
-    rollout_id: null,
-    rollout_version: null,
-    rollout_status: null,
-    rollout_wave: null,
-    rollout_soak: null,
-  },
-  ...{ place_wave: null, place_state: null, place_from: null, place_held: null, place_settled_at: null },
+  promoted_version: '1.0.0',
+  promoted_at: '2026-01-01T00:00:00.000Z',
+  promoted_rollback_at: null,
+  rollout_id: null,
+  rollout_version: null,
+  rollout_status: null,
+  rollout_wave: null,
+  rollout_soak: null,
+  place_wave: null,
+  place_state: null,
+  place_from: null,
+  place_held: null,
+  place_settled_at: null,
 }
 const rollout = (status: string, more: Partial<AgentTargetColumns> = {}): AgentTargetColumns => ({
   ...nothing,
-  ...{ rollout_id: 'r', rollout_version: '2.0.0', rollout_status: status, rollout_wave: 1, rollout_soak: 10 },
-  ...{ place_wave: 1, place_state: 'waiting', place_from: '1.0.0', place_held: 0 },
+  rollout_id: 'r',
+  rollout_version: '2.0.0',
+  rollout_status: status,
+  rollout_wave: 1,
+  rollout_soak: 10,
+  place_wave: 1,
+  place_state: 'waiting',
+  place_from: '1.0.0',
+  place_held: 0,
   ...more,
 })
 const later = { place_wave: 2 }
@@ -65,8 +76,13 @@ describe('a heartbeat outside of the window of its device', () => {
   it('has nothing to hear, which its row says without a query', () => {
     const every = 'Sun 02:00'
     const row = {
-      ...{ ...nothing, agent_version: '0.9.0', auto_update: 1, auto_update_acknowledged: 1 },
-      ...{ status: 'online', org_status: 'active', partner_status: 'active' },
+      ...nothing,
+      agent_version: '0.9.0',
+      auto_update: 1,
+      auto_update_acknowledged: 1,
+      status: 'online',
+      org_status: 'active',
+      partner_status: 'active',
       maintenance_window: JSON.stringify({ every, durationMinutes: 60, timezone: 'UTC' }),
     } as AgentDeviceRow
     const said = { agentVersion: '0.9.0' }

@@ -213,7 +213,8 @@ onEveryDatabase((_, open) => {
       agent.say({ type: 'update_status', targetVersion: '1.0.0', state: 'refused', reason: 'tampered' })
       await vi.waitFor(async () =>
         expect(await show(pc)).toMatchObject({
-          ...{ status: 'online', update: { state: 'refused', reason: 'tampered' } },
+          status: 'online',
+          update: { state: 'refused', reason: 'tampered' },
         }),
       )
     })

@@ -172,7 +172,8 @@ onEveryDatabase((_, open) => {
         if (was === 'halted') await move('halt', id)
         expect(await back('1.2.0')).toMatchObject({ endedRollout: id })
         expect(await status(id)).toMatchObject({
-          ...{ status: 'aborted', isCurrent: false },
+          status: 'aborted',
+          isCurrent: false,
           haltReason: 'Rolled back to 1.2.0 by admin@example.com',
         })
         expect(await offerTo(pc, '1.3.0')).toEqual(down('1.2.0'))

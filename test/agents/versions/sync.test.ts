@@ -66,12 +66,21 @@ onEveryDatabase((_, open) => {
       ])
       const shown = await client.call(api.agentVersions.show, { params: { version: 'v1.2.3' } })
       expect(shown).toMatchObject({
-        ...{ version: '1.2.3', tag: 'v1.2.3', channel: 'stable', minFrom: '1.0.0', promotedFor: labels },
-        ...{ notes: 'Notes of 1.2.3', signingKeyId: releaseKey.trustKey.keyId },
+        version: '1.2.3',
+        tag: 'v1.2.3',
+        channel: 'stable',
+        minFrom: '1.0.0',
+        promotedFor: labels,
+        notes: 'Notes of 1.2.3',
+        signingKeyId: releaseKey.trustKey.keyId,
       })
       expect(shown.files[0]).toMatchObject({
-        ...{ build: labels[0], component: 'agent', platform: 'linux', architecture: 'x64' },
-        ...{ name: 'svc-agent-linux-amd64', promotedAt: expect.any(String) },
+        build: labels[0],
+        component: 'agent',
+        platform: 'linux',
+        architecture: 'x64',
+        name: 'svc-agent-linux-amd64',
+        promotedAt: expect.any(String),
         size: release.files.get('svc-agent-linux-amd64')!.length,
       })
     })
@@ -114,7 +123,8 @@ onEveryDatabase((_, open) => {
       expect(await sync()).toMatchObject({ promoted: labels, withheld: null })
       for (const version of ['1.0.5', '0.9.0']) host.publish(signedRelease(version))
       expect(await sync({ version: '1.0.5' })).toMatchObject({
-        ...{ synced: labels, promoted: [] },
+        synced: labels,
+        promoted: [],
         withheld: expect.stringContaining('svc agent rollback 1.0.5'),
       })
       expect(await sync({ version: '0.9.0' })).toMatchObject({
@@ -431,9 +441,21 @@ onEveryDatabase((_, open) => {
     async function rollout(service: TestService, status: string, version = '1.1.0'): Promise<string> {
       const [id, now] = [newId(), new Date().toISOString()]
       const row = {
-        ...{ id, version, status, waves: '[{"percent":10}]', wave: 0, wave_began_at: null },
-        ...{ gate_minutes: 15, soak_minutes: 10, max_failure_percent: 5, halt_reason: null },
-        ...{ created_by: null, created_at: now, updated_at: now, ended_at: null, is_current: 1 },
+        id,
+        version,
+        status,
+        waves: '[{"percent":10}]',
+        wave: 0,
+        wave_began_at: null,
+        gate_minutes: 15,
+        soak_minutes: 10,
+        max_failure_percent: 5,
+        halt_reason: null,
+        created_by: null,
+        created_at: now,
+        updated_at: now,
+        ended_at: null,
+        is_current: 1,
         accepted_failures: 0,
       }
       await service.storage.write((tx) => tx.insertInto('agent_rollouts').values(row).execute())

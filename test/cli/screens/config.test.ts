@@ -9,29 +9,37 @@ import { Home } from '../run.ts'
 import { readable, screenOf } from './screen.ts'
 
 const culprit = (field: string | null, action: string) => ({
-  ...{ field, by: 'grace@example.com', at: '2026-01-31T12:00:00.000Z', action, entryId: uuid(900) },
+  field,
+  by: 'grace@example.com',
+  at: '2026-01-31T12:00:00.000Z',
+  action,
+  entryId: uuid(900),
 })
 const change = (about: Pick<Change, 'action' | 'section' | 'name'> & Partial<Change>): Change => ({
-  ...{
-    org: 'blue-bakery',
-    renamedFrom: null,
-    id: uuid(1),
-    before: null,
-    after: null,
-    ends: null,
-    refused: null,
-  },
+  org: 'blue-bakery',
+  renamedFrom: null,
+  id: uuid(1),
+  before: null,
+  after: null,
+  ends: null,
+  refused: null,
   ...about,
 })
 const changes: Change[] = [
   change({ action: 'adopt', section: 'organizations', org: null, name: 'blue-bakery' }),
   change({
-    ...{ action: 'update', section: 'organizations', org: null, name: 'green-garage' },
+    action: 'update',
+    section: 'organizations',
+    org: null,
+    name: 'green-garage',
     before: { name: 'Green', maxDevices: 50 },
     after: { name: 'Green Garage', maxDevices: null },
   }),
   change({
-    ...{ action: 'delete', section: 'organizations', org: null, name: 'old-mill' },
+    action: 'delete',
+    section: 'organizations',
+    org: null,
+    name: 'old-mill',
     ends: {
       devices: 1250,
       apiKeys: 2,
@@ -50,7 +58,10 @@ const changes: Change[] = [
     after: { timezone: 'Europe/Paris' },
   }),
   change({
-    ...{ action: 'update', section: 'sites', name: 'Store', renamedFrom: 'Shop' },
+    action: 'update',
+    section: 'sites',
+    name: 'Store',
+    renamedFrom: 'Shop',
     before: { name: 'Shop', contact: null },
     after: {
       name: 'Store',
@@ -58,15 +69,24 @@ const changes: Change[] = [
     },
   }),
   change({
-    ...{ action: 'create', section: 'roles', name: 'Night Shift', id: null, after: {} },
+    action: 'create',
+    section: 'roles',
+    name: 'Night Shift',
+    id: null,
+    after: {},
     refused: 'You can grant only permissions that you hold, and devices:execute is not one of yours',
   }),
   change({
-    ...{ action: 'delete', section: 'deviceGroups', name: 'Tills', ends: { groupMembers: 12 } },
+    action: 'delete',
+    section: 'deviceGroups',
+    name: 'Tills',
+    ends: { groupMembers: 12 },
     refused: 'would delete 3 of 4 deviceGroups, more than a tenth: --prune-limit 3 allows it',
   }),
   change({
-    ...{ action: 'update', section: 'webhooks', name: 'Tickets' },
+    action: 'update',
+    section: 'webhooks',
+    name: 'Tickets',
     before: { secret: '********' },
     after: { secret: '******** (changed)' },
   }),
@@ -77,29 +97,40 @@ const left = (section: Change['section'], name: string) => ({
   name,
 })
 const plan = {
-  ...{ set: 'production', version: '0'.repeat(64), plannedAt: '2026-02-01T12:00:00.000Z', changes },
+  set: 'production',
+  version: '0'.repeat(64),
+  plannedAt: '2026-02-01T12:00:00.000Z',
+  changes,
   left: [left('scripts', 'Clean'), left('sites', 'Annex')],
   totals: { create: 2, update: 3, delete: 2, adopt: 1, release: 0, refused: 2, left: 2 },
 }
 const drift = {
-  ...{
-    ...plan,
-    left: [],
-    totals: { ...plan.totals, create: 1, update: 2, delete: 0, adopt: 0, refused: 0, left: 0 },
-  },
+  ...plan,
+  left: [],
+  totals: { ...plan.totals, create: 1, update: 2, delete: 0, adopt: 0, refused: 0, left: 0 },
   changes: [
     change({
-      ...{ action: 'update', section: 'organizations', org: null, name: 'green-garage' },
+      action: 'update',
+      section: 'organizations',
+      org: null,
+      name: 'green-garage',
       before: { name: 'Green', maxDevices: 50 },
       after: { name: 'Green Garage', maxDevices: null },
       culprits: [culprit('name', 'organization.update'), culprit('maxDevices', 'organization.create')],
     }),
     change({
-      ...{ action: 'create', section: 'sites', name: 'Main Office', id: null, after: {} },
+      action: 'create',
+      section: 'sites',
+      name: 'Main Office',
+      id: null,
+      after: {},
       culprits: [culprit(null, 'site.delete')],
     }),
     change({
-      ...{ action: 'update', section: 'scripts', org: null, name: 'Clean' },
+      action: 'update',
+      section: 'scripts',
+      org: null,
+      name: 'Clean',
       before: { content: 'true' },
       after: { content: 'false' },
       culprits: [],
@@ -160,7 +191,9 @@ describe('a comment on a pull request', () => {
     )
     const whole = (count: number) =>
       formatMarkdown({
-        ...{ ...plan, left: [], changes: many.slice(0, count) },
+        ...plan,
+        left: [],
+        changes: many.slice(0, count),
         totals: { ...plan.totals, create: count, update: 0, delete: 0, adopt: 0, refused: 0 },
       })
     const text = whole(2000)

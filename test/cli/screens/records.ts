@@ -70,7 +70,13 @@ export function answersAt(now: number): Record<string, Answer> {
     ['ada@example.com', 'Ada Lovelace', 'active', 'Org Admin', true, at(2 * hour)],
     ['mary.margaret.somerville@mathematics.example.com', '山田 花子', 'invited', 'Technician', false, null],
   ].map(([email, name, status, roleName, mfaEnabled, lastLoginAt], n) => ({
-    ...{ id: id(n), email, name, status, roleName, mfaEnabled, lastLoginAt },
+    id: id(n),
+    email,
+    name,
+    status,
+    roleName,
+    mfaEnabled,
+    lastLoginAt,
   }))
   const entries = ['success', 'denied', 'failure'].map((result, n) => ({
     id: id(n),
@@ -78,24 +84,31 @@ export function answersAt(now: number): Record<string, Answer> {
     user: { email: 'ada@example.com' },
     action: ['device.update', 'enrollment_key.create', 'auth.login'][n],
     resource: { type: ['device', 'enrollment_key', 'user'][n], name: [hostnames[1], 'Front desk', null][n] },
-    ...{ result, orgId: null, seq: 3 - n },
+    result,
+    orgId: null,
+    seq: 3 - n,
   }))
   const logs = hostnames.slice(0, 3).map((hostname, n) => ({
     hostname,
     log: {
-      ...{
-        id: id(n),
-        deviceId: id(n),
-        orgId: uuid(10),
-        timestamp: at(n * minute),
-        createdAt: at(n * minute),
-      },
-      ...{ level: ['warn', 'debug', 'error'][n], seq: 7 - n },
+      id: id(n),
+      deviceId: id(n),
+      orgId: uuid(10),
+      timestamp: at(n * minute),
+      createdAt: at(n * minute),
+      level: ['warn', 'debug', 'error'][n],
+      seq: 7 - n,
     },
   }))
   const keys = ['active', 'revoked'].map((status, n) => ({
-    ...{ id: id(n), name: `Export ${n}`, keyPrefix: `svc_${n}ab12`, scopes: ['devices:read', 'alerts:read'] },
-    ...{ status, usageCount: n * 1000, lastUsedAt: at(n * day), orgId: uuid(10) },
+    id: id(n),
+    name: `Export ${n}`,
+    keyPrefix: `svc_${n}ab12`,
+    scopes: ['devices:read', 'alerts:read'],
+    status,
+    usageCount: n * 1000,
+    lastUsedAt: at(n * day),
+    orgId: uuid(10),
   }))
   const detail = {
     ...devices[0],
@@ -117,13 +130,20 @@ export function answersAt(now: number): Record<string, Answer> {
     metrics: { cpuPercent: 12.5, ramPercent: 40, timestamp: at(20_000) },
   }
   const alerts = ['critical', 'high', 'low'].map((severity, n) => ({
-    ...{ id: id(n), orgId: uuid(10), deviceId: n === 1 ? null : id(n), ruleId: null, severity },
+    id: id(n),
+    orgId: uuid(10),
+    deviceId: n === 1 ? null : id(n),
+    ruleId: null,
+    severity,
     status: ['active', 'acknowledged', 'resolved'][n],
     title: ['Backup failed on kasse-zürich', 'Certificate expires', '東京サーバー: disk is almost full'][n],
     triggeredAt: at(n * hour + 90_000),
   }))
   const webhooks = ['active', 'paused', 'failed'].map((status, n) => ({
-    ...{ id: id(n), orgId: uuid(10), status, hasSecret: true },
+    id: id(n),
+    orgId: uuid(10),
+    status,
+    hasSecret: true,
     name: ['Ticket system', 'Chat', 'Warehouse'][n],
     url: `https://hooks.example.com/${'devices/'.repeat(n * 3 + 1)}`,
     events: [['alert.triggered', 'device.updated'], ['*'], ['device.decommissioned']][n],
@@ -161,11 +181,17 @@ export function answersAt(now: number): Record<string, Answer> {
       body: {
         diagnostic: logs.slice(0, 2).map(({ log }, n) => ({
           ...log,
-          ...{ component: ['heartbeat', 'update'][n], fields: null, agentVersion: '1.0.0' },
+          component: ['heartbeat', 'update'][n],
+          fields: null,
+          agentVersion: '1.0.0',
           message: ['The service did not answer', longMessage][n],
         })),
         events: logs.slice(2).map(({ log }) => ({
-          ...{ ...log, category: 'hardware', source: 'kernel', eventId: null, details: null },
+          ...log,
+          category: 'hardware',
+          source: 'kernel',
+          eventId: null,
+          details: null,
           message: 'nvme0: I/O error',
         })),
         places: [],
@@ -180,23 +206,29 @@ export const firstDevice = '01a20c0e-0000-7abc-8def-0123456789ab'
 /** Deliveries as they come in: sent on, sent in vain a second time, and refused. */
 export function deliveriesAt(now: number): ReceivedDelivery[] {
   const delivery = (n: number, more: Partial<ReceivedDelivery>): ReceivedDelivery => ({
-    ...{
-      receivedAt: new Date(now + n * 1234).toISOString(),
-      eventId: uuid(100 + n),
-      deliveryId: uuid(200 + n),
-    },
-    ...{ sequence: n, type: 'alert.triggered', orgId: uuid(10), signature: 'valid' },
-    ...{ reason: null, again: false, forwarded: null, event: {} },
+    receivedAt: new Date(now + n * 1234).toISOString(),
+    eventId: uuid(100 + n),
+    deliveryId: uuid(200 + n),
+    sequence: n,
+    type: 'alert.triggered',
+    orgId: uuid(10),
+    signature: 'valid',
+    reason: null,
+    again: false,
+    forwarded: null,
+    event: {},
     ...more,
   })
   return [
     delivery(0, { forwarded: { status: 200, milliseconds: 12 } }),
     delivery(1, {
-      ...{ type: 'remote.file.transferred', again: true },
+      type: 'remote.file.transferred',
+      again: true,
       forwarded: { error: 'http://127.0.0.1:8080 did not answer within 25 s' },
     }),
     delivery(2, {
-      ...{ type: 'some.type.of.a.later.version.with.a.long.name', signature: 'invalid' },
+      type: 'some.type.of.a.later.version.with.a.long.name',
+      signature: 'invalid',
       reason: 'the time of the signature is 4000 s in the past, more than the tolerance of 300 s',
     }),
     delivery(3, { signature: 'unchecked' }),

@@ -59,17 +59,17 @@ const plainOutput = { format: 'plain', columns: undefined, jq: undefined, header
 const findings: Finding[] = [
   { check: 'data directory', state: 'ok', message: '/var/lib/svc', reason: null, remedy: null },
   {
-    ...{ check: 'mail', state: 'warning', message: 'Mail is not configured.' },
+    check: 'mail',
+    state: 'warning',
+    message: 'Mail is not configured.',
     reason:
       'Invitations and password resets reach nobody, and nobody hears of an alert that needs attention.',
     remedy: 'set SMTP_URL and MAIL_FROM, and restart the service: svc serve',
   },
   {
-    ...{
-      check: 'audit chains',
-      state: 'error',
-      message: 'The chain of Blue Bakery is broken at entry 4 711.',
-    },
+    check: 'audit chains',
+    state: 'error',
+    message: 'The chain of Blue Bakery is broken at entry 4 711.',
     reason: 'Somebody changed the database without the service.',
     remedy: 'svc audit verify --org blue-bakery shows where',
   },

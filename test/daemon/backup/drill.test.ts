@@ -66,7 +66,9 @@ onEveryDatabase((kind, open) => {
     const report = JSON.parse(stdout)
     expect(report).toMatchObject({ verdict: 'failed', errors: 1, backup: { file: newest.file } })
     expect(report.findings.at(-1)).toMatchObject({
-      ...{ check: 'restore', state: 'error', message: expect.stringMatching(/ is damaged: /) },
+      check: 'restore',
+      state: 'error',
+      message: expect.stringMatching(/ is damaged: /),
       remedy: expect.stringContaining('svc db backup'),
     })
     expect(await scratchOf(place)).toEqual([])

@@ -57,7 +57,10 @@ describe.skipIf(why !== undefined)(`a scratch database that fills its disk (${wh
     disk.fill(16 * mebibyte)
     const pending: Migration = { name: '9999_pending', up: async () => {} }
     const rehearsal = rehearse(place, [...migrations, pending], {
-      ...{ version, signal: new AbortController().signal, onProgress() {}, note() {} },
+      version,
+      signal: new AbortController().signal,
+      onProgress() {},
+      note() {},
       ...(await sourcesWith([pending])),
     })
     await expect(rehearsal).rejects.toThrow(

@@ -196,8 +196,16 @@ describe.skipIf(!hasOpenssl)('a service whose machine is lost', () => {
       )
       expect(restore).toMatchObject({ code: 0, stderr: '' })
       expect(JSON.parse(restore.stdout)).toMatchObject({
-        ...{ sha256: summary.sha256, source: from, webhooksPaused: 1, keysLost: [], deliveriesEnded: 3 },
-        ...{ enrollmentKeys: 1, agents: 2, administrators: 1, rolloutsHalted: 1, commandsEnded: 2 },
+        sha256: summary.sha256,
+        source: from,
+        webhooksPaused: 1,
+        keysLost: [],
+        deliveriesEnded: 3,
+        enrollmentKeys: 1,
+        agents: 2,
+        administrators: 1,
+        rolloutsHalted: 1,
+        commandsEnded: 2,
       })
       expect(JSON.parse(restore.stdout).sessionsEnded).toBeGreaterThan(0)
       expect(await readFile(join(place.dataDir, 'secrets.json'), 'utf8')).toBe(secrets)

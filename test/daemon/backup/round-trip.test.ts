@@ -32,9 +32,14 @@ const numbered = [
   ['webhook_queues', 'webhook_id', 'last_seq'],
 ] as const
 const grown = [
-  ...['audit_logs', 'audit_heads', 'outbox'],
+  'audit_logs',
+  'audit_heads',
+  'outbox',
   // The restore is stated and signed.
-  ...['audit_restores', 'audit_checkpoints', 'audit_tiles', 'audit_keys'],
+  'audit_restores',
+  'audit_checkpoints',
+  'audit_tiles',
+  'audit_keys',
 ]
 
 /** The rows that have to be equal, as sorted texts. */

@@ -167,7 +167,8 @@ onEveryDatabase((kind, open) => {
         0,
       ])
       expect(await said(clock())).toMatchObject({
-        ...{ check: 'restore drill', state: 'warning' },
+        check: 'restore drill',
+        state: 'warning',
         message: 'No backup was ever restored to see that it can be.',
         remedy: `svc db drill ${target} --identity ${key}`,
       })

@@ -129,7 +129,8 @@ describe.each(kinds)('a service on %s that is copied', (kind) => {
     const { findings } = JSON.parse((await svc(['doctor', '--offline', '--json'], from, env)).stdout)
     expect(findings).toContainEqual(
       expect.objectContaining({
-        ...{ check: 'database', state: 'error' },
+        check: 'database',
+        state: 'error',
         message: expect.stringMatching(/^This database was moved to .*, and takes no changes\.$/),
       }),
     )

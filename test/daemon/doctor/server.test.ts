@@ -53,13 +53,15 @@ it('a transaction that was left open is named, and so is what ends it; and anoth
   await server.ask((client) => client.query(tenMinutesAhead))
   const [clock, idle] = (await found()).sort((a, b) => a.check.localeCompare(b.check))
   expect(clock).toMatchObject({
-    ...{ check: 'clock', state: 'warning' },
+    check: 'clock',
+    state: 'warning',
     message: expect.stringMatching(
       /^The clock of this machine is (599|60\d) s behind that of the database\.$/,
     ),
   })
   expect(idle).toMatchObject({
-    ...{ check: 'database', state: 'warning' },
+    check: 'database',
+    state: 'warning',
     message: expect.stringMatching(
       /^Connection \d+ \(report of a person\) has been idle in a transaction for 6\d\d s\.$/,
     ),

@@ -25,7 +25,10 @@ onEveryDatabase((_, open) => {
     it('enrolls plausible machines, reports, and submits logs', async () => {
       const { fleet, devices, client } = await startStage()
       const { end, enrolled, events } = await fleet({
-        ...{ count: 12, platform: 'linux/x64,windows/arm64', logsPerMinute: 1200, eventsPerMinute: 1200 },
+        count: 12,
+        platform: 'linux/x64,windows/arm64',
+        logsPerMinute: 1200,
+        eventsPerMinute: 1200,
       })
       await enrolled
       expect(events.find(({ event }) => event === 'enrolled')).toMatchObject({ agents: 12 })

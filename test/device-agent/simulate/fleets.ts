@@ -15,16 +15,30 @@ export type Wanted = Partial<Omit<Plan, 'failures' | 'platforms'>> & {
 export async function startFleet(url: string, key: string, wanted: Wanted = {}) {
   const { failures, platform = 'linux/x64', known = [], ...more } = wanted
   const plan: Plan = {
-    ...{ count: 4, intervalMs: 200, websockets: 0, logsPerMinute: 0, eventsPerMinute: 0, version: '0.1.0' },
-    ...{ updateMs: 100, forMs: undefined, seed: 1, ...more },
-    ...{ failures: parseFailures(failures), platforms: parsePlatforms(platform) },
+    count: 4,
+    intervalMs: 200,
+    websockets: 0,
+    logsPerMinute: 0,
+    eventsPerMinute: 0,
+    version: '0.1.0',
+    updateMs: 100,
+    forMs: undefined,
+    seed: 1,
+    ...more,
+    failures: parseFailures(failures),
+    platforms: parsePlatforms(platform),
   }
   const stop = new AbortController()
   const events: SimulationEvent[] = []
   const kept: SimulatedAgent[][] = []
   const enrolledAll = Promise.withResolvers<void>()
   const ended = simulate({
-    ...{ url, plan, known, concurrency: 8, signal: stop.signal, progressMs: 100 },
+    url,
+    plan,
+    known,
+    concurrency: 8,
+    signal: stop.signal,
+    progressMs: 100,
     wire: await openHttpPool({ url, version: plan.version, caFile: undefined, connections: 16 }),
     dial: agentDialer({ url, version: plan.version }, async () => ({})),
     enrollmentKey: async () => key,

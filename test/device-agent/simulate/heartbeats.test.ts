@@ -33,20 +33,26 @@ function startFleet(
   const began = performance.now()
   let answering = says
   const plan = {
-    ...{ count, intervalMs: 10_000, websockets: 0, logsPerMinute: 0, eventsPerMinute: 0, version: '1.0.0' },
-    ...{
-      platforms: parsePlatforms('linux/x64'),
-      failures: new Map(),
-      updateMs: 1000,
-      forMs: undefined,
-      seed: 1,
-    },
+    count,
+    intervalMs: 10_000,
+    websockets: 0,
+    logsPerMinute: 0,
+    eventsPerMinute: 0,
+    version: '1.0.0',
+    platforms: parsePlatforms('linux/x64'),
+    failures: new Map(),
+    updateMs: 1000,
+    forMs: undefined,
+    seed: 1,
   }
   const agents = Array.from({ length: count }, (_, at) =>
     newSimulatedAgent(at + 1, `${at + 1}`, 'token', '1.0.0'),
   )
   const fleet: Fleet = {
-    ...{ plan, agents, tally: new Tally(), signal: stop.signal },
+    plan,
+    agents,
+    tally: new Tally(),
+    signal: stop.signal,
     beatNow: (agent) => pulse.beatNow(agent),
     wire: {
       async send(_, path) {
@@ -63,7 +69,11 @@ function startFleet(
   const pulse = new HeartbeatScheduler(fleet, { concurrency, onReply: (agent) => void replied.push(agent) })
   pulse.begin()
   return {
-    ...{ fleet, sent, replied, stop, counts: fleet.tally.counts },
+    fleet,
+    sent,
+    replied,
+    stop,
+    counts: fleet.tally.counts,
     says: (how: Says) => {
       answering = how
     },

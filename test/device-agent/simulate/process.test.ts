@@ -62,16 +62,17 @@ describe('svc agent simulate', () => {
     const printed = lines(stdout)
     expect(printed[0]).toEqual({ event: 'enrolled', agents: 2, seconds: expect.any(Number) })
     expect(printed.at(-1)).toMatchObject({
-      ...{
-        event: 'summary',
-        agents: 2,
-        enrolled: 2,
-        online: 2,
-        missed: 0,
-        failures: 0,
-        versions: { '3.2.1': 2 },
-      },
-      ...{ p50Ms: expect.any(Number), p99Ms: expect.any(Number), memoryMb: expect.any(Number), reasons: {} },
+      event: 'summary',
+      agents: 2,
+      enrolled: 2,
+      online: 2,
+      missed: 0,
+      failures: 0,
+      versions: { '3.2.1': 2 },
+      p50Ms: expect.any(Number),
+      p99Ms: expect.any(Number),
+      memoryMb: expect.any(Number),
+      reasons: {},
     })
   })
 

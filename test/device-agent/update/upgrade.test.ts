@@ -84,7 +84,9 @@ describe.concurrent('an agent that is offered another version', () => {
     const floor = { minimumVersion: '1.5.0' }
     await using host = await releaseHost({
       files: { '1.0.0': build('1.0.0'), '1.5.0': build('1.5.0'), '2.0.0': build('2.0.0') },
-      ...{ by, target: '2.0.0', rollback: true },
+      by,
+      target: '2.0.0',
+      rollback: true,
       info: (version, content) =>
         infoOf(by, version, content, { manifest: version === '2.0.0' ? floor : {} }),
     })

@@ -33,7 +33,9 @@ describe('the times of a week', () => {
 })
 
 const window = (every: string, timezone: string, durationMinutes = 120) => ({
-  ...{ every, timezone, durationMinutes },
+  every,
+  timezone,
+  durationMinutes,
 })
 
 describe('an occurrence of a window', () => {

@@ -63,7 +63,9 @@ onEveryDatabase((_, open) => {
       const ended = await maintain({ enable: false })
       expect(ended).toMatchObject({ status: 'online', maintenanceWindow: window })
       expect(await maintain({ enable: true, window: null })).toMatchObject({
-        ...{ status: 'maintenance', maintenanceUntil: null, maintenanceWindow: null },
+        status: 'maintenance',
+        maintenanceUntil: null,
+        maintenanceWindow: null,
       })
     })
 

@@ -25,7 +25,8 @@ onEveryDatabase((_, open) => {
       const { tokens, orgs } = await buildWorld(service)
       const redirectUri = `${service.url}/api/v1/sso/callback`
       idp = await certifiedProvider(certificate, {
-        ...{ redirectUri, accounts: { dora: account } },
+        redirectUri,
+        accounts: { dora: account },
         userInfoAlgorithm: 'RS256',
       })
       await addMember(service, orgs.bakery.id, account.email)

@@ -150,7 +150,8 @@ describe('an ID token', () => {
 
   it.each(refused)('is refused with %s', async (_what, token, code, detail) => {
     await expect(read(await token())).rejects.toMatchObject({
-      ...{ name: 'SsoFailure', code },
+      name: 'SsoFailure',
+      code,
       detail: expect.stringContaining(detail),
     })
   })

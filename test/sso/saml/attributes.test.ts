@@ -7,8 +7,13 @@ const claims = 'http://schemas.xmlsoap.org/ws/2005/05/identity/claims'
 const password = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 
 const assertion = (attributes: Record<string, string[]>, change: Partial<Assertion> = {}): Assertion => ({
-  ...{ id: '_a', nameId: 'jo', nameIdFormat: undefined, sessionIndex: '_s', authnContext: password },
-  ...{ notOnOrAfter: '2026-11-22T12:05:00.000Z', attributes },
+  id: '_a',
+  nameId: 'jo',
+  nameIdFormat: undefined,
+  sessionIndex: '_s',
+  authnContext: password,
+  notOnOrAfter: '2026-11-22T12:05:00.000Z',
+  attributes,
   ...change,
 })
 const vouched = (
@@ -64,14 +69,12 @@ describe('the identity in an assertion', () => {
     ],
   ])('is read from %s', (_, attributes) => {
     expect(vouched(attributes)).toEqual({
-      ...{
-        subject: 'jo',
-        email: 'jo@b.example',
-        emailVerified: true,
-        name: 'Jo Baker',
-        groups: ['a', 'b'],
-        mfa: false,
-      },
+      subject: 'jo',
+      email: 'jo@b.example',
+      emailVerified: true,
+      name: 'Jo Baker',
+      groups: ['a', 'b'],
+      mfa: false,
       profile: { ...attributes, nameId: 'jo', sessionIndex: '_s', authnContext: password },
     })
   })
@@ -81,15 +84,15 @@ describe('the identity in an assertion', () => {
     (preset) => {
       const mapping = findPreset(preset)!.attributeMapping
       const attributes = {
-        ...{
-          [mapping.email]: ['jo@b.example'],
-          [mapping.firstName!]: ['Jo'],
-          [mapping.lastName!]: ['Baker'],
-        },
+        [mapping.email]: ['jo@b.example'],
+        [mapping.firstName!]: ['Jo'],
+        [mapping.lastName!]: ['Baker'],
         ...(mapping.groups && { [mapping.groups]: ['a'] }),
       }
       expect(vouched(attributes, {}, mapping)).toMatchObject({
-        ...{ email: 'jo@b.example', name: 'Jo Baker', groups: mapping.groups ? ['a'] : [] },
+        email: 'jo@b.example',
+        name: 'Jo Baker',
+        groups: mapping.groups ? ['a'] : [],
       })
       expect(vouched({ ...attributes, [mapping.name]: ['Jo B.'] }, {}, mapping).name).toBe('Jo B.')
     },
@@ -101,10 +104,14 @@ describe('the identity in an assertion', () => {
     expect(
       vouched({ ...all, mail: [' jo@b.example '], cn: ['Jo'], memberOf: ['a', ' '] }, {}, mapping),
     ).toMatchObject({
-      ...{ email: 'jo@b.example', name: 'Jo', groups: ['a'] },
+      email: 'jo@b.example',
+      name: 'Jo',
+      groups: ['a'],
     })
     expect(vouched({ ...all, mail: [''], cn: [] }, {}, mapping)).toMatchObject({
-      ...{ email: 'other@b.example', name: 'Other', groups: ['other'] },
+      email: 'other@b.example',
+      name: 'Other',
+      groups: ['other'],
     })
     const named = { 'https://idp.example.com/memberOf': ['b'] }
     expect(vouched(named, {}, mapping).groups).toEqual(['b'])

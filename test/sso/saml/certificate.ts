@@ -22,7 +22,10 @@ export function selfSigned(
   const name = sequence(der(0x31, sequence(oid(commonName), der(0x0c, Buffer.from('idp.example.com')))))
   const body = sequence(
     der(0x02, Buffer.from([1])),
-    ...[algorithm, name, sequence(time(from), time(to)), name],
+    algorithm,
+    name,
+    sequence(time(from), time(to)),
+    name,
     publicKey.export({ type: 'spki', format: 'der' }),
   )
   const signature = sign('sha256', body, privateKey)

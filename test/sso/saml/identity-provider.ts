@@ -136,8 +136,11 @@ export function responseXml(change: Partial<Said> = {}, assertion = assertionXml
       ? ''
       : `<saml:Issuer xmlns:saml="${namespaces.assertion}">${said.responseIssuer}</saml:Issuer>`
   const attributes = {
-    ...{ ID: said.responseId, Version: '2.0', IssueInstant: now },
-    ...{ Destination: said.destination, InResponseTo: said.inResponseTo },
+    ID: said.responseId,
+    Version: '2.0',
+    IssueInstant: now,
+    Destination: said.destination,
+    InResponseTo: said.inResponseTo,
   }
   return [
     `<samlp:Response xmlns:samlp="${namespaces.protocol}"${listed(attributes)}>${issuer}`,
@@ -172,8 +175,14 @@ const onResponse = { over: `/${local('Response')}`, behind: `/${local('Response'
 /** Signs the XML, optionally with the faults that the service has to detect. */
 export function signed(xml: string, change: Partial<Signing> = {}): string {
   const how = {
-    ...{ keys, shows: certificate, method: rsaSha256, digest: sha256, c14n: exclusiveC14n, prefixes: [] },
-    ...{ transforms: [enveloped, exclusiveC14n], isEmptyUri: false },
+    keys,
+    shows: certificate,
+    method: rsaSha256,
+    digest: sha256,
+    c14n: exclusiveC14n,
+    prefixes: [],
+    transforms: [enveloped, exclusiveC14n],
+    isEmptyUri: false,
     ...onAssertion,
     ...change,
   }

@@ -16,7 +16,8 @@ export type Refused = [
 export async function expectRefused([, xml, code, detail, change]: Refused): Promise<void> {
   const failure = verifyResponse(posted(xml()), { ...expected, ...change })
   await expect(failure).rejects.toMatchObject({
-    ...{ name: 'SsoFailure', code },
+    name: 'SsoFailure',
+    code,
     detail:
       typeof detail === 'string' ? expect.stringContaining(detail) : detail && expect.stringMatching(detail),
   })

@@ -23,7 +23,9 @@ function read(url: string) {
 
 const pair = generateKeyPairSync('rsa', { modulusLength: 2048 })
 const own = createSelfSigned(pair, {
-  ...{ name: 'svc', serial: randomBytes(15), from: new Date('2026-11-22T12:00:00Z') },
+  name: 'svc',
+  serial: randomBytes(15),
+  from: new Date('2026-11-22T12:00:00Z'),
 })
 
 describe('an authentication request', () => {
@@ -57,8 +59,11 @@ describe('an authentication request', () => {
     expect([root.namespace, root.name]).toEqual(['urn:oasis:names:tc:SAML:2.0:protocol', 'AuthnRequest'])
     expect(Object.fromEntries(root.attributes)).toEqual({
       'xmlns:samlp': 'urn:oasis:names:tc:SAML:2.0:protocol',
-      ...{ ID: request.id, Version: '2.0', IssueInstant: request.now },
-      ...{ Destination: request.ssoUrl, AssertionConsumerServiceURL: request.acsUrl },
+      ID: request.id,
+      Version: '2.0',
+      IssueInstant: request.now,
+      Destination: request.ssoUrl,
+      AssertionConsumerServiceURL: request.acsUrl,
       ProtocolBinding: 'urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST',
     })
     const [issuer, policy, ...rest] = root.children

@@ -54,7 +54,11 @@ describe.skipIf(!hasSimplesamlphp)('SimpleSAMLphp', () => {
         attributes: { mail: [mail], displayName: [displayName], groups },
       })
       expect(identityFromAssertion(assertion, mapping)).toMatchObject({
-        ...{ subject: mail, email: mail, name: displayName, groups, mfa: false },
+        subject: mail,
+        email: mail,
+        name: displayName,
+        groups,
+        mfa: false,
       })
     },
   )

@@ -80,7 +80,9 @@ export async function startIdentityProvider(
     stdio: 'ignore',
   })
   const self = {
-    ...{ entityId, ssoUrl: `${base}saml2/idp/SSOService.php`, certificate },
+    entityId,
+    ssoUrl: `${base}saml2/idp/SSOService.php`,
+    certificate,
     signIn: (url: string) => signedIn(url, origin),
     set: (changed: Settings) => writeMetadata(folder, changed),
     stop: async () => {
@@ -108,18 +110,24 @@ function write(path: string, value: unknown, php: string): void {
 function writeConfig(folder: string): void {
   const at = (name: string) => join(folder, name, '/')
   const config = {
-    ...{
-      baseurlpath: base,
-      certdir: at('cert'),
-      loggingdir: at('log'),
-      datadir: at('data'),
-      tempdir: at('tmp'),
-    },
-    ...{ metadatadir: at('metadata'), 'metadata.sources': [{ type: 'flatfile' }], timezone: 'UTC' },
-    ...{ secretsalt: 'another than the default', 'auth.adminpassword': 'another than the default' },
-    ...{ 'enable.saml20-idp': true, 'module.enable': { exampleauth: true }, 'language.default': 'en' },
-    ...{ 'logging.handler': 'file', 'logging.logfile': 'simplesamlphp.log', 'store.type': 'phpsession' },
-    ...{ 'session.cookie.secure': false, 'session.phpsession.savepath': at('sessions') },
+    baseurlpath: base,
+    certdir: at('cert'),
+    loggingdir: at('log'),
+    datadir: at('data'),
+    tempdir: at('tmp'),
+    metadatadir: at('metadata'),
+    'metadata.sources': [{ type: 'flatfile' }],
+    timezone: 'UTC',
+    secretsalt: 'another than the default',
+    'auth.adminpassword': 'another than the default',
+    'enable.saml20-idp': true,
+    'module.enable': { exampleauth: true },
+    'language.default': 'en',
+    'logging.handler': 'file',
+    'logging.logfile': 'simplesamlphp.log',
+    'store.type': 'phpsession',
+    'session.cookie.secure': false,
+    'session.phpsession.savepath': at('sessions'),
   }
   write(join(folder, 'config', 'config.php'), config, '$config = $said;')
   const { password, ...attributes } = person
@@ -133,8 +141,12 @@ function writeMetadata(folder: string, settings: Settings): void {
   const { acsUrl: AssertionConsumerService, metadata, algorithm, signs = 'both', encryptsFor } = settings
   const NameIDFormat = settings.nameIdFormat ?? nameIdFormats.email
   const itself = {
-    ...{ host: '__DEFAULT__', auth: 'people', privatekey: 'idp.key', certificate: 'idp.crt' },
-    ...{ 'saml20.sign.response': signs !== 'assertion', 'saml20.sign.assertion': signs !== 'response' },
+    host: '__DEFAULT__',
+    auth: 'people',
+    privatekey: 'idp.key',
+    certificate: 'idp.crt',
+    'saml20.sign.response': signs !== 'assertion',
+    'saml20.sign.assertion': signs !== 'response',
     ...(algorithm && { 'signature.algorithm': algorithm }),
     authproc: { 1: { class: 'saml:AttributeNameID', attribute: 'mail', Format: NameIDFormat } },
   }
@@ -142,7 +154,8 @@ function writeMetadata(folder: string, settings: Settings): void {
   write(hosted, { [entityId]: itself }, '$metadata = $said;')
   const certData = encryptsFor?.raw.toString('base64')
   const partner = {
-    ...{ AssertionConsumerService, NameIDFormat },
+    AssertionConsumerService,
+    NameIDFormat,
     ...(certData && { 'assertion.encryption': true, certData }),
   }
   const ours = join(folder, 'metadata', 'saml20-sp-remote.php')

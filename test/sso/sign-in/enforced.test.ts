@@ -107,10 +107,13 @@ onEveryDatabase((kind, open) => {
       const client = service.client(tokens?.accessToken)
       expect(await client.call(api.auth.me)).toMatchObject({ scope: 'partner', partnerId: acme })
       await expect(client.call(api.auth.switch, { body: { orgId: bakery.id } })).rejects.toMatchObject({
-        ...{ status: 403, code: 'sso_required', message: 'Your organization requires SSO' },
+        status: 403,
+        code: 'sso_required',
+        message: 'Your organization requires SSO',
       })
       await expect(client.call(api.auth.switch, { body: { orgId: garage.id } })).rejects.toMatchObject({
-        ...{ status: 403, code: 'forbidden' },
+        status: 403,
+        code: 'forbidden',
       })
       await expect(login(service, person.email, { orgId: bakery.id })).rejects.toMatchObject(refused)
       expect((await login(service, person.email, { partnerId: acme })).tokens).not.toBeNull()
@@ -126,7 +129,8 @@ onEveryDatabase((kind, open) => {
       await enforce()
       for (const email of [person.email, other])
         expect(await service.client().call(api.auth.forgotPassword, { body: { email } })).toEqual({
-          ...{ success: true, message: 'If this email exists, a reset link will be sent.' },
+          success: true,
+          message: 'If this email exists, a reset link will be sent.',
         })
       expect(tokenIn(await received(service, other, 'password-reset'))).not.toBe('')
       expect((await readOutboxMessages(service.dataDir)).filter(({ to }) => to === person.email)).toEqual([])
@@ -134,14 +138,16 @@ onEveryDatabase((kind, open) => {
       await expect(
         service.client().call(api.auth.resetPassword, { body: { token, password: wanted } }),
       ).rejects.toMatchObject({
-        ...{ status: 403, code: 'sso_required' },
+        status: 403,
+        code: 'sso_required',
         message: 'Password reset is disabled because your organization requires SSO.',
       })
       const body = { currentPassword: password, newPassword: wanted }
       const { accessToken } = await bySso()
       await expect(service.client(accessToken).call(api.auth.changePassword, { body })).rejects.toMatchObject(
         {
-          ...{ status: 403, code: 'sso_required' },
+          status: 403,
+          code: 'sso_required',
           message: 'Password change is disabled because your organization requires SSO.',
         },
       )

@@ -97,14 +97,22 @@ export function identityProvider(clock: Clock) {
     }
     const now = Math.floor(Date.parse(clock()) / 1000)
     const claims = {
-      ...{ iss: issuer, aud: self.clientId, exp: now + 300, iat: now, nonce: grant.nonce, ...grant.person },
+      iss: issuer,
+      aud: self.clientId,
+      exp: now + 300,
+      iat: now,
+      nonce: grant.nonce,
+      ...grant.person,
       ...self.idClaims,
     }
     const idToken = self.idToken ? await self.idToken(claims) : await signed(claims)
     return [
       200,
       {
-        ...{ access_token: 'access-token', token_type: 'Bearer', expires_in: 3600, refresh_token: 'again' },
+        access_token: 'access-token',
+        token_type: 'Bearer',
+        expires_in: 3600,
+        refresh_token: 'again',
         ...(idToken !== undefined && { id_token: idToken }),
       },
     ]

@@ -14,8 +14,13 @@ import type { Browser } from './sign-in-stage.ts'
 
 /** The settings of a SAML provider in the service, and the name of the service there. */
 export const saml = {
-  ...{ name: 'AD FS', type: 'saml' as const, issuer: null, clientId: null, clientSecret: null },
-  ...{ entityId: expected.issuer, ssoUrl: 'https://idp.example.com/sso?idpid=1' },
+  name: 'AD FS',
+  type: 'saml' as const,
+  issuer: null,
+  clientId: null,
+  clientSecret: null,
+  entityId: expected.issuer,
+  ssoUrl: 'https://idp.example.com/sso?idpid=1',
   certificate: certificate.toString(),
 }
 export const samlEnv = { SAML_SP_ENTITY_ID: expected.entityId }
@@ -36,12 +41,12 @@ export function responseTo(
   const { request, relayState } = requestIn(location)
   const id = request.attributes.get('ID') ?? ''
   const xml = responseXml({
-    ...{ inResponseTo: id, confirmedInResponseTo: id, assertionId: `_of${id}` },
-    ...{
-      notBefore: addSeconds(now, -30),
-      notOnOrAfter: addSeconds(now, 300),
-      confirmedNotOnOrAfter: addSeconds(now, 300),
-    },
+    inResponseTo: id,
+    confirmedInResponseTo: id,
+    assertionId: `_of${id}`,
+    notBefore: addSeconds(now, -30),
+    notOnOrAfter: addSeconds(now, 300),
+    confirmedNotOnOrAfter: addSeconds(now, 300),
     ...said,
   })
   return { SAMLResponse: posted(sign(xml)), RelayState: relayState }

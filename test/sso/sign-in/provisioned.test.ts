@@ -66,8 +66,13 @@ onEveryDatabase((_, open) => {
       ])
       expect(await news()).toMatchObject([
         {
-          ...{ action: 'user.invite', orgId: bakery.id, resourceId: id, resourceName: gus.email },
-          ...{ actorType: 'system', actorId: zeroId, result: 'success' },
+          action: 'user.invite',
+          orgId: bakery.id,
+          resourceId: id,
+          resourceName: gus.email,
+          actorType: 'system',
+          actorId: zeroId,
+          result: 'success',
           details: { method: 'sso', roleName: 'Org Viewer' },
         },
       ])

@@ -51,13 +51,18 @@ onEveryDatabase((kind, open) => {
       const { by, status, location, form } = await begin(browser(), '?redirect=/devices')
       const { origin, pathname, searchParams } = new URL(location)
       expect([status, origin + pathname, searchParams.get('idpid')]).toEqual([
-        ...[302, 'https://idp.example.com/sso', '1'],
+        302,
+        'https://idp.example.com/sso',
+        '1',
       ])
       const { request, relayState } = requestIn(location)
       expect([request.name, relayState]).toEqual(['AuthnRequest', expect.stringMatching(/^[0-9a-f]{64}$/)])
       expect(Object.fromEntries(request.attributes)).toMatchObject({
-        ...{ Version: '2.0', ID: expect.stringMatching(/^_[0-9a-f]{32}$/), IssueInstant: clock() },
-        ...{ Destination: saml.ssoUrl, AssertionConsumerServiceURL: expected.acsUrl },
+        Version: '2.0',
+        ID: expect.stringMatching(/^_[0-9a-f]{32}$/),
+        IssueInstant: clock(),
+        Destination: saml.ssoUrl,
+        AssertionConsumerServiceURL: expected.acsUrl,
       })
       expect(request.children.map(({ name, text }) => [name, text])).toEqual([
         ['Issuer', expected.entityId],
@@ -69,7 +74,10 @@ onEveryDatabase((kind, open) => {
       expect(by.jar.size).toBe(0)
       const tokens = await exchange(ended.location)
       expect(await service.client(tokens.accessToken).call(api.auth.me)).toMatchObject({
-        ...{ user: { id: userId }, scope: 'organization', orgId: bakery.id, mfaVerified: false },
+        user: { id: userId },
+        scope: 'organization',
+        orgId: bakery.id,
+        mfaVerified: false,
       })
       expect(await news()).toMatchObject([
         { action: 'sso.login', orgId: bakery.id, actorId: userId, details: { providerId, made: 'link' } },
@@ -99,7 +107,8 @@ onEveryDatabase((kind, open) => {
       const attributes = { email: [jo], firstName: ['Jo'], lastName: ['Baker'] }
       const { accessToken } = await exchange((await enter({ attributes })).location)
       expect(await service.client(accessToken).call(api.auth.me)).toMatchObject({
-        ...{ user: { email: jo, name: 'Jo Baker', status: 'active' }, role: { id: role } },
+        user: { email: jo, name: 'Jo Baker', status: 'active' },
+        role: { id: role },
       })
     })
 
@@ -174,7 +183,8 @@ onEveryDatabase((kind, open) => {
       expect(errorIn(location)).toBe('saml_request_mismatch')
       expect(await news()).toMatchObject([
         {
-          ...{ action: 'user.login.failed', orgId: bakery.id },
+          action: 'user.login.failed',
+          orgId: bakery.id,
           details: { method: 'sso', reason: 'saml_request_mismatch' },
         },
       ])
@@ -301,16 +311,19 @@ onEveryDatabase((kind, open) => {
       const { type, document } = await read({})
       expect(type).toMatch(/^application\/samlmetadata\+xml/)
       expect([document.name, document.attributes.get('entityID')]).toEqual([
-        ...['EntityDescriptor', 'https://svc.example.com/api/v1/sso/saml/metadata'],
+        'EntityDescriptor',
+        'https://svc.example.com/api/v1/sso/saml/metadata',
       ])
       const [role] = document.children
       expect(Object.fromEntries(role!.attributes)).toMatchObject({
-        ...{ AuthnRequestsSigned: 'false', WantAssertionsSigned: 'true' },
+        AuthnRequestsSigned: 'false',
+        WantAssertionsSigned: 'true',
       })
       const [format, acs] = role!.children
       expect(format!.text).toBe('urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress')
       expect(Object.fromEntries(acs!.attributes)).toMatchObject({
-        ...{ Binding: 'urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST', Location: expected.acsUrl },
+        Binding: 'urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST',
+        Location: expected.acsUrl,
       })
     })
 

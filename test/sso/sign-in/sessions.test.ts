@@ -73,7 +73,8 @@ onEveryDatabase((_kind, open) => {
       expect(await kept(tokens.accessToken)).toMatchObject(session)
       const as = service.client(tokens.accessToken)
       await expect(as.call(api.auth.switch, { body: { orgId: bakery.id } })).rejects.toMatchObject({
-        ...{ status: 403, code: 'forbidden' },
+        status: 403,
+        code: 'forbidden',
       })
     })
 

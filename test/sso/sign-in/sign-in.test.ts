@@ -20,7 +20,10 @@ onEveryDatabase((kind, open) => {
       expect(origin + pathname).toBe('https://idp.example.com/authorize')
       const query = Object.fromEntries(searchParams)
       expect(query).toEqual({
-        ...{ response_type: 'code', client_id: 'svc', scope: 'openid email', code_challenge_method: 'S256' },
+        response_type: 'code',
+        client_id: 'svc',
+        scope: 'openid email',
+        code_challenge_method: 'S256',
         redirect_uri: 'https://svc.example.com/api/v1/sso/callback',
         state: expect.stringMatching(/^[0-9a-f]{64}$/),
         nonce: expect.stringMatching(/^[0-9a-f]{64}$/),
@@ -59,7 +62,10 @@ onEveryDatabase((kind, open) => {
         .selectAll()
         .executeTakeFirstOrThrow()
       expect(identity).toMatchObject({
-        ...{ provider_id: providerId, user_id: userId, external_id: 'subject-1', email: person.email },
+        provider_id: providerId,
+        user_id: userId,
+        external_id: 'subject-1',
+        email: person.email,
         token_expires_at: '2026-03-01T13:00:00.000Z',
       })
       expect(JSON.parse(identity.profile)).toMatchObject(person)
@@ -223,7 +229,9 @@ onEveryDatabase((kind, open) => {
       const body = JSON.stringify({ code: codeIn(location) })
       const exchange = (who: Browser) =>
         who.open(`${service.url}/api/v1/sso/exchange`, {
-          ...{ method: 'POST', body, headers: { 'content-type': 'application/json' } },
+          method: 'POST',
+          body,
+          headers: { 'content-type': 'application/json' },
         })
       expect(await exchange(browser())).toMatchObject({ status: 400 })
       expect(await exchange(by)).toMatchObject({ status: 200 })

@@ -1,0 +1,39 @@
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+
+const root = join(import.meta.dirname, '../..')
+// The text of a migration never changes.
+const sources = globSync(['{src,daemon,commands,packaging,test,bin}/**/*.{ts,js}', '*.{js,ts}'], {
+  cwd: root,
+}).filter((file) => !file.endsWith('spread-literals.test.ts'))
+
+/** Lines with a literal that is spread where it stands: `{ ...{ a, b } }` is `{ a, b }`, laid out by hand. */
+function spreadIn(text: string): number[] {
+  return [...text.matchAll(/\.\.\.[{[]/g)]
+    .filter(({ index }) => {
+      let depth = 0
+      for (let at = index + 3; at < text.length; at++) {
+        if ('([{'.includes(text[at]!)) depth++
+        if (')]}'.includes(text[at]!) && --depth === 0)
+          return /^\s*[,)\]}]/.test(text.slice(at + 1, at + 200))
+      }
+      return false
+    })
+    .map(({ index }) => text.slice(0, index).split('\n').length)
+}
+
+it('a literal is laid out by the formatter, and not spread to be denser', () => {
+  const spread = sources.flatMap((file) =>
+    spreadIn(readFileSync(join(root, file), 'utf8')).map((line) => `${file}:${line}`),
+  )
+  expect(sources.length).toBeGreaterThan(1000)
+  expect(spread).toEqual([])
+})
+
+it('a literal that is spread would be found', () => {
+  expect(spreadIn('const a = {\n  ...{ b, c: [1] },\n  d,\n}')).toEqual([2])
+  expect(spreadIn('const a = [...[1, 2], ...b]')).toEqual([1])
+  expect(spreadIn('const a = [...[1, 2].map(f), ...(b ? [c] : []), ...{ d } as E]')).toEqual([])
+  expect(spreadIn('const f = (...[a, b]: Parameters<G>) => a')).toEqual([])
+})
