@@ -295,6 +295,30 @@ sites:
     expect(whole.stdout).not.toContain('Gone')
   })
 
+  it('merges nothing into a file that says the same in other words', async () => {
+    const text = `# Ours
+roles:
+  - org: garage
+    name: Evening shift
+    permissions: [ sites:read, devices:read, alerts:read ]
+memberships:
+  - { org: garage, email: Evening@Garage.Example, name: Eve, role: Evening shift }
+webhooks:
+  - { org: garage, name: Evening, url: "https://hooks.example.com/evening", secret: "\${env:HOOK}", events: [ patch.failed, alert.triggered ] }
+deviceGroups:
+  - { org: garage, name: Evening, type: dynamic, filter: Evening }
+filters:
+  - { org: garage, name: Evening, conditions: { operator: AND, conditions: [ { field: status, operator: equals, value: online } ] } }
+`
+    const files = file('evening.yaml', text)
+    const env = { HOOK: 'a secret of the evening' }
+    const applied = await acme(['config', 'apply', files, '--set', 'evening', '--env', 'HOOK', '--yes'], env)
+    expect([applied.code, applied.stderr]).toEqual([0, expect.stringContaining('Applied')])
+    const merged = await acme(['config', 'export', '--merge', files, '--env', 'HOOK'], env)
+    const own = text.split('\n').filter((line) => /Evening|permissions/.test(line))
+    expect(merged.stdout.split('\n').filter((line) => own.includes(line))).toEqual(own)
+  })
+
   it('reads only variables and files that are meant for it', async () => {
     const folder = join(home.path, 'confined')
     mkdirSync(join(folder, 'below'), { recursive: true })

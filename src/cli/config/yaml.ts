@@ -4,6 +4,7 @@ import { Document, isAlias, isMap, isScalar, isSeq, type Node, visit, type YAMLM
 import type { z } from 'zod'
 import { type configuration, keyOf, kinds, type Section, sections } from '../../configuration/contract.ts'
 import { isJsonObject } from '../../core/json.ts'
+import { safeParse } from '../../core/schema.ts'
 import { hasNoControls } from '../../core/terminal.ts'
 import { usageError } from '../exit-codes.ts'
 import { type FileFault, faultsError, placeIn, sourceOf, syntaxFaults } from './files.ts'
@@ -74,7 +75,7 @@ export function mergedYaml({ file, text, document: present, allowed }: Merge): s
       if (values) {
         left.delete(place)
         // An alias stands for what is elsewhere in the file.
-        if (map === item) mergeInto(document, map, values, false)
+        if (map === item) mergeInto(document, map, values, section)
       } else if (hasVariable(identity)) {
         const field = Object.keys(identity).find((name) => hasVariable(identity[name])) ?? ''
         fault(
@@ -105,14 +106,16 @@ function identityOf(section: Section, map: YAMLMap, document: Document): Values 
   return { [kinds[section].key]: key, ...(org !== undefined && { org }) }
 }
 
-function mergeInto(document: Document, map: YAMLMap, values: Values, isWhole: boolean): void {
+/** `section`: of the object that the map is; a map within it gets all of its values. */
+function mergeInto(document: Document, map: YAMLMap, values: Values, section?: Section): void {
   for (const [key, value] of Object.entries(values)) {
     const node = map.get(key, true) as Node | undefined
     // With what it has from `<<`, which may have changed above.
     const before = (map.toJS(document) as Values)[key]
-    if (before === undefined && !isWhole) continue
+    if (before === undefined && section !== undefined) continue
+    if (section !== undefined && isSame(section, key, { before, value })) continue
     if (isMap(node) && isJsonObject(value)) {
-      mergeInto(document, node, value, true)
+      mergeInto(document, node, value)
       continue
     }
     if (hasVariable(before) || isDeepStrictEqual(before, value)) continue
@@ -120,6 +123,13 @@ function mergeInto(document: Document, map: YAMLMap, values: Values, isWhole: bo
     if (isScalar(node) && (value === null || typeof value !== 'object')) node.value = value
     else map.set(key, document.createNode(value))
   }
+}
+
+/** Whether the service reads the value in the file as the one that it has: a list may be in another order, an address in capitals. */
+function isSame(section: Section, field: string, { before, value }: { before: unknown; value: unknown }) {
+  const schema = kinds[section].fields.find(({ name }) => name === field)?.schema
+  const read = schema && safeParse(schema, before)
+  return read?.success === true && isDeepStrictEqual(read.data, value)
 }
 
 /** What is left out may be what others refer to. */
