@@ -1,5 +1,5 @@
 import type { Endpoint } from '../core/endpoint.ts'
-import { Problem } from '../core/errors.ts'
+import { Problem, refusalText } from '../core/errors.ts'
 import type { Caller } from '../handler.ts'
 import { kinds, type Section } from './contract.ts'
 import type { InnerCalls } from './ports.ts'
@@ -12,7 +12,9 @@ export function refusalOf(calls: InnerCalls, entry: Endpoint, caller: Caller): s
     return undefined
   } catch (error) {
     if (!(error instanceof Problem)) throw error
-    return error.code === 'unauthenticated' ? 'this is not open to API keys' : error.message
+    return error.code === 'unauthenticated'
+      ? 'this is not open to API keys'
+      : refusalText(error.message, error.extras.details)
   }
 }
 

@@ -1,6 +1,6 @@
 import type { RawInput } from '../core/client.ts'
 import type { Endpoint } from '../core/endpoint.ts'
-import { Problem } from '../core/errors.ts'
+import { Problem, refusalText } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
@@ -373,7 +373,7 @@ export class Steps {
       if (!(error instanceof Problem)) throw error
       // Who may not do it learns no more than that: names that are taken elsewhere, quotas and counts are not theirs to know.
       if (refused !== null && error.code !== 'invalid_request') return because(refused)
-      if (rules.isRefusal(error)) return because(error.message)
+      if (rules.isRefusal(error)) return because(refusalText(error.message, error.extras.details))
       // It is about how much was done lately, and says when to try again.
       if (error.code === 'rate_limited') throw error
       for (const fault of rules.faultsOf(error, kind, path))

@@ -226,6 +226,12 @@ type Refusal = {
   details?: Record<string, unknown>
 }
 
+/** Why something is refused, with the permission that is missing. */
+export function refusalText(message: string, details: unknown): string {
+  const { required } = (details ?? {}) as { required?: string }
+  return required === undefined ? message : `${message}: ${required}`
+}
+
 /** An expected failure. Everything else that is thrown is a bug and answers 500. */
 export class Problem extends Error {
   readonly code: ErrorCode

@@ -1,6 +1,6 @@
 import { alertSeverity } from '../alerts/contract.ts'
 import { chainOf, systemChain } from '../audit/rules.ts'
-import { errors } from '../core/errors.ts'
+import { errors, refusalText } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import { deviceStatus } from '../devices/contract.ts'
 import type { AccessDecision } from '../identity/rules.ts'
@@ -79,7 +79,5 @@ export function reasonOf(
   scopes: readonly string[],
 ): string {
   if (code === 'scope_not_allowed') return `only in ${scopes.join(' or ')} scope`
-  const { required } = (details ?? {}) as { required?: string }
-  const why = message ?? errors[code].title
-  return required === undefined ? why : `${why}: ${required}`
+  return refusalText(message ?? errors[code].title, details)
 }

@@ -100,7 +100,8 @@ onEveryDatabase((_, open) => {
       const before = await dump(service.storage)
       const planned = await reader.plan(files, adopt)
       const about = { action: kind.unmade === undefined ? 'create' : 'adopt', section, org: 'bakery' }
-      expect(planned.changes[0]).toMatchObject({ ...about, refused: expect.stringContaining('Permission') })
+      const needed = permissionOf(kind.unmade === undefined ? kind.create : kind.update)
+      expect(planned.changes[0]).toMatchObject({ ...about, refused: `Permission denied: ${needed}` })
       await expect(reader.apply(files, adopt, planned.version)).rejects.toMatchObject({ status: 403 })
       expect(changed(before, await dump(service.storage))).toEqual([])
 
