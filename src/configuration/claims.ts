@@ -13,7 +13,7 @@ export type Claim = {
 }
 
 type Wish = Placed & {
-  /** The object of its name, and that of its former one: what has it, or had it until somebody renamed it by hand. */
+  /** What the files called so before, or else has the name; and the same of its former name. */
   present: Stored | undefined
   former: Stored | undefined
   /** An earlier apply renamed the object of its name from the former one. */
@@ -23,57 +23,73 @@ type Wish = Placed & {
 /** Where a name means one object of a section: no id has a space. */
 export const placeOf = (orgId: string | null, name: string): string => `${orgId ?? ''} ${name}`
 
+/** What is known of the objects that there are. */
+type Known = {
+  /** Objects that have a name now. */
+  named(orgId: string | null, name: string): Stored[]
+  /** Objects of the set that its files called so last, whatever somebody has called them since. */
+  calledInFiles(orgId: string | null, name: string): readonly Stored[]
+  /** What the files of the set called an object last; null: the set does not own it. */
+  nameInFiles(stored: Stored): string | null
+  /** What the set called an object of its own before. */
+  formerNameOf(stored: Stored): string | null
+  isOwn(stored: Stored): boolean
+  /** Whether the set deletes what no file has. */
+  prune: boolean
+  /** Called between the objects, of which there may be many. */
+  breathe(): Promise<void>
+}
+
 /**
  * What the objects of one section mean, decided for all of them before anything changes: names may be exchanged, and passed
- * on from one to the next. An object is the one of its former name, unless its files renamed that before, or another object
+ * on from one to the next. An object is what the files called so last, also where somebody has renamed it since; or else what
+ * has the name now. With a former name it is the one of that, unless its files renamed it before, or another object
  * of the files goes on to have that name.
  */
 export async function claimsOf(
   all: readonly Placed[],
-  on: {
-    /** Objects that a name may mean. */
-    named(orgId: string | null, name: string): Stored[]
-    /** Objects of the set that its files called so when they were applied last, and somebody has renamed since. */
-    calledInFiles(orgId: string | null, name: string): readonly Stored[]
-    /** What the set called an object of its own before. */
-    formerNameOf(stored: Stored): string | null
-    isOwn(stored: Stored): boolean
-    /** Whether the set deletes what no file has. */
-    prune: boolean
-    /** Called between the objects, of which there may be many. */
-    breathe(): Promise<void>
-  },
+  on: Known,
 ): Promise<{ claims: Map<Item, Claim>; faults: Map<Item, Fault> }> {
-  const claims = new Map<Item, Claim>()
   const faults = new Map<Item, Fault>()
   const fault = ({ item }: Placed, field: string, message: string) =>
     faults.set(item, { path: `${item.path}${field}`, message })
-  const wishes: Wish[] = []
-  const isRenamedFrom = (stored: Stored | undefined, renamedFrom: string | undefined): boolean =>
-    stored !== undefined && renamedFrom !== undefined && on.formerNameOf(stored) === renamedFrom
+  const isRenamedFrom = ({ orgId, item: { key, renamedFrom } }: Placed): boolean =>
+    renamedFrom !== undefined &&
+    on.calledInFiles(orgId, key).some((stored) => on.formerNameOf(stored) === renamedFrom)
   const said = new Set<string>()
-  for (const { item, orgId } of all) {
-    const { key, renamedFrom } = item
-    said.add(placeOf(orgId, key))
-    const isDone = isRenamedFrom(on.named(orgId, key)[0], renamedFrom)
-    if (renamedFrom !== undefined && !isDone) said.add(placeOf(orgId, renamedFrom))
+  for (const placed of all) {
+    const { key, renamedFrom } = placed.item
+    said.add(placeOf(placed.orgId, key))
+    if (renamedFrom !== undefined && !isRenamedFrom(placed)) said.add(placeOf(placed.orgId, renamedFrom))
     await on.breathe()
   }
-  const meantBy = (orgId: string | null, name: string): Stored[] => {
-    const found = on.named(orgId, name)
-    if (found.length > 0) return found
-    const renamed = on.calledInFiles(orgId, name).filter(({ key }) => !said.has(placeOf(orgId, key)))
-    return renamed.length === 1 ? renamed : []
+  const meantBy = (orgId: string | null, name: string): readonly Stored[] => {
+    const called = on.calledInFiles(orgId, name)
+    const [one, ...more] = called.filter(({ key }) => key === name)
+    if (called.length > 0) return one && more.length === 0 ? [one] : called
+    // What the files mean by another name is not meant by this one, which somebody has given it.
+    const isFree = (stored: Stored) => {
+      const other = on.nameInFiles(stored)
+      return other === null || other === name || !said.has(placeOf(orgId, other))
+    }
+    return on.named(orgId, name).filter(isFree)
   }
+  const wishes: Wish[] = []
   for (const placed of all) {
     const { section, key, renamedFrom } = placed.item
     const [present, ...more] = meantBy(placed.orgId, key)
-    const isDone = isRenamedFrom(present, renamedFrom)
+    const isDone = isRenamedFrom(placed)
     const isOther = renamedFrom !== undefined && renamedFrom !== key
     const [former, ...others] = isOther ? meantBy(placed.orgId, renamedFrom) : []
     const count = 1 + Math.max(more.length, others.length)
     if (more.length > 0)
-      fault(placed, '', `there are ${count} of ${section} named "${key}": rename all but one first`)
+      fault(
+        placed,
+        '',
+        present!.key === key
+          ? `there are ${count} of ${section} named "${key}": rename all but one first`
+          : `there are ${count} of ${section} that the files called "${key}": rename one of them back first`,
+      )
     else if (others.length > 0 && !isDone)
       fault(placed, '.renamedFrom', `there are ${count} of ${section} named "${renamedFrom}"`)
     else wishes.push({ ...placed, present, former: others.length > 0 ? undefined : former, isDone })
@@ -86,26 +102,52 @@ export async function claimsOf(
     if (other) fault(wish, '.renamedFrom', `"${other.item.key}" is renamed from "${renamedFrom}" as well`)
     else takers.set(wish.former!.id, wish)
   }
+  const storedOf = (wish: Wish): Stored | undefined =>
+    wish.former !== undefined && takers.get(wish.former.id) === wish ? wish.former : wish.present
+  const names = new Map<string, string>()
   for (const wish of wishes) {
-    const { item, present, former } = wish
-    if (faults.has(item)) continue
-    const isRenamed = former !== undefined && takers.get(former.id) === wish
-    const stored = isRenamed ? former : present
-    const inTheWay = present === stored ? undefined : present
+    const stored = storedOf(wish)
+    if (stored && !faults.has(wish.item)) names.set(stored.id, wish.item.key)
     await on.breathe()
-    if (!inTheWay || takers.has(inTheWay.id)) {
-      claims.set(item, { stored, inTheWay })
-      continue
-    }
-    // Nobody deletes what the set does not own, nor gives its name to what the set has never had.
-    const isDeletable = on.isOwn(inTheWay) && on.isOwn(former!)
-    if (isDeletable && on.prune) claims.set(item, { stored, inTheWay })
-    else {
-      const both = `both "${item.renamedFrom}" and "${item.key}" exist: delete or rename one first`
-      fault(wish, '.renamedFrom', isDeletable ? `${both}, or delete "${item.key}" with --prune` : both)
-    }
+  }
+  const claims = new Map<Item, Claim>()
+  for (const wish of wishes) {
+    const { item, orgId } = wish
+    if (faults.has(item)) continue
+    const stored = storedOf(wish)
+    const holders =
+      stored?.key === item.key ? [] : on.named(orgId, item.key).filter(({ id }) => id !== stored?.id)
+    const staying = holders.filter(({ id, key }) => (names.get(id) ?? key) === key)
+    const why = whyInTheWay(wish, stored, staying, on)
+    if (why === undefined) claims.set(item, { stored, inTheWay: staying[0] ?? holders[0] })
+    else fault(wish, why.field, why.message)
+    await on.breathe()
   }
   return { claims, faults }
+}
+
+/** Why an object cannot have its name: others have it, and nothing in the files gives them another. */
+function whyInTheWay(
+  { item, former }: Wish,
+  stored: Stored | undefined,
+  staying: readonly Stored[],
+  on: Known,
+): { field: string; message: string } | undefined {
+  if (staying.length === 0) return undefined
+  // Nobody deletes what the set does not own, nor gives its name to what the set has never had.
+  const isDeletable = [...staying, ...(stored ? [stored] : [])].every((one) => on.isOwn(one))
+  if (isDeletable && on.prune) return undefined
+  const hint = isDeletable ? `, or delete "${item.key}" with --prune` : ''
+  if (stored !== undefined && stored === former)
+    return {
+      field: '.renamedFrom',
+      message: `both "${stored.key}" and "${item.key}" exist: delete or rename one first${hint}`,
+    }
+  const renamed = stored ? `it is called "${stored.key}" now, and ` : ''
+  return {
+    field: '',
+    message: `${renamed}another of ${item.section} has the name "${item.key}": delete or rename one first${hint}`,
+  }
 }
 
 /**

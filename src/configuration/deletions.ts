@@ -123,7 +123,12 @@ export class Deletions {
     }
     if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)
     for (const stored of ending)
-      this.#found.addApplied(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
+      this.#found.addApplied(stored, {
+        action: 'end',
+        before: this.#state.file(kind, stored),
+        after: null,
+        nameInFiles: this.#owners.of(stored)?.name,
+      })
     this.#ended += ending.length
     for (const stored of rules.childrenFirst(kind, deleted)) {
       const now = this.#state.get(section, stored.id)

@@ -9,6 +9,8 @@ import type { State } from './state.ts'
 const mostFaults = 200
 
 type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
+  /** undefined: the set has never called it anything else. */
+  nameInFiles?: string | null | undefined
   /** The record from before, where the object was changed. */
   former?: Values
   /** Fields that were changed and that the service does not tell. */
@@ -75,7 +77,7 @@ export class Findings {
 
   addApplied(
     { section, id, orgId, key, record }: Stored,
-    { action, before, after, former = record, hidden = [] }: NewlyApplied,
+    { action, before, after, nameInFiles = key, former = record, hidden = [] }: NewlyApplied,
   ): void {
     const kept = keepable(kinds[section], before, after)
     const ids = {
@@ -91,7 +93,7 @@ export class Findings {
       })
       .map(({ name }) => name)
     const withheld = [...new Set([...kept.withheld, ...hidden, ...unnamed])]
-    this.#applied.push({ section, action, id, orgId, key, ...kept, ids, withheld })
+    this.#applied.push({ section, action, id, orgId, key, nameInFiles, ...kept, ids, withheld })
   }
 
   fault(path: string, message: string): void {

@@ -3,7 +3,7 @@ import type { Kind, Section } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import { type Item, isExpired } from './rules.ts'
+import { type Item, isExpired, type Stored } from './rules.ts'
 import type { State } from './state.ts'
 
 /** A reference to something that could not be made: what names it is not at fault. */
@@ -17,12 +17,17 @@ export type References = ReadonlyMap<string, string | string[]>
 const isFound = (found: string | symbol | (string | symbol)[]): found is string | string[] =>
   [found].flat().every((one) => typeof one === 'string')
 
+const tenantOf = ({ section, orgId }: Stored): string | null => (section === 'organizations' ? null : orgId)
+
 /** What the names of a file mean. */
 export class Naming {
   readonly #with: Planner
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
+  /** Ids of what the files mean by names, and what they call each. */
+  readonly #meant = new Map<string, string>()
+  readonly #names = new Map<string, string>()
   /** New ids of what a rollback has made again, by the former ones. */
   readonly #restored = new Map<string, string>()
 
@@ -31,6 +36,21 @@ export class Naming {
     this.#state = state
     this.#owners = owners
     this.#found = found
+  }
+
+  /** The files mean this object by that name, whatever it is called until it is changed. */
+  note({ section, key }: Item, orgId: string | null, { id }: Stored): void {
+    this.#meant.set(`${section} ${placeOf(orgId, key)}`, id)
+    this.#names.set(id, key)
+  }
+
+  /** Whether the files call something else as they called an object that somebody has renamed. */
+  isReplaced(stored: Stored): boolean {
+    const { section, id, key } = stored
+    const name = this.#owners.nameInFiles(stored)
+    if (name === null || name === key) return false
+    const meant = this.#meant.get(`${section} ${placeOf(tenantOf(stored), name)}`)
+    return meant !== undefined && meant !== id
   }
 
   restore(formerId: string, id: string): void {
@@ -61,8 +81,9 @@ export class Naming {
     placed: readonly Placed[],
     on: { prune: boolean; breathe(): Promise<void> },
   ): Promise<ReadonlyMap<Item, Claim>> {
-    const renamed = Map.groupBy(this.#owners.renamed(this.#state.all(section)), (stored) =>
-      placeOf(section === 'organizations' ? null : stored.orgId, this.#owners.of(stored)!.name!),
+    const called = Map.groupBy(
+      this.#state.all(section).filter((stored) => this.#owners.isOwn(stored)),
+      (stored) => placeOf(tenantOf(stored), this.#owners.nameInFiles(stored)!),
     )
     await on.breathe()
     const { claims, faults } = await claimsOf(
@@ -70,7 +91,8 @@ export class Naming {
       {
         ...on,
         named: (orgId, name) => this.#owners.ownOf(this.#state.named(section, orgId, name)),
-        calledInFiles: (orgId, name) => renamed.get(placeOf(orgId, name)) ?? [],
+        calledInFiles: (orgId, name) => called.get(placeOf(orgId, name)) ?? [],
+        nameInFiles: (stored) => this.#owners.nameInFiles(stored),
         formerNameOf: (stored) => this.#owners.formerNameOf(stored),
         isOwn: (stored) => this.#owners.isOwn(stored),
       },
@@ -82,6 +104,10 @@ export class Naming {
       claims.delete(item)
       if (!isExpired(item.values, this.#with.on.now))
         this.#found.fault(item.path, `is not there, or has ended, and files make none: ${unmade}`)
+    }
+    for (const { item, orgId } of placed) {
+      const stored = claims.get(item)?.stored
+      if (stored) this.note(item, orgId, stored)
     }
     return claims
   }
@@ -142,7 +168,11 @@ export class Naming {
       this.#found.fault(path, `names one of ${section}, which you may not read`)
       return astray
     }
-    const found = this.#owners.ownOf(this.#state.referred(section, orgId, name))
+    const meant = this.#meant.get(`${section} ${placeOf(orgId, name)}`)
+    if (meant !== undefined) return meant
+    // What the files call something else has this name by hand, and gives it up.
+    const isOther = ({ id }: Stored) => (this.#names.get(id) ?? name) !== name
+    const found = this.#owners.ownOf(this.#state.referred(section, orgId, name, isOther))
     if (found.length === 1) return found[0]!.id
     if (found.length === 0 && this.#found.isBlocked(section, name)) return blocked
     const count = found.length === 0 ? 'no' : String(found.length)

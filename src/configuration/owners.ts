@@ -47,14 +47,9 @@ export class Owners {
     return this.isOwn(stored) ? this.of(stored)!.renamedFrom : null
   }
 
-  /** Those that somebody has renamed since the files of the set gave them their name. */
-  renamed(all: readonly Stored[]): Stored[] {
-    return all.filter((stored) => this.isRenamed(stored))
-  }
-
-  isRenamed(stored: Stored): boolean {
-    const name = this.isOwn(stored) ? this.of(stored)!.name : null
-    return name !== null && name !== stored.key
+  /** What the files of the set called an object last; null: the set does not own it. */
+  nameInFiles(stored: Stored): string | null {
+    return this.isOwn(stored) ? (this.of(stored)!.name ?? stored.key) : null
   }
 
   /** Objects of the set that exist no more: somebody has deleted them since the last apply. */
@@ -80,6 +75,7 @@ export class Owners {
   /** `renamedFrom`: what its files say that it was called before. */
   async own({ section, id, orgId }: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
     const { setId, owner } = this.#with
+    const called = identity ? { name: identity.nameInFiles } : { name: key, renamedFrom }
     // A plan of a set that does not exist yet owns nothing.
     if (setId !== undefined)
       await store.own(this.#tx, setId, {
@@ -87,23 +83,30 @@ export class Owners {
         id,
         orgId,
         partnerId: owner.partnerId,
-        name: isRenamable(section) ? key : null,
-        renamedFrom: identity ? null : renamedFrom,
+        name: null,
+        ...(isRenamable(section) && called),
       })
   }
 
-  /** A rename is done once: the file may go on to say it. What a rollback undoes is done again by the file. */
-  async noteRename({ id }: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
+  /**
+   * What the files call an object from now on. A rename is done once: the file may go on to say it. What a rollback undoes is
+   * done again by the file.
+   */
+  async noteName(stored: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
     const { setId } = this.#with
-    const called = identity ? { renamedFrom: null } : { name: key, renamedFrom: renamedFrom ?? null }
-    if (setId !== undefined) await store.noteName(this.#tx, setId, id, called)
+    const owned = this.of(stored)
+    if (setId === undefined || owned?.name === undefined || !isRenamable(stored.section)) return
+    const name = identity ? identity.nameInFiles : key
+    if (name === owned.name) return
+    const former = identity ? null : (renamedFrom ?? null)
+    await store.noteName(this.#tx, setId, stored.id, { name, renamedFrom: former })
   }
 
-  /** The files follow who has renamed the object. */
-  async follow(stored: Stored, { key, identity }: Item): Promise<void> {
+  /** No file calls an object of the set as before any more: it goes by the name that somebody has given it. */
+  async forgetName(stored: Stored): Promise<void> {
     const { setId } = this.#with
-    const isBehind = !identity && stored.key === key && this.isRenamed(stored)
-    if (setId !== undefined && isBehind) await store.noteName(this.#tx, setId, stored.id, { name: key })
+    const called = { name: null, renamedFrom: this.formerNameOf(stored) }
+    if (setId !== undefined) await store.noteName(this.#tx, setId, stored.id, called)
   }
 }
 

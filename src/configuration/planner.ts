@@ -226,8 +226,9 @@ export class Run {
     for (const section of named) {
       for (const stored of this.#state.all(section)) {
         const owner = this.#owners.of(stored)
-        const ofThisSet = this.#owners.isRenamed(stored) ? ['this set', owner!.name] : 'this set'
-        const whose = this.#owners.isOwn(stored) ? ofThisSet : [owner?.set, owner?.isOfPartner]
+        const whose = this.#owners.isOwn(stored)
+          ? ['this set', this.#owners.nameInFiles(stored)]
+          : [owner?.set, owner?.isOfPartner]
         const file = this.#state.file(kinds[section], stored)
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
         marks.push(hash('sha256', text, 'hex'))
@@ -269,6 +270,11 @@ export class Run {
       else this.#found.blockItem(kind, one.item)
       await this.#turns.breathe()
     }
+    for (const stored of this.#state.all(kind.section)) {
+      const isLeft = !this.#rollback && !this.#found.isKept(stored.id)
+      if (isLeft && this.#naming.isReplaced(stored)) await this.#owners.forgetName(stored)
+      await this.#turns.breathe()
+    }
   }
 
   async #claims(kind: Kind, placed: readonly Placed[]): Promise<ReadonlyMap<Item, Claim>> {
@@ -292,12 +298,13 @@ export class Run {
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.blockItem(kind, item)
     if (found && !(await this.#steps.adopted(kind, item, found))) return
-    if (found) await this.#owners.follow(found, item)
     if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
     const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
     const isNew = found === undefined
     if (!stored) return
     if (isNew && item.identity) this.#naming.restore(item.identity.id, stored.id)
+    if (isNew) this.#naming.note(named, orgId, stored)
     await this.#steps.update(kind, item, { stored, isNew, inTheWay }, references)
+    if (!isNew) await this.#owners.noteName(stored, item)
   }
 }

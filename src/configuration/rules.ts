@@ -32,6 +32,8 @@ export type Identity = {
   orgId: string | null
   /** It is made again, with another id. */
   isDeleted: boolean
+  /** What the files of the set called it before the apply, where they may rename it. */
+  nameInFiles: string | null
   references: Ids
 }
 

@@ -244,9 +244,14 @@ export class State {
     return [...(this.#names.get(placeIn(section, tenant, key, '')) ?? [])]
   }
 
-  /** What a reference means: an object of that organization, or a built-in one of that name. */
-  referred(section: Section, orgId: string | null, key: string): Stored[] {
-    const own = this.named(section, orgId, key)
+  /** What a reference means: an object of that organization, or a built-in one of that name. `isOther`: not what is meant. */
+  referred(
+    section: Section,
+    orgId: string | null,
+    key: string,
+    isOther: (stored: Stored) => boolean = () => false,
+  ): Stored[] {
+    const own = this.named(section, orgId, key).filter((stored) => !isOther(stored))
     if (own.length > 0 || section !== 'roles') return own
     const scope = orgId === null ? 'partner' : 'organization'
     return [...(this.#names.get(placeIn(section, null, key, scope)) ?? [])]

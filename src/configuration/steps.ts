@@ -104,7 +104,12 @@ export class Steps {
     if (!refused) return
     this.#found.change(shownAs(kind, stored), { action: 'release', before: null, after: null, ...refused })
     if (refused.refused === null)
-      this.#found.addApplied(stored, { action: 'release', before: null, after: null })
+      this.#found.addApplied(stored, {
+        action: 'release',
+        before: null,
+        after: null,
+        nameInFiles: this.#owners.of(stored)?.name,
+      })
   }
 
   /** Lets the endpoint judge a change that changes nothing: whoever may not change an object may not take it over. */
@@ -276,9 +281,9 @@ export class Steps {
       { action: 'update', before, after, renamedFrom, ...refused },
     )
     if (!now || refused.refused !== null) return
-    if (isRenamed) await this.#owners.noteRename(now, item)
     this.#found.addApplied(now, {
       action: 'update',
+      nameInFiles: this.#owners.of(stored)?.name,
       before: onlyOf(present, names),
       after: onlyOf(whole!, names),
       former: stored.record,
@@ -329,7 +334,12 @@ export class Steps {
       refused: excess ?? refused.refused,
     })
     if (refused.refused !== null) return
-    this.#found.addApplied(stored, { action: 'delete', before: this.#state.whole(kind, stored), after: null })
+    this.#found.addApplied(stored, {
+      action: 'delete',
+      before: this.#state.whole(kind, stored),
+      after: null,
+      nameInFiles: this.#owners.of(stored)?.name,
+    })
     this.#state.remove(kind.section, stored.id)
   }
 

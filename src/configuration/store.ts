@@ -191,7 +191,7 @@ export async function noteName(
   db: Db,
   setId: string,
   id: string,
-  called: { name?: string; renamedFrom?: string | null },
+  called: { name: string | null; renamedFrom: string | null },
 ): Promise<void> {
   const { name, renamedFrom } = called
   await db

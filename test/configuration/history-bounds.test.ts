@@ -124,6 +124,7 @@ onEveryDatabase((_, open) => {
         id: newId(),
         orgId: null,
         key: 'Clean',
+        nameInFiles: 'Clean',
         before: null,
         after: { content },
         ids: { before: {}, after: {} },

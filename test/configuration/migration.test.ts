@@ -16,13 +16,21 @@ onEveryDatabase((kind, open) => {
       organizations: [{ slug: 'garage', name: 'Garage' }],
       sites: [{ org: 'bakery', name: 'Shop' }],
       roles: [{ org: 'bakery', name: 'Night shift', permissions: ['devices:read'] }],
-      memberships: [{ org: 'bakery', email: 'new@bakery.example', name: 'New', role: 'Night shift' }],
+      memberships: [
+        {
+          org: 'bakery',
+          email: 'new@bakery.example',
+          renamedFrom: 'old@bakery.example',
+          name: 'New',
+          role: 'Night shift',
+        },
+      ],
     }
     await acme.apply(files, { adopt: true })
     const names = async () =>
       service.storage.read
         .selectFrom('config_objects')
-        .select(['section', 'name'])
+        .select(['section', 'name', 'renamed_from'])
         .orderBy('section')
         .execute()
     const before = await names()
@@ -34,10 +42,10 @@ onEveryDatabase((kind, open) => {
     expect(await names()).toEqual(before)
     // The address of a person is in no other table, and files rename nobody.
     expect(before).toEqual([
-      { section: 'memberships', name: null },
-      { section: 'organizations', name: 'garage' },
-      { section: 'roles', name: 'Night shift' },
-      { section: 'sites', name: 'Shop' },
+      { section: 'memberships', name: null, renamed_from: null },
+      { section: 'organizations', name: 'garage', renamed_from: null },
+      { section: 'roles', name: 'Night shift', renamed_from: null },
+      { section: 'sites', name: 'Shop', renamed_from: null },
     ])
     const { data } = await acme.client.call(api.sites.list, { query: { limit: 100 } })
     const { id } = data.find(({ name }) => name === 'Shop')!

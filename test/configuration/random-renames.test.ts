@@ -32,27 +32,41 @@ const wish = fc.record({
   }),
 })
 
+/** Objects by what files call them: those of the set as they were called last, whatever they are called now. */
+function calledIn(present: ReadonlyMap<string, Existing>): Map<string, Existing> {
+  const own = [...present].filter(([, { isOwn }]) => isOwn)
+  const called = new Map(own.map(([name, one]) => [one.nameInFiles ?? name, one]))
+  for (const [name, one] of present) if (!one.isOwn && !called.has(name)) called.set(name, one)
+  return called
+}
+
 /**
  * What files ask for that say of each name nothing, itself, or another's. Left out is what means something else: who gets the
  * name of what is deleted has to be the set's as that is, the former name is no other object's of the files, and what was
  * renamed from it before is not renamed again.
  */
 function intentOf(picks: readonly number[], present: ReadonlyMap<string, Existing>): Intent {
+  const called = calledIn(present)
   const sources = new Map<string, string>()
   for (const [at, name] of names.entries()) {
     const other = names[(at + picks[at]!) % names.length]!
     const isTaken = [...sources.values()].includes(other)
-    if (picks[at]! > 4 && other !== name && present.has(other) && !isTaken) sources.set(name, other)
+    if (picks[at]! > 4 && other !== name && called.has(other) && !isTaken) sources.set(name, other)
   }
   const kept = new Set(names.filter((_, at) => picks[at]! > 1))
   for (;;) {
     const taken = new Set(sources.values())
-    const isDropped = (name: string) => present.has(name) && !taken.has(name)
+    /** Who has the name keeps it, or is deleted, and not both are the set's. */
+    const isHeld = (name: string, other: string) => {
+      const holder = present.get(name)
+      const usual = holder?.nameInFiles ?? name
+      if (!holder || taken.has(usual) || (usual !== name && kept.has(usual))) return false
+      return !holder.isOwn || !called.get(other)!.isOwn
+    }
     const wrong = [...sources].find(([name, other]) => {
-      const isOwn = present.get(name)?.isOwn === true && present.get(other)!.isOwn
       const isKept = kept.has(other) && !sources.has(other)
-      const isDone = present.get(name)?.renamedFrom === other
-      return (isDropped(name) && !isOwn) || isKept || isDone
+      const isDone = called.get(name)?.renamedFrom === other
+      return isHeld(name, other) || isKept || isDone
     })
     if (!wrong) break
     sources.delete(wrong[0])
@@ -60,21 +74,18 @@ function intentOf(picks: readonly number[], present: ReadonlyMap<string, Existin
   }
   const taken = new Set(sources.values())
   const isSaid = (name: string) => kept.has(name) || sources.has(name) || taken.has(name)
-  /** What was renamed by hand, and means nothing else, is renamed back. */
-  const renamedByHand = (name: string): string | null => {
-    const all = [...present].filter(
-      ([now, { nameInFiles }]) => nameInFiles === name && now !== name && !isSaid(now),
-    )
-    return all.length === 1 ? all[0]![0] : null
+  /** What was renamed by hand, and has its former name in no file any more. */
+  const followed = (name: string): string | null => {
+    const { isOwn = false, nameInFiles = null } = present.get(name) ?? {}
+    return isOwn && nameInFiles !== null && !isSaid(nameInFiles) ? nameInFiles : null
   }
   return new Map(
     names.flatMap((name): [string, { from: string | null; isSaid: boolean }][] => {
       const source = sources.get(name)
       if (source !== undefined) return [[name, { from: source, isSaid: true }]]
       if (!kept.has(name)) return []
-      const other = present.has(name) ? null : renamedByHand(name)
-      const from = present.has(name) && !taken.has(name) ? name : other
-      return [[name, { from, isSaid: false }]]
+      if (!called.has(name)) return [[name, { from: followed(name), isSaid: false }]]
+      return [[name, { from: taken.has(name) ? null : name, isSaid: false }]]
     }),
   )
 }
@@ -145,7 +156,7 @@ onEveryDatabase((kind, open) => {
           section: fc.constantFrom(...sections),
           name: fc.constantFrom(...names),
         }),
-        fc.constantFrom('nothing', 'make', 'change', 'rename', 'remove'),
+        fc.constantFrom('nothing', 'make', 'change', 'rename', 'exchange', 'remove'),
         fc.boolean(),
         fc.nat(1_000_000),
         async (wishes, picked, hand, isRolledBack, number) => {
@@ -157,10 +168,11 @@ onEveryDatabase((kind, open) => {
               const present = await existing(section)
               const { picks, values } = wishes[section]
               const intent = intentOf(picks, present)
+              const called = calledIn(present)
               document[section] = [...intent].map(([name, { from, isSaid }]) => {
-                wanted.set(`${section} ${name}`, from === null ? null : present.get(from)!.id)
+                wanted.set(`${section} ${name}`, from === null ? null : called.get(from)!.id)
                 // What was renamed before may go on to say so.
-                const former = from === name ? present.get(name)!.renamedFrom : isSaid ? from : null
+                const former = from === name ? called.get(name)!.renamedFrom : isSaid ? from : null
                 const renamedFrom = former === null ? {} : { renamedFrom: former }
                 const value = values[names.indexOf(name)]!
                 return section === 'roles'
@@ -178,15 +190,26 @@ onEveryDatabase((kind, open) => {
           const early = await acme.plan(document, options)
           const taken = await existing(section)
           const there = taken.get(name)
-          const free = names.find((one) => !taken.has(one))
+          const isFree = (one: string) => !taken.has(one) && !calledIn(taken).has(one)
+          const free = names.find(isFree)
+          const other = [...taken].find(([one, { isOwn }]) => isOwn && one !== name)
           const isMoved =
             hand === 'make'
-              ? !there
-              : there !== undefined && hand !== 'nothing' && (hand !== 'rename' || free !== undefined)
+              ? isFree(name)
+              : hand === 'rename'
+                ? there !== undefined && free !== undefined
+                : hand === 'exchange'
+                  ? there?.isOwn === true && other !== undefined
+                  : there !== undefined && hand !== 'nothing'
           if (isMoved) {
             if (hand === 'make') await makeByHand(section, name)
             else if (hand === 'change') await changeByHand(section, there!.id, String(number))
             else if (hand === 'rename') await renameByHand(section, there!.id, free!)
+            else if (hand === 'exchange') {
+              await renameByHand(section, there!.id, 'aside')
+              await renameByHand(section, other![1].id, name)
+              await renameByHand(section, there!.id, other![0])
+            }
             // A role that is a parent stays.
             else
               await removeByHand(section, there!.id).catch(() =>

@@ -73,6 +73,10 @@ onEveryDatabase((_, open) => {
               ...(await params(section, name)),
               body: { slug: to, name: to },
             }),
+      make: async (section: (typeof kinds)[number]['section'], name: string) =>
+        section === 'sites'
+          ? acme.client.call(api.sites.create, { body: { orgId: world.orgs.bakery.id, name } })
+          : acme.client.call(api.orgs.create, { body: { slug: name, name } }),
       remove: async (section: (typeof kinds)[number]['section'], name: string) =>
         acme.client.call(
           section === 'sites' ? api.sites.remove : api.orgs.remove,
@@ -183,23 +187,30 @@ onEveryDatabase((_, open) => {
       expect(await ids(section)).toEqual(before)
     })
 
-    it('that somebody changes by hand is followed by files that have the new one', async () => {
+    it('that somebody changes by hand is followed by files that have the new one instead', async () => {
       const { acme, settle, ids, byHand } = await start()
       await acme.apply({ [section]: [object('a'), object('b')] })
       const before = await ids(section)
       await byHand.rename(section, 'a', 'x')
-      expect((await settle({ [section]: [object('x'), object('b')] }, prune)).lines).toEqual([])
-      expect((await settle({ [section]: [object('a'), object('x'), object('b')] }, prune)).lines).toEqual([
+      expect((await settle({ [section]: [object('x', 'a'), object('b')] }, prune)).lines).toEqual([])
+      // It is called so from now on, and was renamed once.
+      expect((await settle({ [section]: [object('x', 'a'), object('a'), object('b')] })).lines).toEqual([
         'create a',
       ])
-      const after = await ids(section)
-      expect([after.get('x'), after.get('b')]).toEqual([before.get('a'), before.get('b')])
+      expect((await settle({ [section]: [object('x', 'a'), object('b')] }, prune)).lines).toEqual([
+        'delete a',
+      ])
+      await byHand.rename(section, 'x', 'y')
+      expect((await settle({ [section]: [object('x'), object('b')] }, prune)).lines).toEqual(['update y x'])
+      expect(await ids(section)).toEqual(
+        new Map([...before].map(([name, id]) => [name === 'a' ? 'x' : name, id])),
+      )
       // What they do not have any more is deleted, whatever it is called.
       await byHand.rename(section, 'b', 'y')
-      expect((await settle({ [section]: [object('a'), object('x')] }, prune)).lines).toEqual(['delete y'])
+      expect((await settle({ [section]: [object('x')] }, prune)).lines).toEqual(['delete y'])
     })
 
-    it('that somebody changes by hand is no other than what files rename, or have as a new one', async () => {
+    it('that somebody changes by hand is no other than what files rename, and no new one of theirs', async () => {
       const { acme, settle, ids, byHand } = await start()
       await acme.apply({ [section]: [object('a'), object('b')] })
       const before = await ids(section)
@@ -207,11 +218,78 @@ onEveryDatabase((_, open) => {
       expect((await settle({ [section]: [object('c', 'a'), object('b')] }, prune)).lines).toEqual([
         'update x c',
       ])
-      expect((await ids(section)).get('c')).toBe(before.get('a'))
       await byHand.rename(section, 'c', 'x')
       const both = { [section]: [object('c', 'a'), object('b'), object('x')] }
-      expect((await settle(both, prune)).lines).toEqual(['create c'])
-      expect((await ids(section)).get('x')).toBe(before.get('a'))
+      expect((await settle(both, prune)).lines.toSorted()).toEqual(['create x', 'update x c'])
+      expect((await ids(section)).get('c')).toBe(before.get('a'))
+      // What is displaced by a rename is not there under its name.
+      await byHand.rename(section, 'b', 'z')
+      const { lines } = await settle({ [section]: [object('b', 'c'), object('x')] })
+      expect(lines).toEqual(['update c b'])
+      const after = await ids(section)
+      expect([after.get('b'), after.get('z')]).toEqual([before.get('a'), before.get('b')])
+    })
+
+    it('that somebody passes on or exchanges by hand is given back to who had it', async () => {
+      const { acme, settle, ids, byHand } = await start()
+      const files = { [section]: [object('a'), object('b'), object('c')] }
+      await acme.apply(files)
+      const before = await ids(section)
+      const pass = async (...steps: [string, string][]) => {
+        for (const [from, to] of steps) await byHand.rename(section, from, to)
+        const { lines } = await settle(files, prune)
+        expect(await ids(section)).toEqual(before)
+        return lines
+      }
+      expect(await pass(['b', 'd'], ['a', 'b'])).toEqual(['update b a', 'update d b'])
+      expect(await pass(['a', 'x'], ['b', 'a'])).toEqual(['update x a', 'update a b'])
+      expect(await pass(['a', 'x'], ['b', 'a'], ['x', 'b'])).toEqual(['update b a', 'update a b'])
+      expect(await pass(['a', 'x'], ['b', 'a'], ['c', 'b'], ['x', 'c'])).toHaveLength(3)
+    })
+
+    it('that somebody has taken by hand is not taken back from what the set does not own', async () => {
+      const { acme, byHand } = await start()
+      const files = { [section]: [object('a'), object('b')] }
+      await acme.apply(files)
+      await byHand.rename(section, 'a', 'x')
+      await byHand.make(section, 'a')
+      for (const options of [{}, prune, { ...prune, adopt: true }])
+        await expect(acme.plan(files, options)).rejects.toMatchObject({
+          details: [
+            {
+              path: `body.document.${section}.0`,
+              message: `it is called "x" now, and another of ${section} has the name "a": delete or rename one first`,
+            },
+          ],
+        })
+    })
+
+    it('that somebody changed by hand is what it was once the apply is taken back', async () => {
+      const { acme, settle, ids, byHand } = await start()
+      const a = { [section]: [object('a'), object('k')] }
+      await acme.apply(a)
+      const before = await ids(section)
+      const back = async ({ applyId }: { applyId: string }) => {
+        const about = { params: { id: applyId } }
+        const { version } = await acme.client.call(api.configurationApplies.plan, { ...about, body: prune })
+        await acme.client.call(api.configurationApplies.rollback, { ...about, body: { ...prune, version } })
+      }
+      const renamed = { [section]: [object('c', 'a'), object('k')] }
+      await byHand.rename(section, 'a', 'x')
+      await back((await settle(renamed, prune)).done)
+      expect((await settle(a, prune)).lines).toEqual(['update x a'])
+      await back((await settle(renamed, prune)).done)
+      await byHand.rename(section, 'a', 'y')
+      expect((await settle(a, prune)).lines).toEqual(['update y a'])
+      expect(await ids(section)).toEqual(before)
+      await byHand.rename(section, 'a', 'x')
+      await back((await settle({ [section]: [object('k')] }, prune)).done)
+      expect((await settle(a, prune)).lines).toEqual(['update x a'])
+      if (section === 'organizations') return
+      await byHand.rename(section, 'a', 'x')
+      const moved = { sites: [{ ...object('x'), timezone: 'Europe/Paris' }, object('k')] }
+      await back((await settle(moved, prune)).done)
+      expect((await settle(a, prune)).lines).toEqual(['update x a'])
     })
 
     it('is as it was after a rollback, and the next plan exchanges it again', async () => {
@@ -266,6 +344,40 @@ onEveryDatabase((_, open) => {
     await acme.apply(files)
     await byHand.rename('sites', 'Shop', 'Store')
     expect((await settle(files, prune)).lines).toEqual(['update Store Shop'])
+  })
+
+  it('what refers to a name does not mean what somebody has given it by hand', async () => {
+    const { world, acme, settle } = await start()
+    const role = (name: string, more: object = {}) => ({ org: 'bakery', name, permissions: [], ...more })
+    const files = {
+      roles: [role('child', { parent: 'Org Viewer' }), role('mighty', { permissions: ['devices:execute'] })],
+    }
+    await acme.apply(files)
+    const query = { orgId: world.orgs.bakery.id, limit: 100 }
+    const roleOf = async (name: string) =>
+      (await acme.client.call(api.roles.list, { query })).data.find(
+        (one) => one.name === name && !one.isSystem,
+      )!
+    const { parentRoleId } = await roleOf('child')
+    const { id } = await roleOf('mighty')
+    await acme.client.call(api.roles.update, { params: { id }, body: { name: 'Org Viewer' } })
+    expect((await settle(files, prune)).lines).toEqual(['update Org Viewer mighty'])
+    expect((await roleOf('child')).parentRoleId).toBe(parentRoleId)
+    // The names of a parent and its child are exchanged.
+    const family = { roles: [role('parent'), role('kid', { parent: 'parent' })] }
+    await acme.apply(family, { set: 'family' })
+    const [parent, kid] = [await roleOf('parent'), await roleOf('kid')]
+    for (const [{ id }, name] of [
+      [parent, 'x'],
+      [kid, 'parent'],
+      [parent, 'kid'],
+    ] as const)
+      await acme.client.call(api.roles.update, { params: { id }, body: { name } })
+    expect((await settle(family, { set: 'family', ...prune })).lines).toEqual([
+      'update kid parent',
+      'update parent kid',
+    ])
+    expect((await roleOf('kid')).parentRoleId).toBe(parent.id)
   })
 
   it('what refers to a name means who gets it, and not who had it', async () => {

@@ -12,6 +12,8 @@ export type AppliedChange = {
   /** null: of the partner. An organization is its own. */
   orgId: string | null
   key: string
+  /** What the files of the set called it before, where they may rename it: somebody may have renamed it. */
+  nameInFiles: string | null
   /** The fields that it changed, or of what it deleted. */
   before: Values | null
   /** The fields that it changed, or of what it made. */
@@ -93,6 +95,7 @@ const followedBy = (one: AppliedChange, next: AppliedChange): AppliedChange => (
   orgId: one.orgId,
   action: next.action === 'release' ? next.action : one.action,
   key: next.key,
+  nameInFiles: one.nameInFiles,
   before: one.action === 'create' ? null : { ...next.before, ...one.before },
   after: { ...one.after, ...next.after },
   ids: {

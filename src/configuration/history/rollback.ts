@@ -51,7 +51,8 @@ export function rollbackOf(
     const lose = (reason: string) => lost.push({ section, org, name: key, reason })
     const put = (object: Values) => {
       objects.push(object)
-      identities.set(object, { id, orgId, isDeleted: isDeletion(one), references: one.ids.before })
+      const { nameInFiles, ids } = one
+      identities.set(object, { id, orgId, isDeleted: isDeletion(one), nameInFiles, references: ids.before })
       const missing = missingReferences(one, state, restored)
       conflicts.push(...missing.map((what) => `${name}: its ${what} is deleted, or not visible to you`))
     }
