@@ -81,11 +81,14 @@ export class Naming {
     placed: readonly Placed[],
     on: { prune: boolean; breathe(): Promise<void> },
   ): Promise<ReadonlyMap<Item, Claim>> {
-    const called = Map.groupBy(
-      this.#state.all(section).filter((stored) => this.#owners.isOwn(stored)),
-      (stored) => placeOf(tenantOf(stored), this.#owners.nameInFiles(stored)!),
-    )
-    await on.breathe()
+    const called = new Map<string, Stored[]>()
+    for (const stored of this.#state.all(section)) {
+      await on.breathe()
+      const name = this.#owners.nameInFiles(stored)
+      if (name === null) continue
+      const place = placeOf(tenantOf(stored), name)
+      called.set(place, [...(called.get(place) ?? []), stored])
+    }
     const { claims, faults } = await claimsOf(
       placed.filter(({ item }) => !item.identity),
       {
