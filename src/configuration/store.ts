@@ -142,9 +142,13 @@ export async function listOwned(
     .where('config_objects.section', '=', section)
   const rows = await readById(owned, 'config_objects.object_id', page, (q) =>
     q.select([
-      ...(['config_objects.object_id', 'config_objects.org_id as object_org'] as const),
-      ...(['config_objects.name', 'config_objects.renamed_from'] as const),
-      ...(['s.id', 's.name as set', 's.org_id'] as const),
+      'config_objects.object_id',
+      'config_objects.org_id as object_org',
+      'config_objects.name',
+      'config_objects.renamed_from',
+      's.id',
+      's.name as set',
+      's.org_id',
     ]),
   )
   return rows.map((row) => ({

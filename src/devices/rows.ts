@@ -15,8 +15,10 @@ type PublicRow = Omit<DeviceRow, 'token_hash' | 'enrollment_key_id' | 'enrollmen
 const groups = {
   autoUpdate: { desired: 'auto_update', acknowledged: 'auto_update_acknowledged' },
   update: {
-    ...({ version: 'update_version', state: 'update_state' } as const),
-    ...({ since: 'update_since', reason: 'update_reason' } as const),
+    version: 'update_version',
+    state: 'update_state',
+    since: 'update_since',
+    reason: 'update_reason',
   },
 } as const
 

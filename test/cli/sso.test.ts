@@ -180,7 +180,10 @@ describe('svc sso', () => {
   it('shows the hint of a failed discovery', async () => {
     const details = { hint: 'is the issuer spelled right?' }
     service.answers[`POST /sso/providers/${uuid(70)}/test`] = problem(
-      ...([400, 'oidc_discovery_failed', 'OIDC discovery failed: 404', { details }] as const),
+      400,
+      'oidc_discovery_failed',
+      'OIDC discovery failed: 404',
+      { details },
     )
     const failed = await svc('sso', 'test', 'Okta', '--json')
     expect([failed.code, failed.stdout]).toEqual([1, ''])

@@ -14,7 +14,8 @@ const event = eventOf('alert.triggered', { alertId: 'a', title: 'Küche' })
 describe('svc webhooks listen --forward-to', () => {
   it('forwards the bytes and the headers, and answers like the target', async () => {
     const { taken, url } = await target(() => [
-      ...([503, { 'retry-after': '7', 'content-type': 'text/plain', 'x-other': '1' }] as const),
+      503,
+      { 'retry-after': '7', 'content-type': 'text/plain', 'x-other': '1' },
       'x'.repeat(100_000),
     ])
     const { deliver, rows, has, said } = await listen(home, {

@@ -10,13 +10,13 @@ const sources = globSync(['{src,daemon,commands,packaging,test,bin}/**/*.{ts,js}
 
 /** Lines with a literal that is spread where it stands: `{ ...{ a, b } }` is `{ a, b }`, laid out by hand. */
 function spreadIn(text: string): number[] {
-  return [...text.matchAll(/\.\.\.[{[]/g)]
-    .filter(({ index }) => {
+  return [...text.matchAll(/\.\.\.(\(?)[{[]/g)]
+    .filter(({ index, 0: start, 1: parenthesis }) => {
+      const end = parenthesis === '' ? /^\s*[,)\]}]/ : /^\s*as const\s*\)\s*[,)\]}]/
       let depth = 0
-      for (let at = index + 3; at < text.length; at++) {
+      for (let at = index + start.length - 1; at < text.length; at++) {
         if ('([{'.includes(text[at]!)) depth++
-        if (')]}'.includes(text[at]!) && --depth === 0)
-          return /^\s*[,)\]}]/.test(text.slice(at + 1, at + 200))
+        if (')]}'.includes(text[at]!) && --depth === 0) return end.test(text.slice(at + 1, at + 200))
       }
       return false
     })
@@ -34,6 +34,8 @@ it('a literal is laid out by the formatter, and not spread to be denser', () => 
 it('a literal that is spread would be found', () => {
   expect(spreadIn('const a = {\n  ...{ b, c: [1] },\n  d,\n}')).toEqual([2])
   expect(spreadIn('const a = [...[1, 2], ...b]')).toEqual([1])
+  expect(spreadIn("const a = [\n  ...(['b', 'c'] as const),\n]")).toEqual([2])
+  expect(spreadIn("const a = [...(['b', 'c'] as const).map(f)]")).toEqual([])
   expect(spreadIn('const a = [...[1, 2].map(f), ...(b ? [c] : []), ...{ d } as E]')).toEqual([])
   expect(spreadIn('const f = (...[a, b]: Parameters<G>) => a')).toEqual([])
 })

@@ -141,9 +141,16 @@ type Span = {
 }
 
 const spanColumns = {
-  ...({ deviceId: 'text', after: 'bigint', upTo: 'bigint', rows: 'bigint', origin: 'text' } as const),
-  ...({ level1: 'text', level2: 'text', level3: 'text', level4: 'text' } as const),
-}
+  deviceId: 'text',
+  after: 'bigint',
+  upTo: 'bigint',
+  rows: 'bigint',
+  origin: 'text',
+  level1: 'text',
+  level2: 'text',
+  level3: 'text',
+  level4: 'text',
+} as const
 
 const entriesOf = (db: Db, table: string, by: string, span: Each<Span>) =>
   db

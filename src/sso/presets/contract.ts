@@ -5,8 +5,15 @@ export const providerType = z.enum(['oidc', 'saml'])
 
 /** OpenID Connect presets first, then SAML. */
 export const presetIds = [
-  ...(['azure-ad', 'okta', 'google', 'auth0'] as const),
-  ...(['azure-ad-saml', 'okta-saml', 'onelogin-saml', 'adfs-saml', 'google-saml'] as const),
+  'azure-ad',
+  'okta',
+  'google',
+  'auth0',
+  'azure-ad-saml',
+  'okta-saml',
+  'onelogin-saml',
+  'adfs-saml',
+  'google-saml',
 ]
 
 const claim = trimmed(255, 1)

@@ -128,18 +128,20 @@ async function insertRepeated(
   await db
     .insertInto('webhook_deliveries')
     .columns([
-      ...([
-        'id',
-        'webhook_id',
-        'org_id',
-        'seq',
-        'event',
-        'event_id',
-        'event_at',
-        'payload',
-        'retry_of',
-      ] as const),
-      ...(['status', 'asked_for', 'attempt', 'due_at', 'created_at'] as const),
+      'id',
+      'webhook_id',
+      'org_id',
+      'seq',
+      'event',
+      'event_id',
+      'event_at',
+      'payload',
+      'retry_of',
+      'status',
+      'asked_for',
+      'attempt',
+      'due_at',
+      'created_at',
     ])
     .expression((eb) =>
       eb

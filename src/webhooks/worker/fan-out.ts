@@ -336,8 +336,19 @@ const insertion = prepared((db, p: { deliveries: string; now: Instant }) =>
   db
     .insertInto('webhook_deliveries')
     .columns([
-      ...(['id', 'webhook_id', 'org_id', 'seq', 'event', 'event_id', 'event_at', 'payload'] as const),
-      ...(['status', 'asked_for', 'attempt', 'due_at', 'created_at'] as const),
+      'id',
+      'webhook_id',
+      'org_id',
+      'seq',
+      'event',
+      'event_id',
+      'event_at',
+      'payload',
+      'status',
+      'asked_for',
+      'attempt',
+      'due_at',
+      'created_at',
     ])
     .expression((eb) =>
       eb

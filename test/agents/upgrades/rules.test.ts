@@ -52,7 +52,8 @@ describe('the target version of a device', () => {
       (status): [string, AgentTargetColumns, string, string] => [
         `that of the rollout it was updated to, ${status}`,
         rollout(status, { place_state: 'updated' }),
-        ...(['2.0.0', '2.0.0'] as const),
+        '2.0.0',
+        '2.0.0',
       ],
     ),
     ['that of the rollout, reached late', rollout('halted', { place_state: 'failed' }), '2.0.0', '2.0.0'],
@@ -61,7 +62,8 @@ describe('the target version of a device', () => {
     [
       'the previous one, rolled back without a promoted one',
       rollout('rolled_back', { place_state: 'updated', promoted_version: null, place_from: '0.5.0' }),
-      ...(['2.0.0', '0.5.0'] as const),
+      '2.0.0',
+      '0.5.0',
     ],
     ['that of the earlier rollout it was in', rollout('running', { ...later, ...held }), '1.5.0', '1.5.0'],
     ['also that when this one is rolled back', rollout('rolled_back', held), '1.5.0', '1.5.0'],
