@@ -10,9 +10,8 @@ import type { Db } from '../storage/open.ts'
 import { findDeletedOrg } from '../tenancy/store.ts'
 import { refusalOf } from './access.ts'
 import { type Change, type FileField, type Kind, kinds, type Section } from './contract.ts'
-import type { Subject } from './findings.ts'
 import type { InnerCalls } from './ports.ts'
-import { canonical, type Stored, targetOf, type Values } from './rules.ts'
+import { canonical, namespaceOf, type Stored, type Subject, targetOf, type Values } from './rules.ts'
 
 /** Who changed something, as the audit log says. */
 type Culprit = { by: string; at: Instant; action: string; entryId: string; name: string | null }
@@ -160,8 +159,8 @@ async function formerId(db: Db, tenant: Scope, { section, name }: Change): Promi
   return section === 'organizations' ? findDeletedOrg(db, tenant, name) : undefined
 }
 
-const placeOf = ({ section, orgId }: Subject, name: string | null): string =>
-  JSON.stringify([section, section === 'organizations' ? null : orgId, name])
+const placeOf = (subject: Subject, name: string | null): string =>
+  JSON.stringify([subject.section, namespaceOf(subject), name])
 
 const said = (field: string | null, { by, at, action, entryId }: Culprit) => ({
   field,

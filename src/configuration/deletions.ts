@@ -127,7 +127,6 @@ export class Deletions {
         action: 'end',
         before: this.#state.file(kind, stored),
         after: null,
-        nameInFiles: this.#owners.of(stored)?.name,
       })
     this.#ended += ending.length
     for (const stored of rules.childrenFirst(kind, deleted)) {

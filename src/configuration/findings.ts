@@ -1,7 +1,8 @@
 import type { Fault } from '../core/errors.ts'
 import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
 import { type AppliedChange, idsIn, keepable } from './history/applied-changes.ts'
-import type { Item, Stored, Values } from './rules.ts'
+import type { Owners } from './owners.ts'
+import type { Item, Stored, Subject, Values } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
 
@@ -9,8 +10,6 @@ import type { State } from './state.ts'
 const mostFaults = 200
 
 type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
-  /** undefined: the set has never called it anything else. */
-  nameInFiles?: string | null | undefined
   /** The record from before, where the object was changed. */
   former?: Values
   /** Fields that were changed and that the service does not tell. */
@@ -20,12 +19,10 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
 /** How much ends with an object, and whether the caller may see that. */
 export type Ending = { counts: Record<string, number>; isVisible: boolean }
 
-/** An object as the audit log knows it. */
-export type Subject = { section: Section; id: string | null; orgId: string | null }
-
 /** What a plan has found: what would change, what is at fault, and what the files have. */
 export class Findings {
   readonly #state: State
+  readonly #owners: Owners
   readonly #changes: Change[] = []
   /** What each change is about. */
   readonly #subjects: Subject[] = []
@@ -41,8 +38,9 @@ export class Findings {
   /** Names of what is in the files and could not be made: what names it is not at fault. */
   readonly #blocked = new Set<string>()
 
-  constructor(state: State) {
+  constructor(state: State, owners: Owners) {
     this.#state = state
+    this.#owners = owners
   }
 
   get changes(): Change[] {
@@ -76,9 +74,11 @@ export class Findings {
   }
 
   addApplied(
-    { section, id, orgId, key, record }: Stored,
-    { action, before, after, nameInFiles = key, former = record, hidden = [] }: NewlyApplied,
+    stored: Stored,
+    { action, before, after, former = stored.record, hidden = [] }: NewlyApplied,
   ): void {
+    const { section, id, orgId, key, record } = stored
+    const { name: nameInFiles = key } = this.#owners.of(stored) ?? {}
     const kept = keepable(kinds[section], before, after)
     const ids = {
       before: idsIn(section, former, kept.before),

@@ -3,7 +3,7 @@ import type { Kind, Section } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import { type Item, isExpired, type Stored } from './rules.ts'
+import { type Item, isExpired, namespaceOf, type Stored } from './rules.ts'
 import type { State } from './state.ts'
 
 /** A reference to something that could not be made: what names it is not at fault. */
@@ -16,8 +16,6 @@ export type References = ReadonlyMap<string, string | string[]>
 
 const isFound = (found: string | symbol | (string | symbol)[]): found is string | string[] =>
   [found].flat().every((one) => typeof one === 'string')
-
-const tenantOf = ({ section, orgId }: Stored): string | null => (section === 'organizations' ? null : orgId)
 
 /** What the names of a file mean. */
 export class Naming {
@@ -49,7 +47,7 @@ export class Naming {
     const { section, id, key } = stored
     const name = this.#owners.nameInFiles(stored)
     if (name === null || name === key) return false
-    const meant = this.#meant.get(`${section} ${placeOf(tenantOf(stored), name)}`)
+    const meant = this.#meant.get(`${section} ${placeOf(namespaceOf(stored), name)}`)
     return meant !== undefined && meant !== id
   }
 
@@ -86,7 +84,7 @@ export class Naming {
       await on.breathe()
       const name = this.#owners.nameInFiles(stored)
       if (name === null) continue
-      const place = placeOf(tenantOf(stored), name)
+      const place = placeOf(namespaceOf(stored), name)
       called.set(place, [...(called.get(place) ?? []), stored])
     }
     const { claims, faults } = await claimsOf(

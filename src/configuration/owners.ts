@@ -1,8 +1,8 @@
+import { pagesById } from '../core/page.ts'
 import type { Db } from '../storage/open.ts'
 import { kinds, type Section } from './contract.ts'
-import type { Subject } from './findings.ts'
 import type { Planner } from './request.ts'
-import type { Item, Stored } from './rules.ts'
+import type { Item, Stored, Subject } from './rules.ts'
 import type { State } from './state.ts'
 import * as store from './store.ts'
 
@@ -22,13 +22,10 @@ export class Owners {
   async read(section: Section, breathe: () => Promise<void>): Promise<void> {
     const owned = new Map<string, store.Ownership>()
     this.#owned.set(section, owned)
-    let after: string | undefined
-    for (;;) {
-      const found = await store.listOwned(this.#tx, this.#with.scope, section, { limit: rows, after })
+    const pages = pagesById(rows, (page) => store.listOwned(this.#tx, this.#with.scope, section, page))
+    for await (const found of pages) {
       for (const { id, ...ownership } of found) owned.set(id, ownership)
       await breathe()
-      if (found.length < rows) return
-      after = found.at(-1)!.id
     }
   }
 

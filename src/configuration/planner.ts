@@ -8,7 +8,7 @@ import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from
 import { mayReadAudit, movedBy, type Trail } from './culprits.ts'
 import { Deletions } from './deletions.ts'
 import { digestOf } from './digest.ts'
-import { Findings, type Subject } from './findings.ts'
+import { Findings } from './findings.ts'
 import { type AppliedChange, sectionsOfChanges } from './history/applied-changes.ts'
 import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
@@ -17,7 +17,7 @@ import { leftOutOf, notComparedOf, withStandIns } from './left-out.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Item, Values, Wanted } from './rules.ts'
+import type { Item, Subject, Values, Wanted } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
@@ -46,7 +46,7 @@ export class Run {
     this.#with = planner
     this.#state = new State(tx, { ...planner, now: planner.on.now })
     this.#owners = new Owners(tx, planner)
-    this.#found = new Findings(this.#state)
+    this.#found = new Findings(this.#state, this.#owners)
     this.#naming = new Naming(planner, this.#state, this.#owners, this.#found)
     const about = { state: this.#state, owners: this.#owners, found: this.#found }
     this.#steps = new Steps(tx, planner, about)

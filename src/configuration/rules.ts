@@ -67,6 +67,13 @@ export type Stored = {
   isBuiltIn: boolean
 }
 
+/** An object as the audit log knows it. */
+export type Subject = { section: Section; id: string | null; orgId: string | null }
+
+/** The organization in which an object has its name; null: the partner, as its organizations do. */
+export const namespaceOf = ({ section, orgId }: Pick<Stored, 'section' | 'orgId'>): string | null =>
+  section === 'organizations' ? null : orgId
+
 /** Two texts are equal when the values are: objects with their keys in any order. */
 export const canonical = (value: unknown): string => canonicalize(value) ?? ''
 

@@ -4,7 +4,7 @@ import { listPolicies } from '../audit/retention/store.ts'
 import { chainOf } from '../audit/rules.ts'
 import type { Cipher } from '../core/cipher.ts'
 import { invalid } from '../core/errors.ts'
-import type { IdPage } from '../core/page.ts'
+import { type IdPage, pagesById } from '../core/page.ts'
 import { pairOf } from '../core/permissions.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
@@ -25,13 +25,13 @@ import { hiddenValue } from '../webhooks/contract.ts'
 import type { WebhookRecord } from '../webhooks/rules.ts'
 import { getWebhook, listWebhookRecords } from '../webhooks/store.ts'
 import { type Kind, kinds, type Section } from './contract.ts'
-import { guarded, type Stored, toFile, type Values } from './rules.ts'
+import { guarded, namespaceOf, type Stored, toFile, type Values } from './rules.ts'
 import type { SetOwner } from './store.ts'
 
 type On = { scope: Scope; cipher: Cipher; owner: SetOwner; now: Instant }
 /** What an endpoint has said of an object that is new, or was `stored` before. */
 type Settled = { reply: Values; orgId: string | null; stored?: Stored | undefined }
-type Reader = (db: Db, scope: Scope, page: IdPage, on: On) => Promise<readonly object[]>
+type Reader = (db: Db, scope: Scope, page: IdPage, on: On) => Promise<readonly { id: string }[]>
 
 /** What no key of the service opens is like no value of a file, which sets it again. */
 const comparable = (webhook: WebhookRecord) => ({
@@ -130,17 +130,15 @@ export class State {
   async read(section: Section): Promise<void> {
     if (this.#sections.has(section)) return
     this.#sections.set(section, new Map())
-    const limit = rowsOf[section] ?? rows
-    let after: string | undefined
-    for (;;) {
-      const found = await readers[section](this.#db, this.#on.scope, { limit, after }, this.#on)
+    const pages = pagesById(rowsOf[section] ?? rows, (page) =>
+      readers[section](this.#db, this.#on.scope, page, this.#on),
+    )
+    for await (const found of pages) {
       // Other requests get their turn.
       await setImmediate()
       for (const record of found) this.#check(section, record)
       for (const record of found) this.put(section, record as Values)
       await setImmediate()
-      if (found.length < limit) return
-      after = String((found.at(-1) as Values).id)
     }
   }
 
@@ -240,8 +238,8 @@ export class State {
 
   /** Those of this name: more than one where nothing keeps names apart. */
   named(section: Section, orgId: string | null, key: string): Stored[] {
-    const tenant = section === 'organizations' ? null : orgId
-    return [...(this.#names.get(placeIn(section, tenant, key, '')) ?? [])]
+    const place = placeIn(section, namespaceOf({ section, orgId }), key, '')
+    return [...(this.#names.get(place) ?? [])]
   }
 
   /** What a reference means: an object of that organization, or a built-in one of that name. `isOther`: not what is meant. */
@@ -270,15 +268,16 @@ export class State {
   }
 
   /** Slug of the organization of an object; null: it is of the partner. */
-  org({ section, orgId }: Pick<Stored, 'section' | 'orgId'>): string | null {
-    if (section === 'organizations' || orgId === null) return null
-    return this.get('organizations', orgId)?.key ?? null
+  org(of: Pick<Stored, 'section' | 'orgId'>): string | null {
+    const orgId = namespaceOf(of)
+    return orgId === null ? null : (this.get('organizations', orgId)?.key ?? null)
   }
 }
 
-/** Organizations are the tenants themselves: their slugs are unique in the partner. */
-const placeOf = ({ section, orgId, key, isBuiltIn, record }: Stored): string =>
-  placeIn(section, section === 'organizations' ? null : orgId, key, isBuiltIn ? String(record.scope) : '')
+const placeOf = (stored: Stored): string => {
+  const { section, key, isBuiltIn, record } = stored
+  return placeIn(section, namespaceOf(stored), key, isBuiltIn ? String(record.scope) : '')
+}
 
 const placeIn = (section: Section, orgId: string | null, key: string, builtIn: string): string =>
   // Only the name may have a space.

@@ -108,7 +108,6 @@ export class Steps {
         action: 'release',
         before: null,
         after: null,
-        nameInFiles: this.#owners.of(stored)?.name,
       })
   }
 
@@ -283,7 +282,6 @@ export class Steps {
     if (!now || refused.refused !== null) return
     this.#found.addApplied(now, {
       action: 'update',
-      nameInFiles: this.#owners.of(stored)?.name,
       before: onlyOf(present, names),
       after: onlyOf(whole!, names),
       former: stored.record,
@@ -338,7 +336,6 @@ export class Steps {
       action: 'delete',
       before: this.#state.whole(kind, stored),
       after: null,
-      nameInFiles: this.#owners.of(stored)?.name,
     })
     this.#state.remove(kind.section, stored.id)
   }

@@ -46,6 +46,21 @@ export const flag = z
 export type PageQuery = { page: number; limit: number }
 /** Rows by id, for who reads all of them: the first ones after this id. */
 export type IdPage = { after: string | undefined; limit: number }
+
+/** All rows in pages of so many, each read after the one before. */
+export async function* pagesById<T extends { id: string }>(
+  limit: number,
+  read: (page: IdPage) => Promise<readonly T[]>,
+): AsyncGenerator<readonly T[]> {
+  let after: string | undefined
+  for (;;) {
+    const found = await read({ limit, after })
+    yield found
+    if (found.length < limit) return
+    after = found.at(-1)!.id
+  }
+}
+
 export type Page<T> = { data: T[]; pagination: { page: number; limit: number; total: number } }
 
 export const pageOf = <S extends z.ZodType>(item: S) =>

@@ -24,6 +24,8 @@ const kinds = [
     object: (slug: string, renamedFrom?: string) => ({ slug, name: slug, ...from(renamedFrom) }),
   },
 ] as const
+type Section = (typeof kinds)[number]['section']
+
 const from = (renamedFrom?: string) => (renamedFrom === undefined ? {} : { renamedFrom })
 
 onEveryDatabase((_, open) => {
@@ -55,29 +57,29 @@ onEveryDatabase((_, open) => {
       expect(everything).not.toMatch(/aside [0-9a-f]{8}-/)
       return { lines, written, done }
     }
-    const ids = async (section: (typeof kinds)[number]['section']) => {
+    const ids = async (section: Section) => {
       const all =
         section === 'sites'
           ? (await acme.client.call(api.sites.list, { query: { limit: 100 } })).data
           : (await acme.client.call(api.orgs.page, { query: { limit: 100 } })).data
       return new Map(all.map((one) => ['slug' in one ? one.slug : one.name, one.id]))
     }
-    const params = async (section: (typeof kinds)[number]['section'], name: string) => ({
+    const params = async (section: Section, name: string) => ({
       params: { id: (await ids(section)).get(name)! },
     })
     const byHand = {
-      rename: async (section: (typeof kinds)[number]['section'], name: string, to: string) =>
+      rename: async (section: Section, name: string, to: string) =>
         section === 'sites'
           ? acme.client.call(api.sites.update, { ...(await params(section, name)), body: { name: to } })
           : acme.client.call(api.orgs.update, {
               ...(await params(section, name)),
               body: { slug: to, name: to },
             }),
-      make: async (section: (typeof kinds)[number]['section'], name: string) =>
+      make: async (section: Section, name: string) =>
         section === 'sites'
           ? acme.client.call(api.sites.create, { body: { orgId: world.orgs.bakery.id, name } })
           : acme.client.call(api.orgs.create, { body: { slug: name, name } }),
-      remove: async (section: (typeof kinds)[number]['section'], name: string) =>
+      remove: async (section: Section, name: string) =>
         acme.client.call(
           section === 'sites' ? api.sites.remove : api.orgs.remove,
           await params(section, name),

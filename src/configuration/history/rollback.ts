@@ -2,7 +2,7 @@ import { isJsonObject } from '../../core/json.ts'
 import { withoutSecrets } from '../../tenancy/rules.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
 import type { Owners } from '../owners.ts'
-import { canonical, type Identity, isElsewhere, type Stored, type Values } from '../rules.ts'
+import { canonical, type Identity, isElsewhere, namespaceOf, type Stored, type Values } from '../rules.ts'
 import type { State } from '../state.ts'
 import { type AppliedChange, mergedByObject } from './applied-changes.ts'
 import { laterDependents, timeOf } from './conflicts.ts'
@@ -39,7 +39,7 @@ export function rollbackOf(
   // Backwards: a name that was taken over is free again before who had it gets it back.
   for (const one of all.toReversed()) {
     const { section, id, key, action } = one
-    const orgId = ownerOf(one)
+    const orgId = namespaceOf(one)
     const org = orgId === null ? null : nameOf('organizations', orgId)
     if (org === undefined) {
       unseen += 1
@@ -115,10 +115,6 @@ const leavingTheirNames = (all: readonly AppliedChange[], prune: boolean): Reado
     action === 'create' ? prune : before !== null && Object.hasOwn(before, kinds[section].key)
   return new Set(all.filter((one) => !isDeletion(one) && leaves(one)).map(({ id }) => id))
 }
-
-/** Organizations are of the partner. */
-const ownerOf = ({ section, orgId }: AppliedChange): string | null =>
-  section === 'organizations' ? null : orgId
 
 const isDeletion = ({ action }: AppliedChange): boolean => action === 'delete' || action === 'end'
 
