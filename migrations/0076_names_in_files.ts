@@ -1,8 +1,9 @@
 import { sql } from 'kysely'
 import type { Schema } from '../src/storage/columns.ts'
 
-/** What files call what they own: somebody may have given it another name since. */
+/** What files call what they own, as somebody may have given it another name since; and what each apply has changed of that. */
 export async function up({ db, text }: Schema): Promise<void> {
+  await db.schema.alterTable('config_applies').addColumn('names', text).execute()
   await db.schema.alterTable('config_objects').addColumn('name', text).execute()
   const named = [
     { section: 'organizations', table: 'organizations', column: 'slug' },

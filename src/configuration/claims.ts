@@ -112,11 +112,13 @@ export async function claimsOf(
   }
   const claims = new Map<Item, Claim>()
   for (const wish of wishes) {
-    const { item, orgId } = wish
+    const { item, orgId, present } = wish
     if (faults.has(item)) continue
     const stored = storedOf(wish)
     const holders =
-      stored?.key === item.key ? [] : on.named(orgId, item.key).filter(({ id }) => id !== stored?.id)
+      stored === present && stored?.key === item.key
+        ? []
+        : on.named(orgId, item.key).filter(({ id }) => id !== stored?.id)
     const staying = holders.filter(({ id, key }) => (names.get(id) ?? key) === key)
     const why = whyInTheWay(wish, stored, staying, on)
     if (why === undefined) claims.set(item, { stored, inTheWay: staying[0] ?? holders[0] })
@@ -141,7 +143,7 @@ function whyInTheWay(
   if (stored !== undefined && stored === former)
     return {
       field: '.renamedFrom',
-      message: `both "${stored.key}" and "${item.key}" exist: delete or rename one first${hint}`,
+      message: `both "${item.renamedFrom}" and "${item.key}" exist: delete or rename one first${hint}`,
     }
   const renamed = stored ? `it is called "${stored.key}" now, and ` : ''
   return {

@@ -78,7 +78,15 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
             ...about,
           })
           const made = await run.plan({ version, plannedAt })
-          note(await keepApplied(db, cipher, about, { setId, apply, made, applied: run.applied }))
+          note(
+            await keepApplied(db, cipher, about, {
+              setId,
+              apply,
+              made,
+              applied: run.applied,
+              nameChanges: run.nameChanges,
+            }),
+          )
           return { ...made, plannedAt: now, applyId: apply.id }
         },
       }),

@@ -13,6 +13,7 @@ export class Owners {
   readonly #tx: Db
   readonly #with: Planner
   readonly #owned = new Map<Section, Map<string, store.Ownership>>()
+  readonly #nameChanges: store.NameChange[] = []
 
   constructor(tx: Db, planner: Planner) {
     this.#tx = tx
@@ -44,9 +45,15 @@ export class Owners {
     return this.isOwn(stored) ? this.of(stored)!.renamedFrom : null
   }
 
-  /** What the files of the set called an object last; null: the set does not own it. */
+  /** What the files of the set called an object last; null: the set does not own it, or no file called it anything. */
   nameInFiles(stored: Stored): string | null {
-    return this.isOwn(stored) ? (this.of(stored)!.name ?? stored.key) : null
+    if (!this.isOwn(stored)) return null
+    return isRenamable(stored.section) ? this.of(stored)!.name : stored.key
+  }
+
+  /** What this apply has changed of the names in files. */
+  get nameChanges(): readonly store.NameChange[] {
+    return this.#nameChanges
   }
 
   /** Objects of the set that exist no more: somebody has deleted them since the last apply. */
@@ -72,7 +79,7 @@ export class Owners {
   /** `renamedFrom`: what its files say that it was called before. */
   async own({ section, id, orgId }: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
     const { setId, owner } = this.#with
-    const called = identity ? { name: identity.nameInFiles } : { name: key, renamedFrom }
+    const called = identity ? { name: identity.nameInFiles ?? key } : { name: key, renamedFrom }
     // A plan of a set that does not exist yet owns nothing.
     if (setId !== undefined)
       await store.own(this.#tx, setId, {
@@ -85,25 +92,36 @@ export class Owners {
       })
   }
 
-  /**
-   * What the files call an object from now on. A rename is done once: the file may go on to say it. What a rollback undoes is
-   * done again by the file.
-   */
+  /** What the files call an object from now on. A rename is done once: the file may go on to say it. */
   async noteName(stored: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
-    const { setId } = this.#with
     const owned = this.of(stored)
-    if (setId === undefined || owned?.name === undefined || !isRenamable(stored.section)) return
-    const name = identity ? identity.nameInFiles : key
-    if (name === owned.name) return
-    const former = identity ? null : (renamedFrom ?? null)
-    await store.noteName(this.#tx, setId, stored.id, { name, renamedFrom: former })
+    // What a rollback finds is called as before its apply: see takeNamesBack.
+    if (identity || !owned || owned.name === key || !isRenamable(stored.section)) return
+    await this.#changeName(stored, { name: key, renamedFrom: renamedFrom ?? null })
   }
 
   /** No file calls an object of the set as before any more: it goes by the name that somebody has given it. */
   async forgetName(stored: Stored): Promise<void> {
+    await this.#changeName(stored, { name: null, renamedFrom: this.formerNameOf(stored) })
+  }
+
+  async #changeName(stored: Stored, after: store.Called): Promise<void> {
     const { setId } = this.#with
-    const called = { name: null, renamedFrom: this.formerNameOf(stored) }
-    if (setId !== undefined) await store.noteName(this.#tx, setId, stored.id, called)
+    if (setId === undefined) return
+    const { name, renamedFrom } = this.of(stored)!
+    await store.noteName(this.#tx, setId, stored.id, after)
+    this.#nameChanges.push({ id: stored.id, before: { name, renamedFrom }, after })
+  }
+
+  /** Undoes what an apply changed of names: what it renamed is renamed again by the files. */
+  async takeNamesBack(changes: readonly store.NameChange[]): Promise<void> {
+    const { setId } = this.#with
+    if (setId === undefined) return
+    for (const change of changes) {
+      const { id, before, after } = change
+      if (await store.takeNameBack(this.#tx, setId, change))
+        this.#nameChanges.push({ id, before: after, after: before })
+    }
   }
 }
 

@@ -21,6 +21,7 @@ import type { Item, Subject, Values, Wanted } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
+import type { NameChange } from './store.ts'
 import { Turns } from './turns.ts'
 
 /**
@@ -98,6 +99,7 @@ export class Run {
       if (!this.#found.isHopeless()) await this.#deletions.make(kinds[section])
     }
     await this.#releases()
+    await this.#owners.takeNamesBack(this.#with.nameChanges ?? [])
     const { changes, ends, faults: found } = this.#found
     const count = changes.length + this.#deletions.ended
     if (count > mostChanges) {
@@ -146,6 +148,11 @@ export class Run {
   /** What was changed, with what is kept of its values. */
   get applied(): readonly AppliedChange[] {
     return this.#found.applied
+  }
+
+  /** What it changed of the names in files. */
+  get nameChanges(): readonly NameChange[] {
+    return this.#owners.nameChanges
   }
 
   /** Where the audit log says who did what a plan has found. */

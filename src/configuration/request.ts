@@ -3,7 +3,7 @@ import type { Scope } from '../core/scope.ts'
 import type { AppliedChange } from './history/applied-changes.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
 import type { Wanted } from './rules.ts'
-import type { SetOwner } from './store.ts'
+import type { NameChange, SetOwner } from './store.ts'
 
 /** What is planned: for whom, of which tenant, and from which files. */
 export type Planner = {
@@ -17,4 +17,6 @@ export type Planner = {
   setId: string | undefined
   /** The apply that is rolled back, in place of files. */
   rolledBack?: readonly AppliedChange[] | undefined
+  /** What it changed of the names in files. */
+  nameChanges?: readonly NameChange[] | undefined
 }

@@ -190,13 +190,13 @@ export async function own(
     .execute()
 }
 
+/** What files call an object, and what they called it before they renamed it. */
+export type Called = { name: string | null; renamedFrom: string | null }
+/** What an apply changed of that. */
+export type NameChange = { id: string; before: Called; after: Called }
+
 /** The caller has found the object within its scope. */
-export async function noteName(
-  db: Db,
-  setId: string,
-  id: string,
-  called: { name: string | null; renamedFrom: string | null },
-): Promise<void> {
+export async function noteName(db: Db, setId: string, id: string, called: Called): Promise<void> {
   const { name, renamedFrom } = called
   await db
     .updateTable('config_objects')
@@ -204,6 +204,23 @@ export async function noteName(
     .where('object_id', '=', id)
     .where('set_id', '=', setId)
     .execute()
+}
+
+/** Takes a change of names back, unless there was another since; returns whether it did. */
+export async function takeNameBack(
+  db: Db,
+  setId: string,
+  { id, before, after }: NameChange,
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('config_objects')
+    .set({ name: before.name, renamed_from: before.renamedFrom })
+    .where('object_id', '=', id)
+    .where('set_id', '=', setId)
+    .where('name', 'is not distinct from', after.name)
+    .where('renamed_from', 'is not distinct from', after.renamedFrom)
+    .executeTakeFirst()
+  return numUpdatedRows > 0n
 }
 
 /** The caller has found the object within its scope. */

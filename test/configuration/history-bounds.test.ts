@@ -140,7 +140,10 @@ onEveryDatabase((_, open) => {
       }
       const cipher = createCipher([testSecrets.APP_ENCRYPTION_KEY])
       await service.storage.write((tx) =>
-        insertApply(tx, cipher, { partnerId, orgId: null }, apply, Array(20).fill(change)),
+        insertApply(tx, cipher, { partnerId, orgId: null }, apply, {
+          applied: Array(20).fill(change),
+          nameChanges: [],
+        }),
       )
       expect(written).toBe(8)
       const kept = await service.storage.read.selectFrom('config_changes').select('content').execute()

@@ -37,6 +37,7 @@ onEveryDatabase((kind, open) => {
     await service.storage.write(async (tx) => {
       const db = tx as unknown as AnyDb
       await db.schema.alterTable('config_objects').dropColumn('name').execute()
+      await db.schema.alterTable('config_applies').dropColumn('names').execute()
       await up(schemaFor(db, kind))
     })
     expect(await names()).toEqual(before)

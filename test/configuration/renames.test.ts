@@ -85,7 +85,12 @@ onEveryDatabase((_, open) => {
           await params(section, name),
         ),
     }
-    return { service, world, acme, settle, ids, byHand }
+    const back = async ({ applyId }: { applyId: string }) => {
+      const about = { params: { id: applyId } }
+      const { version } = await acme.client.call(api.configurationApplies.plan, { ...about, body: prune })
+      return acme.client.call(api.configurationApplies.rollback, { ...about, body: { ...prune, version } })
+    }
+    return { service, world, acme, settle, ids, byHand, back }
   }
   describe.each(kinds)('a name of $section', ({ section, key, object }) => {
     it('is free for who gets it when its files drop who had it', async () => {
@@ -267,15 +272,10 @@ onEveryDatabase((_, open) => {
     })
 
     it('that somebody changed by hand is what it was once the apply is taken back', async () => {
-      const { acme, settle, ids, byHand } = await start()
+      const { acme, settle, ids, byHand, back } = await start()
       const a = { [section]: [object('a'), object('k')] }
       await acme.apply(a)
       const before = await ids(section)
-      const back = async ({ applyId }: { applyId: string }) => {
-        const about = { params: { id: applyId } }
-        const { version } = await acme.client.call(api.configurationApplies.plan, { ...about, body: prune })
-        await acme.client.call(api.configurationApplies.rollback, { ...about, body: { ...prune, version } })
-      }
       const renamed = { [section]: [object('c', 'a'), object('k')] }
       await byHand.rename(section, 'a', 'x')
       await back((await settle(renamed, prune)).done)
@@ -292,6 +292,67 @@ onEveryDatabase((_, open) => {
       const moved = { sites: [{ ...object('x'), timezone: 'Europe/Paris' }, object('k')] }
       await back((await settle(moved, prune)).done)
       expect((await settle(a, prune)).lines).toEqual(['update x a'])
+    })
+
+    it('that only the files changed, or another apply since, is what it was or stays once an apply is taken back', async () => {
+      const { acme, settle, ids, byHand, back } = await start()
+      const valued = (name: string, value: string, renamedFrom?: string) =>
+        section === 'sites'
+          ? { ...object(name, renamedFrom), timezone: value }
+          : { ...object(name, renamedFrom), name: value }
+      const old = { [section]: [object('a'), object('k')] }
+      await acme.apply(old)
+      const before = await ids(section)
+      // It follows one and changes another.
+      await byHand.rename(section, 'a', 'x')
+      const value = section === 'sites' ? 'Europe/Paris' : 'y'
+      const follows = { [section]: [object('x'), valued('k', value)] }
+      await back((await settle(follows, prune)).done)
+      expect((await settle(old, prune)).lines).toContain('update x a')
+      expect(await ids(section)).toEqual(before)
+      // What is replaced, and in no file any more.
+      await byHand.rename(section, 'a', 'x')
+      await back((await settle({ [section]: [object('a', 'k')] })).done)
+      expect((await settle(old, prune)).lines).toEqual(['update x a'])
+      expect(await ids(section)).toEqual(before)
+      // An apply from before a rename is taken back, and the rename stays.
+      const early = (await settle({ [section]: [valued('a', value), object('k')] }, prune)).done
+      const renamed = { [section]: [object('b', 'a'), object('k')] }
+      if (section === 'organizations') return
+      await settle(renamed, prune)
+      await settle({ [section]: [...renamed[section]!, object('a')] }, prune)
+      await back(early)
+      expect((await settle({ [section]: [...renamed[section]!, object('a')] }, prune)).lines).toEqual([])
+      expect((await ids(section)).get('b')).toBe(before.get('a'))
+    })
+
+    it('is exchanged once, also when that is taken back, and that as well', async () => {
+      const { acme, settle, back } = await start()
+      await acme.apply({ [section]: [object('a'), object('b')] })
+      const files = { [section]: [object('a', 'b'), object('b', 'a')] }
+      const again = await back((await settle(files)).done)
+      await back(again)
+      expect((await acme.plan(files)).changes).toEqual([])
+    })
+
+    it('of what no file calls anything is no other than the one that files call so', async () => {
+      const { acme, settle, ids, byHand } = await start()
+      await acme.apply({ [section]: [object('a'), object('b')] })
+      const before = await ids(section)
+      await byHand.rename(section, 'a', 'x')
+      const files = { [section]: [object('a', 'b')] }
+      expect((await settle(files)).lines).toEqual(['update b a'])
+      await byHand.rename(section, 'a', 'q')
+      await byHand.rename(section, 'x', 'a')
+      await expect(acme.plan(files)).rejects.toMatchObject({
+        details: [
+          {
+            message: `it is called "q" now, and another of ${section} has the name "a": delete or rename one first, or delete "a" with --prune`,
+          },
+        ],
+      })
+      expect((await settle(files, prune)).lines).toEqual(['delete a', 'update q a'])
+      expect([...(await ids(section))].find(([, id]) => id === before.get('b'))?.[0]).toBe('a')
     })
 
     it('is as it was after a rollback, and the next plan exchanges it again', async () => {
@@ -346,6 +407,16 @@ onEveryDatabase((_, open) => {
     await acme.apply(files)
     await byHand.rename('sites', 'Shop', 'Store')
     expect((await settle(files, prune)).lines).toEqual(['update Store Shop'])
+  })
+
+  it('is not shared with what the files displace, where names may be equal', async () => {
+    const { acme, byHand } = await start()
+    const site = (name: string, renamedFrom?: string) => ({ org: 'bakery', name, ...from(renamedFrom) })
+    await acme.apply({ sites: [site('a'), site('c')] })
+    await byHand.rename('sites', 'a', 'c')
+    await expect(acme.plan({ sites: [site('c', 'a')] })).rejects.toMatchObject({
+      details: [{ message: expect.stringContaining('both "a" and "c" exist') }],
+    })
   })
 
   it('what refers to a name does not mean what somebody has given it by hand', async () => {

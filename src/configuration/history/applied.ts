@@ -3,7 +3,7 @@ import type { AuditFacts } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import type { About } from '../about.ts'
 import type { Plan } from '../contract.ts'
-import { forgetDeleted, noteApplied } from '../store.ts'
+import { forgetDeleted, type NameChange, noteApplied } from '../store.ts'
 import type { AppliedChange } from './applied-changes.ts'
 import { insertApply, type NewApply } from './store.ts'
 
@@ -17,16 +17,18 @@ export async function keepApplied(
     apply,
     made: { changes, totals },
     applied,
+    nameChanges,
   }: {
     setId: string
     apply: NewApply
     made: Pick<Plan, 'changes' | 'totals'>
     applied: readonly AppliedChange[]
+    nameChanges: readonly NameChange[]
   },
 ): Promise<AuditFacts> {
   if (changes.length > 0) {
     await noteApplied(db, scope, setId, apply)
-    await insertApply(db, cipher, owner, apply, applied)
+    await insertApply(db, cipher, owner, apply, { applied, nameChanges })
   }
   await forgetDeleted(db, owner)
   // Not the body: each change has an entry of its own.

@@ -12,10 +12,11 @@ import { Run } from '../planner.ts'
 import type { CallContext, InnerCalls } from '../ports.ts'
 import { findSet, lockSet, type SetOwner } from '../store.ts'
 import { configurationOf, keepApplied } from './applied.ts'
-import type { ConfigurationApply, configurationApplies, RollbackPlan } from './contract.ts'
+import type { configurationApplies, RollbackPlan } from './contract.ts'
 import * as store from './store.ts'
 
 type On = { calls: InnerCalls; cipher: Cipher }
+type FoundApply = Awaited<ReturnType<typeof store.getApply>>
 
 /** The tenant of an apply that the caller has found. */
 const tenantOfApply = (db: Db, scope: Scope, { partnerId, orgId }: SetOwner): Promise<About> =>
@@ -26,7 +27,7 @@ async function rollBack(
   tx: Db,
   { calls, cipher }: On,
   { about, on, setId }: { about: About; on: CallContext; setId: string | undefined },
-  { id, set, canRollBack }: ConfigurationApply,
+  { apply: { id, set, canRollBack }, nameChanges }: FoundApply,
   pruning: { prune: boolean; pruneLimit?: number | undefined },
   expected?: { version: string; plannedAt?: Instant | undefined },
 ) {
@@ -37,9 +38,18 @@ async function rollBack(
     )
   const rolledBack = await store.changesOf(tx, cipher, about.scope, id)
   const wanted = { set, document: {}, adopt: false, ...pruning }
-  const run = new Run(tx, { calls, cipher, on: within(on, about.scope), ...about, wanted, setId, rolledBack })
+  const run = new Run(tx, {
+    calls,
+    cipher,
+    on: within(on, about.scope),
+    ...about,
+    wanted,
+    setId,
+    rolledBack,
+    nameChanges,
+  })
   const made = await run.plan(expected)
-  return { made: { ...made, lost: [...run.lost] }, applied: run.applied }
+  return { made: { ...made, lost: [...run.lost] }, applied: run.applied, nameChanges: run.nameChanges }
 }
 
 export function configurationApplyHandlers(on: On): HandlersOf<typeof configurationApplies> {
@@ -55,12 +65,13 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
       async prepare({ storage, scope, caller, params, body, now, ip, userAgent, limit, note }) {
         limit('CONFIG', 'id' in caller ? caller.id : ip)
         return rehearsed(storage, async (tx) => {
-          const { apply, owner } = await store.getApply(tx, scope, params.id)
+          const found = await store.getApply(tx, scope, params.id)
+          const { apply, owner } = found
           const about = await tenantOfApply(tx, scope, owner)
           note(meantBy(about, apply.set))
           const setId = await findSet(tx, about.scope, about.owner, apply.set)
           const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
-          const { made } = await rollBack(tx, on, { about, on: context, setId }, apply, body)
+          const { made } = await rollBack(tx, on, { about, on: context, setId }, found, body)
           return { ...made, plannedAt: now }
         })
       },
@@ -72,7 +83,8 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
         limit('CONFIG', 'id' in caller ? caller.id : ip)
       },
       async run({ db, scope, caller, params, body, now, ip, userAgent, note }) {
-        const { apply: former, owner } = await store.getApply(db, scope, params.id)
+        const found = await store.getApply(db, scope, params.id)
+        const { apply: former, owner } = found
         const about = await tenantOfApply(db, scope, owner)
         const { set } = former
         note(meantBy(about, set))
@@ -82,15 +94,15 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
         const setId = await lockSet(db, about.scope, about.owner, apply)
         const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
         const expected = { version, plannedAt }
-        const { made, applied } = await rollBack(
+        const { made, ...done } = await rollBack(
           db,
           on,
           { about, on: context, setId },
-          former,
+          found,
           pruning,
           expected,
         )
-        note(await keepApplied(db, on.cipher, about, { setId, apply, made, applied }))
+        note(await keepApplied(db, on.cipher, about, { setId, apply, made, ...done }))
         return { ...made, plannedAt: now, applyId: apply.id }
       },
     }),

@@ -11,7 +11,7 @@ import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import type { ConfigurationApplyRow } from '../../storage/schema/tables.ts'
 import type { Section } from '../contract.ts'
-import { ownerId, type SetOwner } from '../store.ts'
+import { type NameChange, ownerId, type SetOwner } from '../store.ts'
 import type { AppliedChange } from './applied-changes.ts'
 import type { ConfigurationApply } from './contract.ts'
 
@@ -29,7 +29,12 @@ const appliesIn = (db: Db, scope: Scope) =>
 
 type Totals = ConfigurationApply['totals']
 
-const toApply = (row: Selectable<ConfigurationApplyRow>, counted: Partial<Totals>): ConfigurationApply => ({
+const shown = ['id', 'set_name', 'revision', 'applied_at', 'applied_by', 'rolls_back', 'characters'] as const
+
+const toApply = (
+  row: Pick<Selectable<ConfigurationApplyRow>, (typeof shown)[number]>,
+  counted: Partial<Totals>,
+): ConfigurationApply => ({
   id: row.id,
   set: row.set_name,
   revision: row.revision,
@@ -50,7 +55,7 @@ export async function listApplies(
   const listed = await readPage(
     applies,
     page,
-    (found) => found.selectAll().orderBy('applied_at', 'desc').orderBy('id', 'desc'),
+    (found) => found.select(shown).orderBy('applied_at', 'desc').orderBy('id', 'desc'),
     (row) => row,
   )
   const totals = new Map(listed.data.map(({ id }) => [id, {} as Partial<Totals>]))
@@ -79,10 +84,14 @@ export async function getApply(
   db: Db,
   scope: Scope,
   id: string,
-): Promise<{ apply: ConfigurationApply; owner: SetOwner }> {
+): Promise<{ apply: ConfigurationApply; owner: SetOwner; nameChanges: readonly NameChange[] }> {
   const row = await appliesIn(db, ofOne(scope)).selectAll().where('id', '=', id).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Apply not found: svc config history lists them')
-  return { apply: toApply(row, {}), owner: { partnerId: row.partner_id, orgId: row.org_id } }
+  return {
+    apply: toApply(row, {}),
+    owner: { partnerId: row.partner_id, orgId: row.org_id },
+    nameChanges: JSON.parse(row.names ?? '[]') as NameChange[],
+  }
 }
 
 const placeOf = (id: string) => `config_changes.content.${id}` as const
@@ -144,10 +153,11 @@ export async function insertApply(
   cipher: Cipher,
   owner: SetOwner,
   { id, set, revision, rollsBack, by, now }: NewApply,
-  applied: readonly AppliedChange[],
+  { applied, nameChanges }: { applied: readonly AppliedChange[]; nameChanges: readonly NameChange[] },
 ): Promise<void> {
   const texts = await textsOf(applied)
-  const characters = texts?.reduce((sum, text) => sum + text.length, 0) ?? 0
+  const names = texts && JSON.stringify(nameChanges)
+  const characters = texts?.reduce((sum, text) => sum + text.length, names!.length) ?? 0
   await db
     .insertInto('config_applies')
     .values({
@@ -161,6 +171,7 @@ export async function insertApply(
       applied_by: by,
       rolls_back: rollsBack,
       characters,
+      names,
     })
     .execute()
   for (const [position, { section, action, orgId }] of applied.entries()) {
@@ -194,7 +205,11 @@ async function forgetOld(db: Db, owner: SetOwner): Promise<void> {
   if (old.length > 0) await db.deleteFrom('config_applies').where('id', 'in', old).execute()
   if (large.length === 0) return
   await db.updateTable('config_changes').set({ content: null }).where('apply_id', 'in', large).execute()
-  await db.updateTable('config_applies').set({ characters: 0 }).where('id', 'in', large).execute()
+  await db
+    .updateTable('config_applies')
+    .set({ characters: 0, names: null })
+    .where('id', 'in', large)
+    .execute()
 }
 
 /** What was applied in tenants that are deleted. */

@@ -427,6 +427,8 @@ export type ConfigurationApplyRow = {
   rolls_back: string | null
   /** Of its changes; 0: they are not kept. */
   characters: number
+  /** What it changed of the names and renamed_from of config_objects, in JSON. */
+  names: string | null
 }
 
 /** One change of an apply. */
