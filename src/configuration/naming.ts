@@ -23,9 +23,9 @@ export class Naming {
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
-  /** Ids of what the files mean by names, and what they call each. */
-  readonly #meant = new Map<string, string>()
+  /** What the files call each object that they mean, by its id; and the ids of those that have another name, by that. */
   readonly #names = new Map<string, string>()
+  readonly #renamed = new Map<string, string>()
   /** New ids of what a rollback has made again, by the former ones. */
   readonly #restored = new Map<string, string>()
 
@@ -37,9 +37,16 @@ export class Naming {
   }
 
   /** The files mean this object by that name, whatever it is called until it is changed. */
-  note({ section, key }: Item, orgId: string | null, { id }: Stored): void {
-    this.#meant.set(`${section} ${placeOf(orgId, key)}`, id)
-    this.#names.set(id, key)
+  note({ section, key }: Item, orgId: string | null, stored: Stored): void {
+    this.#names.set(stored.id, key)
+    if (stored.key !== key) this.#renamed.set(`${section} ${placeOf(orgId, key)}`, stored.id)
+  }
+
+  /** Id of what the files mean by a name; undefined: none of them has it. */
+  #meant(section: Section, orgId: string | null, name: string): string | undefined {
+    const renamed = this.#renamed.get(`${section} ${placeOf(orgId, name)}`)
+    if (renamed !== undefined) return renamed
+    return this.#state.named(section, orgId, name).find(({ id }) => this.#names.get(id) === name)?.id
   }
 
   /** Whether the files call something else as they called an object that somebody has renamed. */
@@ -47,7 +54,7 @@ export class Naming {
     const { section, id, key } = stored
     const name = this.#owners.nameInFiles(stored)
     if (name === null || name === key) return false
-    const meant = this.#meant.get(`${section} ${placeOf(namespaceOf(stored), name)}`)
+    const meant = this.#meant(section, namespaceOf(stored), name)
     return meant !== undefined && meant !== id
   }
 
@@ -79,20 +86,23 @@ export class Naming {
     placed: readonly Placed[],
     on: { prune: boolean; breathe(): Promise<void> },
   ): Promise<ReadonlyMap<Item, Claim>> {
-    const called = new Map<string, Stored[]>()
+    const renamed = new Map<string, Stored[]>()
     for (const stored of this.#state.all(section)) {
       await on.breathe()
       const name = this.#owners.nameInFiles(stored)
-      if (name === null) continue
+      if (name === null || name === stored.key) continue
       const place = placeOf(namespaceOf(stored), name)
-      called.set(place, [...(called.get(place) ?? []), stored])
+      renamed.set(place, [...(renamed.get(place) ?? []), stored])
     }
     const { claims, faults } = await claimsOf(
       placed.filter(({ item }) => !item.identity),
       {
         ...on,
         named: (orgId, name) => this.#owners.ownOf(this.#state.named(section, orgId, name)),
-        calledInFiles: (orgId, name) => called.get(placeOf(orgId, name)) ?? [],
+        calledInFiles: (orgId, name) => [
+          ...this.#state.named(section, orgId, name).filter((one) => this.#owners.nameInFiles(one) === name),
+          ...(renamed.get(placeOf(orgId, name)) ?? []),
+        ],
         nameInFiles: (stored) => this.#owners.nameInFiles(stored),
         formerNameOf: (stored) => this.#owners.formerNameOf(stored),
         isOwn: (stored) => this.#owners.isOwn(stored),
@@ -169,7 +179,7 @@ export class Naming {
       this.#found.fault(path, `names one of ${section}, which you may not read`)
       return astray
     }
-    const meant = this.#meant.get(`${section} ${placeOf(orgId, name)}`)
+    const meant = this.#meant(section, orgId, name)
     if (meant !== undefined) return meant
     // What the files call something else has this name by hand, and gives it up.
     const isOther = ({ id }: Stored) => (this.#names.get(id) ?? name) !== name
