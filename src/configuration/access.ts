@@ -1,7 +1,7 @@
 import type { Endpoint } from '../core/endpoint.ts'
 import { Problem, refusalText } from '../core/errors.ts'
 import type { Caller } from '../handler.ts'
-import { kinds, type Section } from './contract.ts'
+import { type Kind, kinds, type Section } from './contract.ts'
 import type { InnerCalls } from './ports.ts'
 import type { Values } from './rules.ts'
 
@@ -18,13 +18,26 @@ export function refusalOf(calls: InnerCalls, entry: Endpoint, caller: Caller): s
   }
 }
 
+/** The endpoints of a kind that are for this caller. */
+export function entriesFor(
+  { list, update, ofSystem }: Kind,
+  caller: Caller,
+): { list: Endpoint; update: Endpoint } {
+  const isOfSystem = 'scope' in caller && caller.scope.kind === 'system'
+  return isOfSystem && ofSystem ? ofSystem : { list, update }
+}
+
+/** Why a caller may not read a section; undefined: they may. */
+export const readRefusal = (calls: InnerCalls, section: Section, caller: Caller): string | undefined =>
+  refusalOf(calls, entriesFor(kinds[section], caller).list, caller)
+
 export const mayRead = (calls: InnerCalls, section: Section, caller: Caller): boolean =>
-  refusalOf(calls, kinds[section].list, caller) === undefined
+  readRefusal(calls, section, caller) === undefined
 
 /** A plan shows nothing that the lists do not show the caller. @throws forbidden */
 export function checkMayRead(calls: InnerCalls, sections: readonly Section[], caller: Caller): void {
   const refused = sections.flatMap((section) => {
-    const why = refusalOf(calls, kinds[section].list, caller)
+    const why = readRefusal(calls, section, caller)
     return why === undefined ? [] : [`You may not read ${section}: ${why}`]
   })
   if (refused.length > 0) throw new Problem('forbidden', refused.join('; '))

@@ -31,7 +31,7 @@ export const Change = z
   .object({
     action: z
       .enum(['create', 'update', 'delete', 'adopt', 'release'])
-      .describe('adopt: the set takes it over; release: a rollback gives it back to nobody'),
+      .describe('adopt: the set takes it over; release: it belongs to no set any more'),
     ...place,
     renamedFrom: z.string().nullable(),
     id: z.guid().nullable().describe('null: it does not exist yet'),
@@ -54,7 +54,9 @@ const plan = {
     .describe('Of the state that was read: an apply with it is refused when the state has moved'),
   plannedAt: instant,
   changes: z.array(Change),
-  left: z.array(z.object(place)).describe('Owned by the set and in no file: --prune deletes them'),
+  left: z
+    .array(z.object(place))
+    .describe('Owned by the set and in no file: --prune deletes or releases them'),
   totals: z.object({
     create: z.int(),
     update: z.int(),

@@ -24,8 +24,11 @@ export type Trail = {
   gone: readonly Subject[]
 }
 
-/** What changes an object of a file, or its existence. The index audit_logs_configured_keys has these alone. */
+/** What changes an object of a file, or its existence. The index audit_logs_configured_partners has these alone. */
 export const configuringActions = [
+  'partner.create',
+  'partner.update',
+  'partner.settings.update',
   'organization.create',
   'organization.update',
   'organization.delete',
@@ -218,8 +221,10 @@ const actionOf = ({ audit }: { audit?: object | undefined }): string =>
 
 /** Who deleted an object, however long ago. */
 async function deletionOf(db: Db, scope: Scope, subject: Subject): Promise<Culprit | undefined> {
+  const { remove } = kinds[subject.section]
+  if (!remove) return undefined
   const [newest] = await entriesAbout(db, scope, subject)
-    .where('action', '=', actionOf(kinds[subject.section].remove))
+    .where('action', '=', actionOf(remove))
     .where('result', '=', 'success')
     .limit(1)
     .execute()
@@ -272,7 +277,8 @@ async function recently(
 ): Promise<Map<string, Culprit>> {
   const found = new Map<string, Culprit>()
   if (since < addSeconds(now, -lookBack.seconds)) return found
-  const actions = new Set(named.map((section) => actionOf(kinds[section].remove)))
+  const removals = named.flatMap((section) => kinds[section].remove ?? [])
+  const actions = new Set(removals.map(actionOf))
   const { update, parts = [] } = kinds.memberships
   if (named.includes('memberships'))
     for (const entry of [update, ...parts.map((part) => part.entry)]) actions.add(actionOf(entry))

@@ -121,6 +121,10 @@ export class Deletions {
       for (const stored of left) this.#found.leave(section, stored)
       return
     }
+    if (kind.remove === undefined) {
+      for (const stored of left) await this.#steps.release(kind, stored)
+      return
+    }
     if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)
     for (const stored of ending)
       this.#found.addApplied(stored, {

@@ -6,7 +6,7 @@ import type { Instant } from '../core/time.ts'
 import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from './about.ts'
-import { readableParts, refusalOf } from './access.ts'
+import { readableParts, readRefusal } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
 import { mayReadAudit, withCulprits } from './culprits.ts'
 import { configurationOf, keepApplied } from './history/applied.ts'
@@ -157,7 +157,8 @@ async function exported(
   const turns = new Turns(exportMs)
   await state.read('organizations')
   for (const section of sections) {
-    const refused = refusalOf(calls, kinds[section].list, caller)
+    if (kinds[section].wholePartner && owner.orgId !== null) continue
+    const refused = readRefusal(calls, section, caller)
     if (refused !== undefined) {
       skipped.push({ section, org: null, name: '*', reason: refused })
       continue

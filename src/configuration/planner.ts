@@ -60,9 +60,10 @@ export class Run {
     plannedAt?: Instant | undefined
   }): Promise<Omit<Plan, 'plannedAt'>> {
     const { rolledBack } = this.#with
+    const { orgId } = this.#with.owner
     const named = rolledBack
       ? sectionsOfChanges(rolledBack)
-      : rules.sectionsOf(this.#with.wanted.document).named
+      : rules.sectionsOf(this.#with.wanted.document, orgId).named
     await this.#read(named)
     for (const section of named) {
       this.#gone.push(...this.#owners.gone(section, this.#state))
@@ -72,10 +73,9 @@ export class Run {
     this.#deletions.rolledBack = this.#rollback?.deletions
     const { cipher } = this.#with
     const { wanted } = this
-    const { faults } = rules.sectionsOf(wanted.document)
+    const { faults } = rules.sectionsOf(wanted.document, orgId)
     const leftOut = leftOutOf(wanted)
     const read = await this.#items(named, leftOut.of)
-    const { orgId } = this.#with.owner
     const own = orgId === null ? undefined : this.#state.get('organizations', orgId)?.key
     const items = rules.inOwnOrganization(read, own)
     const bySection = Map.groupBy(items, ({ section }) => section)

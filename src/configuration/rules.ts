@@ -79,16 +79,22 @@ export const canonical = (value: unknown): string => canonicalize(value) ?? ''
 
 const isSection = (name: string): name is Section => (sections as readonly string[]).includes(name)
 
-/** The sections that a document manages, and the faults of those that there are not. */
-export function sectionsOf(document: Readonly<Record<string, unknown>>): {
-  named: Section[]
-  faults: Fault[]
-} {
-  const unknown = Object.keys(document).filter((name) => !isSection(name))
-  return {
-    named: sections.filter((section) => Object.hasOwn(document, section)),
-    faults: unknown.map((name) => ({ path: `body.document.${name}`, message: 'is not a section of a file' })),
+/** The sections that a document manages, and the faults of those that there are not. `orgId`: whose files they are. */
+export function sectionsOf(
+  document: Readonly<Record<string, unknown>>,
+  orgId: string | null,
+): { named: Section[]; faults: Fault[] } {
+  const whyNot = (name: string): string | undefined => {
+    if (!isSection(name)) return 'is not a section of a file'
+    const isForeign = kinds[name].wholePartner && orgId !== null
+    return isForeign ? 'is of the partner, and these files are of one organization: leave it out' : undefined
   }
+  const faults = Object.keys(document).flatMap((name) => {
+    const message = whyNot(name)
+    return message === undefined ? [] : [{ path: `body.document.${name}`, message }]
+  })
+  const named = sections.filter((section) => Object.hasOwn(document, section))
+  return { named: named.filter((section) => whyNot(section) === undefined), faults }
 }
 
 /** An object of a document: what it says, or its faults of form. */

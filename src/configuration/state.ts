@@ -19,7 +19,7 @@ import { listWholeScripts } from '../scripts/store.ts'
 import { type ProviderRecord, redactProvider } from '../sso/rules.ts'
 import { getProvider, listProviderRecords } from '../sso/store.ts'
 import type { Db } from '../storage/open.ts'
-import { listOrgsById, listSitesById } from '../tenancy/store.ts'
+import { getPartner, listOrgsById, listSitesById } from '../tenancy/store.ts'
 import { listTrustPoliciesById } from '../trust/store.ts'
 import { hiddenValue } from '../webhooks/contract.ts'
 import type { WebhookRecord } from '../webhooks/rules.ts'
@@ -50,6 +50,7 @@ const dated = (member: Member) => ({ ...member, updatedAt: member.createdAt })
 
 /** The records of a section that the caller may see, as its endpoints return them. */
 const readers: Readonly<Record<Section, Reader>> = {
+  partners: async (db, scope) => (scope.kind === 'partner' ? [await getPartner(db, scope.partnerId)] : []),
   organizations: listOrgsById,
   sites: listSitesById,
   roles: async (db, scope, page) =>

@@ -4,7 +4,7 @@ import { Problem, refusalText } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
-import { refusalOf } from './access.ts'
+import { entriesFor, refusalOf } from './access.ts'
 import { type FileField, type Kind, mostChanges } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { References } from './naming.ts'
@@ -54,7 +54,7 @@ export class Steps {
       return false
     }
     const refused = await this.#refusal(
-      kind.update,
+      this.#updateOf(kind),
       async (call) => {
         await this.#judge(kind, found, call)
         await calls.record(this.#tx, this.#on, {
@@ -75,6 +75,10 @@ export class Steps {
     return refused.refused === null
   }
 
+  #updateOf(kind: Kind): Endpoint {
+    return entriesFor(kind, this.#on.admitted).update
+  }
+
   /** Whose set owns it, and what to do: sets of an organization and of its partner may have one name. */
   #instead({ set, isOfPartner }: Ownership, found: Stored): string {
     const isPlanOfPartner = this.#with.owner.orgId === null
@@ -87,7 +91,7 @@ export class Steps {
   /** Gives an object that the set has taken over back to nobody. */
   async release(kind: Kind, stored: Stored): Promise<void> {
     const refused = await this.#refusal(
-      kind.update,
+      this.#updateOf(kind),
       async (call) => {
         await this.#judge(kind, stored, call)
         await this.#with.calls.record(this.#tx, this.#on, {
@@ -226,7 +230,7 @@ export class Steps {
       const said = kind.fields.filter(({ isChanged, part }) => isChanged && part === undefined)
       const sent = kind.decides ? said.map(({ name }) => name) : own
       const body = this.#body(kind, item.values, references, sent)
-      await this.#updatePart(about, { entry: kind.update, body, names: own, path: item.path })
+      await this.#updatePart(about, { entry: this.#updateOf(kind), body, names: own, path: item.path })
     }
     for (const field of parts) if (!isFirst(field)) await this.#updateField(about, field, references)
   }
@@ -300,6 +304,8 @@ export class Steps {
   }
 
   async delete(kind: Kind, stored: Stored, excess: string | undefined): Promise<void> {
+    const { remove } = kind
+    if (!remove) throw new Error(`files delete no ${kind.section}`)
     const path = `body.document.${kind.section}`
     const before = rules.shownDifference(
       rules.hiddenValues(kind, this.#state.file(kind, stored)),
@@ -309,7 +315,7 @@ export class Steps {
     const counting = endsOf(kind)
     let ends: Record<string, number> | null = null
     const refused = await this.#refusal(
-      kind.remove,
+      remove,
       async (call) => {
         if (counting) {
           const { entry, counts: countsOf } = counting
@@ -345,7 +351,9 @@ export class Steps {
     return this.#with.calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, input)
   }
 
-  #call(entry: Endpoint, input: RawInput): Promise<Values> {
+  #call(entry: Endpoint, { params, ...asked }: RawInput): Promise<Values> {
+    // That of the caller's own partner has no id in its path.
+    const input = entry.params ? { ...asked, params } : asked
     return this.#with.calls.call(this.#tx, this.#on, entry, input)
   }
 
@@ -422,8 +430,10 @@ const decidedFields = ({ fields }: Kind, before: Values, after: Values, asked: r
     .filter((name) => rules.canonical(before[name]) !== rules.canonical(after[name]))
 
 /** How it is known what ends with an object of a kind. */
-const endsOf = ({ remove: { effect }, ends }: Kind): Kind['ends'] =>
-  effect ? { entry: effect, counts: (reply) => reply as Record<string, number> } : ends
+const endsOf = ({ remove, ends }: Kind): Kind['ends'] => {
+  const effect = remove?.effect
+  return effect ? { entry: effect, counts: (reply) => reply as Record<string, number> } : ends
+}
 
 /** With the id by which people and the audit log know it. */
 const shownAs = (kind: Kind, stored: Stored): Stored => ({

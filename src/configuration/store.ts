@@ -229,6 +229,7 @@ export async function disown(db: Db, setId: string, id: string): Promise<void> {
 }
 
 const tables = {
+  partners: ['partners'],
   organizations: ['organizations'],
   sites: ['sites'],
   roles: ['roles'],
@@ -244,7 +245,7 @@ const tables = {
 } as const satisfies Record<Section, readonly string[]>
 
 /** Deleted records of these stay for a while. */
-const marked: readonly Section[] = ['organizations', 'scripts', 'webhooks']
+const marked: readonly Section[] = ['partners', 'organizations', 'scripts', 'webhooks']
 
 /**
  * Forgets what no longer exists, whoever deleted it, and then the sets of the tenant that own nothing: there are never more

@@ -668,6 +668,7 @@ ${more}
     expect(code).toBe(0)
     expect(schema.$schema).toContain('2020-12')
     expect(Object.keys(schema.properties)).toEqual([
+      'partners',
       'organizations',
       'sites',
       'roles',

@@ -19,10 +19,11 @@ const hook = {
 const ada = { org: 'bakery', email: 'ada@example.com', name: 'Ada', role: 'Org Viewer' }
 
 it('every action that changes an object of a file is looked for', () => {
-  const entries = Object.values(kinds).flatMap(({ create, update, remove, parts = [] }) => [
+  const entries = Object.values(kinds).flatMap(({ create, update, remove, ofSystem, parts = [] }) => [
     create,
     update,
-    remove,
+    ...(remove ? [remove] : []),
+    ...(ofSystem ? [ofSystem.update] : []),
     ...parts.map(({ entry }) => entry),
   ])
   const actions = entries.map(({ audit }) => (audit as { action: string }).action)
@@ -256,7 +257,7 @@ onEveryDatabase((kind, open) => {
         const explain = kind === 'postgres' ? 'explain' : 'explain query plan'
         return (await tx.executeQuery(CompiledQuery.raw(`${explain} ${text}`, [...parameters]))).rows
       })
-      expect(JSON.stringify(plan)).toContain('audit_logs_configured_keys')
+      expect(JSON.stringify(plan)).toContain('audit_logs_configured_partners')
     })
   })
 })

@@ -193,9 +193,26 @@ const within = (org: string | undefined) =>
       },
     )
 
+const partner = fc.record(
+  {
+    slug: fc.constant('acme'),
+    name: color,
+    billingEmail: fc.constantFrom('bills@acme.example', null),
+    settings: fc.record(
+      {
+        timezone: fc.constantFrom('UTC', 'Europe/Paris', null),
+        contact: fc.record({ name: color, phone: fc.constantFrom('1', null) }, { requiredKeys: [] }),
+      },
+      { requiredKeys: [] },
+    ),
+  },
+  { requiredKeys: ['slug'] },
+)
+
 const document = fc
   .tuple(
     fc.subarray(slugs),
+    partner,
     fc.record(
       {
         maxDevices: fc.option(fc.integer({ min: 1, max: 9 }), { nil: null }),
@@ -207,8 +224,9 @@ const document = fc
     within(undefined),
     ...slugs.map(within),
   )
-  .map(([present, about, ...parts]): Document => {
+  .map(([present, ours, about, ...parts]): Document => {
     const whole: Document = {
+      partners: [ours],
       organizations: [],
       sites: [],
       roles: [],
@@ -230,6 +248,7 @@ const document = fc
 
 /** What the actions of the audit log begin with. */
 const resources: Record<string, string> = {
+  partners: 'partner',
   organizations: 'organization',
   sites: 'site',
   roles: 'role',
@@ -244,6 +263,7 @@ const resources: Record<string, string> = {
 
 /** Actions of the audit log that have another name than the change of a plan. */
 const actions: Record<string, string> = {
+  'partner.settings.update': 'partner.update',
   'user.invite': 'user.create',
   'user.role.assign': 'user.update',
   'user.access.update': 'user.update',
@@ -302,6 +322,9 @@ onEveryDatabase((kind, open) => {
       timeout: 7_200_000,
     }, async () => {
       const client = service.client(token)
+      const ours = { document: { partners: [{ slug: 'acme' }] }, set: 'random', adopt: true }
+      const { version } = await client.call(api.configuration.plan, { body: ours })
+      await client.call(api.configuration.apply, { body: { ...ours, version } })
       const plan = (files: Document, adopt = false) =>
         client.call(api.configuration.plan, { body: { ...options, adopt, document: files } })
       const rollBack = async (id: string) => {

@@ -20,7 +20,7 @@ import { invalid, Problem } from '../../src/core/errors.ts'
 import { toJsonSchema } from '../../src/core/openapi.ts'
 
 const readDocument = (document: Record<string, Record<string, unknown>[]>) => {
-  const { named, faults } = sectionsOf(document)
+  const { named, faults } = sectionsOf(document, null)
   const read = named.flatMap((section) =>
     document[section]!.map((object, at) => readObject(section, at, object)),
   )

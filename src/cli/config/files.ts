@@ -259,7 +259,7 @@ function jsOf({ document, file }: Source): unknown {
 
 function unknownSection(section: string): string {
   const known = uncovered.find(({ what }) => what === section)
-  if (known) return `${section} is not covered yet: ${known.reason}`
+  if (known) return `${section} is not covered: ${known.reason}`
   const near = didYouMean(section, [...sections])
   return `${section} is not a section${near === undefined ? `: ${sections.join(', ')}` : `; ${near}`}`
 }

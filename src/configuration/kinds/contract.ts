@@ -10,13 +10,14 @@ import { roles } from '../../identity/roles/contract.ts'
 import { people } from '../../identity/users/contract.ts'
 import { scripts } from '../../scripts/contract.ts'
 import { ssoProviders } from '../../sso/contract.ts'
-import { orgs, sites } from '../../tenancy/contract.ts'
+import { orgs, partners, sites } from '../../tenancy/contract.ts'
 import { trustPolicies } from '../../trust/contract.ts'
 import { webhooks, withoutQuery } from '../../webhooks/contract.ts'
 import {
   address,
   eventNames,
   keyScopes,
+  partnerSettings,
   permissionNames,
   providerFields,
   retention,
@@ -26,6 +27,7 @@ import {
 
 /** The sections of a file in the order in which they are applied: each refers to those before it and to itself. */
 export const sections = [
+  'partners',
   'organizations',
   'sites',
   'roles',
@@ -70,7 +72,12 @@ export type KindEntries = {
   /** Why files make none: they take over what there is. */
   unmade?: string
   update: Endpoint
-  remove: Endpoint
+  /** undefined: files delete none, and what they do not have any more belongs to no set. */
+  remove?: Endpoint
+  /** Those of a caller who belongs to no tenant, where they are others. */
+  ofSystem?: { list: Endpoint; update: Endpoint }
+  /** Files of one organization have none. */
+  wholePartner?: boolean
   /** What ends with a record, where the entry of its deletion has no `effect`. */
   ends?: { entry: Endpoint; counts(reply: RecordValues): Record<string, number> }
   /** The field of replies that is the record; undefined: the reply is. */
@@ -110,7 +117,29 @@ export type KindEntries = {
 
 const shownOnce = 'a key is shown once, to whoever makes it:'
 
+const byOperator = 'it is for whoever operates the service: svc partners update'
+
 export const entries: Readonly<Record<Section, KindEntries>> = {
+  partners: {
+    resource: 'partner',
+    list: partners.me,
+    create: partners.create,
+    unmade: 'files are of one partner, and change that alone',
+    update: partners.changeMe,
+    ofSystem: { list: partners.show, update: partners.update },
+    wholePartner: true,
+    key: 'slug',
+    owner: 'partner',
+    merged: ['settings'],
+    spelled: { settings: partnerSettings },
+    unchanged: ({ name }) => ({ name }),
+    omitted: {
+      type: byOperator,
+      plan: byOperator,
+      maxOrganizations: byOperator,
+      maxDevices: byOperator,
+    },
+  },
   organizations: {
     resource: 'organization',
     list: orgs.page,

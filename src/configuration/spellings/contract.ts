@@ -5,6 +5,7 @@ import { type PermissionPair, pairOf, permissionOf } from '../../core/permission
 import { email, text } from '../../core/schema.ts'
 import { NewApiKey } from '../../credentials/api-keys/contract.ts'
 import { NewProvider } from '../../sso/contract.ts'
+import { PartnerSettings } from '../../tenancy/contract.ts'
 import { defaultRetryPolicy, NewRetryPolicy, NewWebhook } from '../../webhooks/contract.ts'
 
 /** How a field is written in a file, where that differs from the endpoints. */
@@ -63,6 +64,18 @@ export const wholeRetryPolicy: Spelling = {
   ),
   toFile: (policy) => policy ?? defaultRetryPolicy,
   toBody: (policy) => policy,
+}
+
+/** Without the order of its organizations, which is arranged by hand, in ids. */
+export const partnerSettings: Spelling = {
+  schema: PartnerSettings.omit({ organizationOrder: true }).describe(
+    'Merged into the settings there are; null takes one out',
+  ),
+  toFile: (settings) => {
+    const { organizationOrder: _, ...rest } = settings as Record<string, unknown>
+    return rest
+  },
+  toBody: (settings) => settings,
 }
 
 export const retention: Spelling = {
