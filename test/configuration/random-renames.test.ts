@@ -6,7 +6,7 @@ import { depth } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import '../random.ts'
-import { buildWorld } from '../world.ts'
+import { buildWorld, newToken } from '../world.ts'
 import { configurationOf, type Document } from './stage.ts'
 
 const names = ['a', 'b', 'c', 'd', 'e']
@@ -108,8 +108,8 @@ onEveryDatabase((kind, open) => {
     it('give each name to what they say, as their plan and the audit log say, and then ask for nothing', {
       timeout: 7_200_000,
     }, async () => {
-      const acme = configurationOf(service)(token)
-      const { client } = acme
+      let acme = configurationOf(service)(token)
+      let { client } = acme
       const existing = async (section: Section): Promise<Map<string, Existing>> => {
         const query = { limit: 100 }
         const all =
@@ -160,6 +160,9 @@ onEveryDatabase((kind, open) => {
         fc.boolean(),
         fc.nat(1_000_000),
         async (wishes, picked, hand, isRolledBack, number) => {
+          // A token lasts a quarter of an hour, and the soak longer.
+          acme = configurationOf(service)(await newToken(token))
+          client = acme.client
           /** Files, and ids that the names have afterwards; null: a new one. */
           const asked = async () => {
             const document: Document = {}

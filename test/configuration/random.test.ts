@@ -7,7 +7,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { depth } from '../depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import '../random.ts'
-import { buildWorld } from '../world.ts'
+import { buildWorld, newToken } from '../world.ts'
 
 type Values = Record<string, unknown>
 type Document = Record<string, Values[]>
@@ -193,6 +193,10 @@ const within = (org: string | undefined) =>
       },
     )
 
+const day = fc.record(
+  { start: fc.constantFrom('08:00', '09:00'), end: fc.constantFrom('17:00', '18:00'), closed: fc.boolean() },
+  { requiredKeys: ['start', 'end'] },
+)
 const partner = fc.record(
   {
     slug: fc.constant('acme'),
@@ -202,6 +206,7 @@ const partner = fc.record(
       {
         timezone: fc.constantFrom('UTC', 'Europe/Paris', null),
         contact: fc.record({ name: color, phone: fc.constantFrom('1', null) }, { requiredKeys: [] }),
+        businessHours: fc.record({ preset: fc.constant('custom'), custom: fc.record({ monday: day }) }),
       },
       { requiredKeys: [] },
     ),
@@ -321,7 +326,7 @@ onEveryDatabase((kind, open) => {
     it('do what their plan says and what the audit log says, and then nothing, also after they are taken back', {
       timeout: 7_200_000,
     }, async () => {
-      const client = service.client(token)
+      let client = service.client(token)
       const ours = { document: { partners: [{ slug: 'acme' }] }, set: 'random', adopt: true }
       const { version } = await client.call(api.configuration.plan, { body: ours })
       await client.call(api.configuration.apply, { body: { ...ours, version } })
@@ -334,6 +339,8 @@ onEveryDatabase((kind, open) => {
         return client.call(api.configurationApplies.rollback, { params, body: { ...pruning, version } })
       }
       const property = fc.asyncProperty(document, async (files) => {
+        // A token lasts a quarter of an hour, and the soak longer.
+        client = service.client(await newToken(token))
         const before = await client.call(api.configuration.export)
         const planned = await plan(files)
         expect(await client.call(api.configuration.export)).toEqual(before)
