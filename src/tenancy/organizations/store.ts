@@ -2,7 +2,7 @@ import { Problem } from '../../core/errors.ts'
 import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { ofOne, organizationScope, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { forShare, forUpdate, inScope, inScopeHistory, preparedInScope } from '../../storage/dialect.ts'
+import { forNoKeyUpdate, forShare, inScope, inScopeHistory, preparedInScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOf } from '../../storage/query/counts.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
@@ -113,7 +113,9 @@ export async function shareLockOrg(db: Db, scope: Scope, id: string): Promise<vo
 
 /** Locks an organization to change it. @throws not_found, also for one outside the scope */
 export async function lockOrg(db: Db, scope: Scope, id: string): Promise<Organization> {
-  const row = await forUpdate(liveOrgs(db, ofOne(scope)).selectAll().where('id', '=', id)).executeTakeFirst()
+  const row = await forNoKeyUpdate(
+    liveOrgs(db, ofOne(scope)).selectAll().where('id', '=', id),
+  ).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Organization not found')
   return readOrg(row)
 }

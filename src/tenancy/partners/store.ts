@@ -1,6 +1,6 @@
 import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
-import { forUpdate, isUniqueViolation } from '../../storage/dialect.ts'
+import { forNoKeyUpdate, isUniqueViolation } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
@@ -33,7 +33,7 @@ export async function getPartner(db: Db, id: string): Promise<Partner> {
 
 /** The same, locked until the transaction ends. @throws not_found */
 export async function lockPartner(db: Db, id: string): Promise<Partner> {
-  const row = await forUpdate(live(db).selectAll().where('id', '=', id)).executeTakeFirst()
+  const row = await forNoKeyUpdate(live(db).selectAll().where('id', '=', id)).executeTakeFirst()
   if (!row) throw new Problem('not_found', 'Partner not found')
   return readPartner(row)
 }
