@@ -34,6 +34,9 @@ export const readRefusal = (calls: InnerCalls, section: Section, caller: Caller)
 export const mayRead = (calls: InnerCalls, section: Section, caller: Caller): boolean =>
   readRefusal(calls, section, caller) === undefined
 
+export const mayChangeSome = (calls: InnerCalls, section: Section, caller: Caller): boolean =>
+  refusalOf(calls, entriesFor(kinds[section], caller).update, caller) === undefined
+
 /** A plan shows nothing that the lists do not show the caller. @throws forbidden */
 export function checkMayRead(calls: InnerCalls, sections: readonly Section[], caller: Caller): void {
   const refused = sections.flatMap((section) => {

@@ -57,6 +57,10 @@ const plan = {
   left: z
     .array(z.object(place))
     .describe('Owned by the set and in no file: --prune deletes or releases them'),
+  renamedByHand: z
+    .array(z.object({ ...place, nameInFiles: z.string().describe('What they called it at the last apply') }))
+    .optional()
+    .describe('What somebody has renamed as the files call it now: an apply remembers that'),
   totals: z.object({
     create: z.int(),
     update: z.int(),

@@ -1,6 +1,7 @@
 import { auditLogs } from '../audit/contract.ts'
 import { chainOf } from '../audit/rules.ts'
 import { entriesIn, toEntriesWithNames } from '../audit/store.ts'
+import { isJsonObject } from '../core/json.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import type { Caller } from '../handler.ts'
@@ -129,8 +130,7 @@ export async function withCulprits(
     let culprits: Change['culprits'] = []
     if (change.action === 'update' && subject.id !== null && objects > 0) {
       objects -= 1
-      const names = Object.keys({ ...change.before, ...change.after })
-      const found = await culpritsOfFields(db, scope, subject, names, Math.min(entries, most.ofOne))
+      const found = await culpritsOfFields(db, scope, subject, change, Math.min(entries, most.ofOne))
       entries -= found.read
       culprits = found.culprits
     } else if (change.action === 'create') {
@@ -174,14 +174,9 @@ const said = (field: string | null, { by, at, action, entryId }: Culprit) => ({
 })
 
 /** The newest entry of each field: entries are read until all fields have one. */
-async function culpritsOfFields(
-  db: Db,
-  scope: Scope,
-  subject: Subject,
-  names: readonly string[],
-  limit: number,
-) {
+async function culpritsOfFields(db: Db, scope: Scope, subject: Subject, change: Change, limit: number) {
   const kind = kinds[subject.section]
+  const names = Object.keys({ ...change.before, ...change.after })
   const left = new Set(kind.fields.filter(({ name }) => names.includes(name)))
   const culprits: NonNullable<Change['culprits']> = []
   let read = 0
@@ -191,7 +186,7 @@ async function culpritsOfFields(
     const entry = await readEntry(db, scope, id)
     if (entry?.result !== 'success') continue
     for (const field of left) {
-      if (!isChanging(entry, field, kind)) continue
+      if (!isChanging(entry, field, kind, change)) continue
       left.delete(field)
       culprits.push(said(field.name, culpritOf(entry)))
     }
@@ -202,17 +197,27 @@ async function culpritsOfFields(
 /** Whether an entry says that a field was set. What is made has all its fields. */
 function isChanging(
   { action, details }: Entry,
-  { field, part, guard }: FileField,
-  { recorded = {} }: Kind,
+  { name: inFile, field, part, guard }: FileField,
+  { recorded = {}, merged }: Kind,
+  change: Change,
 ): boolean {
   if (/\.(create|clone|invite)$/.test(action)) return true
   if (part?.isBody) return action === actionOf(part.entry)
   const name = recorded[field] ?? field
   const { before, after } = details as { before?: Values | null; after?: Values | null }
   const sides = [before ?? {}, after ?? {}].filter((side) => Object.hasOwn(side, name))
+  const asked = [change.before?.[inFile], change.after?.[inFile]].filter((side) => side !== undefined)
+  const isElsewhere = (side: Values) => !asked.some((one) => isOfOnePart(one, side[name]))
+  if (merged.includes(inFile) && sides.every(isElsewhere)) return false
   const [was, is] = sides.map((side) => canonical(side[name]))
   // Some entries have more than what has changed, and of a secret both sides are hidden.
   return sides.length > 0 && (guard !== undefined || was !== is || /\*{8}/.test(was!))
+}
+
+/** Whether two differences of a value are about a part in common: of objects they have only the keys that differ. */
+function isOfOnePart(one: unknown, other: unknown): boolean {
+  if (!isJsonObject(one) || !isJsonObject(other)) return true
+  return Object.keys(one).some((key) => Object.hasOwn(other, key) && isOfOnePart(one[key], other[key]))
 }
 
 /** The action of an endpoint. */
@@ -235,10 +240,10 @@ async function deletionOf(db: Db, scope: Scope, subject: Subject): Promise<Culpr
 /** Most that a refusal names. */
 const mostNamed = 10
 
-/** What has moved since a plan, with who did it. */
+/** What has moved since a plan, with who did it. `scope` and `tenant` are those of withCulprits. */
 export async function movedBy(
   db: Db,
-  scope: Scope,
+  { scope, tenant }: { scope: Scope; tenant: Scope },
   on: {
     named: readonly Section[]
     moved: readonly Stored[]
@@ -255,7 +260,7 @@ export async function movedBy(
     const entry = newest && (await readEntry(db, scope, newest.id))
     lines.push(`${section} "${key}" (${entry ? saidOf(culpritOf(entry)) : String(record.updatedAt)})`)
   }
-  const found = await recently(db, scope, on)
+  const found = await recently(db, tenant, on)
   for (const subject of on.gone.slice(0, mostNamed)) {
     const deletion = await deletionOf(db, scope, subject)
     if (deletion && deletion.at > on.since) found.set(deletion.entryId, deletion)

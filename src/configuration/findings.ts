@@ -31,6 +31,7 @@ export class Findings {
   /** What the caller may not do, at its place in the files. */
   readonly #refusals: Fault[] = []
   readonly #left: Plan['left'] = []
+  readonly #renamedByHand: NonNullable<Plan['renamedByHand']> = []
   /** What ends with what is deleted. */
   readonly #ends: Ending[] = []
   /** Ids of what the files have of each section. */
@@ -62,6 +63,10 @@ export class Findings {
 
   get left(): Plan['left'] {
     return this.#left
+  }
+
+  get renamedByHand(): NonNullable<Plan['renamedByHand']> {
+    return this.#renamedByHand
   }
 
   get ends(): readonly Ending[] {
@@ -110,6 +115,12 @@ export class Findings {
 
   leave(section: Section, stored: Stored): void {
     this.#left.push({ section, org: this.#state.org(stored), name: stored.key })
+  }
+
+  /** The files follow a name that somebody has given it: nothing changes but what they called it. */
+  followName(stored: Stored, nameInFiles: string): void {
+    const { section, key: name } = stored
+    this.#renamedByHand.push({ section, org: this.#state.org(stored), name, nameInFiles })
   }
 
   end(ending: Ending): void {

@@ -82,7 +82,7 @@ export class Naming {
 
   /** Which objects there are of those of a section; of those at fault nothing is known. */
   async claims(
-    { section, unmade }: Kind,
+    { section, unmade, wholePartner }: Kind,
     placed: readonly Placed[],
     on: { prune: boolean; breathe(): Promise<void> },
   ): Promise<ReadonlyMap<Item, Claim>> {
@@ -113,8 +113,12 @@ export class Naming {
     for (const [item, { stored }] of unmade === undefined ? [] : claims) {
       if (stored) continue
       claims.delete(item)
-      if (!isExpired(item.values, this.#with.on.now))
-        this.#found.fault(item.path, `is not there, or has ended, and files make none: ${unmade}`)
+      if (isExpired(item.values, this.#with.on.now)) continue
+      const [partner] = wholePartner ? this.#state.all(section) : []
+      const why = partner
+        ? `"${item.key}" is not the partner of these files, which is "${partner.key}"`
+        : `is not there, or has ended, and files make none: ${unmade}`
+      this.#found.fault(item.path, why)
     }
     for (const { item, orgId } of placed) {
       const stored = claims.get(item)?.stored

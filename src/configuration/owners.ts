@@ -1,8 +1,9 @@
 import { pagesById } from '../core/page.ts'
 import type { Db } from '../storage/open.ts'
+import { placeOf } from './claims.ts'
 import { kinds, type Section } from './contract.ts'
 import type { Planner } from './request.ts'
-import type { Item, Stored, Subject } from './rules.ts'
+import { type Item, namespaceOf, type Stored, type Subject } from './rules.ts'
 import type { State } from './state.ts'
 import * as store from './store.ts'
 
@@ -92,11 +93,14 @@ export class Owners {
       })
   }
 
-  /** What the files call an object from now on. A rename is done once: the file may go on to say it. */
-  async noteName(stored: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
+  /** Whether the files call an object otherwise than at the last apply. What a rollback finds, see takeNamesBack. */
+  isNewName(stored: Stored, { key, identity }: Item): boolean {
     const owned = this.of(stored)
-    // What a rollback finds is called as before its apply: see takeNamesBack.
-    if (identity || !owned || owned.name === key || !isRenamable(stored.section)) return
+    return !identity && owned !== undefined && owned.name !== key && isRenamable(stored.section)
+  }
+
+  /** What the files call an object from now on. A rename is done once: the file may go on to say it. */
+  async noteName(stored: Stored, { key, renamedFrom }: Item): Promise<void> {
     await this.#changeName(stored, { name: key, renamedFrom: renamedFrom ?? null })
   }
 
@@ -110,20 +114,41 @@ export class Owners {
     if (setId === undefined) return
     const { name, renamedFrom } = this.of(stored)!
     await store.noteName(this.#tx, setId, stored.id, after)
-    this.#nameChanges.push({ id: stored.id, before: { name, renamedFrom }, after })
+    const { section, id } = stored
+    this.#nameChanges.push({ section, id, orgId: namespaceOf(stored), before: { name, renamedFrom }, after })
   }
 
-  /** Undoes what an apply changed of names: what it renamed is renamed again by the files. */
+  /**
+   * Undoes what an apply changed of names: what it renamed is renamed again by the files. Not in a section where files have
+   * called something else so since.
+   */
   async takeNamesBack(changes: readonly store.NameChange[]): Promise<void> {
     const { setId } = this.#with
     if (setId === undefined) return
-    for (const change of changes) {
-      const { id, before, after } = change
-      if (await store.takeNameBack(this.#tx, setId, change))
-        this.#nameChanges.push({ id, before: after, after: before })
+    const back: store.NameChange[] = []
+    for (const change of changes) if (await store.takeNameBack(this.#tx, setId, change)) back.push(change)
+    if (back.length === 0) return
+    const shared = new Set((await store.sharedNames(this.#tx, setId)).map(placeOfName))
+    const isShared = ({ before, ...place }: store.NameChange) =>
+      shared.has(placeOfName({ ...place, ...before }))
+    const kept = new Set(back.filter(isShared).map(({ section }) => section))
+    for (const change of back) {
+      const { section, id, before, after } = change
+      if (kept.has(section)) await store.noteName(this.#tx, setId, id, after)
+      else this.#nameChanges.push({ ...change, before: after, after: before })
     }
   }
 }
+
+const placeOfName = ({
+  section,
+  orgId,
+  name,
+}: {
+  section: Section
+  orgId: string | null
+  name: string | null
+}) => `${section} ${placeOf(orgId, name ?? '')}`
 
 const isRenamable = (section: Section): boolean =>
   kinds[section].fields.some(({ name, isChanged }) => isChanged && name === kinds[section].key)

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { Fault } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { checkMayRead, mayRead, readableParts } from './access.ts'
+import { checkMayRead, mayChangeSome, mayRead, readableParts } from './access.ts'
 import type { Claim, Placed } from './claims.ts'
 import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from './contract.ts'
 import { mayReadAudit, movedBy, type Trail } from './culprits.ts'
@@ -17,7 +17,7 @@ import { leftOutOf, notComparedOf, withStandIns } from './left-out.ts'
 import { Naming } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
-import type { Item, Subject, Values, Wanted } from './rules.ts'
+import type { Item, Stored, Subject, Values, Wanted } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
@@ -99,7 +99,7 @@ export class Run {
       if (!this.#found.isHopeless()) await this.#deletions.make(kinds[section])
     }
     await this.#releases()
-    await this.#owners.takeNamesBack(this.#with.nameChanges ?? [])
+    await this.#owners.takeNamesBack(this.#nameChangesToTakeBack())
     const { changes, ends, faults: found } = this.#found
     const count = changes.length + this.#deletions.ended
     if (count > mostChanges) {
@@ -125,6 +125,7 @@ export class Run {
     if (expected && expected.version !== version) throw rules.moved([])
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)
     const notCompared = notComparedOf(wanted, items)
+    const { renamedByHand } = this.#found
     return {
       set: wanted.set,
       version,
@@ -132,6 +133,7 @@ export class Run {
       left: this.#found.left,
       totals,
       ...(notCompared.length > 0 && { notCompared }),
+      ...(renamedByHand.length > 0 && { renamedByHand }),
     }
   }
 
@@ -180,6 +182,11 @@ export class Run {
       for (const stored of this.#state.all(section))
         if (this.#rollback.releases.has(stored.id)) await this.#steps.release(kinds[section], stored)
     }
+  }
+
+  #nameChangesToTakeBack(): NameChange[] {
+    const { nameChanges = [], calls, on } = this.#with
+    return nameChanges.filter(({ section }) => mayChangeSome(calls, section, on.admitted))
   }
 
   /** The objects of the files. Names of those with faults are kept: who refers to them is not at fault as well. */
@@ -250,12 +257,13 @@ export class Run {
   /** What was changed, made or deleted since a time, with who did it where the caller may read the audit log. */
   async #movedSince(named: readonly Section[], time: Instant | undefined): Promise<string[]> {
     if (time === undefined) return []
-    const { calls, on, scope } = this.#with
+    const { calls, on, scope: tenant } = this.#with
     const all = named.flatMap((section) => this.#state.all(section))
     const moved = all.filter(({ record }) => String(record.updatedAt) > time)
     if (!mayReadAudit(calls, on.admitted))
       return moved.map(({ section, key, record }) => `${section} "${key}" (${String(record.updatedAt)})`)
-    return movedBy(this.#tx, scope, { named, moved, gone: this.#gone, since: time, now: on.now })
+    const scopes = { scope: 'scope' in on.admitted ? on.admitted.scope : tenant, tenant }
+    return movedBy(this.#tx, scopes, { named, moved, gone: this.#gone, since: time, now: on.now })
   }
 
   async #section(kind: Kind, items: readonly Item[]): Promise<void> {
@@ -279,7 +287,8 @@ export class Run {
     }
     for (const stored of this.#state.all(kind.section)) {
       const isLeft = !this.#rollback && !this.#found.isKept(stored.id)
-      if (isLeft && this.#naming.isReplaced(stored)) await this.#owners.forgetName(stored)
+      if (isLeft && this.#naming.isReplaced(stored) && (await this.#steps.mayChange(kind, stored)))
+        await this.#owners.forgetName(stored)
       await this.#turns.breathe()
     }
   }
@@ -312,6 +321,15 @@ export class Run {
     if (isNew && item.identity) this.#naming.restore(item.identity.id, stored.id)
     if (isNew) this.#naming.note(named, orgId, stored)
     await this.#steps.update(kind, item, { stored, isNew, inTheWay }, references)
-    if (!isNew) await this.#owners.noteName(stored, item)
+    if (!isNew && this.#owners.isNewName(stored, item)) await this.#noteName(kind, item, stored)
+  }
+
+  /** Where somebody has given an object the name that it has in the files, nothing else of it may change. */
+  async #noteName(kind: Kind, item: Item, stored: Stored): Promise<void> {
+    const isFollowed = stored.key === item.key
+    if (isFollowed && !(await this.#steps.mayChange(kind, stored))) return
+    const nameInFiles = this.#owners.nameInFiles(stored)
+    await this.#owners.noteName(stored, item)
+    if (isFollowed && nameInFiles !== null) this.#found.followName(stored, nameInFiles)
   }
 }

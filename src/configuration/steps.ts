@@ -133,6 +133,19 @@ export class Steps {
     }
   }
 
+  /** Whether the caller may change an object: whoever may not does not change either what its set remembers of it. */
+  async mayChange(kind: Kind, stored: Stored): Promise<boolean> {
+    const entry = this.#updateOf(kind)
+    if (refusalOf(this.#with.calls, entry, this.#on.admitted) !== undefined) return false
+    try {
+      await this.#judge(kind, stored, (input) => this.#call(entry, input))
+      return true
+    } catch (error) {
+      if (error instanceof Problem) return false
+      throw error
+    }
+  }
+
   /** `inTheWay`: has its name until it is renamed or deleted itself. */
   async create(
     kind: Kind,

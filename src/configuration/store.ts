@@ -192,8 +192,8 @@ export async function own(
 
 /** What files call an object, and what they called it before they renamed it. */
 export type Called = { name: string | null; renamedFrom: string | null }
-/** What an apply changed of that. */
-export type NameChange = { id: string; before: Called; after: Called }
+/** What an apply changed of that. `orgId`: where the name means one object; null: in the partner. */
+export type NameChange = { section: Section; id: string; orgId: string | null; before: Called; after: Called }
 
 /** The caller has found the object within its scope. */
 export async function noteName(db: Db, setId: string, id: string, called: Called): Promise<void> {
@@ -221,6 +221,26 @@ export async function takeNameBack(
     .where('renamed_from', 'is not distinct from', after.renamedFrom)
     .executeTakeFirst()
   return numUpdatedRows > 0n
+}
+
+/** Names by which the files of a set mean several objects of one section and organization. The caller has found the set. */
+export async function sharedNames(
+  db: Db,
+  setId: string,
+): Promise<{ section: Section; orgId: string | null; name: string | null }[]> {
+  const rows = await db
+    .selectFrom('config_objects')
+    .select(['section', 'name'])
+    .select(({ eb }) =>
+      // Organizations have their names in the partner.
+      eb.case().when('section', '=', 'organizations').then(null).else(eb.ref('org_id')).end().as('namespace'),
+    )
+    .where('set_id', '=', setId)
+    .where('name', 'is not', null)
+    .groupBy(['section', 'namespace', 'name'])
+    .having(({ fn }) => fn.countAll(), '>', 1)
+    .execute()
+  return rows.map(({ section, namespace: orgId, name }) => ({ section: section as Section, orgId, name }))
 }
 
 /** The caller has found the object within its scope. */

@@ -112,6 +112,30 @@ scripts:
     expect([applied.code, applied.stderr]).toEqual([0, expect.stringContaining('1 changed')])
   })
 
+  it('applies without a question what only follows a name that was given by hand', async () => {
+    const files = (name: string) =>
+      file('followed.yaml', `sites:\n  - { org: bakery, name: ${name}, timezone: UTC }\n`)
+    const set = ['--set', 'followed']
+    await acme(['config', 'apply', files('Kiosk'), ...set, '--yes'])
+    const client = live.service.client(live.world.tokens.acme)
+    const { data } = await client.call(api.sites.list, { query: { limit: 100 } })
+    const { id } = data.find(({ name }) => name === 'Kiosk')!
+    await client.call(api.sites.update, { params: { id }, body: { name: 'Booth' } })
+    const shown =
+      'renamed by hand as the files call it now\n    sites: bakery / Booth, was Kiosk in the files\nSet followed: no changes\n'
+    expect(await acme(['config', 'diff', files('Booth'), ...set])).toMatchObject({ code: 0, stdout: shown })
+    const { stdout: comment } = await acme(['config', 'plan', files('Booth'), ...set, '--markdown'])
+    expect(comment).toContain('sites `bakery / Booth`, was `Kiosk` in the files')
+    expect(await acme(['config', 'apply', files('Booth'), ...set])).toMatchObject({
+      code: 0,
+      stdout: shown,
+      stderr: expect.stringContaining('The set knows what was renamed by hand: nothing else changes'),
+    })
+    await client.call(api.sites.update, { params: { id }, body: { name: 'Stall' } })
+    const { stdout } = await acme(['config', 'plan', files('Booth'), ...set])
+    expect(stdout).toContain('~ bakery / Booth')
+  })
+
   it('is of the partner that a system administrator names', async () => {
     const env = { SVC_TOKEN: live.world.tokens.system }
     const depot = file('depot.yaml', 'sites: [{ org: garage, name: Depot }]')
@@ -239,7 +263,7 @@ rollouts: []
     expect(at('a.yaml:3:5')).toHaveLength(1)
     expect(at('a.yaml:7:5')).toHaveLength(1)
     expect(at('a.yaml:8:5')).toHaveLength(1)
-    expect(at('a.yaml:9:1')[0]).toContain('is not covered yet')
+    expect(at('a.yaml:9:1')[0]).toContain('is not covered: ')
     expect(at('more/b.json:3:20')).toHaveLength(1)
     expect(at('more/b.json:4:29')[0]).toContain('the variable SVC_CONFIG_UNSET is not set')
     expect(at('more/b.json:6:3')[0]).toContain('is not a section')

@@ -98,10 +98,14 @@ onEveryDatabase((_, open) => {
     it('is neither another one nor called otherwise', async () => {
       const { acme } = await start()
       await acme.apply(acmeWith({}), adopt)
-      const message = 'files are of one partner, and change that alone'
       for (const slug of ['harbor', 'nobody'])
         await expect(acme.plan({ partners: [{ slug }] }, adopt)).rejects.toMatchObject({
-          details: [{ path: 'body.document.partners.0', message: expect.stringContaining(message) }],
+          details: [
+            {
+              path: 'body.document.partners.0',
+              message: `"${slug}" is not the partner of these files, which is "acme"`,
+            },
+          ],
         })
       await expect(acme.plan({ partners: [{ slug: 'apex', renamedFrom: 'acme' }] })).rejects.toMatchObject({
         details: [{ path: 'body.document.partners.0.slug', message: 'cannot be changed by a file' }],
@@ -154,6 +158,24 @@ onEveryDatabase((_, open) => {
       expect(await acme.sets()).toEqual([])
     })
 
+    it('gets its business hours back as they were, whatever of a day changed', async () => {
+      const { acme, mine } = await start()
+      const hours = (monday: object) =>
+        acmeWith({ settings: { businessHours: { preset: 'custom', custom: { monday } } } })
+      const day = { start: '08:00', end: '17:00', closed: true }
+      await acme.apply(hours(day), adopt)
+      const { settings } = await mine()
+      for (const other of [{ start: '09:00', end: '18:00' }, { end: '18:00' }, { closed: false }]) {
+        const { applyId } = await acme.apply(hours({ ...day, ...other }))
+        const { version } = await acme.planBack(applyId)
+        await acme.rollBack(applyId, version)
+        expect((await mine()).settings).toEqual(settings)
+      }
+      // A day is replaced as a whole.
+      await acme.apply(hours({ start: '08:00', end: '17:00' }))
+      expect((await mine()).settings.businessHours).toMatchObject({ custom: { monday: { closed: false } } })
+    })
+
     it('is changed by whoever may change all of it, and shown to others', async () => {
       const { by, service, world, acme } = await start()
       await acme.apply(acmeWith({}), adopt)
@@ -169,7 +191,7 @@ onEveryDatabase((_, open) => {
     })
 
     it('is changed by a system administrator who names it, and the audit log names who did', async () => {
-      const { by, world, acme, mine } = await start()
+      const { by, world, service, acme, mine } = await start()
       const { acme: partnerId } = world.partners
       const system = by(world.tokens.system, { partnerId })
       expect((await system.exported()).document.partners).toMatchObject([{ slug: 'acme' }])
@@ -177,12 +199,28 @@ onEveryDatabase((_, open) => {
       expect(await mine()).toMatchObject({ name: 'Apex', settings: { timezone: 'UTC' } })
       await acme.client.call(api.partners.changeMe, { body: { settings: { timezone: 'Asia/Tokyo' } } })
       const { changes } = await system.plan(acmeWith({ settings: { timezone: 'UTC' } }), { culprits: true })
-      expect(changes).toMatchObject([
-        {
-          action: 'update',
-          culprits: [{ field: 'settings', by: 'acme-admin@example.com', action: 'partner.settings.update' }],
-        },
-      ])
+      const byAcme = { field: 'settings', by: 'acme-admin@example.com', action: 'partner.settings.update' }
+      expect(changes).toMatchObject([{ action: 'update', culprits: [byAcme] }])
+      // Somebody else has changed other settings since.
+      const other = service.client(await addPartnerUser(service, 'other', partnerId, 'all'))
+      const { id } = world.orgs.garage
+      await other.call(api.partners.changeMe, {
+        body: { settings: { organizationOrder: [id], contact: { name: 'Ada' } } },
+      })
+      const again = await system.plan(acmeWith({ settings: { timezone: 'UTC' } }), { culprits: true })
+      expect(again.changes).toMatchObject([{ culprits: [byAcme] }])
+      const document = acmeWith({ name: 'Two' })
+      const { version, plannedAt } = await system.plan(document)
+      await other.call(api.partners.changeMe, { body: { name: 'Three' } })
+      await expect(
+        system.client.call(api.configuration.apply, {
+          query: { partnerId },
+          body: { document, version, plannedAt },
+        }),
+      ).rejects.toMatchObject({
+        status: 409,
+        message: expect.stringContaining('partners "acme" (by other@example.com'),
+      })
       const globex = by(world.tokens.system, { partnerId: world.partners.globex })
       await expect(globex.plan(acmeWith({ name: 'Other' }), adopt)).rejects.toMatchObject({ status: 400 })
     })

@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
+import { joinPartner } from '../../src/identity/memberships.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { dump } from '../laws/tables.ts'
-import { buildWorld } from '../world.ts'
+import { addRole, addUser, buildWorld, tokenFor } from '../world.ts'
 import { configurationOf, type Document } from './stage.ts'
 
 type Named = Record<string, string>
@@ -199,7 +200,12 @@ onEveryDatabase((_, open) => {
       await acme.apply({ [section]: [object('a'), object('b')] })
       const before = await ids(section)
       await byHand.rename(section, 'a', 'x')
-      expect((await settle({ [section]: [object('x', 'a'), object('b')] }, prune)).lines).toEqual([])
+      const follows = { [section]: [object('x', 'a'), object('b')] }
+      const followed = [{ section, name: 'x', nameInFiles: 'a' }]
+      expect(await acme.plan(follows)).toMatchObject({ changes: [], renamedByHand: followed })
+      const { done } = await settle(follows, prune)
+      expect(done).toMatchObject({ changes: [], renamedByHand: followed })
+      expect((await acme.plan(follows)).renamedByHand).toBeUndefined()
       // It is called so from now on, and was renamed once.
       expect((await settle({ [section]: [object('x', 'a'), object('a'), object('b')] })).lines).toEqual([
         'create a',
@@ -215,6 +221,39 @@ onEveryDatabase((_, open) => {
       // What they do not have any more is deleted, whatever it is called.
       await byHand.rename(section, 'b', 'y')
       expect((await settle({ [section]: [object('x')] }, prune)).lines).toEqual(['delete y'])
+    })
+
+    it('stays in the memory of the set unless who may change the object applies files that follow it', async () => {
+      const { acme, service, world, ids, byHand } = await start()
+      await acme.apply({ [section]: [object('a')] })
+      await byHand.rename(section, 'a', 'x')
+      const { acme: partnerId } = world.partners
+      const permissions = ['config:read', 'config:apply', 'organizations:read', 'sites:read']
+      const roleId = await addRole(service, { partnerId }, 'Files', permissions)
+      const userId = await addUser(service, 'files')
+      const membership = { partnerId, userId, roleId, orgs: 'all' as const }
+      await service.storage.write((tx) => joinPartner(tx, membership, new Date().toISOString()))
+      const reader = configurationOf(service)(await tokenFor(service, userId, { kind: 'partner', partnerId }))
+      const { changes, renamedByHand } = await reader.apply({ [section]: [object('x')] })
+      expect([changes, renamedByHand]).toEqual([[], undefined])
+      const found = await acme.plan({ [section]: [object('a')] }, prune)
+      expect(found.changes).toMatchObject([
+        { action: 'update', renamedFrom: 'x', id: (await ids(section)).get('x') },
+      ])
+    })
+
+    it('that files have given to another since is taken back from nobody', async () => {
+      const { acme, settle, ids, byHand, back } = await start()
+      const script = (content: string) => ({ name: 'Clean', osTypes: ['linux'], language: 'bash', content })
+      await acme.apply({ [section]: [object('a')], scripts: [script('one')] })
+      await byHand.rename(section, 'a', 'x')
+      const followed = await acme.apply({ [section]: [object('x')], scripts: [script('two')] }, prune)
+      const both = { [section]: [object('x'), object('a')], scripts: [script('two')] }
+      await acme.apply(both)
+      const before = await ids(section)
+      await back(followed)
+      expect((await settle({ [section]: both[section]! }, prune)).lines).toEqual([])
+      expect(await ids(section)).toEqual(before)
     })
 
     it('that somebody changes by hand is no other than what files rename, and no new one of theirs', async () => {

@@ -69,6 +69,7 @@ const bounds: Record<string, string> = {
   'src/configuration/findings.ts #applied': 'objects of one request, and of its state',
   'src/configuration/findings.ts #blocked': 'objects of one request',
   'src/configuration/findings.ts #changes': 'objects of one request, and of its state',
+  'src/configuration/findings.ts #renamedByHand': 'objects of one request',
   'src/configuration/findings.ts #refusals': 'changes of one request',
   'src/configuration/findings.ts #subjects': 'objects of one request, and of its state',
   'src/configuration/findings.ts #ends': 'deletions of one request',

@@ -1,4 +1,4 @@
-import type { Change, Plan } from '../../configuration/contract.ts'
+import { type Change, kinds, type Plan } from '../../configuration/contract.ts'
 import type { RollbackPlan } from '../../configuration/history/contract.ts'
 import { escapeToOneLine } from '../../core/terminal.ts'
 import { formatCounts } from '../effect.ts'
@@ -92,6 +92,9 @@ function wrapped(text: string, width: number | undefined): string {
   return wrapWords(line, width, width - indent).join(`\n${' '.repeat(indent)}`)
 }
 
+const releaseText = ({ section }: Plan['left'][number]): string =>
+  kinds[section].remove === undefined ? ' (--prune releases it, and deletes nothing)' : ''
+
 const leftByFiles = 'in no file any more, and kept without --prune'
 
 /** Changes alone, by section. `leftWhy`: of what is owned by the set and stays. */
@@ -116,9 +119,19 @@ export function formatPlan(
   ])
   if (plan.left.length > 0) {
     lines.push(style.heading(leftWhy))
-    lines.push(...plan.left.map((one) => wrapped(`    ${one.section}: ${placed(one)}`, width)))
+    lines.push(
+      ...plan.left.map((one) => wrapped(`    ${one.section}: ${placed(one)}${releaseText(one)}`, width)),
+    )
   }
-  const { lost = [] } = plan
+  const { lost = [], renamedByHand = [] } = plan
+  if (renamedByHand.length > 0) lines.push(style.heading('renamed by hand as the files call it now'))
+  for (const one of renamedByHand)
+    lines.push(
+      wrapped(
+        `    ${one.section}: ${placed(one)}, was ${escapeToOneLine(one.nameInFiles)} in the files`,
+        width,
+      ),
+    )
   if (lost.length > 0) lines.push(style.heading('not brought back'))
   for (const one of lost)
     lines.push(wrapped(`    ${one.section}: ${placed(one)} ${escapeToOneLine(one.reason)}`, width))
@@ -141,7 +154,12 @@ export function formatMarkdown(plan: ShownPlan): string {
           .join(''),
     ),
     ...plan.left.map(
-      (one) => `- kept without --prune: ${escapeToOneLine(one.section)} ${quote(placed(one))}`,
+      (one) =>
+        `- kept without --prune: ${escapeToOneLine(one.section)} ${quote(placed(one))}${releaseText(one)}`,
+    ),
+    ...(plan.renamedByHand ?? []).map(
+      (one) =>
+        `- renamed by hand as the files call it now: ${escapeToOneLine(one.section)} ${quote(placed(one))}, was ${quote(one.nameInFiles)} in the files`,
     ),
     ...(plan.notCompared ?? []).map((one) => `- not compared: ${quote(notComparedText(one))}`),
   ]

@@ -12,7 +12,7 @@ export type Substituted = {
 }
 
 type Objects = Readonly<Record<string, readonly Record<string, unknown>[]>>
-type Shown = Pick<Plan, 'changes' | 'left' | 'notCompared'>
+type Shown = Pick<Plan, 'changes' | 'left' | 'notCompared' | 'renamedByHand'>
 
 /** What is shown in place of values that came from variables. */
 const marker = (names: readonly string[]): string => `(from ${[...new Set(names)].join(', ')})`
@@ -62,6 +62,12 @@ export class Hidden {
       left: plan.left.map(named),
       changes: plan.changes.map((change) => this.#change(change)),
       ...(plan.notCompared && { notCompared: plan.notCompared.map(named) }),
+      ...(plan.renamedByHand && {
+        renamedByHand: plan.renamedByHand.map((one) => ({
+          ...named(one),
+          nameInFiles: this.#name(one.nameInFiles),
+        })),
+      }),
     }
   }
 

@@ -189,7 +189,8 @@ export async function applyFiles(
   const hidden = new Hidden(request.body.document, substituted)
   const isPlain = session.output.format === 'plain'
   if (isPlain) await writeStdout(formatPlan(plan, lookOf(process.stdout, session.output)))
-  if (plan.changes.length === 0) {
+  const { renamedByHand = [] } = plan
+  if (plan.changes.length === 0 && renamedByHand.length === 0) {
     if (!isPlain) await printPlan(session, plan)
     return
   }
@@ -197,7 +198,8 @@ export async function applyFiles(
   if (flags.plan === undefined) checkNothingRefused(plan)
   printTarget(session.settings)
   await confirmOrThrow(`Apply to ${plan.set}: ${totalsText(plan)}?`, {
-    yes: flags.yes,
+    // What the files call an object is nobody's but their own.
+    yes: flags.yes || plan.changes.length === 0,
     interactive: session.interactive,
     hint: 'svc config plan shows what would change',
   })
@@ -210,6 +212,8 @@ export async function applyFiles(
   })
   const done = hidden.plan(reply as z.output<typeof configuration.apply.reply>)
   if (!isPlain) return printRecord(session.output, done, configuration.apply.reply)
+  if (done.changes.length === 0)
+    return printNote('The set knows what was renamed by hand: nothing else changes')
   printNote(`Applied as ${done.applyId}: ${totalsText(done, true)}`)
 }
 

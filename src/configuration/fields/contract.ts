@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { Endpoint } from '../../core/endpoint.ts'
 import { holdsSecrets, isSecret, mapSecrets, slug, text, unwrap } from '../../core/schema.ts'
 import {
+  byOperator,
   entries,
   type Guard,
   type KindEntries,
@@ -155,6 +156,7 @@ export const ConfigurationFile = z.strictObject(
 
 /** What files do not describe, and why. */
 export const uncovered: readonly { what: string; reason: string }[] = [
+  ...['status', 'ssoConfig'].map((field) => ({ what: `partners.${field}`, reason: byOperator })),
   {
     what: 'partners.settings.organizationOrder',
     reason: 'it is arranged by hand, in ids: svc orgs order',

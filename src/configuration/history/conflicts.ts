@@ -79,8 +79,14 @@ const bounds = ['body.document', 'body.pruneLimit']
  */
 export function checkNoFaults(faults: readonly Fault[]): void {
   const ofObjects = faults.filter(({ path }) => !bounds.includes(path))
-  if (ofObjects.length > 0) throw refusal('', [...new Set(ofObjects.map(({ message }) => message))])
+  if (ofObjects.length > 0) throw refusal('', [...new Set(ofObjects.map(faultText))])
   rules.checkNoFaults(faults)
+}
+
+/** Without the number of an object, which nobody has written. */
+function faultText({ path, message }: Fault): string {
+  const [, , section, , ...field] = path.split('.')
+  return field.length === 0 ? message : `${section} ${field.join('.')}: ${message}`
 }
 
 function refusal(why: string, reasons: readonly string[]): Problem {

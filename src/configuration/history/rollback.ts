@@ -212,14 +212,12 @@ function asBefore(
   }
 }
 
-/** The merge patch (RFC 7396) that makes `from` into `to`. */
+/** The merge patch (RFC 7396) that makes `from` into `to`, with all of `to`: a part may be valid as a whole alone. */
 function patchBetween(from: Values, to: Values): Values {
-  const patch: Values = {}
-  for (const key of new Set([...Object.keys(from), ...Object.keys(to)])) {
-    const [was, is] = [from[key], to[key]]
-    if (canonical(was) === canonical(is)) continue
-    if (!Object.hasOwn(to, key)) patch[key] = null
-    else patch[key] = isJsonObject(was) && isJsonObject(is) ? patchBetween(was, is) : is
-  }
-  return patch
+  const gone = Object.keys(from).filter((key) => !Object.hasOwn(to, key))
+  const kept = Object.entries(to).map(([key, is]) => {
+    const was = from[key]
+    return [key, isJsonObject(was) && isJsonObject(is) ? patchBetween(was, is) : is]
+  })
+  return { ...Object.fromEntries(kept), ...Object.fromEntries(gone.map((key) => [key, null])) }
 }

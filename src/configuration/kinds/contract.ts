@@ -117,14 +117,15 @@ export type KindEntries = {
 
 const shownOnce = 'a key is shown once, to whoever makes it:'
 
-const byOperator = 'it is for whoever operates the service: svc partners update'
+/** Why files do not have some of what a partner is. */
+export const byOperator = 'it is for whoever operates the service: svc partners update'
 
 export const entries: Readonly<Record<Section, KindEntries>> = {
   partners: {
     resource: 'partner',
     list: partners.me,
     create: partners.create,
-    unmade: 'files are of one partner, and change that alone',
+    unmade: 'files change the settings of the partner that they are applied to',
     update: partners.changeMe,
     ofSystem: { list: partners.show, update: partners.update },
     wholePartner: true,
