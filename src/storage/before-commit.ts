@@ -1,4 +1,6 @@
+import { Kysely, type KyselyProps } from 'kysely'
 import type { Db } from './db.ts'
+import type { Tables } from './schema/tables.ts'
 
 /**
  * Finishes the deferred work of several writes at once. If it fails, each write is run again by itself, with its own
@@ -29,9 +31,30 @@ export class BeforeCommitHooks {
   }
 }
 
+/** The transaction of a write that shares its commit with others. */
+export class SharedTransaction extends Kysely<Tables> {
+  #hooks: BeforeCommitHooks | undefined
+
+  /** Without `hooks` nothing can be deferred: it is about to commit. */
+  constructor(props: KyselyProps, hooks?: BeforeCommitHooks) {
+    super(props)
+    this.#hooks = hooks
+  }
+
+  /** Work that is deferred until the commit. */
+  get hooks(): BeforeCommitHooks | undefined {
+    return this.#hooks
+  }
+
+  /** The write is over, and defers nothing any more. */
+  end(): void {
+    this.#hooks = undefined
+  }
+}
+
 /** What a transaction has deferred; undefined where every write has a commit of its own. */
 export const deferredBy = (tx: Db): BeforeCommitHooks | undefined =>
-  (tx.getExecutor() as { leftovers?: BeforeCommitHooks }).leftovers
+  tx instanceof SharedTransaction ? tx.hooks : undefined
 
 /** Defers work until just before the transaction commits; returns false where every write has a commit of its own. */
 export function beforeCommit<T>(tx: Db, finish: BeforeCommitHook<T>, item: T): boolean {

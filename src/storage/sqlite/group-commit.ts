@@ -152,9 +152,9 @@ export class GroupCommit {
     const finished: Finished[] = []
     const patience = this.#startPatience()
     try {
-      const leftovers = new BeforeCommitHooks()
-      await this.#fill(finished, leftovers)
-      if (leftovers.size > 0) await this.#finish(leftovers)
+      const hooks = new BeforeCommitHooks()
+      await this.#fill(finished, hooks)
+      if (hooks.size > 0) await this.#finish(hooks)
       this.#connection.run('commit', [])
     } catch (error) {
       this.#rollBack()
@@ -200,7 +200,7 @@ export class GroupCommit {
    * Runs jobs and takes them from the queue. At first without savepoints, each of which would copy what its job
    * changes: when a job fails after changing something, those before it are rerun, and all with savepoints.
    */
-  async #fill(finished: Finished[], leftovers: BeforeCommitHooks): Promise<void> {
+  async #fill(finished: Finished[], hooks: BeforeCommitHooks): Promise<void> {
     const end = performance.now() + this.#limits.milliseconds
     let usesSavepoints = false
     try {
@@ -208,24 +208,22 @@ export class GroupCommit {
         const job = this.#jobAt(finished.length)
         if (!job || (finished.length > 0 && (job.isAlone || finished[0]!.job.isAlone))) break
         const { changed } = this.#connection
-        const { size } = leftovers
-        const outcome = await (usesSavepoints
-          ? this.#attempt(job.work, leftovers)
-          : this.#work(job.work, leftovers))
+        const { size } = hooks
+        const outcome = await (usesSavepoints ? this.#attempt(job.work, hooks) : this.#work(job.work, hooks))
         if ('value' in outcome) {
           finished.push({ job, value: outcome.value })
           continue
         }
         this.#queue.splice(finished.length, 1)
         job.reject(outcome.error)
-        leftovers.cut(size)
+        hooks.cut(size)
         if (!this.#connection.database.inTransaction) throw outcome.error
         if (!usesSavepoints && this.#connection.changed > changed) {
           this.#connection.run('rollback', [])
           this.#connection.run('begin immediate', [])
           usesSavepoints = true
           finished.length = 0
-          leftovers.cut(0)
+          hooks.cut(0)
         }
       }
     } finally {
@@ -233,10 +231,10 @@ export class GroupCommit {
     }
   }
 
-  async #attempt(work: Work, leftovers: BeforeCommitHooks): Promise<Outcome> {
+  async #attempt(work: Work, hooks: BeforeCommitHooks): Promise<Outcome> {
     try {
       this.#connection.run('savepoint job', [])
-      const outcome = await this.#work(work, leftovers)
+      const outcome = await this.#work(work, hooks)
       if ('error' in outcome) this.#rollBackJob()
       else this.#connection.run('release job', [])
       return outcome
@@ -247,14 +245,14 @@ export class GroupCommit {
   }
 
   /** @throws the error, which ends the batch */
-  async #finish(leftovers: BeforeCommitHooks): Promise<void> {
-    const outcome = await this.#work((tx) => leftovers.finish(tx))
+  async #finish(hooks: BeforeCommitHooks): Promise<void> {
+    const outcome = await this.#work((tx) => hooks.finish(tx))
     if ('error' in outcome) throw outcome.error
   }
 
   /** A job whose transaction SQLite rolled back has failed, even if its promise resolves. */
-  #work(work: Work, leftovers?: BeforeCommitHooks): Promise<Outcome> {
-    const write = new WriteExecutor(this.#connection, leftovers)
+  #work(work: Work, hooks?: BeforeCommitHooks): Promise<Outcome> {
+    const write = new WriteExecutor(this.#connection, hooks)
     return new Promise((resolve) => {
       const end = (outcome: Outcome) => {
         write.end()
@@ -280,11 +278,13 @@ export class GroupCommit {
     }
   }
 
-  /** Cannot fail: where SQLite refuses a rollback, it has already rolled back. */
+  /** Cannot fail. */
   #rollBack(): void {
     try {
       if (this.#connection.database.inTransaction) this.#connection.run('rollback', [])
-    } catch {}
+    } catch {
+      // Where SQLite refuses a rollback, it has already rolled back.
+    }
   }
 
   /** One timer for the whole batch: by the time it fails a job, the batch accepts no further one. */

@@ -5,11 +5,12 @@ import {
   type Dialect,
   type Driver,
   Kysely,
+  type KyselyProps,
   type QueryResult,
   SqliteAdapter,
   SqliteIntrospector,
 } from 'kysely'
-import type { BeforeCommitHooks } from '../before-commit.ts'
+import { type BeforeCommitHooks, SharedTransaction } from '../before-commit.ts'
 import type { Db } from '../db.ts'
 import { InterruptibleCompiler, SqliteCompiler } from '../query/compilers.ts'
 import type { SqliteConnection } from './connection.ts'
@@ -57,9 +58,14 @@ const driver: Driver = {
   destroy: nothing,
 }
 
-function kyselyWith(executor: DirectExecutor): Db {
-  return new Kysely({ config: { dialect }, dialect, driver, executor } as never)
-}
+const kyselyWith = (executor: DirectExecutor): Db => new Kysely(propsWith(executor))
+
+const propsWith = (executor: DirectExecutor): KyselyProps => ({
+  config: { dialect },
+  dialect,
+  driver,
+  executor,
+})
 
 class DirectExecutor<C extends DatabaseConnection = DatabaseConnection> extends DefaultQueryExecutor {
   protected readonly connection: C
@@ -78,20 +84,19 @@ class DirectExecutor<C extends DatabaseConnection = DatabaseConnection> extends 
  * The queries of one write. After it is over, a query that was left running fails: it does not join the next write.
  */
 export class WriteExecutor extends DirectExecutor<SqliteConnection> {
-  leftovers: BeforeCommitHooks | undefined
-  readonly tx: Db = kyselyWith(this)
+  readonly tx: SharedTransaction
   isOver = false
   /** The error at which SQLite rolled back the whole transaction by itself. */
   failure: Error | undefined
 
-  constructor(connection: SqliteConnection, leftovers?: BeforeCommitHooks) {
+  constructor(connection: SqliteConnection, hooks?: BeforeCommitHooks) {
     super(connection)
-    this.leftovers = leftovers
+    this.tx = new SharedTransaction(propsWith(this), hooks)
   }
 
   end(): void {
     this.isOver = true
-    this.leftovers = undefined
+    this.tx.end()
   }
 
   override async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {

@@ -43,15 +43,14 @@ export class WalCheckpointer {
     this.#status = writer.prepare<[], WalStatus>('pragma wal_checkpoint(noop)')
   }
 
-  /**
-   * The writer calls this after each of its transactions. A failure to copy is harmless: the pages are as safe in the
-   * log.
-   */
+  /** The writer calls this after each of its transactions. */
   go(): void {
     try {
       if (this.#state === 'copied') this.#finish()
       else if (this.#state === 'resting' && this.#isDue()) this.#ask()
-    } catch {}
+    } catch {
+      // The pages are as safe in the log, and are copied after another transaction.
+    }
   }
 
   async close(): Promise<void> {
