@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import canonicalizeJson from 'canonicalize'
+import { parseJson } from '../core/json.ts'
 
 /**
  * The arithmetic of the audit chain. It is pure, so a server seals with it and an auditor verifies with it. An
@@ -63,12 +64,8 @@ export function canonicalText(entry: ChainEntry): string {
  * have changed it.
  */
 export function parseEntry(text: string): ChainEntry | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isChainEntry(value) ? value : undefined
-  } catch {
-    return undefined
-  }
+  const value = parseJson(text)
+  return isChainEntry(value) ? value : undefined
 }
 
 export function isChainEntry(it: unknown): it is ChainEntry {

@@ -1,4 +1,5 @@
 import { Problem } from '../core/errors.ts'
+import { parseJson } from '../core/json.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
@@ -48,7 +49,9 @@ async function sealInTransaction(tx: Db, drafts: readonly DraftEntry[]): Promise
         last = row
         sealed += 1
       }
-    } catch {}
+    } catch {
+      // The sealer meets the same fault, and reports it.
+    }
     if (last) await moveHead(tx, last)
     for (const draft of own.slice(sealed)) await addToOutbox(tx, draft)
   }
@@ -111,13 +114,8 @@ export async function sumHeads(db: Db): Promise<{ chains: number; entries: numbe
 }
 
 /** Undefined for an entry that cannot be read: it becomes a dead letter. */
-function timeOf(entry: string): Instant | undefined {
-  try {
-    return (JSON.parse(entry) as Partial<DraftEntry> | null)?.timestamp
-  } catch {
-    return undefined
-  }
-}
+const timeOf = (entry: string): Instant | undefined =>
+  (parseJson(entry) as Partial<DraftEntry> | null | undefined)?.timestamp
 
 /**
  * Seals what is pending at this moment in one chain, else in the chains that a scope sees. It does not wait for
@@ -139,7 +137,9 @@ export async function sealPendingFor(
   for (const one of pending) {
     try {
       while (await sealBatch(storage, one.chain, Number(one.upTo), clock));
-    } catch {}
+    } catch {
+      // Its entries stay pending, and the sealer reports why.
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Pin } from '../audit/verifier/pins.ts'
-import { isJsonObject } from '../core/json.ts'
+import { isJsonObject, parseJson } from '../core/json.ts'
 import { CliError, exitCodes } from './exit-codes.ts'
 import { readFileIfExists, writePrivateFile } from './files.ts'
 import { withLock } from './lock.ts'
@@ -18,7 +18,7 @@ export const findPin = (pins: Pins, orgId: string | null): Pin | undefined =>
 export function readPins(path: string): Pins {
   const text = readFileIfExists(path)
   if (text === undefined) return {}
-  const file = parsed(text)
+  const file = parseJson(text) as { version?: unknown; chains?: unknown } | null | undefined
   if (file?.version === version && isPins(file.chains)) return file.chains
   throw new CliError(`${path} is not a file of pins`, {
     exit: exitCodes.unverifiable,
@@ -41,14 +41,6 @@ export async function savePins(path: string, seen: readonly SeenPin[]): Promise<
     }
     writePrivateFile(path, `${JSON.stringify({ version, chains }, null, 2)}\n`)
   })
-}
-
-function parsed(text: string): { version?: unknown; chains?: unknown } | undefined {
-  try {
-    return JSON.parse(text) ?? undefined
-  } catch {
-    return undefined
-  }
 }
 
 const isPins = (value: unknown): value is Pins =>

@@ -1,5 +1,6 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { parseJson } from '../core/json.ts'
 import type { StoreKind } from './config-file.ts'
 import { configDir, readFileIfExists, writePrivateFile } from './files.ts'
 
@@ -48,12 +49,9 @@ export async function readSession(place: CredentialLocation): Promise<StoredSess
         ? readFileIfExists(sessionFile(place.context))
         : undefined
   if (!text) return undefined
-  try {
-    const session = JSON.parse(text) as StoredSession
-    return typeof session.accessToken === 'string' && typeof session.url === 'string' ? session : undefined
-  } catch {
-    return undefined
-  }
+  const session = parseJson(text) as Partial<StoredSession> | null | undefined
+  const isWhole = typeof session?.accessToken === 'string' && typeof session.url === 'string'
+  return isWhole ? (session as StoredSession) : undefined
 }
 
 /** Writes the session and reads it back. */

@@ -1,5 +1,6 @@
 import { string } from '@oclif/core/flags'
 import { isId } from '../core/ids.ts'
+import { parseJson } from '../core/json.ts'
 import { trust } from '../trust/contract.ts'
 import { toStoredSession } from './api-client.ts'
 import { readStdin, readTextFile } from './ask.ts'
@@ -159,11 +160,7 @@ async function fetchGitHubToken({ settings }: CommandContext, audience: string):
 async function parseObject(body: AsyncIterable<Uint8Array>): Promise<{ value?: unknown }> {
   const chunks: Uint8Array[] = []
   for await (const chunk of body) chunks.push(chunk)
-  try {
-    return (JSON.parse(Buffer.concat(chunks).toString('utf8')) ?? {}) as { value?: unknown }
-  } catch {
-    return {}
-  }
+  return (parseJson(Buffer.concat(chunks)) ?? {}) as { value?: unknown }
 }
 
 /** The command that signs in again, in the CI system. */

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { invalid } from './errors.ts'
+import { parseJson } from './json.ts'
 import { queryNumber } from './schema.ts'
 
 const number = z.number({ error: 'must be a number' })
@@ -115,15 +116,11 @@ export function sequenceAfter(query: Pick<CursorPageQuery, 'cursor'>): number | 
 }
 
 function parsedKey(cursor: string): Key | undefined {
-  try {
-    const key: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString())
-    const isText = (part: unknown) =>
-      typeof part === 'string' && !part.includes('\u0000') && part.isWellFormed()
-    const isPlain = (part: unknown) => isText(part) || typeof part === 'number'
-    return Array.isArray(key) && key.every(isPlain) ? key : undefined
-  } catch {
-    return undefined
-  }
+  const key = parseJson(Buffer.from(cursor, 'base64url'))
+  const isText = (part: unknown) =>
+    typeof part === 'string' && !part.includes('\u0000') && part.isWellFormed()
+  const isPlain = (part: unknown) => isText(part) || typeof part === 'number'
+  return Array.isArray(key) && key.every(isPlain) ? key : undefined
 }
 
 /** Rows to fetch: one more than the page holds, which tells whether there are more. */

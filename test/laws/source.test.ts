@@ -6,7 +6,7 @@ const root = join(import.meta.dirname, '../..')
 // The text of a migration never changes.
 const sources = globSync(['{src,daemon,commands,packaging,test,bin}/**/*.{ts,js}', '*.{js,ts}'], {
   cwd: root,
-}).filter((file) => !file.endsWith('spread-literals.test.ts'))
+}).filter((file) => !file.endsWith('source.test.ts'))
 
 /** Lines with a literal that is spread where it stands: `{ ...{ a, b } }` is `{ a, b }`, laid out by hand. */
 function spreadIn(text: string): number[] {
@@ -38,4 +38,20 @@ it('a literal that is spread would be found', () => {
   expect(spreadIn("const a = [...(['b', 'c'] as const).map(f)]")).toEqual([])
   expect(spreadIn('const a = [...[1, 2].map(f), ...(b ? [c] : []), ...{ d } as E]')).toEqual([])
   expect(spreadIn('const f = (...[a, b]: Parameters<G>) => a')).toEqual([])
+})
+
+/** Lines with a catch that says neither what it does about a failure nor why nothing. */
+const silentCatchesIn = (text: string): number[] =>
+  [...text.matchAll(/\bcatch( \(\w+\))? \{\s*\}/g)].map(
+    ({ index }) => text.slice(0, index).split('\n').length,
+  )
+
+it('a failure that is ignored has its reason', () => {
+  const silent = sources.flatMap((file) =>
+    silentCatchesIn(readFileSync(join(root, file), 'utf8')).map((line) => `${file}:${line}`),
+  )
+  expect(silent).toEqual([])
+  expect(silentCatchesIn('try {\n  a()\n} catch {}')).toEqual([3])
+  expect(silentCatchesIn('try {\n  a()\n} catch (error) {\n}')).toEqual([3])
+  expect(silentCatchesIn('try {\n  a()\n} catch {\n  // It is gone.\n}')).toEqual([])
 })

@@ -1,4 +1,4 @@
-import { isJsonObject } from '../../core/json.ts'
+import { isJsonObject, parseJson } from '../../core/json.ts'
 import {
   type ChainHead,
   type ChainHeader,
@@ -79,10 +79,6 @@ function compact(line: Buffer, known: readonly string[]): Fields | undefined {
 }
 
 function fieldsOf(bytes: Buffer): Fields | undefined {
-  try {
-    const value: unknown = JSON.parse(bytes.toString('utf8'))
-    return isJsonObject(value) ? (value as Fields) : undefined
-  } catch {
-    return undefined
-  }
+  const value = parseJson(bytes)
+  return isJsonObject(value) ? (value as Fields) : undefined
 }

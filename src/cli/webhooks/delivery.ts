@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { parseJson } from '../../core/json.ts'
 import type { SignatureCheck } from './signature-check.ts'
 
 /** The result of forwarding. */
@@ -49,7 +50,7 @@ type ParsedDelivery = Pick<
 
 /** Id and type of a delivery. The body takes precedence over the headers: only it is signed. */
 export function parseDelivery(headers: Headers, body: Buffer): ParsedDelivery {
-  const event = parsed(body)
+  const event = parseJson(body) ?? null
   const said = (key: string): string | null => {
     const value = (event as Record<string, unknown> | null)?.[key]
     return typeof value === 'string' ? value : null
@@ -62,14 +63,6 @@ export function parseDelivery(headers: Headers, body: Buffer): ParsedDelivery {
     type: said('type') ?? headers['x-service-event-type'] ?? null,
     orgId: said('orgId'),
     event,
-  }
-}
-
-function parsed(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString('utf8')) as unknown
-  } catch {
-    return null
   }
 }
 

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { parseJson } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
 import type { NewDiagnosticLog } from '../../logs/diagnostic/contract.ts'
 
@@ -30,10 +31,5 @@ const SpoolRecord = z.discriminatedUnion('kind', [
 export type SpoolRecord = z.output<typeof SpoolRecord>
 
 /** undefined for an incomplete line, or one that another version wrote. */
-export function parseRecord(line: string): SpoolRecord | undefined {
-  try {
-    return safeParse(SpoolRecord, JSON.parse(line)).data
-  } catch {
-    return undefined
-  }
-}
+export const parseRecord = (line: string): SpoolRecord | undefined =>
+  safeParse(SpoolRecord, parseJson(line)).data

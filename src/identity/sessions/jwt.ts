@@ -38,7 +38,9 @@ export function createJwtSigner(
           const { payload: claims } = await jwtVerify(token, key, options)
           if (claims.type !== type || typeof claims.sub !== 'string') return undefined
           return { subject: claims.sub, claims, expiresAt: (claims.exp ?? 0) * 1000 }
-        } catch {}
+        } catch {
+          // It may be of the other key.
+        }
       }
       return undefined
     },
