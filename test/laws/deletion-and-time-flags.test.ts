@@ -1,12 +1,8 @@
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { Home, start } from '../cli/run.ts'
-import { type Command, files, typed } from './command-lines.ts'
+import { Home } from '../cli/run.ts'
+import { type Command, typed } from './command-lines.ts'
 import { HostileService } from './hostile-service.ts'
-
-const root = fileURLToPath(new URL('../../', import.meta.url))
-const child = fileURLToPath(new URL('./terminal-child.js', import.meta.url))
+import { manifestCommands, runLines } from './run-lines.ts'
 
 type Declared = {
   hidden?: boolean
@@ -15,10 +11,7 @@ type Declared = {
   flags: Record<string, { helpValue?: string }>
   examples: string[]
 }
-const { commands } = JSON.parse(readFileSync(`${root}oclif.manifest.json`, 'utf8')) as {
-  commands: Record<string, Declared>
-}
-const shown = Object.entries(commands).filter(([, { hidden }]) => !hidden)
+const shown = Object.entries(manifestCommands<Declared>()).filter(([, { hidden }]) => !hidden)
 
 /** What is deleted is named by a body, which may name several. */
 const byBody = ['groups:remove']
@@ -51,8 +44,6 @@ describe('a flag that takes a time', () => {
 
   beforeAll(async () => {
     const url = await service.start()
-    for (const [name, text] of Object.entries(files)) home.write(name, text)
-    home.signIn(url)
     const runs = flags
       .filter(({ flag }) => instants.test(flag))
       .flatMap(({ id, flag, command }) => {
@@ -61,13 +52,7 @@ describe('a flag that takes a time', () => {
           return { id: `${id} --${flag}`, said, argv: [...line, `--${flag}=${said}`], url }
         })
       })
-    const to = `${home.path}/seen.json`
-    const config = { fresh: home.config, used: `${home.path}/used` }
-    const file = home.write('runs.json', JSON.stringify({ runs, to, config }))
-    const env = { ...home.env, SVC_TOKEN: 'token', SVC_NO_INPUT: '1', SVC_TIMEOUT: '2s' }
-    const { code } = await start(process.execPath, [child, file], env, home.path, { longest: 100_000 })
-    expect(code).toBe(0)
-    seen = JSON.parse(readFileSync(to, 'utf8')) as Seen[]
+    seen = (await runLines(home, runs, { signedInTo: url, longest: 100_000 })).seen
   }, 120_000)
 
   afterAll(async () => {

@@ -1,9 +1,8 @@
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { Home, start } from '../cli/run.ts'
-import { alone, type Command, files, local, typed } from './command-lines.ts'
+import { Home } from '../cli/run.ts'
+import { alone, type Command, local, typed } from './command-lines.ts'
 import { HostileService } from './hostile-service.ts'
+import { manifestCommands, runLines } from './run-lines.ts'
 
 /** Commands about what is in no organization, or named by an id alone: for them the organization of a context has no meaning. */
 const withoutOrganization = [
@@ -85,14 +84,9 @@ const otherwise: Readonly<Record<string, string[]>> = {
   'filters:explain': ['filters', 'explain', 'Somebody'],
 }
 
-const child = fileURLToPath(new URL('./terminal-child.js', import.meta.url))
-const root = fileURLToPath(new URL('../../', import.meta.url))
 const orgId = '0197c1c4-0000-7000-8000-00000000f1a6'
 
-const manifest = JSON.parse(readFileSync(`${root}/oclif.manifest.json`, 'utf8')) as {
-  commands: Record<string, Command>
-}
-const commands = Object.entries(manifest.commands).filter(
+const commands = Object.entries(manifestCommands()).filter(
   ([id, { flags }]) => 'org' in flags && ![...alone, ...local].includes(id),
 )
 
@@ -101,19 +95,13 @@ const service = new HostileService('likely')
 
 beforeAll(async () => {
   const url = await service.start()
-  for (const [name, text] of Object.entries(files)) home.write(name, text)
-  home.signIn(url)
   const unsaved = ['filters', 'preview', '--where', 'status = online', '--org', orgId]
   const lines = [
     ...commands.map(([id, command]) => [id, lineOf(id, command)] as const),
     ['unsaved', unsaved] as const,
   ]
   const runs = lines.map(([id, argv]) => ({ id, argv, url: `${url}/${id}` }))
-  const config = { fresh: home.config, used: `${home.path}/used` }
-  const file = home.write('runs.json', JSON.stringify({ runs, to: `${home.path}/seen.json`, config }))
-  const env = { ...home.env, SVC_TOKEN: 'token', SVC_NO_INPUT: '1', SVC_TIMEOUT: '2s' }
-  const { code } = await start(process.execPath, [child, file], env, home.path, { longest: 100_000 })
-  expect(code).toBe(0)
+  await runLines(home, runs, { signedInTo: url, longest: 100_000 })
 }, 120_000)
 
 afterAll(async () => {

@@ -1,11 +1,9 @@
-import { execFileSync } from 'node:child_process'
-import { mkdirSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { Home, noTerminal, start } from '../cli/run.ts'
-import { alone, type Command, files, local, typed } from './command-lines.ts'
+import { Home, noTerminal } from '../cli/run.ts'
+import { alone, local, typed } from './command-lines.ts'
 import { isClean, own, shown } from './hostile.ts'
 import { HostileService } from './hostile-service.ts'
+import { manifestCommands, runLines } from './run-lines.ts'
 
 type Run = { id: string; kind: string; argv: string[]; url: string; columns?: string[] }
 type Seen = Run & { code: number | 'late' | 'none'; text: string }
@@ -31,8 +29,6 @@ const withoutServiceText = [
 /** Commands that show a multi-line text unchanged: a signed note, or the output of a program. */
 const withMultilineText = ['audit:checkpoint', 'devices:result']
 
-const child = fileURLToPath(new URL('./terminal-child.js', import.meta.url))
-const root = fileURLToPath(new URL('../../', import.meta.url))
 const home = new Home()
 const services = [new HostileService('likely'), new HostileService('wild'), new HostileService('refusal')]
 let seen: Seen[] = []
@@ -55,13 +51,7 @@ const columned: [kind: string, ...flags: string[]][] = [
   ['columns csv', '--csv'],
 ]
 
-const commands = Object.entries(
-  (
-    JSON.parse(execFileSync('cat', [`${root}/oclif.manifest.json`], { encoding: 'utf8' })) as {
-      commands: Record<string, Command>
-    }
-  ).commands,
-).filter(([id]) => ![...alone, ...local].includes(id))
+const commands = Object.entries(manifestCommands()).filter(([id]) => ![...alone, ...local].includes(id))
 
 describe.skipIf(noTerminal)('with hostile answers of a service, a terminal', () => {
   beforeAll(async () => {
@@ -70,8 +60,6 @@ describe.skipIf(noTerminal)('with hostile answers of a service, a terminal', () 
       string,
       string,
     ]
-    for (const [name, text] of Object.entries(files)) home.write(name, text)
-    home.signIn(likely)
     const runs = commands.flatMap(([id, command]): Run[] => {
       const argv = typed(id, command)
       const of = (kind: string, url: string, ...flags: string[]) => ({
@@ -88,23 +76,9 @@ describe.skipIf(noTerminal)('with hostile answers of a service, a terminal', () 
         of('refused json', refusal, '--json'),
       ]
     })
-    mkdirSync(`${home.path}/used`)
-    const to = `${home.path}/seen.json`
-    const runsFile = home.write(
-      'runs.json',
-      JSON.stringify({ runs, to, config: { fresh: home.config, used: `${home.path}/used` } }),
-    )
-    const env = {
-      ...home.env,
-      SVC_TOKEN: 'token',
-      SVC_NO_INPUT: '1',
-      SVC_TIMEOUT: '2s',
-      TERM: 'xterm-256color',
-    }
-    const line = `stty cols 100 rows 40; exec '${process.execPath}' '${child}' '${runsFile}'`
-    const result = await start('script', ['-qefc', line, '/dev/null'], env, home.path, { longest: 270_000 })
-    screen = result.stdout
-    seen = JSON.parse(home.read('seen.json')) as Seen[]
+    const written = await runLines(home, runs, { signedInTo: likely, longest: 270_000, terminal: true })
+    seen = written.seen
+    screen = written.screen
   }, 300_000)
 
   afterAll(async () => {
