@@ -116,7 +116,7 @@ export class Naming {
       if (isExpired(item.values, this.#with.on.now)) continue
       const [partner] = wholePartner ? this.#state.all(section) : []
       const why = partner
-        ? `"${item.key}" is not the partner of these files, which is "${partner.key}"`
+        ? `is not the partner of these files, which is "${partner.key}"`
         : `is not there, or has ended, and files make none: ${unmade}`
       this.#found.fault(item.path, why)
     }

@@ -103,7 +103,7 @@ onEveryDatabase((_, open) => {
           details: [
             {
               path: 'body.document.partners.0',
-              message: `"${slug}" is not the partner of these files, which is "acme"`,
+              message: 'is not the partner of these files, which is "acme"',
             },
           ],
         })
