@@ -17,14 +17,15 @@ type It = (
 ) => void
 
 /**
- * `it` of tests that start processes, or of a protocol above the storage: `npm test` runs each on one of the databases, in
- * turn, and the soak on both.
+ * `it` of tests that start processes, or of rules and protocols above the storage: `npm test` runs each on one of the
+ * databases, in turn, and the soak on both. A test of a table (`it.each`), or of a condition, runs on both.
  */
-export function inTurn(kind: Dialect): It {
+export function inTurn(kind: Dialect): It & Pick<typeof it, 'each' | 'runIf' | 'skipIf'> {
   let index = 0
-  return (name, ...test) => {
-    const own = it.runIf(takesTurn(kind, index)) as It
-    own(name, ...test)
+  const own: It = (name, ...test) => {
+    const one = it.runIf(takesTurn(kind, index)) as It
+    one(name, ...test)
     index += 1
   }
+  return Object.assign(own, { each: it.each.bind(it), runIf: it.runIf.bind(it), skipIf: it.skipIf.bind(it) })
 }

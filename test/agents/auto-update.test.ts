@@ -1,12 +1,14 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin } from '../devices/device-stage.ts'
 import { listen } from '../events/listener.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async () => {
     const stage = await begin(open)
     const { service, client, enroll, show } = stage

@@ -1,12 +1,14 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { parseTrustKey } from '../../src/agents/versions/manifest.ts'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin, machine } from '../devices/device-stage.ts'
 import { serviceOn } from '../harness.ts'
 import { releaseKey } from './signed-release.ts'
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async (env?: Record<string, string>) => {
     const stage = await begin(open)
     // The devices of the world enrolled before the setting was made.

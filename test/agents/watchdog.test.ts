@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin } from '../devices/device-stage.ts'
 import { listen } from '../events/listener.ts'
@@ -8,7 +9,8 @@ import { testClock } from '../harness.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async () => {
     const clock = testClock(new Date().toISOString())
     const stage = await begin(open, { clock })

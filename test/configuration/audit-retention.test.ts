@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -11,7 +12,8 @@ const kept = (retentionDays: number) => ({
   organizations: [{ ...florist, auditRetention: { retentionDays } }],
 })
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const begin = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

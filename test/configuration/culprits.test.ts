@@ -4,6 +4,7 @@ import { api } from '../../src/api.ts'
 import { auditLogs } from '../../src/audit/contract.ts'
 import { kinds } from '../../src/configuration/contract.ts'
 import { configuringActions, entriesAbout } from '../../src/configuration/culprits.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
@@ -31,6 +32,7 @@ it('every action that changes an object of a file is looked for', () => {
 })
 
 onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { addSeconds } from '../../src/core/time.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -9,7 +10,8 @@ import { configurationOf } from './stage.ts'
 
 const made = 'is not there, or has ended, and files make none: a key is shown once'
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async () => {
     const clock = testClock()
     const service = await startService(open, { clock })

@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { type ServiceOptions, startService } from '../harness.ts'
 import { unsent } from '../identity/mail.ts'
@@ -9,6 +10,7 @@ import { addOrgUser, addRole, buildWorld } from '../world.ts'
 import { configurationOf, type Document } from './stage.ts'
 
 onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async (options: ServiceOptions = {}) => {
     const service = await startService(open, { outside: { mailer: unsent(false) }, ...options })
     const world = await buildWorld(service)

@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
@@ -9,7 +10,8 @@ import { startWithHistory } from './history-stage.ts'
 const acmeWith = (more: Record<string, unknown>) => ({ partners: [{ slug: 'acme', ...more }] })
 const adopt = { adopt: true }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async () => {
     const stage = await startWithHistory(open)
     const { client } = stage.acme

@@ -1,10 +1,12 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addPartnerUser, addRole } from '../world.ts'
 import { pruned, startWithHistory } from './history-stage.ts'
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   describe('a rollback', () => {
     it('deletes no static group that has members since, as files that delete one show them', async () => {
       const { world, acme, bakery } = await startWithHistory(open)

@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startWithHistory } from './history-stage.ts'
 import type { Document } from './stage.ts'
@@ -33,7 +34,8 @@ const changes: Record<string, Document> = {
   'that it deleted': { roles: [technician], filters, deviceGroups: [], memberships: [] },
 }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async (change: Document) => {
     const { acme, world } = await startWithHistory(open)
     const orgId = world.orgs.bakery.id

@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -9,7 +10,8 @@ import { configurationOf } from './stage.ts'
 
 const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const start = async () => {
     const service = await startService(open)
     const world = await buildWorld(service)

@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
@@ -20,7 +21,8 @@ const saml = {
   ssoUrl: 'https://adfs.example.com/saml',
 }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const begin = async () => {
     const stage = await start(open)
     const by = configurationOf(stage.service)

@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
@@ -10,7 +11,8 @@ import { configurationOf } from './stage.ts'
 const { name, issuer, claims, permissions } = releases
 const policy = { name, issuer, audience, claims, permissions }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const begin = async () => {
     const stage = await start(open)
     const by = configurationOf(stage.service)

@@ -1,8 +1,9 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { digestOf } from '../../src/configuration/digest.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { OutboundFailure } from '../../src/core/outbound.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -21,7 +22,8 @@ const hook = {
   headers: [{ key: 'Authorization', value: token }],
 }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   /** `asked`: names that were looked up. */
   const start = async () => {
     const asked: string[] = []

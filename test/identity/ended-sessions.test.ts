@@ -1,10 +1,11 @@
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import type { Problem } from '../../src/core/errors.ts'
 import { hashPassword } from '../../src/identity/password-hash.ts'
 import { setPassword } from '../../src/identity/passwords/store.ts'
 import { endSessions, findUserByEmail } from '../../src/identity/store.ts'
 import type { Db } from '../../src/storage/open.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import {
   adminEmail as email,
@@ -16,7 +17,8 @@ import {
 
 type Tokens = { accessToken: string; refreshToken?: string }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   let service: TestService
   const clock = testClock(new Date().toISOString())
   let id: string

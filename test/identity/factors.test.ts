@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import {
   addPerson,
@@ -11,13 +11,15 @@ import {
   post,
   signIn,
 } from '../daemon/people.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { received } from './mailbox.ts'
 
 type Answer = { code?: string; error?: string; tokens?: { accessToken: string }; recoveryCodes?: string[] }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   async function withPerson(settings: Record<string, unknown> = {}, env: Record<string, string> = {}) {
     const clock = testClock()
     const service = await startService(open, { clock, env })

@@ -1,10 +1,11 @@
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { joinOrganization, joinPartner } from '../../src/identity/memberships.ts'
 import { hashPassword } from '../../src/identity/password-hash.ts'
 import { findUserByEmail, insertUser } from '../../src/identity/store.ts'
 import type { Db } from '../../src/storage/open.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { codeIn, start } from '../sso/sign-in/sign-in-stage.ts'
 import { roleOf } from '../world.ts'
@@ -17,7 +18,8 @@ const email = 'ada@example.com'
 const viewer = roleOf('Org Viewer', 'organization')
 const ofSso = { sub: 'ada-at-bakery', email, name: 'Mallory' }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   let stage: Awaited<ReturnType<typeof start>>
   const begin = async (env: Record<string, string> = {}) => {
     stage = await start(open, { ENABLE_REGISTRATION: 'true', ...env }, { mailer: unsent(false) })

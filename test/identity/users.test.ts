@@ -1,7 +1,8 @@
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { acceptMembership } from '../../src/identity/memberships.ts'
 import { findUserByEmail } from '../../src/identity/store.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { adminPassword, serviceOn, startService, type TestService } from '../harness.ts'
 import {
@@ -27,6 +28,7 @@ async function expectRefused(tries: Promise<unknown>[], why: object): Promise<vo
 }
 
 onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   let service: TestService
   let world: World
 

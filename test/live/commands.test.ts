@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { until } from '../daemon/process.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase, openMigrated, type TestDatabase, temporaryFolder } from '../databases.ts'
 import { enroller } from '../devices/device-stage.ts'
 import { clientOf, serviceOn, startService, type TestService } from '../harness.ts'
@@ -22,7 +23,8 @@ function commandsAs(service: TestService, token: string) {
   }
 }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   let service: TestService
   let world: World
   let enroll: Awaited<ReturnType<typeof enroller>>

@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
+import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole, addUser, tokenFor } from '../world.ts'
@@ -19,7 +20,8 @@ import {
 
 const said = (status: number, message: unknown) => expect.objectContaining({ status, message })
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   describe('an identity provider', () => {
     it('is created inactive, with all fields, and never shows its secret', async () => {
       const { service, bakery, client, create, clock, show } = await start(open)

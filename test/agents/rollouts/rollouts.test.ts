@@ -1,11 +1,13 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../../src/api.ts'
+import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { before, begin, type Machine, withFleet } from './rollout-stage.ts'
 
 const quick = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const setUp = (count: number) => withFleet(open, count)
 
   describe('a rollout', () => {

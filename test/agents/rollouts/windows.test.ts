@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../../src/api.ts'
+import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { before, type Machine, withFleet } from './rollout-stage.ts'
 
@@ -7,7 +8,8 @@ import { before, type Machine, withFleet } from './rollout-stage.ts'
 const atOne = { every: 'Sun 13:00', durationMinutes: 60, timezone: 'UTC' }
 const opensAt = '2026-03-01T13:00:00.000Z'
 
-onEveryDatabase((_, open) => {
+onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   const setUp = async (count: number) => {
     const stage = await withFleet(open, count)
     const { system, bakery, placesOf } = stage

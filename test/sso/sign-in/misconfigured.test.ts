@@ -5,6 +5,7 @@ import { api } from '../../../src/api.ts'
 import type { BodyOf } from '../../../src/core/endpoint.ts'
 import type { FailureKind } from '../../../src/core/outbound.ts'
 import { type FailureCode, failures } from '../../../src/sso/failures.ts'
+import { inTurn } from '../../database-depth.ts'
 import { type Open, onEveryDatabase } from '../../databases.ts'
 import { addRole, roleOf } from '../../world.ts'
 import { fault, issuer } from '../provider-stage.ts'
@@ -562,6 +563,7 @@ async function expectTold(
 }
 
 onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   describe('a misconfigured OpenID Connect provider', () => {
     let on: Awaited<ReturnType<typeof setUp>>
     const usual = {

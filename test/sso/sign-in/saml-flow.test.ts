@@ -1,8 +1,9 @@
 import { type KeyObject, verify, X509Certificate } from 'node:crypto'
-import { describe, expect, it } from 'vitest'
+import { describe, expect } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { addSeconds } from '../../../src/core/time.ts'
 import { parseXml } from '../../../src/sso/saml/xml.ts'
+import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { withoutKey } from '../../lost-key.ts'
@@ -21,6 +22,7 @@ function isSignedBy(publicKey: KeyObject, location: string): boolean {
 }
 
 onEveryDatabase((kind, open) => {
+  const it = inTurn(kind)
   async function setUp(more: object = {}, env: Record<string, string> = {}) {
     const on = await start(open, { ...samlEnv, ...env })
     const { service, bakery, clock } = on
