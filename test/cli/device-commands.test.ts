@@ -103,7 +103,7 @@ describe('svc devices command', () => {
   })
 
   it('stops waiting after the timeout, and prints how to look later', async () => {
-    const args = ['collect', '--what', 'logs', '--wait', '--timeout', '1s', '--json']
+    const args = ['collect', '--what', 'logs', '--wait', '--timeout', '5s', '--json']
     const late = await svc('devices', 'command', 'web-1', ...args)
     expect(late.code).toBe(124)
     const { code, hint } = failureOf(late)
