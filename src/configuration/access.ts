@@ -34,6 +34,7 @@ export const readRefusal = (calls: InnerCalls, section: Section, caller: Caller)
 export const mayRead = (calls: InnerCalls, section: Section, caller: Caller): boolean =>
   readRefusal(calls, section, caller) === undefined
 
+/** Whether a caller may change objects of a section: which, their endpoint decides. */
 export const mayChangeSome = (calls: InnerCalls, section: Section, caller: Caller): boolean =>
   refusalOf(calls, entriesFor(kinds[section], caller).update, caller) === undefined
 

@@ -5,7 +5,7 @@ import { idOf, instant, isShallow, slug, text, tooDeep } from '../core/schema.ts
 import { mostObjects } from './fields/contract.ts'
 import { sections } from './kinds/contract.ts'
 
-export { ConfigurationFile, type FileField, type Kind, keyOf, kinds, uncovered } from './fields/contract.ts'
+export { ConfigurationFile, type FileField, type Kind, keyOf, kinds, uncoveredBy } from './fields/contract.ts'
 export { type Guard, type Section, sections } from './kinds/contract.ts'
 
 /** Of one apply: it is one transaction. */

@@ -7,13 +7,21 @@ import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from './about.ts'
 import { readableParts, readRefusal } from './access.ts'
-import { type configuration, kinds, type Plan, type Section, sections, uncovered } from './contract.ts'
+import { type configuration, kinds, type Plan, type Section, sections, uncoveredBy } from './contract.ts'
 import { mayReadAudit, withCulprits } from './culprits.ts'
 import { configurationOf, keepApplied } from './history/applied.ts'
 import { configurationApplyHandlers } from './history/handlers.ts'
 import { Run } from './planner.ts'
 import type { InnerCalls } from './ports.ts'
-import { canonical, isElsewhere, type Stored, secretFields, type Values, type Wanted } from './rules.ts'
+import {
+  canonical,
+  isElsewhere,
+  isSectionOf,
+  type Stored,
+  secretFields,
+  type Values,
+  type Wanted,
+} from './rules.ts'
 import { State } from './state.ts'
 import * as store from './store.ts'
 import { Turns } from './turns.ts'
@@ -156,8 +164,8 @@ async function exported(
   const readable: Section[] = []
   const turns = new Turns(exportMs)
   await state.read('organizations')
-  for (const section of sections) {
-    if (kinds[section].wholePartner && owner.orgId !== null) continue
+  const own = sections.filter((section) => isSectionOf(owner.orgId, section))
+  for (const section of own) {
     const refused = readRefusal(calls, section, caller)
     if (refused !== undefined) {
       skipped.push({ section, org: null, name: '*', reason: refused })
@@ -183,9 +191,7 @@ async function exported(
     objects.sort((one, other) => (one.order < other.order ? -1 : 1))
     document[section] = objects.map(({ object }) => object)
   }
-  // Files of an organization have nothing of its partner.
-  const isSaid = ({ what }: { what: string }) => owner.orgId === null || !/\bpartners\b/.test(what)
-  return { document, skipped, uncovered: uncovered.filter(isSaid) }
+  return { document, skipped, uncovered: uncoveredBy(own) }
 }
 
 const orderOf = ({ org, slug, email, name }: Record<string, unknown>): string =>

@@ -79,6 +79,10 @@ export const canonical = (value: unknown): string => canonicalize(value) ?? ''
 
 const isSection = (name: string): name is Section => (sections as readonly string[]).includes(name)
 
+/** Whether files of an organization have a section, or, with null, those of a whole partner. */
+export const isSectionOf = (orgId: string | null, section: Section): boolean =>
+  orgId === null || !kinds[section].wholePartner
+
 /** The sections that a document manages, and the faults of those that there are not. `orgId`: whose files they are. */
 export function sectionsOf(
   document: Readonly<Record<string, unknown>>,
@@ -86,8 +90,8 @@ export function sectionsOf(
 ): { named: Section[]; faults: Fault[] } {
   const whyNot = (name: string): string | undefined => {
     if (!isSection(name)) return 'is not a section of a file'
-    const isForeign = kinds[name].wholePartner && orgId !== null
-    return isForeign ? 'is of the partner, and these files are of one organization: leave it out' : undefined
+    if (isSectionOf(orgId, name)) return undefined
+    return 'is of the partner, and these files are of one organization: leave it out'
   }
   const faults = Object.keys(document).flatMap((name) => {
     const message = whyNot(name)

@@ -4,7 +4,7 @@ import { Problem, refusalText } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
-import { entriesFor, refusalOf } from './access.ts'
+import { entriesFor, mayChangeSome, refusalOf } from './access.ts'
 import { type FileField, type Kind, mostChanges } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { References } from './naming.ts'
@@ -135,10 +135,9 @@ export class Steps {
 
   /** Whether the caller may change an object: whoever may not does not change either what its set remembers of it. */
   async mayChange(kind: Kind, stored: Stored): Promise<boolean> {
-    const entry = this.#updateOf(kind)
-    if (refusalOf(this.#with.calls, entry, this.#on.admitted) !== undefined) return false
+    if (!mayChangeSome(this.#with.calls, kind.section, this.#on.admitted)) return false
     try {
-      await this.#judge(kind, stored, (input) => this.#call(entry, input))
+      await this.#judge(kind, stored, (input) => this.#call(this.#updateOf(kind), input))
       return true
     } catch (error) {
       if (error instanceof Problem) return false

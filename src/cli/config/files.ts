@@ -1,7 +1,7 @@
 import { readdirSync, realpathSync, statSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import type { Alias, Document, LineCounter, Node } from 'yaml'
-import { type Guard, kinds, type Section, sections, uncovered } from '../../configuration/contract.ts'
+import { type Guard, kinds, type Section, sections, uncoveredBy } from '../../configuration/contract.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { didYouMean } from '../../core/suggest.ts'
 import { readStdin } from '../ask.ts'
@@ -258,7 +258,7 @@ function jsOf({ document, file }: Source): unknown {
 }
 
 function unknownSection(section: string): string {
-  const known = uncovered.find(({ what }) => what === section)
+  const known = uncoveredBy(sections).find(({ what }) => what === section)
   if (known) return `${section} is not covered: ${known.reason}`
   const near = didYouMean(section, [...sections])
   return `${section} is not a section${near === undefined ? `: ${sections.join(', ')}` : `; ${near}`}`

@@ -2,7 +2,6 @@ import { z } from 'zod'
 import type { Endpoint } from '../../core/endpoint.ts'
 import { holdsSecrets, isSecret, mapSecrets, slug, text, unwrap } from '../../core/schema.ts'
 import {
-  byOperator,
   entries,
   type Guard,
   type KindEntries,
@@ -154,13 +153,8 @@ export const ConfigurationFile = z.strictObject(
   >,
 )
 
-/** What files do not describe, and why. */
-export const uncovered: readonly { what: string; reason: string }[] = [
-  ...['status', 'ssoConfig'].map((field) => ({ what: `partners.${field}`, reason: byOperator })),
-  {
-    what: 'partners.settings.organizationOrder',
-    reason: 'it is arranged by hand, in ids: svc orgs order',
-  },
+/** What files of these sections do not describe, and why. */
+export const uncoveredBy = (some: readonly Section[]): { what: string; reason: string }[] => [
   {
     what: 'memberships.status',
     reason: 'an invitation waits for its holder; svc users disable ends access at once',
@@ -175,17 +169,17 @@ export const uncovered: readonly { what: string; reason: string }[] = [
     what: 'maintenance windows of devices',
     reason: 'devices come and go: svc devices maintenance; that of an organization is in its settings',
   },
-  ...sections.flatMap((section) => {
+  ...some.flatMap((section) => {
     const { unmade } = entries[section]
     return unmade === undefined ? [] : [{ what: `new ${section}`, reason: unmade }]
   }),
-  ...sections.flatMap((section) =>
+  ...some.flatMap((section) =>
     Object.entries(entries[section].omitted).map(([field, reason]) => ({
       what: `${section}.${field}`,
       reason,
     })),
   ),
-  ...sections.flatMap((section) =>
+  ...some.flatMap((section) =>
     kinds[section].fields
       .filter(({ guard }) => guard !== undefined)
       .map(({ name }) => ({

@@ -111,14 +111,13 @@ export type KindEntries = {
   needed?: Readonly<Record<string, string>>
   /** What stands for a guarded field that a plan goes without, in its own transaction and nowhere else. */
   standIns?: Readonly<Record<string, string>>
-  /** Fields that files do not have, and why. */
+  /** Fields that files do not have, and parts of them, and why. */
   omitted: Readonly<Record<string, string>>
 }
 
 const shownOnce = 'a key is shown once, to whoever makes it:'
 
-/** Why files do not have some of what a partner is. */
-export const byOperator = 'it is for whoever operates the service: svc partners update'
+const byOperator = 'it is for whoever operates the service: svc partners update'
 
 export const entries: Readonly<Record<Section, KindEntries>> = {
   partners: {
@@ -139,6 +138,9 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
       plan: byOperator,
       maxOrganizations: byOperator,
       maxDevices: byOperator,
+      status: byOperator,
+      ssoConfig: byOperator,
+      'settings.organizationOrder': 'it is arranged by hand, in ids: svc orgs order',
     },
   },
   organizations: {
