@@ -5,14 +5,13 @@ import { temporaryFolder } from '../databases.ts'
 import { adminPassword } from '../harness.ts'
 import { root } from '../laws/imports.ts'
 import { comparable, recordWalk } from './first-walk.ts'
+import { manifestCommands } from './manifest.ts'
 import { noTerminal } from './run.ts'
 
 const isUpdate = process.env.UPDATE_GOLDEN !== undefined
 
 const textOf = (path: string) => readFileSync(root + path, 'utf8')
-const { commands } = JSON.parse(textOf('oclif.manifest.json')) as {
-  commands: Record<string, { flags: Record<string, { char?: string }> }>
-}
+const commands = manifestCommands<{ flags: Record<string, { char?: string }> }>()
 
 /** Each command of the README with what it prints, as far as the README shows it. */
 const blocks = [...textOf('README.md').matchAll(/^```console\n(.*?)^```/gms)].flatMap(([, block]) =>

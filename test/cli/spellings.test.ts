@@ -5,6 +5,7 @@ import { formerFlagsEnd } from '../../src/cli/flags.ts'
 import { Program } from '../../src/cli/program.ts'
 import { eachNth } from '../depth.ts'
 import { FakeService, organization, page, uuid } from './fake-service.ts'
+import { manifestCommands } from './manifest.ts'
 import { failureOf, Home } from './run.ts'
 
 type Flag = {
@@ -16,11 +17,10 @@ type Flag = {
 }
 type Arg = { name: string; required?: boolean; options?: string[] }
 
+type Command = { flags: Record<string, Flag>; args: Record<string, Arg>; endpoints?: string[] }
+
 const root = new URL('../../', import.meta.url)
-const read = (name: string) => JSON.parse(readFileSync(new URL(name, root), 'utf8')) as unknown
-const { commands } = read('oclif.manifest.json') as {
-  commands: Record<string, { flags: Record<string, Flag>; args: Record<string, Arg>; endpoints?: string[] }>
-}
+const commands = manifestCommands<Command>()
 const flags = Object.entries(commands).flatMap(([id, { flags }]) =>
   Object.values(flags).map((flag) => ({ id, ...flag })),
 )
@@ -122,7 +122,7 @@ describe('a flag', () => {
 
   it('no longer works under its former name in the version that was told', () => {
     const minorOf = (version: string) => Number(version.split('.')[1])
-    const { version } = read('package.json') as { version: string }
+    const { version } = JSON.parse(readFileSync(new URL('package.json', root), 'utf8')) as { version: string }
     expect(former.length).toBeGreaterThan(0)
     expect(minorOf(version)).toBeLessThan(minorOf(formerFlagsEnd))
   })

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { manifestCommands } from '../cli/manifest.ts'
 import { Home } from '../cli/run.ts'
 import { type Command, typed } from './command-lines.ts'
 import { HostileService } from './hostile-service.ts'
-import { manifestCommands, runLines } from './run-lines.ts'
+import { runLines } from './run-lines.ts'
 
 type Declared = {
   hidden?: boolean

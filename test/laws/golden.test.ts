@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { api, sections } from '../../src/api.ts'
 import { entriesOf } from '../../src/core/endpoint.ts'
 import { openApiOf } from '../../src/core/openapi.ts'
+import { manifestCommands } from '../cli/manifest.ts'
 import { openMigrated, temporaryFolder } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { expectGolden, routeTable } from './golden.ts'
@@ -105,10 +106,8 @@ function withoutRepeats(titles: readonly string[], pages: readonly string[]): st
 
 describe.runIf(existsSync(binary))('the help', () => {
   it('of every command equals its golden file', { timeout: 120_000 }, async () => {
-    const manifest = JSON.parse(readFileSync(join(root, 'oclif.manifest.json'), 'utf8')) as {
-      commands: Record<string, { hidden?: boolean }>
-    }
-    const ids = Object.keys(manifest.commands).filter((id) => !manifest.commands[id]?.hidden)
+    const commands = Object.entries(manifestCommands<{ hidden?: boolean }>())
+    const ids = commands.filter(([, { hidden }]) => !hidden).map(([id]) => id)
     const home = await temporaryFolder()
     const env = {
       PATH: process.env.PATH ?? '',

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { manifestCommands } from '../cli/manifest.ts'
 import { Home } from '../cli/run.ts'
 import { alone, type Command, local, typed } from './command-lines.ts'
 import { HostileService } from './hostile-service.ts'
-import { manifestCommands, runLines } from './run-lines.ts'
+import { runLines } from './run-lines.ts'
 
 /** Commands about what is in no organization, or named by an id alone: for them the organization of a context has no meaning. */
 const withoutOrganization = [
@@ -86,7 +87,7 @@ const otherwise: Readonly<Record<string, string[]>> = {
 
 const orgId = '0197c1c4-0000-7000-8000-00000000f1a6'
 
-const commands = Object.entries(manifestCommands()).filter(
+const commands = Object.entries(manifestCommands<Command>()).filter(
   ([id, { flags }]) => 'org' in flags && ![...alone, ...local].includes(id),
 )
 

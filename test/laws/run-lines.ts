@@ -1,17 +1,9 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { type Home, start } from '../cli/run.ts'
-import { type Command, files } from './command-lines.ts'
+import { files } from './command-lines.ts'
 
 const child = fileURLToPath(new URL('./run-lines-child.js', import.meta.url))
-
-type Manifest<C> = { commands: Record<string, C> }
-
-/** Every command of the program, by its id. */
-export const manifestCommands = <C = Command>(): Record<string, C> => {
-  const file = fileURLToPath(new URL('../../oclif.manifest.json', import.meta.url))
-  return (JSON.parse(readFileSync(file, 'utf8')) as Manifest<C>).commands
-}
 
 /** A command line, and the service that it calls. `columns`: the line without flags, whose columns are all shown. */
 type Line = { argv: string[]; url: string; columns?: string[] }

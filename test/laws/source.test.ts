@@ -8,6 +8,12 @@ const sources = globSync(['{src,daemon,commands,packaging,test,bin}/**/*.{ts,js}
   cwd: root,
 }).filter((file) => !file.endsWith('source.test.ts'))
 
+const lineAt = (text: string, index: number): number => text.slice(0, index).split('\n').length
+
+/** Where the source has lines that `find` returns. */
+const placesOf = (find: (text: string) => number[]): string[] =>
+  sources.flatMap((file) => find(readFileSync(join(root, file), 'utf8')).map((line) => `${file}:${line}`))
+
 /** Lines with a literal that is spread where it stands: `{ ...{ a, b } }` is `{ a, b }`, laid out by hand. */
 function spreadIn(text: string): number[] {
   return [...text.matchAll(/\.\.\.(\(?)[{[]/g)]
@@ -20,15 +26,12 @@ function spreadIn(text: string): number[] {
       }
       return false
     })
-    .map(({ index }) => text.slice(0, index).split('\n').length)
+    .map(({ index }) => lineAt(text, index))
 }
 
 it('a literal is laid out by the formatter, and not spread to be denser', () => {
-  const spread = sources.flatMap((file) =>
-    spreadIn(readFileSync(join(root, file), 'utf8')).map((line) => `${file}:${line}`),
-  )
   expect(sources.length).toBeGreaterThan(1000)
-  expect(spread).toEqual([])
+  expect(placesOf(spreadIn)).toEqual([])
 })
 
 it('a literal that is spread would be found', () => {
@@ -42,15 +45,10 @@ it('a literal that is spread would be found', () => {
 
 /** Lines with a catch that says neither what it does about a failure nor why nothing. */
 const silentCatchesIn = (text: string): number[] =>
-  [...text.matchAll(/\bcatch( \(\w+\))? \{\s*\}/g)].map(
-    ({ index }) => text.slice(0, index).split('\n').length,
-  )
+  [...text.matchAll(/\bcatch( \(\w+\))? \{\s*\}/g)].map(({ index }) => lineAt(text, index))
 
 it('a failure that is ignored has its reason', () => {
-  const silent = sources.flatMap((file) =>
-    silentCatchesIn(readFileSync(join(root, file), 'utf8')).map((line) => `${file}:${line}`),
-  )
-  expect(silent).toEqual([])
+  expect(placesOf(silentCatchesIn)).toEqual([])
   expect(silentCatchesIn('try {\n  a()\n} catch {}')).toEqual([3])
   expect(silentCatchesIn('try {\n  a()\n} catch (error) {\n}')).toEqual([3])
   expect(silentCatchesIn('try {\n  a()\n} catch {\n  // It is gone.\n}')).toEqual([])

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { manifestCommands } from '../cli/manifest.ts'
 import { Home, noTerminal } from '../cli/run.ts'
-import { alone, local, typed } from './command-lines.ts'
+import { alone, type Command, local, typed } from './command-lines.ts'
 import { isClean, own, shown } from './hostile.ts'
 import { HostileService } from './hostile-service.ts'
-import { manifestCommands, runLines } from './run-lines.ts'
+import { runLines } from './run-lines.ts'
 
 type Run = { id: string; kind: string; argv: string[]; url: string; columns?: string[] }
 type Seen = Run & { code: number | 'late' | 'none'; text: string }
@@ -51,7 +52,9 @@ const columned: [kind: string, ...flags: string[]][] = [
   ['columns csv', '--csv'],
 ]
 
-const commands = Object.entries(manifestCommands()).filter(([id]) => ![...alone, ...local].includes(id))
+const commands = Object.entries(manifestCommands<Command>()).filter(
+  ([id]) => ![...alone, ...local].includes(id),
+)
 
 describe.skipIf(noTerminal)('with hostile answers of a service, a terminal', () => {
   beforeAll(async () => {

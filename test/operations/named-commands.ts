@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { manifestCommands } from '../cli/manifest.ts'
 import { blocksIn } from '../markdown-blocks.ts'
 
 type Command = {
@@ -7,11 +7,8 @@ type Command = {
   flags: Record<string, { char?: string; allowNo?: boolean; aliases?: string[] }>
 }
 
-const manifest = JSON.parse(readFileSync(new URL('../../oclif.manifest.json', import.meta.url), 'utf8')) as {
-  commands: Record<string, Command>
-}
 const commands = new Map<string, Command>()
-for (const [id, command] of Object.entries(manifest.commands))
+for (const [id, command] of Object.entries(manifestCommands<Command>()))
   for (const name of [id, ...command.aliases]) commands.set(name, command)
 const topics = new Set(
   [...commands.keys()].flatMap((id) => id.split(':').map((_, n, all) => all.slice(0, n).join(':'))),
