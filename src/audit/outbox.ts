@@ -3,6 +3,7 @@ import { parseJson } from '../core/json.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
+import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
 import { bytesOf, forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
@@ -202,6 +203,10 @@ async function replaceWithPlaceholder(
   // Another process was faster.
   if (!row) return
   const { entry } = row
+  // What refused the entry may have been mended since. From here on nobody mends or alters the end of the chain: what refuses
+  // the entry because of it refuses the placeholder as well.
+  await lockEntry(tx, { chain, seq: head.seq })
+  if (await sealOne(tx, chain, head, entry)) return
   const reason = failureReason(error)
   const number = await insertDeadLetter(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
   // An invalid chain name belongs to no chain.
@@ -210,6 +215,25 @@ async function replaceWithPlaceholder(
   const [sealed] = linkEntries(chain, head, [draft])
   await tx.insertInto('audit_logs').values(sealed!).execute()
   await moveHead(tx, sealed!)
+}
+
+const lockEntry = prepared((db, p: { chain: string; seq: number }) =>
+  forUpdate(db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).where('seq', '=', p.seq)),
+)
+
+/** Seals one entry at the locked head of its chain; returns false, and changes nothing, when it is refused. */
+async function sealOne(tx: Db, chain: string, head: ChainHead, entry: string): Promise<boolean> {
+  try {
+    await inNestedTransaction(tx, async () => {
+      const [row] = linkEntries(chain, head, [parseDraft(entry, chain)])
+      await tx.insertInto('audit_logs').values(row!).execute()
+      await moveHead(tx, row!)
+    })
+    return true
+  } catch (error) {
+    if (isOutage(error)) throw error
+    return false
+  }
 }
 
 const selectSizes = prepared((db, p: { chain: string; upTo: number; limit: number }) =>

@@ -165,6 +165,32 @@ onEveryDatabase((kind, open) => {
       const { data } = await client.call(api.auditLogs.list, { query: { action: 'site.create' } })
       expect(data[0]).toMatchObject({ resource: { name: 'Annex' } })
     })
+
+    it('writes an entry whose obstacle is gone before its placeholder is written', async () => {
+      const { service, client, orgs, tokens } = await begin()
+      const { storage } = service
+      await sealPending(storage)
+      const head = await findHead(storage.read, systemScope, orgs.bakery.id)
+      const undo = await tamper(storage, kind, { checksum: 'f'.repeat(64) }, orgs.bakery.id, head!.seq)
+      await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
+      // The batch is refused, then its first entry alone; the third transaction would write the placeholder.
+      let writes = 0
+      const mending = Object.create(storage, {
+        write: {
+          value: async (...write: Parameters<Storage['write']>) => {
+            writes += 1
+            if (writes === 3) await undo()
+            return storage.write(...write)
+          },
+        },
+      }) as Storage
+      expect(await sealPending(mending)).toEqual([])
+      expect(writes).toBeGreaterThanOrEqual(3)
+      expect((await service.client(tokens.system).call(api.deadLetters.list)).data).toEqual([])
+      const { data } = await client.call(api.auditLogs.list, { query: { action: 'site.create' } })
+      expect(data[0]).toMatchObject({ resource: { name: 'Annex' } })
+      expect(await verify(client)).toMatchObject({ verdict: 'sound' })
+    })
   })
 })
 
