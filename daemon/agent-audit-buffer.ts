@@ -12,7 +12,7 @@ import type { Limiter } from './limiter.ts'
 type Gathered = { last: DraftEntry; count: number; since: Instant }
 
 /** Most kinds gathered concurrently, of all devices: further entries are written immediately. */
-const most = 10_000
+const maxEntries = 10_000
 /** Most entries in one transaction, so that it stays short. */
 const batch = 100
 
@@ -56,7 +56,7 @@ export class AgentAuditBuffer {
     const { actorId, action, result, details } = last
     const key = JSON.stringify([actorId, action, result, result === 'success' ? null : details.code])
     const before = this.#gathered.get(key)
-    if (!before && this.#gathered.size >= most) return false
+    if (!before && this.#gathered.size >= maxEntries) return false
     this.#gathered.set(key, {
       last: before && before.last.timestamp > last.timestamp ? before.last : last,
       count: count + (before?.count ?? 0),

@@ -7,7 +7,7 @@ import type { Db, Storage } from '../src/storage/open.ts'
 import type { Limiter } from './limiter.ts'
 
 /** Most devices with waiting changes: those of others are sent immediately. */
-const most = 100_000
+const maxDevices = 100_000
 /** Most entries in one transaction, so that it stays short. */
 const batch = 100
 
@@ -48,7 +48,7 @@ export class AgentEventBuffer {
   /** False when there is no room for it. */
   #wait(deviceId: string, columns: Iterable<string>): boolean {
     const waiting = this.#waiting.get(deviceId)
-    if (!waiting && this.#waiting.size >= most) return false
+    if (!waiting && this.#waiting.size >= maxDevices) return false
     this.#waiting.set(deviceId, new Set([...(waiting ?? []), ...columns]))
     return true
   }

@@ -28,7 +28,7 @@ export type AuditWatch = {
 }
 
 /** Entries that are counted: more look like as many. */
-const mostCounted = 10_000
+const maxCounted = 10_000
 
 const told = {
   tampered: 'an audit chain was tampered with',
@@ -71,7 +71,7 @@ export function watchAudit({ storage, clock, log, dataDir, signer, metrics }: On
   })
   const unsealed = new Gauge({
     name: 'svc_audit_unsealed_entries',
-    help: `Audit entries that wait to be sealed; ${mostCounted} stands for as many or more.`,
+    help: `Audit entries that wait to be sealed; ${maxCounted} stands for as many or more.`,
     registers: [registry],
   })
   const unsealedAge = new Gauge({
@@ -137,7 +137,7 @@ export function watchAudit({ storage, clock, log, dataDir, signer, metrics }: On
         const heads = await sumHeads(storage.heavy)
         chains.set(heads.chains)
         sealed.set(heads.entries)
-        const { count, oldest } = await countPending(storage.heavy, mostCounted)
+        const { count, oldest } = await countPending(storage.heavy, maxCounted)
         unsealed.set(count)
         unsealedAge.set(oldest === undefined ? 0 : Math.max(0, secondsBetween(oldest, clock())))
       },

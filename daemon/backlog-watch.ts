@@ -6,7 +6,7 @@ import { countEvents } from '../src/webhooks/queues.ts'
 import type { StoredMetrics } from './metrics.ts'
 
 /** Rows of each queue that are counted: more look like as many. */
-const mostCounted = 10_000
+const maxCounted = 10_000
 const keepMs = 5000
 
 /** What waits for a background loop, across all tenants. Audit entries and deliveries have metrics of their own. */
@@ -15,7 +15,7 @@ export function watchBacklog(storage: Pick<Storage, 'heavy'>, clock: Clock): Sto
   const common = { labelNames: ['queue'] as const, registers: [registry] }
   const rows = new Gauge({
     name: 'svc_backlog_rows',
-    help: `Events without deliveries yet, and mails that are due; ${mostCounted} stands for as many or more.`,
+    help: `Events without deliveries yet, and mails that are due; ${maxCounted} stands for as many or more.`,
     ...common,
   })
   const age = new Gauge({
@@ -26,8 +26,8 @@ export function watchBacklog(storage: Pick<Storage, 'heavy'>, clock: Clock): Sto
   const refresh = async () => {
     const now = clock()
     const counts = {
-      events: await countEvents(storage.heavy, mostCounted),
-      mails: await countDueMails(storage.heavy, now, mostCounted),
+      events: await countEvents(storage.heavy, maxCounted),
+      mails: await countDueMails(storage.heavy, now, maxCounted),
     }
     for (const [queue, { count, oldest }] of Object.entries(counts)) {
       rows.set({ queue }, count)

@@ -12,8 +12,8 @@ const gunzipBytes = 64 * 1024
 /** The ratio is checked from this size on: a short text of one repeated letter has a high ratio. */
 const ratioFrom = 1024 * 1024
 /** Real reports of machines have ratios of 10 to 50. */
-const mostRatio = 200
-const packedTooWell = `The body inflates to more than ${mostRatio} times its size`
+const maxRatio = 200
+const packedTooWell = `The body inflates to more than ${maxRatio} times its size`
 /** Characters of a text that is parsed apart. */
 const longText = 256 * 1024
 /** Memory of a parsed JSON value, in bytes, besides its text. */
@@ -156,7 +156,7 @@ function receive(
     // Attack: a gzip bomb. Inflation stops at the limit of the route.
     try {
       if (size > bodyLimit) throw new Problem('payload_too_large')
-      if (size > ratioFrom && size > received * mostRatio)
+      if (size > ratioFrom && size > received * maxRatio)
         throw new Problem('payload_too_large', packedTooWell)
       held.grow(piece.length)
       pieces.push(piece)

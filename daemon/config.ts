@@ -116,7 +116,7 @@ export type Config = {
   /** MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS */
   connections: ConnectionLimits
   /** MAX_REQUESTS: requests in progress. */
-  mostRequests: number
+  maxRequests: number
   /** REQUEST_HEADER_SECONDS: time limit for the headers of a request. */
   headerMs: number
   /** The first system administrator; generated when absent. */
@@ -291,7 +291,7 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
       whole: readInteger(env, 'MAX_CONNECTIONS', 20_000, 1, 1_000_000),
       perAddress: readInteger(env, 'MAX_CONNECTIONS_PER_ADDRESS', 2000, 1, 1_000_000),
     },
-    mostRequests: readInteger(env, 'MAX_REQUESTS', 10_000, 10, 1_000_000),
+    maxRequests: readInteger(env, 'MAX_REQUESTS', 10_000, 10, 1_000_000),
     headerMs: readInteger(env, 'REQUEST_HEADER_SECONDS', 20, 1, 60) * 1000,
     bodies: {
       whole: readInteger(env, 'BODY_BYTES_IN_FLIGHT', 128 * mebi, 32 * mebi, 65_536 * mebi),

@@ -6,7 +6,7 @@ import { addCounter } from './metrics.ts'
 
 const sayAgainMs = 60_000
 /** Time limit of readiness for an answer of the database. */
-const mostMs = 4000
+const maxMs = 4000
 
 const troubles: readonly DatabaseFailure[] = [
   'unreachable',
@@ -57,10 +57,10 @@ export class DatabaseWatch {
   /** For `/health/ready`: why the database cannot be used; undefined when it can. */
   async fault(): Promise<string | undefined> {
     const { promise: late, resolve } = Promise.withResolvers<'late'>()
-    const timer = setTimeout(resolve, mostMs, 'late')
+    const timer = setTimeout(resolve, maxMs, 'late')
     try {
       const outcome = await Promise.race([this.#storage.check(), late])
-      return outcome === 'late' ? `no answer within ${mostMs / 1000} s` : undefined
+      return outcome === 'late' ? `no answer within ${maxMs / 1000} s` : undefined
     } catch (error) {
       this.note(error)
       return classifyDatabaseError(error) ?? 'unavailable'

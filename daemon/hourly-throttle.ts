@@ -1,6 +1,6 @@
 const sayAgainMs = 3_600_000
 /** Most ids that are remembered. */
-const mostTold = 10_000
+const maxRemembered = 10_000
 
 /** Limits messages to one an hour for each id. */
 export class HourlyThrottle {
@@ -11,7 +11,7 @@ export class HourlyThrottle {
   isDue(id: string): boolean {
     const now = performance.now()
     for (const [told, until] of this.#told) {
-      if (until > now && this.#told.size < mostTold) break
+      if (until > now && this.#told.size < maxRemembered) break
       this.#told.delete(told)
     }
     if (this.#told.has(id)) return false

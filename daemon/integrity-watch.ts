@@ -5,14 +5,14 @@ import type { Integrity, Storage } from '../src/storage/open.ts'
 import { addCounter, addGauge } from './metrics.ts'
 
 /** A longer check is aborted, and repeated when the next one is due. */
-const mostMs = 3_600_000
+const maxMs = 3_600_000
 
 /** Runs integrity checks, and reports their results to the log and metrics. */
 export class IntegrityWatch {
   readonly #storage: Pick<Storage, 'checkIntegrity'>
   readonly #clock: Clock
   readonly #log: Pick<Logger, 'error' | 'warn'>
-  readonly #mostMs: number
+  readonly #maxMs: number
   readonly #checks: Counter<'verdict'>
   #lastAt = 0
   #isDamaged = false
@@ -22,12 +22,12 @@ export class IntegrityWatch {
     clock: Clock,
     log: Pick<Logger, 'error' | 'warn'>,
     metrics: Registry,
-    deadlineMs = mostMs,
+    deadlineMs = maxMs,
   ) {
     this.#storage = storage
     this.#clock = clock
     this.#log = log
-    this.#mostMs = deadlineMs
+    this.#maxMs = deadlineMs
     const checks = {
       name: 'svc_database_integrity_checks_total',
       help: 'Integrity checks of the database, by what they found; unknown: those that came to no end.',
@@ -44,7 +44,7 @@ export class IntegrityWatch {
   async look(ending: AbortSignal): Promise<void> {
     let seen: Integrity
     try {
-      const deadline = AbortSignal.timeout(this.#mostMs)
+      const deadline = AbortSignal.timeout(this.#maxMs)
       seen = await this.#storage.checkIntegrity(AbortSignal.any([ending, deadline]))
     } catch (error) {
       if (ending.aborted) return

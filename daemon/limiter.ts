@@ -18,7 +18,7 @@ type Windows = {
 }
 
 /** Most windows of one limit: beyond that the oldest window of the same limit is dropped. */
-const most = 100_000
+const maxWindows = 100_000
 /** Windows checked in one turn of the event loop. */
 const sweptAtOnce = 1000
 
@@ -98,7 +98,7 @@ export class Limiter {
     }
     let window = windows.byKey.get(key)
     if (!window) {
-      if (windows.byKey.size >= most) dropOldest(windows)
+      if (windows.byKey.size >= maxWindows) dropOldest(windows)
       window = { limit, times: [], amounts: [], start: 0, used: 0 }
       windows.byKey.set(key, window)
     }
@@ -128,7 +128,7 @@ function dropOldest(windows: Windows): void {
 }
 
 /** A window of more events than this is kept in slots, each of which expires as a whole. */
-const mostExact = 10_000
+const maxExact = 10_000
 const slots = 1000
 
 function add(window: Window, amount: number, now: number): void {
@@ -136,7 +136,7 @@ function add(window: Window, amount: number, now: number): void {
   const last = times.length - 1
   window.used += amount
   const slotMs = (limit.seconds * 1000) / slots
-  if (limit.count > mostExact && last >= window.start && now - times[last]! < slotMs) {
+  if (limit.count > maxExact && last >= window.start && now - times[last]! < slotMs) {
     amounts[last]! += amount
     return
   }

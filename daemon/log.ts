@@ -31,11 +31,11 @@ export function processLog({ logLevel, color, tracing }: Config): Logger {
 }
 
 /** Bytes of lines that wait for a full disk or a stuck reader; lines beyond are lost. */
-const mostWaiting = 8 * 1024 * 1024
+const maxWaiting = 8 * 1024 * 1024
 
 /** Logs to a file or pipe that may block: then lines are lost, and neither the service nor its shutdown waits. */
 function logToFile(fd: number, level: string, isTraced: boolean): Logger {
-  const out = pino.destination({ fd, sync: false, minLength: 12_288, maxLength: mostWaiting })
+  const out = pino.destination({ fd, sync: false, minLength: 12_288, maxLength: maxWaiting })
   const log = logInto(out, level, isTraced)
   let isFailing = false
   let lost = 0

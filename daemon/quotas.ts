@@ -39,7 +39,7 @@ export class QuotaCheck {
       return []
     }
     try {
-      const { room, displaced } = await checkQuota(db, name, { owner, most: this.#quotas[name], now })
+      const { room, displaced } = await checkQuota(db, name, { owner, max: this.#quotas[name], now })
       if (this.#uncounted.size >= maxKnown) this.#uncounted.clear()
       this.#uncounted.set(place, Math.floor(room * share))
       return displaced

@@ -1,7 +1,7 @@
 import type { Endpoint } from '../src/core/endpoint.ts'
 
 /** Most remembered readings of each endpoint; for dropped ones a second audit entry may be recorded early. */
-const most = 10_000
+const maxRemembered = 10_000
 
 /** Pagination parameters: further pages are the same reading. */
 const places = ['page', 'limit', 'cursor', 'after', 'skipCount']
@@ -49,7 +49,7 @@ class Readings {
     this.#seen.delete(key)
     this.#seen.set(key, now)
     const [oldest] = this.#seen.keys()
-    if (this.#seen.size > most && oldest !== undefined) this.#seen.delete(oldest)
+    if (this.#seen.size > maxRemembered && oldest !== undefined) this.#seen.delete(oldest)
     return true
   }
 }

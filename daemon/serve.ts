@@ -188,7 +188,7 @@ export async function serve(
     const agentEvents = new AgentEventBuffer(limiter, metrics, gate)
     const bodies = new BodyBudget(config.bodies, 'requests', metrics)
     const replies = new BodyBudget(config.bodies, 'replies', metrics)
-    const work = new ConcurrencyLimit(config.mostRequests, metrics)
+    const work = new ConcurrencyLimit(config.maxRequests, metrics)
     const connections = new ConnectionLimit(config.connections, proxyReader(config.proxies), metrics)
     const meter = new KeyMeter(storage)
     const cipher = live(() => secrets.now.cipher)

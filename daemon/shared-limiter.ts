@@ -5,7 +5,7 @@ import { refusal } from './limiter.ts'
 import { countEvent, windowOf } from './shared-windows.ts'
 
 /** Most windows that are remembered to be full: for others the database is asked again. */
-const mostFull = 10_000
+const maxFull = 10_000
 /** Milliseconds to wait for a window that another process has locked. */
 const lockMs = 1000
 
@@ -101,7 +101,7 @@ export class SharedLimiter {
 
   #remember(id: string, freeAt: number): void {
     for (const [oldest] of this.#full) {
-      if (this.#full.size < mostFull) break
+      if (this.#full.size < maxFull) break
       this.#full.delete(oldest)
     }
     this.#full.set(id, { since: this.#now(), freeAt })

@@ -9,8 +9,8 @@ import type { Db, Storage } from '../src/storage/open.ts'
 type Events = [at: number, count: number]
 
 /** Up to this many, each event has its own time; above, as many slots, each of which expires with its last event. */
-const mostExact = 1000
-const slotMs = ({ count, seconds }: Limit): number => (count > mostExact ? (seconds * 1000) / mostExact : 1)
+const maxExact = 1000
+const slotMs = ({ count, seconds }: Limit): number => (count > maxExact ? (seconds * 1000) / maxExact : 1)
 
 /**
  * A window is named by 20 bits of a keyed digest. So a limit has at most 1,048,576 windows, none of which ever makes

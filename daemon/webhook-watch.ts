@@ -6,7 +6,7 @@ import { countDue } from '../src/webhooks/queues.ts'
 import { addCounter, type StoredMetrics } from './metrics.ts'
 
 /** Webhooks, and due deliveries of each, that are counted: more look like as many. */
-const mostCounted = 1000
+const maxCounted = 1000
 /** How long the backlog is served before it is counted again. */
 const keepMs = 5000
 
@@ -30,7 +30,7 @@ export class WebhookWatch {
     const registry = new Registry()
     const due = new Gauge({
       name: 'svc_webhook_deliveries_due',
-      help: `Deliveries that are due, of at most ${mostCounted} webhooks and at most ${mostCounted} of each.`,
+      help: `Deliveries that are due, of at most ${maxCounted} webhooks and at most ${maxCounted} of each.`,
       registers: [registry],
     })
     const age = new Gauge({
@@ -40,7 +40,7 @@ export class WebhookWatch {
     })
     const refresh = async () => {
       const now = clock()
-      const { count, oldest } = await countDue(storage.heavy, now, mostCounted)
+      const { count, oldest } = await countDue(storage.heavy, now, maxCounted)
       due.set(count)
       age.set(oldest === undefined ? 0 : secondsBetween(oldest, now))
     }

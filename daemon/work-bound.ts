@@ -14,7 +14,7 @@ const maxOfDevice = 16
  * request, so no queue grows beyond this limit, however many requests one connection sends before it closes.
  */
 export class ConcurrencyLimit {
-  readonly #most: number
+  readonly #max: number
   /** Requests in progress, by tenant. */
   readonly #byTenant = new Map<string, number>()
   /** Requests in progress, by device. */
@@ -22,8 +22,8 @@ export class ConcurrencyLimit {
   #busy = 0
   readonly #refused: Counter
 
-  constructor(most: number, metrics: Registry) {
-    this.#most = most
+  constructor(max: number, metrics: Registry) {
+    this.#max = max
     const inProgress = {
       name: 'svc_requests_in_progress',
       help: 'Requests that this process is working on.',
@@ -42,8 +42,8 @@ export class ConcurrencyLimit {
    */
   async run<T>(work: () => Promise<T>, { tenant, deviceId }: Requester = {}): Promise<T> {
     const isFull =
-      this.#busy >= this.#most ||
-      (tenant !== undefined && countOf(this.#byTenant, tenant) >= this.#most * shareOfTenant) ||
+      this.#busy >= this.#max ||
+      (tenant !== undefined && countOf(this.#byTenant, tenant) >= this.#max * shareOfTenant) ||
       (deviceId !== undefined && countOf(this.#byDevice, deviceId) >= maxOfDevice)
     if (isFull) {
       this.#refused.inc()

@@ -60,7 +60,7 @@ type Restore = typeof import('../../daemon/backup/restore.ts')
 type RestoreSummary = Awaited<ReturnType<Restore['restore']>>
 
 /** Names of each kind that are shown; --json has all. */
-const mostNamed = 5
+const maxNamed = 5
 
 function report(summary: RestoreSummary): string {
   const { revived } = summary
@@ -121,7 +121,7 @@ function counts(rows: readonly Count[]): string[] {
   const digits = Math.max(...some.map(([count]) => formatNumber(count).length))
   return some.flatMap(([count, what, command, named = []]) => [
     `  ${what.padEnd(room)}  ${formatNumber(count).padStart(digits)}  ${command}`.trimEnd(),
-    ...named.slice(0, mostNamed).map(({ name }) => `    ${name}`),
-    ...(named.length > mostNamed ? [`    and ${formatNumber(named.length - mostNamed)} more: --json`] : []),
+    ...named.slice(0, maxNamed).map(({ name }) => `    ${name}`),
+    ...(named.length > maxNamed ? [`    and ${formatNumber(named.length - maxNamed)} more: --json`] : []),
   ])
 }

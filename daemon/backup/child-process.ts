@@ -12,7 +12,7 @@ export type Ended = { code: number | null; stdout: string; stderr: string }
 const patienceMs = 5000
 
 /** Most output that is kept of a child: its result is one JSON text. */
-const mostText = 2 ** 20
+const maxText = 2 ** 20
 
 /**
  * Runs an svc command with a low priority, but not the lowest: a backup that starves keeps its snapshot open. It has a channel to
@@ -40,7 +40,7 @@ export function runSvc(args: readonly string[], env: Env, signal: AbortSignal): 
   const texts = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
     child[name]!.setEncoding('utf8').on('data', (text: string) => {
-      texts[name] = (texts[name] + text).slice(-mostText)
+      texts[name] = (texts[name] + text).slice(-maxText)
     })
   }
   child.on('error', reject)

@@ -17,7 +17,7 @@ export type Run = Selectable<BackupRunRow>
 export const claimSeconds = 90
 
 /** Archives that are remembered; retention keeps at most 1000. */
-const mostBackups = 2000
+const maxBackups = 2000
 
 export const findRun = (db: Db, kind: RunKind): Promise<Run | undefined> =>
   db.selectFrom('backup_runs').selectAll().where('kind', '=', kind).executeTakeFirst()
@@ -108,7 +108,7 @@ export async function recordSuccess(
 }
 
 /** Longest text of a failure. */
-const mostText = 1000
+const maxText = 1000
 
 export async function recordFailure(
   tx: Db,
@@ -120,7 +120,7 @@ export async function recordFailure(
     .updateTable('backup_runs')
     .set((eb) => ({
       failed_at: at,
-      failure: reason.slice(0, mostText),
+      failure: reason.slice(0, maxText),
       failures: eb('failures', '+', 1),
     }))
     .where('kind', '=', kind)
@@ -161,7 +161,7 @@ export const recordBackup = (
         .orderBy('made_at', 'desc')
         .orderBy('place')
         .limit(1000)
-        .offset(mostBackups)
+        .offset(maxBackups)
       const gone = (await old.execute()).map((one) => one.place)
       if (gone.length > 0) await tx.deleteFrom('backups').where('place', 'in', gone).execute()
       await recordSuccess(tx, 'backup', { at: madeAt, durationMs, bytes })

@@ -127,7 +127,7 @@ export async function signChains(
 }
 
 /** Chains that the entry of a restore names; the statements name all. */
-const mostNamed = 200
+const maxNamed = 200
 
 /** What the audit entry says of the chains in the backup. */
 export function chainsOf({ head }: CheckedArchive, lost: readonly LostEntries[]) {
@@ -135,7 +135,7 @@ export function chainsOf({ head }: CheckedArchive, lost: readonly LostEntries[])
   return {
     count: lines.length,
     sha256: hash('sha256', lines.join(''), 'hex'),
-    heads: head.heads.slice(0, mostNamed),
-    lost: lost.slice(0, mostNamed),
+    heads: head.heads.slice(0, maxNamed),
+    lost: lost.slice(0, maxNamed),
   }
 }

@@ -39,14 +39,14 @@ function limits(metrics: string): Finding[] {
 const slow = /^svc_database_slow_statements_total\{operation="(\w*)",table="(\w*)"[^}]*\} (\d+)/gm
 /** Fewer are those of a start, or of a busy moment. */
 const minSlow = 10
-const most = 5
+const maxListed = 5
 
 function slowStatements(metrics: string): Finding[] {
   const check = 'slow statements'
   const found = [...metrics.matchAll(slow)]
     .map(([, operation, table, count]) => ({ name: `${operation} ${table}`.trim(), count: Number(count) }))
     .sort((a, b) => b.count - a.count)
-  const many = found.filter(({ count }) => count >= minSlow).slice(0, most)
+  const many = found.filter(({ count }) => count >= minSlow).slice(0, maxListed)
   if (many.length === 0) return [passed(check, 'Few took longer than 200 ms since the service started')]
   return [
     warning(check, {

@@ -7,12 +7,12 @@ import { type Closing, type Command, closings, type ServiceFrame } from '../../s
 export type LinkedAgent = ConnectedAgent & { tokenHash: string }
 
 /** Concurrent commands of one agent. */
-const mostWaiting = 8
+const maxWaiting = 8
 /** Frames of one agent that wait for the database, and commands whose results may be large. */
-const mostInTurn = 64
-const mostOwed = 100
+const maxInTurn = 64
+const maxOwed = 100
 /** Unsent bytes: an agent that does not read gets nothing more. */
-const mostUnsent = 1024 * 1024
+const maxUnsentBytes = 1024 * 1024
 /** Time limit of the closing handshake. */
 const closeMs = 2000
 
@@ -52,7 +52,7 @@ export class AgentConnection {
 
   #say(frame: ServiceFrame | Command): void {
     if (this.ended) return
-    if (this.#socket.bufferedAmount > mostUnsent) this.end(closings.silent)
+    if (this.#socket.bufferedAmount > maxUnsentBytes) this.end(closings.silent)
     else this.#socket.send(JSON.stringify(frame))
   }
 
@@ -82,7 +82,7 @@ export class AgentConnection {
 
   /** Runs work after all earlier work of this connection; undefined when too much is waiting. `work` never fails. */
   inTurn(work: () => Promise<void>): Promise<void> | undefined {
-    if (this.#inTurn >= mostInTurn) return undefined
+    if (this.#inTurn >= maxInTurn) return undefined
     this.#inTurn += 1
     this.#turn = this.#turn.then(async () => {
       if (!this.ended) await work()
@@ -93,7 +93,7 @@ export class AgentConnection {
 
   #owe({ id }: Command): void {
     const [oldest] = this.#owed
-    if (oldest !== undefined && this.#owed.size >= mostOwed) this.#owed.delete(oldest)
+    if (oldest !== undefined && this.#owed.size >= maxOwed) this.#owed.delete(oldest)
     this.#owed.add(id)
   }
 
@@ -102,7 +102,7 @@ export class AgentConnection {
     { timeoutMs, signal }: { timeoutMs: number; signal?: AbortSignal },
   ): Promise<Outcome> {
     if (this.ended) return Promise.resolve({ status: 'unreachable' })
-    if (this.#waiting.size >= mostWaiting) return Promise.resolve({ status: 'busy' })
+    if (this.#waiting.size >= maxWaiting) return Promise.resolve({ status: 'busy' })
     if (signal?.aborted) return Promise.resolve({ status: 'timeout' })
     return new Promise((resolve) => {
       const settle = (outcome: Outcome): void => {

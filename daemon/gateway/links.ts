@@ -7,7 +7,7 @@ import type { AgentConnection } from './link.ts'
 /** How long a late result is still accepted. */
 const lateMs = 300_000
 /** Most sent queries that are remembered for late results; the oldest are dropped. */
-const mostAsked = 10_000
+const maxAsked = 10_000
 
 /** The connections of this process, one for each agent. */
 export class AgentConnections implements LocalSwitchboard {
@@ -80,7 +80,7 @@ export class AgentConnections implements LocalSwitchboard {
   #remember(id: string, deviceId: string): void {
     const now = performance.now()
     for (const [old, { until }] of this.#asked) {
-      if (until > now && this.#asked.size < mostAsked) break
+      if (until > now && this.#asked.size < maxAsked) break
       this.#asked.delete(old)
     }
     this.#asked.set(id, { deviceId, until: now + lateMs })

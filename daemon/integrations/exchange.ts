@@ -7,7 +7,7 @@ type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStar
 export type CollectedResponse = { status: number; headers: Headers; body: Buffer; isWhole: boolean }
 
 /** Accepted interim replies (1xx). */
-const mostInterim = 16
+const maxInterim = 16
 
 /**
  * Collects the reply of one request from undici. Short replies need no stream, and whatever ends
@@ -23,9 +23,9 @@ export class ResponseCollector implements Dispatcher.DispatchHandler {
   readonly #pieces: Buffer[] = []
   #left: number
 
-  /** `most`: bytes of the body that are read. */
-  constructor(most: number) {
-    this.#left = most
+  /** `max`: bytes of the body that are read. */
+  constructor(max: number) {
+    this.#left = max
     // The caller may not await it yet.
     this.#ended.promise.catch(() => {})
   }
@@ -50,7 +50,7 @@ export class ResponseCollector implements Dispatcher.DispatchHandler {
   onResponseStart(_: Controller, status: number, headers: Headers): void {
     if (status < 200) {
       this.#interim += 1
-      if (this.#interim > mostInterim) this.end(new Error(`More than ${mostInterim} interim replies`))
+      if (this.#interim > maxInterim) this.end(new Error(`More than ${maxInterim} interim replies`))
       return
     }
     this.#status = status

@@ -22,7 +22,7 @@ import { queuedLookup } from './lookup.ts'
 
 /** Bytes of a reply to read, unless the request sets them. */
 const usualBody = 64 << 10
-const mostHeaders = 16 << 10
+const maxHeaders = 16 << 10
 /** Time limit of a connection attempt without a waiting request. */
 const connectMs = 60_000
 
@@ -45,7 +45,7 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = que
         connect: { ...ways[protocol].connect, timeout: connectMs },
         // With HTTP/2 all requests to a host would wait for one connection.
         allowH2: false,
-        maxHeaderSize: mostHeaders,
+        maxHeaderSize: maxHeaders,
         // The signal of the request is the time limit.
         headersTimeout: 0,
         bodyTimeout: 0,
@@ -56,10 +56,10 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = que
   }
 
   async function send(request: OutboundRequest): Promise<OutboundReply> {
-    const { method, url, headers, body, milliseconds, mostBody = usualBody } = request
+    const { method, url, headers, body, milliseconds, maxBody = usualBody } = request
     const begin = performance.now()
     const target = new URL(url)
-    const exchange = new ResponseCollector(mostBody)
+    const exchange = new ResponseCollector(maxBody)
     const timer = setTimeout(() => exchange.end(new DOMException('too late', 'TimeoutError')), milliseconds)
     let forget: (() => void) | undefined
     try {

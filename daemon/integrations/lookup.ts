@@ -6,7 +6,7 @@ type Done = Parameters<Resolve>[2]
 /** Concurrent lookups, and those of names that were slow the last time. */
 const usual = { atOnce: 8, lateAtOnce: 2, lateMs: 1000 }
 /** Most remembered slow names. */
-const mostLate = 10_000
+const maxLate = 10_000
 
 /**
  * The lookup of the system, which reads /etc/hosts. It occupies a thread of the pool for as long as a name server
@@ -37,7 +37,7 @@ export function queuedLookup(limits: Partial<typeof usual> = {}, resolve: Resolv
     resolve(hostname, options, (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => {
       running -= 1
       if (wasLate) runningLate -= 1
-      if (late.size >= mostLate) late.clear()
+      if (late.size >= maxLate) late.clear()
       if (performance.now() - begun >= lateMs) late.add(hostname)
       else late.delete(hostname)
       const all = asked.get(key) ?? []

@@ -5,18 +5,18 @@ import { isPrerelease } from '../../src/agents/versions/upgrade-path.ts'
 import { openWithin } from './open-within.ts'
 import { manifestName, signatureName } from './release-host.ts'
 
-const mostOf = { manifest: 1 << 20, signature: 4096 }
+const maxBytes = { manifest: 1 << 20, signature: 4096 }
 
 /** The size of a file of a version; undefined: it does not exist. */
 export type SizeOf = (version: string, name: string) => Promise<number | undefined>
 
 /** A folder for each version with its manifest; `sizeOf` finds its files. */
 export function releaseDirectory(root: string, sizeOf: SizeOf): ReleaseSource {
-  async function read(version: string, name: string, most: number): Promise<Buffer | undefined> {
+  async function read(version: string, name: string, max: number): Promise<Buffer | undefined> {
     const file = await openWithin(root, version, name)
     if (!file) return undefined
     try {
-      if (file.size <= most) return await file.handle.readFile()
+      if (file.size <= max) return await file.handle.readFile()
     } finally {
       await file.handle.close()
     }
@@ -26,7 +26,8 @@ export function releaseDirectory(root: string, sizeOf: SizeOf): ReleaseSource {
   return {
     async find(wanted) {
       const version = wanted ?? (await latestIn(root))
-      const manifest = version === undefined ? undefined : await read(version, manifestName, mostOf.manifest)
+      const manifest =
+        version === undefined ? undefined : await read(version, manifestName, maxBytes.manifest)
       if (version === undefined || !manifest) {
         const what = wanted === undefined ? 'no stable release' : `no release ${wanted}`
         throw new ReleaseFailure('absent', `There is ${what} in AGENT_BINARY_DIR`, {
@@ -37,7 +38,7 @@ export function releaseDirectory(root: string, sizeOf: SizeOf): ReleaseSource {
         tag: `v${version}`,
         notes: null,
         manifest,
-        signature: (await read(version, signatureName, mostOf.signature))?.toString('latin1'),
+        signature: (await read(version, signatureName, maxBytes.signature))?.toString('latin1'),
         async file(name) {
           const size = await sizeOf(version, name)
           return size === undefined ? undefined : { url: '', size }

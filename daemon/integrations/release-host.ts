@@ -10,9 +10,9 @@ type Api = NonNullable<ReleaseSettings['api']>
 
 /** Time limit for reading a release: the caller waits. */
 const milliseconds = 25_000
-const mostOf = { answer: 4 << 20, manifest: 1 << 20, signature: 4096 }
-const mostRedirects = 5
-const mostSaid = 200
+const maxBytes = { answer: 4 << 20, manifest: 1 << 20, signature: 4096 }
+const maxRedirects = 5
+const maxQuoted = 200
 const longestAddress = 2000
 
 const Asset = z.object({
@@ -44,8 +44,8 @@ export function releaseHost(
       return {
         tag: release.tag_name,
         notes: release.body ?? null,
-        manifest: manifest && (await reader.asset(manifest, mostOf.manifest)),
-        signature: signature && (await reader.asset(signature, mostOf.signature)).toString('latin1'),
+        manifest: manifest && (await reader.asset(manifest, maxBytes.manifest)),
+        signature: signature && (await reader.asset(signature, maxBytes.signature)).toString('latin1'),
         async file(name) {
           const found = asset(name)
           return found && fileOf(found)
@@ -93,7 +93,7 @@ class Reader {
     let reply: OutboundReply | undefined
     // Tags usually begin with a v.
     for (const path of paths) {
-      reply = await this.#follow(`${this.#api.url}${path}`, accept, mostOf.answer)
+      reply = await this.#follow(`${this.#api.url}${path}`, accept, maxBytes.answer)
       if (reply.status !== 404) break
     }
     const read = safeParse(Release, parseJson(bodyOf(reply!, 'the release')))
@@ -102,23 +102,23 @@ class Reader {
   }
 
   /** With a token from the API address, which accepts it; otherwise from the browser address. */
-  async asset({ name, url, browser_download_url: address }: Asset, most: number): Promise<Buffer> {
+  async asset({ name, url, browser_download_url: address }: Asset, max: number): Promise<Buffer> {
     const from = this.#api.token === undefined ? address : url
-    return bodyOf(await this.#follow(from, 'application/octet-stream', most), name)
+    return bodyOf(await this.#follow(from, 'application/octet-stream', max), name)
   }
 
-  async #follow(from: string, accept: string, mostBody: number): Promise<OutboundReply> {
+  async #follow(from: string, accept: string, maxBody: number): Promise<OutboundReply> {
     let at = from
     for (let hops = 0; ; hops += 1) {
-      const reply = await this.#send(at, accept, mostBody)
+      const reply = await this.#send(at, accept, maxBody)
       const { location } = reply.headers
       if (![301, 302, 303, 307, 308].includes(reply.status) || location === undefined) return reply
-      if (hops === mostRedirects) throw failure(`it redirects more than ${mostRedirects} times`)
+      if (hops === maxRedirects) throw failure(`it redirects more than ${maxRedirects} times`)
       at = addressIn(location, at).href
     }
   }
 
-  async #send(address: string, accept: string, mostBody: number): Promise<OutboundReply> {
+  async #send(address: string, accept: string, maxBody: number): Promise<OutboundReply> {
     const url = addressIn(address)
     const { token, url: base } = this.#api
     // Files are usually on another host, which must not get the token.
@@ -135,7 +135,7 @@ class Reader {
         url: url.href,
         headers,
         milliseconds: left,
-        mostBody,
+        maxBody,
       })
     } catch (error) {
       if (!(error instanceof OutboundFailure)) throw error
@@ -182,4 +182,4 @@ const statusHints: Readonly<Record<number, string>> = {
 }
 
 /** Untrusted text, on one line. */
-const plain = (text: string): string => text.replace(/[^\x20-\x7e\u00a0-\uffff]+/g, ' ').slice(0, mostSaid)
+const plain = (text: string): string => text.replace(/[^\x20-\x7e\u00a0-\uffff]+/g, ' ').slice(0, maxQuoted)

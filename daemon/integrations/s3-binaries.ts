@@ -10,7 +10,7 @@ import type { S3Settings } from './s3-settings.ts'
 const seconds = 900
 /** How long the size of an object is cached: an updating fleet requests the same object concurrently. */
 const knownMs = 10_000
-const mostKnown = 1000
+const maxKnown = 1000
 
 /** Limits while a machine waits. */
 const patience = { maxAttempts: 2, milliseconds: 5000 }
@@ -60,7 +60,7 @@ export function bucketBinaries(settings: S3Settings, outbound: OutboundSettings,
     const size = ask(version, name)
     // Failures are not cached.
     size.catch(() => known.delete(key))
-    if (known.size >= mostKnown) known.clear()
+    if (known.size >= maxKnown) known.clear()
     known.set(key, { size, until: now + knownMs })
     return size
   }

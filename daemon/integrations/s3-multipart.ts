@@ -7,7 +7,7 @@ import { type At, confirm, sdk } from './s3.ts'
 /** One part is in memory at a time. Some storages take parts of one size alone. */
 export const partBytes = 16 * 2 ** 20
 /** Of S3. */
-const mostParts = 10_000
+const maxParts = 10_000
 
 /**
  * Uploads a stream of unknown length in parts. The object is there once all of it is. The storage compares each part with its
@@ -27,9 +27,9 @@ export async function uploadStream(
   let bytes = 0
   try {
     for await (const Body of partsOf(chunks)) {
-      if (parts.length === mostParts) {
+      if (parts.length === maxParts) {
         throw new SetupError(
-          `An archive in object storage has at most ${(mostParts * partBytes) / 2 ** 30} GiB: back it up to a directory`,
+          `An archive in object storage has at most ${(maxParts * partBytes) / 2 ** 30} GiB: back it up to a directory`,
         )
       }
       const PartNumber = parts.length + 1

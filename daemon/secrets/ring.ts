@@ -100,13 +100,13 @@ const isUsed = ({ config, used }: Ring, name: SecretName): boolean =>
   name === 'METRICS_TOKEN' || used.get(name)?.print === keyFingerprint(name, secretOf(config, name)!)
 
 /** Processes that a list names. */
-const mostNamed = 100
+const maxNamed = 100
 
 function usersOf({ processes }: Ring, name: SecretName, secret: string | Buffer): ListedSecret['usedBy'] {
   const print = keyFingerprint(name, secret)
   return processes
     .filter(({ prints }) => prints[name]?.[0] === print)
-    .slice(0, mostNamed)
+    .slice(0, maxNamed)
     .map(({ host, pid, startedAt }) => ({ host, pid, startedAt }))
 }
 

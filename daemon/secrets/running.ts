@@ -23,7 +23,7 @@ import type { SettingsSource } from './source.ts'
 /** Interval at which a process says that it is alive: a quarter of the time after which it counts as dead. */
 const announceMs = 15_000
 /** Processes that metrics name. */
-const mostNamed = 100
+const maxNamed = 100
 
 type On = {
   storage: Storage
@@ -220,7 +220,7 @@ function inUse(storage: Storage): StoredMetrics {
   })
   const refresh = async () => {
     gauge.reset()
-    for (const { host, pid, prints } of (await liveProcesses(storage.read)).slice(-mostNamed))
+    for (const { host, pid, prints } of (await liveProcesses(storage.read)).slice(-maxNamed))
       for (const [secret, [print]] of Object.entries(prints))
         gauge.set({ host, pid: String(pid), secret, id: print!.slice(0, 8) }, 1)
   }

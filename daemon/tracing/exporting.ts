@@ -21,7 +21,7 @@ const sayAgainMs = 60_000
  * the service waits for neither, and counts both.
  */
 export class SpanQueue implements SpanProcessor {
-  readonly #most: number
+  readonly #max: number
   readonly #log: TracingParts['log']
   readonly #spans: Counter<'outcome'>
   readonly #processor: BatchSpanProcessor
@@ -30,7 +30,7 @@ export class SpanQueue implements SpanProcessor {
   #sayAt = 0
 
   constructor({ url, headers, tls, timeoutMs, compression, queue }: TracingSettings, parts: TracingParts) {
-    this.#most = queue.most
+    this.#max = queue.max
     this.#log = parts.log
     const ended = {
       name: 'svc_trace_spans_total',
@@ -47,7 +47,7 @@ export class SpanQueue implements SpanProcessor {
     })
     this.#processor = new BatchSpanProcessor({
       exporter: this.#counted(sender),
-      maxQueueSize: queue.most,
+      maxQueueSize: queue.max,
       maxExportBatchSize: queue.batch,
       scheduledDelayMillis: queue.delayMs,
       exportTimeoutMillis: timeoutMs,
@@ -59,7 +59,7 @@ export class SpanQueue implements SpanProcessor {
   }
 
   onEnd(span: ReadableSpan): void {
-    if (this.#waiting < this.#most) {
+    if (this.#waiting < this.#max) {
       this.#waiting += 1
       this.#processor.onEnd(span)
     } else this.#spans.inc({ outcome: 'queue_full' })

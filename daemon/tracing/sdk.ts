@@ -35,7 +35,7 @@ import type { EndedRequest, RequestTrace, Tracing, TracingParts } from './traces
 /* Everything that knows OpenTelemetry. Attributes have ids, names of the code and numbers: never a value of a caller or a tenant. */
 
 /** Statements of one request that get a span; those beyond are counted. */
-const mostStatements = 100
+const maxStatements = 100
 /** How long the end of the service waits for the collector. */
 const closeMs = 1400
 
@@ -148,7 +148,7 @@ class TracedRequest implements RequestTrace {
 
   ran(sql: string, milliseconds: number): void {
     this.#statements += 1
-    if (this.#statements > mostStatements || !this.#span.isRecording()) return
+    if (this.#statements > maxStatements || !this.#span.isRecording()) return
     const { operation, table } = statementOf(sql)
     const name = statementName(sql)
     const now = Date.now()

@@ -14,7 +14,7 @@ export type TracingSettings = {
   /** `service.name` and what OTEL_RESOURCE_ATTRIBUTES adds. */
   resource: Readonly<Record<string, string>>
   sampler: { share: number; isParentBased: boolean }
-  queue: { most: number; batch: number; delayMs: number }
+  queue: { max: number; batch: number; delayMs: number }
   /** What becomes of the `traceparent` of a caller. */
   callers: Callers
 }
@@ -31,8 +31,8 @@ export function readTracingSettings(env: Env): TracingSettings | undefined {
   const protocols = ['http/json', 'http/protobuf'] as const
   // Every receiver of OTLP over HTTP takes JSON besides protobuf.
   oneOf(env, specific(env, 'PROTOCOL'), protocols, 'http/json')
-  const most = readInteger(env, 'OTEL_BSP_MAX_QUEUE_SIZE', 2048, 1, 65_536)
-  const batch = readInteger(env, 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE', Math.min(512, most), 1, most)
+  const max = readInteger(env, 'OTEL_BSP_MAX_QUEUE_SIZE', 2048, 1, 65_536)
+  const batch = readInteger(env, 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE', Math.min(512, max), 1, max)
   return {
     url,
     headers: headersOf(env),
@@ -45,7 +45,7 @@ export function readTracingSettings(env: Env): TracingSettings | undefined {
       ...(env.OTEL_SERVICE_NAME && { 'service.name': env.OTEL_SERVICE_NAME }),
     },
     sampler: samplerOf(env),
-    queue: { most, batch, delayMs: readInteger(env, 'OTEL_BSP_SCHEDULE_DELAY', 5000, 1, 60_000) },
+    queue: { max, batch, delayMs: readInteger(env, 'OTEL_BSP_SCHEDULE_DELAY', 5000, 1, 60_000) },
     callers: oneOf(env, 'CALLER_TRACEPARENT', callers, 'link'),
   }
 }

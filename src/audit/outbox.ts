@@ -93,9 +93,9 @@ export async function sealPending(storage: Storage, clock: Clock = systemClock):
 /** Entries that wait to be sealed, at most as many as counted, and the time of the first of them. */
 export async function countPending(
   db: Db,
-  most: number,
+  max: number,
 ): Promise<{ count: number; oldest: Instant | undefined }> {
-  const some = db.selectFrom('outbox').select('id').orderBy('id').limit(most)
+  const some = db.selectFrom('outbox').select('id').orderBy('id').limit(max)
   const count = await countOf(db.selectFrom(some.as('pending')))
   const first = await db.selectFrom('outbox').select('entry').orderBy('id').limit(1).executeTakeFirst()
   return { count, oldest: first && timeOf(first.entry) }

@@ -8,10 +8,10 @@ import { formatNumber } from './progress.ts'
 import { printNote } from './stderr-notes.ts'
 
 /** Names that a question lists; of further ones the number is said. */
-const mostNamed = 10
+const maxNamed = 10
 
 /** So many effects are added up before a question. */
-const mostCounted = 50
+const maxCounted = 50
 
 type Each = {
   command: string
@@ -94,7 +94,7 @@ export async function deleteEach(
 }
 
 async function effectOfAll(names: readonly string[], { effect, summary }: Pick<Each, 'effect' | 'summary'>) {
-  if (names.length > mostCounted) return summary
+  if (names.length > maxCounted) return summary
   let sum: Effect | undefined
   for (const name of names) {
     try {
@@ -110,8 +110,8 @@ async function effectOfAll(names: readonly string[], { effect, summary }: Pick<E
 }
 
 function listed(names: readonly string[]): string {
-  const more = names.length - mostNamed
-  return `${names.slice(0, mostNamed).join(', ')}${more > 0 ? ` and ${formatNumber(more)} more` : ''}`
+  const more = names.length - maxNamed
+  return `${names.slice(0, maxNamed).join(', ')}${more > 0 ? ` and ${formatNumber(more)} more` : ''}`
 }
 
 /** Whether the next record may do better: not without a session, a service or an answer. */

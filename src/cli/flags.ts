@@ -113,11 +113,11 @@ export const secretFlags: FlagSet = {
   'out-file': text({ description: 'Write the secret to a new file, mode 0600', helpValue: 'FILE' }),
 }
 
-function integer(flag: string, least = 1) {
+function integer(flag: string, min = 1) {
   return async (input: string): Promise<number> => {
     const n = /^\d+$/.test(input) ? Number(input) : Number.NaN
-    if (!Number.isSafeInteger(n) || n < least)
-      throw usageError(`${flag} takes a whole number from ${least}, not "${input}"`)
+    if (!Number.isSafeInteger(n) || n < min)
+      throw usageError(`${flag} takes a whole number from ${min}, not "${input}"`)
     return n
   }
 }

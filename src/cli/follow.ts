@@ -95,8 +95,8 @@ export async function follow(
       if (following) flushNotes()
       if (batch.more) continue
       if (!following) break
-      const least = everyMs()
-      pause = batch.rows.length > 0 ? least : Math.max(least, Math.min(maxPollMs, (pause || least) * 1.5))
+      const min = everyMs()
+      pause = batch.rows.length > 0 ? min : Math.max(min, Math.min(maxPollMs, (pause || min) * 1.5))
       await sleep(pause)
     }
   } finally {

@@ -9,7 +9,7 @@ import { resolveId } from './resolve.ts'
 type JsonObject = Record<string, unknown>
 
 /** Most faults that are shown. */
-const mostShown = 20
+const maxShown = 20
 
 /** The requests of all rows, with names resolved. @throws usage, with the faults of all rows */
 export async function readRows(
@@ -151,7 +151,7 @@ class Faults {
       const more = others.length > 4 ? ` and ${others.length - 4} more` : ''
       return `row${others.length > 0 ? 's' : ''} ${few}${more}, ${fault}`
     })
-    const rest = lines.length > mostShown ? [`and ${lines.length - mostShown} more`] : []
-    throw usageError(['Nothing was imported:', ...lines.slice(0, mostShown), ...rest].join('\n  '))
+    const rest = lines.length > maxShown ? [`and ${lines.length - maxShown} more`] : []
+    throw usageError(['Nothing was imported:', ...lines.slice(0, maxShown), ...rest].join('\n  '))
   }
 }

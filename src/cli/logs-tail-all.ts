@@ -5,8 +5,8 @@ import {
   type LogKind,
   type LogPlace,
   logTails,
-  mostDevicesOfNewest,
-  mostPlaces,
+  maxDevicesOfNewest,
+  maxPlaces,
 } from '../logs/tails/contract.ts'
 import type { CommandContext } from './base.ts'
 import { currentOrg } from './current-org.ts'
@@ -17,9 +17,9 @@ import { parseTime } from './parse-time.ts'
 import { printNote } from './print.ts'
 
 /** Devices that one command follows: it holds a place in each. */
-const mostDevices = 10_000
+const maxDevices = 10_000
 /** Rows that are read before they are printed. */
-const mostRows = 5000
+const maxRows = 5000
 /** For each page of a look, which asks for the places of all devices: other commands of the person share the rate limit. */
 const everyMs = 1000
 
@@ -70,9 +70,9 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
       const { data, pagination } = await persistently(() => run.client.call(logTails.heads, { query }))
       asked += 1
       found.push(...data)
-      if (found.length > mostDevices)
+      if (found.length > maxDevices)
         throw usageError(
-          `More than ${mostDevices} devices have logs here`,
+          `More than ${maxDevices} devices have logs here`,
           'name an organization with --org, or the devices to follow',
         )
       cursor = pagination.nextCursor ?? undefined
@@ -106,8 +106,8 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
     const rows: LogRow[] = []
     const places: LogPlace[] = []
     let more = false
-    while (queue.length > 0 && rows.length < mostRows) {
-      const devices = queue.splice(0, mostPlaces)
+    while (queue.length > 0 && rows.length < maxRows) {
+      const devices = queue.splice(0, maxPlaces)
       const reply = await read({ after: devices.map((id) => `${id}:${at[id] ?? 0}`).join(',') })
       lastRead = devices.at(-1)!
       rows.push(...reply.rows)
@@ -117,7 +117,7 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
     const reached = Object.fromEntries(places.map(({ deviceId, seq }) => [deviceId, seq]))
     return {
       rows: inOrder(rows).filter(isWanted),
-      at: { ...(Object.keys(at).length > mostDevices ? ofDevices(at, hostnames) : at), ...reached },
+      at: { ...(Object.keys(at).length > maxDevices ? ofDevices(at, hostnames) : at), ...reached },
       more: more || queue.length > 0,
     }
   }
@@ -133,7 +133,7 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
         const { rows, incompleteResults } = await read({ limit: lines })
         if (incompleteResults)
           printNote(
-            `There are more than ${mostDevicesOfNewest} devices here, and these are the newest entries of ${mostDevicesOfNewest} of them: name ${orgId === undefined ? 'an organization with --org, or devices,' : 'devices'} to see those of others`,
+            `There are more than ${maxDevicesOfNewest} devices here, and these are the newest entries of ${maxDevicesOfNewest} of them: name ${orgId === undefined ? 'an organization with --org, or devices,' : 'devices'} to see those of others`,
           )
         // What came in after the places were read is read again behind them.
         const before = rows.filter(({ deviceId, seq }) => seq <= (at[String(deviceId)] ?? 0))

@@ -11,7 +11,7 @@ import { readNewest } from './update-check.ts'
 
 const dayMs = 86_400_000
 /** Most contexts whose difference is remembered; the oldest are dropped. */
-const mostSkews = 100
+const maxSkews = 100
 
 type Told = {
   /** When UPDATE_URL was last asked, and when its answer was last told. */
@@ -43,7 +43,7 @@ export function tellNotices(version: string, env: NodeJS.ProcessEnv = process.en
     ...told,
     ...(asks && { askedAt: now }),
     ...(isOutdated && { updateAt: now }),
-    ...(skews && { skews: Object.fromEntries(Object.entries(skews).slice(-mostSkews)) }),
+    ...(skews && { skews: Object.fromEntries(Object.entries(skews).slice(-maxSkews)) }),
   })
   if (isNews) printNote(skew.text)
   if (isOutdated)

@@ -248,7 +248,7 @@ async function find(
   const ofIds = lookup.narrow ? { ...query, idPrefix: start } : query
   for await (const row of fetchAllRows(client, entry, ofIds) as AsyncIterable<Row>) {
     if (row.id.startsWith(start)) begun.push(row)
-    if (begun.length > mostCandidates) break
+    if (begun.length > maxCandidates) break
   }
   return { ...named, matches: distinct([...named.matches, ...begun]) }
 }
@@ -312,7 +312,7 @@ const namesOf = ({ names }: Lookup, row: Row): string =>
 const plural = (noun: string): string => (noun.endsWith('y') ? `${noun.slice(0, -1)}ies` : `${noun}s`)
 
 /** Candidates that an error lists. */
-const mostCandidates = 20
+const maxCandidates = 20
 
 async function ambiguous(
   client: Client,
@@ -321,7 +321,7 @@ async function ambiguous(
   matches: readonly Row[],
 ): Promise<CliError> {
   const lookup = lookups[resource]
-  const some = matches.slice(0, mostCandidates)
+  const some = matches.slice(0, maxCandidates)
   const [descriptions = [], tenants] = await Promise.all([
     lookup?.describe?.(client, some),
     tenantNames(client, some),
@@ -336,7 +336,7 @@ async function ambiguous(
       .map(escapeToOneLine)
       .join('  ')}`
   })
-  const rest = matches.length > mostCandidates ? [`  and ${matches.length - mostCandidates} more`] : []
+  const rest = matches.length > maxCandidates ? [`  and ${matches.length - maxCandidates} more`] : []
   const text = `"${word}" ${idBeginningOf(word) ? 'could mean' : 'is the name of'} ${matches.length} ${plural(resourceNames[resource])}:\n${[...lines, ...rest].join('\n')}`
   return new CliError(text, {
     exit: exitCodes.usage,

@@ -21,8 +21,8 @@ export type TableOptions = Look & {
 
 const gap = 2
 /** The first column names the row: it keeps more of its text than the others. */
-export const leastOfFirst = 20
-export const leastOfOthers = 14
+export const minOfFirst = 20
+export const minOfOthers = 14
 
 /**
  * Aligned columns. Cells are cut only on a terminal, and never an id, a time or a short address. Columns without room are left out, the
@@ -76,7 +76,7 @@ export function fitsTable(
 export type ColumnRoom = {
   column: Column
   widest: number
-  least: number
+  min: number
   /** Columns with the highest rank are left out first. */
   rank: number
 }
@@ -95,7 +95,7 @@ function layoutColumns(rows: readonly unknown[], wanted: readonly Column[], opti
   const usual = isArranged ? wanted : [...names.slice(0, 1), ...own, ...names.slice(1), ...ids]
   const ranked = [...usual.filter((column) => !secondary.includes(column)), ...secondary]
   return shown.map((column, at) => ({
-    ...layoutColumn(rows, column, at === 0 ? leastOfFirst : leastOfOthers, options),
+    ...layoutColumn(rows, column, at === 0 ? minOfFirst : minOfOthers, options),
     rank: ranked.indexOf(column),
   }))
 }
@@ -103,7 +103,7 @@ function layoutColumns(rows: readonly unknown[], wanted: readonly Column[], opti
 function layoutColumn(
   rows: readonly unknown[],
   column: Column,
-  least: number,
+  min: number,
   { header, width, now, hasAllIds }: TableOptions,
 ) {
   const title = escapeToOneLine(columnTitle(column))
@@ -118,20 +118,20 @@ function layoutColumn(
       ? shortenIds(texts)
       : texts
   const widest = cells.reduce(
-    (most, text) => Math.max(most, displayWidth(text)),
+    (max, text) => Math.max(max, displayWidth(text)),
     header ? displayWidth(title) : 1,
   )
-  const isAddress = column === 'url' && widest <= mostOfAddress
+  const isAddress = column === 'url' && widest <= maxAddressWidth
   const isWhole = isTime || isAddress || isIdColumn(column)
-  return { column, title, cells, widest, least: isWhole ? widest : Math.min(widest, least) }
+  return { column, title, cells, widest, min: isWhole ? widest : Math.min(widest, min) }
 }
 
 /** An address that is cut leads elsewhere, or nowhere. */
-const mostOfAddress = 40
+const maxAddressWidth = 40
 
-const leastOfIds = 8
+const minIdWidth = 8
 /** An id that would keep most of its characters stays whole. */
-const mostOfIds = 20
+const maxIdWidth = 20
 
 /** The beginnings of ids in which no two are equal. */
 function shortenIds(ids: string[]): string[] {
@@ -143,8 +143,8 @@ function shortenIds(ids: string[]): string[] {
     while (same < next.length && id[same] === next[same]) same += 1
     return same
   })
-  const length = Math.max(leastOfIds, ...shared.map((same) => same + 1))
-  return length > mostOfIds ? ids : ids.map((id) => `${id.slice(0, length)}…`)
+  const length = Math.max(minIdWidth, ...shared.map((same) => same + 1))
+  return length > maxIdWidth ? ids : ids.map((id) => `${id.slice(0, length)}…`)
 }
 
 /** For reading: a list of plain values, and counts by name, are said with commas. */
@@ -171,7 +171,7 @@ const totalOf = (widths: number[]): number => widths.reduce((sum, one) => sum + 
 
 /** Whether every column fits at its minimum width. */
 const fits = (columns: ColumnRoom[], width: number): boolean =>
-  totalOf(columns.map(({ least }) => least)) <= width
+  totalOf(columns.map(({ min }) => min)) <= width
 
 /** Leaves out columns by rank until the others fit. One stays. */
 export function dropColumns<C extends ColumnRoom>(columns: C[], width: number): C[] {
@@ -191,7 +191,7 @@ export function shrinkColumns(columns: ColumnRoom[], width: number): number[] {
   const fitted = columns.map(({ widest }) => widest)
   for (let excess = totalOf(fitted) - width; excess > 0; excess -= 1) {
     const at = fitted.reduce(
-      (best, one, i) => (one > columns[i]!.least && (best === -1 || one > fitted[best]!) ? i : best),
+      (best, one, i) => (one > columns[i]!.min && (best === -1 || one > fitted[best]!) ? i : best),
       -1,
     )
     if (at === -1) break

@@ -2,14 +2,14 @@ import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { isJsonObject } from '../core/json.ts'
 import { idOf, instant, isShallow, slug, text, tooDeep } from '../core/schema.ts'
-import { mostObjects } from './fields/contract.ts'
+import { maxObjects } from './fields/contract.ts'
 import { sections } from './kinds/contract.ts'
 
 export { ConfigurationFile, type FileField, type Kind, keyOf, kinds, uncoveredBy } from './fields/contract.ts'
 export { type Guard, type Section, sections } from './kinds/contract.ts'
 
 /** Of one apply: it is one transaction. */
-export const mostChanges = 1000
+export const maxChanges = 1000
 
 export const place = {
   section: z.enum(sections),
@@ -101,13 +101,13 @@ const fileObjects = z
     const fault = (path: number[], message: string) =>
       addIssue({ code: 'custom', path, message, input: objects })
     if (!Array.isArray(objects)) return fault([], 'must be a list')
-    if (objects.length > mostObjects) return fault([], `must have at most ${mostObjects} items`)
+    if (objects.length > maxObjects) return fault([], `must have at most ${maxObjects} items`)
     objects.forEach((object: unknown, at) => {
       if (!isJsonObject(object)) fault([at], 'must be an object')
       else if (!isShallow(object)) fault([at], tooDeep.error)
     })
   })
-  .meta({ maxItems: mostObjects, type: 'array', items: { type: 'object', additionalProperties: {} } })
+  .meta({ maxItems: maxObjects, type: 'array', items: { type: 'object', additionalProperties: {} } })
 
 /** Checked object by object when it is planned, so that faults of form come together with all others. */
 const document = z
@@ -122,7 +122,7 @@ export const pruning = {
   pruneLimit: z
     .int()
     .min(1, 'must be at least 1')
-    .max(mostChanges, `must be at most ${mostChanges}`)
+    .max(maxChanges, `must be at most ${maxChanges}`)
     .optional()
     .describe('Most deletions; by default a tenth of the objects of a kind'),
 }
@@ -168,7 +168,7 @@ export const configuration = {
             field: text(100, 1),
           }),
         )
-        .max(mostObjects, `must have at most ${mostObjects} items`)
+        .max(maxObjects, `must have at most ${maxObjects} items`)
         .default([])
         .describe(
           'Fields that the document leaves out because their secrets are not at hand: they are not compared, and no apply takes the version of such a plan',

@@ -105,7 +105,7 @@ const culpritOf = ({ id, timestamp, user, action, resource }: Entry): Culprit =>
 })
 
 /** Bounds of one difference: objects that are looked up, entries that are read of one, and of all. */
-const most = { objects: 100, ofOne: 20, ofAll: 500 }
+const bounds = { objects: 100, ofOne: 20, ofAll: 500 }
 
 /**
  * Changes with who last set each field that differs, and who deleted what is to be made again. `scope`: of the caller, whose
@@ -119,18 +119,18 @@ export async function withCulprits(
 ): Promise<Change[]> {
   const told: Change[] = []
   const deletions = new Map<string, Culprit>()
-  for (const subject of gone.slice(0, most.objects)) {
+  for (const subject of gone.slice(0, bounds.objects)) {
     const deletion = await deletionOf(db, scope, subject)
     if (deletion) deletions.set(placeOf(subject, deletion.name), deletion)
   }
-  let [objects, entries] = [most.objects, most.ofAll]
+  let [objects, entries] = [bounds.objects, bounds.ofAll]
   for (const [at, change] of changes.entries()) {
     const subject = subjects[at]!
     const { section, orgId } = subject
     let culprits: Change['culprits'] = []
     if (change.action === 'update' && subject.id !== null && objects > 0) {
       objects -= 1
-      const found = await culpritsOfFields(db, scope, subject, change, Math.min(entries, most.ofOne))
+      const found = await culpritsOfFields(db, scope, subject, change, Math.min(entries, bounds.ofOne))
       entries -= found.read
       culprits = found.culprits
     } else if (change.action === 'create') {
@@ -238,7 +238,7 @@ async function deletionOf(db: Db, scope: Scope, subject: Subject): Promise<Culpr
 }
 
 /** Most that a refusal names. */
-const mostNamed = 10
+const maxNamed = 10
 
 /** What has moved since a plan, with who did it. `scope` and `tenant` are those of withCulprits. */
 export async function movedBy(
@@ -256,12 +256,12 @@ export async function movedBy(
   for (const [at, stored] of on.moved.entries()) {
     const { section, key, orgId, record } = stored
     const about = { section, orgId, id: targetOf(kinds[section], stored).params.id }
-    const [newest] = at < mostNamed ? await entriesAbout(db, scope, about).limit(1).execute() : []
+    const [newest] = at < maxNamed ? await entriesAbout(db, scope, about).limit(1).execute() : []
     const entry = newest && (await readEntry(db, scope, newest.id))
     lines.push(`${section} "${key}" (${entry ? saidOf(culpritOf(entry)) : String(record.updatedAt)})`)
   }
   const found = await recently(db, tenant, on)
-  for (const subject of on.gone.slice(0, mostNamed)) {
+  for (const subject of on.gone.slice(0, maxNamed)) {
     const deletion = await deletionOf(db, scope, subject)
     if (deletion && deletion.at > on.since) found.set(deletion.entryId, deletion)
   }
@@ -296,7 +296,7 @@ async function recently(
     .limit(lookBack.entries)
     .execute()
   const matching = newest.filter(({ action, result }) => result === 'success' && actions.has(action))
-  for (const { id } of matching.slice(0, mostNamed)) {
+  for (const { id } of matching.slice(0, maxNamed)) {
     const entry = await readEntry(db, scope, id)
     if (entry) found.set(id, culpritOf(entry))
   }

@@ -7,7 +7,7 @@ import * as rules from './rules.ts'
 import type { State } from './state.ts'
 
 /** Faults after which a plan ends: no more than fifty are listed. */
-const mostFaults = 200
+const maxFaults = 200
 
 type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
   /** The record from before, where the object was changed. */
@@ -128,7 +128,7 @@ export class Findings {
   }
 
   isHopeless(): boolean {
-    return this.#faults.length >= mostFaults
+    return this.#faults.length >= maxFaults
   }
 
   block(section: Section, key: unknown): void {

@@ -4,7 +4,7 @@ import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayChangeSome, mayRead, readableParts } from './access.ts'
 import type { Claim, Placed } from './claims.ts'
-import { type Kind, kinds, mostChanges, type Plan, type Section, sections } from './contract.ts'
+import { type Kind, kinds, maxChanges, type Plan, type Section, sections } from './contract.ts'
 import { mayReadAudit, movedBy, type Trail } from './culprits.ts'
 import { Deletions } from './deletions.ts'
 import { digestOf } from './digest.ts'
@@ -102,8 +102,8 @@ export class Run {
     await this.#owners.takeNamesBack(this.#nameChangesToTakeBack())
     const { changes, ends, faults: found } = this.#found
     const count = changes.length + this.#deletions.ended
-    if (count > mostChanges) {
-      const message = `would make ${count} changes, and one apply makes at most ${mostChanges}: apply a part of the files first`
+    if (count > maxChanges) {
+      const message = `would make ${count} changes, and one apply makes at most ${maxChanges}: apply a part of the files first`
       this.#found.fault('body.document', message)
     }
     if (rolledBack) {

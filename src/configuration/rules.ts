@@ -311,14 +311,14 @@ function cut(value: unknown): unknown {
 }
 
 /** Most characters that a change shows of its fields, before and after each. */
-const mostShown = 4096
+const maxShown = 4096
 
 /** What a plan shows of a change. Free objects may hold secrets, which are hidden as in the audit log. */
 export function shownDifference(before: Values | null, after: Values | null) {
   const shown = difference(before ?? {}, after ?? {})
   const bounded = (values: Values) => {
     const short = cut(values) as Values
-    const isShort = JSON.stringify(short).length <= mostShown
+    const isShort = JSON.stringify(short).length <= maxShown
     return isShort ? short : Object.fromEntries(Object.keys(short).map((key) => [key, '[long]']))
   }
   return {
@@ -336,8 +336,8 @@ export function pruneRefusal(
   { deletions, owned, limit }: { deletions: number; owned: number; limit: number | undefined },
 ): string | undefined {
   if (deletions <= (limit ?? freeDeletions(owned))) return undefined
-  const most = limit === undefined ? 'more than a tenth' : `and the limit is ${limit}`
-  return `would delete ${deletions} of ${owned} ${section}, ${most}: --prune-limit ${deletions} allows it`
+  const allowed = limit === undefined ? 'more than a tenth' : `and the limit is ${limit}`
+  return `would delete ${deletions} of ${owned} ${section}, ${allowed}: --prune-limit ${deletions} allows it`
 }
 
 export const isExpired = ({ expiresAt }: Values, now: Instant): boolean =>
@@ -370,12 +370,12 @@ export function faultsOf(problem: Problem, kind: Kind, path: string): Fault[] {
 /** 403 of the endpoints: it is about the caller, and not about the file. */
 export const isRefusal = ({ status }: Problem): boolean => status === 401 || status === 403 || status === 428
 
-const mostNamed = 10
+const maxNamed = 10
 
 /** The refusal of a plan that is out of date, with what is known to have changed. */
 export function moved(names: readonly string[]): Problem {
-  const more = names.length > mostNamed ? [`${names.length - mostNamed} more`] : []
-  const what = [...names.slice(0, mostNamed), ...more]
+  const more = names.length > maxNamed ? [`${names.length - maxNamed} more`] : []
+  const what = [...names.slice(0, maxNamed), ...more]
   const said = what.length === 0 ? '' : `: ${what.join(', ')}`
   return new Problem('conflict', `What the plan was made for has changed since; plan again${said}`)
 }

@@ -100,7 +100,7 @@ const partReaders: Readonly<Record<string, (db: Db, scope: Scope) => Promise<(id
 }
 
 /** Of one plan: both what it holds in memory and how long its transaction lasts. */
-const most = { objects: 20_000, characters: 64 * 1024 * 1024 }
+const bounds = { objects: 20_000, characters: 64 * 1024 * 1024 }
 const rows = 500
 /** A content has up to a million characters: to read and to compare these takes some milliseconds. Secrets are decrypted. */
 const rowsOf: Partial<Record<Section, number>> = { scripts: 8, webhooks: 100, ssoProviders: 100 }
@@ -153,7 +153,7 @@ export class State {
   #check(section: Section, record: object): void {
     this.#characters += JSON.stringify(record).length
     const count = this.#sections.get(section)!.size
-    if (count < most.objects && this.#characters < most.characters) return
+    if (count < bounds.objects && this.#characters < bounds.characters) return
     const message = `there are too many ${section} for one plan: name an organization with orgId, or leave the section out`
     throw invalid([{ path: `body.document.${section}`, message }], message)
   }

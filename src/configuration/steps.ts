@@ -5,7 +5,7 @@ import type { Scope } from '../core/scope.ts'
 import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { entriesFor, mayChangeSome, refusalOf } from './access.ts'
-import { type FileField, type Kind, mostChanges } from './contract.ts'
+import { type FileField, type Kind, maxChanges } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
@@ -378,7 +378,7 @@ export class Steps {
     step: (call: (input: RawInput) => Promise<Values>) => Promise<void>,
     { path, kind, stored, inTheWay, prefix = '' }: Step,
   ): Promise<{ refused: string | null } | undefined> {
-    if (this.#found.changes.length > mostChanges) return { refused: null }
+    if (this.#found.changes.length > maxChanges) return { refused: null }
     // A plan says what would be, whoever asks: its transaction is rolled back.
     const refused = refusalOf(this.#with.calls, entry, this.#on.admitted) ?? null
     const because = (why: string | null) => {

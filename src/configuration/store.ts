@@ -51,7 +51,7 @@ export async function findSet(
 }
 
 /** Most sets of a tenant. One that owns nothing is forgotten. */
-const mostSets = 100
+const maxSets = 100
 
 /**
  * The set of this name, made if it is new. All sets of the tenant stay locked until the transaction ends: of two applies
@@ -83,10 +83,10 @@ export async function lockSet(
     .where('config_sets.owner', '=', ownerId(owner))
     .orderBy('config_sets.id')
   const held = await forUpdate(all).execute()
-  if (held.length > mostSets)
+  if (held.length > maxSets)
     throw new Problem(
       'quota_exceeded',
-      `There are ${mostSets} sets already: svc config sets lists them; one that owns nothing is forgotten`,
+      `There are ${maxSets} sets already: svc config sets lists them; one that owns nothing is forgotten`,
     )
   return held.find((set) => set.name === name)!.id
 }

@@ -12,8 +12,8 @@ export class Turns {
   readonly #longestMs: number
   #turn = this.#begun
 
-  constructor(most = longestMs) {
-    this.#longestMs = most
+  constructor(max = longestMs) {
+    this.#longestMs = max
   }
 
   /**

@@ -253,8 +253,8 @@ export class Problem extends Error {
  * Limits of a fault report: a request that is wrong everywhere gets a start, and does not get all its content
  * back.
  */
-const mostFaults = 50
-const mostText = 8192
+const maxFaults = 50
+const maxText = 8192
 const longestPath = 200
 const longestMessage = 500
 
@@ -264,10 +264,10 @@ const longestMessage = 500
 export function invalid(faults: readonly Fault[], message?: string): Problem {
   const reported: Fault[] = []
   let size = 0
-  for (const { path, message } of faults.slice(0, mostFaults)) {
+  for (const { path, message } of faults.slice(0, maxFaults)) {
     const fault = { path: shortened(path, longestPath), message: shortened(message, longestMessage) }
     size += JSON.stringify(fault).length
-    if (reported.length > 0 && size > mostText) break
+    if (reported.length > 0 && size > maxText) break
     reported.push(fault)
   }
   const more = faults.length - reported.length
@@ -279,8 +279,8 @@ export function invalid(faults: readonly Fault[], message?: string): Problem {
   })
 }
 
-const shortened = (text: string, most: number): string =>
-  text.length <= most ? text : `${truncateStorable(text, most - 1)}…`
+const shortened = (text: string, max: number): string =>
+  text.length <= max ? text : `${truncateStorable(text, max - 1)}…`
 
 /** @throws invalid_request when a change has no fields */
 export function assertNotEmptyChange(change: object): void {

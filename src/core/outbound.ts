@@ -33,7 +33,7 @@ export type OutboundRequest = {
   /** Time limit from the DNS lookup to the last byte read of the reply. */
   milliseconds: number
   /** Most bytes read of the reply; 64 KiB by default. */
-  mostBody?: number
+  maxBody?: number
 }
 
 export type OutboundReply = {

@@ -7,20 +7,20 @@ const number = z.number({ error: 'must be a number' })
 const wholeNumber = number.int('must be a whole number')
 
 /** Highest page number: its offset is still a safe integer. */
-const mostPages = 1_000_000_000
+const maxPages = 1_000_000_000
 
 /** Accepts numbers of any size, also in the exponent form that JavaScript writes for the largest ones. */
-const clamped = (most: number) =>
+const clamped = (max: number) =>
   z
     .preprocess(
-      (said) => (/^(\d{16,}|\d(\.\d+)?e\+?\d{2,})$/i.test(String(said)) ? most : said),
+      (said) => (/^(\d{16,}|\d(\.\d+)?e\+?\d{2,})$/i.test(String(said)) ? max : said),
       queryNumber(wholeNumber),
     )
-    .transform((n) => Math.min(Math.max(1, n), most))
+    .transform((n) => Math.min(Math.max(1, n), max))
 
 /** `page` and `limit`, clamped rather than refused when out of range. */
 export const pageQuery = (limits: { default: number; max: number } = { default: 50, max: 100 }) => ({
-  page: clamped(mostPages).prefault(1).describe('Page to show, from 1'),
+  page: clamped(maxPages).prefault(1).describe('Page to show, from 1'),
   limit: clamped(limits.max).prefault(limits.default).describe(`Rows on a page, at most ${limits.max}`),
 })
 

@@ -32,10 +32,10 @@ export const stepsOf = (pattern: string): readonly Step[] =>
  * Most instructions of a pattern with its repetitions expanded: Postgres still compiles this many in
  * milliseconds.
  */
-const mostSteps = 600
+const maxSteps = 600
 
 /** Postgres creates a state for each sequence of tests: this many take it a second, a million take minutes. */
-const mostWays = 4000
+const maxWays = 4000
 
 /** Why a text is not an acceptable pattern, or undefined when it is. */
 export const patternError = (pattern: string): string | undefined => judged(pattern).fault
@@ -46,9 +46,9 @@ export const patternError = (pattern: string): string | undefined => judged(patt
  */
 export const maxPatterns = 30
 /** Unit: `compileCost`; about 20 ms. */
-const mostToCompile = 5000
+const maxToCompile = 5000
 /** Unit: instructions, and tens of character ranges. */
-const mostToAsk = 2000
+const maxToAsk = 2000
 
 /**
  * The first pattern with which the patterns exceed the cost limits of one query; undefined when they are all
@@ -58,20 +58,20 @@ export function firstTooExpensive(patterns: readonly string[]): string | undefin
   const different = [...new Set(patterns)]
   if (different.length > maxPatterns) return different[maxPatterns]
   return (
-    firstBeyond(different, compileCost, mostToCompile) ??
-    firstBeyond(different, (one) => judged(one).cost, mostToAsk)
+    firstBeyond(different, compileCost, maxToCompile) ??
+    firstBeyond(different, (one) => judged(one).cost, maxToAsk)
   )
 }
 
 function firstBeyond(
   patterns: readonly string[],
   cost: (one: string) => number,
-  most: number,
+  max: number,
 ): string | undefined {
   let sum = 0
   return patterns.find((one) => {
     sum += cost(one)
-    return sum > most
+    return sum > max
   })
 }
 
@@ -89,12 +89,12 @@ function judged(pattern: string): Judged {
 }
 
 function judge(pattern: string): Judged {
-  if (compileCost(pattern) > mostToCompile) return { fault: 'is too large: repeat less', cost: mostToAsk }
+  if (compileCost(pattern) > maxToCompile) return { fault: 'is too large: repeat less', cost: maxToAsk }
   try {
     const steps = stepsOf(pattern)
     const cost = steps.reduce((sum, { runes }) => sum + 1 + runes.length / 20, 0)
-    if (steps.length > mostSteps) return { fault: 'is too large: repeat less', cost }
-    if (waysOf(steps) <= mostWays) return { cost }
+    if (steps.length > maxSteps) return { fault: 'is too large: repeat less', cost }
+    if (waysOf(steps) <= maxWays) return { cost }
     return { fault: 'allows too many sequences of ^, $, \\b and \\B: repeat less', cost }
   } catch (error) {
     return { fault: `is not an RE2 pattern: ${(error as Error).message}`, cost: 0 }
@@ -119,9 +119,9 @@ export function compileCost(pattern: string): number {
   const around: number[] = []
   let sum = 0
   let last = 0
-  for (const [text, least, more] of pattern.matchAll(token)) {
-    if (least !== undefined && last > 0) {
-      const [min, max] = [Number(least), Number(more?.slice(1) ?? 0)]
+  for (const [text, from, more] of pattern.matchAll(token)) {
+    if (from !== undefined && last > 0) {
+      const [min, max] = [Number(from), Number(more?.slice(1) ?? 0)]
       // An optional repetition costs one more instruction each time.
       const times = more === undefined ? min : max === 0 ? min + 1 : Math.max(min, 2 * max - min)
       sum += last * (times - 1)

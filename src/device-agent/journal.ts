@@ -10,22 +10,22 @@ export type JournalPage = { events: NewEventLog[]; cursor: string | undefined }
 export type JournalRecord = Record<string, unknown>
 
 /**
- * At most `most` records after the cursor, oldest first; without a cursor the latest ones. undefined when this
+ * At most `max` records after the cursor, oldest first; without a cursor the latest ones. undefined when this
  * machine has no journal, or we may not read it.
  */
 export async function readJournal(
   cursor: string | undefined,
-  most: number,
+  max: number,
   command = 'journalctl',
 ): Promise<JournalPage | undefined> {
   // Priority notice and above: lower ones are too many to be useful.
   const args = ['--output=json', '--no-pager', '--quiet', '--priority=notice']
-  const latest = () => readLines(command, [...args, `--lines=${most}`], most)
+  const latest = () => readLines(command, [...args, `--lines=${max}`], max)
   // A cursor that the journal no longer knows must not stop the collection.
   const lines =
     cursor === undefined
       ? await latest()
-      : ((await readLines(command, [...args, `--after-cursor=${cursor}`], most)) ?? (await latest()))
+      : ((await readLines(command, [...args, `--after-cursor=${cursor}`], max)) ?? (await latest()))
   if (lines === undefined || (lines.length === 0 && cursor === undefined)) return undefined
   const records = lines.flatMap(parseRecord)
   const events = records.flatMap((record) => eventOf(record) ?? [])
@@ -33,20 +33,20 @@ export async function readJournal(
 }
 
 /** The first lines of a program's output; undefined when it cannot be run, or fails without output. */
-export function readLines(command: string, args: string[], most: number): Promise<string[] | undefined> {
+export function readLines(command: string, args: string[], max: number): Promise<string[] | undefined> {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'ignore'], timeout: 10_000 })
     let printed = ''
     let count = 0
     child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-      if (count >= most) return
+      if (count >= max) return
       printed += chunk
       count += chunk.split('\n').length - 1
-      if (count >= most) child.kill()
+      if (count >= max) child.kill()
     })
     child.once('error', () => resolve(undefined))
     child.once('close', (code) => {
-      const lines = printed.split('\n').slice(0, -1).slice(0, most)
+      const lines = printed.split('\n').slice(0, -1).slice(0, max)
       resolve(code === 0 || lines.length > 0 ? lines : undefined)
     })
   })

@@ -13,13 +13,13 @@ const piece = 64 * 1024
 const backlog = 1024 * 1024
 
 /**
- * At most `most` new lines of the `*.log` files in a folder. The first call returns none: older lines are not
+ * At most `max` new lines of the `*.log` files in a folder. The first call returns none: older lines are not
  * reported.
  */
 export async function readLogFiles(
   folder: string,
   before: FilePositions | undefined,
-  most: number,
+  max: number,
   now: Date,
 ): Promise<{ events: NewEventLog[]; positions: FilePositions }> {
   const names = ((await bestEffort(() => readdir(folder))) ?? [])
@@ -32,7 +32,7 @@ export async function readLogFiles(
     const read = await bestEffort(async () => {
       const file = await open(join(folder, name))
       try {
-        return await tail(file, name, before === undefined ? 'end' : previous, most - events.length, now)
+        return await tail(file, name, before === undefined ? 'end' : previous, max - events.length, now)
       } finally {
         await file.close()
       }
@@ -48,7 +48,7 @@ async function tail(
   file: FileHandle,
   name: string,
   from: FilePositions[string] | 'end' | undefined,
-  most: number,
+  max: number,
   now: Date,
 ) {
   const stats = await file.stat()
@@ -59,14 +59,14 @@ async function tail(
   let offset = Math.max(same ? from.offset : 0, size - backlog)
   const events: NewEventLog[] = []
   const buffer = Buffer.alloc(piece)
-  while (events.length < most) {
+  while (events.length < max) {
     const { bytesRead } = await file.read(buffer, 0, piece, offset)
     const end = buffer.subarray(0, bytesRead).lastIndexOf('\n') + 1
     // An incomplete line is read when it is complete, unless it is longer than a piece.
     if (end === 0 && bytesRead < piece) break
     if (end === 0) offset += bytesRead
     let start = 0
-    while (start < end && events.length < most) {
+    while (start < end && events.length < max) {
       const stop = buffer.indexOf('\n', start)
       const line = buffer.subarray(start, stop).toString('utf8').trim()
       if (line !== '') events.push(eventOf(name, line, `${inode}/${offset + start}`, now))

@@ -226,7 +226,7 @@ export const TagChange = z.strictObject({
 })
 export type TagChange = z.output<typeof TagChange>
 
-const mostWindowMinutes = 24 * 60
+const maxWindowMinutes = 24 * 60
 
 const NewWindow = z.strictObject({
   every: text(60, 1)
@@ -238,7 +238,7 @@ const NewWindow = z.strictObject({
   durationMinutes: z
     .int()
     .min(15, 'must be at least 15')
-    .max(mostWindowMinutes, `must be at most ${mostWindowMinutes}`)
+    .max(maxWindowMinutes, `must be at most ${maxWindowMinutes}`)
     .describe('How long it is open, at most a day'),
   timezone: timezone.optional().describe("IANA time zone; without a value that of the device's site, or UTC"),
 })

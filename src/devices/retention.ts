@@ -7,9 +7,9 @@ import type { Db, Storage } from '../storage/open.ts'
 const batch = 500
 const pageSize = 50
 /** Devices of one run, so that the service can stop between two. */
-const mostDevices = 500
+const maxDevices = 500
 /** Beyond that many it is not the rows that are at fault. */
-const mostFailures = 5000
+const maxFailures = 5000
 
 /** What one device may have a great many of: deleted step by step before the device, which takes the rest with it. */
 const many = ['agent_logs', 'device_event_logs', 'agent_commands', 'device_group_changes', 'alerts'] as const
@@ -22,7 +22,7 @@ export async function deleteRetiredDevices(storage: Storage, before: Instant, no
   const found = retired(storage.read, before).select(['id', 'updated_at']).orderBy('updated_at').orderBy('id')
   let after: { id: string; updated_at: string } | undefined
   const failures: unknown[] = []
-  for (let deleted = 0; deleted < mostDevices && failures.length < mostFailures; ) {
+  for (let deleted = 0; deleted < maxDevices && failures.length < maxFailures; ) {
     const last = after
     const devices = await found
       .$if(last !== undefined, (q) =>

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { endpoint, userAccess } from '../core/endpoint.ts'
 import { pageOf, pageQuery } from '../core/page.ts'
 import { endInstant, idOf, instant, queryNumber, text } from '../core/schema.ts'
-import { mostEvents } from './wire/contract.ts'
+import { maxEvents } from './wire/contract.ts'
 
 const tag = 'Live queries'
 
@@ -68,7 +68,7 @@ const EventsQuery = z.strictObject({
   )
     .optional()
     .describe('Only with this event id'),
-  ...pageQuery({ default: 50, max: mostEvents }),
+  ...pageQuery({ default: 50, max: maxEvents }),
 })
 export type EventsQuery = z.output<typeof EventsQuery>
 

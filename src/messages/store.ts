@@ -35,14 +35,14 @@ const anyDue = prepared((db, p: { now: Instant }) =>
 export const isMailDue = async (db: Db, now: Instant): Promise<boolean> =>
   (await anyDue(db, { now })).length > 0
 
-/** Mails that are due, counting at most `most`, and since when the first of them is. */
+/** Mails that are due, counting at most `max`, and since when the first of them is. */
 export async function countDueMails(
   db: Db,
   now: Instant,
-  most: number,
+  max: number,
 ): Promise<{ count: number; oldest: Instant | undefined }> {
   const due = db.selectFrom('mails').where('due_at', '<=', now).orderBy('due_at')
-  const count = await countOf(db.selectFrom(due.select('id').limit(most).as('due')))
+  const count = await countOf(db.selectFrom(due.select('id').limit(max).as('due')))
   const first = await due.select('due_at').limit(1).executeTakeFirst()
   return { count, oldest: first?.due_at }
 }

@@ -17,7 +17,7 @@ const overviewPart = z.enum(['devices', 'alerts', 'webhooks', 'rollout', 'audit'
 export type OverviewPart = z.output<typeof overviewPart>
 
 /** More waiting deliveries than this are not counted. */
-export const mostWaiting = 10_000
+export const maxWaiting = 10_000
 
 export const Overview = z
   .object({
@@ -44,7 +44,7 @@ export const Overview = z
         byStatus: countsOf(webhookStatus.options),
         succeeded: count.describe('Attempts with a 2xx response, of all time'),
         failed: count.describe('Attempts without a 2xx response, of all time'),
-        waiting: count.describe(`Deliveries that are still to be sent; counted up to ${mostWaiting}`),
+        waiting: count.describe(`Deliveries that are still to be sent; counted up to ${maxWaiting}`),
       })
       .nullable(),
     rollout: RolloutProgress.nullable().describe('The rollout that has not ended, if any'),

@@ -15,7 +15,7 @@ import { scopeWithin } from '../tenancy/store.ts'
 import { webhooks } from '../webhooks/contract.ts'
 import { countWaiting } from '../webhooks/deliveries/store.ts'
 import { countWebhooks } from '../webhooks/store.ts'
-import { type overview as contract, mostWaiting, type Overview, type OverviewPart } from './contract.ts'
+import { type overview as contract, maxWaiting, type Overview, type OverviewPart } from './contract.ts'
 import { alertCounts, auditCounts, deviceCounts, ownChain, reasonOf, webhookCounts } from './rules.ts'
 
 /** The endpoint whose access decides about each part. */
@@ -48,7 +48,7 @@ export const overviewHandlers = ({ mfaOn }: { mfaOn: boolean }): HandlersOf<type
         ),
         alerts: await part('alerts', async () => alertCounts(await countOpenAlerts(on, seen))),
         webhooks: await part('webhooks', async () =>
-          webhookCounts(await countWebhooks(on, seen), await countWaiting(on, seen, mostWaiting)),
+          webhookCounts(await countWebhooks(on, seen), await countWaiting(on, seen, maxWaiting)),
         ),
         rollout: await part('rollout', async () => {
           const active = await findActiveRollout(on)

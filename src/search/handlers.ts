@@ -10,15 +10,15 @@ export const search: HandlersOf<typeof contract.search> = {
   async everything({ db, ask, scope, caller, query: { orgId, ...query } }) {
     const { permissions } = caller
     const seen = await scopeWithin(db, scope, orgId)
-    const [needle, most] = [fold(query.q), maxPerType(query.limit)]
+    const [needle, max] = [fold(query.q), maxPerType(query.limit)]
     const [devices, scripts, alerts] = await ask((on) =>
       Promise.all([
-        hasPermission(permissions, 'devices:read') ? store.findDevices(on, seen, needle, most) : [],
-        hasPermission(permissions, 'scripts:read') ? store.findScripts(on, seen, needle, most) : [],
-        hasPermission(permissions, 'alerts:read') ? store.findAlerts(on, seen, needle, most) : [],
+        hasPermission(permissions, 'devices:read') ? store.findDevices(on, seen, needle, max) : [],
+        hasPermission(permissions, 'scripts:read') ? store.findScripts(on, seen, needle, max) : [],
+        hasPermission(permissions, 'alerts:read') ? store.findAlerts(on, seen, needle, max) : [],
       ]),
     )
-    const settings = findSettings(needle, permissions).slice(0, most)
+    const settings = findSettings(needle, permissions).slice(0, max)
     return { results: [...devices, ...scripts, ...alerts, ...settings].slice(0, query.limit) }
   },
 }

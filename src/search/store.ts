@@ -8,7 +8,7 @@ import { deviceResult } from './rules.ts'
 
 // Needles are folded (src/core/fold.ts). Records outside the scope are not found, and do not slow down a search.
 
-export async function findDevices(db: Db, scope: Scope, needle: string, most: number) {
+export async function findDevices(db: Db, scope: Scope, needle: string, max: number) {
   const eb = expressionBuilder<Tables, 'devices'>()
   const where = eb.and([
     inScope(scope, 'devices.org_id'),
@@ -21,7 +21,7 @@ export async function findDevices(db: Db, scope: Scope, needle: string, most: nu
     where,
     ...spanOf(scope),
   }
-  return loadInOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+  return loadInOrder(await rankedIds(db, ranked, needle, max), async (ids) => {
     const rows = await db
       .selectFrom('devices')
       .select(['id', 'hostname', 'display_name', 'status', 'last_user'])
@@ -33,7 +33,7 @@ export async function findDevices(db: Db, scope: Scope, needle: string, most: nu
 }
 
 /** An organization sees its own scripts, those of its partner and those of the service. */
-export async function findScripts(db: Db, scope: Scope, needle: string, most: number) {
+export async function findScripts(db: Db, scope: Scope, needle: string, max: number) {
   const eb = expressionBuilder<Tables, 'scripts'>()
   const partners =
     scope.kind === 'partner'
@@ -61,7 +61,7 @@ export async function findScripts(db: Db, scope: Scope, needle: string, most: nu
     where,
     ...spanOf(scope),
   }
-  return loadInOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+  return loadInOrder(await rankedIds(db, ranked, needle, max), async (ids) => {
     const rows = await db
       .selectFrom('scripts')
       .select(['id', 'name', 'description'])
@@ -77,7 +77,7 @@ export async function findScripts(db: Db, scope: Scope, needle: string, most: nu
 /**
  * An alert about a device is visible where the device is; one without a device is not visible to restricted members.
  */
-export async function findAlerts(db: Db, scope: Scope, needle: string, most: number) {
+export async function findAlerts(db: Db, scope: Scope, needle: string, max: number) {
   const eb = expressionBuilder<Tables, 'alerts'>()
   const devices = eb
     .selectFrom('devices')
@@ -95,7 +95,7 @@ export async function findAlerts(db: Db, scope: Scope, needle: string, most: num
     where,
     ...spanOf(scope),
   }
-  return loadInOrder(await rankedIds(db, ranked, needle, most), async (ids) => {
+  return loadInOrder(await rankedIds(db, ranked, needle, max), async (ids) => {
     const rows = await db
       .selectFrom('alerts')
       .select(['id', 'title', 'severity'])

@@ -17,7 +17,7 @@ export class DiscoveryFailure extends Error {
 }
 
 const milliseconds = 10_000
-const mostBody = 1 << 20
+const maxBody = 1 << 20
 const maxLength = 500
 
 /** Names of the endpoints in the discovery document (OpenID Connect Discovery 1.0, 3). */
@@ -82,7 +82,7 @@ async function fetchDocument<D extends typeof SigningDocument>(
 ): Promise<z.output<D>> {
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
   const reply = await outbound
-    .send({ method: 'GET', url, headers: { accept: 'application/json' }, milliseconds, mostBody })
+    .send({ method: 'GET', url, headers: { accept: 'application/json' }, milliseconds, maxBody })
     .catch((error: unknown) => {
       if (!(error instanceof OutboundFailure)) throw error
       throw new DiscoveryFailure(error.kind === 'blocked' ? blockedMessage : error.message, hints[error.kind])

@@ -27,7 +27,7 @@ export class TokenFailure extends Error {
 type CachedKeys = { keys: ReturnType<typeof createLocalJWKSet>; at: number }
 
 const milliseconds = 5_000
-const mostBody = 1 << 20
+const maxBody = 1 << 20
 /** How long keys are cached, and how soon they are fetched again for a key that is not among them. */
 const maxAgeSeconds = 600
 const cooldownSeconds = 30
@@ -91,7 +91,7 @@ export class JwksCache {
   async #fetch(url: string): Promise<CachedKeys> {
     const request = { method: 'GET', url, headers: { accept: 'application/json' } } as const
     try {
-      const { status, body, isWhole } = await this.#outbound.send({ ...request, milliseconds, mostBody })
+      const { status, body, isWhole } = await this.#outbound.send({ ...request, milliseconds, maxBody })
       if (status !== 200 || !isWhole) throw new TokenFailure('keys_unavailable', `${url} answered ${status}`)
       const keys = createLocalJWKSet(JSON.parse(body.toString('utf8')) as JSONWebKeySet)
       return { keys, at: Date.parse(this.#clock()) }

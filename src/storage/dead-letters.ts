@@ -25,14 +25,14 @@ export const maxDeadLetters = { rows: 10_000, bytes: 64 * 2 ** 20 }
 export async function insertDeadLetter(
   tx: Db,
   { source, orgId, entry, reason, now }: DeadLetter,
-  most = maxDeadLetters,
+  max = maxDeadLetters,
 ): Promise<number | undefined> {
   const { rows, bytes } = await tx
     .selectFrom('set_aside')
     .select(({ fn }) => [fn.countAll<number>().as('rows'), sumOf(sizeOfEntry).as('bytes')])
     .where('source', '=', source)
     .executeTakeFirstOrThrow()
-  if (Number(rows) >= most.rows || Number(bytes) + Buffer.byteLength(entry) > most.bytes) {
+  if (Number(rows) >= max.rows || Number(bytes) + Buffer.byteLength(entry) > max.bytes) {
     await tx
       .insertInto('set_aside_lost')
       .values({ source, count: 1, reason, last_at: now })

@@ -64,7 +64,7 @@ const batch = 10
 export async function checkQuota(
   db: Db,
   name: QuotaName,
-  { owner, most, now }: { owner: QuotaOwner; most: number; now: Instant },
+  { owner, max, now }: { owner: QuotaOwner; max: number; now: Instant },
 ): Promise<{ room: number; displaced: string[] }> {
   const { counted = sql`true`, ended, ...kind } = kinds[name]
   const isOfPartner = kind.ofPartner !== undefined && !owner.orgId
@@ -72,8 +72,8 @@ export async function checkQuota(
   const owned = ownedBy(isOfPartner ? ['partner_id'] : kind.owner, owner)
   const { rows } = await sql<{ count: number | string }>`
     select count(*) as count from (
-      select 1 from ${table} where ${owned} and ${counted} limit ${most + batch}) as own`.execute(db)
-  const excess = Number(rows[0]!.count) - most + 1
+      select 1 from ${table} where ${owned} and ${counted} limit ${max + batch}) as own`.execute(db)
+  const excess = Number(rows[0]!.count) - max + 1
   if (excess <= 0) return { room: 1 - excess, displaced: [] }
   if (ended) {
     // What another transaction deletes at this moment is left to it.
@@ -84,10 +84,10 @@ export async function checkQuota(
         ${unlocked}) returning id`.execute(db)
     if (deleted.rows.length > 0) return { room: 1, displaced: deleted.rows.map(({ id }) => id) }
   }
-  const reached = `The quota of ${most} ${nounOf(name)} is used up`
+  const reached = `The quota of ${max} ${nounOf(name)} is used up`
   const remedy = `ask the operator of the service to raise QUOTA_${name}`
   throw new Problem('quota_exceeded', `${reached}: ${kind.keepsDeleted ? '' : 'delete some, or '}${remedy}`, {
-    details: { quota: name, most },
+    details: { quota: name, most: max },
   })
 }
 

@@ -107,8 +107,8 @@ export function checkMayGrantKeys(by: Author, policy: Omit<TrustPolicy, 'id'>): 
   if (by.kind !== 'workload' || !policy.permissions.includes('organizations:write')) return
   const larger = (['maxUsage', 'maxTtlMinutes'] as const).filter((name) => policy[name] > by.keyLimits[name])
   if (larger.length === 0) return
-  const most = larger.map((name) => `${name} is at most ${by.keyLimits[name]}`).join(', ')
-  throw new Problem('forbidden', `Cannot grant larger enrollment keys than the own trust policy: ${most}`)
+  const limits = larger.map((name) => `${name} is at most ${by.keyLimits[name]}`).join(', ')
+  throw new Problem('forbidden', `Cannot grant larger enrollment keys than the own trust policy: ${limits}`)
 }
 
 /** What a workload may give to people. They create enrollment keys without limits, and so does it with the largest ones alone. */

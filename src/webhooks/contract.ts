@@ -53,12 +53,12 @@ const signingSecret = secret(
 )
 const secretDescription = 'Secret that signs deliveries; write-only'
 
-export const most = { retries: 15, delayMs: 86_400_000 }
+export const retryLimits = { retries: 15, delayMs: 86_400_000 }
 
 const delay = z
   .int()
   .min(0, 'must be at least 0')
-  .max(most.delayMs, `must be at most ${most.delayMs}, which is a day`)
+  .max(retryLimits.delayMs, `must be at most ${retryLimits.delayMs}, which is a day`)
 
 /** Delay after failed attempt n, from 0: min(initialDelayMs × backoffMultiplier to the power n, maxDelayMs). */
 export const RetryPolicy = z.object({
@@ -80,7 +80,7 @@ export const NewRetryPolicy = z.strictObject({
   maxRetries: z
     .int()
     .min(0, 'must be at least 0')
-    .max(most.retries, `must be at most ${most.retries}`)
+    .max(retryLimits.retries, `must be at most ${retryLimits.retries}`)
     .optional()
     .describe('Attempts after the first; 5 by default'),
   initialDelayMs: delay.optional().describe('Milliseconds before the first retry; 1000 by default'),

@@ -59,35 +59,35 @@ export async function reschedule(db: Db, webhookId: string, state: { isActive: b
   await dueChange(db, { webhookId, dueAt })
 }
 
-/** Events that no delivery was created of yet, counting at most `most`, and the time of the first of them. */
+/** Events that no delivery was created of yet, counting at most `max`, and the time of the first of them. */
 export async function countEvents(
   db: Db,
-  most: number,
+  max: number,
 ): Promise<{ count: number; oldest: Instant | undefined }> {
   const events = db.selectFrom('events').orderBy('seq')
-  const count = await countOf(db.selectFrom(events.select('seq').limit(most).as('waiting')))
+  const count = await countOf(db.selectFrom(events.select('seq').limit(max).as('waiting')))
   const first = await events.select('created_at').limit(1).executeTakeFirst()
   return { count, oldest: first?.created_at }
 }
 
 /**
- * How many deliveries are due, counting at most `most` webhooks and as many of each, and since when the first of them is.
+ * How many deliveries are due, counting at most `max` webhooks and as many of each, and since when the first of them is.
  * One look at an index for each webhook: a join might read the deliveries that are not due yet.
  */
 export async function countDue(
   db: Db,
   now: Instant,
-  most: number,
+  max: number,
 ): Promise<{ count: number; oldest: Instant | undefined }> {
   const queues = db.selectFrom('webhook_queues as q').where('q.due_at', '<=', now).orderBy('q.due_at')
   const first = await queues.select('q.due_at').limit(1).executeTakeFirst()
-  const each = queues.limit(most).select((eb) => {
+  const each = queues.limit(max).select((eb) => {
     const some = eb
       .selectFrom('webhook_deliveries as d')
       .select('d.id')
       .whereRef('d.webhook_id', '=', 'q.webhook_id')
       .where('d.due_at', '<=', now)
-      .limit(most)
+      .limit(max)
     return eb.selectFrom(some.as('due')).select(eb.fn.countAll<number>().as('count')).as('count')
   })
   const { total } = await db

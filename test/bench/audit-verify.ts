@@ -85,12 +85,12 @@ function pass(what: 'verify' | 'hash', file: string): Promise<number> {
 async function memoryOf(command: readonly string[]): Promise<number> {
   const child = start([svc, ...command], { env: svcEnv() })
   child.stdout!.resume()
-  let most = Number.NaN
+  let max = Number.NaN
   const timer = setInterval(() => {
-    most = residentMb(child, 'VmHWM') ?? most
+    max = residentMb(child, 'VmHWM') ?? max
   }, 50)
   const [code] = await once(child, 'exit')
   clearInterval(timer)
   if (code !== 0) throw new Error(`svc ${command.join(' ')}: exit ${code}`)
-  return most
+  return max
 }

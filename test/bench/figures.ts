@@ -26,10 +26,10 @@ export function quantile(sorted: ArrayLike<number>, part: number): number {
 }
 
 /** The place of a row's ratio, or of an absolute figure, against its aim. */
-export const atLeast = (ratio: number, least: number) => ({ aim: `≥ ${least}`, met: ratio >= least })
-export const atMost = (value: number, most: number, unit = '') => ({
-  aim: `≤ ${most}${unit}`,
-  met: value <= most,
+export const atLeast = (ratio: number, min: number) => ({ aim: `≥ ${min}`, met: ratio >= min })
+export const atMost = (value: number, max: number, unit = '') => ({
+  aim: `≤ ${max}${unit}`,
+  met: value <= max,
 })
 
 export const rounded = (value: number): string => {

@@ -40,10 +40,10 @@ export async function hostile(options: HostileOptions, say: (line: string) => vo
   const task = { url: server.url, admins, orgId: world.orgId, agents: world.agents.slice(0, 60) }
   const attackers = start([fromHere('./hostile-child.ts'), JSON.stringify(task)])
   await firstLine(attackers, () => 'begun')
-  const mostMb = () => residentMb(server.child, 'VmHWM') ?? Number.NaN
-  const half = sleep(options.seconds * 500).then(mostMb)
+  const maxMb = () => residentMb(server.child, 'VmHWM') ?? Number.NaN
+  const half = sleep(options.seconds * 500).then(maxMb)
   const times = await heartbeats(server, victims, options.seconds)
-  const [mostInHalf, most] = [await half, mostMb()]
+  const [maxInHalf, max] = [await half, maxMb()]
   const counts = await ended(attackers)
   say('hostile: afterwards')
   const after = await heartbeats(server, victims, 5)
@@ -70,8 +70,8 @@ export async function hostile(options: HostileOptions, say: (line: string) => vo
       ...atMost(times.failures, 0),
     }),
     row('memory', {
-      figures: { 'MB before': before, 'MB at most in the first half': mostInHalf, 'MB at most': most },
-      ...atMost(most - mostInHalf, patience.growthMb, ' MB more'),
+      figures: { 'MB before': before, 'MB at most in the first half': maxInHalf, 'MB at most': max },
+      ...atMost(max - maxInHalf, patience.growthMb, ' MB more'),
     }),
     ...(options.newDatabase
       ? []

@@ -82,11 +82,11 @@ type Options = {
 const signals = ['SIGINT', 'SIGTERM'] as const
 
 const wholeNumber =
-  (most: number) =>
+  (max: number) =>
   (text: string): number => {
     const count = Number(text)
-    if (Number.isInteger(count) && count > 0 && count <= most) return count
-    throw new InvalidArgumentError(`It must be a whole number from 1 to ${most}.`)
+    if (Number.isInteger(count) && count > 0 && count <= max) return count
+    throw new InvalidArgumentError(`It must be a whole number from 1 to ${max}.`)
   }
 
 const program = new Command('npm run bench --')

@@ -46,8 +46,8 @@ async function one(size: number, options: SizingOptions, say: (line: string) => 
   )
   const servers = await Promise.all(places.map((each) => startService('svc', each)))
   const warmUp = intervalSeconds + 15
-  const most = warmUp + patience.recoverySeconds + seconds + (storm ? outageSeconds + 600 : 5)
-  const fleets = fleetsOf(servers, world, most)
+  const max = warmUp + patience.recoverySeconds + seconds + (storm ? outageSeconds + 600 : 5)
+  const fleets = fleetsOf(servers, world, max)
   say(`sizing: ${subject}: warming up`)
   await sleep(warmUp * 1000)
   // The first report of a machine is its largest. No fleet sends all of those at once, so they are not measured.

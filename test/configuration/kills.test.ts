@@ -111,7 +111,7 @@ async function unsoundChains({ read }: Storage): Promise<object[]> {
 }
 
 /** Most kills of a soak: each takes a start of the service and an apply. */
-const mostKills = 500
+const maxKills = 500
 
 /**
  * Statements to die at: in `npm test` the first, the last and some between; in the soak all of them, or where they are too
@@ -123,7 +123,7 @@ function stepsOf(count: number): number[] {
     const between = Array.from({ length: 2 }, () => Math.floor(random() * count))
     return [...new Set([0, ...between, count - 1])].sort((one, other) => one - other)
   }
-  const stride = Math.ceil(count / mostKills)
+  const stride = Math.ceil(count / maxKills)
   const first = Math.floor(random() * stride)
   return Array.from({ length: Math.ceil((count - first) / stride) }, (_, n) => first + n * stride)
 }

@@ -75,14 +75,14 @@ describe('many compressed bodies at once from one agent', () => {
       },
     )
     let answered = 0
-    let most = before
+    let max = before
     while (!isOver) {
       const beat = await post(good, 'heartbeat', JSON.stringify({ status: 'ok', agentVersion: '0.1.0' }))
       expect(beat.status).toBe(200)
       if (!isOver) answered += 1
-      most = Math.max(most, await metric('process_resident_memory_bytes'))
+      max = Math.max(max, await metric('process_resident_memory_bytes'))
     }
-    expect((most - before) / mebi).toBeLessThan(250)
+    expect((max - before) / mebi).toBeLessThan(250)
     const answers = await storm
     expect(answers.filter(({ status }) => ![400, 413, 429].includes(status))).toEqual([])
     const refused = answers.filter(({ status }) => status === 429)

@@ -140,13 +140,13 @@ describe('log files', () => {
   const folder = () => join(home, 'log')
   const write = (name: string, text: string) => appendFileSync(join(folder(), name), text)
   let positions: FilePositions | undefined
-  const read = async (most = 100) => {
-    const found = await readLogFiles(folder(), positions, most, now)
+  const read = async (max = 100) => {
+    const found = await readLogFiles(folder(), positions, max, now)
     positions = found.positions
     expect(isAccepted(found.events)).toBe(true)
     return found.events
   }
-  const news = async (most?: number) => (await read(most)).map(({ message }) => message)
+  const news = async (max?: number) => (await read(max)).map(({ message }) => message)
   beforeEach(() => {
     positions = undefined
     mkdirSync(folder())

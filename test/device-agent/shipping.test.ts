@@ -27,10 +27,10 @@ function logging(count = 1) {
   const asked: LogPosition[] = []
   return {
     asked,
-    readHostLogs: async (position: LogPosition, most: number) => {
+    readHostLogs: async (position: LogPosition, max: number) => {
       asked.push(position)
       const from = Number(position.cursor ?? 0)
-      const events = Array.from({ length: Math.min(count, most) }, (_, n) => event(from + n))
+      const events = Array.from({ length: Math.min(count, max) }, (_, n) => event(from + n))
       return { events, position: { cursor: `${from + events.length}` } }
     },
   }

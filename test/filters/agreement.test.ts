@@ -81,9 +81,9 @@ test('a filter matches the same devices on SQLite, on Postgres and by its defini
             const wanted = matches(tree, device)
             if (wanted) matched += 1
             if (found[i]!.has(device.id) === wanted) continue
-            const least = JSON.stringify(await shrunk(storage, tree, device))
+            const min = JSON.stringify(await shrunk(storage, tree, device))
             const what = `${name} ${wanted ? 'misses' : 'wrongly finds'} the device`
-            expect.fail(`${what}\nSEED=${seed}\n${least}\n${JSON.stringify(device, null, 1)}`)
+            expect.fail(`${what}\nSEED=${seed}\n${min}\n${JSON.stringify(device, null, 1)}`)
           }
         }
       }

@@ -6,7 +6,7 @@ export type Random = {
   below(limit: number): number
   pick<T>(from: readonly T[]): T
   chance(of: number): boolean
-  some<T>(from: readonly T[], most: number): T[]
+  some<T>(from: readonly T[], max: number): T[]
 }
 
 export function randomFrom(seed: number): Random {
@@ -17,6 +17,6 @@ export function randomFrom(seed: number): Random {
     below,
     pick,
     chance: (of) => next() < of,
-    some: (from, most) => Array.from({ length: below(most + 1) }, () => pick(from)),
+    some: (from, max) => Array.from({ length: below(max + 1) }, () => pick(from)),
   }
 }

@@ -21,7 +21,7 @@ const mebi = 1024 * 1024
 /** The largest allowed error response. */
 const largestReply = 64 * 1024
 /** Processor time, client included, of which the most expensive case takes less than half. */
-const mostCpuMs = 3000
+const maxCpuMs = 3000
 
 let service: TestService
 let hand: ScenarioTools
@@ -186,7 +186,7 @@ async function faultsOf(what: string, wire: Wire, expected?: number): Promise<st
   return [
     ...(status >= 500 ? [`${what}: ${status} ${text.slice(0, 300)}`] : []),
     ...(Buffer.byteLength(text) > largestReply ? [`${what}: ${text.length} bytes of reply`] : []),
-    ...(ms > mostCpuMs ? [`${what}: ${Math.round(ms)} ms of processor time`] : []),
+    ...(ms > maxCpuMs ? [`${what}: ${Math.round(ms)} ms of processor time`] : []),
     ...(expected !== undefined && status !== expected ? [`${what}: ${status} and not ${expected}`] : []),
   ]
 }

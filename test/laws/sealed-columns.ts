@@ -70,7 +70,7 @@ const hashed =
 const namedSo = /hash|prints?$|checksum|digest|sha256|fingerprint|challenge|signature|hmac|signing_key/
 
 /** Rows of a table that are read. */
-const mostRows = 20_000
+const maxRows = 20_000
 
 export type Unlisted = { sealed: string[]; hashed: string[] }
 
@@ -80,7 +80,7 @@ export async function unlisted(storage: Storage): Promise<Unlisted> {
   const found = { sealed: new Set<string>(), hashed: new Set<string>() }
   for (const [table, { columns }] of Object.entries(await schemaOf(storage))) {
     const texts = columns.filter(({ kind }) => kind === 'text').map(({ name }) => name)
-    const rows = await (storage.read as AnyDb).selectFrom(table).select(texts).limit(mostRows).execute()
+    const rows = await (storage.read as AnyDb).selectFrom(table).select(texts).limit(maxRows).execute()
     for (const column of texts) {
       const place = `${table}.${column}`
       const cells = rows.flatMap((row) => (typeof row[column] === 'string' ? [row[column]] : []))

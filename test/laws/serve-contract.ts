@@ -26,7 +26,7 @@ export async function serveContract(
   { storage }: TestService,
   contract: Contract,
   handlersOf: Record<string, Record<string, unknown>>,
-  mostAtOnce = 1000,
+  maxAtOnce = 1000,
 ): Promise<{ url: string; close(): Promise<void> }> {
   const limits = Object.fromEntries(Object.keys(defaultLimits).map((name) => [name, undefined])) as Limits
   const limiter = new Limiter(limits)
@@ -59,7 +59,7 @@ export async function serveContract(
     quotas: new QuotaCheck(defaultQuotas, metrics),
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'requests', metrics),
     replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies', metrics),
-    work: new ConcurrencyLimit(mostAtOnce, metrics),
+    work: new ConcurrencyLimit(maxAtOnce, metrics),
     parties: new Parties(storage),
     cipher: createCipher([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,

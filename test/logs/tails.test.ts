@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { insertDiagnosticLogs } from '../../src/logs/diagnostic/store.ts'
-import { mostDevicesOfNewest, mostHeadsSince, mostSince } from '../../src/logs/tails/contract.ts'
+import { maxDevicesOfNewest, maxHeadsSince, maxSince } from '../../src/logs/tails/contract.ts'
 import { logTails } from '../../src/logs/tails/handlers.ts'
 import { listLogHeads, logsAfter, newestLogs } from '../../src/logs/tails/store.ts'
 import { inTurn } from '../database-depth.ts'
@@ -184,7 +184,7 @@ onEveryDatabase((kind, open) => {
     it('are not all read to find where a time begins', async () => {
       const { service, bakery, heads } = await start()
       const at = (second: number) => new Date(Date.parse(clockTime) + second * 1000).toISOString()
-      const logs = Array.from({ length: mostSince + 2 }, (_, n) => ({
+      const logs = Array.from({ length: maxSince + 2 }, (_, n) => ({
         id: newId(),
         deviceId: bakery.deviceId,
         orgId: bakery.id,
@@ -198,7 +198,7 @@ onEveryDatabase((kind, open) => {
         createdAt: clockTime,
       }))
       await service.storage.write(async (tx) => insertDiagnosticLogs(tx, await placedOf(tx, bakery, logs)))
-      expect((await heads({ since: '1970-01-01' })).data[0]).toMatchObject({ seq: mostSince + 2, start: 2 })
+      expect((await heads({ since: '1970-01-01' })).data[0]).toMatchObject({ seq: maxSince + 2, start: 2 })
       expect((await heads({ since: at(500) })).data[0]).toMatchObject({ start: 0 })
     })
 
@@ -212,7 +212,7 @@ onEveryDatabase((kind, open) => {
         .selectAll()
         .where('id', '=', bakery.deviceId)
         .executeTakeFirstOrThrow()
-      const copies = Array.from({ length: mostDevicesOfNewest }, (_, n) => ({
+      const copies = Array.from({ length: maxDevicesOfNewest }, (_, n) => ({
         ...device,
         id: newId(),
         agent_id: `copy-${n}`,
@@ -227,7 +227,7 @@ onEveryDatabase((kind, open) => {
       const ids = [device.id, ...copies.map(({ id }) => id)].toSorted()
 
       const first = await heads({ since: '1970-01-01', limit: '1000' })
-      expect(first.pagination).toMatchObject({ limit: mostHeadsSince, nextCursor: expect.any(String) })
+      expect(first.pagination).toMatchObject({ limit: maxHeadsSince, nextCursor: expect.any(String) })
       const second = await heads({ since: '1970-01-01', cursor: first.pagination.nextCursor })
       expect([...first.data, ...second.data].map(({ deviceId }) => deviceId)).toEqual(ids.slice(0, 200))
       expect((await heads({ limit: '1000' })).data).toHaveLength(1000)

@@ -21,8 +21,8 @@ onEveryDatabase((kind, open) => {
     }
     return { storage, orgId }
   }
-  const titles = async (storage: Storage, q: string, scope: Scope = systemScope, most = 8) =>
-    (await findDevices(storage.heavy, scope, fold(q), most)).map(({ title }) => title)
+  const titles = async (storage: Storage, q: string, scope: Scope = systemScope, max = 8) =>
+    (await findDevices(storage.heavy, scope, fold(q), max)).map(({ title }) => title)
 
   describe('a match', () => {
     it('is ranked: exact, prefix, word, then the rest, each sorted by title', async () => {
@@ -115,15 +115,15 @@ onEveryDatabase((kind, open) => {
         fc.array(device, { minLength: 1, maxLength: 40 }),
         fc.array(needle, { minLength: 4, maxLength: 8 }),
         fc.constantFrom(1, 3, 8),
-        async (devices, needles, most) => {
+        async (devices, needles, max) => {
           await storage.write((tx) => tx.deleteFrom('devices').execute())
           const rows = devices.map(({ org, ...names }) => deviceRow({ orgId: orgs[org]!, ...names }))
           await storage.write((tx) => tx.insertInto('devices').values(rows).execute())
           for (const q of needles.map(fold)) {
             for (const scope of [systemScope, organizationScope(orgs[0]!)]) {
               const seen = rows.filter((row) => scope === systemScope || row.org_id === orgs[0])
-              const wanted = [q, naively(seen, q).slice(0, most)]
-              const found = await findDevices(storage.read, scope, q, most)
+              const wanted = [q, naively(seen, q).slice(0, max)]
+              const found = await findDevices(storage.read, scope, q, max)
               expect([q, found.map(({ id }) => id)]).toEqual(wanted)
               // With the plans for a large fleet, and for a text in many of its names.
               for (const bounds of [
@@ -131,7 +131,7 @@ onEveryDatabase((kind, open) => {
                 { few: 0, rare: 2 },
                 { few: 0, rare: 0 },
               ]) {
-                expect([q, await rankedIds(storage.read, allOf(scope), q, most, bounds)]).toEqual(wanted)
+                expect([q, await rankedIds(storage.read, allOf(scope), q, max, bounds)]).toEqual(wanted)
               }
             }
           }

@@ -195,12 +195,12 @@ onEveryDatabase((_, open) => {
       const { storage, orgId, list } = await setUp()
       const entry = 'ä'.repeat(2 ** 20)
       const letter = { source: 'events' as const, orgId, entry, reason: 'no', now: systemClock() }
-      const most = { rows: 100, bytes: 5 * 2 ** 20 }
+      const max = { rows: 100, bytes: 5 * 2 ** 20 }
       const kept = []
-      for (let n = 0; n < 4; n++) kept.push(await storage.write((tx) => insertDeadLetter(tx, letter, most)))
+      for (let n = 0; n < 4; n++) kept.push(await storage.write((tx) => insertDeadLetter(tx, letter, max)))
       expect(kept.map((id) => id !== undefined)).toEqual([true, true, false, false])
       expect(
-        await storage.write((tx) => insertDeadLetter(tx, { ...letter, entry: '{}' }, most)),
+        await storage.write((tx) => insertDeadLetter(tx, { ...letter, entry: '{}' }, max)),
       ).toBeGreaterThan(0)
       expect((await list()).map(({ bytes }) => bytes)).toEqual([2, 2 ** 21, 2 ** 21])
     })

@@ -8,7 +8,7 @@ const ids = (count: number) => Array.from({ length: count }, (_, i) => i + 1)
 
 onEveryEmptyDatabase((kind, open) => {
   /** Batched writes of notes, with the sizes of their batches. */
-  const batched = async (most?: number) => {
+  const batched = async (max?: number) => {
     const { storage } = await open()
     await createNotes(storage)
     const sizes: number[] = []
@@ -22,7 +22,7 @@ onEveryEmptyDatabase((kind, open) => {
         }
         return notes.map((id) => `kept ${id}`)
       },
-      most,
+      max,
     )
     return { storage, add, sizes }
   }

@@ -6,7 +6,7 @@ import Database from 'better-sqlite3'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { openStorage } from '../../src/storage/open.ts'
 import { sqliteFile } from '../../src/storage/sqlite/file.ts'
-import { checkpointFrames, mostFrames, pollMs } from '../../src/storage/sqlite/wal-checkpointer.ts'
+import { checkpointFrames, maxFrames, pollMs } from '../../src/storage/sqlite/wal-checkpointer.ts'
 import type { WalStatus } from '../../src/storage/sqlite/wal-checkpointer-thread.ts'
 import { temporaryFolder } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
@@ -89,11 +89,11 @@ test('a log that readers never leave alone starts over once it is long', { timeo
     for (const reader of readers) reader.close()
   })
   let longest = 0
-  for (let filled = 0; filled < 2.5 * mostFrames; filled += checkpointFrames / 4) {
+  for (let filled = 0; filled < 2.5 * maxFrames; filled += checkpointFrames / 4) {
     await fill(checkpointFrames / 4)
     longest = Math.max(longest, logPages())
   }
-  expect(longest).toBeLessThan(2 * mostFrames)
+  expect(longest).toBeLessThan(2 * maxFrames)
 })
 
 test('a log that grew beside one long reader is short again after it', { timeout: 120_000 }, async () => {
@@ -102,8 +102,8 @@ test('a log that grew beside one long reader is short again after it', { timeout
   onTestFinished(() => void reader.close())
   reader.exec('begin')
   reader.prepare('select count(*) from sqlite_schema').get()
-  await fill(1.3 * mostFrames)
-  expect(logPages()).toBeGreaterThan(1.3 * mostFrames)
+  await fill(1.3 * maxFrames)
+  expect(logPages()).toBeGreaterThan(1.3 * maxFrames)
   reader.exec('commit')
   await fill(duePages)
   await untilCopied()

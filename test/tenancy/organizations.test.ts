@@ -218,13 +218,13 @@ onEveryDatabase((_, open) => {
       for (const token of [tokens.system, tokens.bakery]) {
         await expect(order(token, body)).rejects.toEqual(refused(403, 'scope_not_allowed'))
       }
-      const most = Array.from({ length: 10_000 }, () => orgs.garage.id)
-      expect(await order(tokens.acme, { organizationOrder: most })).toEqual({
+      const fullOrder = Array.from({ length: 10_000 }, () => orgs.garage.id)
+      expect(await order(tokens.acme, { organizationOrder: fullOrder })).toEqual({
         organizationOrder: [orgs.garage.id, orgs.bakery.id],
       })
       for (const wrong of [
         {},
-        { organizationOrder: [...most, orgs.garage.id] },
+        { organizationOrder: [...fullOrder, orgs.garage.id] },
         { organizationOrder: null },
       ]) {
         await expect(order(tokens.acme, wrong)).rejects.toMatchObject({

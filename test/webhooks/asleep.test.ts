@@ -29,7 +29,7 @@ describe.skipIf(!hasOpenssl)('a service that was suspended for longer than it ho
       expect(to.got).toHaveLength(4)
       answer()
       await fixture.untilAll(id, 20, ({ status }) => status === 'delivered')
-      expect(to.most).toBe(4)
+      expect(to.max).toBe(4)
       expect(to.ids().sort()).toEqual(events.sort())
     })
 

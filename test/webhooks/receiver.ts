@@ -28,7 +28,7 @@ export async function receiver(
     url: '',
     /** Requests that are not answered yet, and the most there were at once. */
     open: 0,
-    most: 0,
+    max: 0,
     connections: 0,
     /** Waits until this many have arrived. */
     async until(count: number, ms = 10_000): Promise<Got[]> {
@@ -55,7 +55,7 @@ export async function receiver(
   }
   const server = createServer({ ...certificate.pair(), keepAlive: true }, (request, reply) => {
     self.open += 1
-    self.most = Math.max(self.most, self.open)
+    self.max = Math.max(self.max, self.open)
     let isOpen = true
     const answered = () => {
       if (isOpen) self.open -= 1

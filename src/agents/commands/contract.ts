@@ -163,7 +163,7 @@ export const deviceCommands = {
 }
 
 /** Most characters of output and of an error message. */
-const most = { output: 5 * 1024 * 1024, error: 10_000 }
+const maxLength = { output: 5 * 1024 * 1024, error: 10_000 }
 
 const cutTo = (characters: number) => z.string().transform((text) => truncate(text, characters))
 
@@ -171,11 +171,11 @@ const cutTo = (characters: number) => z.string().transform((text) => truncate(te
 export const NewOutcome = z.object({ status: z.enum(['completed', 'failed', 'timeout']) }).extend(
   lenient({
     exitCode: z.int(),
-    stdout: cutTo(most.output),
-    stderr: cutTo(most.output),
+    stdout: cutTo(maxLength.output),
+    stderr: cutTo(maxLength.output),
     durationMs: z.number().min(0).max(1e12),
     startedAt: instant,
-    error: cutTo(most.error),
+    error: cutTo(maxLength.error),
     result: anyJson,
   }).shape,
 )

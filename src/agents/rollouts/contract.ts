@@ -92,7 +92,7 @@ export const RolloutDevice = z.object({
 })
 export type RolloutDevice = z.output<typeof RolloutDevice>
 
-const mostWaves = 20
+const maxWaves = 20
 
 /** Exactly one of the two; a percentage is of all devices and includes those of the waves before. */
 const NewWave = z
@@ -123,7 +123,7 @@ export const NewRollout = z.strictObject({
   waves: z
     .array(NewWave)
     .min(1, 'must name at least one wave')
-    .max(mostWaves, `must be at most ${mostWaves} waves`)
+    .max(maxWaves, `must be at most ${maxWaves} waves`)
     .describe('Devices it is offered to, one wave after the other'),
   gateMinutes: minutes.default(15).describe('Time for a device to report the version it was offered'),
   soakMinutes: z
@@ -214,7 +214,7 @@ export const agentRollouts = {
     params,
     query: z.strictObject({
       state: rolloutDeviceState.optional().describe('Only devices in this state'),
-      wave: queryNumber(z.int().min(1, 'must be at least 1').max(mostWaves, `must be at most ${mostWaves}`))
+      wave: queryNumber(z.int().min(1, 'must be at least 1').max(maxWaves, `must be at most ${maxWaves}`))
         .optional()
         .describe('Only devices of this wave, from 1'),
       ...cursorPageQuery(),

@@ -244,8 +244,8 @@ export async function findOutOfUse(
 
 /** Whether the open wave is done: checked again under the lock on the rollout. */
 export async function isWaveDone(db: Db, { id, wave }: RolloutRecord): Promise<boolean> {
-  const isAny = async (state: RolloutDeviceState, least: number) => {
-    const found = inState(db, id, state).where('wave', '>=', least).where('wave', '<=', wave)
+  const isAny = async (state: RolloutDeviceState, min: number) => {
+    const found = inState(db, id, state).where('wave', '>=', min).where('wave', '<=', wave)
     return (await found.select('device_id').limit(1).executeTakeFirst()) !== undefined
   }
   return !(await isAny('offered', 0)) && !(await isAny('soaking', 0)) && isAny('updated', wave)

@@ -11,7 +11,7 @@ const batch = 50
 /** Milliseconds after which a turn begins no further batch. */
 const turnMs = 4000
 /** Entries that the tree of one chain takes in at once: a very large chain goes on in the next batches. */
-const mostEntries = 10_000
+const maxEntries = 10_000
 
 type Signed = SignedChain & { chain: string }
 
@@ -61,7 +61,7 @@ async function signBatch(
   const broken: string[] = []
   for (const chain of chains) {
     try {
-      const one = await signRecordingRefusal(deps, chain, mostEntries)
+      const one = await signRecordingRefusal(deps, chain, maxEntries)
       if (one) signed.push({ chain, ...one })
       else unfinished.push(chain)
     } catch (error) {

@@ -54,14 +54,14 @@ export async function takeCheckpoint(deps: CheckpointDependencies, chain: string
   return taken
 }
 
-/** Signs a chain; the caller stores what is new. undefined: its tree has more to take in than `most` entries. */
+/** Signs a chain; the caller stores what is new. undefined: its tree has more to take in than `max` entries. */
 export async function signRecordingRefusal(
   deps: CheckpointDependencies,
   chain: string,
-  most?: number,
+  max?: number,
 ): Promise<SignedChain | undefined> {
   try {
-    return await verifyAndSign(deps, chain, most)
+    return await verifyAndSign(deps, chain, max)
   } catch (error) {
     if (error instanceof HistoryChangedError) await recordRefusal(deps, error.change)
     throw error
@@ -128,7 +128,7 @@ const headOf = async ({ read }: Storage, chain: string): Promise<ChainHead> =>
 async function verifyAndSign(
   { storage, signer, localCopies, clock, onRestored }: CheckpointDependencies,
   chain: string,
-  most = Number.POSITIVE_INFINITY,
+  max = Number.POSITIVE_INFINITY,
 ): Promise<SignedChain | undefined> {
   if (!isChain(chain)) {
     const why = 'No organization has a chain of this name: somebody put it there'
@@ -158,8 +158,8 @@ async function verifyAndSign(
   }
 
   checkComplete(at, head, anchor.head, { first, last: end })
-  if (head.seq - size > most) {
-    await extendTree(storage, at, size, head, size + most)
+  if (head.seq - size > max) {
+    await extendTree(storage, at, size, head, size + max)
     return undefined
   }
   for (const one of signed) await checkConsistent(storage, at, head, one, size)

@@ -205,7 +205,7 @@ export async function insertCheckpoint(
 }
 
 /** More restores of one database than anybody makes: the newest are read. */
-const most = 100
+const maxRestores = 100
 
 /** The statements of a chain, oldest first. */
 export async function listRestored(db: Db, chain: string): Promise<string[]> {
@@ -214,7 +214,7 @@ export async function listRestored(db: Db, chain: string): Promise<string[]> {
     .select('note')
     .where('chain', '=', chain)
     .orderBy('restored_at', 'desc')
-    .limit(most)
+    .limit(maxRestores)
     .execute()
   return rows.map(({ note }) => note).reverse()
 }

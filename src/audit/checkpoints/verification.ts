@@ -55,7 +55,7 @@ type TurnLimits = { turnMs: number; sliceMs: number }
 const defaultLimits: TurnLimits = { turnMs: 5000, sliceMs: 1000 }
 
 /** Most chains that a process has begun to verify, and the entries from which it expects one to take long. */
-const mostUnderWay = 128
+const maxUnderWay = 128
 const largeSize = 20_000
 
 const hour = 3600
@@ -122,7 +122,7 @@ class Turn {
 
   /** Large chains leave half of the places to small ones, which need them where the database is slow. */
   #isTooMuch({ size }: { size: number }): boolean {
-    return this.#deps.memory.underWay.size >= (size < largeSize ? mostUnderWay : mostUnderWay / 2)
+    return this.#deps.memory.underWay.size >= (size < largeSize ? maxUnderWay : maxUnderWay / 2)
   }
 
   async #verifyDueChain(one: DueChain): Promise<void> {

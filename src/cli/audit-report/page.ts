@@ -25,8 +25,8 @@ export type ReportData = {
   compliance?: ReplyOf<Reports['compliance']>
 }
 
-const mostBars = 15
-const mostRows = 100
+const maxBars = 15
+const maxRows = 100
 
 /** Text of the log: names come from people and machines that nobody has to trust. */
 const text = (value: string | null | undefined): string => escapeHtml(escapeToOneLine(value ?? '–'))
@@ -126,9 +126,9 @@ function charted(title: string, bars: Bar[]): string {
     .filter(({ count }) => count > 0)
     .map((bar) => ({ ...bar, name: escapeToOneLine(bar.name) }))
   if (shown.length === 0) return `<section><h2>${title}</h2><p>Nothing in this period</p></section>`
-  const rows = shown.slice(0, mostRows).map(({ name, count }) => [text(name), formatNumber(count)])
-  const more = shown.length > mostRows ? `<p>and ${formatNumber(shown.length - mostRows)} more</p>` : ''
-  return `<section><h2>${title}</h2><div aria-hidden="true">${barChart(shown.slice(0, mostBars))}</div>
+  const rows = shown.slice(0, maxRows).map(({ name, count }) => [text(name), formatNumber(count)])
+  const more = shown.length > maxRows ? `<p>and ${formatNumber(shown.length - maxRows)} more</p>` : ''
+  return `<section><h2>${title}</h2><div aria-hidden="true">${barChart(shown.slice(0, maxBars))}</div>
 <details><summary>As a table</summary>${table(['', 'Entries'], rows)}${more}</details></section>`
 }
 

@@ -69,20 +69,19 @@ function textOf(schema: Json, definitions: Json): string {
 }
 
 /** Of a long list the schema for editors has all. */
-const mostWords = 10
+const maxWords = 10
 
 function oneOf(all: readonly string[]): string {
-  if (all.length > mostWords) return `one of ${all.length} words, such as ${all[0]}`
+  if (all.length > maxWords) return `one of ${all.length} words, such as ${all[0]}`
   return all.length === 1 ? all[0]! : `${all.slice(0, -1).join(', ')} or ${all.at(-1)}`
 }
 
-const sized = (what: string, most: unknown): string =>
-  most === undefined ? what : `${what}, at most ${most}`
+const sized = (what: string, max: unknown): string => (max === undefined ? what : `${what}, at most ${max}`)
 
 /** A bound of the type alone says nothing. */
-function ranged(least: number | undefined, most: number | undefined): string {
+function ranged(min: number | undefined, max: number | undefined): string {
   const isBound = (one: number | undefined) => one !== undefined && Math.abs(one) < Number.MAX_SAFE_INTEGER
-  if (isBound(least) && isBound(most)) return `number from ${least} to ${most}`
-  if (isBound(most)) return `number up to ${most}`
-  return isBound(least) ? `number from ${least}` : 'number'
+  if (isBound(min) && isBound(max)) return `number from ${min} to ${max}`
+  if (isBound(max)) return `number up to ${max}`
+  return isBound(min) ? `number from ${min}` : 'number'
 }

@@ -34,7 +34,7 @@ export type Configuration = {
 
 const extensions = ['.yaml', '.yml', '.json']
 /** Of a folder with everything below it. */
-const mostFiles = 1000
+const maxFiles = 1000
 
 /**
  * Reads files and folders; `-` is standard input. `allowed`: names of the environment that they may read besides their own;
@@ -102,7 +102,7 @@ function aliasFaults({ isAlias, visit }: Yaml, { file, document, lines }: Source
 }
 
 /** More than the service takes, with room for comments. */
-const mostOfFile = 16 * 1024 * 1024
+const maxFileBytes = 16 * 1024 * 1024
 
 type Found = { path: string; folder?: string }
 type Unread = { fault: string }
@@ -116,9 +116,9 @@ async function textOf({ path, folder }: Found): Promise<{ file: string; text: st
   try {
     if (folder !== undefined && !isWithin(realpathSync(folder), realpathSync(path)))
       return { fault: `${path} is a link out of ${folder}: name the file itself, or delete the link` }
-    const text = readBounded(path, { most: mostOfFile, isRegular: folder !== undefined })
+    const text = readBounded(path, { max: maxFileBytes, isRegular: folder !== undefined })
     if (text !== undefined) return { file: path, text }
-    return { fault: `${path} must be a regular file of at most ${mostOfFile} bytes` }
+    return { fault: `${path} must be a regular file of at most ${maxFileBytes} bytes` }
   } catch (error) {
     return {
       fault: `Cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`,
@@ -142,7 +142,7 @@ function filesAt(path: string): (Found | Unread)[] {
     .map((name) => ({ path: join(path, name), folder: path }))
   if (found.length === 0)
     return [{ fault: `There is no file in ${path} whose name ends in ${extensions.join(', ')}` }]
-  return found.length > mostFiles ? [{ fault: `There are more than ${mostFiles} files in ${path}` }] : found
+  return found.length > maxFiles ? [{ fault: `There are more than ${maxFiles} files in ${path}` }] : found
 }
 
 const position = (lines: LineCounter, offset: number) => {

@@ -1,5 +1,5 @@
 import { boolean, integer, string } from '@oclif/core/flags'
-import { mostChanges } from '../../configuration/contract.ts'
+import { maxChanges } from '../../configuration/contract.ts'
 import { usageError } from '../exit-codes.ts'
 
 /** Of the commands that read files with variables. */
@@ -43,7 +43,7 @@ export const planFlags = {
     description: 'Most deletions; by default a tenth of the objects of a kind',
     helpValue: 'N',
     min: 1,
-    max: mostChanges,
+    max: maxChanges,
     dependsOn: ['prune'],
   }),
 }

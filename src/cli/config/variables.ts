@@ -75,9 +75,9 @@ type Read = { text: string } | { fault: string; isAbsent?: boolean }
 
 /** Names of the environment that any file may read. */
 const open = 'SVC_CONFIG_'
-const mostOfFile = 1024 * 1024
+const maxFileBytes = 1024 * 1024
 /** More cannot be sent. A small file could name a large one any number of times. */
-const mostOfAll = configuration.plan.maxBody ?? 4 * mostOfFile
+const maxTotalBytes = configuration.plan.maxBody ?? 4 * maxFileBytes
 
 /**
  * Reads what variables stand for. Whoever may change a file, such as with a pull request, must not read the secrets of the
@@ -86,7 +86,7 @@ const mostOfAll = configuration.plan.maxBody ?? 4 * mostOfFile
  */
 export class VariableSource {
   readonly #allowed: ReadonlySet<string>
-  #left = mostOfAll
+  #left = maxTotalBytes
 
   /** `allowed`: names of the environment besides those that begin with SVC_CONFIG_. */
   constructor(allowed: readonly string[]) {
@@ -98,7 +98,7 @@ export class VariableSource {
     if ('fault' in read) return read
     this.#left -= Buffer.byteLength(read.text)
     if (this.#left >= 0) return read
-    return { fault: `the variables of the files are more than ${mostOfAll} bytes together: use fewer` }
+    return { fault: `the variables of the files are more than ${maxTotalBytes} bytes together: use fewer` }
   }
 
   #variable(name: string): Read {
@@ -121,9 +121,9 @@ function fileBeside(file: string, name: string): Read {
   try {
     const [real, path] = [realpathSync(folder), realpathSync(resolve(folder, name))]
     if (!isWithin(real, path)) return outside
-    const text = readBounded(path, { most: mostOfFile, isRegular: true })
+    const text = readBounded(path, { max: maxFileBytes, isRegular: true })
     return text === undefined
-      ? { fault: `${shown} must be a regular file of at most ${mostOfFile} bytes` }
+      ? { fault: `${shown} must be a regular file of at most ${maxFileBytes} bytes` }
       : { text }
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
@@ -139,19 +139,19 @@ export function isWithin(folder: string, path: string): boolean {
 }
 
 /** undefined: it is longer, or not regular where it has to be. Neither a pipe nor an endless device holds that up. */
-export function readBounded(path: string, { most, isRegular }: { most: number; isRegular: boolean }) {
+export function readBounded(path: string, { max, isRegular }: { max: number; isRegular: boolean }) {
   const file = openSync(path, constants.O_RDONLY | (isRegular ? (constants.O_NONBLOCK ?? 0) : 0))
   try {
-    return isRegular && !fstatSync(file).isFile() ? undefined : readAtMost(file, most)
+    return isRegular && !fstatSync(file).isFile() ? undefined : readAtMost(file, max)
   } finally {
     closeSync(file)
   }
 }
 
 /** undefined: it is longer. */
-function readAtMost(file: number, most: number): string | undefined {
+function readAtMost(file: number, max: number): string | undefined {
   const chunks: Buffer[] = []
-  for (let length = 0; length <= most; ) {
+  for (let length = 0; length <= max; ) {
     const chunk = Buffer.alloc(64 * 1024)
     const read = readSync(file, chunk)
     if (read === 0) return Buffer.concat(chunks).toString('utf8')

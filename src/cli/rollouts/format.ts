@@ -44,15 +44,15 @@ const longestBar = 20
 const shortestBar = 5
 const barColumn = 3
 
-/** The waves with their bars and counts; at most `most` of them, around the open one. */
+/** The waves with their bars and counts; at most `max` of them, around the open one. */
 export function formatWaves(
   it: RolloutProgress,
   style: Style,
   width?: number,
-  most = it.waves.length,
+  max = it.waves.length,
 ): string[] {
   const { waves, wave: open, status } = it
-  const from = Math.max(0, Math.min((open ?? 1) - 2, waves.length - most))
+  const from = Math.max(0, Math.min((open ?? 1) - 2, waves.length - max))
   const isOpen = status === 'running' || status === 'halted'
   const hasLeft = waves.some(({ withdrawn }) => withdrawn > 0)
   const counts = [
@@ -79,7 +79,7 @@ export function formatWaves(
   widths[barColumn] = barLength + 2
   for (const [n, row] of rows.entries()) row[barColumn] = barOf(waves[n]!, barLength)
   const failed = 4 + counts.indexOf('failed')
-  const shown = table.filter((_, n) => n === 0 || (n > from && n <= from + most))
+  const shown = table.filter((_, n) => n === 0 || (n > from && n <= from + max))
   return shown.map((row, n) =>
     row
       .map((cell, i) => {

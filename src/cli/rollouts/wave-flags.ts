@@ -31,7 +31,7 @@ export const waveFlags: NonNullable<CommandView['customFlags']> = {
       helpValue: 'PERCENT',
     }),
   } as unknown as FlagSet,
-  async values({ wave, gate, soak, 'max-failures': most }, session) {
+  async values({ wave, gate, soak, 'max-failures': maxFailures }, session) {
     if (wave === undefined) throw usageError('Missing --wave', '--wave 1% --wave 10% --wave 100%')
     const waves: NewWave[] = []
     for (const said of wave as string[]) waves.push(await waveOf(said, session))
@@ -39,7 +39,8 @@ export const waveFlags: NonNullable<CommandView['customFlags']> = {
       waves,
       gateMinutes: minutesOf(gate, '--gate'),
       soakMinutes: minutesOf(soak, '--soak'),
-      maxFailurePercent: most === undefined ? undefined : percentOf(String(most), '--max-failures'),
+      maxFailurePercent:
+        maxFailures === undefined ? undefined : percentOf(String(maxFailures), '--max-failures'),
     }
   },
 }

@@ -2,7 +2,7 @@ import sparkly from 'sparkly'
 import type { Overview } from '../../overview/contract.ts'
 
 /** As many as the widest terminal shows; older samples are forgotten. */
-const mostSamples = 500
+const maxSamples = 500
 
 const series = {
   online: ({ devices }: Overview) => devices?.byStatus.online,
@@ -36,7 +36,7 @@ export class History {
     }
     this.#last = it
     this.#samples.push(sample)
-    if (this.#samples.length > mostSamples) this.#samples.shift()
+    if (this.#samples.length > maxSamples) this.#samples.shift()
   }
 
   /** The newest value; undefined for a rate that takes two samples. */

@@ -69,10 +69,10 @@ export function parseDelivery(headers: Headers, body: Buffer): ParsedDelivery {
 /** The ids of the last received events. */
 export class RecentIds {
   readonly #ids = new Set<string>()
-  readonly #most: number
+  readonly #max: number
 
-  constructor(most = 10_000) {
-    this.#most = most
+  constructor(max = 10_000) {
+    this.#max = max
   }
 
   has(id: string): boolean {
@@ -84,6 +84,6 @@ export class RecentIds {
     if (id.length > 100) return
     this.#ids.delete(id)
     this.#ids.add(id)
-    if (this.#ids.size > this.#most) this.#ids.delete(this.#ids.values().next().value!)
+    if (this.#ids.size > this.#max) this.#ids.delete(this.#ids.values().next().value!)
   }
 }

@@ -83,7 +83,7 @@ function eventsNamed(text: string): Set<string> {
 }
 
 /** Most concurrent deliveries: bounds their memory. */
-const mostConnections = 64
+const maxConnections = 64
 
 function serverFor(pair: Pair | undefined, receive: Receive): Server {
   const handle = async (request: IncomingMessage, reply: ServerResponse) => {
@@ -102,7 +102,7 @@ function serverFor(pair: Pair | undefined, receive: Receive): Server {
   const server = pair
     ? secureServer({ ...limits, ...pair }, handle)
     : process.getBuiltinModule('node:http').createServer(limits, handle)
-  server.maxConnections = mostConnections
+  server.maxConnections = maxConnections
   return server
 }
 

@@ -140,10 +140,10 @@ export const kinds: Readonly<Record<Section, Kind>> = Object.fromEntries(
 export const keyOf = (section: Section, key: unknown): unknown =>
   typeof key === 'string' ? (kinds[section].spelled[kinds[section].key]?.toFile(key) ?? key) : key
 
-export const mostObjects = 5000
+export const maxObjects = 5000
 
 const listOf = (section: Section) =>
-  z.array(kinds[section].schema).max(mostObjects, `must have at most ${mostObjects} items`)
+  z.array(kinds[section].schema).max(maxObjects, `must have at most ${maxObjects} items`)
 
 /** What the files of a set say together: a section that is absent is not managed. */
 export const ConfigurationFile = z.strictObject(

@@ -58,7 +58,7 @@ export function endedRecords(ends: readonly Ending[], members: number): string[]
     .map(([what, count]) => `${count} ${what} would end with it`)
 }
 
-const mostNamed = 10
+const maxNamed = 10
 
 /** @throws conflict with what stands in the way of a rollback, if anything does */
 export function checkNoConflicts(conflicts: readonly string[], unseen = 0): void {
@@ -90,7 +90,7 @@ function faultText({ path, message }: Fault): string {
 }
 
 function refusal(why: string, reasons: readonly string[]): Problem {
-  const more = reasons.length > mostNamed ? [`and ${reasons.length - mostNamed} more`] : []
-  const named = [...reasons.slice(0, mostNamed), ...more].join('; ')
+  const more = reasons.length > maxNamed ? [`and ${reasons.length - maxNamed} more`] : []
+  const named = [...reasons.slice(0, maxNamed), ...more].join('; ')
   return new Problem('conflict', `This apply cannot be rolled back${why}: ${named}`)
 }

@@ -16,10 +16,10 @@ import type { AppliedChange } from './applied-changes.ts'
 import type { ConfigurationApply } from './contract.ts'
 
 /** Of each tenant. */
-const mostApplies = 100
+const maxApplies = 100
 /** Characters of values, of one apply and of all of a tenant: beyond them an apply is listed, and cannot be rolled back. */
-const mostOfOne = 8 * 1024 * 1024
-const mostOfAll = 64 * 1024 * 1024
+const maxApplyBytes = 8 * 1024 * 1024
+const maxTotalBytes = 64 * 1024 * 1024
 
 /** Changes that are sealed or opened before other requests get their turn. */
 const atOnce = 50
@@ -140,7 +140,7 @@ async function textsOf(applied: readonly AppliedChange[]): Promise<string[] | un
   for (const one of applied) {
     const text = JSON.stringify(one)
     characters += text.length
-    if (characters > mostOfOne) return undefined
+    if (characters > maxApplyBytes) return undefined
     texts.push(text)
     if (texts.length % atOnce === 0) await setImmediate()
   }
@@ -199,8 +199,8 @@ async function forgetOld(db: Db, owner: SetOwner): Promise<void> {
   const [old, large]: [string[], string[]] = [[], []]
   for (const [at, { id, characters }] of all.entries()) {
     sum += characters
-    if (at >= mostApplies) old.push(id)
-    else if (sum > mostOfAll && characters > 0) large.push(id)
+    if (at >= maxApplies) old.push(id)
+    else if (sum > maxTotalBytes && characters > 0) large.push(id)
   }
   if (old.length > 0) await db.deleteFrom('config_applies').where('id', 'in', old).execute()
   if (large.length === 0) return

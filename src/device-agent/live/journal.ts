@@ -26,7 +26,7 @@ const known: readonly JournalLog[] = [
     matches: ['SYSLOG_FACILITY=4', 'SYSLOG_FACILITY=10'],
   },
 ]
-const mostUnits = 500
+const maxUnits = 500
 const fields = 'MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,_COMM,SYSLOG_FACILITY,_TRANSPORT,MESSAGE_ID,_UID,_HOSTNAME'
 const common = ['--output=json', `--output-fields=${fields}`, '--no-pager', '--quiet']
 
@@ -87,7 +87,7 @@ async function logNamed(command: string, name: string): Promise<JournalLog> {
 }
 
 async function unitsOf(command: string): Promise<JournalLog[]> {
-  const units = (await readLines(command, ['--field=_SYSTEMD_UNIT', '--no-pager'], mostUnits)) ?? []
+  const units = (await readLines(command, ['--field=_SYSTEMD_UNIT', '--no-pager'], maxUnits)) ?? []
   return units.sort().map((name) => ({ name, displayName: name, matches: [`_SYSTEMD_UNIT=${name}`] }))
 }
 

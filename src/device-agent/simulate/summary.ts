@@ -111,9 +111,9 @@ export function formatSummary(summary: Summary): string {
 }
 
 function listOf(reasons: Record<string, number>): string {
-  const most = Object.entries(reasons).sort(([, a], [, b]) => b - a)
-  if (most.length === 0) return ''
-  return `: ${most
+  const frequent = Object.entries(reasons).sort(([, a], [, b]) => b - a)
+  if (frequent.length === 0) return ''
+  return `: ${frequent
     .slice(0, 5)
     .map(([reason, count]) => `${reason} (${formatNumber(count)})`)
     .join(', ')}`

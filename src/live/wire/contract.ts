@@ -6,7 +6,7 @@ import { instant, text } from '../../core/schema.ts'
 /** Most bytes of a frame. */
 export const largestFrame = 16 * 1024 * 1024
 /** Most entries of one query. */
-export const mostEvents = 500
+export const maxEvents = 500
 
 /** Why the service closes a connection. */
 export const closings = {
@@ -32,7 +32,7 @@ export const QueryLog = z.object({
   startTime: z.string().default(''),
   endTime: z.string().default(''),
   page: z.int().min(1).default(1),
-  limit: z.int().min(1).max(mostEvents).default(50),
+  limit: z.int().min(1).max(maxEvents).default(50),
   timeoutSeconds: z.number().positive().max(600).default(30),
 })
 export type QueryLog = z.output<typeof QueryLog>

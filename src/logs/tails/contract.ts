@@ -22,24 +22,24 @@ export function kindOf(component: string | undefined, source: string | undefined
 }
 
 /** Devices of one request: their places fit into an address. */
-export const mostPlaces = 100
+export const maxPlaces = 100
 
 /** Heads of one page with `since`: each is looked up in both logs. */
-export const mostHeadsSince = 100
+export const maxHeadsSince = 100
 /** Devices among whose entries the newest of all are looked for: each is looked up in both logs. */
-export const mostDevicesOfNewest = 1000
+export const maxDevicesOfNewest = 1000
 /** Entries of a device from a time on, by their own time, among which the one that came in first is looked for. */
-export const mostSince = 1000
+export const maxSince = 1000
 
 const place = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:\\d{1,15}'
 
 export type LogPlace = { deviceId: string; seq: number }
 
 /** `DEVICE:SEQ,DEVICE:SEQ` */
-const places = text(mostPlaces * 53)
+const places = text(maxPlaces * 53)
   .regex(
-    new RegExp(`^${place}(?:,${place}){0,${mostPlaces - 1}}$`, 'i'),
-    `must be DEVICE:SEQ, with commas between at most ${mostPlaces} of them`,
+    new RegExp(`^${place}(?:,${place}){0,${maxPlaces - 1}}$`, 'i'),
+    `must be DEVICE:SEQ, with commas between at most ${maxPlaces} of them`,
   )
   .transform((list) =>
     list.split(',').map((one): LogPlace => {
@@ -57,7 +57,7 @@ export const LogHead = z
       .int()
       .optional()
       .describe(
-        `With since: the seq before its first entry from that time on, among the first ${mostSince} of them by their time`,
+        `With since: the seq before its first entry from that time on, among the first ${maxSince} of them by their time`,
       ),
   })
   .meta({ id: 'LogHead' })
@@ -81,7 +81,7 @@ export const logTails = {
       since: instant
         .optional()
         .describe(
-          `Also return where to begin in order to read from this time on; at most ${mostHeadsSince} devices a page`,
+          `Also return where to begin in order to read from this time on; at most ${maxHeadsSince} devices a page`,
         ),
       ...cursorPageQuery({ default: 1000, max: 1000 }),
     }),
@@ -100,7 +100,7 @@ export const logTails = {
       after: places
         .optional()
         .describe(
-          `Read each of these devices after this seq; without it, the newest entries of at most ${mostDevicesOfNewest} devices: those among the newest 200 of each`,
+          `Read each of these devices after this seq; without it, the newest entries of at most ${maxDevicesOfNewest} devices: those among the newest 200 of each`,
         ),
       kind: z.enum(logKinds).optional().describe('Only logs of this kind'),
       level: listOfEnum(levelNames)
@@ -128,7 +128,7 @@ export const logTails = {
         .boolean()
         .optional()
         .describe(
-          `Without after: there are more than ${mostDevicesOfNewest} devices, and the entries are those of the first ones by id`,
+          `Without after: there are more than ${maxDevicesOfNewest} devices, and the entries are those of the first ones by id`,
         ),
     }),
     errors: ['org_access_denied'],

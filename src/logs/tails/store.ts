@@ -23,9 +23,9 @@ import {
   type LogPlace,
   levelsOfKind,
   logKinds,
-  mostDevicesOfNewest,
-  mostHeadsSince,
-  mostSince,
+  maxDevicesOfNewest,
+  maxHeadsSince,
+  maxSince,
 } from './contract.ts'
 
 export type LogFilter = {
@@ -75,7 +75,7 @@ export async function listLogHeads(
   checkTime: CheckTime,
 ): Promise<CursorPage<LogHead>> {
   const { since } = asked
-  const query = since === undefined ? asked : { ...asked, limit: Math.min(asked.limit, mostHeadsSince) }
+  const query = since === undefined ? asked : { ...asked, limit: Math.min(asked.limit, maxHeadsSince) }
   const key = keyAfter(query, 1)
   const rows = await devicesWithLogs(db, scope, key && String(key[0]))
     .limit(fetchLimit(query))
@@ -120,7 +120,7 @@ function firstSinceIn(table: string) {
           .where('timestamp', '>=', since)
           .orderBy('timestamp')
           .orderBy('id')
-          .limit(mostSince)
+          .limit(maxSince)
           .as('first'),
       )
       .select((eb) => ['device_id as deviceId', eb.fn.min<number>('seq').as('seq')])
@@ -265,9 +265,9 @@ export async function newestLogs(
   type Candidate = { kind: LogKind; id: string; created_at: string; seq: number }
   let best: Candidate[] = []
   const heads = await devicesWithLogs(db, scope, undefined)
-    .limit(mostDevicesOfNewest + 1)
+    .limit(maxDevicesOfNewest + 1)
     .execute()
-  await inPieces(heads.slice(0, mostDevicesOfNewest), checkTime, async (piece) => {
+  await inPieces(heads.slice(0, maxDevicesOfNewest), checkTime, async (piece) => {
     for (const kind of logKinds) {
       const asked = askedOf(kind, filter)
       if (asked === undefined) continue
@@ -306,7 +306,7 @@ export async function newestLogs(
   return {
     diagnostic: diagnostic.map(toDiagnosticLog),
     events: events.map(toEventLog),
-    incompleteResults: heads.length > mostDevicesOfNewest,
+    incompleteResults: heads.length > maxDevicesOfNewest,
   }
 }
 

@@ -23,7 +23,7 @@ export type Tokens = z.output<typeof Tokens>
 const Refusal = z.object({ error: z.string(), error_description: z.string().optional().catch(undefined) })
 
 const milliseconds = 10_000
-const mostBody = 1 << 20
+const maxBody = 1 << 20
 
 /**
  * Redeems the code of a sign-in (RFC 6749, 4.1.3, with the verifier of RFC 7636).
@@ -53,7 +53,7 @@ export async function exchangeCode(
     headers,
     body: form.toString(),
     milliseconds,
-    mostBody,
+    maxBody,
   })
   const payload = parseJson(reply.body)
   if (reply.status !== 200) throw tokenFailure(reply, payload, provider)
@@ -78,7 +78,7 @@ export async function fetchUserInfo(
     url,
     headers,
     milliseconds,
-    mostBody,
+    maxBody,
   })
   const [type = ''] = String(reply.headers['content-type'] ?? '').split(';')
   if (reply.status === 200 && type.trim().toLowerCase() === 'application/jwt')

@@ -11,7 +11,7 @@ export type KeyRange = { after?: readonly Cell[] | undefined; upTo?: readonly Ce
 
 /** Bytes of texts in a page, unless one row alone has more. */
 const pageBytes = 2 ** 18
-const most = 500
+const pageRows = 500
 
 /**
  * The rows of a table in the order of its primary key, in pages, each row with its columns by name. The sizes of the next rows are
@@ -30,7 +30,7 @@ export async function* rowPages(db: Db, table: TableShape, range: KeyRange = {})
       .orderBy(order)
     const sizes = await next
       .select((texts.length > 0 ? bytesOf(texts, 1) : sql<number>`1`).as('size'))
-      .limit(most)
+      .limit(pageRows)
       .execute()
     if (sizes.length === 0) return
     const rows = await next

@@ -88,11 +88,11 @@ class Translation {
     const found = this.#take(/([*+?]|\{(\d+)(,(\d*))?\})\??/)
     if (!found) return false
     const piece = pieces.pop()!
-    const [, sign, least, open, most] = found
+    const [, sign, from, open, to] = found
     const signs: Record<string, [number, number]> = { '*': [0, Infinity], '+': [1, Infinity], '?': [0, 1] }
     const [min, max] = signs[sign!] ?? [
-      Number(least),
-      open === undefined ? Number(least) : most === '' ? Infinity : Number(most),
+      Number(from),
+      open === undefined ? Number(from) : to === '' ? Infinity : Number(to),
     ]
     pieces.push(repetition(piece, min, max))
     return true

@@ -53,8 +53,8 @@ const isDefined = (node: Node | undefined): node is Node => node !== undefined
 /** Whether it matches the empty string anywhere. */
 const isOptional = (node: Node): boolean => isNothing(emptyWhere(node))
 
-export function repetition(part: Node, least: number, max: number): Node {
-  const min = isOptional(part) ? 0 : least
+export function repetition(part: Node, from: number, max: number): Node {
+  const min = isOptional(part) ? 0 : from
   if (max === 0 || isNothing(part)) return nothing
   // An assertion that holds once holds again.
   if (part.kind === 'test') return min === 0 ? nothing : part

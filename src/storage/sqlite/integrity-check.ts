@@ -13,7 +13,7 @@ const child = fileURLToPath(packageModule('src/storage/sqlite/integrity-child.ts
  * Most bytes that the write-ahead log may grow by during a check, or half of the free space if that is less: the log
  * cannot start over while it is read.
  */
-const mostWalGrowth = 2 ** 30
+const maxWalGrowth = 2 ** 30
 const lookMs = 1000
 
 /**
@@ -23,7 +23,7 @@ const lookMs = 1000
 export async function checkSqliteIntegrity(
   file: string,
   signal: AbortSignal,
-  walGrowth = mostWalGrowth,
+  walGrowth = maxWalGrowth,
 ): Promise<Integrity> {
   const grown = new AbortController()
   const unwatch = await watchWal(file, walGrowth, () =>
@@ -44,9 +44,9 @@ async function watchWal(file: string, growth: number, onGrown: () => void): Prom
       () => 0,
     )
   const { bavail, bsize } = await statfs(dirname(file))
-  const most = (await size()) + Math.min(growth, (bavail * bsize) / 2)
+  const max = (await size()) + Math.min(growth, (bavail * bsize) / 2)
   const timer = setInterval(async () => {
-    if ((await size()) > most) onGrown()
+    if ((await size()) > max) onGrown()
   }, lookMs)
   timer.unref()
   return () => clearInterval(timer)

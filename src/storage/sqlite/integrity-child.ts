@@ -10,7 +10,7 @@ import { openReader } from './file.ts'
 export type IntegrityReply = { found: string[] } | { error: { message: string; code: string | undefined } }
 
 /** Most damaged tables that are reported. */
-const mostFound = 20
+const maxFound = 20
 /** Longest pause after a table, in milliseconds; it lasts as long as the check of the table. */
 const maxPauseMs = 1000
 
@@ -35,7 +35,7 @@ async function check(file: string): Promise<string[]> {
       const begun = performance.now()
       const fault = faultIn(() => ask.get(table))
       if (fault !== undefined) found.push(`${table}: ${fault}`)
-      if (found.length === mostFound) break
+      if (found.length === maxFound) break
       await sleep(Math.min(performance.now() - begun, maxPauseMs))
       // The parent has ended: it can neither end this process nor read the reply.
       if (process.ppid !== parent) process.exit(1)

@@ -15,7 +15,7 @@ export const checkpointFrames = 8000
  * Pages of the log, 128 MiB, from which it is made to start over. Readers that overlap keep each other's part of the log:
  * without this it would start over only in a moment without any.
  */
-export const mostFrames = 32_768
+export const maxFrames = 32_768
 
 /**
  * Copies the write-ahead log back into the file (a checkpoint). No request should wait for that, so a thread does it,
@@ -34,7 +34,7 @@ export class WalCheckpointer {
   /** Length of the log when it was last copied. */
   #copiedLength = 0
   /** Length at which it is made to start over; twice as long after each attempt, which a long reader may defeat. */
-  #startOverAt = mostFrames
+  #startOverAt = maxFrames
   #checkedAt = Number.NEGATIVE_INFINITY
 
   constructor(file: string, writer: Database) {
@@ -92,7 +92,7 @@ export class WalCheckpointer {
       // Seen of a thread that was ending: nothing is known of the log, and a later write asks again.
       if (status === undefined) return this.#rest()
       const { log } = status
-      if (log < mostFrames) this.#startOverAt = mostFrames
+      if (log < maxFrames) this.#startOverAt = maxFrames
       if (this.#state === 'copying') {
         this.#state = 'copied'
         if (!this.#writer.inTransaction) this.go()

@@ -1,9 +1,9 @@
 import { sql } from 'kysely'
 import type { Db } from '../db.ts'
 
-/* What the statistics of Postgres show about the tables of this database. Each list is at most `most` long. */
+/* What the statistics of Postgres show about the tables of this database. Each list is at most `maxListed` long. */
 
-const most = 5
+const maxListed = 5
 
 export type Statement = { text: string; calls: number; meanMs: number; totalMs: number }
 export type Slot = { name: string; isActive: boolean; bytes: number; status: string }
@@ -38,21 +38,21 @@ export async function postgresUpkeep(db: Db): Promise<PostgresUpkeep> {
     sql<{ table: string; rows: string; scans: string }>`
       select relname as table, n_live_tup as rows, seq_scan as scans from pg_stat_user_tables
       where n_live_tup >= 10000 and seq_scan >= 100 and seq_scan * 10 > coalesce(idx_scan, 0)
-      order by seq_tup_read desc limit ${most}`,
+      order by seq_tup_read desc limit ${maxListed}`,
   )
   const unanalyzed = await rowsOf(
     db,
     sql<{ table: string; rows: string }>`
       select relname as table, n_live_tup as rows from pg_stat_user_tables
       where n_live_tup >= 1000 and last_analyze is null and last_autoanalyze is null
-      order by n_live_tup desc limit ${most}`,
+      order by n_live_tup desc limit ${maxListed}`,
   )
   const dead = await rowsOf(
     db,
     sql<{ table: string; dead: string; live: string }>`
       select relname as table, n_dead_tup as dead, n_live_tup as live from pg_stat_user_tables
       where n_dead_tup >= 10000 and n_dead_tup > 0.4 * n_live_tup
-      order by n_dead_tup desc limit ${most}`,
+      order by n_dead_tup desc limit ${maxListed}`,
   )
   // What enforces a rule is needed, whether or not it is read.
   const unused = await rowsOf(
@@ -64,7 +64,7 @@ export async function postgresUpkeep(db: Db): Promise<PostgresUpkeep> {
       join pg_index x on x.indexrelid = i.indexrelid
       where i.idx_scan = 0 and not x.indisunique and x.indisvalid
         and t.n_tup_ins + t.n_tup_upd >= 100000 and pg_relation_size(i.indexrelid) >= 1048576
-      order by pg_relation_size(i.indexrelid) desc limit ${most}`,
+      order by pg_relation_size(i.indexrelid) desc limit ${maxListed}`,
   )
   const invalid = await rowsOf(
     db,
@@ -74,7 +74,7 @@ export async function postgresUpkeep(db: Db): Promise<PostgresUpkeep> {
       join pg_class t on t.oid = x.indrelid
       where not x.indisvalid and c.relkind = 'i'
         and not exists (select 1 from pg_stat_progress_create_index p where p.index_relid = x.indexrelid)
-      order by c.relname limit ${most}`,
+      order by c.relname limit ${maxListed}`,
   )
   const [age] = await rowsOf(
     db,
@@ -86,13 +86,13 @@ export async function postgresUpkeep(db: Db): Promise<PostgresUpkeep> {
       select slot_name as name, case when active then 1 else 0 end as active, wal_status as status,
         pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end,
           restart_lsn) as bytes
-      from pg_replication_slots order by restart_lsn limit ${most}`,
+      from pg_replication_slots order by restart_lsn limit ${maxListed}`,
   )
   const outdated = await rowsOf(
     db,
     sql<{ name: string; installed: string; available: string }>`
       select name, installed_version as installed, default_version as available
-      from pg_available_extensions where installed_version <> default_version order by name limit ${most}`,
+      from pg_available_extensions where installed_version <> default_version order by name limit ${maxListed}`,
   )
   return {
     statements: await statementsOf(db),
@@ -135,7 +135,7 @@ async function statementsOf(db: Db): Promise<Statement[] | undefined> {
           and userid = (select oid from pg_roles where rolname = current_user)
           and query ~* '^\\s*(select|insert|update|delete|with)\\s'
           and calls >= 10 and mean_exec_time >= 200
-        order by total_exec_time desc limit ${most}`,
+        order by total_exec_time desc limit ${maxListed}`,
     )
     return rows.map(({ text, calls, mean, total }) => ({
       text: withoutValues(text),

@@ -94,13 +94,13 @@ export async function listDeliveries(
   )
 }
 
-/** How many deliveries are still to be sent, counting at most `most`. */
-export const countWaiting = (db: Db, scope: Scope, most: number): Promise<number> => {
+/** How many deliveries are still to be sent, counting at most `max`. */
+export const countWaiting = (db: Db, scope: Scope, max: number): Promise<number> => {
   const some = deliveriesIn(db, scope)
     .select('id')
     .where('status', 'in', ['pending', 'retrying'])
     .where(isUndelivered)
-    .limit(most)
+    .limit(max)
   return countOf(db.selectFrom(some.as('waiting')))
 }
 

@@ -10,7 +10,7 @@ import type * as contract from './contract.ts'
 import { findToRelay } from './store.ts'
 
 /** Most deliveries of one reply: each has a body of up to 64 KiB. */
-const most = 20
+const pageSize = 20
 
 /** Reads rows and changes none: deliveries are neither held up nor lost, whoever reads copies of them. */
 export const webhookRelayHandlers = (on: { cipher: Cipher }): HandlersOf<typeof contract.webhookRelay> => ({
@@ -26,7 +26,7 @@ export const webhookRelayHandlers = (on: { cipher: Cipher }): HandlersOf<typeof 
       )
     }
     if (after === undefined) return { data: [], nextAfter: await lastSequence(db, scope, id) }
-    const found = await findToRelay(db, scope, { webhookId: id, after, limit: most })
+    const found = await findToRelay(db, scope, { webhookId: id, after, limit: pageSize })
     const signing = { secrets: activeSecrets(webhook, now), headers: [], at: now }
     const data = found.map((delivery) => {
       const body = bodyOf(delivery)

@@ -110,9 +110,9 @@ export class EndpointQueues {
    */
   wanted(queue: EndpointQueue): number {
     if (!queue.mayHaveMore || this.#hasHadItsShare(queue)) return 0
-    const most = this.#width(queue)
+    const max = this.#width(queue)
     const taken = queue.ready.length + queue.inFlight.size
-    return taken > most ? 0 : 2 * most - taken
+    return taken > max ? 0 : 2 * max - taken
   }
 
   /** Whether the queue can load or send deliveries. */

@@ -56,13 +56,13 @@ export async function fanOut(storage: Storage, now: Instant): Promise<FanOutResu
  * One event for one webhook per transaction: a delivery that cannot be created is skipped, and blocks no other. An
  * organization with a queue that another transaction keeps locked is left for later, with all its events in order.
  */
-async function fanOutOneByOne(storage: Storage, now: Instant, most: number): Promise<FanOutResult> {
+async function fanOutOneByOne(storage: Storage, now: Instant, max: number): Promise<FanOutResult> {
   const webhookIds = new Set<string>()
   const fannedOut: FannedOut[] = []
   let after = 0
   const locked = new Set<string>()
   let failure: unknown
-  for (let n = 0; n < most; n++) {
+  for (let n = 0; n < max; n++) {
     const progress: Progress = { event: undefined, listener: undefined }
     try {
       const from = { after, without: [...locked], progress }

@@ -32,8 +32,8 @@ describe('the assignment of devices to waves', () => {
           if (percent === null) expect(inWave.every((at) => isFound(n, at))).toBe(true)
           else {
             const share = Math.floor((total * percent) / 100 + 1e-9)
-            const least = n === 0 && total > 0 ? Math.max(1, share) : share
-            expect(before + inWave.length).toBe(Math.max(before, least))
+            const min = n === 0 && total > 0 ? Math.max(1, share) : share
+            expect(before + inWave.length).toBe(Math.max(before, min))
           }
           before += inWave.length
         }

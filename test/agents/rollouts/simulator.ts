@@ -210,10 +210,10 @@ export class Fleet {
   }
 
   /** Runs until the rollout is at rest, or until the time is over. */
-  async settle(id: string, mostMinutes = 24 * 60): Promise<Outcome> {
+  async settle(id: string, maxMinutes = 24 * 60): Promise<Outcome> {
     const began = this.#seconds
     let status = await this.status(id)
-    while (status.status === 'running' && this.#seconds - began < mostMinutes * 60) {
+    while (status.status === 'running' && this.#seconds - began < maxMinutes * 60) {
       await this.live()
       status = await this.status(id)
     }

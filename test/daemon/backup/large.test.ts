@@ -11,7 +11,7 @@ import { placeWithRows } from './many-rows.ts'
 const patience = 240_000
 const rows = 300_000
 /** The rows take 170 MB more; a garbage collector varies by less. */
-const mostKiB = 110 * 1024
+const maxKiB = 110 * 1024
 
 const logsIn = async (place: Parameters<typeof withStorage>[0]): Promise<number> => {
   const { total } = await withStorage(place, ({ read }) =>
@@ -45,8 +45,8 @@ describe.each(tried)('300,000 rows of %s', (kind) => {
     const few = await trip(rows / 10)
     const many = await trip(rows)
     expect(few.backup).toBeGreaterThan(10_000)
-    expect(many.backup - few.backup).toBeLessThan(mostKiB)
-    expect(many.restore - few.restore).toBeLessThan(mostKiB)
+    expect(many.backup - few.backup).toBeLessThan(maxKiB)
+    expect(many.restore - few.restore).toBeLessThan(maxKiB)
   })
 
   it('are not there in part when the backup was killed', { timeout: patience }, async () => {
@@ -87,6 +87,6 @@ it.runIf(!isSoak)(
     const few = await memory(4000)
     expect(few).toBeGreaterThan(10_000)
     // The rows of the second have 190 MB.
-    expect((await memory(40_000)) - few).toBeLessThan(mostKiB)
+    expect((await memory(40_000)) - few).toBeLessThan(maxKiB)
   },
 )

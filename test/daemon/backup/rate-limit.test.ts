@@ -37,15 +37,15 @@ async function passed(
 
 /** The most bytes beyond the rate in any stretch of time, each of which begins with a chunk. */
 function excess(at: readonly { ms: number; bytes: number }[]): number {
-  let most = 0
+  let max = 0
   for (let from = 0; from < at.length; from++) {
     let bytes = 0
     for (let to = from; to < at.length; to++) {
       bytes += at[to]!.bytes
-      most = Math.max(most, bytes - ((at[to]!.ms - at[from]!.ms) / 1000) * rate)
+      max = Math.max(max, bytes - ((at[to]!.ms - at[from]!.ms) / 1000) * rate)
     }
   }
-  return most
+  return max
 }
 
 it('passes no more bytes on than the rate, and a chunk', async () => {

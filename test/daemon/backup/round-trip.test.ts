@@ -93,10 +93,10 @@ describe.each(kinds)('a backup of %s', (from) => {
     const lost = before.get('audit_logs')!.filter((row) => !known.has(JSON.stringify(row)))
     expect(lost.map(({ canonical }) => canonical)).toEqual([])
     expect(after.get('outbox')).toEqual([])
-    const least = counterGap(backup.madeAt, backup.madeAt)
+    const min = counterGap(backup.madeAt, backup.madeAt)
     const behind = numbered.filter(([table, key, column]) => {
       const moved = new Map(after.get(table)!.map((row) => [row[key], Number(row[column])]))
-      return !before.get(table)!.every((row) => moved.get(row[key])! >= Number(row[column]) + least)
+      return !before.get(table)!.every((row) => moved.get(row[key])! >= Number(row[column]) + min)
     })
     expect(behind).toEqual([])
     const left = [...after].filter(([table, rows]) => !isKept(table) && rows.length > 0)

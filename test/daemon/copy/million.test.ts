@@ -16,7 +16,7 @@ import { copiedDespite, copyTo, isWritable, reopened } from './killing.ts'
 const rows = 1_000_000
 const kills = 20
 /** A hundred times the rows take no more memory: the same as for some thousand. */
-const mostKiB = 400 * 1024
+const maxKiB = 400 * 1024
 
 /** Places on a disk: two gigabytes are too much for the memory that other tests have their databases in. */
 async function onDisk() {
@@ -62,7 +62,7 @@ describe.skipIf(!isSoak).each(kinds)(`a copy of %s with ${rows} rows`, (kind) =>
     expect(code).toBe(0)
     const { seconds, rows: copied } = JSON.parse(stdout)
     expect(copied).toBeGreaterThan(rows)
-    expect(maxRss).toBeLessThan(mostKiB)
+    expect(maxRss).toBeLessThan(maxKiB)
     expect(await isWritable(from)).toBe(false)
     // For docs/operations/sizing.md.
     process.stdout.write(`${kind}: ${copied} rows, ${JSON.stringify(seconds)} s, ${maxRss} KiB\n`)
