@@ -39,7 +39,7 @@ export type OutboundRequest = {
 export type OutboundReply = {
   status: number
   headers: Record<string, string>
-  /** The bytes read, up to `mostBody`; later bytes are not waited for. */
+  /** The bytes read, up to `maxBody`; later bytes are not waited for. */
   body: Buffer
   isWhole: boolean
   milliseconds: number
