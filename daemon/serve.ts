@@ -130,7 +130,7 @@ export type ServeOptions = Partial<Integrations> & {
   log: Logger
   /** Refuses an SQLite directory that another process serves. */
   alone?: boolean
-  /** Milliseconds from the start to the first run of work with a long interval; soon unless told. */
+  /** Milliseconds from the start to the first run of work with a long interval; soon by default. */
   firstRunMs?: number
   /** Where changed settings are read. */
   source?: SettingsSource | undefined

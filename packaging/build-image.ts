@@ -18,7 +18,7 @@ const { values } = parseArgs({
     out: { type: 'string' },
     // The packages of Debian that packaging/image-base.json names.
     debs: { type: 'string' },
-    // Of package.json unless told.
+    // By default that of package.json.
     version: { type: 'string' },
     // Compressed quickly, for tests.
     quick: { type: 'boolean', default: false },

@@ -17,7 +17,7 @@ const { values } = parseArgs({
     out: { type: 'string' },
     // The bill of materials, which is in the MSI as well.
     sbom: { type: 'string' },
-    // Of package.json unless told.
+    // By default that of package.json.
     version: { type: 'string' },
     // Another program in place of the agent, for tests.
     agent: { type: 'string' },

@@ -20,7 +20,7 @@ const { values } = parseArgs({
     format: { type: 'string', multiple: true, default: ['deb', 'rpm'] },
     name: { type: 'string', multiple: true, default: ['svc', 'svc-agent'] },
     maintainer: { type: 'string', default: 'svc maintainers <maintainers@svc.invalid>' },
-    // Of package.json unless told.
+    // By default that of package.json.
     version: { type: 'string' },
     // Uncompressed, for tests.
     quick: { type: 'boolean', default: false },

@@ -293,7 +293,7 @@ async function addPolicy(
   return id
 }
 
-/** A command that the agent of a device was given, and has answered unless told. */
+/** A command that the agent of a device was given, and by default has answered. */
 export async function addCommand(
   service: TestService,
   orgId: string,

@@ -61,7 +61,7 @@ export type Provider = z.output<typeof Provider>
 export const NewProvider = z.strictObject({
   orgId: idOf('organization').optional().describe('Organization it is for; inferred in organization scope'),
   name: text(255, 1).describe('What people know it as'),
-  type: providerType.optional().describe('OpenID Connect or SAML; as the preset says unless told'),
+  type: providerType.optional().describe('OpenID Connect or SAML; by default as the preset says'),
   ...fields,
 })
 export type NewProvider = z.output<typeof NewProvider>

@@ -96,7 +96,7 @@ export const NewTrustPolicy = z.strictObject({
     .describe('Organization it gives access to; inferred in organization scope'),
   name: text(255, 1).describe(descriptions.name),
   issuer,
-  audience: audience.optional().describe(`${descriptions.audience}; the address of this service unless told`),
+  audience: audience.optional().describe(`${descriptions.audience}; the address of this service by default`),
   claims: claims.describe(descriptions.claims),
   permissions: permissions.describe(descriptions.permissions),
   maxUsage: maxUsage.default(1).describe(descriptions.maxUsage),

@@ -51,11 +51,11 @@ type ServiceOptions = {
   env?: Record<string, string>
   /** With the rate limits there are; without it, none. */
   limits?: boolean
-  /** A free one unless told. */
+  /** A free one by default. */
   port?: number
 }
 
-/** `svc serve` as it is run, without rate limits unless told; its log goes to a file, as on a server. */
+/** `svc serve` as it is run, by default without rate limits; its log goes to a file, as on a server. */
 export function spawnService(
   place: Place,
   { logLevel = 'warn', nodeFlags = [], env: more = {}, limits = false, port = 0 }: ServiceOptions = {},

@@ -56,7 +56,7 @@ export const auditExports = {
   download: endpoint({
     method: 'GET',
     path: '/audit-logs/export',
-    summary: 'Export audit entries, newest first, as CSV unless told; at most 10,000 at a time',
+    summary: 'Export audit entries, newest first, as CSV by default; at most 10,000 at a time',
     tag,
     access: exports,
     question: true,
@@ -78,7 +78,7 @@ export const auditExports = {
     method: 'POST',
     path: '/audit-logs/export',
     idempotencyKey: { refused: 'reading' },
-    summary: 'Export audit entries, newest first, as JSON unless told; at most 10,000 at a time',
+    summary: 'Export audit entries, newest first, as JSON by default; at most 10,000 at a time',
     tag,
     access: exports,
     question: true,

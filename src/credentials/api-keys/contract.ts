@@ -55,7 +55,7 @@ export const NewApiKey = z.strictObject({
     .describe('Organization the key is for; inferred in organization scope'),
   name: text(255, 1).describe('What the key is for'),
   scopes: scopes.default([]).describe('What it may do: permission pairs such as devices:read, or * for all'),
-  expiresAt: endInstant.nullable().default(null).describe('When it stops working; never unless told'),
+  expiresAt: endInstant.nullable().default(null).describe('When it stops working; never by default'),
   rateLimit: rateLimit.default(1000).describe('Requests per hour'),
 })
 export type NewApiKey = z.output<typeof NewApiKey>
@@ -164,11 +164,11 @@ export const apiKeys = {
           .min(0, 'must be at least 0')
           .max(longestOverlap, `must be at most ${longestOverlap}`)
           .default(0)
-          .describe('Seconds for which the old key still works; none unless told'),
+          .describe('Seconds for which the old key still works; none by default'),
         expiresAt: endInstant
           .nullable()
           .optional()
-          .describe('When the new key stops working; unchanged unless told'),
+          .describe('When the new key stops working; unchanged if left out'),
       })
       .prefault({}),
     reply: MintedApiKey,

@@ -48,7 +48,7 @@ export const NewEnrollmentKey = z.strictObject({
   siteId: idOf('site').optional().describe('Site the devices are placed in'),
   name: text(255, 1).describe('What the key is for'),
   maxUsage: maxUsage.default(1).describe('How many devices may enroll with it'),
-  expiresAt: endInstant.optional().describe('When it stops working; an hour from now unless told'),
+  expiresAt: endInstant.optional().describe('When it stops working; an hour from now by default'),
 })
 export type NewEnrollmentKey = z.output<typeof NewEnrollmentKey>
 
@@ -146,8 +146,8 @@ export const enrollmentKeys = {
     params,
     body: z
       .strictObject({
-        maxUsage: maxUsage.nullable().optional().describe('null lifts the limit; unchanged unless told'),
-        expiresAt: endInstant.optional().describe('Unchanged unless told'),
+        maxUsage: maxUsage.nullable().optional().describe('null lifts the limit; unchanged if left out'),
+        expiresAt: endInstant.optional().describe('Unchanged if left out'),
       })
       .prefault({}),
     reply: MintedEnrollmentKey,

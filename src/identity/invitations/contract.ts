@@ -12,7 +12,7 @@ export const NewInvitation = z.strictObject({
   roleId: idOf('role').describe('Role in the tenant'),
   orgId: tenant.orgId.describe('Invite into this organization'),
   partnerId: tenant.partnerId.describe('Invite into this partner; for system scope'),
-  orgAccess: orgAccess.optional().describe('Into a partner: organizations in reach, none unless told'),
+  orgAccess: orgAccess.optional().describe('Into a partner: organizations in reach; none by default'),
   orgIds: orgIds.optional().describe('Which organizations, with orgAccess selected'),
   siteIds: siteIds.optional().describe('Into an organization: only these sites'),
   deviceGroupIds: deviceGroupIds.optional().describe('Into an organization: only these device groups'),

@@ -199,7 +199,7 @@ export const roles = {
     body: z.strictObject({
       ...tenant,
       name: fields.name,
-      description: fields.description.optional().describe('Says what it was cloned from unless told'),
+      description: fields.description.optional().describe('By default, says what it was cloned from'),
     }),
     status: 201,
     reply: RoleDetails,

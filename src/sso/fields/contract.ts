@@ -83,7 +83,7 @@ export const fields = {
       'must be OAuth scopes, with spaces between them',
     )
     .optional()
-    .describe('What is asked for, with spaces between; "openid profile email" unless told'),
+    .describe('What is asked for, with spaces between; "openid profile email" by default'),
   entityId: text(1024).nullable().optional().describe('Entity id of a SAML provider'),
   ssoUrl: address(500).describe('Where a SAML provider takes sign-ins'),
   certificate: text(20_000)
@@ -94,7 +94,7 @@ export const fields = {
   nameIdFormat: nameIdFormat
     .nullable()
     .optional()
-    .describe('How a SAML provider shall name people; as it is set there unless told'),
+    .describe('How a SAML provider shall name people; by default as it is set there'),
   forceAuthn: z
     .boolean()
     .optional()
@@ -104,7 +104,7 @@ export const fields = {
     .optional()
     .describe('Sign what a SAML provider is asked, with the key in the metadata of this service'),
   attributeMapping: AttributeMapping.optional().describe('Which claim says what: email and name at least'),
-  autoProvision: z.boolean().optional().describe('Make an account for people who have none; on unless told'),
+  autoProvision: z.boolean().optional().describe('Make an account for people who have none; on by default'),
   defaultRoleId: text(36)
     .refine(isId, 'must be a UUID')
     .meta({ format: 'uuid', resource: 'role' })
@@ -116,7 +116,7 @@ export const fields = {
     .refine((value) => domainFault(value) === undefined, { error: ({ input }) => domainFault(String(input)) })
     .nullable()
     .optional()
-    .describe('Only people with an e-mail address of these domains, with commas between; all unless told'),
+    .describe('Only people with an e-mail address of these domains, with commas between; all by default'),
   enforceSSO: z
     .boolean()
     .optional()

@@ -60,7 +60,7 @@ export const OrganizationSettings = boundedObject(
         agentUpdatePolicy: agentUpdatePolicy
           .nullable()
           .optional()
-          .describe('Whether agents are offered other versions; staged unless told, never with manual'),
+          .describe('Whether agents are offered other versions; staged by default, never with manual'),
         maintenanceWindow: maintenanceWindow
           .nullable()
           .optional()
