@@ -30,7 +30,7 @@ export type AuditWatch = {
 /** Entries that are counted: more look like as many. */
 const maxCounted = 10_000
 
-const told = {
+const messages = {
   tampered: 'an audit chain was tampered with',
   unverifiable: 'an audit chain could not be verified: whether it is sound is unknown',
 }
@@ -103,7 +103,7 @@ export function watchAudit({ storage, clock, log, dataDir, signer, metrics }: On
     onVerdict: ({ chain, verdict, fault, entries }) => {
       verified.inc(entries)
       if (verdict === 'sound') log.debug({ chain, entries }, 'an audit chain was verified')
-      else log.error({ chain, verdict, fault, entries }, told[verdict])
+      else log.error({ chain, verdict, fault, entries }, messages[verdict])
     },
   }
   /** The chains that are not sound. Findings of this process stay, even if the database is changed later. */

@@ -30,8 +30,8 @@ export function successEntry(
     after = before === undefined ? withoutSecrets(entry.body, request.body) : undefined,
   } = facts
   // The organization is the one that the handler noted, even none. A caller who is only invited belongs to none.
-  const told = isWaiting(caller) ? null : (made.orgId ?? orgOfCaller(caller))
-  const orgId = facts.orgId === undefined ? told : facts.orgId
+  const own = isWaiting(caller) ? null : (made.orgId ?? orgOfCaller(caller))
+  const orgId = facts.orgId === undefined ? own : facts.orgId
   const about = {
     ...facts,
     orgId,

@@ -20,7 +20,7 @@ export class DeadLetterWatch {
   readonly #clock: Clock
   readonly #log: Pick<Logger, 'error'>
   readonly stored: StoredMetrics
-  #told: number | undefined
+  #lastReported: number | undefined
   /** The number of lost rows of each source at the last report. */
   #lost: Map<string, number> | undefined
 
@@ -36,9 +36,9 @@ export class DeadLetterWatch {
   /** Logs new dead letters since the last time. */
   async tell(): Promise<void> {
     const { read } = this.#storage
-    this.#told ??= await findLastDeadLetterId(read)
-    for (const { id: setAside, ...one } of await listDeadLettersAfter(read, this.#told)) {
-      this.#told = setAside
+    this.#lastReported ??= await findLastDeadLetterId(read)
+    for (const { id: setAside, ...one } of await listDeadLettersAfter(read, this.#lastReported)) {
+      this.#lastReported = setAside
       this.#log.error(
         { setAside, ...one },
         'a row that could not be written is a dead letter now: see svc dead-letters',

@@ -5,21 +5,21 @@ const maxRemembered = 10_000
 /** Limits messages to one an hour for each id. */
 export class HourlyThrottle {
   /** When each id is due again, the oldest first. */
-  readonly #told = new Map<string, number>()
+  readonly #remembered = new Map<string, number>()
 
   /** Whether a message about this id is due; then it counts as sent. */
   isDue(id: string): boolean {
     const now = performance.now()
-    for (const [told, until] of this.#told) {
-      if (until > now && this.#told.size < maxRemembered) break
-      this.#told.delete(told)
+    for (const [remembered, until] of this.#remembered) {
+      if (until > now && this.#remembered.size < maxRemembered) break
+      this.#remembered.delete(remembered)
     }
-    if (this.#told.has(id)) return false
-    this.#told.set(id, now + sayAgainMs)
+    if (this.#remembered.has(id)) return false
+    this.#remembered.set(id, now + sayAgainMs)
     return true
   }
 
   get size(): number {
-    return this.#told.size
+    return this.#remembered.size
   }
 }

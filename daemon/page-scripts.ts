@@ -24,7 +24,7 @@ const call = async (method, path, { body, headers = {} } = {}) => {
   if (!reply.ok) throw Object.assign(new Error(error), { code, details, status: reply.status })
   return data
 }
-const told = (failure) => failure.code === undefined
+const faultOf = (failure) => failure.code === undefined
   ? { message: 'The service could not be reached.', code: 'unreachable' }
   : { message: failure.message.replace(/\\.$/, '') + '.', code: failure.code }
 `
@@ -48,7 +48,7 @@ const onSubmit = (form, send, done) => form.addEventListener('submit', (event) =
   send(fields).then(done).catch((failure) => {
     button.disabled = false
     const faults = (failure.details ?? []).map(({ message }) => ' ' + message + '.')
-    alertOf(form).textContent = told(failure).message + faults.join('')
+    alertOf(form).textContent = faultOf(failure).message + faults.join('')
   })
 })
 `
@@ -93,7 +93,7 @@ const signOut = async ({ currentTarget: button }) => {
   } catch (failure) {
     if (failure.status !== 401) {
       button.disabled = false
-      main.querySelector('[role=alert]').textContent = told(failure).message + ' You are still signed in: try again.'
+      main.querySelector('[role=alert]').textContent = faultOf(failure).message + ' You are still signed in: try again.'
       return
     }
   }
@@ -103,7 +103,7 @@ if (code !== null) {
   show('signing-in')
   exchange()
     .then(signedIn)
-    .catch((failure) => show(failure.code === 'invalid_exchange_code' ? 'spent' : 'failed', told(failure)))
+    .catch((failure) => show(failure.code === 'invalid_exchange_code' ? 'spent' : 'failed', faultOf(failure)))
 } else if (csrf() !== undefined) {
   renew().then(signedIn).catch(() => {})
 }
@@ -117,7 +117,7 @@ button.addEventListener('click', () => {
   button.disabled = true
   call('POST', '/auth/verify-email', { body: { token } })
     .then(({ message }) => show('verified', { message }))
-    .catch((failure) => show('failed', told(failure)))
+    .catch((failure) => show('failed', faultOf(failure)))
 })
 })()`
 
@@ -136,7 +136,7 @@ const open = (invitation) => {
 }
 if (token) call('POST', '/auth/invite/preview', { body: { token } })
   .then(open)
-  .catch((failure) => show('failed', told(failure)))
+  .catch((failure) => show('failed', faultOf(failure)))
 })()`
 
 /** For /reset-password and /forgot-password. */
@@ -168,7 +168,7 @@ const decide = (userCode, decision) => ({ currentTarget: button }) => {
   button.disabled = true
   call('POST', '/auth/device/decision', { body: { userCode, decision }, headers: bearer() })
     .finally(end)
-    .then(() => show(decision === 'approve' ? 'approved' : 'denied'), (failure) => show('failed', told(failure)))
+    .then(() => show(decision === 'approve' ? 'approved' : 'denied'), (failure) => show('failed', faultOf(failure)))
 }
 const ask = (userCode, { client, ip, createdAt }) => {
   const minutes = Math.floor((Date.now() - Date.parse(createdAt)) / 60000)
@@ -203,6 +203,6 @@ const begin = () => {
     location.assign('/api/v1/sso/login/' + encodeURIComponent(orgId.trim()) + '?redirect=/device')
   })
 }
-if (code !== null) exchange(noCookies).then(enter).catch((failure) => show('failed', told(failure)))
+if (code !== null) exchange(noCookies).then(enter).catch((failure) => show('failed', faultOf(failure)))
 else begin()
 })()`

@@ -49,9 +49,9 @@ export async function uploadStream(
     await s3.send(new commands.AbortMultipartUploadCommand({ ...at, UploadId })).catch(() => {})
     throw error
   }
-  const told = `${ofParts.digest('base64')}-${parts.length}`
+  const reported = `${ofParts.digest('base64')}-${parts.length}`
   try {
-    await confirm(s3, at, bytes, { told, whole: whole.digest('base64') })
+    await confirm(s3, at, bytes, { reported, whole: whole.digest('base64') })
   } catch (error) {
     // A storage that does not answer may have it all.
     if (error instanceof ArchiveFailure) await s3.send(new commands.DeleteObjectCommand(at)).catch(() => {})

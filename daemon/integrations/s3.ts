@@ -27,7 +27,7 @@ export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Arc
             ChecksumSHA256: wanted,
           }),
         )
-        await confirm(s3, at, body.length, { told: wanted, whole: wanted })
+        await confirm(s3, at, body.length, { reported: wanted, whole: wanted })
       } catch (error) {
         if (error instanceof ArchiveFailure) throw error
         throw new ArchiveFailure(`${objectUrl(settings, key)}: ${s3FailureReason(error)}`, { cause: error })
@@ -74,7 +74,7 @@ export async function confirm(
   s3: S3Client,
   at: At,
   length: number,
-  wanted: { told: string; whole: string },
+  wanted: { reported: string; whole: string },
 ): Promise<void> {
   const { GetObjectCommand, HeadObjectCommand } = await sdk()
   const head = await s3.send(new HeadObjectCommand({ ...at, ChecksumMode: 'ENABLED' }))
@@ -84,12 +84,12 @@ export async function confirm(
       `${where}: it holds ${head.ContentLength ?? 'an unknown number of'} bytes of ${length}`,
     )
   }
-  const told = head.ChecksumSHA256
+  const reported = head.ChecksumSHA256
   const isHeld =
-    told === undefined
+    reported === undefined
       ? (await hashOf((await s3.send(new GetObjectCommand(at))).Body as AsyncIterable<Uint8Array>)) ===
         wanted.whole
-      : told === wanted.told
+      : reported === wanted.reported
   if (!isHeld) throw new ArchiveFailure(`${where}: the stored object is not what was sent`)
 }
 

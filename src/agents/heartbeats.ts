@@ -189,9 +189,9 @@ async function auditNewAddress(
   const known = await store.lockAddresses(db, device.id)
   const previousIp = known?.last_seen_ip ?? null
   if (!known || previousIp === null || previousIp === ip) return
-  const told = rememberAddress(known.told_addresses, ip, now)
-  if (told === undefined) return
-  await store.saveAddresses(db, device.id, told)
+  const addresses = rememberAddress(known.told_addresses, ip, now)
+  if (addresses === undefined) return
+  await store.saveAddresses(db, device.id, addresses)
   const changed: AuditEvent = {
     orgId: device.org_id,
     actorType: 'agent',

@@ -208,8 +208,8 @@ const maxAddresses = 100
  * limit is reached: a machine that alternates between two networks causes one entry each per day, and one that always
  * changes at most `maxAddresses`.
  */
-export function rememberAddress(told: string | null, ip: string, now: Instant): string | undefined {
-  const before = JSON.parse(told ?? '{}') as Record<string, Instant>
+export function rememberAddress(addresses: string | null, ip: string, now: Instant): string | undefined {
+  const before = JSON.parse(addresses ?? '{}') as Record<string, Instant>
   const recent = Object.entries(before).filter(([, at]) => at > addSeconds(now, -addressMemorySeconds))
   if (recent.length >= maxAddresses || recent.some(([address]) => address === ip)) return undefined
   return JSON.stringify(Object.fromEntries([...recent, [ip, now]]))

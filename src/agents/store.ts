@@ -202,8 +202,8 @@ export async function lockStatus(db: Db, id: string): Promise<string> {
   return (await forUpdate(found).executeTakeFirstOrThrow()).status
 }
 
-export async function saveAddresses(db: Db, id: string, told: string): Promise<void> {
-  await db.updateTable('devices').set({ told_addresses: told }).where('id', '=', id).execute()
+export async function saveAddresses(db: Db, id: string, addresses: string): Promise<void> {
+  await db.updateTable('devices').set({ told_addresses: addresses }).where('id', '=', id).execute()
 }
 
 type Seen = { id: string; now: Instant; ip: string; uptime: number | null }

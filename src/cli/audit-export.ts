@@ -40,8 +40,8 @@ export async function exportEntries(
     columns: run.output.columns,
   }
   let headers: Record<string, string | undefined> = {}
-  const stream = run.client.stream(download, { query }, (told) => {
-    headers = told
+  const stream = run.client.stream(download, { query }, (received) => {
+    headers = received
   })
   await writeStream(stream, outFile)
   reportWritten(Number(headers['x-total-count'] ?? 0), outFile)

@@ -17,7 +17,7 @@ export async function prune(session: CommandContext, flags: Flags): Promise<void
   const query = { orgId: await resolveAuditOrg(session) }
   const before = await client.call(auditRetention.show, { query: { ...query, due: 'true' } })
   const { entries, upTo } = before.due ?? { entries: 0, upTo: null }
-  const told = entries === 0 ? nothing : `${formatEntries(entries)}, up to ${upTo}`
+  const extent = entries === 0 ? nothing : `${formatEntries(entries)}, up to ${upTo}`
   if (flags['dry-run']) {
     const record = { dryRun: true, state: before.hold ? 'held' : 'more', entries, upTo }
     const held = before.hold ? `, but the log is held: ${before.hold.reason}` : ''
@@ -25,10 +25,10 @@ export async function prune(session: CommandContext, flags: Flags): Promise<void
       output,
       record,
       undefined,
-      () => `${told}${entries > 0 ? ' would be deleted' : ''}${held}\n`,
+      () => `${extent}${entries > 0 ? ' would be deleted' : ''}${held}\n`,
     )
   }
-  if (entries > 0 && !before.hold) await confirm(session, flags, told)
+  if (entries > 0 && !before.hold) await confirm(session, flags, extent)
   const { state, pruned, retention } = await run(session, query, entries)
   if (state !== 'done') throw refusalOf(state, pruned, retention)
   const record = { state, pruned, retention }
@@ -41,13 +41,13 @@ export async function prune(session: CommandContext, flags: Flags): Promise<void
 async function confirm(
   { settings, interactive }: CommandContext,
   { yes }: Flags,
-  told: string,
+  extent: string,
 ): Promise<void> {
   printTarget(settings)
-  await confirmOrThrow(`Delete ${told}? This cannot be undone`, {
+  await confirmOrThrow(`Delete ${extent}? This cannot be undone`, {
     yes,
     interactive,
-    hint: `--dry-run shows what would be deleted: ${told}`,
+    hint: `--dry-run shows what would be deleted: ${extent}`,
     refused: { message: 'Nothing was deleted' },
   })
 }

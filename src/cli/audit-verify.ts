@@ -77,7 +77,7 @@ async function updatePins(
   if (file === undefined) return verdicts
   const now = new Date().toISOString()
   const seen: SeenPin[] = []
-  const told = verdicts.map((one): NamedVerdict => {
+  const named = verdicts.map((one): NamedVerdict => {
     if (one.verdict !== 'sound') return one
     const before = findPin(pins, one.orgId)
     const lost = one.pin === 'restored' ? before : undefined
@@ -85,7 +85,7 @@ async function updatePins(
     return before ? one : { ...one, pin: 'new' }
   })
   await savePins(file, seen)
-  return told
+  return named
 }
 
 /** Smaller files are verified faster than a thread starts. */

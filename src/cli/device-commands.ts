@@ -114,11 +114,11 @@ function formatOutcome({ type, status, result, sentAt, createdAt }: CommandReply
 
   function details(): string {
     const { exitCode, durationMs, error } = result ?? {}
-    const told = [
+    const outcome = [
       ...(durationMs == null ? [] : [`in ${Math.round(durationMs)} ms`]),
       ...(exitCode == null ? [] : [`with exit code ${exitCode}`]),
     ].join(' ')
-    return `${told && ` ${told}`}${error ? `: ${escapeToOneLine(error)}` : ''}`
+    return `${outcome && ` ${outcome}`}${error ? `: ${escapeToOneLine(error)}` : ''}`
   }
 }
 

@@ -161,8 +161,8 @@ function describe(field: Field): string {
   else if (field.kind === 'pair') notes.push('such as devices:read,alerts:read')
   else if (field.resource && field.key !== 'id') notes.push(lookupKeys[field.resource] ?? 'id')
   if (field.nullable && field.kind !== 'json') notes.push('or null')
-  const told = field.description || sentence(field.key)
-  return notes.length > 0 ? `${told} (${notes.join('; ')})` : told
+  const text = field.description || sentence(field.key)
+  return notes.length > 0 ? `${text} (${notes.join('; ')})` : text
 }
 
 const sentence = (key: string): string => {

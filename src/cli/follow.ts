@@ -134,15 +134,15 @@ export async function retryUntilAvailable<T>(
   work: () => Promise<T>,
   tell: (text: string) => void = printNote,
 ): Promise<T> {
-  for (let pause = 1000, told = false; ; pause = Math.min(maxRetryMs, pause * 2)) {
+  for (let pause = 1000, isReported = false; ; pause = Math.min(maxRetryMs, pause * 2)) {
     try {
       const result = await work()
-      if (told) tell('The service answers again')
+      if (isReported) tell('The service answers again')
       return result
     } catch (error) {
       if (!isTransient(error)) throw error
-      if (!told) tell(`${(error as Error).message}: trying again until it answers`)
-      told = true
+      if (!isReported) tell(`${(error as Error).message}: trying again until it answers`)
+      isReported = true
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0
       await sleep(Math.max(asked, pause))
     }

@@ -13,7 +13,7 @@ const dayMs = 86_400_000
 /** Most contexts whose difference is remembered; the oldest are dropped. */
 const maxSkews = 100
 
-type Told = {
+type Noted = {
   /** When UPDATE_URL was last asked, and when its answer was last told. */
   askedAt?: number
   updateAt?: number
@@ -27,20 +27,20 @@ type Told = {
  */
 export function tellNotices(version: string, env: NodeJS.ProcessEnv = process.env): void {
   if (isTruthy(env.CI)) return
-  const told = readCached<Told>(toldFile()) ?? {}
+  const noted = readCached<Noted>(notedFile()) ?? {}
   const now = Date.now()
   const isDue = (at = 0) => Math.abs(now - at) >= dayMs
   const url = isTruthy(env.SVC_NO_UPDATE_CHECK) ? undefined : env.UPDATE_URL
   const newest = url ? readNewest(url) : undefined
-  const isOutdated = newest !== undefined && semverGt(newest, version) && isDue(told.updateAt)
-  const asks = Boolean(url) && isDue(told.askedAt)
+  const isOutdated = newest !== undefined && semverGt(newest, version) && isDue(noted.updateAt)
+  const asks = Boolean(url) && isDue(noted.askedAt)
   const service = serviceVersion()
   const skew = service && skewOf(version, service)
-  const isNews = skew !== undefined && told.skews?.[skew.at] !== skew.versions
+  const isNews = skew !== undefined && noted.skews?.[skew.at] !== skew.versions
   if (!isOutdated && !asks && !isNews) return
-  const skews = isNews ? { ...told.skews, [skew.at]: skew.versions } : told.skews
+  const skews = isNews ? { ...noted.skews, [skew.at]: skew.versions } : noted.skews
   write({
-    ...told,
+    ...noted,
     ...(asks && { askedAt: now }),
     ...(isOutdated && { updateAt: now }),
     ...(skews && { skews: Object.fromEntries(Object.entries(skews).slice(-maxSkews)) }),
@@ -61,9 +61,9 @@ function skewOf(own: string, { version, url, context }: ServiceVersion) {
   return { at: context ?? url, versions: `${own} ${version}`, text }
 }
 
-const toldFile = (): string => join(cacheDir(), 'notices.json')
+const notedFile = (): string => join(cacheDir(), 'notices.json')
 
-const write = (told: Told): void => writePrivateFile(toldFile(), JSON.stringify(told))
+const write = (noted: Noted): void => writePrivateFile(notedFile(), JSON.stringify(noted))
 
 function askInBackground(): void {
   const args = [process.argv[1] ?? '', 'update-check']

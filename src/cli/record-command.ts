@@ -107,13 +107,13 @@ async function sendAndPrint(
   const { format } = view
   const message = isMutation(entry) && typeof reply.message === 'string' ? reply.message : undefined
   const raw = recordOf(entry, reply)
-  const told = format
+  const formatter = format
     ? (shown: Reply) => format(view.multiline ? raw : shown)
     : message === undefined
       ? undefined
       : (shown: Reply) =>
           `${each === undefined ? '' : `${escapeToOneLine(each)}: `}${String(shown.message)}\n`
-  await print(session, entry, reply, told)
+  await print(session, entry, reply, formatter)
   if (typeof reply.warning === 'string') {
     printNote(`Warning: ${escapeToOneLine(reply.warning)}`)
   }

@@ -128,10 +128,10 @@ export async function printSecretOnce(
   })
   exitOnLostOutput(exitCodes.failure, lost)
   const { [key]: secret, ...rest } = record
-  const told = instructions?.text(String(secret))
-  const name = told === undefined ? `The ${key}` : `The command, with the ${key},`
+  const command = instructions?.text(String(secret))
+  const name = command === undefined ? `The ${key}` : `The command, with the ${key},`
   if (file) {
-    file.keep(told ?? String(secret))
+    file.keep(command ?? String(secret))
     if (output.format !== 'plain') await printRecord(output, rest, schema)
     else process.stderr.write(renderRecord(withNames(rest, names), lookOf(process.stderr, output)))
     printNote(
@@ -140,7 +140,7 @@ export async function printSecretOnce(
     return
   }
   if (output.format !== 'plain' || output.columns !== undefined) {
-    await printRecord(output, told === undefined ? record : { ...record, instructions: told }, schema)
+    await printRecord(output, command === undefined ? record : { ...record, instructions: command }, schema)
     if (another !== undefined && !isShown(output, key))
       printNote(`The ${key} is not part of this output, and is not displayed again: ${another} replaces it`)
     return
@@ -149,5 +149,5 @@ export async function printSecretOnce(
   printNote(
     `${name} follows on standard output. It is not displayed again: ${instructions?.where ?? 'store it now'}.`,
   )
-  await writeStdout(`${(await lineEscaper())(told ?? String(secret))}\n`)
+  await writeStdout(`${(await lineEscaper())(command ?? String(secret))}\n`)
 }

@@ -117,7 +117,7 @@ export async function withCulprits(
   changes: readonly Change[],
   { subjects, gone }: Trail,
 ): Promise<Change[]> {
-  const told: Change[] = []
+  const explained: Change[] = []
   const deletions = new Map<string, Culprit>()
   for (const subject of gone.slice(0, bounds.objects)) {
     const deletion = await deletionOf(db, scope, subject)
@@ -148,9 +148,9 @@ export async function withCulprits(
       }
       culprits = deletion ? [said(null, deletion)] : []
     }
-    told.push({ ...change, culprits })
+    explained.push({ ...change, culprits })
   }
-  return told
+  return explained
 }
 
 /**

@@ -85,7 +85,7 @@ async function recover(
     token_issued_at: now,
   })
   await deleteRotation(db, device.id)
-  if (last && isOfCopy(last, now) && !(await store.isToldOfCopy(db, device.id, copyAlertRule, now)))
+  if (last && isOfCopy(last, now) && !(await store.hasCopyAlert(db, device.id, copyAlertRule, now)))
     await raiseAlert(db, copyAlert(device), now)
   return { authToken: tokens.agent, watchdogAuthToken: tokens.watchdog }
 }

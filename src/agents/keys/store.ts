@@ -74,8 +74,8 @@ export const findLastRecovery = (db: Db, deviceId: string): Promise<LastRecovery
  * Whether people were told within the hour, or have an alert open: the same for all replicas. One that is dismissed or
  * suppressed is ended as one that is resolved is: it must not hide for good that a key was taken.
  */
-export async function isToldOfCopy(db: Db, deviceId: string, rule: string, now: Instant): Promise<boolean> {
-  const told = await db
+export async function hasCopyAlert(db: Db, deviceId: string, rule: string, now: Instant): Promise<boolean> {
+  const alert = await db
     .selectFrom('alerts')
     .select('id')
     .where('device_id', '=', deviceId)
@@ -88,5 +88,5 @@ export async function isToldOfCopy(db: Db, deviceId: string, rule: string, now: 
     )
     .limit(1)
     .executeTakeFirst()
-  return told !== undefined
+  return alert !== undefined
 }

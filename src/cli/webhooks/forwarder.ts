@@ -36,10 +36,10 @@ export function createForwarder(target: URL, patience = defaultTimeoutMs): Forwa
       if (reply.status < 200) return failed(502, `${target.origin} answers with an invalid status`)
       const answer = await readUpTo(reply.body)
       const milliseconds = Math.round(performance.now() - started)
-      const told = kept.flatMap((name) => (reply.headers[name] ? [[name, reply.headers[name]]] : []))
+      const passed = kept.flatMap((name) => (reply.headers[name] ? [[name, reply.headers[name]]] : []))
       return {
         forwarded: { status: reply.status, milliseconds },
-        answer: { status: reply.status, headers: Object.fromEntries(told), body: answer },
+        answer: { status: reply.status, headers: Object.fromEntries(passed), body: answer },
       }
     } catch (error) {
       return signal.aborted

@@ -48,9 +48,9 @@ export function keepable(
   const gone = Object.keys(before ?? {}).filter((name) => !isKept(name, was))
   // Nobody could tell whether these are still as the apply left them.
   const unknown = Object.keys(after ?? {}).filter((name) => isKept(name, was) && !isKept(name, is))
-  const told = Object.entries(was.values ?? {}).filter(([name]) => !unknown.includes(name))
+  const comparable = Object.entries(was.values ?? {}).filter(([name]) => !unknown.includes(name))
   return {
-    before: before && Object.fromEntries(told),
+    before: before && Object.fromEntries(comparable),
     after: is.values,
     withheld: [...new Set([...gone, ...unknown, ...changed])],
   }
@@ -62,13 +62,13 @@ function keptOf(kind: Kind, values: Values | null) {
   const secrets: Record<string, unknown> = {}
   const secret = secretFields(kind, values ?? {})
   for (const [name, value] of Object.entries(values ?? {})) {
-    const told = withoutSecrets(value)
+    const stripped = withoutSecrets(value)
     if (secret.includes(name)) continue
-    if (told.secrets.length === 0) kept[name] = value
+    if (stripped.secrets.length === 0) kept[name] = value
     // What is left of an object that is merged can be merged again; another would be something else, and so would a list.
     else if (kind.merged.includes(name) && !hasListWithSecrets(value)) {
-      kept[name] = told.rest
-      secrets[name] = told.secrets
+      kept[name] = stripped.rest
+      secrets[name] = stripped.secrets
     }
   }
   return { values: values && kept, secrets }
