@@ -1,7 +1,7 @@
 import { command } from '../../src/cli/command.ts'
-import { devices } from '../../src/devices/contract.ts'
+import { DeviceChange, devices } from '../../src/devices/contract.ts'
 
-const others = ['displayName', 'tags', 'addTags', 'removeTags', 'customFields', 'deviceRole']
+const others = Object.keys(DeviceChange.shape).filter((field) => field !== 'siteId')
 
 export default command(devices.update, {
   summary: 'Move a device to another site of its organization',

@@ -4,7 +4,7 @@ import { fold } from '../core/fold.ts'
 import { randomBytes } from '../core/random.ts'
 import { truncateStorable } from '../core/text.ts'
 import { addSeconds, type Instant, secondsBetween } from '../core/time.ts'
-import type { Device } from '../devices/contract.ts'
+import { Device, DeviceChange } from '../devices/contract.ts'
 import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
 import type { AgentDeviceRow, DeviceRow } from '../storage/schema/tables.ts'
 import type { Enrollment, Heartbeat, HeartbeatReply } from './contract.ts'
@@ -215,15 +215,25 @@ export function rememberAddress(addresses: string | null, ip: string, now: Insta
   return JSON.stringify(Object.fromEntries([...recent, [ip, now]]))
 }
 
+/** What users set with PATCH, but for the role: where they have not set it, it is reported. */
+const keptFields = (Object.keys(DeviceChange.shape) as (keyof DeviceChange)[]).filter(
+  (field): field is keyof DeviceChange & keyof Device =>
+    field !== 'deviceRole' && Object.hasOwn(Device.shape, field),
+)
+
 /** The device after it enrolled again: data reported by the machine is replaced, data set by users stays. */
 export function reenrollDevice(device: Device, made: Device): Device {
-  const { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt } = device
+  const { id, orgId, possibleReplacementOf, createdAt } = device
   const autoUpdate = { ...made.autoUpdate, desired: device.autoUpdate.desired }
-  const kept = { id, orgId, siteId, displayName, tags, customFields, possibleReplacementOf, createdAt }
+  const setByUsers = Object.fromEntries(keptFields.map((field) => [field, device[field]]))
   const { status, maintenanceUntil, maintenanceWindow, deviceRole, deviceRoleSource } = device
   return {
     ...made,
-    ...kept,
+    ...setByUsers,
+    id,
+    orgId,
+    possibleReplacementOf,
+    createdAt,
     autoUpdate,
     maintenanceWindow,
     ...(status === 'maintenance' && { status, maintenanceUntil }),

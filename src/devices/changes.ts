@@ -21,15 +21,14 @@ export const aggregatedTags = textsOf({ table: 'device_tags', by: 'device_id', o
 
 /** Writes the differences between two states of a locked device. */
 export async function saveDevice(db: Db, before: Device, after: Device): Promise<void> {
-  const row = { ...rowOf(after), ...nameKeys(after) }
-  const { display_name, display_name_key, site_id, status, device_role, device_role_source } = row
-  const { maintenance_until, maintenance_window, updated_at } = row
+  const stored = { ...rowOf(before), ...nameKeys(before) }
+  const wanted = Object.entries({ ...rowOf(after), ...nameKeys(after) })
+  const changed = wanted.filter(([column, value]) => value !== stored[column as keyof typeof stored])
   await saveTags(db, before, after)
   await saveCustomFields(db, before, after)
   await db
     .updateTable('devices')
-    .set({ display_name, display_name_key, site_id, status, device_role, device_role_source })
-    .set({ maintenance_until, maintenance_window, updated_at, tags: aggregatedTags })
+    .set({ ...Object.fromEntries(changed), tags: aggregatedTags })
     .where('id', '=', after.id)
     .execute()
 }

@@ -24,15 +24,15 @@ export function applyChange(device: Device, change: DeviceChange, now: Instant):
   if (Object.keys(change).length === 0) {
     throw invalid([{ path: 'body', message: 'must change something' }], 'No updates provided')
   }
-  const { displayName, siteId, deviceRole } = change
+  const { tags: _, addTags: __, removeTags: ___, customFields, deviceRole, ...others } = change
+  const given = Object.fromEntries(Object.entries(others).filter(([, value]) => value !== undefined))
   return {
     ...device,
-    ...(displayName !== undefined && { displayName }),
-    ...(siteId !== undefined && { siteId }),
+    ...given,
     ...(deviceRole === null && { deviceRoleSource: 'auto' as const }),
     ...(deviceRole != null && { deviceRole, deviceRoleSource: 'manual' as const }),
     tags: tagsAfter(device.tags, change),
-    customFields: fieldsAfter(device.customFields, change.customFields),
+    customFields: fieldsAfter(device.customFields, customFields),
     updatedAt: now,
   }
 }

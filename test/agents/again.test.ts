@@ -1,7 +1,23 @@
 import { describe, expect, it } from 'vitest'
+import { reenrollDevice } from '../../src/agents/rules.ts'
 import { api } from '../../src/api.ts'
+import { Device, DeviceChange } from '../../src/devices/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin, machine } from '../devices/device-stage.ts'
+
+describe('a device that enrolls again', () => {
+  const settable = Object.keys(DeviceChange.shape).filter((field) => Object.hasOwn(Device.shape, field))
+
+  it.each(settable)('keeps %s, which users can set', (field) => {
+    const device = {
+      deviceRoleSource: 'manual',
+      autoUpdate: {},
+      [field]: 'set by a user',
+    } as unknown as Device
+    const made = { deviceRoleSource: 'auto', autoUpdate: {}, [field]: 'new' } as unknown as Device
+    expect(reenrollDevice(device, made)).toMatchObject({ [field]: 'set by a user' })
+  })
+})
 
 onEveryDatabase((_, open) => {
   const start = async () => {
