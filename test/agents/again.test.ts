@@ -144,7 +144,8 @@ onEveryDatabase((_, open) => {
     await beat({ metrics, lastUser: 'Ada', hostname: 'ÉCLAIR', uptime: 5 })
     await beat({ lastUser: 'Ada', hostname: 'ÉCLAIR' })
     // A changed hostname is an event for webhooks.
-    expect(statements.counts).toEqual([1, 1, 2, 1])
+    // Work in the background that finds nothing to write is none of them.
+    expect(statements.counts.filter((count) => count > 0)).toEqual([1, 1, 2, 1])
     expect(await row()).toEqual({
       last_user: 'Ada',
       cpu_percent: 7,
