@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { localCopiesIn } from '../src/audit/checkpoints/local-copies.ts'
 import { encryptionKeyName } from '../src/core/cipher.ts'
 import { SetupError } from '../src/core/errors.ts'
+import { withoutUndefined } from '../src/core/json.ts'
 import { keyFingerprint } from '../src/core/key-fingerprint.ts'
 import { entryOf, type SecretName } from '../src/core/secret-names.ts'
 import type { Instant } from '../src/core/time.ts'
@@ -196,7 +197,7 @@ export function unmatchedKeys(
   // No key is empty, so an empty one matches no fingerprint.
   const none = { jwt: '', encryption: '', enrollmentPepper: '', recoveryPepper: '', auditSigning: '' }
   const keys = keysOf({
-    secrets: { ...none, ...withoutMissing(secrets) },
+    secrets: { ...none, ...withoutUndefined(secrets) },
     previous,
     signing: {
       current: signing.current ?? Buffer.alloc(0),
@@ -206,9 +207,6 @@ export function unmatchedKeys(
   })
   return lackingIn(keys, used)
 }
-
-const withoutMissing = <T extends object>(all: T): Partial<T> =>
-  Object.fromEntries(Object.entries(all).filter(([, one]) => one !== undefined)) as Partial<T>
 
 /** The recorded fingerprint, with its row locked; without one, this one is recorded. */
 async function knownPrint(tx: Db, name: string, print: string, since: Instant): Promise<string> {

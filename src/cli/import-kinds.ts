@@ -1,4 +1,5 @@
 import type { Endpoint } from '../core/endpoint.ts'
+import { withoutUndefined } from '../core/json.ts'
 import type { Resource } from '../core/schema.ts'
 import { users } from '../identity/contract.ts'
 import { orgs, sites } from '../tenancy/contract.ts'
@@ -31,16 +32,17 @@ export type ImportKind = {
 export const keyOf = ({ key }: Pick<ImportKind, 'key'>, body: JsonObject): string =>
   key.map((field) => String(body[field]).toLowerCase()).join(' ')
 
-const given = (values: JsonObject): JsonObject =>
-  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined))
-
 export const organizationImport: ImportKind = {
   what: 'organizations',
   create: orgs.create,
   references: [{ column: 'partner', field: 'partnerId', resource: 'partner' }],
   complete(record, { partner }) {
     const slug = record.slug ?? slugify(String(record.name ?? ''))
-    return { ...given({ partner: record.partnerId === undefined ? partner : undefined }), ...record, slug }
+    return {
+      ...withoutUndefined({ partner: record.partnerId === undefined ? partner : undefined }),
+      ...record,
+      slug,
+    }
   },
   key: ['partnerId', 'slug'],
   async known({ client }) {
@@ -59,7 +61,7 @@ export const siteImport: ImportKind = {
   create: sites.create,
   references: [{ column: 'org', field: 'orgId', resource: 'organization' }],
   complete: (record, { org }) => ({
-    ...given({ org: record.orgId === undefined ? org : undefined }),
+    ...withoutUndefined({ org: record.orgId === undefined ? org : undefined }),
     ...record,
   }),
   key: ['orgId', 'name'],
@@ -87,12 +89,15 @@ export const userImport: ImportKind = {
   complete(record, { role, partner, org }) {
     const isPlaced = ['org', 'orgId', 'partner', 'partnerId'].some((column) => record[column] !== undefined)
     const place = isPlaced ? {} : partner === undefined ? { org } : { partner }
-    return { ...given({ ...place, role: record.roleId === undefined ? role : undefined }), ...record }
+    return {
+      ...withoutUndefined({ ...place, role: record.roleId === undefined ? role : undefined }),
+      ...record,
+    }
   },
   key: ['orgId', 'partnerId', 'email'],
   async known({ client }, bodies) {
     const known: Known = new Map()
-    const tenants = bodies.map(({ orgId, partnerId }) => given({ orgId, partnerId }))
+    const tenants = bodies.map(({ orgId, partnerId }) => withoutUndefined({ orgId, partnerId }))
     for (const tenant of new Set(tenants.map((one) => JSON.stringify(one)))) {
       const query = JSON.parse(tenant) as JsonObject
       for await (const row of fetchAllRows(client, users.list, query)) {

@@ -11,6 +11,12 @@ export function parseJson(text: string | Buffer): unknown {
 export const isJsonObject = (value: unknown): value is Record<string, unknown> =>
   value !== null && typeof value === 'object' && !Array.isArray(value)
 
+/** The record without undefined fields. */
+export const withoutUndefined = <T extends object>(record: T) =>
+  Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as Defined<T>
+
+type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
+
 /** Most levels of JSON that any code descends into: a free object alone may have 32. */
 export const maxJsonDepth = 64
 

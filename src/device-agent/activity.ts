@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs'
 import os from 'node:os'
 import si from 'systeminformation'
 import type { Heartbeat } from '../agents/contract.ts'
-import { bestEffort, withoutUndefined } from './best-effort.ts'
+import { withoutUndefined } from '../core/json.ts'
+import { bestEffort } from './best-effort.ts'
 
 /** The present activity on the machine. */
 export async function readActivity(): Promise<Pick<Heartbeat, 'uptime' | 'lastUser' | 'pendingReboot'>> {

@@ -15,8 +15,3 @@ export async function bestEffort<T>(read: () => T | Promise<T>, ms = 10_000): Pr
     clearTimeout(timer)
   }
 }
-
-/** The record without undefined fields. */
-export function withoutUndefined<T extends object>(record: T): T {
-  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as T
-}

@@ -1,6 +1,7 @@
 import si from 'systeminformation'
 import type { DiskReport } from '../agents/contract.ts'
-import { bestEffort, withoutUndefined } from './best-effort.ts'
+import { withoutUndefined } from '../core/json.ts'
+import { bestEffort } from './best-effort.ts'
 import { toGiB } from './sizes.ts'
 
 // Images and layers: always full, or a second view of a disk that is already listed.

@@ -1,7 +1,8 @@
 import os from 'node:os'
 import si from 'systeminformation'
 import type { HardwareReport } from '../agents/contract.ts'
-import { bestEffort, withoutUndefined } from './best-effort.ts'
+import { withoutUndefined } from '../core/json.ts'
+import { bestEffort } from './best-effort.ts'
 import { toGiB, toMiB } from './sizes.ts'
 
 export async function readHardware(): Promise<HardwareReport> {

@@ -1,5 +1,6 @@
 import type { Inventory } from '../agents/contract.ts'
-import { bestEffort, withoutUndefined } from './best-effort.ts'
+import { withoutUndefined } from '../core/json.ts'
+import { bestEffort } from './best-effort.ts'
 import { readDisks } from './disks.ts'
 import { readHardware } from './hardware.ts'
 import { readNetwork } from './network.ts'

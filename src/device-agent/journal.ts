@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { hash } from 'node:crypto'
+import { withoutUndefined } from '../core/json.ts'
 import type { NewEventLog } from '../logs/events/contract.ts'
-import { withoutUndefined } from './best-effort.ts'
 import { clean } from './clean.ts'
 
 export type JournalPage = { events: NewEventLog[]; cursor: string | undefined }

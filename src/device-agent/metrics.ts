@@ -2,7 +2,8 @@ import { readdir, statfs } from 'node:fs/promises'
 import os from 'node:os'
 import si from 'systeminformation'
 import type { Heartbeat } from '../agents/contract.ts'
-import { bestEffort, withoutUndefined } from './best-effort.ts'
+import { withoutUndefined } from '../core/json.ts'
+import { bestEffort } from './best-effort.ts'
 import { toGiB, toMiB } from './sizes.ts'
 
 type Metrics = NonNullable<Heartbeat['metrics']>

@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import type { SoftwareReport } from '../agents/contract.ts'
-import { withoutUndefined } from './best-effort.ts'
+import { withoutUndefined } from '../core/json.ts'
 
 export const dpkgStatusFile = '/var/lib/dpkg/status'
 const apkFile = '/lib/apk/db/installed'

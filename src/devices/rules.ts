@@ -1,5 +1,6 @@
 import { invalid, Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
+import { withoutUndefined } from '../core/json.ts'
 import type { Scope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import type { Device, DeviceChange, Maintenance } from './contract.ts'
@@ -25,10 +26,9 @@ export function applyChange(device: Device, change: DeviceChange, now: Instant):
     throw invalid([{ path: 'body', message: 'must change something' }], 'No updates provided')
   }
   const { tags: _, addTags: __, removeTags: ___, customFields, deviceRole, ...others } = change
-  const given = Object.fromEntries(Object.entries(others).filter(([, value]) => value !== undefined))
   return {
     ...device,
-    ...given,
+    ...withoutUndefined(others),
     ...(deviceRole === null && { deviceRoleSource: 'auto' as const }),
     ...(deviceRole != null && { deviceRole, deviceRoleSource: 'manual' as const }),
     tags: tagsAfter(device.tags, change),

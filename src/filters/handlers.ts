@@ -1,3 +1,4 @@
+import { withoutUndefined } from '../core/json.ts'
 import { newId } from '../core/new-id.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
@@ -9,7 +10,7 @@ import { checkOrg, scopeWithin } from '../tenancy/store.ts'
 import type * as contract from './contract.ts'
 import { fields } from './fields/contract.ts'
 import { checkConditions } from './rules.ts'
-import { changedFields, definedFields, makeFilter } from './saved/rules.ts'
+import { changedFields, makeFilter } from './saved/rules.ts'
 import * as saved from './saved/store.ts'
 import { previewFilter } from './store.ts'
 
@@ -63,7 +64,7 @@ export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typ
     },
     async run({ db, scope, params, body, now, note }, answer) {
       const before = await saved.getFilter(db, scope, params.id)
-      const change = { ...definedFields(body), updatedAt: now }
+      const change = { ...withoutUndefined(body), updatedAt: now }
       await saved.changeFilter(db, scope, before.id, change)
       const after = { ...before, ...change }
       if (body.conditions) await use.onChange(db, scope, after, answer, now)

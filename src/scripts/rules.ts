@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { invalid, Problem } from '../core/errors.ts'
+import { withoutUndefined } from '../core/json.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Tenant } from '../identity/rules.ts'
@@ -46,8 +47,7 @@ const forbidden = (message: string): Problem => new Problem('forbidden', message
 
 /** The version increases when the content changes. */
 export function applyChange(script: Script, change: ScriptChange, now: Instant): Script {
-  const given = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
-  const after: Script = { ...script, ...given, updatedAt: now }
+  const after: Script = { ...script, ...withoutUndefined(change), updatedAt: now }
   return { ...after, version: script.version + (after.content === script.content ? 0 : 1) }
 }
 

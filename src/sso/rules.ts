@@ -1,4 +1,5 @@
 import { invalid, Problem } from '../core/errors.ts'
+import { withoutUndefined } from '../core/json.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { NewProvider, Provider, ProviderChange } from './contract.ts'
@@ -124,13 +125,13 @@ export function applyChange(
   discovered: DiscoveredProvider | undefined,
   now: Instant,
 ): ProviderRecord {
-  const input = dropUndefined(change)
+  const input = withoutUndefined(change)
   const preset = input.preset === before.preset ? undefined : findPreset(input.preset)
   const filled = preset && {
     type: preset.type,
     scopes: preset.scopes ?? defaultScopes,
     attributeMapping: preset.attributeMapping,
-    ...dropUndefined({ issuer: fixedValue(preset.issuer), ssoUrl: fixedValue(preset.ssoUrl) }),
+    ...withoutUndefined({ issuer: fixedValue(preset.issuer), ssoUrl: fixedValue(preset.ssoUrl) }),
   }
   const after: ProviderRecord = { ...before, ...filled, ...input, updatedAt: now }
   if (input.clientSecret !== undefined) after.unreadableSecret = null
@@ -152,9 +153,6 @@ export function applyChange(
   }
   return after
 }
-
-const dropUndefined = <T extends object>(input: T): T =>
-  Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined)) as T
 
 function checkPreset({ preset, type }: ProviderRecord, input: ProviderInput): void {
   const known = findPreset(preset)

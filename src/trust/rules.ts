@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { decodeJwt } from 'jose'
 import { invalid, Problem } from '../core/errors.ts'
+import { withoutUndefined } from '../core/json.ts'
 import { isStorable } from '../core/schema.ts'
 import { truncateStorable } from '../core/text.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
@@ -62,8 +63,12 @@ export function applyChange(
   change: TrustPolicyChange,
   now: Instant,
 ): TrustPolicyRecord {
-  const given = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
-  const after: TrustPolicyRecord = { ...before, ...given, version: before.version + 1, updatedAt: now }
+  const after: TrustPolicyRecord = {
+    ...before,
+    ...withoutUndefined(change),
+    version: before.version + 1,
+    updatedAt: now,
+  }
   checkImmutableClaims(after)
   return after
 }

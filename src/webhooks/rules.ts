@@ -1,5 +1,6 @@
 import type { Fault } from '../core/errors.ts'
 import { invalid } from '../core/errors.ts'
+import { withoutUndefined } from '../core/json.ts'
 import type { ResolvedHost } from '../core/outbound.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import {
@@ -164,9 +165,9 @@ export function auditDiff(before: WebhookRecord, after: WebhookRecord): { before
 export function toRetryPolicy(
   wanted: { [K in keyof RetryPolicy]?: RetryPolicy[K] | undefined },
 ): RetryPolicy | null {
-  const said = Object.entries(wanted).filter(([, value]) => value !== undefined)
-  if (said.length === 0) return null
-  const policy: RetryPolicy = { ...defaultRetryPolicy, ...Object.fromEntries(said) }
+  const said = withoutUndefined(wanted)
+  if (Object.keys(said).length === 0) return null
+  const policy: RetryPolicy = { ...defaultRetryPolicy, ...said }
   if (policy.maxDelayMs < policy.initialDelayMs) {
     throw invalid([{ path: 'body.maxDelayMs', message: 'must not be shorter than initialDelayMs' }])
   }

@@ -1,5 +1,5 @@
 import type { Instant } from '../../core/time.ts'
-import type { NewSavedFilter, SavedFilter, SavedFilterChange } from '../contract.ts'
+import type { NewSavedFilter, SavedFilter } from '../contract.ts'
 
 export function makeFilter(
   { name, description, conditions }: NewSavedFilter,
@@ -8,11 +8,6 @@ export function makeFilter(
   const { id, orgId, by, now } = made
   const about = { name, description: description ?? null, conditions }
   return { id, orgId, ...about, createdBy: by, createdAt: now, updatedAt: now }
-}
-
-/** The fields that a change sets, without undefined ones. */
-export function definedFields(change: SavedFilterChange): Partial<SavedFilter> {
-  return Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
 }
 
 /** The fields that differ. */
