@@ -145,8 +145,8 @@ export async function sealPendingFor(
 }
 
 /**
- * Seals a batch of a chain; returns whether there may be more. When a batch fails, the entries are retried one
- * by one and then in growing batches: an entry that cannot be sealed is dead-lettered, and a placeholder entry
+ * Seals a batch of a chain; returns whether there may be more. When a batch fails, its first entry is retried alone,
+ * and those after it in growing batches: an entry that cannot be sealed is dead-lettered, and a placeholder entry
  * in the chain says so. A chain that does not even take the placeholder cannot grow.
  */
 async function sealBatch(storage: Storage, chain: string, upTo: number, clock: Clock): Promise<boolean> {
@@ -164,10 +164,8 @@ async function sealBatch(storage: Storage, chain: string, upTo: number, clock: C
       limit = Math.min(maxBatch, 2 * limit)
     } catch (error) {
       if (isOutage(error) || at.first === undefined) throw error
-      if (limit === 1) {
-        await deadLetter(storage, chain, at.first, error, clock())
-        done += 1
-      }
+      await sealOrDeadLetter(storage, chain, at.first, clock())
+      done += 1
       limit = 1
     }
   }
@@ -177,63 +175,53 @@ async function sealBatch(storage: Storage, chain: string, upTo: number, clock: C
 type BatchStart = { first: number | undefined }
 
 /**
- * Tries to include the rejected entry's text in the placeholder. The database may refuse that text there as
- * well; then the placeholder goes without it.
+ * Seals one entry. When it is refused, tries to include its text in the placeholder. The database may refuse that text
+ * there as well; then the placeholder goes without it.
  */
-async function deadLetter(
-  storage: Storage,
-  chain: string,
-  id: number,
-  error: unknown,
-  now: Instant,
-): Promise<void> {
-  const pass = (isShown: boolean) =>
-    storage.write((tx) => replaceWithPlaceholder(tx, chain, id, { error, isShown, now }))
+async function sealOrDeadLetter(storage: Storage, chain: string, id: number, now: Instant): Promise<void> {
+  const pass = (isShown: boolean) => storage.write((tx) => sealOrReplace(tx, chain, id, { isShown, now }))
   await pass(true).catch(() => pass(false))
 }
 
-async function replaceWithPlaceholder(
+/**
+ * Both under one lock of the end of the chain, which nobody alters or mends between the two: what refuses the entry because
+ * of it refuses the placeholder as well.
+ */
+async function sealOrReplace(
   tx: Db,
   chain: string,
   id: number,
-  { error, isShown, now }: { error: unknown; isShown: boolean; now: Instant },
+  { isShown, now }: { isShown: boolean; now: Instant },
 ): Promise<void> {
   const head = await lockHead(tx, chain)
   const row = await tx.deleteFrom('outbox').where('id', '=', id).returning('entry').executeTakeFirst()
   // Another process was faster.
   if (!row) return
   const { entry } = row
-  // What refused the entry may have been mended since. From here on nobody mends or alters the end of the chain: what refuses
-  // the entry because of it refuses the placeholder as well.
   await lockEntry(tx, { chain, seq: head.seq })
-  if (await sealOne(tx, chain, head, entry)) return
-  const reason = failureReason(error)
+  let reason: string
+  try {
+    return await inNestedTransaction(tx, () => append(tx, chain, head, parseDraft(entry, chain)))
+  } catch (error) {
+    if (isOutage(error)) throw error
+    reason = failureReason(error)
+  }
   const number = await insertDeadLetter(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
   // An invalid chain name belongs to no chain.
   if (!isChain(chain)) return
   const draft = placeholderEntry(chain, { number, entry, reason, sha256: checksumOf(entry), isShown }, now)
-  const [sealed] = linkEntries(chain, head, [draft])
-  await tx.insertInto('audit_logs').values(sealed!).execute()
-  await moveHead(tx, sealed!)
+  await append(tx, chain, head, draft)
 }
 
 const lockEntry = prepared((db, p: { chain: string; seq: number }) =>
   forUpdate(db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).where('seq', '=', p.seq)),
 )
 
-/** Seals one entry at the locked head of its chain; returns false, and changes nothing, when it is refused. */
-async function sealOne(tx: Db, chain: string, head: ChainHead, entry: string): Promise<boolean> {
-  try {
-    await inNestedTransaction(tx, async () => {
-      const [row] = linkEntries(chain, head, [parseDraft(entry, chain)])
-      await tx.insertInto('audit_logs').values(row!).execute()
-      await moveHead(tx, row!)
-    })
-    return true
-  } catch (error) {
-    if (isOutage(error)) throw error
-    return false
-  }
+/** Appends an entry to the locked head of its chain. */
+async function append(tx: Db, chain: string, head: ChainHead, draft: DraftEntry): Promise<void> {
+  const [row] = linkEntries(chain, head, [draft])
+  await tx.insertInto('audit_logs').values(row!).execute()
+  await moveHead(tx, row!)
 }
 
 const selectSizes = prepared((db, p: { chain: string; upTo: number; limit: number }) =>

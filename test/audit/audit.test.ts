@@ -173,7 +173,7 @@ onEveryDatabase((kind, open) => {
       const head = await findHead(storage.read, systemScope, orgs.bakery.id)
       const undo = await tamper(storage, kind, { checksum: 'f'.repeat(64) }, orgs.bakery.id, head!.seq)
       await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
-      // The batch is refused, then its first entry alone; the third transaction would write the placeholder.
+      // The batch is refused, then its first entry alone with its placeholder; the third transaction would write one without text.
       let writes = 0
       const mending = Object.create(storage, {
         write: {
