@@ -4,7 +4,7 @@ import { booleanFlag, type FlagSet, textFlag } from '../src/cli/flags.ts'
 import { parseDuration } from '../src/cli/settings.ts'
 import { showTop } from '../src/cli/top/top.ts'
 
-const min = 1000
+const minIntervalMs = 1000
 
 export default class Top extends ApiCommand {
   static override endpoints = ['GET /overview']
@@ -37,7 +37,7 @@ AUDIT             12 345  in 3 chains; newest 4 711, 5f3c0a9be1d2
       flags: { once?: boolean; interval?: string } & Parameters<ApiCommand['open']>[0]
     }
     const everyMs = parseDuration(flags.interval ?? '5s', '--interval')
-    if (everyMs < min) throw usageError(`--interval takes a time from 1s, not "${flags.interval}"`)
+    if (everyMs < minIntervalMs) throw usageError(`--interval takes a time from 1s, not "${flags.interval}"`)
     await showTop(this.open(flags), { once: flags.once === true, everyMs })
   }
 }

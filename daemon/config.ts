@@ -367,15 +367,15 @@ export function copyTargetOf(
   dataDir: string,
   given: Env = process.env,
 ): { dataDir: string; databaseUrl: string | undefined } {
-  const read = readSecret(withoutEmpty(given), 'TARGET_DATABASE_URL')
-  if ((to === undefined) === (read === undefined)) {
+  const targetUrl = readSecret(withoutEmpty(given), 'TARGET_DATABASE_URL')
+  if ((to === undefined) === (targetUrl === undefined)) {
     throw new SetupError(
       'Name one target: --to DIR, --to postgres://… without a password, or TARGET_DATABASE_URL (or TARGET_DATABASE_URL_FILE)',
     )
   }
-  if (read !== undefined) {
-    if (!isPostgresUrl(read)) throw new SetupError('TARGET_DATABASE_URL must begin with postgres://')
-    return { dataDir, databaseUrl: checkedUrl('TARGET_DATABASE_URL', read) }
+  if (targetUrl !== undefined) {
+    if (!isPostgresUrl(targetUrl)) throw new SetupError('TARGET_DATABASE_URL must begin with postgres://')
+    return { dataDir, databaseUrl: checkedUrl('TARGET_DATABASE_URL', targetUrl) }
   }
   if (!isPostgresUrl(to!)) return { dataDir: resolve(to!), databaseUrl: undefined }
   const url = checkedUrl('--to', to!)
@@ -572,9 +572,9 @@ function signingSeeds(
   stored: StoredSecrets | undefined,
 ): SigningSeeds {
   const current = seedOf('AUDIT_SIGNING_KEY', auditSigning)
-  const read = readSecret(env, 'AUDIT_SIGNING_KEY_PREVIOUS') ?? stored?.[previousEntry.auditSigning]
-  if (read !== undefined) {
-    return { current, previous: seedOf('AUDIT_SIGNING_KEY_PREVIOUS', read), isPreviousAssumed: false }
+  const named = readSecret(env, 'AUDIT_SIGNING_KEY_PREVIOUS') ?? stored?.[previousEntry.auditSigning]
+  if (named !== undefined) {
+    return { current, previous: seedOf('AUDIT_SIGNING_KEY_PREVIOUS', named), isPreviousAssumed: false }
   }
   const unnamed = readSecret(env, 'AUDIT_SIGNING_KEY')
     ? encryption

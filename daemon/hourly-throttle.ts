@@ -10,9 +10,9 @@ export class HourlyThrottle {
   /** Whether a message about this id is due; then it counts as sent. */
   isDue(id: string): boolean {
     const now = performance.now()
-    for (const [remembered, until] of this.#remembered) {
+    for (const [other, until] of this.#remembered) {
       if (until > now && this.#remembered.size < maxRemembered) break
-      this.#remembered.delete(remembered)
+      this.#remembered.delete(other)
     }
     if (this.#remembered.has(id)) return false
     this.#remembered.set(id, now + sayAgainMs)

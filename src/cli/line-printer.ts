@@ -9,8 +9,8 @@ import {
   dropColumns,
   escapeToOneLine,
   isIdColumn,
-  minOfFirst,
-  minOfOthers,
+  minFirstWidth,
+  minOtherWidth,
   shrinkColumns,
 } from './table.ts'
 import { truncate } from './text-width.ts'
@@ -18,7 +18,7 @@ import { isTimeField, shortInstant } from './times.ts'
 
 const widest = 48
 /** A column that is never cut has room for a short sentence before it wraps. */
-const minOfMessage = 32
+const minMessageWidth = 32
 
 /** How rows are shown on a terminal. */
 export type TerminalRows = {
@@ -83,7 +83,7 @@ function tablePrinter(
       const own = widths[n]!
       const isWhole = isTimeField(column) || isIdColumn(column)
       const isMessage = isLastWhole && n === columns.length - 1
-      const some = isMessage ? minOfMessage : n === 0 ? minOfFirst : minOfOthers
+      const some = isMessage ? minMessageWidth : n === 0 ? minFirstWidth : minOtherWidth
       const min = isWhole ? own : Math.min(own, some)
       return { column, widest: own, min, rank: ranked.indexOf(column) }
     })

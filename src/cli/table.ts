@@ -21,8 +21,8 @@ export type TableOptions = Look & {
 
 const gap = 2
 /** The first column names the row: it keeps more of its text than the others. */
-export const minOfFirst = 20
-export const minOfOthers = 14
+export const minFirstWidth = 20
+export const minOtherWidth = 14
 
 /**
  * Aligned columns. Cells are cut only on a terminal, and never an id, a time or a short address. Columns without room are left out, the
@@ -95,7 +95,7 @@ function layoutColumns(rows: readonly unknown[], wanted: readonly Column[], opti
   const usual = isArranged ? wanted : [...names.slice(0, 1), ...own, ...names.slice(1), ...ids]
   const ranked = [...usual.filter((column) => !secondary.includes(column)), ...secondary]
   return shown.map((column, at) => ({
-    ...layoutColumn(rows, column, at === 0 ? minOfFirst : minOfOthers, options),
+    ...layoutColumn(rows, column, at === 0 ? minFirstWidth : minOtherWidth, options),
     rank: ranked.indexOf(column),
   }))
 }

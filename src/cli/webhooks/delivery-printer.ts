@@ -43,8 +43,8 @@ const idLength = 36
 const signatureWidth = 'unchecked'.length
 const gap = 2
 /** An outcome of this width says whether it went well. */
-const minOfOutcome = 15
-const minOfType = 8
+const minOutcomeWidth = 15
+const minTypeWidth = 8
 
 const tones = { valid: 'good', invalid: 'bad', unsigned: 'bad', unchecked: 'warning' } as const
 
@@ -56,10 +56,10 @@ function line(delivery: ReceivedDelivery, { style, width, now }: Look): string {
   const said = outcomeOf(delivery)
   const room = width ?? Number.POSITIVE_INFINITY
   const fixed = time.length + gap + gap + signatureWidth + gap + (again ? gap + repeated.length : 0)
-  const min = Math.min(minOfOutcome, displayWidth(said.text))
+  const min = Math.min(minOutcomeWidth, displayWidth(said.text))
   const hasId = fixed + typeWidth + gap + idLength + min <= room
   const free = room - fixed - (hasId ? gap + idLength : 0)
-  const ofType = Math.min(typeWidth, Math.max(minOfType, free - min))
+  const ofType = Math.min(typeWidth, Math.max(minTypeWidth, free - min))
   const parts = [
     time,
     cell(type, ofType, width !== undefined),
