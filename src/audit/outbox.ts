@@ -3,7 +3,6 @@ import { parseJson } from '../core/json.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
-import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
 import { bytesOf, forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
@@ -145,9 +144,9 @@ export async function sealPendingFor(
 }
 
 /**
- * Seals a batch of a chain; returns whether there may be more. When a batch fails, its first entry is retried alone,
- * and those after it in growing batches: an entry that cannot be sealed is dead-lettered, and a placeholder entry
- * in the chain says so. A chain that does not even take the placeholder cannot grow.
+ * Seals a batch of a chain; returns whether there may be more. When a batch fails, the entries are retried one
+ * by one and then in growing batches: an entry that cannot be sealed is dead-lettered, and a placeholder entry
+ * in the chain says so. A chain that does not even take a placeholder cannot grow.
  */
 async function sealBatch(storage: Storage, chain: string, upTo: number, clock: Clock): Promise<boolean> {
   let limit = maxBatch
@@ -164,8 +163,12 @@ async function sealBatch(storage: Storage, chain: string, upTo: number, clock: C
       limit = Math.min(maxBatch, 2 * limit)
     } catch (error) {
       if (isOutage(error) || at.first === undefined) throw error
-      await sealOrDeadLetter(storage, chain, at.first, clock())
-      done += 1
+      if (limit === 1) {
+        await deadLetter(storage, chain, at.first, error, clock())
+        done += 1
+      } else {
+        await checkGrowth(storage, chain, clock())
+      }
       limit = 1
     }
   }
@@ -175,47 +178,58 @@ async function sealBatch(storage: Storage, chain: string, upTo: number, clock: C
 type BatchStart = { first: number | undefined }
 
 /**
- * Seals one entry. When it is refused, tries to include its text in the placeholder. The database may refuse that text
- * there as well; then the placeholder goes without it.
+ * Appends a placeholder and undoes it, before entries are retried one by one: a chain that can grow refuses an entry for the
+ * entry's own sake, and not for damage that may be mended before its placeholder is written.
+ * @throws the refusal of a chain that cannot grow
  */
-async function sealOrDeadLetter(storage: Storage, chain: string, id: number, now: Instant): Promise<void> {
-  const pass = (isShown: boolean) => storage.write((tx) => sealOrReplace(tx, chain, id, { isShown, now }))
-  await pass(true).catch(() => pass(false))
+async function checkGrowth(storage: Storage, chain: string, now: Instant): Promise<void> {
+  // An invalid chain name belongs to no chain.
+  if (!isChain(chain)) return
+  const undone = new Error('undone')
+  const about = { number: 0, entry: '', reason: '', sha256: checksumOf(''), isShown: false }
+  const attempt = storage.write(async (tx) => {
+    await append(tx, chain, await lockHead(tx, chain), placeholderEntry(chain, about, now))
+    throw undone
+  })
+  await attempt.catch((error: unknown) => {
+    if (error !== undone) throw error
+  })
 }
 
 /**
- * Both under one lock of the end of the chain, which nobody alters or mends between the two: what refuses the entry because
- * of it refuses the placeholder as well.
+ * Tries to include the rejected entry's text in the placeholder. The database may refuse that text there as
+ * well; then the placeholder goes without it.
  */
-async function sealOrReplace(
+async function deadLetter(
+  storage: Storage,
+  chain: string,
+  id: number,
+  error: unknown,
+  now: Instant,
+): Promise<void> {
+  const pass = (isShown: boolean) =>
+    storage.write((tx) => replaceWithPlaceholder(tx, chain, id, { error, isShown, now }))
+  await pass(true).catch(() => pass(false))
+}
+
+async function replaceWithPlaceholder(
   tx: Db,
   chain: string,
   id: number,
-  { isShown, now }: { isShown: boolean; now: Instant },
+  { error, isShown, now }: { error: unknown; isShown: boolean; now: Instant },
 ): Promise<void> {
   const head = await lockHead(tx, chain)
   const row = await tx.deleteFrom('outbox').where('id', '=', id).returning('entry').executeTakeFirst()
   // Another process was faster.
   if (!row) return
   const { entry } = row
-  await lockEntry(tx, { chain, seq: head.seq })
-  let reason: string
-  try {
-    return await inNestedTransaction(tx, () => append(tx, chain, head, parseDraft(entry, chain)))
-  } catch (error) {
-    if (isOutage(error)) throw error
-    reason = failureReason(error)
-  }
+  const reason = failureReason(error)
   const number = await insertDeadLetter(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
   // An invalid chain name belongs to no chain.
   if (!isChain(chain)) return
-  const draft = placeholderEntry(chain, { number, entry, reason, sha256: checksumOf(entry), isShown }, now)
-  await append(tx, chain, head, draft)
+  const about = { number, entry, reason, sha256: checksumOf(entry), isShown }
+  await append(tx, chain, head, placeholderEntry(chain, about, now))
 }
-
-const lockEntry = prepared((db, p: { chain: string; seq: number }) =>
-  forUpdate(db.selectFrom('audit_logs').select('seq').where('chain', '=', p.chain).where('seq', '=', p.seq)),
-)
 
 /** Appends an entry to the locked head of its chain. */
 async function append(tx: Db, chain: string, head: ChainHead, draft: DraftEntry): Promise<void> {

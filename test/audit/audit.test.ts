@@ -166,26 +166,28 @@ onEveryDatabase((kind, open) => {
       expect(data[0]).toMatchObject({ resource: { name: 'Annex' } })
     })
 
-    it('writes an entry whose obstacle is gone before its placeholder is written', async () => {
+    // The batch is refused in the first transaction, and in a later one each entry alone or its placeholder.
+    it.each([2, 3, 4])('writes an entry whose chain is mended before transaction %i', async (nth) => {
       const { service, client, orgs, tokens } = await begin()
       const { storage } = service
       await sealPending(storage)
       const head = await findHead(storage.read, systemScope, orgs.bakery.id)
       const undo = await tamper(storage, kind, { checksum: 'f'.repeat(64) }, orgs.bakery.id, head!.seq)
       await client.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
-      // The batch is refused, then its first entry alone with its placeholder; the third transaction would write one without text.
       let writes = 0
       const mending = Object.create(storage, {
         write: {
           value: async (...write: Parameters<Storage['write']>) => {
             writes += 1
-            if (writes === 3) await undo()
+            if (writes === nth) await undo()
             return storage.write(...write)
           },
         },
       }) as Storage
-      expect(await sealPending(mending)).toEqual([])
-      expect(writes).toBeGreaterThanOrEqual(3)
+      await sealPending(mending)
+      expect(writes).toBeGreaterThanOrEqual(2)
+      if (writes < nth) await undo()
+      expect(await sealPending(storage)).toEqual([])
       expect((await service.client(tokens.system).call(api.deadLetters.list)).data).toEqual([])
       const { data } = await client.call(api.auditLogs.list, { query: { action: 'site.create' } })
       expect(data[0]).toMatchObject({ resource: { name: 'Annex' } })
