@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { deferredBy } from './before-commit.ts'
-import { isLockTimeout, isOutage } from './database-errors.ts'
+import { isLockTimeout, isOutage, isTransient } from './database-errors.ts'
 import type { Db, Storage, WriteOptions } from './db.ts'
 import { isPostgres } from './query/prepared.ts'
 
@@ -19,7 +19,7 @@ type Change<T, R> = (tx: Db, some: readonly T[]) => Promise<R>
 
 /**
  * Writes many items together. If that fails, it tries each half, recursively, so one bad item does not hold up the
- * others. An outage is thrown at once. `locked`: items whose row another transaction keeps locked are refused as well,
+ * others. An outage or a deadlock is thrown at once. `locked`: items whose row another transaction keeps locked are refused as well,
  * for callers that try refused items again later. After `maxLockWaits` items are no longer taken apart for a locked row.
  */
 export async function writeBisecting<T, R>(
@@ -33,7 +33,8 @@ export async function writeBisecting<T, R>(
     return { done: [await write(items, isTakenApart ? { lockMs } : {})], refused: [] }
   } catch (error) {
     const isLocked = locked && isLockTimeout(error)
-    if (isOutage(error) && !isLocked) throw error
+    // A deadlock within a transaction is for its own retry, and no fault of an item.
+    if ((isOutage(error) && !isLocked) || isTransient(error)) throw error
     if (isLocked) waits.left -= 1
     if (items.length === 1 || (isLocked && waits.left <= 0)) {
       return { done: [], refused: items.map((item) => ({ item, error })) }

@@ -138,6 +138,11 @@ export function isDiskFull(error: unknown): boolean {
 /** Whether another transaction kept a row locked for longer than a statement waits. Of Postgres only. */
 export const isLockTimeout = (error: unknown): boolean => databaseError(error).code === '55P03'
 
+const transient = new Set(['40001', '40P01'])
+
+/** Serialization failure and deadlock: the transaction changed nothing, and a retry of it is likely to succeed. */
+export const isTransient = (error: unknown): boolean => transient.has(databaseError(error).code ?? '')
+
 /** Whether the database could not be used, through no fault of the statement: the same statement may work later. */
 export function isOutage(error: unknown): boolean {
   if (error instanceof LeaseLostError) return true

@@ -13,6 +13,7 @@ import {
 import pg from 'pg'
 import { SetupError } from '../../core/errors.ts'
 import { CommitListeners } from '../commit-listeners.ts'
+import { isTransient } from '../database-errors.ts'
 import type { Db, PostgresSettings, ReadQuerySettings, Storage, WriteOptions } from '../db.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
 import type { PoolName, PoolUsage, StorageObserver } from '../observer.ts'
@@ -410,8 +411,6 @@ function reason(error: unknown): string {
   return error instanceof Error && error.message ? error.message : String(error)
 }
 
-/** Serialization failure and deadlock: the transaction changed nothing, and a retry is likely to succeed. */
-const transient = new Set(['40001', '40P01'])
 const attempts = 5
 
 async function transaction<T>(db: Db, work: (tx: Db) => Promise<T>): Promise<T> {
@@ -419,8 +418,7 @@ async function transaction<T>(db: Db, work: (tx: Db) => Promise<T>): Promise<T> 
     try {
       return await db.transaction().execute(work)
     } catch (error) {
-      const isTransient = isStalePlan(error) || transient.has((error as { code?: string }).code ?? '')
-      if (attempt === attempts || !isTransient) throw error
+      if (attempt === attempts || !(isStalePlan(error) || isTransient(error))) throw error
       await sleep(Math.random() * 10 * 2 ** attempt)
     }
   }
