@@ -22,8 +22,9 @@ export default defineConfig({
     pool: 'forks',
     // Half of the machine: each has Postgres and processes of its own to keep busy. With three, two processors never rest.
     maxWorkers: Math.max(3, Math.floor(availableParallelism() / 2)),
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    // For what hangs: a test that starts several processes takes long on a busy machine.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     teardownTimeout: 10_000,
     projects: [
       // One process after another would load and warm up the same modules for every file.

@@ -171,7 +171,7 @@ onEveryDatabase((_, open) => {
       clock.forward(86_401)
       await bakery.beatFrom('203.0.113.9')
       expect(await entriesSince()).toHaveLength(1)
-    }, 30_000)
+    })
   })
 
   it('events about frequent changes of an agent are gathered into one with the latest state', async () => {

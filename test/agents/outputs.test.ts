@@ -131,7 +131,7 @@ onEveryDatabase((kind, open) => {
       const droppedIn = []
       for (const id of many) droppedIn.push((await large.resultOf(id))?.dropped !== undefined)
       expect(droppedIn).toEqual(many.map((_, n) => n < excesses[0]!.entries))
-    }, 60_000)
+    })
 
     it('are bounded by the running service', async () => {
       const { enroll, service } = await start({ COMMAND_RESULT_BYTES_PER_ORG: `${100 * kib}` })
@@ -142,7 +142,7 @@ onEveryDatabase((kind, open) => {
       const headers = { authorization: 'Bearer a token for metrics' }
       const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text()
       expect(metrics).toMatch(/\nsvc_command_result_bytes [1-9]/)
-    }, 30_000)
+    })
   })
 })
 

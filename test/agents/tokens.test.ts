@@ -307,7 +307,7 @@ onEveryDatabase((kind, open) => {
         }),
         { seed, numRuns: depth(8, 100) },
       )
-    }, 120_000)
+    })
   })
 
   describe('a connection', () => {

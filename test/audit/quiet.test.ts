@@ -136,4 +136,4 @@ it('on Postgres a lock on the end of one chain blocks no reader of another', asy
     release.resolve()
     await holding
   }
-}, 40_000)
+})

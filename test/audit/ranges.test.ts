@@ -68,7 +68,7 @@ describe('a file that is verified in threads', () => {
       }),
       { numRuns: 25 },
     )
-  }, 120_000)
+  })
 
   it('is sound with more threads than ranges, and when the chain is empty', async () => {
     const expected = { verdict: 'sound', entries: 53, head: { seq: 60 }, pin: 'kept' }

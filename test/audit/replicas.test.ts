@@ -69,4 +69,4 @@ it('two replicas that sign under concurrent writes build one tree with consisten
   } finally {
     await second.close()
   }
-}, 60_000)
+})

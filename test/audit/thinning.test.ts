@@ -104,7 +104,7 @@ describe('what was signed of a chain', () => {
       expect(ofEach).toEqual(chains.map(() => [5, 10, 15]))
     })
 
-    it('loses tiles that no newer proof needs, and stays sound', { timeout: 60_000 }, async () => {
+    it('loses tiles that no newer proof needs, and stays sound', async () => {
       const world = await begin()
       const { parts, clock, aged, storage, orgId } = world
       await aged(
@@ -173,7 +173,7 @@ describe('what was signed of a chain', () => {
       expect(await seqsIn(world, 'audit_archives')).toEqual([3])
     })
 
-    it('proves growth since every state after the tiles that are gone', { timeout: 60_000 }, async () => {
+    it('proves growth since every state after the tiles that are gone', async () => {
       const database = await open()
       const service = await startService(async () => database)
       const { storage } = service

@@ -76,7 +76,7 @@ onEveryDatabase((kind, open) => {
       expect((await frontierAt(storage.read, 'large', size)).root()).toEqual(rootOf(size))
     }
     expect((await frontierAt(storage.read, 'large', 300)).root()).toEqual(rootOf(300))
-  }, 30_000)
+  })
 
   it('a missing tile is reported instead of replaced', async () => {
     const { storage } = await open()

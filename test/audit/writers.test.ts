@@ -49,7 +49,7 @@ it('64 writers at two services on one Postgres produce one chain, in the order o
   for (const url of urls) await expectOneChain(url, tokens.bakery, orgs.bakery.id)
   const ended = await Promise.all(replicas.map((one) => one.stop()))
   expect(ended.map(({ code }) => code)).toEqual([0, 0])
-}, 120_000)
+})
 
 it('64 writers at one service on SQLite produce one chain, in the order of each writer', async () => {
   const service = await serviceOn(await openMigrated('sqlite'))

@@ -182,37 +182,33 @@ describe.each(Object.keys(started))('the completion script in %s', (shell) => {
   }
 
   const title = `completes flags, values and names, and runs nothing that a device is named`
-  it.skipIf(skipped)(
-    `${title}${skipped ? ` (${skipped})` : ''}`,
-    async () => {
-      await eventually(() => values('fish', 'orgs', 'show', '')).toHaveLength(2)
-      await eventually(() => values('fish', 'devices', 'show', '')).toHaveLength(3)
-      for (const topic of ['roles', 'filters', 'webhooks'])
-        await eventually(() => values('fish', topic, 'show', '')).toHaveLength(1)
-      const ran = await typed(
-        ['svc devi\t list --stat\t', 'us'],
-        ['svc devices list --status=off\t', 'line'],
-        ['svc orgs show blue-b\t', 'akery'],
-        ['svc devices show ba\t', 'office'],
-        ['svc devices show x\t', 'pwned'],
-        ['svc roles show Or\t', 'Admin'],
-        ['svc filters show Serv\t', 'Mitte'],
-        ['svc webhooks show chat\t', 'alerts'],
-      )
-      expect(ran).toEqual([
-        '<devices><list><--status>.',
-        '<devices><list><--status=offline>.',
-        '<orgs><show><blue-bakery>.',
-        '<devices><show><back office>.',
-        `<devices><show><${devices[1]!.hostname}>.`,
-        '<roles><show><Org Admin>.',
-        '<filters><show><Servers in Mitte>.',
-        '<webhooks><show><chat-alerts>.',
-      ])
-      expect(existsSync(join(home.path, 'pwned'))).toBe(false)
-    },
-    60_000,
-  )
+  it.skipIf(skipped)(`${title}${skipped ? ` (${skipped})` : ''}`, async () => {
+    await eventually(() => values('fish', 'orgs', 'show', '')).toHaveLength(2)
+    await eventually(() => values('fish', 'devices', 'show', '')).toHaveLength(3)
+    for (const topic of ['roles', 'filters', 'webhooks'])
+      await eventually(() => values('fish', topic, 'show', '')).toHaveLength(1)
+    const ran = await typed(
+      ['svc devi\t list --stat\t', 'us'],
+      ['svc devices list --status=off\t', 'line'],
+      ['svc orgs show blue-b\t', 'akery'],
+      ['svc devices show ba\t', 'office'],
+      ['svc devices show x\t', 'pwned'],
+      ['svc roles show Or\t', 'Admin'],
+      ['svc filters show Serv\t', 'Mitte'],
+      ['svc webhooks show chat\t', 'alerts'],
+    )
+    expect(ran).toEqual([
+      '<devices><list><--status>.',
+      '<devices><list><--status=offline>.',
+      '<orgs><show><blue-bakery>.',
+      '<devices><show><back office>.',
+      `<devices><show><${devices[1]!.hostname}>.`,
+      '<roles><show><Org Admin>.',
+      '<filters><show><Servers in Mitte>.',
+      '<webhooks><show><chat-alerts>.',
+    ])
+    expect(existsSync(join(home.path, 'pwned'))).toBe(false)
+  })
 
   it.skipIf(skipped)(
     `offers nothing, and says nothing, while the service is away${skipped ? ` (${skipped})` : ''}`,
@@ -220,7 +216,6 @@ describe.each(Object.keys(started))('the completion script in %s', (shell) => {
       await service.stop()
       expect(await typed(['svc orgs show blue-b\t', 'blue-b'])).toEqual(['<orgs><show><blue-b>.'])
     },
-    60_000,
   )
 })
 

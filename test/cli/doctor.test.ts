@@ -23,7 +23,7 @@ beforeAll(async () => {
     ['drill', backups],
   ])
     expect(await home.run(['db', ...args], { env })).toMatchObject({ code: 0, stderr: '' })
-}, 120_000)
+})
 afterAll(() => home.remove())
 
 const smtp = { SMTP_URL: 'smtp://127.0.0.1:9', MAIL_FROM: 'a@example.com' }

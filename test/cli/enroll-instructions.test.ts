@@ -40,7 +40,7 @@ beforeAll(async () => {
   const client = service.client(world.tokens.system)
   await client.call(api.agentVersions.sync, { query: { version, promote: 'false' } })
   await client.call(api.agentVersions.promote, { body: { version } })
-}, 120_000)
+})
 afterAll(async () => {
   await service.close()
   home.remove()
@@ -65,7 +65,7 @@ async function runThere(line: string) {
   return { ...outcome, stateDir, folder, told }
 }
 
-describe('svc enroll create --instructions linux', { timeout: 120_000 }, () => {
+describe('svc enroll create --instructions linux', () => {
   it('prints one line for sh, which downloads and checks the agent and enrolls the machine', async () => {
     const { code, stdout, stderr } = await create('--name', 'web', '--instructions', 'linux')
     expect({ code, stderr }).toMatchObject({ code: 0, stderr: expect.stringContaining('run it as root') })

@@ -43,7 +43,7 @@ it('a plain loop of a shell goes on at the rate limit of its caller, in parallel
   expect(stderr).toMatch(/^(Rate limited: continuing in \d s\n)*$/)
   expect(await slugs()).toEqual(slugsTo(8))
   await service.stop()
-}, 90_000)
+})
 
 /** Each `failed` counts: `wait` forgets how a loop in the background ended. */
 const loops: Record<string, string> = {

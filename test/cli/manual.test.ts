@@ -30,7 +30,7 @@ beforeAll(async () => {
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
   pages = globSync(`${root}dist/man/*/*`)
   commands = JSON.parse((await home.run(['commands', '--json'])).stdout).data
-}, 120_000)
+})
 
 const missing = (program: string) => spawnSync(program, ['--version']).error && `${program} is not installed`
 

@@ -37,7 +37,6 @@ describe('the first walk of the README', () => {
 
   it.skipIf(noTerminal)(
     'shows on a terminal of 80 columns what docs/first-walk.txt and the README say',
-    { timeout: 120_000 },
     async () => {
       const dataDir = await temporaryFolder()
       const port = isUpdate ? '3000' : '0'

@@ -186,7 +186,7 @@ describe('svc agent rollout status', () => {
         '',
       ],
     ])
-  }, 30_000)
+  })
 
   it('watches with one document per change as JSON', async () => {
     service.answers[`GET ${at}`] = { body: halted }
@@ -201,19 +201,15 @@ describe('svc agent rollout status', () => {
     expect([refused.code, refused.stdout]).toEqual([2, ''])
   })
 
-  it.skipIf(noTerminal)(
-    'is redrawn in place at a terminal, with colors',
-    async () => {
-      const answers = [progress, halted]
-      service.answers[`GET ${at}`] = () => ({ body: answers.shift() ?? halted })
-      const { stdout } = await home.terminal(['agent', 'rollout', 'status', '--watch'], { columns: 120 })
-      const esc = '\u001b'
-      expect(stdout).toContain(`${esc}[32mrunning`)
-      expect(stdout).toContain(`${esc}[11A${esc}[0J`)
-      expect(stdout).toContain(`${esc}[31mhalted`)
-    },
-    30_000,
-  )
+  it.skipIf(noTerminal)('is redrawn in place at a terminal, with colors', async () => {
+    const answers = [progress, halted]
+    service.answers[`GET ${at}`] = () => ({ body: answers.shift() ?? halted })
+    const { stdout } = await home.terminal(['agent', 'rollout', 'status', '--watch'], { columns: 120 })
+    const esc = '\u001b'
+    expect(stdout).toContain(`${esc}[32mrunning`)
+    expect(stdout).toContain(`${esc}[11A${esc}[0J`)
+    expect(stdout).toContain(`${esc}[31mhalted`)
+  })
 
   it('clears as many lines as wrapping produced', () => {
     expect(wrappedLines('12345\n123456\n\n', 5)).toBe(4)

@@ -43,7 +43,7 @@ const everything = () =>
     .sort()
     .map((path) => [path, statSync(path).isFile() ? readFileSync(path, 'utf8') : ''])
 
-describe('svc serve install', { timeout: 90_000 }, () => {
+describe('svc serve install', () => {
   it('shows its steps before it does any of them', async () => {
     const { code, stdout, stderr } = await install('--dry-run')
     expect([code, stdout]).toEqual([0, ''])
@@ -159,7 +159,7 @@ describe('svc serve install', { timeout: 90_000 }, () => {
   )
 })
 
-describe('svc serve uninstall', { timeout: 90_000 }, () => {
+describe('svc serve uninstall', () => {
   it('leaves data, settings and secrets, and says where', async () => {
     await install('--yes')
     const before = everything()

@@ -28,9 +28,7 @@ const outputOf = async (...args: string[]) => {
 const asSystem = () => home.signIn(service.url, { accessToken: world.tokens.system })
 
 describe('svc partners', () => {
-  it('creates, changes and deletes a partner by slug, and can be repeated', {
-    timeout: 120_000,
-  }, async () => {
+  it('creates, changes and deletes a partner by slug, and can be repeated', async () => {
     asSystem()
     const id = await outputOf('partners', 'create', '--name', 'Initech', '--slug', 'initech', '-q')
     const again = ['partners', 'create', '--name', 'Initech', '--slug', 'initech', '--if-not-exists', '-q']
@@ -83,7 +81,7 @@ describe('svc partners', () => {
 })
 
 describe('svc orgs and svc sites', () => {
-  it('change, order and delete by slug and name', { timeout: 120_000 }, async () => {
+  it('change, order and delete by slug and name', async () => {
     const slugs = async (...args: string[]) => {
       const ids = (await outputOf(...args)).split('\n')
       const { data } = await service.client(world.tokens.acme).call(api.orgs.list)

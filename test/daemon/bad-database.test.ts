@@ -129,7 +129,6 @@ onEveryDatabase((kind, open) => {
       await expect.poll(async () => (await ready(service)).status, { timeout: 10_000 }).toBe(200)
       expect(JSON.stringify((await list()).body)).toContain('After')
     },
-    60_000,
   )
 
   it('readiness reports a damaged page, and the log reports it once', async () => {

@@ -81,7 +81,7 @@ test('no acknowledged write is lost when the processes of the database are kille
 
   await server.kill()
   await ends(service, url)
-}, 120_000)
+})
 
 test('with a frozen database readiness is 503, SIGTERM ends the service, and no write is lost', async () => {
   const { server, place, service, url, ...writers } = await serviceUnderLoad()
@@ -102,7 +102,7 @@ test('with a frozen database readiness is 503, SIGTERM ends the service, and no 
   expect(await writers.notOnce(there)).toEqual([])
   expect(await writers.add(there)).toEqual([201, 201])
   expect(await again.stop()).toEqual({ code: 0, signal: null })
-}, 120_000)
+})
 
 test('while the database is read-only, reads are served, changes get 503, and readiness says why', async () => {
   const { server, service, url, tokens, ...writers } = await serviceUnderLoad()
@@ -126,7 +126,7 @@ test('while the database is read-only, reads are served, changes get 503, and re
   expect(service.stderr).not.toContain('"stack"')
   expect(service.stderr).toContain('"sqlState":"25006"')
   expect(await service.stop()).toEqual({ code: 0, signal: null })
-}, 120_000)
+})
 
 test('when a firewall drops every packet, the service recovers by itself, and no write is lost', async () => {
   const { service, url, proxy, ...writers } = await serviceUnderLoad(lossyProxy)
@@ -144,4 +144,4 @@ test('when a firewall drops every packet, the service recovers by itself, and no
 
   proxy.swallow()
   await ends(service, url)
-}, 120_000)
+})

@@ -112,22 +112,18 @@ describe('/docs', () => {
   })
 
   describe.skipIf(!hasChromium)('in a real browser', () => {
-    it.each(['light', 'dark'] as const)(
-      'fits screens of 360 and 1280 pixels, %s',
-      { timeout: 60_000 },
-      async (colorScheme) => {
-        const page = await chromium.newPage({ colorScheme, viewport: { width: 1280, height: 800 } })
-        for (const path of ['/docs', ...slugs.map((slug) => `/docs/${slug}`)]) {
-          await page.goto(service.url + path)
-          await page.evaluate('for (const one of document.querySelectorAll("details")) one.open = true')
-          for (const width of [1280, 360]) {
-            await page.setViewportSize({ width, height: 800 })
-            expect([path, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([path, width])
-          }
+    it.each(['light', 'dark'] as const)('fits screens of 360 and 1280 pixels, %s', async (colorScheme) => {
+      const page = await chromium.newPage({ colorScheme, viewport: { width: 1280, height: 800 } })
+      for (const path of ['/docs', ...slugs.map((slug) => `/docs/${slug}`)]) {
+        await page.goto(service.url + path)
+        await page.evaluate('for (const one of document.querySelectorAll("details")) one.open = true')
+        for (const width of [1280, 360]) {
+          await page.setViewportSize({ width, height: 800 })
+          expect([path, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([path, width])
         }
-        await page.close()
-      },
-    )
+      }
+      await page.close()
+    })
 
     it('finds endpoints by words of their path and summary', async () => {
       const page = await chromium.newPage()

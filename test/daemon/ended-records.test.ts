@@ -97,7 +97,7 @@ describe('records that have ended', () => {
   })
 
   onEveryDatabase((_, open) => {
-    it('are deleted after their days, and the audit log keeps their names', { timeout: 60_000 }, async () => {
+    it('are deleted after their days, and the audit log keeps their names', async () => {
       const service = await startService(open)
       const { storage } = service
       const { orgs } = await buildWorld(service)
@@ -172,7 +172,7 @@ describe('records that have ended', () => {
       expect(await key()).toEqual([])
     })
 
-    it('of agents stay while something needs them', { timeout: 60_000 }, async () => {
+    it('of agents stay while something needs them', async () => {
       const service = await startService(open)
       const { storage } = service
       const { orgs } = await buildWorld(service)

@@ -138,7 +138,7 @@ describe.skipIf(!hasOpenssl)('TLS verifies the server', () => {
     })
     expect(encrypted).toBe(true)
     expect(await service.stop()).toEqual({ code: 0, signal: null })
-  }, 120_000)
+  })
 
   test('a trusted certificate of another host is refused in one sentence', async () => {
     const { through } = await serverWithTls(elsewhere)
@@ -154,5 +154,5 @@ describe.skipIf(!hasOpenssl)('TLS verifies the server', () => {
     const service = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl })
     expect((await ready(await service.listening(60_000))).status).toBe(200)
     expect(await service.stop()).toEqual({ code: 0, signal: null })
-  }, 120_000)
+  })
 })

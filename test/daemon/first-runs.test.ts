@@ -62,7 +62,7 @@ onEveryDatabase((_, open) => {
     const verified = async () =>
       (await read.selectFrom('audit_verdicts').select('chain').execute()).map(({ chain }) => chain)
     await expect.poll(verified, { timeout: 20_000 }).toEqual(expect.arrayContaining([orgs.bakery.id]))
-  }, 60_000)
+  })
 })
 
 it('processes that start together do not do it at the same moment', () => {

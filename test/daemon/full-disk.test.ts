@@ -78,7 +78,6 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
       expect(lines.filter((line) => line.includes('"stack"'))).toEqual([])
       expect(await service.stop()).toEqual({ code: 0, signal: null })
     },
-    60_000,
   )
 
   test('that is read-only stops the start of SQLite with one sentence, and loses nothing', async () => {
@@ -92,7 +91,7 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
     expect(stderr.trim().split('\n')).toEqual([
       expect.stringMatching(/Cannot open the database file .*svc\.sqlite: .*EROFS: read-only file system/),
     ])
-  }, 60_000)
+  })
 
   test('of the data directory: what needs it is refused or waits, the rest works', async () => {
     const disk = await smallDisk(4 * mebibyte)
@@ -119,7 +118,7 @@ describe.skipIf(why !== undefined)(`a real full disk (${why ?? 'tmpfs'})`, () =>
     await expect.poll(async () => (await checkpoint()).status, { timeout: 10_000 }).toBe(200)
     expect(service.stderr).not.toContain('"stack"')
     expect(await service.stop()).toEqual({ code: 0, signal: null })
-  }, 60_000)
+  })
 })
 
 /** The size limit of the files of a process: a write past it fails, and not for lack of space. */
@@ -157,7 +156,6 @@ test.skipIf(noLimit !== undefined)(
     expect(service.stderr).not.toContain('"stack"')
     expect(await service.stop()).toEqual({ code: 0, signal: null })
   },
-  60_000,
 )
 
 test('retention runs on an SQLite that may not grow, and what it deletes makes room for writes', async () => {
@@ -186,4 +184,4 @@ test('retention runs on an SQLite that may not grow, and what it deletes makes r
   await deleteOldLogs(service.storage, kept, '2999-01-01T00:00:00.000Z')
   expect(await writers.add(service.url)).toBe(201)
   await expect.poll(ready, { timeout: 10_000 }).toBe(200)
-}, 60_000)
+})

@@ -19,7 +19,7 @@ describe('three processes on one Postgres', () => {
       const process = new ServeProcess({ dataDir: await temporaryFolder(), databaseUrl }, { env })
       processes.push({ process, url: await process.listening() })
     }
-  }, 120_000)
+  })
 
   afterAll(async () => {
     for (const { process } of processes) if (process.running) process.kill('SIGKILL')
@@ -45,7 +45,7 @@ describe('three processes on one Postgres', () => {
   }
   const takeover = (leaseSeconds + 60) * 1000
 
-  it('share the leases: each is held by one of them', { timeout: 120_000 }, async () => {
+  it('share the leases: each is held by one of them', async () => {
     await until(async () => (await everybody()).length > 0, takeover)
     const names = (await rows()).map(({ name }) => name)
     expect(names).toContain('device watch')

@@ -57,7 +57,7 @@ it('metrics of the process are served while the database is frozen, and all metr
   }
   await expect.poll(scrape, { timeout: 20_000 }).toEqual(whole)
   await service.stop()
-}, 60_000)
+})
 
 it('readiness and metrics answer while requests hold every database connection', async () => {
   const { server, service, url, tokens, scrape, ready } = await begin()
@@ -79,4 +79,4 @@ it('readiness and metrics answer while requests hold every database connection',
   await expect.poll(scrape, { timeout: 20_000 }).toEqual(whole)
   expect(await ready()).toMatchObject({ status: 200 })
   await service.stop()
-}, 60_000)
+})

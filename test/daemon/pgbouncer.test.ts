@@ -109,7 +109,7 @@ describe.skipIf(missing !== undefined)(`behind PgBouncer (${missing ?? 'of this 
         /DATABASE_URL leads to a connection pooler .* set DATABASE_DIRECT_URL to the address of PostgreSQL itself, .*/,
       ),
     ])
-  }, 30_000)
+  })
 
   test('an address for sessions has to be one, and lead to the same database', async () => {
     const { databaseUrl: direct, storage } = await openMigrated('postgres')
@@ -132,7 +132,7 @@ describe.skipIf(missing !== undefined)(`behind PgBouncer (${missing ?? 'of this 
     expect(await refused(other.databaseUrl!)).toMatch(/lead to two databases/)
     expect(await examined(other.databaseUrl!)).toEqual([expect.stringMatching(/lead to two databases/)])
     expect(await examined(direct!)).toEqual(['DATABASE_URL and DATABASE_DIRECT_URL lead to one database'])
-  }, 60_000)
+  })
 
   test.each(modeOr('session'))(
     'in %s mode two replicas serve, and nothing that was acknowledged is lost',

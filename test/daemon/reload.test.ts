@@ -148,7 +148,7 @@ onEveryDatabase((kind, open) => {
     expect((await send(url, 'GET', '/api/v1/auth/me', { token: tokens.bakery })).status).toBe(401)
     expect(process.stderr).not.toContain('"stack"')
     expect(await process.stop()).toEqual({ code: 0, signal: null })
-  }, 90_000)
+  })
 
   it('a faulty file changes nothing, is logged in one sentence and counted; a kill in between loses nothing', async () => {
     const { env, file, secrets, tokens, start, stored, users, retire, storage } = await begin(open)
@@ -204,7 +204,7 @@ onEveryDatabase((kind, open) => {
     await expect.poll(users, { timeout: 20_000 }).toContain('JWT_SECRET current 1')
     expect((await me(again.url)).status).toBe(200)
     expect([kind, await again.process.stop()]).toEqual([kind, { code: 0, signal: null }])
-  }, 90_000)
+  })
 })
 
 it('two replicas take a change by themselves; none uses a key that a frozen one does not know', async () => {
@@ -240,7 +240,7 @@ it('two replicas take a change by themselves; none uses a key that a frozen one 
   b.process.kill('SIGCONT')
   await expect.poll(async () => (await current())?.usedBy.length, { timeout: 30_000 }).toBe(2)
   expect(await retire('JWT_SECRET')).toMatchObject({ removed: true })
-}, 120_000)
+})
 
 it('files of settings and credentials of systemd: what is taken, what needs a restart, and which one counts', async () => {
   const folder = await temporaryFolder()
@@ -293,4 +293,4 @@ it('files of settings and credentials of systemd: what is taken, what needs a re
     )
     .toBe(0)
   expect(await service.stop()).toEqual({ code: 0, signal: null })
-}, 60_000)
+})

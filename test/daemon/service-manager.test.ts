@@ -35,9 +35,7 @@ async function systemd() {
 describe.skipIf(lacking.length > 0)(
   `messages to systemd (${lacking.join(', ') || 'of this machine'})`,
   () => {
-    it('say that the service listens, that it is not stuck, and that it ends', {
-      timeout: 60_000,
-    }, async () => {
+    it('say that the service listens, that it is not stuck, and that it ends', async () => {
       const { socket, lines, count } = await systemd()
       const env = { ...told, NOTIFY_SOCKET: socket, WATCHDOG_USEC: '600000' }
       const service = new ServeProcess({ dataDir: await temporaryFolder() }, { env })

@@ -351,7 +351,6 @@ describe('a secret that another one serves as', () => {
   const kinds = ['sqlite', 'postgres'] as const
   it.each(kinds.filter((kind) => takesTurn(kind, 0)))(
     'stops the start in production on a new database, on %s',
-    { timeout: 60_000 },
     async (kind) => {
       const place = await openMigrated(kind)
       const start = await failedStart(place, { env: { ...lacking, NODE_ENV: 'production' } })
@@ -372,7 +371,6 @@ describe('a secret that another one serves as', () => {
 
   it.each(kinds.filter((kind) => takesTurn(kind, 1)))(
     'is a warning at each start on a database in use, with the way out, on %s',
-    { timeout: 60_000 },
     async (kind) => {
       const place = await openMigrated(kind)
       const pepperOf = (other: string) => [

@@ -37,9 +37,7 @@ const found = async (place: Where): Promise<Finding[]> =>
 const saying = (findings: Finding[], words: string) =>
   findings.filter(({ message }) => message.includes(words))
 
-it('svc doctor names what slows a Postgres down, and the command that mends it, which does', {
-  timeout: 120_000,
-}, async () => {
+it('svc doctor names what slows a Postgres down, and the command that mends it, which does', async () => {
   const server = await OwnPostgres.begin()
   const place = { dataDir: await temporaryFolder(), databaseUrl: server.databaseUrl }
   const ask = (...statements: string[]) =>

@@ -14,7 +14,7 @@ const { live, stateDir } = livingAgents()
 const day = 86_400_000
 
 describe.each(kinds)('an agent of a service on %s that is restored from an older backup', (kind) => {
-  test('comes back by itself, and one without a key does not', { timeout: 120_000 }, async () => {
+  test('comes back by itself, and one without a key does not', async () => {
     let now = new Date()
     const clock = () => now.toISOString()
     const place = await emptyPlace(kind)
@@ -56,9 +56,7 @@ describe.each(kinds)('an agent of a service on %s that is restored from an older
 })
 
 describe.each(kinds)('an agent that enrolled after the backup from which %s is restored', (kind) => {
-  test('is told what to do, and enrolls again as one device with the key that it had', {
-    timeout: 120_000,
-  }, async () => {
+  test('is told what to do, and enrolls again as one device with the key that it had', async () => {
     const place = await emptyPlace(kind)
     const service = await serviceOn(place)
     const { tokens, orgs } = await buildWorld(service)

@@ -68,7 +68,7 @@ onEveryDatabase((kind, open) => {
       expect(await names(ofGroup, { groupId: other })).toEqual([])
     })
 
-    it('counts a large fleet as a question, and a small one at once', { timeout: 60_000 }, async () => {
+    it('counts a large fleet as a question, and a small one at once', async () => {
       const { service, bakery, orgs, tokens } = await begin(open)
       const { storage } = service
       const [row] = await storage.read

@@ -141,7 +141,6 @@ onEveryDatabase((kind, open) => {
       clock.forward(90)
       await vi.waitFor(async () => expect(await state()).toBe('offline'), { timeout: 15_000, interval: 200 })
     },
-    40_000,
   )
 
   it('a device that reports between the check and the update stays online', async () => {

@@ -52,9 +52,7 @@ async function shrunk(storage: Storage, tree: ConditionGroup, device: Machine): 
   return tree
 }
 
-test('a filter matches the same devices on SQLite, on Postgres and by its definition', {
-  timeout: 120_000,
-}, async () => {
+test('a filter matches the same devices on SQLite, on Postgres and by its definition', async () => {
   console.log(`SEED=${seed}: ${rounds * treesInRound} trees`)
   const random = randomFrom(seed)
   const databases = { sqlite: await openMigrated('sqlite'), postgres: await openMigrated('postgres') }

@@ -9,7 +9,7 @@ const all = (...conditions: ConditionGroup['conditions']): ConditionGroup => ({ 
 const isPc = all({ field: 'hostname', operator: 'endsWith', value: '-PC' })
 
 onEveryDatabase((kind, open) => {
-  describe('saved filters', { timeout: 60_000 }, () => {
+  describe('saved filters', () => {
     let service: TestService
     let world: World
     beforeAll(async () => {

@@ -213,9 +213,7 @@ onEveryDatabase((kind, open) => {
       expect(await members(group.id)).toEqual(['kitchen-1'])
     })
 
-    it('with many devices is filled in the background, in small transactions', {
-      timeout: 60_000,
-    }, async () => {
+    it('with many devices is filled in the background, in small transactions', async () => {
       const { clock, service, admin, enroll, create, filter, refresh } = await start()
       const id = await enroll('kitchen-0')
       const { storage } = service

@@ -43,7 +43,7 @@ onEveryEmptyDatabase((_kind, open) => {
     const { storage } = await open()
     const from = migrations.findIndex(({ name }) => name === first)
     expect(await undeclared(storage, migrations, from)).toEqual([])
-  }, 60_000)
+  })
 })
 
 /** Each takes something away, and what is found; some are spelled otherwise on SQLite, or have no spelling there. */

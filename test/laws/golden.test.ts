@@ -105,7 +105,7 @@ function withoutRepeats(titles: readonly string[], pages: readonly string[]): st
 }
 
 describe.runIf(existsSync(binary))('the help', () => {
-  it('of every command equals its golden file', { timeout: 120_000 }, async () => {
+  it('of every command equals its golden file', async () => {
     const commands = Object.entries(manifestCommands<{ hidden?: boolean }>())
     const ids = commands.filter(([, { hidden }]) => !hidden).map(([id]) => id)
     const home = await temporaryFolder()

@@ -210,7 +210,7 @@ onEveryDatabase((kind, open) => {
   const others = called(api).filter(({ entry }) => entry.access.who !== 'agent')
   const rows = () => tableRows(service.storage)
 
-  it('has a bound that a test reaches', { timeout: 120_000 }, async () => {
+  it('has a bound that a test reaches', async () => {
     const found = new Map<string, string>()
     for (const [n, { name, entry }] of others.entries()) {
       if (!isTried(kind, n, 6)) continue

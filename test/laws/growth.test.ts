@@ -184,7 +184,7 @@ onEveryDatabase((kind, open) => {
       if (kind === 'sqlite') expect(own.sort()).toEqual(expected.sort())
       expectTests(Object.values(bounds).map(({ test }) => test))
       expectDocumented(bounds)
-    }, 60_000)
+    })
 
     it('does not grow when the same request is repeated', async () => {
       for (const { name, entry } of ofAgents) {
@@ -199,7 +199,7 @@ onEveryDatabase((kind, open) => {
         const more = grownTables(before, await sizes(), 64).filter((table) => !beside.includes(table))
         expect([name, more]).toEqual([name, []])
       }
-    }, 60_000)
+    })
   })
 
   describe('a text sent by an agent', () => {
@@ -210,7 +210,6 @@ onEveryDatabase((kind, open) => {
 
     it.each(ofAgents.filter((_, n) => isTried(kind, n, 4)))(
       'to $name is stored within the bounds of its fields',
-      { timeout: 60_000 },
       async ({ name, entry }) => {
         const texts = fieldsOf(entry.body).filter(({ leaf }) => leaf)
         for (const { path } of texts) {

@@ -103,7 +103,7 @@ beforeAll(async () => {
   ]
   const runs = lines.map(([id, argv]) => ({ id, argv, url: `${url}/${id}` }))
   await runLines(home, runs, { signedInTo: url, longest: 100_000 })
-}, 120_000)
+})
 
 afterAll(async () => {
   await service.stop()

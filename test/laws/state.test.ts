@@ -45,7 +45,7 @@ const bounds: Record<string, string> = {
   'daemon/gateway/link.ts #owed': '100',
   'daemon/gateway/links.ts #byDevice': 'open connections',
   'daemon/gateway/links.ts #asked': '10,000',
-  'daemon/hourly-throttle.ts #told': '10,000',
+  'daemon/hourly-throttle.ts #remembered': '10,000',
   'daemon/key-meter.ts #leases': 'API keys that were used in the last minute',
   'daemon/key-meter.ts #uses': 'API keys that were used in the last minute',
   'daemon/leased-loops.ts #loops': 'code',

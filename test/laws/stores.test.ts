@@ -593,7 +593,7 @@ async function prepare(service: TestService) {
 
 /** Handlers check before they write; stores do not rely on that. */
 onEveryDatabase((_kind, open) => {
-  describe('a store function for a record outside the scope', { timeout: 60_000 }, () => {
+  describe('a store function for a record outside the scope', () => {
     it('answers as if the record did not exist', async () => {
       const service = await startService(open)
       const { reads, strangersTo, insideOf } = await prepare(service)

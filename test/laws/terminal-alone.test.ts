@@ -58,7 +58,7 @@ async function freePort(): Promise<string> {
   return String(port)
 }
 
-describe.skipIf(noTerminal)('with hostile data, the terminal output is clean of', { timeout: 90_000 }, () => {
+describe.skipIf(noTerminal)('with hostile data, the terminal output is clean of', () => {
   beforeAll(async () => {
     for (const [name, text] of Object.entries(files)) home.write(name, text)
     urls = await Promise.all(services.map((one) => one.start()))

@@ -37,7 +37,7 @@ beforeAll(async () => {
   })
   await until(() => out.includes('"listening"'), 60_000)
   name = JSON.parse(out.split('\n')[0]!).deviceId
-}, 90_000)
+})
 afterAll(async () => {
   agent.kill('SIGKILL')
   await service.close()

@@ -64,7 +64,7 @@ beforeAll(async () => {
   world = await buildWorld(first)
   await first.close()
   for (const n of [0, 1] as const) ports[n] = await freePort()
-}, 60_000)
+})
 
 afterAll(() => database.close())
 
@@ -88,7 +88,7 @@ function behind(name: ProxyName): void {
     await first.call(api.agentVersions.sync, {})
     const files = { cert: certificate.file, key: certificate.file.replace('cert.pem', 'key.pem') }
     proxy = await startProxy(name, { https, http, services: ports }, files)
-  }, 120_000)
+  })
   // Those of the last test have ended with it.
   afterAll(async () => {
     await proxy?.stop()

@@ -27,7 +27,7 @@ const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const password = 'correct horse battery staple'
 
 // It has a Node in it: to make it takes too long for each run.
-describe.skipIf(!isSoak || process.platform !== 'linux')('svc as one file', { timeout: 120_000 }, () => {
+describe.skipIf(!isSoak || process.platform !== 'linux')('svc as one file', () => {
   let folder: string
   let svc: string
 

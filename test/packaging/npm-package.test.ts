@@ -44,7 +44,7 @@ beforeAll(async () => {
   mkdirSync(svc, { recursive: true })
   execFileSync('tar', ['-xzf', packed, '-C', svc, '--strip-components=1'])
   stagePackages(folder)
-}, 120_000)
+})
 
 const environment = () => ({ PATH: process.env.PATH, HOME: folder, SVC_DATA_DIR: join(folder, 'data') })
 const program = () => join(svc, 'bin', 'svc.js')
@@ -130,27 +130,23 @@ describe('the npm package', () => {
   })
 
   const noMan = spawnSync('man', ['--version']).error !== undefined
-  it.skipIf(!isSoak || noMan)(
-    'has its pages where man looks, once npm has installed it',
-    { timeout: 120_000 },
-    async () => {
-      // Without dependencies, which npm would ask the registry for: man needs none.
-      const bare = await temporaryFolder()
-      cpSync(svc, bare, { recursive: true })
-      const { dependencies: _, ...pjson } = JSON.parse(readFileSync(join(svc, 'package.json'), 'utf8'))
-      writeFileSync(join(bare, 'package.json'), JSON.stringify(pjson))
-      const quiet = ['--silent', '--offline', '--ignore-scripts']
-      const { stdout } = await run('npm', ['pack', ...quiet, '--pack-destination', bare], { cwd: bare })
-      const prefix = await temporaryFolder()
-      const args = ['install', ...quiet, '--global', '--prefix', prefix, join(bare, stdout.trim())]
-      await run('npm', args, { cwd: bare })
-      const env = { ...environment(), MANPATH: join(prefix, 'share/man') }
-      for (const page of ['svc', 'svc-keys-create', 'svc-audit']) {
-        const found = await run('man', ['-w', page], { env })
-        expect(realpathSync(found.stdout.trim())).toContain(realpathSync(prefix))
-      }
-    },
-  )
+  it.skipIf(!isSoak || noMan)('has its pages where man looks, once npm has installed it', async () => {
+    // Without dependencies, which npm would ask the registry for: man needs none.
+    const bare = await temporaryFolder()
+    cpSync(svc, bare, { recursive: true })
+    const { dependencies: _, ...pjson } = JSON.parse(readFileSync(join(svc, 'package.json'), 'utf8'))
+    writeFileSync(join(bare, 'package.json'), JSON.stringify(pjson))
+    const quiet = ['--silent', '--offline', '--ignore-scripts']
+    const { stdout } = await run('npm', ['pack', ...quiet, '--pack-destination', bare], { cwd: bare })
+    const prefix = await temporaryFolder()
+    const args = ['install', ...quiet, '--global', '--prefix', prefix, join(bare, stdout.trim())]
+    await run('npm', args, { cwd: bare })
+    const env = { ...environment(), MANPATH: join(prefix, 'share/man') }
+    for (const page of ['svc', 'svc-keys-create', 'svc-audit']) {
+      const found = await run('man', ['-w', page], { env })
+      expect(realpathSync(found.stdout.trim())).toContain(realpathSync(prefix))
+    }
+  })
 
   it('exports from each lazily imported package what the package exports', async () => {
     const outputs = JSON.parse(readFileSync(join(root, 'dist', '.contents.json'), 'utf8')) as Record<
@@ -173,7 +169,7 @@ describe('the npm package', () => {
     }
   })
 
-  it('serves, and backs up to object storage', { timeout: 120_000 }, async () => {
+  it('serves, and backs up to object storage', async () => {
     const configureBuckets = [{ name: 'backups', configs: [] }]
     const directory = await temporaryFolder()
     const s3 = new S3rver({ port: 0, address: '127.0.0.1', silent: true, directory, configureBuckets })

@@ -53,7 +53,6 @@ async function written(
 describe.each(Object.entries(writers))('a package that %s makes', (program, write) => {
   it.skipIf(spawnSync(program, ['--version']).error)(
     'does not depend on who makes it, where, and when',
-    { timeout: 120_000 },
     async () => {
       const one = await written(write, files, 0o022, 1_000_000_000, 'UTC')
       const other = await written(write, files.toReversed(), 0o077, 1_900_000_000, 'Asia/Tokyo')

@@ -189,7 +189,7 @@ onEveryDatabase((_, open) => {
       const rows = await metricValues(registry, 'svc_set_aside_rows')
       expect(rows).toMatchObject({ audit_logs: maxDeadLetters.rows })
       expect(await metricValues(registry, 'svc_set_aside_lost_total')).toEqual({ audit_logs: 2, events: 0 })
-    }, 30_000)
+    })
 
     it('is bounded in bytes', async () => {
       const { storage, orgId, list } = await setUp()

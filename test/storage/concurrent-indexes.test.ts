@@ -65,7 +65,7 @@ onEveryEmptyDatabase((kind, open) => {
   })
 })
 
-describe('an index that Postgres builds concurrently', { timeout: 60_000 }, () => {
+describe('an index that Postgres builds concurrently', () => {
   const begun = async () => {
     const { storage, databaseUrl = '', dataDir } = await openEmpty('postgres')
     const list = [table, indexed]

@@ -73,7 +73,7 @@ test('a growing log is copied by one thread each time, and restarts', async () =
   expect(await noteIds(storage.read)).toHaveLength(last())
 })
 
-test('a log that readers never leave alone starts over once it is long', { timeout: 120_000 }, async () => {
+test('a log that readers never leave alone starts over once it is long', async () => {
   const { fill, logPages, file } = await open()
   // Each begins before the one before ends.
   const readers = [new Database(file, { readonly: true }), new Database(file, { readonly: true })] as const
@@ -96,7 +96,7 @@ test('a log that readers never leave alone starts over once it is long', { timeo
   expect(longest).toBeLessThan(2 * maxFrames)
 })
 
-test('a log that grew beside one long reader is short again after it', { timeout: 120_000 }, async () => {
+test('a log that grew beside one long reader is short again after it', async () => {
   const { fill, untilCopied, logPages, file } = await open()
   const reader = new Database(file, { readonly: true })
   onTestFinished(() => void reader.close())

@@ -33,7 +33,7 @@ async function idleSession(databaseUrl: string, statement: string) {
 }
 
 /** Ending a connection takes a moment: on SQLite there are no such locks. */
-describe('a migration of a table that an idle transaction has locked', { timeout: 60_000 }, () => {
+describe('a migration of a table that an idle transaction has locked', () => {
   it('waits in slices while heartbeats and reads go on, names who blocks it, and completes once it is free', async () => {
     const service = await startService(() => openMigrated('postgres'))
     const { orgs, tokens } = await buildWorld(service)

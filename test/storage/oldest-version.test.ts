@@ -75,7 +75,7 @@ onEveryEmptyDatabase((_kind, open) => {
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)
 
-  describe('a program beside a schema of a later version', { timeout: 60_000 }, () => {
+  describe('a program beside a schema of a later version', () => {
     const upgraded = async (last: Migration) => {
       const { storage, dataDir, databaseUrl } = await open()
       const list = [...migrations, last]

@@ -67,7 +67,7 @@ const counting = (seen: Map<string, number>): Migration => ({
 })
 
 onEveryDatabase((_kind, open) => {
-  describe('a rehearsal', { timeout: 60_000 }, () => {
+  describe('a rehearsal', () => {
     const filled = async () => {
       const database = await open()
       const service = await serviceOn(database)
@@ -164,7 +164,7 @@ onEveryDatabase((_kind, open) => {
 })
 
 onEveryEmptyDatabase((kind, open) => {
-  describe('svc db rehearse', { timeout: 60_000 }, () => {
+  describe('svc db rehearse', () => {
     const older = async () => {
       const database = await open()
       await migrate(

@@ -102,7 +102,7 @@ describe('an upgrade from the version before', () => {
     expect(new Set(to.ids()).size).toBe(to.got.length)
   })
 
-  it('on SQLite goes on where the other one stopped, and back', { timeout: 120_000 }, async () => {
+  it('on SQLite goes on where the other one stopped, and back', async () => {
     const place = await emptyPlace('sqlite')
     const to = await receiver(certificate)
     let made: Installation | undefined
@@ -125,7 +125,6 @@ describe('an upgrade from the version before', () => {
 describe.each(['sqlite', 'postgres'] as const)('on %s', (kind) => {
   it.each(['devices.pending_reboot', 'sites.contact'])(
     'a migration that takes %s from the version before is caught',
-    { timeout: 60_000 },
     async (column) => {
       const [table, name] = column.split('.')
       const place = await emptyPlace(kind)

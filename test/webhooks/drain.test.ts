@@ -47,7 +47,7 @@ describe.skipIf(!hasOpenssl)('SIGTERM', () => {
       }
       await finish(database, certificate, world)
       await checkWhole(database, world, 0)
-    }, 60_000)
+    })
   })
 
   it('does not wait for a receiver that hangs, nor loses what others have answered meanwhile', async () => {
@@ -75,5 +75,5 @@ describe.skipIf(!hasOpenssl)('SIGTERM', () => {
       await checkWhole(database, world, 1)
     }
     await Promise.all([onOne('sqlite'), onOne('postgres')])
-  }, 60_000)
+  })
 })

@@ -58,7 +58,7 @@ describe.skipIf(!hasOpenssl)('two processes on one Postgres', () => {
     await untilQuiet(both[0]!.url, world)
     for (const { service } of both) expect(await service.stop()).toEqual({ code: 0, signal: null })
     await checkWhole(database, world, kills)
-  }, 90_000)
+  })
 
   it('release the queues of a dead one 30 s after its last heartbeat, and no sooner', async () => {
     const { database, workers, world } = await start()

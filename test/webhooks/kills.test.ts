@@ -28,6 +28,6 @@ describe.skipIf(!hasOpenssl)('kill -9', () => {
       }
       await finish(database, certificate, world)
       await checkWhole(database, world, kills)
-    }, 90_000)
+    })
   })
 })

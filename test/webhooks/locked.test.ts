@@ -63,6 +63,5 @@ describe.skipIf(!hasOpenssl)('a row of a webhook that another transaction keeps 
       await expect.poll(bakery.statuses, { timeout: 45_000 }).toEqual(delivered(2))
       expect([times('bakery'), times('garage')]).toEqual([2, 6])
     },
-    90_000,
   )
 })

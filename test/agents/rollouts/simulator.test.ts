@@ -45,7 +45,7 @@ onEveryDatabase((kind, open) => {
       }
     }
     await stage.release(before, { promoted: true })
-  }, 120_000)
+  })
   afterAll(async () => {
     await clients.close()
     await stage.service.close()

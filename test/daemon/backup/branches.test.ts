@@ -82,7 +82,7 @@ async function machineAfter({ dataDir }: Place, kind: (typeof kinds)[number]): P
 describe.each(kinds)('restores of audit chains on %s', (kind) => {
   const it = inTurn(kind)
 
-  it('are not told by the statement about another chain', { timeout: 120_000 }, async () => {
+  it('are not told by the statement about another chain', async () => {
     const first = await placeOf(kind)
     await grown(first, y, 3)
     const { file } = await backupOf(first)
@@ -118,9 +118,7 @@ describe.each(kinds)('restores of audit chains on %s', (kind) => {
     expect(await found(place, y)).toMatchObject({ verdict: 'tampered', fault: { kind: 'truncated' } })
   })
 
-  it('explain what came before them, also on a branch that an earlier one began', {
-    timeout: 120_000,
-  }, async () => {
+  it('explain what came before them, also on a branch that an earlier one began', async () => {
     const first = await placeOf(kind)
     await grown(first, null, 10)
     const older = await backupOf(first)
@@ -150,7 +148,7 @@ describe.each(kinds)('restores of audit chains on %s', (kind) => {
     expect((await audited(third, after.pin)).verdict.pin).toBe('kept')
   })
 
-  it('sign nothing when they are rehearsed', { timeout: 120_000 }, async () => {
+  it('sign nothing when they are rehearsed', async () => {
     const first = await placeOf(kind)
     await grown(first, null, 10)
     await grown(first, x, 3)
@@ -177,7 +175,7 @@ describe.each(kinds)('restores of audit chains on %s', (kind) => {
     expect(await readdir(join(scratch.dataDir, 'checkpoints'))).toContain('system')
   })
 
-  it('wait until the clock is past what was signed', { timeout: 120_000 }, async () => {
+  it('wait until the clock is past what was signed', async () => {
     const first = await placeOf(kind)
     await grown(first, null, 10)
     const { file } = await backupOf(first)

@@ -31,7 +31,7 @@ beforeAll(async () => {
   sound = await bytesOf((await backupOf(filled)).file)
   lines = linesOf(sound)
   body = lines.slice(0, -1)
-}, 120_000)
+})
 
 type Damage = [name: string, make: () => Buffer, says: RegExp]
 
@@ -371,7 +371,7 @@ async function someFolder(): Promise<string> {
 }
 
 describe('a target that is not empty', () => {
-  it.each(kinds)('on %s keeps what it has', { timeout: 60_000 }, async (kind) => {
+  it.each(kinds)('on %s keeps what it has', async (kind) => {
     const place = await emptyPlace(kind)
     const file = await fileOf(sound)
     await restored(place, file)
@@ -424,17 +424,13 @@ describe.each(kinds)('rows that the database on %s refuses', (kind) => {
       () => body.toSpliced(rowOf('sites'), 0, body[rowOf('sites')]!),
       /a row of sites stands in it twice/,
     ],
-  ])(
-    'because they %s are refused, and another backup can be restored',
-    { timeout: 60_000 },
-    async (_, make, says) => {
-      const place = await emptyPlace(kind)
-      const failed = restored(place, await fileOf(forged(make())))
-      await expect(failed).rejects.toThrow(SetupError)
-      await expect(failed).rejects.toThrow(/is damaged: .*Restore another backup/)
-      await expect(failed).rejects.toThrow(says)
-      await restored(place, await fileOf(sound))
-      expect((await backupOf(place)).rows).toBeGreaterThan(1000)
-    },
-  )
+  ])('because they %s are refused, and another backup can be restored', async (_, make, says) => {
+    const place = await emptyPlace(kind)
+    const failed = restored(place, await fileOf(forged(make())))
+    await expect(failed).rejects.toThrow(SetupError)
+    await expect(failed).rejects.toThrow(/is damaged: .*Restore another backup/)
+    await expect(failed).rejects.toThrow(says)
+    await restored(place, await fileOf(sound))
+    expect((await backupOf(place)).rows).toBeGreaterThan(1000)
+  })
 })

@@ -287,7 +287,7 @@ const allNew = /^(Sound: .*pinned without comparison: there was no pin before\n)
 const asUser = (url: string, token: string) => ({ SVC_URL: url, SVC_TOKEN: token })
 
 describe('an encrypted backup', () => {
-  it('is opened by each of its recipients, and by nobody else', { timeout: 120_000 }, async () => {
+  it('is opened by each of its recipients, and by nobody else', async () => {
     const folder = await temporaryFolder()
     const identities = await Promise.all([1, 2, 3].map(() => generateX25519Identity()))
     const recipients = await Promise.all(identities.map((one) => identityToRecipient(one)))

@@ -25,7 +25,7 @@ async function stage(kind: (typeof kinds)[number]) {
 }
 
 describe.each(kinds)('a database restored to %s refuses what was used since its backup', (kind) => {
-  it('a code of an authenticator', { timeout: 60_000 }, async () => {
+  it('a code of an authenticator', async () => {
     const { service, clock, bakery, restart } = await stage(kind)
     const email = await addPerson(service, 'grace', { orgId: bakery.id }, 'Org Viewer')
     const { accessToken } = await signIn(service, { email, password })
@@ -41,7 +41,7 @@ describe.each(kinds)('a database restored to %s refuses what was used since its 
     await expect(prove(await restart(file))).rejects.toEqual(refusal('invalid_mfa_code'))
   })
 
-  it('an answer of a machine to a challenge', { timeout: 60_000 }, async () => {
+  it('an answer of a machine to a challenge', async () => {
     const { service, client, restart } = await stage(kind)
     const { key } = await client.call(api.enrollmentKeys.create, { body: { name: 'tills', maxUsage: 5 } })
     const privateKey = newDeviceKey()
@@ -64,9 +64,7 @@ describe.each(kinds)('a database restored to %s refuses what was used since its 
     await expect(recover(await restart(file))).rejects.toEqual(refusal('agent_challenge_invalid'))
   })
 
-  it('the token of a workload, under a policy that has changed as often since', {
-    timeout: 60_000,
-  }, async () => {
+  it('the token of a workload, under a policy that has changed as often since', async () => {
     const { service, create, change, exchange, tokenOf, restart } = await stage(kind)
     const { id } = await create({ permissions: ['devices:read'] })
     const { file } = await backupOf(service)

@@ -106,7 +106,7 @@ const collected = async (stream: AsyncIterable<Buffer>) => {
   return Buffer.concat(all)
 }
 
-it('holds what was sent in parts, and overwrites nothing', { timeout: 60_000 }, async () => {
+it('holds what was sent in parts, and overwrites nothing', async () => {
   const { store, open } = await storeBehind('whole')
   expect(await store.write(name, pieces())).toEqual({ bytes: content.length })
   expect([...open]).toEqual([])
@@ -121,7 +121,7 @@ it('holds what was sent in parts, and overwrites nothing', { timeout: 60_000 }, 
 const isPart = ({ method, url = '' }: IncomingMessage, n: number) =>
   method === 'PUT' && url.includes(`partNumber=${n}`)
 
-it('has nothing after a failure halfway or an altered part', { timeout: 120_000 }, async () => {
+it('has nothing after a failure halfway or an altered part', async () => {
   const failing = await storeBehind('failing', (message) => (isPart(message, 2) ? 'fail' : undefined))
   await expect(failing.store.write(name, pieces())).rejects.toThrow(/^Cannot write s3:\/\/backups\/failing\//)
   const altering = await storeBehind('altering', (message, body) => {
@@ -166,7 +166,7 @@ onEveryDatabase((kind, open) => {
   })
 })
 
-it('that is down makes a failure with a sentence', { timeout: 60_000 }, async () => {
+it('that is down makes a failure with a sentence', async () => {
   const { dataDir } = await openMigrated('sqlite')
   const env = { ...testSecrets, ...settings('http://127.0.0.1:1') }
   const { code, stderr } = await svc(['db', 'backup', '--out', 's3://backups/svc'], { dataDir }, env)

@@ -34,12 +34,12 @@ let file: string
 beforeAll(async () => {
   filled = await filledPlace('postgres')
   file = (await backupOf(filled)).file
-}, 120_000)
+})
 
 const otherKey = 'xm1oHhdB0bOsHdQEhNmQkK5UXq1nB7F8lkT6nGkJ3sA='
 
 describe.each(kinds)('a database restored to %s', (kind) => {
-  it('sends nothing by itself, and says why', { timeout: 60_000 }, async () => {
+  it('sends nothing by itself, and says why', async () => {
     const place = await emptyPlace(kind)
     const { madeAt } = await restored(place, file)
     const reason = new RegExp(`^the database was restored at \\S+ from a backup of ${madeAt}$`)
@@ -72,7 +72,7 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     }
   })
 
-  it('has chains that the service itself finds sound, and signs on', { timeout: 60_000 }, async () => {
+  it('has chains that the service itself finds sound, and signs on', async () => {
     const place = await emptyPlace(kind)
     await restored(place, file)
     const { signing } = readConfig({ ...testSecrets, SVC_DATA_DIR: place.dataDir })
@@ -92,9 +92,7 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     })
   })
 
-  it('takes new keys where the loss of the former ones was accepted by name', {
-    timeout: 60_000,
-  }, async () => {
+  it('takes new keys where the loss of the former ones was accepted by name', async () => {
     const place = await emptyPlace(kind)
     const env = { JWT_SECRET: otherKey }
     const summary = await restored(place, file, { 'without-keys': ['JWT_SECRET'] }, env)
@@ -107,15 +105,13 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     })
   })
 
-  it('takes the previous key for one that was changed on purpose', { timeout: 60_000 }, async () => {
+  it('takes the previous key for one that was changed on purpose', async () => {
     const place = await emptyPlace(kind)
     const env = { JWT_SECRET: otherKey, JWT_SECRET_PREVIOUS: testSecrets.JWT_SECRET }
     expect((await restored(place, file, {}, env)).keysLost).toEqual([])
   })
 
-  it('keeps values that did not open when it was backed up, and lets no others in', {
-    timeout: 120_000,
-  }, async () => {
+  it('keeps values that did not open when it was backed up, and lets no others in', async () => {
     const source = await emptyPlace(kind)
     await restored(source, file)
     const secretsOf = (place: Place) =>
@@ -161,7 +157,7 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     )
   })
 
-  it('of an older schema has the newest one', { timeout: 60_000 }, async () => {
+  it('of an older schema has the newest one', async () => {
     const [source, place] = [await emptyPlace(kind), await emptyPlace(kind)]
     const older = migrations.filter(({ name }) => name < '0048')
     const user = {

@@ -53,7 +53,7 @@ onEveryDatabase((_, open) => {
     expect((await readdir(folder)).map((name) => join(folder, name)).sort()).toEqual([foreign, newer.file])
   })
 
-  it('remembers the newest 2000 archives', { timeout: 60_000 }, async () => {
+  it('remembers the newest 2000 archives', async () => {
     const { dataDir, databaseUrl } = await open()
     const place = { dataDir, databaseUrl }
     await withStorage(place, async (storage) => {

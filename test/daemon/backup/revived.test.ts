@@ -67,10 +67,10 @@ beforeAll(async () => {
   )
   backup = await backupOf(filled)
   body = linesOf(await bytesOf(backup.file)).slice(0, -1)
-}, 120_000)
+})
 
 describe.each(kinds)('a restore to %s', (kind) => {
-  it('lists what gives access again, and ends the kinds that are named', { timeout: 120_000 }, async () => {
+  it('lists what gives access again, and ends the kinds that are named', async () => {
     const kept = await restored(await emptyPlace(kind), backup.file)
     const names = (kind: keyof typeof kept.revived) => kept.revived[kind].map(({ name }) => name)
     expect(names('administrators')).toEqual([adminEmail])
@@ -100,9 +100,7 @@ describe.each(kinds)('a restore to %s', (kind) => {
     expect(after.get('sso_identities')).toEqual([])
   })
 
-  it('refuses rows that the database does not accept, and says what to do', {
-    timeout: 120_000,
-  }, async () => {
+  it('refuses rows that the database does not accept, and says what to do', async () => {
     const twin = (() => {
       const { from, columns } = sectionOf(body, 'users')
       const email = (JSON.parse(body[from + 1]!) as unknown[])[columns.indexOf('email_key')]
@@ -123,7 +121,7 @@ describe.each(kinds)('a restore to %s', (kind) => {
     }
   })
 
-  it('leaves a way in for an administrator whose factor no key opens', { timeout: 120_000 }, async () => {
+  it('leaves a way in for an administrator whose factor no key opens', async () => {
     const place = await emptyPlace(kind)
     const without = { 'without-keys': ['APP_ENCRYPTION_KEY', 'AUDIT_SIGNING_KEY'] }
     await restored(place, backup.file, without, { APP_ENCRYPTION_KEY: otherKey })
@@ -185,7 +183,7 @@ describe('the head of an archive', () => {
       () => withCell(body, 'scripts', { column: 'content', value: () => 'x'.repeat(65 * 2 ** 20) }),
       /a line is too long/,
     ],
-  ])('is refused with %s, before anything is written', { timeout: 60_000 }, async (_, make, says) => {
+  ])('is refused with %s, before anything is written', async (_, make, says) => {
     const place = await emptyPlace('sqlite')
     const file = await fileOf(packed(sealed(make())))
     await expect(restored(place, file)).rejects.toThrow(says)

@@ -80,9 +80,9 @@ describe.each(kinds)('a backup of %s', (from) => {
     filled = await filledPlace(from)
     before = await withStorage(filled, rowsOf)
     backup = await backupOf(filled)
-  }, 120_000)
+  })
 
-  it.each(kinds)('restored to %s has the same rows in every table', { timeout: 60_000 }, async (to) => {
+  it.each(kinds)('restored to %s has the same rows in every table', async (to) => {
     expect([...before].filter(([, rows]) => rows.length === 0).map(([table]) => table)).toEqual([])
     const place = await emptyPlace(to)
     const summary = await restored(place, backup.file)

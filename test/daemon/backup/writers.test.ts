@@ -92,7 +92,7 @@ async function tablesOf(file: string): Promise<Map<string, Table>> {
 }
 
 describe.each(kinds)('a backup of %s that others write to', (kind) => {
-  it('is of one moment', { timeout: 120_000 }, async () => {
+  it('is of one moment', async () => {
     const { storage, dataDir, databaseUrl } = await openMigrated(kind)
     for (let n = 0; n < 1500; n++) await addFamily(storage, n)
     let made = 1500

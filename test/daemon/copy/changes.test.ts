@@ -14,9 +14,7 @@ const logsOf = async (place: Place): Promise<string[]> => {
 }
 
 describe.each(kinds)('a copy to %s', (kind) => {
-  it('has what changed while it was under way, and unique values that went to other rows', {
-    timeout: 120_000,
-  }, async () => {
+  it('has what changed while it was under way, and unique values that went to other rows', async () => {
     const from = await placeWithRows('sqlite', many)
     const to = await emptyPlace(kind)
     const seen = new Set<Pass>()
@@ -54,7 +52,7 @@ describe.each(kinds)('a copy to %s', (kind) => {
     expect(await logsOf(placeOf(from, to))).toEqual(logs)
   })
 
-  it('says which row it cannot store, and leaves the database open', { timeout: 60_000 }, async () => {
+  it('says which row it cannot store, and leaves the database open', async () => {
     const from = await placeWithRows('sqlite', 10)
     await withStorage(from, ({ write }) =>
       write((tx) => sql`update agent_logs set message = 'a' || char(0) where id = 'log-1'`.execute(tx)),

@@ -32,7 +32,7 @@ const row = { token_hash: 'a', content: 'of another program', expires_at: '2026'
 describe.each(kinds)('a copy to %s', (kind) => {
   const it = inTurn(kind)
 
-  it('is refused when the source was migrated meanwhile', { timeout: 120_000 }, async () => {
+  it('is refused when the source was migrated meanwhile', async () => {
     const changes = [
       `insert into svc_migrations select '9999_next', checksum, '2026-03-01T12:00:00.000Z' from svc_migrations limit 1`,
       'alter table users add column note text',
@@ -49,7 +49,7 @@ describe.each(kinds)('a copy to %s', (kind) => {
     }
   })
 
-  it('does not end an unfinished one after the source moved elsewhere', { timeout: 120_000 }, async () => {
+  it('does not end an unfinished one after the source moved elsewhere', async () => {
     const [from, to, other] = [await migrated(), await emptyPlace(kind), await emptyPlace(kind)]
     await leaveUnfinished(from, other)
     await copied(from, to)
@@ -58,9 +58,7 @@ describe.each(kinds)('a copy to %s', (kind) => {
     await expect(copied(from, to)).rejects.toThrow(/This database was moved to /)
   })
 
-  it('does not open the target when the source was opened again meanwhile', {
-    timeout: 120_000,
-  }, async () => {
+  it('does not open the target when the source was opened again meanwhile', async () => {
     const [from, to] = [await migrated(), await emptyPlace(kind)]
     await leaveUnfinished(from, to)
     const move = { target: placeName(to), at: '2026-03-01T12:00:00.000Z' }
@@ -78,9 +76,7 @@ describe.each(kinds)('a copy to %s', (kind) => {
     expect((await planned(from, to)).target.state).toBe('unfinished')
   })
 
-  it('keeps older versions out of the target, and finds what one has written', {
-    timeout: 120_000,
-  }, async () => {
+  it('keeps older versions out of the target, and finds what one has written', async () => {
     const [from, to] = [await migrated(), await emptyPlace(kind)]
     await leaveUnfinished(from, to)
     const place = placeOf(from, to)

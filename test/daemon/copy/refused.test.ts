@@ -27,7 +27,7 @@ const changed = (place: Place, work: (db: AnyDb) => Promise<unknown>) =>
   withStorage(place, ({ write }) => write((tx) => work(tx as AnyDb)))
 
 describe.each(kinds)('from %s', (kind) => {
-  it('a copy is refused where it would harm something, with the reason', { timeout: 120_000 }, async () => {
+  it('a copy is refused where it would harm something, with the reason', async () => {
     const from = await migrated(kind)
     await refused(from, from, /is the database that is to be copied/)
     for (const other of kinds)
@@ -62,7 +62,7 @@ describe.each(kinds)('from %s', (kind) => {
 })
 
 describe('the target', () => {
-  it('is named once, and without a password', { timeout: 60_000 }, async () => {
+  it('is named once, and without a password', async () => {
     const from = await migrated('sqlite')
     const fails = async (args: string[], env: Record<string, string>, says: RegExp) => {
       const { code, stderr } = await svc(['db', 'copy', ...args], from, { ...testSecrets, ...env })
@@ -96,9 +96,7 @@ describe('the target', () => {
     await fails([], { TARGET_DATABASE_URL_FILE: file }, /Cannot use PostgreSQL at 127.0.0.1:1, database b/)
   })
 
-  it('is refused without the right to make tables, and a plan leaves no trace', {
-    timeout: 60_000,
-  }, async () => {
+  it('is refused without the right to make tables, and a plan leaves no trace', async () => {
     const [from, to] = [await migrated('sqlite'), await emptyPlace('postgres')]
     const role = `copier_${process.pid}`
     await administer((client) => client.query(`create role ${role} login password 'p'`))
@@ -125,9 +123,7 @@ describe('the target', () => {
     expect(await readdir(folder.dataDir)).toEqual([])
   })
 
-  it('is not begun by a role that could not close the source, beside tables of others', {
-    timeout: 120_000,
-  }, async () => {
+  it('is not begun by a role that could not close the source, beside tables of others', async () => {
     const [from, to] = [await migrated('postgres'), await emptyPlace('sqlite')]
     const role = `closer_${process.pid}`
     const client = new pg.Client(from.databaseUrl)
@@ -154,7 +150,7 @@ describe('the target', () => {
     }
   })
 
-  it('is described on 80 columns', { timeout: 60_000 }, async () => {
+  it('is described on 80 columns', async () => {
     const from = await migrated('sqlite')
     const { dataDir } = await emptyPlace('sqlite')
     const { stdout, code } = await svc(['db', 'copy', '--to', dataDir, '--dry-run'], from)

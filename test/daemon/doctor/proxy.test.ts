@@ -87,7 +87,7 @@ describe.skipIf(why !== undefined)(`behind nginx (${why ?? 'in a network of its 
       reached,
       ['client addresses', 'ok', `The service sees this machine as ${address}`],
     ])
-  }, 120_000)
+  })
 
   it('that the service does not trust, all clients look like the proxy', async () => {
     expect(await found({})).toEqual([
@@ -98,7 +98,7 @@ describe.skipIf(why !== undefined)(`behind nginx (${why ?? 'in a network of its 
         `The service sees the requests of this machine (${address}) as those of 127.0.0.1.`,
       ],
     ])
-  }, 120_000)
+  })
 
   it('that hands on what clients claim, each client can be anybody', async () => {
     const claims = { 'X-Forwarded-For $remote_addr': 'X-Forwarded-For $http_x_forwarded_for' }
@@ -110,5 +110,5 @@ describe.skipIf(why !== undefined)(`behind nginx (${why ?? 'in a network of its 
         'The service believes the address that a client writes into X-Forwarded-For.',
       ],
     ])
-  }, 120_000)
+  })
 })
