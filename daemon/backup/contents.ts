@@ -1,4 +1,5 @@
 import type { TableName } from '../../src/storage/schema/tables.ts'
+import { archiveTargets, smsProviders } from '../integrations/providers.ts'
 
 /**
  * What becomes of a table or a file in a backup.
@@ -117,6 +118,7 @@ export const ownTables: readonly (readonly [name: RegExp, ...Handling])[] = [
 
 const inFile = 'with --with-secrets only, where it is in secrets.json, and then encrypted'
 const ofPlace = 'a way in from this machine, which another one has of its own'
+const ofProviders = [...smsProviders, ...archiveTargets].flatMap(({ secrets }) => secrets)
 
 /**
  * Every secret that `svc serve` reads, by its setting. `_PREVIOUS` goes with its secret. A test compares it with what reading the
@@ -127,8 +129,6 @@ export const secrets: Readonly<Record<string, Handling>> = {
   AGENT_BINARY_S3_SECRET_ACCESS_KEY: ['left', ofPlace],
   AGENT_ENROLLMENT_SECRET: ['left', 'nothing is derived from it: machines present it'],
   APP_ENCRYPTION_KEY: ['kept', inFile],
-  AUDIT_ARCHIVE_S3_ACCESS_KEY_ID: ['left', ofPlace],
-  AUDIT_ARCHIVE_S3_SECRET_ACCESS_KEY: ['left', ofPlace],
   AUDIT_SIGNING_KEY: ['kept', inFile],
   BACKUP_S3_ACCESS_KEY_ID: ['left', ofPlace],
   BACKUP_S3_SECRET_ACCESS_KEY: ['left', ofPlace],
@@ -144,7 +144,7 @@ export const secrets: Readonly<Record<string, Handling>> = {
   SMTP_PASSWORD: ['left', ofPlace],
   SMTP_URL: ['left', ofPlace],
   SVC_ADMIN_PASSWORD: ['left', 'of the first start: accounts are in the archive'],
-  TWILIO_AUTH_TOKEN: ['left', ofPlace],
+  ...Object.fromEntries(ofProviders.map((name) => [name, ['left', ofPlace] as const])),
 }
 
 /** What `svc serve` writes into the data directory, by the path within it. */

@@ -228,21 +228,17 @@ export async function checkMail({ outside }: Config): Promise<Finding[]> {
 }
 
 export async function checkSms({ outside }: Config): Promise<Finding[]> {
-  const { twilio } = outside
-  if (!twilio) return []
-  const { accountSid, authToken, serviceSid, apiUrl } = twilio
-  const seen = await attempt(() =>
-    probe(new URL(`/v2/Services/${encodeURIComponent(serviceSid)}`, apiUrl), {
-      authorization: `Basic ${Buffer.from(`${accountSid}:${authToken}`).toString('base64')}`,
-    }),
-  )
+  const { sms } = outside
+  if (!sms?.probe) return []
+  const { url, headers } = sms.probe
+  const seen = await attempt(() => probe(url, headers))
   if (!(seen instanceof Error) && seen.status === 200)
     return [passed('SMS', 'The verification service answers')]
   return [
     failed('SMS', {
       message: `The SMS verification service cannot be used: ${seen instanceof Error ? seen.message : `it answers ${seen.status}`}.`,
       reason: 'People whose second factor is their phone cannot sign in.',
-      remedy: 'see TWILIO_ACCOUNT_SID, TWILIO_AUTH_TOKEN and TWILIO_VERIFY_SERVICE_SID in svc-serve(8)',
+      remedy: `see the variables ${sms.provider.prefix}_* in svc-serve(8)`,
     }),
   ]
 }

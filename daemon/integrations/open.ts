@@ -12,11 +12,9 @@ import { noPhoneCodes, outboxMailer, outboxPhoneCodes } from './development.ts'
 import { guardedClient } from './guarded-client.ts'
 import { releaseDirectory } from './release-directory.ts'
 import { releaseHost } from './release-host.ts'
-import { s3Archive } from './s3.ts'
 import { bucketBinaries } from './s3-binaries.ts'
 import type { IntegrationSettings } from './settings.ts'
 import { smtpMailer } from './smtp.ts'
-import { twilioCodes } from './twilio.ts'
 
 /** The ports to the outside. */
 export type Integrations = {
@@ -41,19 +39,19 @@ export function openIntegrations(
   known?: Outbound,
 ): Integrations {
   const { dataDir, production, secrets } = config
-  const { smtp, twilio, archive, outbound } = config.outside
+  const { smtp, sms, archive, outbound } = config.outside
   if (production && !smtp) {
     log.warn('mail is not configured (SMTP_URL): it goes to outbox/ in the data directory only')
   }
   const guarded = known ?? guardedClient(outbound)
   return {
     mailer: smtp ? smtpMailer(smtp) : outboxMailer(dataDir, clock),
-    phoneCodes: twilio
-      ? twilioCodes(twilio, log)
+    phoneCodes: sms
+      ? sms.open(outbound, log)
       : production
         ? noPhoneCodes
         : outboxPhoneCodes(dataDir, storage, secrets.recoveryPepper, clock),
-    archive: archive && s3Archive(archive, outbound),
+    archive: archive?.open(outbound, log),
     outbound: guarded,
     ...openReleases(config.outside, guarded, log),
   }

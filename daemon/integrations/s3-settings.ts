@@ -12,9 +12,6 @@ export type S3Settings = {
   credentials: { accessKeyId: string; secretAccessKey: string } | undefined
 }
 
-/** Where the audit log is archived; undefined when no bucket is named. @throws SetupError */
-export const readArchive = (env: Env): S3Settings | undefined => readS3(env, 'AUDIT_ARCHIVE_S3_')
-
 /** From the variables that begin like this; undefined when no bucket is named. @throws SetupError */
 export function readS3(env: Env, prefixOf: string): S3Settings | undefined {
   const bucket = env[`${prefixOf}BUCKET`]

@@ -2,10 +2,21 @@ import { createHash } from 'node:crypto'
 import type { S3Client } from '@aws-sdk/client-s3'
 import { type Archive, ArchiveFailure } from '../../src/audit/retention/ports.ts'
 import { BlockedAddressError, checkHost, guardedAgents, type OutboundSettings } from './guard.ts'
-import type { S3Settings } from './s3-settings.ts'
+import type { Provider } from './provider.ts'
+import { readS3, type S3Settings } from './s3-settings.ts'
+
+/** Object storage with the S3 protocol, of AWS or anybody else. */
+export const s3Archive: Provider<Archive> = {
+  prefix: 'AUDIT_ARCHIVE_S3',
+  secrets: ['AUDIT_ARCHIVE_S3_ACCESS_KEY_ID', 'AUDIT_ARCHIVE_S3_SECRET_ACCESS_KEY'],
+  read(env) {
+    const values = readS3(env, 'AUDIT_ARCHIVE_S3_')
+    return values && { values, open: (outbound) => bucketArchive(values, outbound) }
+  },
+}
 
 /** The SDK is loaded with the first object: a service without an archive never loads it. */
-export function s3Archive(settings: S3Settings, outbound: OutboundSettings): Archive {
+export function bucketArchive(settings: S3Settings, outbound: OutboundSettings): Archive {
   const { bucket, prefix } = settings
   let client: Promise<S3Client> | undefined
   return {

@@ -1,9 +1,12 @@
 import { readFileSync } from 'node:fs'
+import type { Archive } from '../../src/audit/retention/ports.ts'
 import { SetupError } from '../../src/core/errors.ts'
+import type { PhoneCodes } from '../../src/messages/ports.ts'
 import { type Env, readBoolean, readInteger, readSecret, readUrl } from '../variables.ts'
 import { type OutboundSettings, readOutbound } from './guard.ts'
+import { type ChosenProvider, chooseProvider } from './provider.ts'
+import { archiveTargets, smsProviders } from './providers.ts'
 import { type ReleaseSettings, readReleases } from './release-settings.ts'
-import { readArchive, type S3Settings } from './s3-settings.ts'
 
 export type SmtpSettings = {
   host: string
@@ -19,12 +22,10 @@ export type SmtpSettings = {
   ca: string | undefined
 }
 
-export type TwilioSettings = { accountSid: string; authToken: string; serviceSid: string; apiUrl: string }
-
 /** How messages are sent; undefined: only to the development outbox. */
 export type IntegrationSettings = {
   smtp: SmtpSettings | undefined
-  twilio: TwilioSettings | undefined
+  sms: ChosenProvider<PhoneCodes> | undefined
   /** The public address for links; undefined: where the service listens. */
   publicUrl: string | undefined
   /** PUBLIC_URL itself: the service, where the other addresses may be of a front-end. */
@@ -33,8 +34,7 @@ export type IntegrationSettings = {
   appUrl: string | undefined
   /** SAML_SP_ENTITY_ID: what identity providers call this service; undefined: the address of its metadata. */
   samlEntityId: string | undefined
-  /** Where audit entries are archived before retention deletes them. */
-  archive: S3Settings | undefined
+  archive: ChosenProvider<Archive> | undefined
   releases: ReleaseSettings
   outbound: OutboundSettings
 }
@@ -44,12 +44,12 @@ export function readIntegrationSettings(env: Env): IntegrationSettings {
   const publicUrls = ['PUBLIC_URL', 'PUBLIC_APP_URL', 'DASHBOARD_URL'].map((name) => readUrl(env, name))
   return {
     smtp: readSmtp(env),
-    twilio: readTwilio(env),
+    sms: chooseProvider(smsProviders, env),
     publicUrl: publicUrls.find((url) => url !== undefined),
     apiUrl: publicUrls[0],
     appUrl: publicUrls[2] ?? publicUrls[1],
     samlEntityId: env.SAML_SP_ENTITY_ID || undefined,
-    archive: readArchive(env),
+    archive: chooseProvider(archiveTargets, env),
     releases: readReleases(env),
     outbound: readOutbound(env),
   }
@@ -133,22 +133,5 @@ function certificates(env: Env): string | undefined {
     return readFileSync(env.SMTP_CA_FILE, 'utf8')
   } catch (error) {
     throw new SetupError(`SMTP_CA_FILE cannot be read: ${(error as Error).message}`)
-  }
-}
-
-function readTwilio(env: Env): TwilioSettings | undefined {
-  const parts = {
-    TWILIO_ACCOUNT_SID: env.TWILIO_ACCOUNT_SID || undefined,
-    TWILIO_AUTH_TOKEN: readSecret(env, 'TWILIO_AUTH_TOKEN'),
-    TWILIO_VERIFY_SERVICE_SID: env.TWILIO_VERIFY_SERVICE_SID || undefined,
-  }
-  const missing = Object.entries(parts).flatMap(([name, value]) => (value === undefined ? [name] : []))
-  if (missing.length === 3) return undefined
-  if (missing.length > 0) throw new SetupError(`To send SMS, also set ${missing.join(' and ')}`)
-  return {
-    accountSid: parts.TWILIO_ACCOUNT_SID!,
-    authToken: parts.TWILIO_AUTH_TOKEN!,
-    serviceSid: parts.TWILIO_VERIFY_SERVICE_SID!,
-    apiUrl: readUrl(env, 'TWILIO_API_URL') ?? 'https://verify.twilio.com',
   }
 }

@@ -1,7 +1,10 @@
 import type { Logger } from 'pino'
-import { Problem } from '../../src/core/errors.ts'
+import { Problem, SetupError } from '../../src/core/errors.ts'
 import type { PhoneCodes } from '../../src/messages/ports.ts'
-import type { TwilioSettings } from './settings.ts'
+import { type Env, readSecret, readUrl } from '../variables.ts'
+import type { Provider } from './provider.ts'
+
+type TwilioSettings = { accountSid: string; authToken: string; serviceSid: string; apiUrl: string }
 
 const longest = 10_000
 
@@ -11,10 +14,47 @@ const maxCheckAttempts = 60202
 type Reply = { status: number; body: Record<string, unknown> }
 
 /** Twilio Verify, version 2: it generates, sends and checks the codes. */
+export const twilio: Provider<PhoneCodes> = {
+  prefix: 'TWILIO',
+  secrets: ['TWILIO_AUTH_TOKEN'],
+  read(env) {
+    const values = readTwilio(env)
+    return (
+      values && {
+        values,
+        open: (_outbound, log) => twilioCodes(values, log),
+        probe: { url: new URL(serviceUrl(values)), headers: { authorization: authorizationOf(values) } },
+      }
+    )
+  },
+}
+
+export function readTwilio(env: Env): TwilioSettings | undefined {
+  const parts = {
+    TWILIO_ACCOUNT_SID: env.TWILIO_ACCOUNT_SID || undefined,
+    TWILIO_AUTH_TOKEN: readSecret(env, 'TWILIO_AUTH_TOKEN'),
+    TWILIO_VERIFY_SERVICE_SID: env.TWILIO_VERIFY_SERVICE_SID || undefined,
+  }
+  const missing = Object.entries(parts).flatMap(([name, value]) => (value === undefined ? [name] : []))
+  if (missing.length === 3) return undefined
+  if (missing.length > 0) throw new SetupError(`To send SMS, also set ${missing.join(' and ')}`)
+  return {
+    accountSid: parts.TWILIO_ACCOUNT_SID!,
+    authToken: parts.TWILIO_AUTH_TOKEN!,
+    serviceSid: parts.TWILIO_VERIFY_SERVICE_SID!,
+    apiUrl: readUrl(env, 'TWILIO_API_URL') ?? 'https://verify.twilio.com',
+  }
+}
+
+const serviceUrl = ({ apiUrl, serviceSid }: TwilioSettings): string =>
+  `${apiUrl}/v2/Services/${encodeURIComponent(serviceSid)}`
+
+const authorizationOf = ({ accountSid, authToken }: TwilioSettings): string =>
+  `Basic ${Buffer.from(`${accountSid}:${authToken}`).toString('base64')}`
+
 export function twilioCodes(settings: TwilioSettings, log: Logger, timeoutMs = longest): PhoneCodes {
-  const { accountSid, authToken, serviceSid, apiUrl } = settings
-  const authorization = `Basic ${Buffer.from(`${accountSid}:${authToken}`).toString('base64')}`
-  const service = `${apiUrl}/v2/Services/${encodeURIComponent(serviceSid)}`
+  const authorization = authorizationOf(settings)
+  const service = serviceUrl(settings)
 
   async function post(resource: string, form: Record<string, string>): Promise<Reply> {
     try {

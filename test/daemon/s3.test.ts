@@ -4,8 +4,8 @@ import { type AddressInfo, createServer as createTcp } from 'node:net'
 import S3rver from 's3rver'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { classifyAddress, readOutbound } from '../../daemon/integrations/guard.ts'
-import { s3Archive } from '../../daemon/integrations/s3.ts'
-import { readArchive, type S3Settings } from '../../daemon/integrations/s3-settings.ts'
+import { bucketArchive, s3Archive } from '../../daemon/integrations/s3.ts'
+import type { S3Settings } from '../../daemon/integrations/s3-settings.ts'
 import { temporaryFolder } from '../databases.ts'
 
 const loopback = readOutbound({ OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' })
@@ -45,7 +45,7 @@ const settings = (more: Partial<S3Settings> = {}): S3Settings => ({
 })
 
 const putTo = (more: Partial<S3Settings>, outbound = loopback) =>
-  s3Archive(settings(more), outbound).put(object())
+  bucketArchive(settings(more), outbound).put(object())
 
 /** A proxy in front of the storage that changes what passes. */
 async function proxyWith(change: {
@@ -74,7 +74,7 @@ async function proxyWith(change: {
 
 describe('the S3 archive', () => {
   it('stores an object, and accepts the same one again', async () => {
-    const archive = s3Archive(settings(), loopback)
+    const archive = bucketArchive(settings(), loopback)
     const one = object()
     await archive.put(one)
     await archive.put(one)
@@ -91,7 +91,7 @@ describe('the S3 archive', () => {
       if (method === 'PUT') seen.push(headers['x-amz-checksum-sha256'])
     })
     const one = object()
-    await s3Archive(settings({ endpoint: proxy.url }), loopback).put(one)
+    await bucketArchive(settings({ endpoint: proxy.url }), loopback).put(one)
     proxy.close()
     expect(seen).toEqual([one.sha256.toString('base64')])
   })
@@ -183,17 +183,17 @@ describe('outbound settings', () => {
   it('are ranges and a CA file, and an archive is a bucket', () => {
     expect(() => readOutbound({ OUTBOUND_ALLOW_CIDRS: '10.0.0.0/8, home' })).toThrow('"home" is not one')
     expect(() => readOutbound({ OUTBOUND_CA_FILE: '/nowhere' })).toThrow('OUTBOUND_CA_FILE cannot be read')
-    expect(readArchive({})).toBeUndefined()
-    expect(() => readArchive({ AUDIT_ARCHIVE_S3_PREFIX: 'x' })).toThrow('AUDIT_ARCHIVE_S3_BUCKET')
+    expect(s3Archive.read({})).toBeUndefined()
+    expect(() => s3Archive.read({ AUDIT_ARCHIVE_S3_PREFIX: 'x' })).toThrow('AUDIT_ARCHIVE_S3_BUCKET')
     const bucket = { AUDIT_ARCHIVE_S3_BUCKET: 'logs', AUDIT_ARCHIVE_S3_PREFIX: '/audit/' }
-    expect(readArchive(bucket)).toEqual({
+    expect(s3Archive.read(bucket)!.values).toEqual({
       bucket: 'logs',
       prefix: 'audit',
       endpoint: undefined,
       region: 'us-east-1',
       credentials: undefined,
     })
-    expect(() => readArchive({ ...bucket, AUDIT_ARCHIVE_S3_ACCESS_KEY_ID: 'x' })).toThrow(
+    expect(() => s3Archive.read({ ...bucket, AUDIT_ARCHIVE_S3_ACCESS_KEY_ID: 'x' })).toThrow(
       'both or not at all',
     )
   })

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { chooseProvider, type Provider } from '../../daemon/integrations/provider.ts'
 import { readIntegrationSettings } from '../../daemon/integrations/settings.ts'
 import { temporaryFolder } from '../databases.ts'
 
@@ -11,7 +12,7 @@ describe('the settings of mail and SMS', () => {
   it('without any, nothing leaves the data directory', () => {
     expect(readIntegrationSettings({})).toMatchObject({
       smtp: undefined,
-      twilio: undefined,
+      sms: undefined,
       archive: undefined,
       publicUrl: undefined,
     })
@@ -58,9 +59,9 @@ describe('the settings of mail and SMS', () => {
       TWILIO_AUTH_TOKEN: undefined,
       TWILIO_AUTH_TOKEN_FILE: await file('twilio', 'also from a file'),
     }
-    const { smtp, twilio: sms } = readIntegrationSettings(env)
+    const { smtp, sms } = readIntegrationSettings(env)
     expect(smtp!.auth).toEqual({ user: 'svc', pass: 'from a file' })
-    expect(sms).toEqual({
+    expect(sms!.values).toEqual({
       accountSid: 'AC1',
       authToken: 'also from a file',
       serviceSid: 'VA1',
@@ -69,6 +70,20 @@ describe('the settings of mail and SMS', () => {
     expect(
       readIntegrationSettings({ MAIL_FROM, SMTP_URL_FILE: await file('url', 'smtp://a.example:25') }).smtp,
     ).toMatchObject({ host: 'a.example', port: 25 })
+  })
+
+  it('of two providers for one purpose are refused', () => {
+    const provider = (prefix: string): Provider<string> => ({
+      prefix,
+      secrets: [],
+      read: (env) => (env[`${prefix}_KEY`] ? { values: {}, open: () => prefix } : undefined),
+    })
+    const providers = [provider('ONE'), provider('TWO'), provider('THREE')]
+    expect(chooseProvider(providers, {})).toBeUndefined()
+    expect(chooseProvider(providers, { TWO_KEY: 'x' })?.provider.prefix).toBe('TWO')
+    expect(() => chooseProvider(providers, { ONE_KEY: 'x', THREE_KEY: 'x' })).toThrow(
+      'Only one of these can be used: ONE_*, THREE_*.',
+    )
   })
 
   it('the public URL is the first that is set, without a trailing slash', () => {

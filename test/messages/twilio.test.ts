@@ -1,7 +1,6 @@
 import { pino } from 'pino'
 import { describe, expect, it } from 'vitest'
-import { readIntegrationSettings } from '../../daemon/integrations/settings.ts'
-import { twilioCodes } from '../../daemon/integrations/twilio.ts'
+import { readTwilio, twilioCodes } from '../../daemon/integrations/twilio.ts'
 import { json, startVerifyService } from './verify-service.ts'
 
 const phone = '+491701234567'
@@ -15,7 +14,7 @@ async function bench(change: Record<string, string> = {}) {
   const service = await startVerifyService()
   const lines: string[] = []
   const log = pino({}, { write: (line: string) => void lines.push(line) })
-  const codes = twilioCodes(readIntegrationSettings({ ...service.env, ...change }).twilio!, log, 300)
+  const codes = twilioCodes(readTwilio({ ...service.env, ...change })!, log, 300)
   return { service, codes, lines }
 }
 

@@ -111,7 +111,7 @@ const runState = (step: Exclude<StepResult, number>): PruneRun['state'] =>
   step === 'changed' ? 'more' : step
 
 export const noArchiveMessage =
-  'No archive is configured: set AUDIT_ARCHIVE_S3_BUCKET and, for other storage than that of AWS, AUDIT_ARCHIVE_S3_ENDPOINT'
+  'No archive is configured: see AUDIT_ARCHIVE_S3_BUCKET, and what stands beside it, in svc-serve(8)'
 
 /** Most chains in one scan for due chains. */
 const maxChains = 20
