@@ -1,45 +1,13 @@
 import { didYouMean } from '../core/suggest.ts'
 import { isGroup, maxDepth, type TimeUnit, timeUnits } from '../filters/conditions/contract.ts'
-import {
-  type Condition,
-  type ConditionGroup,
-  type ConditionValue,
-  fieldNamed,
-  type Operator,
-} from '../filters/contract.ts'
+import { type Condition, type ConditionGroup, type ConditionValue, fieldNamed } from '../filters/contract.ts'
 import { usageError } from './exit-codes.ts'
+import { type ValueShape, writtenOperators } from './filter-operators.ts'
 import { isWord, quote, syntaxError, type Token, tokenize } from './filter-tokens.ts'
 
-type Shape = 'scalar' | 'text' | 'list' | 'range' | 'window' | 'none'
-
-/** The spelling of each operator, and the shape of its value. Of two spellings, the first one is printed. */
-const spellings: readonly [words: string, operator: Operator, shape: Shape][] = [
-  ['=', 'equals', 'scalar'],
-  ['!=', 'notEquals', 'scalar'],
-  ['>', 'greaterThan', 'scalar'],
-  ['>=', 'greaterThanOrEquals', 'scalar'],
-  ['<', 'lessThan', 'scalar'],
-  ['<=', 'lessThanOrEquals', 'scalar'],
-  ['contains', 'contains', 'text'],
-  ['not contains', 'notContains', 'text'],
-  ['starts with', 'startsWith', 'text'],
-  ['ends with', 'endsWith', 'text'],
-  ['matches', 'matches', 'text'],
-  ['~', 'matches', 'text'],
-  ['in', 'in', 'list'],
-  ['not in', 'notIn', 'list'],
-  ['has any', 'hasAny', 'list'],
-  ['has all', 'hasAll', 'list'],
-  ['is empty', 'isEmpty', 'none'],
-  ['is not empty', 'isNotEmpty', 'none'],
-  ['is null', 'isNull', 'none'],
-  ['is not null', 'isNotNull', 'none'],
-  ['before', 'before', 'text'],
-  ['after', 'after', 'text'],
-  ['between', 'between', 'range'],
-  ['within', 'withinLast', 'window'],
-  ['not within', 'notWithinLast', 'window'],
-]
+const spellings = Object.entries(writtenOperators).flatMap(([operator, { spellings: all, value: shape }]) =>
+  all.map((words) => [words, operator, shape] as const),
+)
 const firstWords = [...new Set(spellings.map(([words]) => words.split(' ')[0]!))]
 
 /**
@@ -138,7 +106,7 @@ class Parser {
     return best
   }
 
-  #value(field: string, shape: Shape): ConditionValue {
+  #value(field: string, shape: ValueShape): ConditionValue {
     if (shape === 'list') return this.#list()
     if (shape === 'window') return this.#window()
     if (shape === 'text') return this.#scalar('a value').text
@@ -229,7 +197,7 @@ function printCondition({ field, operator, value }: Condition): string {
   return [name, spelling[0], what].filter((part) => part !== '').join(' ')
 }
 
-function printValue(field: string, shape: Shape, value: ConditionValue | undefined): string | undefined {
+function printValue(field: string, shape: ValueShape, value: ConditionValue | undefined): string | undefined {
   if (shape === 'none') return value === undefined ? '' : undefined
   if (shape === 'list') return Array.isArray(value) ? `(${value.map(asWord).join(', ')})` : undefined
   if (shape === 'text') return typeof value === 'string' ? asWord(value) : undefined

@@ -8,6 +8,7 @@ import {
   type FilterPreview,
   fieldNamed,
   filters,
+  type Operator,
   type SavedFilter,
 } from '../filters/contract.ts'
 import { readStdinOrFile } from './ask.ts'
@@ -18,6 +19,7 @@ import type { CommandView } from './command-view.ts'
 import { currentOrg, resolveWithinOrg } from './current-org.ts'
 import { CliError, usageError } from './exit-codes.ts'
 import { formatWindow, parseFilter, printFilter } from './filter-expression.ts'
+import { writtenOperators } from './filter-operators.ts'
 import type { FlagSet } from './flags.ts'
 import { readJson } from './input.ts'
 import { lookOf } from './look.ts'
@@ -153,33 +155,6 @@ function linesOf({ conditions }: ConditionGroup): string[] {
   })
 }
 
-const verbs: Record<string, string> = {
-  equals: 'is',
-  notEquals: 'is not',
-  greaterThan: 'is more than',
-  greaterThanOrEquals: 'is at least',
-  lessThan: 'is less than',
-  lessThanOrEquals: 'is at most',
-  contains: 'contains',
-  notContains: 'does not contain',
-  startsWith: 'starts with',
-  endsWith: 'ends with',
-  matches: 'matches the pattern',
-  in: 'is one of',
-  notIn: 'is none of',
-  hasAny: 'has at least one of',
-  hasAll: 'has all of',
-  isEmpty: 'has nothing',
-  isNotEmpty: 'has something',
-  isNull: 'is unknown',
-  isNotNull: 'is known',
-  before: 'is before',
-  after: 'is after',
-  between: 'is from',
-  withinLast: 'is within the last',
-  notWithinLast: 'is not within the last',
-}
-
 function describeCondition({ field, operator, value }: Condition): string {
   const known = fieldNamed(field)
   const label = known
@@ -189,7 +164,7 @@ function describeCondition({ field, operator, value }: Condition): string {
     : field
   const isDate = known?.type === 'datetime'
   const dated: Record<string, string> = { greaterThan: 'is after', lessThan: 'is before' }
-  const verb = (isDate && dated[operator]) || verbs[operator] || operator
+  const verb = (isDate && dated[operator]) || writtenOperators[operator as Operator]?.verb || operator
   return escapeToOneLine([label, verb, describeValue(value)].filter((part) => part !== '').join(' '))
 }
 
