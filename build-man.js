@@ -1,5 +1,5 @@
-// Writes the man pages into dist/man, after the build: one for svc, one for each command and topic, and those of man/, of
-// which svc-config(5) gets the fields of the contract. remark turns Markdown into roff. package.json lists them all: npm
+// Writes the man pages into dist/man, after the build: one for svc, one for each command and topic, and those of man/, two of
+// which get a table from the code. remark turns Markdown into roff. package.json lists them all: npm
 // installs no page that it does not list.
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,6 +10,7 @@ import remarkParse from 'remark-parse'
 import { unified } from 'unified'
 import { withFieldTables } from './src/cli/config/field-tables.ts'
 import { topicDescriptions as topics } from './src/cli/topics.ts'
+import { withEventTable } from './src/cli/webhooks/event-table.ts'
 
 /** Stands for an @ in a cell: remark-man divides cells with @. */
 const at = '\ue000'
@@ -24,8 +25,8 @@ const others = readdirSync(join(root, 'man')).map((file) => {
   return { name, section, text: readFileSync(join(root, 'man', file), 'utf8') }
 })
 
-const fileFormat = others.find(({ name }) => name === 'svc-config')
-fileFormat.text = rewritten('man/svc-config.5.md', withFieldTables(fileFormat.text))
+derive('svc-config', withFieldTables)
+derive('svc-webhooks', withEventTable)
 
 rmSync(join(root, 'dist/man'), { recursive: true, force: true })
 // The title of a page is the line that man prints at the top.
@@ -35,6 +36,12 @@ for (const id of new Set([...commands.map((command) => command.id), ...Object.ke
   write(`svc-${id.replaceAll(':', '-')}`, '1', pageOf(id))
 }
 list(written.sort())
+
+/** Writes anew what a page of man/ has from the code. */
+function derive(page, rewrite) {
+  const it = others.find(({ name }) => name === page)
+  it.text = rewritten(`man/${page}.${it.section}.md`, rewrite(it.text))
+}
 
 function write(name, section, markdown) {
   const folder = `dist/man/man${section}`

@@ -35,6 +35,7 @@ const entries = ['src/cli/main.ts', ...globSync('{commands/**/*,src/**/*-{thread
  */
 const outside = ['@node-rs/argon2', '@zxcvbn-ts/*', 'better-sqlite3', 'jq-wasm', 'pg', 'systeminformation']
 
+listMigrations()
 const stamp = stampOf()
 const isBuilt = () =>
   existsSync(stampFile) && existsSync(manifestFile) && readFileSync(stampFile, 'utf8') === stamp
@@ -52,6 +53,19 @@ if (!isBuilt()) {
   } finally {
     await release()
   }
+}
+
+/** migrations/all.ts: a bundle finds no files, so each is imported by name. */
+function listMigrations() {
+  const names = globSync('migrations/[0-9]*.ts', { cwd: root }).map((file) =>
+    file.slice('migrations/'.length, -'.ts'.length),
+  )
+  const text = names
+    .sort()
+    .map((name) => `export * as '${name}' from './${name}.ts'\n`)
+    .join('')
+  const file = inRoot('migrations/all.ts')
+  if (readFileSync(file, 'utf8') !== text) writeFileSync(file, text)
 }
 
 /** As npm does for a dependency, so that npx and a PATH with node_modules/.bin find the program of this checkout. */

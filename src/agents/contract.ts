@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { agentAccess, agentOrWatchdogAccess, endpoint, publicAccess } from '../core/endpoint.ts'
 import { idOf, instant, reportedText, secret, text } from '../core/schema.ts'
-import { agentParams, type architecture, deviceRole, osType } from '../devices/contract.ts'
+import { agentParams, type architecture, type Device, deviceRole, osType } from '../devices/contract.ts'
 import { PublicKey, ServiceKey } from './keys/contract.ts'
 import { lenient, lenientList } from './lenient.ts'
 
@@ -157,6 +157,19 @@ export const Heartbeat = z.looseObject({
   }).shape,
 })
 export type Heartbeat = z.output<typeof Heartbeat>
+
+/** Fields of a heartbeat that the device has by the same name: they are stored when they differ. */
+export const reportedFields = [
+  'agentVersion',
+  'hostname',
+  'osVersion',
+  'osBuild',
+  'lastUser',
+  'virtualizationPlatform',
+  'isVirtual',
+  'isHeadless',
+  'pendingReboot',
+] as const satisfies readonly (keyof Heartbeat & keyof Device)[]
 
 export const Inventory = z.looseObject({
   hardware: HardwareReport.optional().catch(undefined),

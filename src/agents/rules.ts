@@ -1,13 +1,15 @@
 import { hash, timingSafeEqual } from 'node:crypto'
+import { columnsOf } from '../core/columns.ts'
 import { Problem } from '../core/errors.ts'
 import { fold } from '../core/fold.ts'
 import { randomBytes } from '../core/random.ts'
+import { safeParse } from '../core/schema.ts'
 import { truncateStorable } from '../core/text.ts'
 import { addSeconds, type Instant, secondsBetween } from '../core/time.ts'
 import { Device, DeviceChange } from '../devices/contract.ts'
 import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
 import type { AgentDeviceRow, DeviceRow } from '../storage/schema/tables.ts'
-import type { Enrollment, Heartbeat, HeartbeatReply } from './contract.ts'
+import { type Enrollment, type Heartbeat, type HeartbeatReply, reportedFields } from './contract.ts'
 
 /**
  * Statuses that a heartbeat ends: other statuses are set by users, and an update ends when its version is reported.
@@ -50,6 +52,15 @@ export function checkEnrollmentSecret(
   throw new Problem(code, undefined, { refusal: { orgId } })
 }
 
+type Nullable = { [Name in keyof Device]: null extends Device[Name] ? Name : never }[keyof Device]
+
+/** Every field that may be null: of a new device nobody has said it yet. */
+const notYetKnown = Object.fromEntries(
+  Object.entries(Device.shape).flatMap(([name, schema]) =>
+    safeParse(schema, null).success ? [[name, null]] : [],
+  ),
+) as Record<Nullable, null>
+
 export function makeDevice(
   body: Enrollment,
   made: {
@@ -63,15 +74,14 @@ export function makeDevice(
   },
 ): Device {
   return {
+    ...notYetKnown,
     id: made.id,
     orgId: made.orgId,
     siteId: made.siteId,
     agentId: made.agentId,
     hostname: body.hostname,
-    displayName: null,
     osType: body.osType,
     osVersion: body.osVersion,
-    osBuild: null,
     architecture: body.architecture,
     agentVersion: body.agentVersion,
     status: 'online',
@@ -85,18 +95,7 @@ export function makeDevice(
     isVirtual: body.isVirtual,
     virtualizationPlatform: body.virtualizationPlatform,
     isHeadless: false,
-    lastUser: null,
-    uptimeSeconds: null,
     pendingReboot: false,
-    maintenanceUntil: null,
-    maintenanceWindow: null,
-    quarantinedAt: null,
-    quarantinedReason: null,
-    watchdogStatus: null,
-    watchdogSeenAt: null,
-    watchdogVersion: null,
-    mainSilentSince: null,
-    update: null,
     autoUpdate: { desired: true, acknowledged: null },
     possibleReplacementOf: made.possibleReplacementOf,
     createdAt: made.now,
@@ -107,35 +106,27 @@ export function makeDevice(
 /** Changed columns of a device. */
 export type ColumnChanges = Partial<DeviceRow & DeviceAgentColumns & { auto_update: number }>
 
+const reportedColumns: readonly (keyof AgentDeviceRow & keyof ColumnChanges)[] = columnsOf(reportedFields)
+
 /** The columns that a heartbeat changes: reported and different. A role that a user set stays. */
 export function heartbeatChanges(body: Heartbeat, device: AgentDeviceRow): ColumnChanges {
   const changed: ColumnChanges = {}
   const report = <C extends keyof AgentDeviceRow & keyof ColumnChanges>(
     column: C,
-    value: AgentDeviceRow[C] | undefined,
+    said: AgentDeviceRow[C] | boolean | undefined,
   ): void => {
+    const value = typeof said === 'boolean' ? Number(said) : said
     if (value !== undefined && value !== device[column]) Object.assign(changed, { [column]: value })
   }
-  report('agent_version', body.agentVersion)
-  report('hostname', body.hostname)
-  report('os_version', body.osVersion)
-  report('os_build', body.osBuild)
-  report('last_user', body.lastUser)
+  for (let i = 0; i < reportedFields.length; i++) report(reportedColumns[i]!, body[reportedFields[i]!])
   if (device.device_role_source === 'auto') report('device_role', body.deviceRole)
-  report('virtualization_platform', body.virtualizationPlatform)
-  report('is_virtual', flagOf(body.isVirtual))
-  report('is_headless', flagOf(body.isHeadless))
-  report('pending_reboot', flagOf(body.pendingReboot))
-  report('auto_update_acknowledged', flagOf(body.autoUpdate))
+  report('auto_update_acknowledged', body.autoUpdate)
   // The agent reports, so it is not silent, whatever its watchdog last reported.
   report('main_silent_since', null)
   if (device.watchdog_status === 'failover') report('watchdog_status', 'connected')
   if (changed.hostname !== undefined) changed.hostname_key = fold(changed.hostname)
   return changed
 }
-
-const flagOf = (said: boolean | undefined): 0 | 1 | undefined =>
-  said === undefined ? undefined : said ? 1 : 0
 
 export function isEmpty(changes: ColumnChanges): boolean {
   for (const _ in changes) return false

@@ -1,6 +1,7 @@
+import { columnsOf } from '../core/columns.ts'
 import { pairsOf } from '../storage/dialect.ts'
 import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
-import { columnsOf, rowsOf } from '../storage/schema/rows.ts'
+import { rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceRow } from '../storage/schema/tables.ts'
 import { Device } from './contract.ts'
 

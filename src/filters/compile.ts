@@ -1,6 +1,6 @@
+import { snake } from '../core/columns.ts'
 import { Problem } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
-import { snake } from '../storage/schema/rows.ts'
 import { isAnyOf, isOneOf, jsonArrayContains, type TextColumn } from '../storage/search/text-comparisons.ts'
 import {
   always,

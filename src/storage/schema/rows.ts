@@ -1,15 +1,11 @@
+import { snake } from '../../core/columns.ts'
+
 /**
  * The one place where rows (snake_case, flags as 0/1, JSON as text) become values (camelCase, booleans,
  * objects) and back.
  */
 
 type Camel<S extends string> = S extends `${infer A}_${infer B}` ? `${A}${Capitalize<Camel<B>>}` : S
-
-type Snake<S extends string> = S extends `${infer First}${infer Rest}`
-  ? First extends Lowercase<First>
-    ? `${First}${Snake<Rest>}`
-    : `_${Lowercase<First>}${Snake<Rest>}`
-  : S
 
 type ValueOf<Row, Key extends keyof Row, Json, Flags> = Key extends Json
   ? null extends Row[Key]
@@ -36,12 +32,6 @@ type Shape<Row, Json extends keyof Row, Flags extends keyof Row> = {
 
 const camel = (column: string): string =>
   column.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())
-export const snake = (field: string): string =>
-  field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-
-/** The columns that fields are read from. */
-export const columnsOf = <Field extends string>(fields: readonly Field[]) =>
-  fields.map(snake) as Snake<Field>[]
 
 const parsed = (cell: unknown) =>
   cell === null ? null : cell === '{}' ? {} : cell === '[]' ? [] : JSON.parse(cell as string)
