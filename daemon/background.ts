@@ -33,8 +33,8 @@ import { scheduledRuns } from './backup/scheduled-runs.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
 import { deleteOldAttempts } from './idempotency.ts'
-import { LeasedLoops } from './leased-loops.ts'
 import { type Loop, loop } from './loop.ts'
+import { Loops } from './loops.ts'
 import { deleteEndedRecords } from './retention.ts'
 import { sweepWindows } from './shared-windows.ts'
 import { webhookLoops } from './webhook-loops.ts'
@@ -44,75 +44,159 @@ const startSeconds = 90
 
 /** The background loops. */
 export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
-  const { storage, limiter, meter, clock, log } = parts
+  const loops = new Loops(parts)
+  for (const start of [
+    auditLoops,
+    mailLoops,
+    processLoops,
+    deviceLoops,
+    agentLoops,
+    quotaLoops,
+    deletionLoops,
+    integrityLoop,
+    webhookLoops,
+  ])
+    start(loops, parts, config)
+  for (const run of scheduledRuns(parts, config)) loops.add(run)
+  return loops.all()
+}
+
+function auditLoops(loops: Loops, parts: Dependencies, config: Config): void {
+  const { storage, clock } = parts
+  const { parts: checking } = parts.audit
   const soon = { firstMs: parts.firstRunMs }
-  const leased = new LeasedLoops(parts)
-  const onFailure = (failure: MailFailure) => log.warn(failure, 'a mail could not be sent')
+  const seal = async () => {
+    const [failure] = await sealPending(storage, clock)
+    if (failure !== undefined) throw failure
+  }
+  const sealer = loops.local('sealer', seal, 2000, { restMs: 25 })
+  if (!storage.traits.serialWrites) storage.onCommit(sealer.wake)
+  sealer.wake()
+  // Chains become due one by one, and those of a process that died within minutes.
+  const checkpointMs = Math.min(config.checkpointSeconds * 1000, 60_000)
+  const checkpoints: Loop = loops.local(
+    'audit checkpoints',
+    async () => {
+      const restSeconds = config.checkpointSeconds
+      if (await takeDueCheckpoints(checking, { restSeconds })) checkpoints.wake()
+    },
+    checkpointMs,
+    { firstMs: Math.min(checkpointMs, soon.firstMs), restMs: Math.min(checkpointMs, 1000) },
+  )
+  const verifier: Loop = loops.local(
+    'audit verification',
+    async () => {
+      if (await verifyDue(checking)) verifier.wake()
+    },
+    60_000,
+    // Half of the time is left to others while many chains are due.
+    { ...soon, restMs: 5000 },
+  )
+  const pruner: Loop = loops.local(
+    'audit retention',
+    async () => {
+      if (config.auditRetentionOn && (await pruneDue({ ...parts, ...checking }))) pruner.wake()
+    },
+    600_000,
+    soon,
+  )
+}
+
+/** Mail is rare: it waits a second instead of a query after every commit. */
+function mailLoops(loops: Loops, parts: Dependencies): void {
+  const onFailure = (failure: MailFailure) => parts.log.warn(failure, 'a mail could not be sent')
   const onIssued = (tx: Db, user: User, now: string) =>
     recordAudit(tx, toDraftEntry(resetRequested(user), now))
-  const sealer = loop(
-    'sealer',
-    async () => {
-      const [failure] = await sealPending(storage, clock)
-      if (failure !== undefined) throw failure
-    },
-    2000,
-    parts,
-    { restMs: 25 },
-  )
-  if (!storage.traits.serialWrites) storage.onCommit(sealer.wake)
-  // Mail is rare: it waits a second instead of a query after every commit.
   const issueLinks = () => issueResets({ ...parts, onIssued })
   const sendLetters = async () => {
     if (await sendDueMails({ ...parts, onFailure })) postman.wake()
   }
-  const postman: Loop = loop(
+  const postman: Loop = loops.local(
     'postman',
     async () => {
       await forEachSettled([issueLinks, sendLetters], (work) => work())
     },
     1000,
-    parts,
   )
-  sealer.wake()
   postman.wake()
-  const limits = loop('rate limits', () => limiter.sweep(), 60_000, parts)
-  const sweeper = leased.loop('sweeper', (fenced) => deleteExpired(fenced, clock()), 60_000)
-  const secrets = loop('secrets', () => parts.secrets.look(), 5000, parts)
+}
+
+/** What a process keeps in memory, and what it writes of that. */
+function processLoops(loops: Loops, parts: Dependencies): void {
+  const { storage, limiter, meter, clock } = parts
+  const late = { firstMs: 600_000 }
+  loops.local('rate limits', () => limiter.sweep(), 60_000)
+  const secrets = loops.local('secrets', () => parts.secrets.look(), 5000)
   parts.secrets.onAsked(secrets.wake)
-  const aside = loop('set aside', () => parts.setAside.tell(), 10_000, parts)
-  const counter = loop('key counter', () => meter.flush(clock()), 2000, parts)
+  loops.local('set aside', () => parts.setAside.tell(), 10_000)
+  loops.local('key counter', () => meter.flush(clock()), 2000)
+  loops.local('agent entries', () => parts.agentEntries.write(storage, clock()), 600_000, late)
+  loops.local('agent events', () => parts.agentEvents.tell(storage, clock()), 600_000, late)
+}
+
+function deviceLoops(loops: Loops, parts: Dependencies, config: Config): void {
+  const { storage, clock } = parts
   const since = clock()
   const grace = Math.min(config.offlineAfterSeconds, startSeconds)
-  const watch = leased.loop(
+  const mayJudge = () => secondsBetween(since, clock()) >= grace
+  loops.leased(
     'device watch',
     async (fenced) => {
-      if (secondsBetween(since, clock()) >= grace) await checkLiveness(fenced, config, clock())
+      if (mayJudge()) await checkLiveness(fenced, config, clock())
     },
     10_000,
   )
-  const grouper: Loop = loop(
+  const grouper: Loop = loops.local(
     'device groups',
     async () => {
       if (await refreshDueGroups(parts)) grouper.wake()
     },
     15_000,
-    parts,
   )
-  const rollouts = leased.loop(
+  const rollouts = loops.leased(
     'agent rollouts',
     async (fenced) => {
-      const isJudging = secondsBetween(since, clock()) >= grace
       const on = { ...parts, ...config, storage: fenced }
-      if (await reconcileRollout(on, { isJudging })) parts.rollouts.isStarted = false
+      if (await reconcileRollout(on, { isJudging: mayJudge() })) parts.rollouts.isStarted = false
     },
     15_000,
   )
   storage.onCommit(() => {
     if (parts.rollouts.isStarted) rollouts.wake()
   })
+}
+
+function agentLoops(loops: Loops, { nudge, clock, firstRunMs }: Dependencies): void {
+  loops.leased('commands', (fenced) => reapCommands(fenced, nudge, clock()), 15_000)
+  loops.leased('old commands', (fenced) => deleteOldCommands(fenced, clock()), 600_000, {
+    firstMs: firstRunMs,
+  })
+}
+
+/** They delete the oldest where a quota is full, shortly after the transaction that fills it is committed. */
+function quotaLoops(loops: Loops, parts: Dependencies): void {
+  const { storage, clock } = parts
+  const room = loops.local(
+    'room for logs',
+    async () => parts.logs.hold(await enforceQuotas(storage, parts.logQuota)),
+    60_000,
+    { restMs: 2000 },
+  )
+  parts.logQuota.onFull(() => setTimeout(room.wake, 250).unref())
+  const outputs = loops.local(
+    'room for outputs',
+    async () => parts.outputs.hold(await trimOutputs(storage, parts.commandQuota, clock())),
+    60_000,
+    { restMs: 2000 },
+  )
+  parts.commandQuota.onFull(() => setTimeout(outputs.wake, 250).unref())
+}
+
+function deletionLoops(loops: Loops, { clock, firstRunMs }: Dependencies, config: Config): void {
+  const soon = { firstMs: firstRunMs }
+  loops.leased('sweeper', (fenced) => deleteExpired(fenced, clock()), 60_000)
   let counted: string | undefined
-  const forgetter = leased.loop(
+  loops.leased(
     'old logs',
     async (fenced) => {
       await deleteOldLogs(fenced, config, clock())
@@ -121,96 +205,12 @@ export function backgroundLoops(parts: Dependencies, config: Config): Loop[] {
     600_000,
     soon,
   )
-  const room = loop(
-    'room for logs',
-    async () => parts.logs.hold(await enforceQuotas(storage, parts.logQuota)),
-    60_000,
-    parts,
-    { restMs: 2000 },
-  )
-  // Shortly after, when the filling transaction is committed.
-  parts.logQuota.onFull(() => setTimeout(room.wake, 250).unref())
-  const outputs = loop(
-    'room for outputs',
-    async () => parts.outputs.hold(await trimOutputs(storage, parts.commandQuota, clock())),
-    60_000,
-    parts,
-    { restMs: 2000 },
-  )
-  parts.commandQuota.onFull(() => setTimeout(outputs.wake, 250).unref())
-  const entries = loop('agent entries', () => parts.agentEntries.write(storage, clock()), 600_000, parts, {
-    firstMs: 600_000,
-  })
-  const news = loop('agent events', () => parts.agentEvents.tell(storage, clock()), 600_000, parts, {
-    firstMs: 600_000,
-  })
-  const reaper = leased.loop('commands', (fenced) => reapCommands(fenced, parts.nudge, clock()), 15_000)
-  const commands = leased.loop('old commands', (fenced) => deleteOldCommands(fenced, clock()), 600_000, soon)
-  const { parts: checking } = parts.audit
-  // Chains become due one by one, and those of a process that died within minutes.
-  const checkpointMs = Math.min(config.checkpointSeconds * 1000, 60_000)
-  const checkpoints: Loop = loop(
-    'audit checkpoints',
-    async () => {
-      const restSeconds = config.checkpointSeconds
-      if (await takeDueCheckpoints(checking, { restSeconds })) checkpoints.wake()
-    },
-    checkpointMs,
-    parts,
-    { firstMs: Math.min(checkpointMs, soon.firstMs), restMs: Math.min(checkpointMs, 1000) },
-  )
-  const verifier: Loop = loop(
-    'audit verification',
-    async () => {
-      if (await verifyDue(checking)) verifier.wake()
-    },
-    60_000,
-    parts,
-    // Half of the time is left to others while many chains are due.
-    { ...soon, restMs: 5000 },
-  )
-  const pruner: Loop = loop(
-    'audit retention',
-    async () => {
-      if (config.auditRetentionOn && (await pruneDue({ ...parts, ...checking }))) pruner.wake()
-    },
-    600_000,
-    parts,
-    soon,
-  )
-  const records = leased.loop(
+  loops.leased(
     'ended records',
     (fenced) => deleteEndedRecords(fenced, config.recordDays, clock()),
     3_600_000,
     soon,
   )
-  return [
-    sealer,
-    postman,
-    limits,
-    sweeper,
-    secrets,
-    aside,
-    counter,
-    watch,
-    grouper,
-    rollouts,
-    forgetter,
-    room,
-    outputs,
-    entries,
-    news,
-    reaper,
-    commands,
-    checkpoints,
-    verifier,
-    pruner,
-    records,
-    ...integrityOf(parts, config),
-    ...webhookLoops(parts, config, leased),
-    ...scheduledRuns(parts, config),
-    leased.keeper(),
-  ]
 }
 
 const sweeps: readonly ((tx: Db, now: Instant) => Promise<void>)[] = [
@@ -242,24 +242,22 @@ export const deleteExpired = (storage: Storage, now: Instant): Promise<void> =>
     (sweep) => sweep(),
   )
 
-function integrityOf(parts: Dependencies, { integrityCheckSeconds }: Config): Loop[] {
-  if (integrityCheckSeconds === 0) return []
+function integrityLoop(loops: Loops, parts: Dependencies, { integrityCheckSeconds }: Config): void {
+  if (integrityCheckSeconds === 0) return
   const ending = new AbortController()
   const everyMs = integrityCheckSeconds * 1000
   const look = () => parts.integrity.look(ending.signal)
   const { wake, stop } = loop('database integrity', look, everyMs, parts, {
     firstMs: Math.min(everyMs, 60_000),
   })
-  return [
-    {
-      wake,
-      stop() {
-        // The check may take minutes, and can be aborted.
-        ending.abort()
-        return stop()
-      },
+  loops.add({
+    wake,
+    stop() {
+      // The check may take minutes, and can be aborted.
+      ending.abort()
+      return stop()
     },
-  ]
+  })
 }
 
 /** The audit event of a password link that is mailed to a person. */

@@ -4,11 +4,11 @@ import { DeliveryWorker } from '../src/webhooks/worker/delivery-worker.ts'
 import { fanOut } from '../src/webhooks/worker/fan-out.ts'
 import type { Config } from './config.ts'
 import type { Dependencies } from './dependencies.ts'
-import type { LeasedLoops } from './leased-loops.ts'
-import { type Loop, loop } from './loop.ts'
+import { loop } from './loop.ts'
+import type { Loops } from './loops.ts'
 
 /** They send deliveries, make them of events, and delete old ones. */
-export function webhookLoops(parts: Dependencies, config: Config, leased: LeasedLoops): Loop[] {
+export function webhookLoops(loops: Loops, parts: Dependencies, config: Config): void {
   const { storage, clock } = parts
   const deliveryWorker = new DeliveryWorker({
     ...parts,
@@ -44,10 +44,8 @@ export function webhookLoops(parts: Dependencies, config: Config, leased: Leased
     await Promise.all([rounds.stop(), events.stop()])
     await deliveryWorker.close()
   }
-  return [
-    { wake: rounds.wake, stop },
-    leased.loop('webhook upkeep', (fenced) => tidy(fenced, config, clock()), 600_000, {
-      firstMs: parts.firstRunMs,
-    }),
-  ]
+  loops.add({ wake: rounds.wake, stop })
+  loops.leased('webhook upkeep', (fenced) => tidy(fenced, config, clock()), 600_000, {
+    firstMs: parts.firstRunMs,
+  })
 }

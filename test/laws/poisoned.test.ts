@@ -550,11 +550,11 @@ const event = (orgId: string) => ({
 const source = ['background', 'webhook-loops']
   .map((name) => readFileSync(new URL(`../../daemon/${name}.ts`, import.meta.url), 'utf8'))
   .join('')
-const loops = [...source.matchAll(/\bloop\(\s*'([^']+)'/g)].map(([, name]) => name!)
+const loops = [...source.matchAll(/\b(?:loop|local|leased)\(\s*'([^']+)'/g)].map(([, name]) => name!)
 
 it('every loop of the service has a scenario with a poisoned row', () => {
   expect(loops.length).toBeGreaterThan(10)
-  expect(source.match(/\bloop\(/g)).toHaveLength(loops.length)
+  expect(source.match(/\b(?:loop|local|leased)\(/g)).toHaveLength(loops.length)
   expect(Object.keys(scenarios).sort()).toEqual([...loops].sort())
 })
 

@@ -12,11 +12,12 @@ type Parts = LoopParts & { storage: Storage; clock: Clock; metrics: Registry }
 /** So that processes that wait for a lease to expire do not ask for it all at once. */
 const delayMs = () => 100 + Math.random() * 400
 
-/** Loops whose work one of the processes on the database does: the one that has the lease with the name of the loop. */
-export class LeasedLoops {
+/** The background loops of a process. */
+export class Loops {
   readonly #parts: Parts
   readonly #leases: Leases
-  readonly #loops: Loop[] = []
+  readonly #all: Loop[] = []
+  readonly #leased: Loop[] = []
 
   constructor(parts: Parts) {
     this.#parts = parts
@@ -33,8 +34,21 @@ export class LeasedLoops {
     })
   }
 
-  /** The storage given to `work` refuses its writes once another process has taken the work over. */
-  loop(
+  /** Every process does this work. */
+  local(name: string, work: () => Promise<void>, everyMs: number, options?: LoopOptions): Loop {
+    return this.add(loop(name, work, everyMs, this.#parts, options))
+  }
+
+  add(made: Loop): Loop {
+    this.#all.push(made)
+    return made
+  }
+
+  /**
+   * One of the processes on the database does this work: the one that has the lease with the name of the loop. The storage
+   * given to `work` refuses its writes once another process has taken the work over.
+   */
+  leased(
     name: string,
     work: (storage: Storage) => Promise<unknown>,
     everyMs: number,
@@ -50,13 +64,17 @@ export class LeasedLoops {
         this.#parts.log.warn({ loop: name }, 'background work ends here: another process has taken it over')
       }
     }
-    const made = loop(name, run, everyMs, this.#parts, options)
-    this.#loops.push(made)
+    const made = this.local(name, run, everyMs, options)
+    this.#leased.push(made)
     return made
   }
 
-  /** Keeps the leases of the loops made so far. */
-  keeper(): Loop {
+  /** All loops, and one that keeps the leases. */
+  all(): Loop[] {
+    return [...this.#all, this.#keeper()]
+  }
+
+  #keeper(): Loop {
     let next: NodeJS.Timeout | undefined
     const renew = async () => {
       const expiryMs = await this.#leases.renew()
@@ -68,7 +86,7 @@ export class LeasedLoops {
     return {
       wake,
       stop: async () => {
-        await Promise.all(this.#loops.map((one) => one.stop()))
+        await Promise.all(this.#leased.map((one) => one.stop()))
         await stop()
         clearTimeout(next)
         // A database that does not answer now lets them expire.
