@@ -18,7 +18,7 @@ export type Installation = {
   receiver: Receiver
 }
 
-const signedIn = async (url: string): Promise<Client> => {
+export const signedIn = async (url: string): Promise<Client> => {
   const body = { email: adminEmail, password: adminPassword }
   const { tokens } = await clientOf(url).call(api.auth.login, { body })
   return clientOf(url, tokens!.accessToken)

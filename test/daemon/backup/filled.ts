@@ -124,7 +124,6 @@ async function pruneBakery(storage: Storage, { dataDir }: Place, orgId: string):
 const odd = ['\u{1F600}', '\uFF5E', 'é', '"', '\\', '\n', '\u2028', "'", 'z']
 
 async function fillRest(storage: Storage, deviceId: string): Promise<void> {
-  const schema = await schemaOf(storage)
   const draft = toDraftEntry(happening(null, { resourceName: 'waits to be sealed' }), systemClock())
   await storage.write(async (tx) => {
     await tx
@@ -135,6 +134,12 @@ async function fillRest(storage: Storage, deviceId: string): Promise<void> {
     const rows = tags.map((tag) => ({ device_id: deviceId, tag }))
     await tx.insertInto('device_tags').values(rows).execute()
   })
+  await fillEmptyTables(storage)
+}
+
+/** A row for each table that has none, of whichever version the database is. */
+export async function fillEmptyTables(storage: Storage): Promise<void> {
+  const schema = await schemaOf(storage)
   const waiting = new Set(Object.keys(schema).filter((name) => name !== 'svc_migrations'))
   for (let round = 0; round < 10 && waiting.size > 0; round++) {
     for (const name of waiting) if (await fillTable(storage, name, schema[name]!)) waiting.delete(name)
