@@ -240,7 +240,8 @@ export class Steps {
     for (const field of parts.filter(isFirst)) await this.#updateField(about, field, references)
     if (own.length > 0) {
       const said = kind.fields.filter(({ isChanged, part }) => isChanged && part === undefined)
-      const sent = kind.decides ? said.map(({ name }) => name) : own
+      const bound = kind.bound && own.includes(kind.bound.to) ? [kind.bound.field] : []
+      const sent = kind.decides ? said.map(({ name }) => name) : [...own, ...bound]
       const body = this.#body(kind, item.values, references, sent)
       await this.#updatePart(about, { entry: this.#updateOf(kind), body, names: own, path: item.path })
     }

@@ -6,6 +6,7 @@ import { addSeconds, type Instant } from '../core/time.ts'
 import {
   defaultRetryPolicy,
   hiddenValue,
+  leadsElsewhere,
   type NewWebhook,
   type RetryPolicy,
   type Webhook,
@@ -70,8 +71,15 @@ export function makeWebhook(
   }
 }
 
+/** @throws invalid_request for a URL of another origin without the headers */
 export function applyChange(webhook: WebhookRecord, change: WebhookChange, now: Instant): WebhookRecord {
   const { name, url, secret, events, headers, status } = change
+  // Their values are displayed to nobody: whoever changes the URL must not receive them there.
+  const keepsHeaders = headers === undefined && webhook.headers.length > 0
+  if (url !== undefined && keepsHeaders && leadsElsewhere(url, webhook.url)) {
+    const message = 'must be sent with a URL of another scheme, host or port: their values are secret'
+    throw invalid([{ path: 'body.headers', message }])
+  }
   return {
     ...webhook,
     ...(name !== undefined && { name }),

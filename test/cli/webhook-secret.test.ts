@@ -7,6 +7,7 @@ const home = new Home()
 const made = { id: uuid(7), orgId: uuid(1), name: 'Tickets', hasSecret: true }
 const service = new FakeService({
   'GET /webhooks': page([]),
+  [`PATCH /webhooks/${made.id}`]: () => ({ status: 200, body: made }),
   'POST /webhooks': ({ body }) => {
     const given = (body as { secret?: string | null }).secret
     return {
@@ -21,11 +22,34 @@ afterAll(async () => {
   home.remove()
 })
 
+const update = (...args: string[]) =>
+  home.run(['webhooks', 'update', made.id, ...args], { env: { SVC_URL: service.url, SVC_TOKEN: 'token' } })
+
 const create = (...args: string[]) => {
   const to = ['--name', 'Tickets', '--to', 'https://hooks.example.com', '--event', '*']
   const env = { SVC_URL: service.url, SVC_TOKEN: 'token' }
   return home.run(['webhooks', 'create', ...to, ...args], { env })
 }
+
+describe('svc webhooks update', () => {
+  it('sends headers with a value from a file, or none', async () => {
+    const file = home.write('auth', 'Bearer hush\n')
+    for (const said of [[`Authorization: @${file}`, 'X-Tenant: bakery'], ['none']])
+      expect((await update(...said.flatMap((one) => ['--header', one]))).code).toBe(0)
+    const sent = service.calls(`PATCH /webhooks/${made.id}`).map(({ body }) => body)
+    expect(sent).toEqual([
+      {
+        headers: [
+          { key: 'Authorization', value: 'Bearer hush' },
+          { key: 'X-Tenant', value: 'bakery' },
+        ],
+      },
+      { headers: [] },
+    ])
+    const mixed = await update('--header', 'none', '--header', 'X-Tenant: bakery')
+    expect([mixed.code, mixed.stderr]).toEqual([2, expect.stringContaining("--header takes 'Name: value'")])
+  })
+})
 
 describe('svc webhooks create', () => {
   it('prints a generated secret alone on standard output, or puts it into a file', async () => {

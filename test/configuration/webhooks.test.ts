@@ -129,6 +129,28 @@ onEveryDatabase((kind, open) => {
       nothingOf(JSON.stringify(deletion))
     })
 
+    it('lead elsewhere with the headers of their file, and back without them', async () => {
+      const { bakery, hooks } = await start()
+      const elsewhere = { ...hook, url: 'https://elsewhere.example.com/in' }
+      const plain = { ...hook, url: 'https://hooks.example.com/in' }
+      await bakery.apply({ webhooks: [plain] })
+      const { headers: _, ...bare } = elsewhere
+      await expect(bakery.plan({ webhooks: [bare] })).rejects.toMatchObject({
+        details: [
+          { path: 'body.document.webhooks.0.headers', message: expect.stringContaining('another scheme') },
+        ],
+      })
+      const { applyId, changes } = await bakery.apply({ webhooks: [elsewhere] })
+      expect(changes).toMatchObject([{ action: 'update', after: { url: elsewhere.url } }])
+      const params = { id: applyId }
+      const { version, lost } = await bakery.client.call(api.configurationApplies.plan, { params, body: {} })
+      expect(lost).toMatchObject([
+        { name: 'Tickets', reason: expect.stringContaining('no headers any more') },
+      ])
+      await bakery.client.call(api.configurationApplies.rollback, { params, body: { version } })
+      expect(await hooks()).toMatchObject([{ url: plain.url, headers: [] }])
+    })
+
     it('have secrets that files set again when no key of the service opens them', async () => {
       const { service, bakery, hooks } = await start()
       const unsigned = { ...hook, secret: null, headers: [] }

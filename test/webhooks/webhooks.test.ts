@@ -4,7 +4,7 @@ import { createCipher } from '../../src/core/cipher.ts'
 import { eventTypes } from '../../src/core/event-types.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { joinOrganization } from '../../src/identity/memberships.ts'
-import { hiddenValue } from '../../src/webhooks/contract.ts'
+import { hiddenValue, type WebhookChange } from '../../src/webhooks/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock, testSecrets } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
@@ -163,6 +163,25 @@ onEveryDatabase((_, open) => {
       const params = { id: all.id }
       const after = await client.call(api.webhooks.update, { params, body: { events: ['user.login'] } })
       expect(after.events).toEqual(['user.login'])
+    })
+
+    it('keeps its headers where they are: a URL of another origin comes with its own', async () => {
+      const { create, client } = await start()
+      const headers = [{ key: 'Authorization', value: 'Bearer hush' }]
+      const { id } = await create({ url: 'https://93.184.215.14/a', headers })
+      const update = (body: WebhookChange) => client.call(api.webhooks.update, { params: { id }, body })
+      const fault = faults({
+        path: 'body.headers',
+        message: 'must be sent with a URL of another scheme, host or port: their values are secret',
+      })
+      for (const elsewhere of ['https://93.184.215.15/a', 'https://93.184.215.14:8443/a'])
+        await expect(update({ url: elsewhere })).rejects.toEqual(fault)
+      expect(await update({ url: 'https://93.184.215.14/b' })).toMatchObject({
+        headers: [{ value: hiddenValue }],
+      })
+      const moved = { url: 'https://93.184.215.15/a' }
+      expect(await update({ ...moved, headers: [] })).toMatchObject({ ...moved, headers: [] })
+      expect(await update({ url: 'https://93.184.215.16/a' })).toMatchObject({ headers: [] })
     })
 
     it.each([

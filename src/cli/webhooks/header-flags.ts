@@ -9,16 +9,20 @@ export const headerFlags: NonNullable<CommandView['customFlags']> = {
   fields: ['headers'],
   flags: {
     header: string({
-      description: "A custom header of every delivery, 'Name: value'; 'Name: @file' for a secret",
+      description:
+        "A custom header of every delivery, 'Name: value'; 'Name: @file' for a secret; none for no headers",
       helpValue: 'HEADER',
       multiple: true,
       multipleNonGreedy: true,
     }),
   } as unknown as FlagSet,
   values: async ({ header }) => ({
-    headers: header === undefined ? undefined : await Promise.all((header as string[]).map(parseHeader)),
+    headers: header === undefined ? undefined : await parseHeaders(header as string[]),
   }),
 }
+
+const parseHeaders = async (said: readonly string[]) =>
+  said.length === 1 && said[0] === 'none' ? [] : Promise.all(said.map(parseHeader))
 
 export async function parseHeader(said: string): Promise<{ key: string; value: string }> {
   const colon = said.indexOf(':')

@@ -100,8 +100,12 @@ export function rollbackOf(
     if (one.withheld.length > 0)
       lose(`keeps what the apply set, as nobody is told what was before: ${one.withheld.join(', ')}`)
     const isChanged = one.before !== null && Object.keys(one.before).length > 0
-    if (action === 'release' || isChanged)
-      put(asBefore({ ...one, before: named(one, nameOf) }, now, present, org))
+    if (action === 'release' || isChanged) {
+      const before = { ...named(one, nameOf), ...withoutBound(one, present) }
+      for (const field of Object.keys(withoutBound(one, present)))
+        lose(`has no ${field} any more: they are secret, and it leads elsewhere`)
+      put(asBefore({ ...one, before }, now, present, org))
+    }
   }
   // What is not deleted may have any dependents.
   if (prune) conflicts.push(...laterDependents(all, state, deletions))
@@ -189,6 +193,16 @@ const fieldOf = (section: Section, { record }: Stored, name: string): unknown =>
   record[kinds[section].fields.find((field) => field.name === name)!.field]
 
 /** The object with the values that it had, in the form in which a file would ask for them. */
+/** Secrets that stay where they are when an object leads to another place again. */
+function withoutBound({ section, before }: AppliedChange, present: Values): Values {
+  const { bound }: Kind = kinds[section]
+  if (!bound || before === null || Object.hasOwn(before, bound.field)) return {}
+  const [is, was] = [present[bound.to], before[bound.to]]
+  const isKept = Array.isArray(present[bound.field]) && (present[bound.field] as unknown[]).length > 0
+  const leads = typeof is === 'string' && typeof was === 'string' && bound.isElsewhere(was, is)
+  return isKept && leads ? { [bound.field]: [] } : {}
+}
+
 function asBefore(
   { section, before }: AppliedChange,
   now: Stored,

@@ -12,7 +12,7 @@ import { scripts } from '../../scripts/contract.ts'
 import { ssoProviders } from '../../sso/contract.ts'
 import { orgs, partners, sites } from '../../tenancy/contract.ts'
 import { trustPolicies } from '../../trust/contract.ts'
-import { webhooks, withoutQuery } from '../../webhooks/contract.ts'
+import { leadsElsewhere, webhooks, withoutQuery } from '../../webhooks/contract.ts'
 import {
   address,
   eventNames,
@@ -107,6 +107,8 @@ export type KindEntries = {
   initial?: readonly string[]
   /** Fields that hold secrets which their schema does not mark. */
   guarded?: Readonly<Record<string, Guard>>
+  /** A field with secrets for the place that another one names: who changes the place says them again. */
+  bound?: { field: string; to: string; isElsewhere(value: string, before: string): boolean }
   /** Fields that an object cannot be made without in a file, and why. */
   needed?: Readonly<Record<string, string>>
   /** What stands for a guarded field that a plan goes without, in its own transaction and nowhere else. */
@@ -265,6 +267,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     guarded: {
       url: (value, shown) => (typeof value === 'string' ? withoutQuery(value, shown) : value),
     },
+    bound: { field: 'headers', to: 'url', isElsewhere: leadsElsewhere },
     // Otherwise one would be generated, and displayed to nobody.
     needed: { secret: `is required for a new one: \${env:NAME}, or null so that nothing is signed` },
     standIns: { secret: 'left out', url: 'https://left-out.example.com' },
