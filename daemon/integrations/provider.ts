@@ -13,7 +13,7 @@ export type Provider<Port> = {
   read(env: Env): ProviderSettings<Port> | undefined
 }
 
-export type ProviderSettings<Port> = {
+type ProviderSettings<Port> = {
   /** What was read: a reload compares it with what is in use. */
   values: object
   open(outbound: OutboundSettings, log: Logger): Port
