@@ -101,9 +101,12 @@ const partReaders: Readonly<Record<string, (db: Db, scope: Scope) => Promise<(id
 
 /** Of one plan: both what it holds in memory and how long its transaction lasts. */
 const bounds = { objects: 20_000, characters: 64 * 1024 * 1024 }
-const rows = 500
+/** Rows of one query: SQLite goes through all organizations of a partner for each. */
+const rows = 2000
 /** A content has up to a million characters: to read and to compare these takes some milliseconds. Secrets are decrypted. */
-const rowsOf: Partial<Record<Section, number>> = { scripts: 8, webhooks: 100, ssoProviders: 100 }
+const rowsOf: Partial<Record<Section, number>> = { scripts: 8, webhooks: 500, ssoProviders: 100 }
+/** Records between two turns of other requests. */
+const atOnce = 250
 
 /** Scripts of the service, and those of the partner for an organization: visible, and of somebody else. */
 const isForeign = (section: Section, scope: Scope, record: Values): boolean =>
@@ -135,10 +138,14 @@ export class State {
       readers[section](this.#db, this.#on.scope, page, this.#on),
     )
     for await (const found of pages) {
-      // Other requests get their turn.
-      await setImmediate()
-      for (const record of found) this.#check(section, record)
-      for (const record of found) this.put(section, record as Values)
+      for (let from = 0; from < found.length; from += atOnce) {
+        // Other requests get their turn.
+        await setImmediate()
+        for (const record of found.slice(from, from + atOnce)) {
+          this.#check(section, record)
+          this.put(section, record as Values)
+        }
+      }
       await setImmediate()
     }
   }
