@@ -229,9 +229,9 @@ export async function checkMail({ outside }: Config): Promise<Finding[]> {
 
 export async function checkSms({ outside }: Config): Promise<Finding[]> {
   const { sms } = outside
-  if (!sms?.probe) return []
-  const { url, headers } = sms.probe
-  const seen = await attempt(() => probe(url, headers))
+  const request = sms?.provider.probe?.(sms.settings)
+  if (!sms || !request) return []
+  const seen = await attempt(() => probe(request.url, request.headers))
   if (!(seen instanceof Error) && seen.status === 200)
     return [passed('SMS', 'The verification service answers')]
   return [

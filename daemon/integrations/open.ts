@@ -47,11 +47,11 @@ export function openIntegrations(
   return {
     mailer: smtp ? smtpMailer(smtp) : outboxMailer(dataDir, clock),
     phoneCodes: sms
-      ? sms.open(outbound, log)
+      ? sms.provider.open(sms.settings, outbound, log)
       : production
         ? noPhoneCodes
         : outboxPhoneCodes(dataDir, storage, secrets.recoveryPepper, clock),
-    archive: archive?.open(outbound, log),
+    archive: archive?.provider.open(archive.settings, outbound, log),
     outbound: guarded,
     ...openReleases(config.outside, guarded, log),
   }

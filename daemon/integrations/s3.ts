@@ -6,13 +6,11 @@ import type { Provider } from './provider.ts'
 import { readS3, type S3Settings } from './s3-settings.ts'
 
 /** Object storage with the S3 protocol, of AWS or anybody else. */
-export const s3Archive: Provider<Archive> = {
+export const s3Archive: Provider<Archive, S3Settings> = {
   prefix: 'AUDIT_ARCHIVE_S3',
   secrets: ['AUDIT_ARCHIVE_S3_ACCESS_KEY_ID', 'AUDIT_ARCHIVE_S3_SECRET_ACCESS_KEY'],
-  read(env) {
-    const values = readS3(env, 'AUDIT_ARCHIVE_S3_')
-    return values && { values, open: (outbound) => bucketArchive(values, outbound) }
-  },
+  read: (env) => readS3(env, 'AUDIT_ARCHIVE_S3_'),
+  open: (settings, outbound) => bucketArchive(settings, outbound),
 }
 
 /** The SDK is loaded with the first object: a service without an archive never loads it. */

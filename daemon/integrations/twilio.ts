@@ -14,19 +14,15 @@ const maxCheckAttempts = 60202
 type Reply = { status: number; body: Record<string, unknown> }
 
 /** Twilio Verify, version 2: it generates, sends and checks the codes. */
-export const twilio: Provider<PhoneCodes> = {
+export const twilio: Provider<PhoneCodes, TwilioSettings> = {
   prefix: 'TWILIO',
   secrets: ['TWILIO_AUTH_TOKEN'],
-  read(env) {
-    const values = readTwilio(env)
-    return (
-      values && {
-        values,
-        open: (_outbound, log) => twilioCodes(values, log),
-        probe: { url: new URL(serviceUrl(values)), headers: { authorization: authorizationOf(values) } },
-      }
-    )
-  },
+  read: readTwilio,
+  open: (settings, _outbound, log) => twilioCodes(settings, log),
+  probe: (settings) => ({
+    url: new URL(serviceUrl(settings)),
+    headers: { authorization: authorizationOf(settings) },
+  }),
 }
 
 export function readTwilio(env: Env): TwilioSettings | undefined {

@@ -36,11 +36,11 @@ function byProvider<Port>(
   chosen: (config: Config) => ChosenProvider<Port> | undefined,
 ): Settings {
   const entries = providers.map((provider) => {
-    const valuesIn = (config: Config) => {
+    const settingsIn = (config: Config) => {
       const one = chosen(config)
-      return one?.provider === provider ? one.values : undefined
+      return one?.provider === provider ? one.settings : undefined
     }
-    return [provider.prefix, valuesIn] as const
+    return [provider.prefix, settingsIn] as const
   })
   return Object.fromEntries(entries)
 }

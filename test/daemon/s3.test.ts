@@ -186,7 +186,7 @@ describe('outbound settings', () => {
     expect(s3Archive.read({})).toBeUndefined()
     expect(() => s3Archive.read({ AUDIT_ARCHIVE_S3_PREFIX: 'x' })).toThrow('AUDIT_ARCHIVE_S3_BUCKET')
     const bucket = { AUDIT_ARCHIVE_S3_BUCKET: 'logs', AUDIT_ARCHIVE_S3_PREFIX: '/audit/' }
-    expect(s3Archive.read(bucket)!.values).toEqual({
+    expect(s3Archive.read(bucket)).toEqual({
       bucket: 'logs',
       prefix: 'audit',
       endpoint: undefined,

@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { chooseProvider, type Provider } from '../../daemon/integrations/provider.ts'
 import { readIntegrationSettings } from '../../daemon/integrations/settings.ts'
@@ -61,7 +62,7 @@ describe('the settings of mail and SMS', () => {
     }
     const { smtp, sms } = readIntegrationSettings(env)
     expect(smtp!.auth).toEqual({ user: 'svc', pass: 'from a file' })
-    expect(sms!.values).toEqual({
+    expect(sms!.settings).toEqual({
       accountSid: 'AC1',
       authToken: 'also from a file',
       serviceSid: 'VA1',
@@ -72,11 +73,21 @@ describe('the settings of mail and SMS', () => {
     ).toMatchObject({ host: 'a.example', port: 25 })
   })
 
+  it('are equal when they are read again, so that a reload keeps what is open', () => {
+    const env = { ...twilio, MAIL_FROM, SMTP_URL: 'smtp://mail.example.com', AUDIT_ARCHIVE_S3_BUCKET: 'logs' }
+    const [before, after] = [readIntegrationSettings(env), readIntegrationSettings(env)]
+    expect([before.sms, before.archive]).not.toContain(undefined)
+    expect(isDeepStrictEqual(before, after)).toBe(true)
+    const changed = readIntegrationSettings({ ...env, TWILIO_AUTH_TOKEN: 'another' })
+    expect(isDeepStrictEqual(before, changed)).toBe(false)
+  })
+
   it('of two providers for one purpose are refused', () => {
     const provider = (prefix: string): Provider<string> => ({
       prefix,
       secrets: [],
-      read: (env) => (env[`${prefix}_KEY`] ? { values: {}, open: () => prefix } : undefined),
+      read: (env) => (env[`${prefix}_KEY`] ? {} : undefined),
+      open: () => prefix,
     })
     const providers = [provider('ONE'), provider('TWO'), provider('THREE')]
     expect(chooseProvider(providers, {})).toBeUndefined()
