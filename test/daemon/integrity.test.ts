@@ -40,7 +40,7 @@ const probesOf = (url: string) => ({
 
 const checks = (verdict: string) => `svc_database_integrity_checks_total{verdict="${verdict}"}`
 const lastCheck = 'svc_database_integrity_last_check_timestamp_seconds'
-const soon = { timeout: 15_000 }
+const soon = { timeout: 60_000 }
 
 async function openSqlite(): Promise<TestDatabase> {
   const database = await openMigrated('sqlite')
