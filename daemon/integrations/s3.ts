@@ -10,7 +10,7 @@ export const s3Archive: Provider<Archive, S3Settings> = {
   prefix: 'AUDIT_ARCHIVE_S3',
   secrets: ['AUDIT_ARCHIVE_S3_ACCESS_KEY_ID', 'AUDIT_ARCHIVE_S3_SECRET_ACCESS_KEY'],
   read: (env) => readS3(env, 'AUDIT_ARCHIVE_S3_'),
-  open: (settings, outbound) => bucketArchive(settings, outbound),
+  open: bucketArchive,
 }
 
 /** The SDK is loaded with the first object: a service without an archive never loads it. */

@@ -163,7 +163,8 @@ async function exported(
   const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
   const readable: Section[] = []
   const turns = new Turns(exportMs)
-  await state.read('organizations')
+  const breathe = () => turns.breathe()
+  await state.read('organizations', breathe)
   const own = sections.filter((section) => isSectionOf(owner.orgId, section))
   for (const section of own) {
     const refused = readRefusal(calls, section, caller)
@@ -171,7 +172,7 @@ async function exported(
       skipped.push({ section, org: null, name: '*', reason: refused })
       continue
     }
-    await state.read(section)
+    await state.read(section, breathe)
     readable.push(section)
     for (const { field } of readableParts(calls, section, caller, []))
       await state.readPart(section, field, true)
@@ -179,7 +180,7 @@ async function exported(
   for (const section of readable) {
     const objects: { order: string; object: Values }[] = []
     for (const stored of state.all(section)) {
-      await turns.breathe()
+      await breathe()
       const org = state.org(stored)
       const reason = unsayable(state, section, stored)
       if (reason !== undefined) skipped.push({ section, org, name: stored.key, reason })

@@ -38,6 +38,7 @@ export class Run {
   readonly #steps: Steps
   readonly #deletions: Deletions
   readonly #turns = new Turns()
+  readonly #breathe = () => this.#turns.breathe()
   #rollback: Rollback | undefined
   /** What the set owned when somebody deleted it. */
   readonly #gone: Subject[] = []
@@ -110,7 +111,7 @@ export class Run {
       conflicts.checkNoFaults(found)
       conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#deletions.ended))
     } else rules.checkNoFaults(found, this.#found.refusals)
-    const about = { fingerprint: cipher.fingerprint, breathe: () => this.#turns.breathe() }
+    const about = { fingerprint: cipher.fingerprint, breathe: this.#breathe }
     const version =
       state +
       (await digestOf(
@@ -169,7 +170,8 @@ export class Run {
     // What is in an organization that goes, or refers to what goes, stands in the way: of every kind that may be read.
     if (prune && applied.some(({ action }) => action === 'create'))
       for (const section of sections)
-        if (!this.#state.has(section) && mayRead(calls, section, on.admitted)) await this.#state.read(section)
+        if (!this.#state.has(section) && mayRead(calls, section, on.admitted))
+          await this.#state.read(section, this.#breathe)
     const about = { prune, state: this.#state, owners: this.#owners }
     const { rollback, conflicts: found, unseen } = rollbackOf(applied, about)
     conflicts.checkNoConflicts(found, unseen)
@@ -213,13 +215,13 @@ export class Run {
     const { calls, on } = this.#with
     checkMayRead(calls, named, on.admitted)
     // Every user sees their organizations.
-    await this.#state.read('organizations')
+    await this.#state.read('organizations', this.#breathe)
     for (const section of sections) {
       const isNamed = named.includes(section)
       const isReferred = named.some((from) => kinds[from].fields.some(({ refersTo }) => refersTo === section))
       if (!isNamed && !(isReferred && mayRead(calls, section, on.admitted))) continue
-      await this.#state.read(section)
-      await this.#owners.read(section, () => this.#turns.breathe())
+      await this.#state.read(section, this.#breathe)
+      await this.#owners.read(section, this.#breathe)
       if (!isNamed) continue
       for (const { field, isAsked } of readableParts(calls, section, on.admitted, this.#asked(section)))
         await this.#state.readPart(section, field, isAsked)
@@ -295,7 +297,7 @@ export class Run {
 
   async #claims(kind: Kind, placed: readonly Placed[]): Promise<ReadonlyMap<Item, Claim>> {
     const { prune } = this.#with.wanted
-    const breathe = () => this.#turns.breathe()
+    const breathe = this.#breathe
     if (!this.#rollback) return this.#naming.claims(kind, placed, { prune, breathe })
     const renamed = placed.flatMap(({ item: { identity, key } }) => {
       const now = this.#state.get(kind.section, identity!.id)

@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises'
 import { defaultPolicy, type RetentionPolicy, toAuditedPolicy } from '../audit/retention/rules.ts'
 import { listPolicies } from '../audit/retention/store.ts'
 import { chainOf } from '../audit/rules.ts'
@@ -105,8 +104,6 @@ const bounds = { objects: 20_000, characters: 64 * 1024 * 1024 }
 const rows = 2000
 /** A content has up to a million characters: to read and to compare these takes some milliseconds. Secrets are decrypted. */
 const rowsOf: Partial<Record<Section, number>> = { scripts: 8, webhooks: 500, ssoProviders: 100 }
-/** Records between two turns of other requests. */
-const atOnce = 250
 
 /** Scripts of the service, and those of the partner for an organization: visible, and of somebody else. */
 const isForeign = (section: Section, scope: Scope, record: Values): boolean =>
@@ -131,22 +128,18 @@ export class State {
   }
 
   /** Reads a section, unless it was read before. @throws invalid_request when there is too much of it */
-  async read(section: Section): Promise<void> {
+  async read(section: Section, breathe: () => Promise<void>): Promise<void> {
     if (this.#sections.has(section)) return
     this.#sections.set(section, new Map())
     const pages = pagesById(rowsOf[section] ?? rows, (page) =>
       readers[section](this.#db, this.#on.scope, page, this.#on),
     )
     for await (const found of pages) {
-      for (let from = 0; from < found.length; from += atOnce) {
-        // Other requests get their turn.
-        await setImmediate()
-        for (const record of found.slice(from, from + atOnce)) {
-          this.#check(section, record)
-          this.put(section, record as Values)
-        }
+      for (const record of found) {
+        await breathe()
+        this.#check(section, record)
+        this.put(section, record as Values)
       }
-      await setImmediate()
     }
   }
 

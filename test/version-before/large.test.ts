@@ -69,12 +69,12 @@ async function addDevices(storage: Storage): Promise<void> {
   }
 }
 
-async function isSealed(place: Place): Promise<boolean> {
-  const left = await withStorage(place, (storage) =>
-    storage.read.selectFrom('outbox').select('id').limit(1).executeTakeFirst(),
-  )
-  return left === undefined
-}
+/** Waits until the service that runs there has chained all entries. */
+const sealed = (place: Place) =>
+  withStorage(place, ({ read }) => {
+    const waiting = read.selectFrom('outbox').select('id').limit(1)
+    return until(async () => (await waiting.executeTakeFirst()) === undefined, 600_000)
+  })
 
 const emptyTables = (place: Place) =>
   withStorage(place, async (storage) => {
@@ -108,7 +108,7 @@ it.each(kinds)(
     })
     service = await startBefore()
     await service.listening()
-    await until(() => isSealed(place), 600_000)
+    await sealed(place)
     expect(await service.stop()).toEqual(ended)
     await withStorage(place, fillEmptyTables)
     expect(await emptyTables(place)).toEqual([])

@@ -101,10 +101,10 @@ export function rollbackOf(
       lose(`keeps what the apply set, as nobody is told what was before: ${one.withheld.join(', ')}`)
     const isChanged = one.before !== null && Object.keys(one.before).length > 0
     if (action === 'release' || isChanged) {
-      const before = { ...named(one, nameOf), ...withoutBound(one, present) }
-      for (const field of Object.keys(withoutBound(one, present)))
+      const emptied = withoutBound(one, present)
+      for (const field of Object.keys(emptied))
         lose(`has no ${field} any more: they are secret, and it leads elsewhere`)
-      put(asBefore({ ...one, before }, now, present, org))
+      put(asBefore({ ...one, before: { ...named(one, nameOf), ...emptied } }, now, present, org))
     }
   }
   // What is not deleted may have any dependents.
