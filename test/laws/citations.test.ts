@@ -81,3 +81,36 @@ describe('a page of documentation', () => {
     ).toEqual([])
   })
 })
+
+type Machinery = { what: string; claimed: number; lines: number }
+
+const isFarOff = ({ claimed, lines }: Machinery) => Math.abs(claimed - lines) > lines / 5
+
+/** Rows of docs/decisions/performance.md: the lines that they claim, and those of the files that they name. */
+function machineryIn(page: string): Machinery[] {
+  return page.split('\n').flatMap((row) => {
+    const [, what = '', where = '', claim = ''] = row.split('|').map((cell) => cell.trim())
+    const claimed = /^(?:in )?(\d+)$/.exec(claim)?.[1]
+    if (claimed === undefined) return []
+    const files = [...where.matchAll(/`([\w./-]+)`/g)].flatMap(([, path]) =>
+      path!.endsWith('/') ? globSync(`${path}**/*.ts`, { cwd: root }) : path!.includes('.') ? [path!] : [],
+    )
+    const lines = files.map((file) => readFileSync(join(root, file), 'utf8').split('\n').length - 1)
+    return [{ what, claimed: Number(claimed), lines: lines.reduce((sum, n) => sum + n, 0) }]
+  })
+}
+
+describe('the page of performance machinery', () => {
+  it('says within a fifth how many lines each costs', () => {
+    const rows = machineryIn(readFileSync(join(root, 'docs/decisions/performance.md'), 'utf8'))
+    expect(rows.length).toBeGreaterThan(38)
+    expect(rows.filter(isFarOff)).toEqual([])
+  })
+
+  it('that says something else would be found', () => {
+    const row = (lines: string) =>
+      `| A queue | \`src/core/scope.ts\` (\`ofOne\`) | ${lines} | Words. | \`http\` |`
+    expect(machineryIn(row('in 20')).filter(isFarOff)).toMatchObject([{ what: 'A queue', claimed: 20 }])
+    expect(machineryIn(row('35')).filter(isFarOff)).toEqual([])
+  })
+})
