@@ -40,7 +40,7 @@ function readCa(file: string | undefined): string | undefined {
 
 /** An address that the service does not connect to. */
 export class BlockedAddressError extends Error {
-  override name = 'RefusedAddress'
+  override name = 'BlockedAddressError'
 }
 
 type Kind = 'public' | 'allowed' | 'refused'
@@ -136,7 +136,7 @@ function refusal(
   )
 }
 
-/** Checks a literal address; names are checked when they are resolved. @throws RefusedAddress */
+/** Checks a literal address; names are checked when they are resolved. @throws BlockedAddressError */
 export function checkHost(url: URL, settings: OutboundSettings): void {
   const host = hostOf(url)
   if (isIP(host) === 0) return

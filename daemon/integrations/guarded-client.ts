@@ -110,7 +110,7 @@ function checkedWay(protocol: Protocol, settings: OutboundSettings, resolve: Res
   }
   return {
     connect: { ...way, lookup },
-    /** Returns a function that ends the use. @throws RefusedAddress */
+    /** Returns a function that ends the use. @throws BlockedAddressError */
     async check(hostname: string): Promise<() => void> {
       const addresses = await new Promise<LookupAddress[]>((done, fail) =>
         way.lookup(hostname, { all: true }, (error, all) =>

@@ -47,7 +47,7 @@ export function bucketArchive(settings: S3Settings, outbound: OutboundSettings):
 
 export const sdk = () => import('./s3-sdk.ts')
 
-/** A client that connects only to checked addresses. @throws RefusedAddress */
+/** A client that connects only to checked addresses. @throws BlockedAddressError */
 export async function openS3(
   { endpoint, region, credentials }: S3Settings,
   outbound: OutboundSettings,

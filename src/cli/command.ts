@@ -4,7 +4,7 @@ import { type Endpoint, isMutation, routeOf } from '../core/endpoint.ts'
 import { ApiCommand, type CommandContext } from './base.ts'
 import { listShape } from './columns.ts'
 import type { CommandView, ParsedInput } from './command-view.ts'
-import { withFlagNames } from './exit-codes.ts'
+import { withFlagNames } from './error-report.ts'
 import { type Field, fieldsOf } from './fields.ts'
 import {
   type ArgSet,

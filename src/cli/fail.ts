@@ -1,5 +1,6 @@
 import { didYouMean } from '../core/suggest.ts'
-import { type CliError, type ErrorReport, exitCodes, SilentExit, toReport, usageError } from './exit-codes.ts'
+import { type ErrorReport, toReport } from './error-report.ts'
+import { type CliError, exitCodes, SilentExit, usageError } from './exit-codes.ts'
 import { wantsJson, wrapNote } from './stderr-notes.ts'
 
 /** The fields of oclif errors that are used here. */

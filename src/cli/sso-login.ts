@@ -12,7 +12,8 @@ import { runBrowserFlow } from './browser-flow.ts'
 import { chooseStore } from './choose-credential-store.ts'
 import { updateConfig } from './config-file.ts'
 import { readSession } from './credential-store.ts'
-import { CliError, exitCodes, toReport, usageError } from './exit-codes.ts'
+import { toReport } from './error-report.ts'
+import { CliError, exitCodes, usageError } from './exit-codes.ts'
 import {
   bearerClient,
   completeLogin,

@@ -1,7 +1,7 @@
-import { columnsOf } from '../core/columns.ts'
 import { fold } from '../core/fold.ts'
 import type { Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
+import { columnsOf } from '../core/snake-case.ts'
 import { containsKey, prepared, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readPage } from '../storage/query/pages.ts'

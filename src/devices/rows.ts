@@ -1,4 +1,4 @@
-import { columnsOf } from '../core/columns.ts'
+import { columnsOf } from '../core/snake-case.ts'
 import { pairsOf } from '../storage/dialect.ts'
 import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
 import { rowsOf } from '../storage/schema/rows.ts'

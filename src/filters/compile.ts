@@ -1,5 +1,5 @@
-import { snake } from '../core/columns.ts'
 import { Problem } from '../core/errors.ts'
+import { snake } from '../core/snake-case.ts'
 import type { Instant } from '../core/time.ts'
 import { isAnyOf, isOneOf, jsonArrayContains, type TextColumn } from '../storage/search/text-comparisons.ts'
 import {

@@ -1,4 +1,4 @@
-import { snake } from '../../core/columns.ts'
+import { snake } from '../../core/snake-case.ts'
 
 /**
  * The one place where rows (snake_case, flags as 0/1, JSON as text) become values (camelCase, booleans,
