@@ -9,6 +9,7 @@ import { addSeconds, type Instant, secondsBetween } from '../core/time.ts'
 import { Device, DeviceChange } from '../devices/contract.ts'
 import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
 import type { AgentDeviceRow, DeviceRow } from '../storage/schema/tables.ts'
+import { isUsable, type TenantColumns } from '../tenancy/rules.ts'
 import { type Enrollment, type Heartbeat, type HeartbeatReply, reportedFields } from './contract.ts'
 
 /**
@@ -33,8 +34,7 @@ type Tenant = {
 
 /** @throws tenant_inactive unless the organization and its partner are in use */
 export function checkEnrollable({ org, partner }: Tenant): void {
-  const open = org.deleted_at === null && (org.status === 'active' || org.status === 'trial')
-  if (open && partner.deleted_at === null && partner.status === 'active') return
+  if (isUsable(org.status, org.deleted_at) && isUsable(partner.status, partner.deleted_at)) return
   throw new Problem('tenant_inactive', 'Enrollment tenant is not active')
 }
 
@@ -169,23 +169,14 @@ export function isTokenOld(
   return secondsBetween(token_issued_at ?? enrolled_at, now) > days * 86_400
 }
 
-const inUse: readonly string[] = ['active', 'trial']
+type TenantStatus = Pick<AgentDeviceRow, 'org_status' | 'partner_status'>
 
-/** Whether the agents of a tenant may only report. */
-export const isSuspended = ({
-  org_status,
-  partner_status,
-}: Pick<AgentDeviceRow, 'org_status' | 'partner_status'>): boolean =>
-  !inUse.includes(org_status) || partner_status !== 'active'
+/** Whether the agents of a tenant may only report. Those of a deleted one are refused (`isTenantGone`). */
+export const isSuspended = ({ org_status, partner_status }: TenantStatus): boolean =>
+  !isUsable(org_status) || !isUsable(partner_status)
 
-type Tenancy = {
-  org_status: string
-  org_deleted_at: string | null
-  partner_status: string
-  partner_deleted_at: string | null
-}
-
-export const isTenantGone = (row: Tenancy): boolean =>
+/** Whether the agents of a tenant are refused. */
+export const isTenantGone = (row: TenantColumns): boolean =>
   row.org_deleted_at !== null ||
   row.partner_deleted_at !== null ||
   row.org_status === 'churned' ||

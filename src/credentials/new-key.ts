@@ -2,7 +2,7 @@ import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { lockTenantInUse } from '../tenancy/lock-in-use.ts'
+import { lockTenantInUse } from '../tenancy/access.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
 
 /**

@@ -2,12 +2,9 @@ import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { isTenantUsable, isUsable } from '../tenancy/rules.ts'
 import { mfaPolicyOf } from './factors/rules.ts'
 import type { Membership, SessionContext, Tenant } from './rules.ts'
-
-/** Whether an organization can be used: active or on trial, of an active partner. */
-const usableOrg = (status: string, deletedAt: string | null) =>
-  deletedAt === null && (status === 'active' || status === 'trial')
 
 const partnerMemberships = prepared((db, p: { userId: string }) =>
   db
@@ -36,10 +33,9 @@ const orgMemberships = prepared((db, p: { userId: string }) =>
       'm.accepted_by',
       'm.provisioned',
       'o.partner_id',
-      'o.status',
-      'o.deleted_at',
       'o.settings',
     ])
+    .select(['o.status as org_status', 'o.deleted_at as org_deleted_at'])
     .select(['p.status as partner_status', 'p.deleted_at as partner_deleted_at'])
     .where('m.user_id', '=', p.userId)
     .orderBy('m.created_at')
@@ -88,8 +84,8 @@ async function toPartnerMembership(
     orgs:
       row.org_access === 'all' ? 'all' : row.org_access === 'none' ? [] : await listGrantedOrgs(db, row.id),
     acceptedBy: row.accepted_by as AcceptedBy | null,
-    usable: accepted && lives && row.status === 'active',
-    invited: !accepted && lives && row.status === 'active',
+    usable: accepted && lives && isUsable(row.status, row.deleted_at),
+    invited: !accepted && lives && isUsable(row.status, row.deleted_at),
     pending: accepted && lives && row.status === 'pending',
     disabled: row.disabled_at !== null,
     requiresMfa: mfaPolicyOf([row.settings]).required,
@@ -98,11 +94,7 @@ async function toPartnerMembership(
 
 async function toOrgMembership(db: Db, row: RowOf<typeof orgMemberships>): Promise<MembershipDetails> {
   const accepted = row.accepted_at !== null
-  const lives =
-    row.disabled_at === null &&
-    usableOrg(row.status, row.deleted_at) &&
-    row.partner_deleted_at === null &&
-    row.partner_status === 'active'
+  const lives = row.disabled_at === null && isTenantUsable(row)
   return {
     kind: 'organization',
     orgId: row.org_id,

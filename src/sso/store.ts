@@ -9,6 +9,7 @@ import { countOf } from '../storage/query/counts.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { SsoProviderRow } from '../storage/schema/tables.ts'
+import { tenantIsUsable } from '../tenancy/access.ts'
 import type { Provider } from './contract.ts'
 import { type ProviderRecord, type RedactedProvider, redactProvider } from './rules.ts'
 
@@ -99,10 +100,7 @@ export async function findActiveProvider(db: Db, scope: Scope): Promise<ActivePr
     .innerJoin('partners as p', 'p.id', 'o.partner_id')
     .select(['sso_providers.id', 'sso_providers.name', 'sso_providers.type', 'sso_providers.enforce_sso'])
     .where('sso_providers.status', '=', 'active')
-    .where('o.status', 'in', ['active', 'trial'])
-    .where('o.deleted_at', 'is', null)
-    .where('p.status', '=', 'active')
-    .where('p.deleted_at', 'is', null)
+    .where(tenantIsUsable)
     .orderBy('sso_providers.created_at')
     .orderBy('sso_providers.id')
     .executeTakeFirst()

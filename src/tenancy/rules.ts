@@ -1,6 +1,8 @@
 import { invalid } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
 import { maxObjectSize } from '../core/schema.ts'
+import type { Organization } from './organizations/contract.ts'
+import type { Partner } from './partners/contract.ts'
 
 type JsonObject = Record<string, unknown>
 
@@ -77,8 +79,41 @@ export function withoutSecrets(value: unknown): { rest: unknown; secrets: [strin
   return { rest: whole, secrets }
 }
 
+/** What each status of a tenant means for access. `ended`: that of its users, programs and new devices is revoked for good. */
+const access: Readonly<Record<Partner['status'] | Organization['status'], 'pending' | 'usable' | 'ended'>> = {
+  pending: 'pending',
+  active: 'usable',
+  trial: 'usable',
+  suspended: 'ended',
+  churned: 'ended',
+}
+
+const accessOf = (status: string) => access[status as keyof typeof access]
+
+export const usableStatuses = Object.keys(access).filter((status) => accessOf(status) === 'usable')
+
+/** Whether people and programs may use a tenant. */
+export const isUsable = (status: string, deletedAt: string | null = null): boolean =>
+  deletedAt === null && accessOf(status) === 'usable'
+
+/** Whether access to a tenant has ended. It has not where the tenant still waits for its approval. */
+export const hasEnded = (status: string, deletedAt: string | null): boolean =>
+  deletedAt !== null || accessOf(status) === 'ended'
+
 type Statused = { status: string }
 
-/** Whether a tenant has just gone out of use: access of its users, programs and new devices is revoked for good. */
-export const wentOutOfUse = (before: Statused, after: Statused): boolean =>
-  after.status !== before.status && (after.status === 'suspended' || after.status === 'churned')
+/** Whether a change has ended the access to a tenant. */
+export const endsAccess = (before: Statused, after: Statused): boolean =>
+  after.status !== before.status && accessOf(after.status) === 'ended'
+
+/** An organization and its partner, as queries name their columns. */
+export type TenantColumns = {
+  org_status: string
+  org_deleted_at: string | null
+  partner_status: string
+  partner_deleted_at: string | null
+}
+
+/** Whether an organization may be used, which takes a usable partner. */
+export const isTenantUsable = (row: TenantColumns): boolean =>
+  isUsable(row.org_status, row.org_deleted_at) && isUsable(row.partner_status, row.partner_deleted_at)

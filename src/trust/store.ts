@@ -8,6 +8,7 @@ import { countOf } from '../storage/query/counts.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { TrustPolicyRow } from '../storage/schema/tables.ts'
+import { tenantIsUsable } from '../tenancy/access.ts'
 import type { TrustPolicy } from './contract.ts'
 import { lookupKeyOf, type TrustPolicyRecord, toTrustPolicy } from './rules.ts'
 
@@ -104,10 +105,7 @@ const inUse = (db: Db, scope: Scope) =>
     .innerJoin('partners as p', 'p.id', 'o.partner_id')
     .selectAll('trust_policies')
     .where('trust_policies.status', '=', 'active')
-    .where('o.status', 'in', ['active', 'trial'])
-    .where('o.deleted_at', 'is', null)
-    .where('p.status', '=', 'active')
-    .where('p.deleted_at', 'is', null)
+    .where(tenantIsUsable)
 
 /** Active policies that one of a token's claims leads to (rules.ts, `lookupKeyOf`), oldest first. */
 export async function listPoliciesByKey(

@@ -3,7 +3,7 @@ import { truncateStorable } from '../../core/text.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
 import type { Device } from '../../devices/contract.ts'
 import type { AgentRole } from '../../storage/schema/agent-tables.ts'
-import { isSuspended } from '../rules.ts'
+import { isTenantUsable, type TenantColumns } from '../../tenancy/rules.ts'
 import type { DeviceCommandDetail, NewCommand, NewOutcome, Outcome } from './contract.ts'
 
 /** Seconds until a command expires unfetched, and until an unanswered one is sent again. */
@@ -14,12 +14,10 @@ export const maxDeliveries = 4
 /** Most open commands of a device. */
 const maxOpenCommands = 100
 
-type Tenancy = { org_status: string; partner_status: string; isGone: boolean }
-
 /** @throws device_out_of_use, tenant_inactive */
-export function checkCommandable({ status }: Device, tenant: Tenancy): void {
+export function checkCommandable({ status }: Device, tenant: TenantColumns): void {
   if (status === 'decommissioned') throw new Problem('device_out_of_use')
-  if (tenant.isGone || isSuspended(tenant)) throw new Problem('tenant_inactive')
+  if (!isTenantUsable(tenant)) throw new Problem('tenant_inactive')
 }
 
 /** @throws conflict */

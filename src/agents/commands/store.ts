@@ -10,6 +10,7 @@ import { countOf } from '../../storage/query/counts.ts'
 import { readCursorPage } from '../../storage/query/pages.ts'
 import type { AgentCommandRow, AgentRole } from '../../storage/schema/agent-tables.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
+import type { TenantColumns } from '../../tenancy/rules.ts'
 import type { AgentCommand } from '../contract.ts'
 import type { DeviceCommand, DeviceCommandDetail, Outcome } from './contract.ts'
 import { failedOutcome } from './rules.ts'
@@ -33,17 +34,15 @@ const columns = [
 ] as const
 
 /** State of the tenant of a device. */
-export async function tenancyOf(db: Db, deviceId: string) {
-  const row = await db
+export function tenancyOf(db: Db, deviceId: string): Promise<TenantColumns> {
+  return db
     .selectFrom('devices')
     .innerJoin('organizations as o', 'o.id', 'devices.org_id')
     .innerJoin('partners as p', 'p.id', 'o.partner_id')
-    .select(['o.status as org_status', 'p.status as partner_status'])
-    .select(['o.deleted_at as org_deleted_at', 'p.deleted_at as partner_deleted_at'])
+    .select(['o.status as org_status', 'o.deleted_at as org_deleted_at'])
+    .select(['p.status as partner_status', 'p.deleted_at as partner_deleted_at'])
     .where('devices.id', '=', deviceId)
     .executeTakeFirstOrThrow()
-  const { org_status, partner_status, org_deleted_at, partner_deleted_at } = row
-  return { org_status, partner_status, isGone: org_deleted_at !== null || partner_deleted_at !== null }
 }
 
 /** Number of open commands of a device. */

@@ -3,6 +3,7 @@ import { deviceMatches } from '../../filters/compile.ts'
 import type { ConditionGroup } from '../../filters/contract.ts'
 import { equalsText } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { tenantIsUsable } from '../../tenancy/access.ts'
 import { isManualPolicy } from '../upgrades/rules.ts'
 import { isNewer } from '../versions/semver.ts'
 
@@ -38,10 +39,7 @@ const candidates = (db: Db, version: string) =>
         eb('devices.auto_update_acknowledged', '=', 1),
       ]),
     )
-    .where('o.status', 'in', ['active', 'trial'])
-    .where('o.deleted_at', 'is', null)
-    .where('p.status', '=', 'active')
-    .where('p.deleted_at', 'is', null)
+    .where(tenantIsUsable)
 
 export type Candidate = { id: string; orgId: string; fromVersion: string; isHeld: boolean }
 

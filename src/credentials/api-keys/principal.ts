@@ -4,6 +4,7 @@ import type { ApiKeyCaller } from '../../handler.ts'
 import { findOrgPermissions } from '../../identity/org-permissions.ts'
 import { prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { isTenantUsable } from '../../tenancy/rules.ts'
 import type { ApiKey } from './contract.ts'
 import { effectivePermissions } from './rules.ts'
 
@@ -58,11 +59,7 @@ export async function findPresentedKey(db: Db, hash: string): Promise<PresentedK
   const row = current ?? (await byPreviousHash(db, { hash }))[0]
   if (!row) return undefined
   const { id, name, org_id: orgId } = row
-  const inUse =
-    row.org_deleted_at === null &&
-    row.partner_deleted_at === null &&
-    (row.org_status === 'active' || row.org_status === 'trial') &&
-    row.partner_status === 'active'
+  const inUse = isTenantUsable(row)
   const {
     permissions: held,
     siteIds,

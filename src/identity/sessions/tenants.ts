@@ -4,7 +4,7 @@ import type { Instant } from '../../core/time.ts'
 import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
-import { lockTenantInUse } from '../../tenancy/lock-in-use.ts'
+import { lockTenantInUse } from '../../tenancy/access.ts'
 import { contextOfScope } from '../rules.ts'
 import { contextKey, insertSession, lockAccount, type NewSession, type UserEpochs } from './store.ts'
 

@@ -5,7 +5,7 @@ import type { HandlersOf } from '../../handler.ts'
 import { applyPartnerChange, checkOrgCap, normalizeOrder } from '../partners/rules.ts'
 import { changePartner, lockPartner } from '../partners/store.ts'
 import type { AccessOfTenants } from '../revoke-access.ts'
-import { difference, wentOutOfUse } from '../rules.ts'
+import { difference, endsAccess } from '../rules.ts'
 import type * as contract from './contract.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
@@ -53,7 +53,7 @@ export const orgHandlers = ({
     const before = await store.lockOrg(db, scope, params.id)
     const after = rules.applyOrgChange(before, body, now)
     await store.changeOrg(db, scope, after)
-    if (wentOutOfUse(before, after)) await revokeAccess(db, organizationScope(after.id), now)
+    if (endsAccess(before, after)) await revokeAccess(db, organizationScope(after.id), now)
     note({ orgId: after.id, ...difference(before, after) })
     return after
   },

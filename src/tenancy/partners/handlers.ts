@@ -6,7 +6,7 @@ import type { HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { countOrgs, listOrgIds, removeOrgs } from '../organizations/store.ts'
 import type { AccessOfTenants } from '../revoke-access.ts'
-import { difference, wentOutOfUse } from '../rules.ts'
+import { difference, endsAccess } from '../rules.ts'
 import type * as contract from './contract.ts'
 import * as rules from './rules.ts'
 import * as store from './store.ts'
@@ -70,7 +70,7 @@ export const partnerHandlers = ({
 
   async update({ db, params, body, now, note }) {
     const { before, after } = await change(db, params.id, body, now)
-    if (wentOutOfUse(before, after)) await revokeAccess(db, wholeOf(after.id), now)
+    if (endsAccess(before, after)) await revokeAccess(db, wholeOf(after.id), now)
     note(difference(before, after))
     return after
   },

@@ -1,6 +1,19 @@
+import { expressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import { forShare, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import type { Tables } from '../storage/schema/tables.ts'
+import { hasEnded, usableStatuses } from './rules.ts'
+
+const eb = expressionBuilder<{ o: Tables['organizations']; p: Tables['partners'] }, 'o' | 'p'>()
+
+/** `isTenantUsable` as a condition: of the organization `o` and its partner `p`. */
+export const tenantIsUsable = eb.and([
+  eb('o.status', 'in', usableStatuses),
+  eb('o.deleted_at', 'is', null),
+  eb('p.status', 'in', usableStatuses),
+  eb('p.deleted_at', 'is', null),
+])
 
 const lockedPartner = prepared((db, p: { id: string }) =>
   forShare(db.selectFrom('partners as p').select(['p.status', 'p.deleted_at']).where('p.id', '=', p.id)),
@@ -29,14 +42,11 @@ export async function lockTenantInUse(
 ): Promise<void> {
   if ('partnerId' in tenant) {
     const [partner] = await lockedPartner(db, { id: tenant.partnerId })
-    if (!partner || isOutOfUse(partner.status, partner.deleted_at)) throw new Problem('tenant_inactive')
+    if (!partner || hasEnded(partner.status, partner.deleted_at)) throw new Problem('tenant_inactive')
     return
   }
-  const [held] = await lockedOrg(db, { id: tenant.orgId })
-  if (!held || isOutOfUse(held.status, held.deleted_at) || isOutOfUse(held.org_status, held.org_deleted_at)) {
+  const [org] = await lockedOrg(db, { id: tenant.orgId })
+  if (!org || hasEnded(org.status, org.deleted_at) || hasEnded(org.org_status, org.org_deleted_at)) {
     throw new Problem('tenant_inactive')
   }
 }
-
-const isOutOfUse = (status: string, deletedAt: string | null): boolean =>
-  deletedAt !== null || status === 'suspended' || status === 'churned'
