@@ -29,13 +29,14 @@ export const agentHandlers = (settings: Settings): HandlersOf<typeof contract.ag
 function heartbeats(settings: Settings): Handler<typeof contract.agents.heartbeat> {
   const { storage } = settings
   const record = storage.traits.serialWrites ? store.recordUnchangedOneByOne : store.recordUnchangedTogether
-  const keep = batchWrites(storage, record)
+  const recordUnchanged = batchWrites(storage, record)
   return inSteps({
     async prepare({ caller, body, ip, userAgent, now }) {
       settings.onHeartbeat?.()
-      const quiet = unchangedHeartbeat(caller, body, { ip, userAgent, now }, settings)
-      if (!quiet) return { isAnother: false }
-      return (await keep(quiet.kept)) ? new EarlyReply(quiet.reply) : { isAnother: true }
+      const unchanged = unchangedHeartbeat(caller, body, { ip, userAgent, now }, settings)
+      if (!unchanged) return { isAnother: false }
+      const isRecorded = await recordUnchanged(unchanged.row)
+      return isRecorded ? new EarlyReply(unchanged.reply) : { isAnother: true }
     },
     async run({ db, caller, body, ip, userAgent, now }, { isAnother }) {
       const device = isAnother ? await store.findAgent(db, caller.agentId) : undefined

@@ -21,7 +21,7 @@ import {
   watchdogChanges,
 } from './rules.ts'
 import * as store from './store.ts'
-import { findOffer, hasNoOffer } from './upgrades/offer.ts'
+import { findOffer, hasNoOffer, type Offer } from './upgrades/offer.ts'
 import { type UpdateChange, updateOnReport } from './upgrades/rules.ts'
 import type { TrustKey } from './versions/manifest.ts'
 
@@ -49,24 +49,35 @@ export async function heartbeat(
   caller: AgentCaller,
   body: Heartbeat,
   origin: RequestOrigin,
-  { trustKeys, agentTokenDays, emitsNow }: HeartbeatSettings,
+  settings: HeartbeatSettings,
 ): Promise<HeartbeatReply> {
   const { role } = caller
+  const { emitsNow } = settings
   if (body.role !== undefined && body.role !== role) throw new Problem('re_enrollment_required')
   const update = role === 'agent' ? updateOnReport(caller.device, body.agentVersion, origin.now) : undefined
   const device = update ? { ...caller.device, ...update.columns } : caller.device
   if (role === 'watchdog') await applyWatchdogHeartbeat(db, device, body, origin, emitsNow)
   else await applyAgentHeartbeat(db, caller.device, body, update, origin, emitsNow)
-  const isOld = role === 'agent' && isTokenOld(device, agentTokenDays, origin.now)
   const commands = await commandsFor(db, caller, origin.now)
   const offer = await findOffer(db, caller, device, body, origin.now)
+  return replyTo({ ...caller, device }, body, { commands, offer }, settings, origin.now)
+}
+
+function replyTo(
+  { role, standing, device }: AgentCaller,
+  body: Heartbeat,
+  { commands = [], offer }: { commands?: HeartbeatReply['commands']; offer?: Offer | null },
+  { trustKeys, agentTokenDays }: HeartbeatSettings,
+  now: Instant,
+): HeartbeatReply {
+  const isAgent = role === 'agent'
   return {
     commands,
-    configUpdate: role === 'agent' ? configUpdateFor(device, body) : null,
+    configUpdate: isAgent ? configUpdateFor(device, body) : null,
     upgradeTo: offer?.version ?? null,
     ...(offer?.isRollback && { rollback: true as const }),
-    rotateToken: isOld && caller.standing === 'current',
-    ...(caller.standing === 'pending' && { confirmTokenRotation: true }),
+    rotateToken: isAgent && standing === 'current' && isTokenOld(device, agentTokenDays, now),
+    ...(standing === 'pending' && { confirmTokenRotation: true }),
     manifestTrustKeys: [...trustKeys],
   }
 }
@@ -76,31 +87,25 @@ export async function heartbeat(
  * the row to save; undefined for every other heartbeat. Nearly all heartbeats are of this kind.
  */
 export function unchangedHeartbeat(
-  { role, standing, device }: AgentCaller,
+  caller: AgentCaller,
   body: Heartbeat,
   { ip, now }: RequestOrigin,
-  { trustKeys, agentTokenDays }: HeartbeatSettings,
-): { reply: HeartbeatReply; kept: store.UnchangedRow } | undefined {
+  settings: HeartbeatSettings,
+): { reply: HeartbeatReply; row: store.UnchangedRow } | undefined {
+  const { role, standing, device } = caller
   if (role !== 'agent' || standing !== 'current' || (body.role ?? role) !== role) return undefined
   if (!body.metrics || device.last_seen_ip !== ip || isSilent(device.status)) return undefined
   if (device.has_commands !== null || !isEmpty(heartbeatChanges(body, device))) return undefined
   if (updateOnReport(device, body.agentVersion, now) || !hasNoOffer(device, body, now)) return undefined
   const { id, status } = device
-  const reply = {
-    commands: [],
-    configUpdate: configUpdateFor(device, body),
-    upgradeTo: null,
-    rotateToken: isTokenOld(device, agentTokenDays, now),
-    manifestTrustKeys: [...trustKeys],
-  }
-  const kept = {
+  const row = {
     ...store.metricsColumns(body.metrics),
     id,
     status,
     seen_at: now,
     uptime: uptimeOf(body, device),
   }
-  return { reply, kept }
+  return { reply: replyTo(caller, body, {}, settings, now), row }
 }
 
 async function applyAgentHeartbeat(
