@@ -5,6 +5,7 @@ import { abortRollout, autoHalt } from '../../src/agents/rollouts/transitions.ts
 import { type Instant, secondsBetween } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
+import { toStoredStatus } from '../../src/webhooks/rules.ts'
 
 /*
  * A restored database says what was true when it was backed up. What the service would act on by itself, and may have acted
@@ -26,7 +27,7 @@ export async function settle(
 ): Promise<Settled> {
   const paused = await tx
     .updateTable('webhooks')
-    .set({ status: 'disabled', status_reason: reason, updated_at: now })
+    .set({ status: toStoredStatus('paused'), status_reason: reason, updated_at: now })
     .where('status', '=', 'active')
     .where('deleted_at', 'is', null)
     .executeTakeFirst()

@@ -11,6 +11,8 @@ import { inScope } from '../../src/storage/dialect.ts'
 import { findStrandedLeases } from '../../src/storage/leases.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
+import { storedHours } from '../../src/webhooks/contract.ts'
+import { toStoredStatus } from '../../src/webhooks/rules.ts'
 import { counted, failed, passed, warning } from './finding.ts'
 
 /* What the rows show about the work of the service. Of all organizations, as totals. */
@@ -115,12 +117,12 @@ export async function checkWebhooks(db: Db): Promise<Finding[]> {
     .groupBy('status')
     .execute()
   const countIn = (status: string) => rows.find((one) => one.status === status)?.count ?? 0
-  const failing = countIn('error')
+  const failing = countIn(toStoredStatus('failed'))
   if (failing === 0) return [passed('webhooks', `${counted(countIn('active'), 'webhook')} active`)]
   return [
     warning('webhooks', {
       message: `${counted(failing, 'webhook')} failed too often.`,
-      reason: 'Nothing is sent to them; deliveries wait for 72 hours and are given up then.',
+      reason: `Nothing is sent to them; deliveries wait for ${storedHours} hours and are given up then.`,
       remedy: 'svc webhooks list --status failed; svc webhooks resume NAME once its receiver answers',
     }),
   ]

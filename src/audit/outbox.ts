@@ -4,7 +4,7 @@ import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
-import { bytesOf, forUpdate, inScopeHistory, isOutage, prepared, rowOf } from '../storage/dialect.ts'
+import { bytesOf, forUpdate, inScopeHistory, isOutage, keysOf, prepared, rowOf } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
@@ -317,22 +317,22 @@ export async function requeueEntry(db: Db, { orgId, entry }: { orgId: string | n
   await insertPending(db, { chain, entry })
 }
 
-const columns = [
-  'chain',
-  'seq',
-  'id',
-  'checksum',
-  'prev_checksum',
-  'canonical',
-  'timestamp',
-  'actor_id',
-  'actor_email',
-  'action',
-  'resource_type',
-  'resource_id',
-  'resource_name',
-  'result',
-] as const
+const columns = keysOf<AuditLogRow>({
+  chain: true,
+  seq: true,
+  id: true,
+  checksum: true,
+  prev_checksum: true,
+  canonical: true,
+  timestamp: true,
+  actor_id: true,
+  actor_email: true,
+  action: true,
+  resource_type: true,
+  resource_id: true,
+  resource_name: true,
+  result: true,
+})
 
 /** For SQLite: `orFail` spares it copying pages in advance to be able to undo a single refused row. */
 const insertRow = prepared((db, p: AuditLogRow) =>

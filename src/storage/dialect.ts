@@ -14,7 +14,7 @@ export {
   isUniqueViolation,
   LeaseLostError,
 } from './database-errors.ts'
-export { type Params, prepared, rowOf, statementName } from './query/prepared.ts'
+export { keysOf, type Params, prepared, rowOf, statementName } from './query/prepared.ts'
 export { type Each, preparedForEach } from './query/prepared-for-each.ts'
 export { preparedInScope } from './query/prepared-in-scope.ts'
 export { rowList } from './query/row-list.ts'

@@ -67,6 +67,9 @@ const delay = z
   .max(retryLimits.delayMs, `must be at most ${retryLimits.delayMs}, which is a day`)
 
 /** Delay after failed attempt n, from 0: min(initialDelayMs × backoffMultiplier to the power n, maxDelayMs). */
+/** How long deliveries are stored while a webhook is paused or failed. */
+export const storedHours = 72
+
 export const RetryPolicy = z.object({
   maxRetries: z.int().describe('Attempts after the first'),
   initialDelayMs: z.int(),
@@ -162,7 +165,9 @@ export const WebhookChange = z.strictObject({
     .describe(`${secretDescription}. The previous secret signs as well for 24 hours; null stops signing`),
   events: wantedEvents.optional(),
   headers: headers.optional(),
-  status: webhookStatus.optional().describe('paused and failed webhooks store deliveries for 72 hours'),
+  status: webhookStatus
+    .optional()
+    .describe(`paused and failed webhooks store deliveries for ${storedHours} hours`),
 })
 export type WebhookChange = z.output<typeof WebhookChange>
 

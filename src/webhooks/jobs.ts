@@ -2,15 +2,14 @@ import { addSeconds, type Instant } from '../core/time.ts'
 import { forEachSettled, writeInChunks } from '../storage/bisect-writes.ts'
 import { deleteEventDeadLetters } from '../storage/dead-letters.ts'
 import type { Db, Storage } from '../storage/open.ts'
+import { storedHours } from './contract.ts'
 
-/** How long deliveries stored while a webhook was paused can be replayed. */
-const keptHours = 72
 /** Rows of one transaction: this bounds how long other writes wait. */
 const batch = 500
 
 const surpassedBy = (kept: number) =>
   `Dropped: the webhook has ${kept} later deliveries, the most that are kept`
-const expired = `Stored for ${keptHours} hours while the webhook was paused, and not replayed`
+const expired = `Stored for ${storedHours} hours while the webhook was paused, and not replayed`
 
 /**
  * Fails deliveries that were stored too long, deletes deliveries finished more than `deliveryDays` ago, leaves each
@@ -21,7 +20,7 @@ export async function tidy(
   settings: { deliveryDays: number; deliveriesKept: number },
   now: Instant,
 ): Promise<void> {
-  const keptSince = addSeconds(now, -keptHours * 3600)
+  const keptSince = addSeconds(now, -storedHours * 3600)
   const endedBefore = addSeconds(now, -settings.deliveryDays * 86_400)
   const steps = [
     () => expireKept(storage, keptSince, now),

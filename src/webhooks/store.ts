@@ -19,7 +19,8 @@ import {
   type WebhookRecord,
 } from './rules.ts'
 
-const columns = [
+/** All columns of a record but its events, which have a table of their own. */
+export const webhookColumns = [
   'webhooks.id',
   'webhooks.org_id',
   'webhooks.name',
@@ -38,13 +39,13 @@ const columns = [
 
 const eventsOf = textsOf({ table: 'webhook_events', by: 'webhook_id', of: 'webhooks.id' }, 'event')
 
-type HeldRow = Omit<Selectable<WebhookRow>, 'deleted_at'> & { events: string }
+type StoredWebhook = Omit<Selectable<WebhookRow>, 'deleted_at'> & { events: string }
 type Counts = Omit<WebhookCountRow, 'webhook_id'>
 
 const placeOf = (column: EncryptedColumn, id: string) => `webhooks.${column}.${id}` as const
 
 /** Decrypts the encrypted columns of a row. */
-export function decryptWebhook(cipher: Cipher, row: HeldRow): WebhookRecord {
+export function decryptWebhook(cipher: Cipher, row: StoredWebhook): WebhookRecord {
   const unreadable: WebhookRecord['unreadable'] = {}
   const open = (column: EncryptedColumn) => {
     const sealed = row[column]
@@ -120,7 +121,7 @@ const webhooksIn = (db: Db, scope: Scope) =>
 const withCounts = (found: ReturnType<typeof webhooksIn>) =>
   found
     .innerJoin('webhook_counts as c', 'c.webhook_id', 'webhooks.id')
-    .select(columns)
+    .select(webhookColumns)
     .select(eventsOf.as('events'))
     .select(['c.success_count', 'c.failure_count', 'c.last_delivery_at', 'c.last_success_at'])
 
@@ -149,7 +150,7 @@ export async function listWebhookRecords(
   scope: Scope,
   page: IdPage,
 ): Promise<WebhookRecord[]> {
-  const select = (q: ReturnType<typeof webhooksIn>) => q.select(columns).select(eventsOf.as('events'))
+  const select = (q: ReturnType<typeof webhooksIn>) => q.select(webhookColumns).select(eventsOf.as('events'))
   const rows = await readById(webhooksIn(db, scope), 'webhooks.id', page, select)
   return rows.map((row) => decryptWebhook(cipher, row))
 }

@@ -44,6 +44,10 @@ const isImmediate = (executor: object): executor is Immediate => 'executeNow' in
 
 export const isPostgres = ({ adapter }: QueryExecutor): boolean => adapter instanceof PostgresAdapter
 
+/** The columns of a row as a list: the compiler refuses one that lacks a column, which would be stored as null. */
+export const keysOf = <Row>(columns: Readonly<Record<keyof Row, true>>) =>
+  Object.keys(columns) as (keyof Row)[]
+
 /** Placeholders for a whole row, for an insert. */
 export function rowOf<Row>(p: Params<Row>, columns: readonly (keyof Row)[]): Row {
   return Object.fromEntries(columns.map((column) => [column, p[column]])) as Row

@@ -1,11 +1,13 @@
 import type { Cipher } from '../../core/cipher.ts'
+import { snake } from '../../core/snake-case.ts'
 import type { Instant } from '../../core/time.ts'
 import { after, type Each, forUpdate, prepared, preparedForEach, rowList } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import type { Columns } from '../../storage/query/row-list.ts'
 import type { DeliveryOutcome, PendingDelivery } from '../deliveries/rules.ts'
 import { findNextDue, partitionActive } from '../queues.ts'
 import { toStoredStatus, type WebhookRecord } from '../rules.ts'
-import { decryptWebhook } from '../store.ts'
+import { decryptWebhook, webhookColumns } from '../store.ts'
 import type { QueuePosition } from './endpoint-queues.ts'
 
 /* Queries of the service itself, across all tenants. */
@@ -15,29 +17,17 @@ const ids = rowList<{ id: string }>({ id: 'text' })
 /** Without deleted webhooks and webhooks of deleted organizations. */
 const notDeleted = (db: Db, asked: string) =>
   db
-    .selectFrom('webhooks as w')
-    .innerJoin('organizations as o', 'o.id', 'w.org_id')
-    .where('w.id', 'in', (eb) => eb.selectFrom(ids.as(asked, 'asked')).select('asked.id'))
-    .where('w.deleted_at', 'is', null)
+    .selectFrom('webhooks')
+    .innerJoin('organizations as o', 'o.id', 'webhooks.org_id')
+    .where('webhooks.id', 'in', (eb) => eb.selectFrom(ids.as(asked, 'asked')).select('asked.id'))
+    .where('webhooks.deleted_at', 'is', null)
     .where('o.deleted_at', 'is', null)
 
-const webhooksOf = prepared((db, p: { ids: string }) =>
-  notDeleted(db, p.ids)
-    .select(['w.id', 'w.org_id', 'w.name', 'w.url', 'w.secret', 'w.previous_secret', 'w.previous_until'])
-    .select([
-      'w.headers',
-      'w.status',
-      'w.status_reason',
-      'w.retry_policy',
-      'w.created_by',
-      'w.created_at',
-      'w.updated_at',
-    ]),
-)
+const webhooksOf = prepared((db, p: { ids: string }) => notDeleted(db, p.ids).select(webhookColumns))
 
 /** Shows whether a webhook has changed since it was loaded; several times as fast as loading it. */
 const versionsOf = prepared((db, p: { ids: string }) =>
-  notDeleted(db, p.ids).select(['w.id', 'w.updated_at', 'w.status']),
+  notDeleted(db, p.ids).select(['webhooks.id', 'webhooks.updated_at', 'webhooks.status']),
 )
 
 /**
@@ -109,11 +99,10 @@ export const findPendingDeliveries = async (
   return [...(await due(db, active)), ...(await dueAskedFor(db, others))]
 }
 
-const outcomes = rowList<
-  Omit<DeliveryOutcome, 'isUnwanted'> & { id: string; before: number; endedAt: Instant | null }
->({
-  id: 'text',
-  before: 'bigint',
+type Written = Omit<DeliveryOutcome, 'isUnwanted'> & { endedAt: Instant | null }
+
+/** What an outcome changes of its delivery. */
+const written = {
   status: 'text',
   attempt: 'bigint',
   dueAt: 'text',
@@ -124,25 +113,22 @@ const outcomes = rowList<
   failureClass: 'text',
   deliveredAt: 'text',
   endedAt: 'text',
+} satisfies Columns<Written>
+
+const outcomes = rowList<Written & { id: string; before: number }>({
+  id: 'text',
+  before: 'bigint',
+  ...written,
 })
+
+const writtenFields = Object.keys(written) as (keyof typeof written)[]
 
 /** Only if no other outcome was recorded since the delivery was sent. */
 const outcomeChanges = prepared((db, p: { outcomes: string }) =>
   db
     .updateTable('webhook_deliveries')
     .from(outcomes.as(p.outcomes, 'o'))
-    .set((eb) => ({
-      status: eb.ref('o.status'),
-      attempt: eb.ref('o.attempt'),
-      due_at: eb.ref('o.dueAt'),
-      response_status: eb.ref('o.responseStatus'),
-      response_body: eb.ref('o.responseBody'),
-      response_time_ms: eb.ref('o.responseTimeMs'),
-      error_message: eb.ref('o.errorMessage'),
-      failure_class: eb.ref('o.failureClass'),
-      delivered_at: eb.ref('o.deliveredAt'),
-      ended_at: eb.ref('o.endedAt'),
-    }))
+    .set((eb) => Object.fromEntries(writtenFields.map((field) => [snake(field), eb.ref(`o.${field}`)])))
     .whereRef('webhook_deliveries.id', '=', 'o.id')
     .whereRef('webhook_deliveries.attempt', '=', 'o.before')
     .where('due_at', 'is not', null)
