@@ -2,7 +2,7 @@ import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
 import type { Agent } from './agent.ts'
 import type { Step } from './events.ts'
 
-const maxPauseMs = 60_000
+export const maxPauseMs = 60_000
 const maxRetryAfterMs = 3_600_000
 
 /** A failure of the service or the network; anything else that is thrown is a bug or an abort. */
@@ -28,10 +28,14 @@ export const isAgentRefused = (error: unknown): error is ApiError =>
 
 /**
  * Milliseconds to wait after the n-th consecutive failure: 1 s doubling to 60 s, less up to 30 % of jitter, so that a
- * fleet does not reconnect all at the same time. Retry-After is honored, up to an hour.
+ * fleet does not reconnect all at the same time.
  */
+export const pauseMs = (failures: number, random: () => number): number =>
+  Math.min(maxPauseMs, 1000 * 2 ** (failures - 1)) * (1 - 0.3 * random())
+
+/** The same, or as long as Retry-After says, up to an hour. */
 export function backoffMs(failures: number, failure: Failure, random: () => number): number {
-  const own = Math.min(maxPauseMs, 1000 * 2 ** (failures - 1)) * (1 - 0.3 * random())
+  const own = pauseMs(failures, random)
   const asked = failure instanceof ApiError ? (failure.retryAfter ?? 0) * 1000 : 0
   return Math.max(own, Math.min(asked, maxRetryAfterMs) * (1 + 0.1 * random()))
 }

@@ -5,6 +5,7 @@ import { Command } from '../../live/wire/contract.ts'
 import type { Agent } from '../agent.ts'
 import { type CommandRunner, isDurable } from '../commands/runner.ts'
 import type { IdentityHolder } from '../identity-holder.ts'
+import { maxPauseMs, pauseMs } from '../retry.ts'
 import type { LiveLogs } from './logs.ts'
 import { answerQuery } from './queries.ts'
 
@@ -14,7 +15,6 @@ export type ListenerDependencies = {
   perform: CommandRunner['perform']
 }
 
-const maxPauseMs = 60_000
 /** The service pings every 30 s. */
 const silenceMs = 75_000
 /** A connection that lasted this long counts as successful. */
@@ -48,9 +48,7 @@ export async function keepListening(
     renewed.abort()
     failures = clock.now() - began >= goodMs ? 1 : failures + 1
     // Another agent uses this identity: taking turns would help neither.
-    const pause =
-      (code === supersededCode ? maxPauseMs : Math.min(maxPauseMs, 1000 * 2 ** (failures - 1))) *
-      (1 - 0.3 * random())
+    const pause = code === supersededCode ? maxPauseMs * (1 - 0.3 * random()) : pauseMs(failures, random)
     if (failures === 1) {
       const retryInSeconds = Math.round(pause / 100) / 10
       report({
