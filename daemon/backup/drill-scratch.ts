@@ -55,7 +55,7 @@ export async function openDrillScratch(
 }
 
 async function lockFolder(folder: string): Promise<() => void> {
-  const { lockDirectory } = await import('../../src/storage/sqlite/directory-lock.ts')
+  const { lockDirectory } = await import('../../src/storage/directory-lock.ts')
   try {
     makeFolder(folder)
     return lockDirectory(folder)

@@ -3,7 +3,8 @@ import { sql } from 'kysely'
 import { advisoryLocks } from './advisory-locks.ts'
 import type { AnyDb } from './columns.ts'
 import type { Storage } from './db.ts'
-import { type Blocker, holdersOf } from './postgres/blockers.ts'
+import type { Blocker } from './migration-wait.ts'
+import { holdersOf } from './postgres/blockers.ts'
 
 const lockKey = advisoryLocks.migration
 const [space, key] = [sql.lit(lockKey[0]), sql.lit(lockKey[1])]

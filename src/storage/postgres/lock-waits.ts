@@ -3,7 +3,8 @@ import { sql } from 'kysely'
 import { SetupError } from '../../core/errors.ts'
 import type { AnyDb, Index } from '../columns.ts'
 import { createIndexConcurrently } from '../indexes.ts'
-import { type Blocker, blockersOf, describeBlocker, type MigrationWait } from './blockers.ts'
+import { type Blocker, describeBlocker, type MigrationWait } from '../migration-wait.ts'
+import { blockersOf } from './blockers.ts'
 
 export type LockLimits = {
   /**

@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { formatBytes } from '../../core/byte-size.ts'
 import { SetupError } from '../../core/errors.ts'
+import { lockDirectory } from '../directory-lock.ts'
 import { noDatabase } from '../no-database.ts'
-import { lockDirectory } from './directory-lock.ts'
 import { openWriter, sizesOf, sqliteFile } from './file.ts'
 
 export type Vacuumed = { before: number; after: number; milliseconds: number }

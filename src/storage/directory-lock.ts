@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
-import { SetupError } from '../../core/errors.ts'
+import { SetupError } from '../core/errors.ts'
 
 /**
  * Locks a data directory for one process: two that serve one SQLite file would each believe to be its only writer.

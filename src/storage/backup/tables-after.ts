@@ -1,11 +1,11 @@
 import Database from 'better-sqlite3'
-import { listTables, type TableShape } from '../backup/catalog.ts'
 import type { AnyDb } from '../columns.ts'
 import type { Db } from '../db.ts'
 import { type Migration, migrate } from '../migrate.ts'
-import { SqliteConnection } from './connection.ts'
-import { addFold } from './file.ts'
-import { kyselyOver } from './kysely.ts'
+import { SqliteConnection } from '../sqlite/connection.ts'
+import { addFold } from '../sqlite/file.ts'
+import { kyselyOver } from '../sqlite/kysely.ts'
+import { listTables, type TableShape } from './catalog.ts'
 
 /** The tables that these migrations make, found by applying them to a database in memory. */
 export async function tablesAfter(migrations: readonly Migration[]): Promise<TableShape[]> {
