@@ -8,7 +8,8 @@ import { breakMigrationLock } from '../src/storage/migration-lock.ts'
 import { describeWait } from '../src/storage/migration-wait.ts'
 import { databaseExists, openStorage, type Storage } from '../src/storage/open.ts'
 import { type Rehearsal, rehearse } from '../src/storage/rehearse.ts'
-import type { Vacuumed } from '../src/storage/sqlite/vacuum.ts'
+import { traitsAt } from '../src/storage/traits.ts'
+import { type Vacuumed, vacuum } from '../src/storage/vacuum.ts'
 import { version } from '../src/version.ts'
 import { databaseOf, migrationLockMsOf } from './config.ts'
 
@@ -62,20 +63,13 @@ async function noteUnknown(storage: Storage, note: Note): Promise<void> {
 }
 
 /** Writes an SQLite file anew; `note` gets what it needs, before it begins. @throws SetupError on Postgres */
-export async function vacuumNow(flags: Flags, note: Note): Promise<Vacuumed> {
-  const { dataDir, databaseUrl } = databaseOf(flags)
-  if (databaseUrl !== undefined) {
-    throw new SetupError(
-      'Postgres uses room of deleted rows again by itself. To shrink its files: vacuum (full, analyze), which locks each table.',
+export function vacuumNow(flags: Flags, note: Note): Promise<Vacuumed> {
+  return vacuum(databaseOf(flags), ({ bytes, needed }) => {
+    const seconds = Math.ceil(bytes / bytesPerSecond)
+    note(
+      `Writing ${formatBytes(bytes)} anew: needs ${formatBytes(needed)} of free disk, and about ${seconds} s`,
     )
-  }
-  const { vacuumNeeds, vacuumSqlite } = await import('../src/storage/sqlite/vacuum.ts')
-  const { bytes, needed } = await vacuumNeeds(dataDir)
-  const seconds = Math.ceil(bytes / bytesPerSecond)
-  note(
-    `Writing ${formatBytes(bytes)} anew: needs ${formatBytes(needed)} of free disk, and about ${seconds} s`,
-  )
-  return vacuumSqlite(dataDir)
+  })
 }
 
 /** A cautious guess: faster disks take a fraction of the time. */
@@ -93,7 +87,7 @@ export async function rehearseNow(
   on: Pick<Parameters<typeof rehearse>[2], 'signal' | 'onProgress' | 'note'>,
 ): Promise<Rehearsal> {
   const place = databaseOf(flags)
-  if (flags.scratch !== undefined && place.databaseUrl !== undefined)
+  if (flags.scratch !== undefined && !traitsAt(place).hasOwnFiles)
     throw new SetupError('--scratch is for SQLite: on Postgres the copy is a database of the same server.')
   const scratch = flags.scratch === undefined ? undefined : resolve(flags.scratch)
   if (await databaseExists(place)) await withStorage(flags, assertNotHalfRestored)

@@ -168,7 +168,7 @@ export async function serve(
     const secrets = await RunningSecrets.begin({ storage, clock, log, metrics, config, source })
     const firstAdministrator = await firstRun(storage, config, clock())
 
-    const tracing = await openTracing(config, { log, metrics })
+    const tracing = await openTracing(config, storage, { log, metrics })
     const { limits } = config
     const onRefused = refusalCounter(metrics, limits)
     const limiter = new Limiter(limits, onRefused)

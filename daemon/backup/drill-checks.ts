@@ -37,10 +37,9 @@ export async function examineRestored(place: Place, env: Env): Promise<Finding[]
 type Check = [name: string, run: () => Promise<Finding[]>, ms?: number]
 
 function checksOf(storage: ReadStorage, place: Place, config: Config): Check[] {
-  const pages: Check[] =
-    place.databaseUrl === undefined
-      ? [['database pages', () => database.checkIntegrity(storage), database.integrityMs]]
-      : []
+  const pages: Check[] = storage.traits.hasOwnFiles
+    ? [['database pages', () => database.checkIntegrity(storage), database.integrityMs]]
+    : []
   return [
     ...pages,
     ['database schema', () => database.checkSchema(storage, place, [])],

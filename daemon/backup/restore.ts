@@ -17,6 +17,7 @@ import type { AnyDb } from '../../src/storage/columns.ts'
 import { isForeignKeyViolation, isUniqueViolation } from '../../src/storage/database-errors.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import type { Storage } from '../../src/storage/open.ts'
+import { traitsAt } from '../../src/storage/traits.ts'
 import { databaseOf, type KnownKeys, knownKeys } from '../config.ts'
 import type { UnmatchedKey } from '../key-fingerprints.ts'
 import { secretsFileName } from '../secrets/file.ts'
@@ -88,7 +89,7 @@ export async function restore(
   const archive = await checkArchive(source, {
     keysWith: (secrets) => knownKeys(options, secrets, options.env),
     isWithout: (name) => options['without-keys']?.includes(name) ?? false,
-    acceptsNul: place.databaseUrl === undefined,
+    acceptsNul: traitsAt(place).acceptsNul,
     onBytes: (done) => onProgress({ done }),
   })
   const isShadowed = archive.secrets !== undefined && isThere(join(place.dataDir, secretsFileName))

@@ -22,6 +22,7 @@ import {
   withCopyTarget,
 } from '../../src/storage/copy/target.ts'
 import type { Db } from '../../src/storage/open.ts'
+import { traitsAt } from '../../src/storage/traits.ts'
 import { isMoved } from '../backup/contents.ts'
 import { assertOwnDirectory } from '../backup/own-directory.ts'
 import { copyTargetOf, databaseOf } from '../config.ts'
@@ -93,8 +94,7 @@ const seconds = (ms: number): number => Math.round(ms / 100) / 10
 async function prepared<T>(options: CopyOptions, work: (source: Source, job: Job) => Promise<T>): Promise<T> {
   const from = databaseOf(options)
   const to = copyTargetOf(options.to, from.dataDir)
-  if (from.databaseUrl === undefined) assertOwnDirectory(from.dataDir)
-  if (to.databaseUrl === undefined) assertOwnDirectory(to.dataDir)
+  for (const place of [from, to]) if (traitsAt(place).hasOwnFiles) assertOwnDirectory(place.dataDir)
   const source = await openSource(from)
   try {
     const origin = await originOf(source)

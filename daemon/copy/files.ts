@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
 import type { Place } from '../../src/storage/backup/restore-target.ts'
+import { traitsAt } from '../../src/storage/traits.ts'
 import { isMovedFile } from '../backup/contents.ts'
 import { writeFileAt } from '../backup/whole-file.ts'
 import { secretsFileName } from '../secrets/file.ts'
@@ -20,12 +21,12 @@ function* movedFiles(dataDir: string): Generator<string> {
   }
 }
 
-const hasOwnFiles = (from: Place, to: Place): boolean =>
-  to.databaseUrl === undefined && resolve(from.dataDir) !== resolve(to.dataDir)
+const isElsewhere = (from: Place, to: Place): boolean =>
+  traitsAt(to).hasOwnFiles && resolve(from.dataDir) !== resolve(to.dataDir)
 
 /** @throws SetupError when the target directory has the files of another installation */
 export function assertFilesFit(from: Place, to: Place): void {
-  if (!hasOwnFiles(from, to)) return
+  if (!isElsewhere(from, to)) return
   const foreign = [...movedFiles(to.dataDir)].find(
     (path) => !isSame(join(from.dataDir, path), join(to.dataDir, path)),
   )
@@ -42,7 +43,7 @@ function isSame(one: string, other: string): boolean {
 
 /** Returns how many files went along. */
 export async function copyFiles(from: Place, to: Place): Promise<number> {
-  if (!hasOwnFiles(from, to)) return 0
+  if (!isElsewhere(from, to)) return 0
   let files = 0
   for (const path of movedFiles(from.dataDir)) {
     await writeFileAt(join(to.dataDir, path), await readFile(join(from.dataDir, path)))

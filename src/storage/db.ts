@@ -47,19 +47,28 @@ export type Integrity =
   | { verdict: 'unknown'; reason: string }
 
 /** Properties that callers may adapt to, instead of checking which database it is. */
-type StorageTraits = {
+export type StorageTraits = {
+  /** As traces name it: `db.system.name` of the semantic conventions. */
+  systemName: string
   /** Writes run one at a time, in the thread that serves requests: concurrent ones gain nothing. */
   serialWrites: boolean
   /** No other process serves this database. */
   singleProcess: boolean
   /** Rows that a background job changes in one transaction, so that requests do not wait for it. */
   batchSize: number
+  /** Stores texts with a NUL. */
+  acceptsNul: boolean
+  /** It consists of files in the data directory, and not of those of a server. */
+  hasOwnFiles: boolean
 }
 
 export type WriteOptions = { unsynced?: boolean; lockMs?: number }
 
 /** For tools that examine a database and must not change it. */
-export type ReadStorage = Pick<Storage, 'dialect' | 'read' | 'heavy' | 'checkIntegrity' | 'sizes' | 'close'>
+export type ReadStorage = Pick<
+  Storage,
+  'dialect' | 'traits' | 'read' | 'heavy' | 'checkIntegrity' | 'sizes' | 'close'
+>
 
 export type Storage = {
   /** For src/storage and migrations; everything else uses `traits`. */

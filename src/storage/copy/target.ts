@@ -13,6 +13,7 @@ import { hasTable } from '../migration-ledger.ts'
 import { dropOldestVersion, raiseOldestVersion } from '../oldest-version.ts'
 import { openReadOnly, openStorage } from '../open.ts'
 import { countOf } from '../query/counts.ts'
+import { dialectTraits } from '../traits.ts'
 import { countCopied, createProgress, dropProgress, readOrigin, takenOff } from './progress.ts'
 
 export type CopyTarget = RowLoader & {
@@ -164,7 +165,7 @@ async function assertSameTables(db: AnyDb, dialect: Dialect, tables: readonly Ta
 
 const targetOf = (loader: RowLoader, dialect: Dialect, { tables, migrations }: Origin): CopyTarget => ({
   ...loader,
-  acceptsNul: dialect === 'sqlite',
+  acceptsNul: dialectTraits[dialect].acceptsNul,
   async finish(counters, last) {
     const { db } = loader
     // The one before closes for good: what was written here must survive a power failure.

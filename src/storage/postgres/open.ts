@@ -18,6 +18,7 @@ import type { Db, PostgresSettings, ReadQuerySettings, Storage, WriteOptions } f
 import { NestedWriteGuard } from '../nested-writes.ts'
 import type { PoolName, PoolUsage, StorageObserver } from '../observer.ts'
 import { PostgresCompiler } from '../query/compilers.ts'
+import { dialectTraits } from '../traits.ts'
 import { FairSlots } from '../turns.ts'
 import { isStalePlan, PostgresConnection } from './connection.ts'
 import { checkPostgresIntegrity } from './integrity-check.ts'
@@ -120,7 +121,7 @@ export async function openPostgres(
 
   return {
     dialect: 'postgres',
-    traits: { serialWrites: false, singleProcess: false, batchSize: 200 },
+    traits: dialectTraits.postgres,
     read: db,
     heavy: db,
     questions,

@@ -1,4 +1,5 @@
 import type { ReadStorage } from '../db.ts'
+import { dialectTraits } from '../traits.ts'
 import { openReader, sizesOf, sqliteFile } from './file.ts'
 import { checkSqliteIntegrity } from './integrity-check.ts'
 import { kyselyOver } from './kysely.ts'
@@ -17,6 +18,7 @@ export async function openSqliteReadOnly(dataDir: string): Promise<ReadStorage> 
   const db = kyselyOver(readers)
   return {
     dialect: 'sqlite',
+    traits: dialectTraits.sqlite,
     read: db,
     heavy: db,
     checkIntegrity: (signal) => checkSqliteIntegrity(file, AbortSignal.any([signal, ending.signal])),

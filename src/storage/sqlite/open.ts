@@ -7,6 +7,7 @@ import { CommitVersion } from '../commit-version.ts'
 import type { Db, ReadQuerySettings, Storage } from '../db.ts'
 import { lockDirectory } from '../directory-lock.ts'
 import type { PoolName, StorageObserver } from '../observer.ts'
+import { dialectTraits } from '../traits.ts'
 import { ReadingConnection, SqliteConnection } from './connection.ts'
 import { openReader, openWriter, sizesOf, sqliteFile } from './file.ts'
 import { givePagesBack } from './free-pages.ts'
@@ -84,7 +85,7 @@ export async function openSqlite(
 
   return {
     dialect: 'sqlite',
-    traits: { serialWrites: true, singleProcess: true, batchSize: 100 },
+    traits: dialectTraits.sqlite,
     read: kyselyOver(reader),
     heavy: kyselyOver(readers),
     questions: interruptibleKyselyOver(questionReaders),

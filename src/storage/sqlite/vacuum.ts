@@ -9,7 +9,9 @@ import { openWriter, sizesOf, sqliteFile } from './file.ts'
 export type Vacuumed = { before: number; after: number; milliseconds: number }
 
 /** Bytes of the database, and bytes of the disk that a vacuum needs besides: a whole copy, and the log of writing it back. */
-export async function vacuumNeeds(dataDir: string): Promise<{ bytes: number; needed: number }> {
+export type VacuumNeeds = { bytes: number; needed: number }
+
+export async function vacuumNeeds(dataDir: string): Promise<VacuumNeeds> {
   const file = sqliteFile(dataDir)
   if (!existsSync(file)) throw noDatabase(dataDir)
   const { data, log } = await sizesOf(file)
