@@ -34,18 +34,9 @@ export function watchUpkeep(storage: Storage): StoredMetrics {
   const refresh = async () => {
     const upkeep = await upkeepOf(storage)
     idle.set((await serverStateOf(storage)).idleTransactions.length)
-    if (upkeep.kind === 'sqlite') {
-      undone.set({ kind: 'unanalyzed' }, upkeep.isAnalyzed ? 0 : 1)
-      age.set(0)
-      slots.set(0)
-      return
-    }
-    undone.set({ kind: 'slow_statements' }, upkeep.statements?.length ?? 0)
-    for (const kind of ['scanned', 'unanalyzed', 'dead', 'unused', 'invalid', 'outdated'] as const) {
-      undone.set({ kind }, upkeep[kind].length)
-    }
+    for (const [kind, count] of Object.entries(upkeep.undone)) undone.set({ kind }, count)
     age.set(upkeep.transactionAge)
-    slots.set(Math.max(0, ...upkeep.slots.map(({ bytes }) => bytes)))
+    slots.set(upkeep.slotBytes)
   }
   return { registry, refresh, keepMs }
 }

@@ -7,6 +7,7 @@ import {
   type ReadStorage,
   type StorageOptions,
 } from '../../src/storage/open.ts'
+import { upkeepOf } from '../../src/storage/upkeep/upkeep.ts'
 import { type Config, databaseOf, dataDirOf, existingConfig } from '../config.ts'
 import { cipherOf } from '../secrets/cipher.ts'
 import type { Env } from '../variables.ts'
@@ -18,7 +19,6 @@ import * as network from './network.ts'
 import { checkCounts } from './scraped.ts'
 import { checkSettings } from './settings.ts'
 import * as stored from './stored.ts'
-import { checkUpkeep } from './upkeep.ts'
 
 type Flags = { 'data-dir'?: string | undefined; host?: string | undefined; port?: number | undefined }
 type Options = {
@@ -168,7 +168,7 @@ async function examineDatabase({
   const checks: [string, () => Promise<Finding[]>][] = [
     ['database', () => database.checkNotLost(storage, dataDir)],
     ['pooler', () => database.checkPooler(config)],
-    ['database upkeep', () => checkUpkeep(storage)],
+    ['database upkeep', async () => (await upkeepOf(storage)).findings],
     ['keys', () => database.checkKeyFingerprints(storage, config)],
     ['secret ages', () => database.checkSecretAges(storage, config, now)],
     ['encrypted values', () => database.checkEncryptedValues(storage, cipher)],

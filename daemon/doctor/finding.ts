@@ -1,25 +1,10 @@
-import type { Finding } from '../../src/core/finding.ts'
+import { type Finding, failed } from '../../src/core/finding.ts'
 import { classifyDatabaseError } from '../../src/storage/dialect.ts'
+
+export { counted, failed, passed, warning } from '../../src/core/finding.ts'
 
 /** What `--fix` does about a finding. */
 export type Repair = { plan: string; run(): Promise<unknown> }
-
-export const passed = (check: string, message: string): Finding => ({
-  check,
-  state: 'ok',
-  message,
-  reason: null,
-  remedy: null,
-})
-
-type Explained = { message: string; reason: string; remedy: string }
-
-export const warning = (check: string, found: Explained): Finding => ({ check, state: 'warning', ...found })
-export const failed = (check: string, found: Explained): Finding => ({ check, state: 'error', ...found })
-
-/** `1 webhook`, `2 webhooks` */
-export const counted = (count: number, one: string, many = `${one}s`): string =>
-  `${count} ${count === 1 ? one : many}`
 
 /** For a database that is damaged. */
 export const restoreIt =

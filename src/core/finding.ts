@@ -10,3 +10,20 @@ export type Finding = {
   /** The command or setting that mends it; null when there is nothing to do. */
   remedy: string | null
 }
+
+export const passed = (check: string, message: string): Finding => ({
+  check,
+  state: 'ok',
+  message,
+  reason: null,
+  remedy: null,
+})
+
+type Explained = { message: string; reason: string; remedy: string }
+
+export const warning = (check: string, found: Explained): Finding => ({ check, state: 'warning', ...found })
+export const failed = (check: string, found: Explained): Finding => ({ check, state: 'error', ...found })
+
+/** `1 webhook`, `2 webhooks` */
+export const counted = (count: number, one: string, many = `${one}s`): string =>
+  `${count} ${count === 1 ? one : many}`

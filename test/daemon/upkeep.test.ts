@@ -6,12 +6,12 @@ import { expect, it, onTestFinished } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
 import { checkCounts } from '../../daemon/doctor/scraped.ts'
 import { checkAgentVersions } from '../../daemon/doctor/stored.ts'
-import { checkUpkeep } from '../../daemon/doctor/upkeep.ts'
 import { watchUpkeep } from '../../daemon/upkeep-watch.ts'
 import { migrations } from '../../migrations/index.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import { openReadOnly, openStorage } from '../../src/storage/open.ts'
+import { upkeepOf } from '../../src/storage/upkeep/upkeep.ts'
 import { listening } from '../cli/network.ts'
 import { onEveryDatabase, openMigrated, temporaryFolder } from '../databases.ts'
 import { startService, testSecrets } from '../harness.ts'
@@ -24,7 +24,7 @@ type Where = { dataDir: string; databaseUrl?: string | undefined }
 async function every(place: Where): Promise<Finding[]> {
   const storage = await openReadOnly(place)
   try {
-    return await checkUpkeep(storage)
+    return (await upkeepOf(storage)).findings
   } finally {
     await storage.close()
   }
@@ -54,7 +54,7 @@ it('svc doctor names what slows a Postgres down, and the command that mends it, 
   await migrate(storage, migrations)
   await storage.close()
   const none = await openReadOnly(place)
-  expect(await checkUpkeep(none)).toMatchObject([
+  expect((await upkeepOf(none)).findings).toMatchObject([
     { state: 'ok', message: expect.stringContaining('pg_stat_statements is not there') },
     { state: 'ok' },
   ])

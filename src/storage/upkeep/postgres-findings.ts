@@ -1,65 +1,22 @@
-import { formatBytes } from '../../src/core/byte-size.ts'
-import type { Finding } from '../../src/core/finding.ts'
-import type { ReadStorage } from '../../src/storage/open.ts'
-import type { PostgresUpkeep, Slot, Statement } from '../../src/storage/upkeep/postgres.ts'
-import { upkeepOf } from '../../src/storage/upkeep/upkeep.ts'
-import { counted, failed, passed, warning } from './finding.ts'
+import { formatBytes } from '../../core/byte-size.ts'
+import { counted, type Finding, failed, passed, warning } from '../../core/finding.ts'
+import { check } from './check.ts'
+import type { PostgresUpkeep, Slot, Statement } from './postgres.ts'
 
-/* What makes the database slower with time: statements, plans, indexes, and the maintenance of the database itself. */
-
-const check = 'database upkeep'
 const mebi = 2 ** 20
 
-/** A file of this size has tables where the order of a join matters. */
-const minAnalyzedBytes = 64 * mebi
-/** The service copies its log into the file every 31 MiB, and the integrity check keeps it longer for a while. */
-const maxLogBytes = 1100 * mebi
 /** An inactive slot of less belongs to a standby that restarts. */
 const maxInactiveBytes = 64 * mebi
 const maxSlotBytes = 10 * 1024 * mebi
 
-export async function checkUpkeep(storage: ReadStorage): Promise<Finding[]> {
-  const upkeep = await upkeepOf(storage)
-  const findings =
-    upkeep.kind === 'postgres'
-      ? [
-          ...statements(upkeep.statements),
-          ...tables(upkeep),
-          ...indexes(upkeep),
-          ...transactions(upkeep.transactionAge),
-          ...upkeep.slots.flatMap(slot),
-          ...extensions(upkeep),
-        ]
-      : sqlite(upkeep.isAnalyzed, await storage.sizes())
-  return findings.some(({ state }) => state !== 'ok')
-    ? findings
-    : [...findings, passed(check, 'Nothing is left undone')]
-}
-
-function sqlite(isAnalyzed: boolean, { data, log = 0 }: { data: number; log?: number }): Finding[] {
-  const findings: Finding[] = []
-  if (!isAnalyzed && data >= minAnalyzedBytes) {
-    findings.push(
-      warning(check, {
-        message: `No table of its ${formatBytes(data)} was ever analyzed.`,
-        reason:
-          'SQLite guesses how many rows a condition leaves, and may read a large table in place of an index.',
-        remedy: `stop the service and run: sqlite3 svc.sqlite 'analyze'`,
-      }),
-    )
-  }
-  if (log > maxLogBytes) {
-    findings.push(
-      warning(check, {
-        message: `Its write-ahead log has ${formatBytes(log)}.`,
-        reason:
-          'A program that keeps a read open, or a full disk, keeps it from starting over; reads become slower.',
-        remedy: 'end other programs that have svc.sqlite open (lsof svc.sqlite), or restart the service',
-      }),
-    )
-  }
-  return findings
-}
+export const postgresFindings = (upkeep: PostgresUpkeep): Finding[] => [
+  ...statements(upkeep.statements),
+  ...tables(upkeep),
+  ...indexes(upkeep),
+  ...transactions(upkeep.transactionAge),
+  ...upkeep.slots.flatMap(slot),
+  ...extensions(upkeep),
+]
 
 function statements(found: readonly Statement[] | undefined): Finding[] {
   if (found === undefined) {

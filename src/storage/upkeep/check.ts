@@ -1,0 +1,2 @@
+/** What `svc doctor` calls it. */
+export const check = 'database upkeep'
