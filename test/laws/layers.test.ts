@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { cyclesOf, importsOf, productSources } from './imports.ts'
-import { breachesOf, capabilities, ruleNames } from './layers.ts'
+import { breachesOf, capabilities, databaseChoosers, ruleNames } from './layers.ts'
 
 const sources = productSources()
 
@@ -154,6 +154,50 @@ const wrongs: [path: string, text: string, rule: string][] = [
     'const batch = storage.dialect === "sqlite" ? 100 : 200',
     'only src/storage and migrations know which database it is',
   ],
+  ...[
+    `import { describeWait } from '../src/storage/postgres/blockers.ts'`,
+    `const { vacuumSqlite } = await import('../src/storage/sqlite/vacuum.ts')`,
+    `import type { Slot } from '../src/storage/upkeep/postgres.ts'`,
+    `import { postgresFindings } from '../src/storage/upkeep/postgres-findings.ts'`,
+  ].map((text): [string, string, string] => [
+    'daemon/schema.ts',
+    text,
+    'what only one database has is imported by src/storage alone',
+  ]),
+  ...[
+    `if (upkeep.kind === 'sqlite') return`,
+    `const isServer = "postgres" === kind`,
+    `switch (kind) { case 'postgres': return 1 }`,
+    `const system = isOwn ? 'sqlite' : 'postgresql'`,
+    `if (state.version.startsWith('SQLite ')) return`,
+    `if (url.protocol === 'postgres:') return`,
+    `if (/^postgres(ql)?:/.test(url)) return`,
+    `const rows = { sqlite: 100, postgres: 200 }[kind]`,
+  ].map((text): [string, string, string] => [
+    'daemon/upkeep-watch.ts',
+    text,
+    'outside src/storage and migrations no value is the name of a database',
+  ]),
+  ...[
+    `const acceptsNul = place.databaseUrl === undefined`,
+    `if (undefined !== place.databaseUrl) return`,
+    `const rows = databaseUrl ? 200 : 100`,
+    `if (config.databaseUrl) return`,
+    `const isFile = !config.place?.databaseUrl`,
+    `const url = databaseUrl ?? dataDir`,
+    `const isServer = databaseUrl?.startsWith('p')`,
+    `const isServer = 'databaseUrl' in place`,
+    `const isServer = Boolean(place.databaseUrl)`,
+    `const { dataDir, databaseUrl: url } = place`,
+    `const url = place.databaseUrl`,
+    `function rowsOf({ databaseUrl: url }: Place) {}`,
+    `const { databaseUrl = '' } = place`,
+    `if (env.DATABASE_URL === undefined) return`,
+  ].map((text): [string, string, string] => [
+    'daemon/copy/copy.ts',
+    text,
+    'outside src/storage and migrations nothing depends on whether there is a databaseUrl',
+  ]),
   ['src/utils/text.ts', '', 'every folder of src has its place in the order'],
   ['src/core/a.ts', `import './a.ts'`, 'no import goes round in a circle'],
 ]
@@ -161,6 +205,17 @@ const wrongs: [path: string, text: string, rule: string][] = [
 describe('the check of the layers', () => {
   it.each(wrongs)('finds in %s: %s', (path, text, rule) => {
     expect(breachesOf([{ path, text }]).map((broken) => broken.rule)).toContain(rule)
+  })
+
+  it('makes no exception of a file that tells no databases apart', () => {
+    const needed = sources.filter(
+      ({ path, text }) =>
+        path in databaseChoosers &&
+        breachesOf([{ path: 'daemon/x.ts', text }]).some(({ rule }) =>
+          rule.startsWith('outside src/storage'),
+        ),
+    )
+    expect(needed.map(({ path }) => path).sort()).toEqual(Object.keys(databaseChoosers).sort())
   })
 
   it('is shown to fail for each of its rules', () => {
@@ -175,6 +230,12 @@ describe('the check of the layers', () => {
     ['src/agents/store.ts', `import { prepared } from '../storage/dialect.ts'`],
     ['src/agents/upgrades/rules.ts', `import { nextUpgrade } from '../versions/upgrade-path.ts'`],
     ['src/device-agent/update.ts', `import {verifyManifest} from '../agents/versions/manifest.ts'`],
+    ['src/devices/jobs.ts', `const batch = storage.traits.batchSize`],
+    ['daemon/tracing.ts', `const system = storage.traits.systemName`],
+    ['daemon/doctor/database.ts', `const remedy = 'raise max_connections of PostgreSQL'`],
+    ['daemon/doctor/database.ts', `await openStorage({ databaseUrl, dataDir, postgres: { poolSize: 1 } })`],
+    ['daemon/drill.ts', `type Place = { databaseUrl?: string | undefined; dataDir: string }`],
+    ['daemon/drill.ts', `const env = environmentOn({ databaseUrl: place.databaseUrl })`],
     ['src/devices/rules.ts', `// import { x } from '../agents/store.ts'\n/** await */`],
   ])('accepts %s: %s', (path, text) => {
     expect(breachesOf([{ path, text }])).toEqual([])

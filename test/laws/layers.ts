@@ -75,6 +75,12 @@ const authenticator = 'src/cli/otp-secret.ts'
 /** Loads the requested command from the manifest. */
 const commandLoader = 'src/cli/program.ts'
 
+/** Named exceptions: files whose very subject is which database it is, with the reason. */
+export const databaseChoosers: Readonly<Record<string, string>> = {
+  'daemon/config.ts': 'reads DATABASE_URL and --to, with which a person chooses the database',
+  'daemon/backup/format.ts': 'the head of an archive says which database it was made of',
+}
+
 type Rule = { name: string; applies(path: string): boolean; allows(path: string, it: Import): boolean }
 
 const inZone =
@@ -145,6 +151,11 @@ const ownImports: Rule[] = [
     name: 'a store knows no handlers',
     applies: (path) => named(path, 'store.ts'),
     allows: (_, { target }) => target !== 'src/handler.ts' && !target.endsWith('/handlers.ts'),
+  },
+  {
+    name: 'what only one database has is imported by src/storage alone',
+    applies: (path) => !inZone('storage')(path),
+    allows: (_, { target }) => !/^src\/storage\/(?:.*[/-])?(?:sqlite|postgres)\b/.test(target),
   },
   {
     name: 'a password is held against an account by the password guard alone, where wrong ones are counted',
@@ -232,6 +243,10 @@ const packageImports: Rule[] = [
   },
 ]
 
+const anyOf = (...forms: RegExp[]): RegExp => new RegExp(forms.map(({ source }) => source).join('|'))
+const mayNotChooseDatabase = (path: string): boolean =>
+  !inZone('storage', 'migrations')(path) && !(path in databaseChoosers)
+
 type TextRule = { name: string; applies(path: string): boolean; forbids: RegExp }
 
 const texts: TextRule[] = [
@@ -261,7 +276,31 @@ const texts: TextRule[] = [
     name: 'only src/storage and migrations know which database it is',
     applies: (path) => !inZone('storage', 'migrations')(path),
     // Importing the file of that name is fine: its functions hide the difference.
-    forbids: /(?<!\/)\bdialect\b(?!\.ts)|\bisPostgres\b/,
+    forbids: /(?<!\/)\bdialect\b(?!\.ts)|\b(?:dialectTraits|byDialect|isPostgres|isSqlite)\b/,
+  },
+  {
+    name: 'outside src/storage and migrations no value is the name of a database',
+    applies: mayNotChooseDatabase,
+    // Also at the start of a pattern, and as a key: `postgres` alone is a key of the options of openStorage.
+    forbids: anyOf(
+      /(['"`])(?:sqlite|SQLite|[pP]ostgres(?:ql|QL)?)[: /]*\1/,
+      /[\s(!=,]\/\^?(?:sqlite|SQLite|[pP]ostgres(?:ql|QL)?)\b/,
+      /\bsqlite:/,
+    ),
+  },
+  {
+    name: 'outside src/storage and migrations nothing depends on whether there is a databaseUrl',
+    applies: mayNotChooseDatabase,
+    forbids: anyOf(
+      // Compared, or asked for its truth, from either side.
+      /\bdatabaseUrl!?\s*(?:[=!]==?|&&|\|\||\?(?!:))/,
+      /(?:[=!]==?|!|\b(?:if|while) \(|\bBoolean\(|\btypeof\b)\s*(?:[\w$]+[?!]?\.)*databaseUrl\b/,
+      /['"]databaseUrl['"]\s*(?:\]|in\b|\))/,
+      /DATABASE_URL(?:['"]\])?\s*(?:[=!]==?|&&|\|\||\?)/,
+      // Taken under another name, or with a default.
+      /(?:\b(?:const|let)|[(,])\s*\{[^{}]*\bdatabaseUrl\s*(?::|=(?!=))[^{}]*\}\s*(?:[=:]|\)\s*=>)/,
+      /\b(?:const|let) \w+ = (?:[\w$]+[?!]?\.)+databaseUrl\b/,
+    ),
   },
   {
     name: 'text becomes code in storage/schema/rows.ts alone',
