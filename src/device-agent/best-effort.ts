@@ -10,6 +10,7 @@ export async function bestEffort<T>(read: () => T | Promise<T>, ms = 10_000): Pr
   try {
     return await Promise.race([(async () => read())(), late])
   } catch {
+    // What fails is absent, like what is too slow.
     return undefined
   } finally {
     clearTimeout(timer)

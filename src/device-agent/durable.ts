@@ -21,11 +21,16 @@ export function replaceFile(file: string, text: string): void {
   syncDirectory(dirname(file))
 }
 
+/** Whether the file system refused something, as on a full disk; any other error is a bug. */
+export const isFileError = (error: unknown): error is NodeJS.ErrnoException =>
+  error instanceof Error && 'syscall' in error
+
 /** The JSON of a file; undefined when the file is missing or not valid JSON. */
 export function readJson(file: string): unknown {
   try {
     return JSON.parse(readFileSync(file, 'utf8'))
   } catch {
+    // It is missing, or a crash or a person has damaged it: the caller starts without it.
     return undefined
   }
 }

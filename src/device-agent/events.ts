@@ -32,6 +32,7 @@ export type Step =
   | 'rotation'
   | 'key'
   | 'update'
+  | 'watchdog'
 
 /** Progress of an update. `off`: updates are disabled. */
 type UpdateState =
@@ -52,6 +53,7 @@ const taskOf: { [S in Step]?: string } = {
   listening: 'connection for live queries',
   rotation: 'change of the token',
   key: 'registration of the key',
+  watchdog: 'heartbeat of the watchdog',
 }
 
 const updateLines: Record<UpdateState, (version: string, reason: string) => string> = {

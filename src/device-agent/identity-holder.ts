@@ -1,4 +1,6 @@
 import { bestEffort } from './best-effort.ts'
+import { isFileError } from './durable.ts'
+import { NotStoredError } from './retry.ts'
 import type { Identity, IdentityStore } from './state.ts'
 
 /** The current identity of the agent: interval and tokens change while it runs. */
@@ -7,10 +9,14 @@ export function identityHolder(store: IdentityStore, enrolled: Identity) {
   const listeners = new Set<() => void>()
   return {
     current: (): Identity => identity,
-    /** Written to disk before it takes effect. @throws when it cannot be written */
+    /** Written to disk before it takes effect. @throws NotStoredError when it cannot be written */
     save(change: Partial<Identity>): void {
       const next = { ...identity, ...change }
-      store.save(next)
+      try {
+        store.save(next)
+      } catch (error) {
+        throw isFileError(error) ? new NotStoredError(store.file, error) : error
+      }
       const renewed = next.authToken !== identity.authToken
       identity = next
       if (renewed) for (const tell of listeners) tell()

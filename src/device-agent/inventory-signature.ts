@@ -20,6 +20,7 @@ function orNothing<T>(read: () => T): T | null {
   try {
     return read()
   } catch {
+    // A machine need not have it, or let this user read it.
     return null
   }
 }

@@ -57,6 +57,7 @@ export function parseRecord(line: string): JournalRecord[] {
     const record: unknown = JSON.parse(line)
     return record !== null && typeof record === 'object' ? [record as JournalRecord] : []
   } catch {
+    // A line cut off by the limit of the output.
     return []
   }
 }

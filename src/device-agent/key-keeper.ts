@@ -29,12 +29,8 @@ export function keyKeeper(agent: Agent, identity: IdentityHolder, rotation: Toke
 
   const register = scheduleTask(agent, 'key', day, async () => {
     const privateKey = identity.current().proof?.privateKey ?? newDeviceKey()
-    try {
-      // On disk before the service knows it: a key cannot be replaced.
-      if (identity.current().proof === undefined) identity.save({ proof: { privateKey } })
-    } catch {
-      return
-    }
+    // On disk before the service knows it: a key cannot be replaced.
+    if (identity.current().proof === undefined) identity.save({ proof: { privateKey } })
     const client = agent.connect(() => identity.current().authToken)
     const body = { publicKey: devicePublicKey(privateKey) }
     const reply = await client

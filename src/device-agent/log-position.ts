@@ -20,6 +20,7 @@ export function logPositionStore(stateDir: string): LogPositionStore {
       try {
         return LogPosition.parse(JSON.parse(readFileSync(file, 'utf8')))
       } catch {
+        // There is none before the first run; a damaged one is as good as none.
         return {}
       }
     },

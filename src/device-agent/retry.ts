@@ -5,11 +5,30 @@ import type { Step } from './events.ts'
 export const maxPauseMs = 60_000
 const maxRetryAfterMs = 3_600_000
 
-/** A failure of the service or the network; anything else that is thrown is a bug or an abort. */
-type Failure = ApiError | NetworkError | TimeoutError
+/** A file that has to be on disk before the next step cannot be written, as on a full disk. */
+export class NotStoredError extends Error {
+  constructor(file: string, cause: NodeJS.ErrnoException) {
+    super(`${file} could not be written: ${cause.message}`, { cause })
+  }
+}
+
+type ServiceFailure = ApiError | NetworkError | TimeoutError
+
+/** Whether the service or the network is at fault. */
+export const isServiceFailure = (error: unknown): error is ServiceFailure =>
+  error instanceof ApiError || error instanceof NetworkError || error instanceof TimeoutError
+
+/** A failure of the service, the network or the disk; anything else that is thrown is a bug or an abort. */
+type Failure = ServiceFailure | NotStoredError
 
 const isFailure = (error: unknown): error is Failure =>
-  error instanceof ApiError || error instanceof NetworkError || error instanceof TimeoutError
+  isServiceFailure(error) || error instanceof NotStoredError
+
+function codeOf(failure: Failure): string {
+  if (failure instanceof ApiError) return failure.code
+  if (failure instanceof NotStoredError) return 'not_stored'
+  return failure instanceof TimeoutError ? 'timeout' : 'unreachable'
+}
 
 /** A later attempt would fail as well: the key, the tenant or the request itself is refused. */
 export const isEnrollmentRefused = (error: unknown): error is ApiError =>
@@ -49,8 +68,7 @@ export function reportFailure(
 ): number {
   if (!isFailure(error) || refuses(error)) throw error
   const { step, failures } = details
-  const code =
-    error instanceof ApiError ? error.code : error instanceof TimeoutError ? 'timeout' : 'unreachable'
+  const code = codeOf(error)
   const pause = details.pause(error)
   const retryInSeconds = Math.round(pause / 100) / 10
   report({ event: 'failed', step, code, message: error.message, failures, retryInSeconds })

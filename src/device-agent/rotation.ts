@@ -19,12 +19,8 @@ export function tokenRotator(agent: Agent, identity: IdentityHolder) {
       const client = agent.connect(() => identity.current().authToken)
       const staged = safeParse(StagedTokens, await client.call(agentTokens.rotate, { params: params() }))
       if (!staged.success) return
-      try {
-        identity.save({ staged: staged.data })
-      } catch {
-        // Tokens that could not be stored are not confirmed.
-        return
-      }
+      // Tokens that could not be stored are not confirmed.
+      identity.save({ staged: staged.data })
     }
     await confirm()
   }
@@ -47,12 +43,8 @@ export function tokenRotator(agent: Agent, identity: IdentityHolder) {
       watchdogAuthToken: staged.watchdogAuthToken ?? watchdogAuthToken,
       staged: undefined,
     }
-    try {
-      identity.save(change)
-    } catch {
-      // They are on disk as staged tokens, which the next start confirms.
-      return
-    }
+    // Where this fails they are on disk as staged tokens, which the next attempt or start confirms.
+    identity.save(change)
     agent.report({ event: 'token', deviceId })
   }
 

@@ -31,6 +31,7 @@ export function scheduleTask(agent: Agent, step: Step, every: number, task: () =
 
   /** Returns whether the task was done now. */
   return async ({ force = false } = {}): Promise<boolean> => {
+    // Whoever started that attempt gets its error.
     while (inFlight) await inFlight.catch(() => {})
     const now = agent.clock.now()
     if (now < blockedUntil || (now < notBefore && !force)) return false

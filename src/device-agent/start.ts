@@ -12,6 +12,7 @@ import { diagnosticsRecorder } from './diagnostics.ts'
 import type { Report } from './events.ts'
 import { lockStateDir } from './lock.ts'
 import { logPositionStore } from './log-position.ts'
+import { isServiceFailure } from './retry.ts'
 import { type RunOptions, runAgent } from './run.ts'
 import { settingsStore } from './settings.ts'
 import { openSpool } from './spool/spool.ts'
@@ -153,7 +154,10 @@ export function buildUpdater(
       const client = parts.connect(() => token)
       const params = { id: identity.agentId }
       const body = { targetVersion: version, state: 'updating' } as const
-      await client.call(agentUpdates.status, { params, body }).catch(() => {})
+      await client.call(agentUpdates.status, { params, body }).catch((error: unknown) => {
+        // Only the progress is missing then: the outcome is spooled until the service has it.
+        if (!isServiceFailure(error)) throw error
+      })
     },
     startTrial: name.startTrial,
   })

@@ -93,6 +93,7 @@ function loadIdentity(stateDir: string): Identity | undefined {
   try {
     return Identity.parse(JSON.parse(readFileSync(file, 'utf8')))
   } catch {
+    // The text of the error may quote the tokens.
     throw new Problem(
       'invalid_request',
       `${file} is not an agent identity; remove it to enroll this machine again`,

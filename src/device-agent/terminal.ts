@@ -99,6 +99,7 @@ async function trustKeysFrom(flags: string[] | undefined): Promise<string[] | un
       try {
         return parseTrustKey(text).publicKeyB64
       } catch {
+        // It may be a private key by mistake: the message must not contain it.
         throw usageError('--trust-key is not an Ed25519 public key', 'in base64, or @file with base64 or PEM')
       }
     }),

@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, statSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { api } from '../../src/api.ts'
@@ -120,6 +120,32 @@ test('an agent of before makes its key on disk first, and registers it once', as
   expect(body).toEqual({ publicKey: devicePublicKey(proof!.privateKey) })
   expect(headers.authorization).toMatch(/^Bearer svc_/)
   expect(readFileSync(join(stateDir(), 'identity.json'), 'utf8')).toContain('PRIVATE KEY')
+})
+
+test('a key that cannot be stored is not registered yet: the agent says why, and tries again', async () => {
+  await using service = await standIn((request) =>
+    request.path.endsWith('/key') ? { status: 200, body: { serviceKey: 'a-key' } } : agreeable(request),
+  )
+  const identity = identityStore(stateDir())
+  identity.save(identityAt(service.url))
+  // In the place of the draft of the file, as a disk that refuses it.
+  mkdirSync(`${identity.file}.new`)
+  let beats = 0
+  const readMetrics = async () => {
+    beats += 1
+    if (beats === 6) rmdirSync(`${identity.file}.new`)
+    return {}
+  }
+  const { events } = await live(service.url, { seconds: 900, machine: { readMetrics } })
+  const failures = events.filter((event) => event.event === 'failed')
+  expect(failures.map(({ step, code, failures }) => [step, code, failures])).toEqual([
+    ['key', 'not_stored', 1],
+    ['key', 'not_stored', 2],
+    ['key', 'not_stored', 3],
+  ])
+  expect(failures[0]!.message).toContain(identity.file)
+  expect(service.count('/key')).toBe(1)
+  expect(identity.load()!.proof?.service).toBe('a-key')
 })
 
 test.each([404, 409])('a service that answers %i to the key gets heartbeats all the same', async (status) => {

@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { mkdirSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { describe, expect, test, vi } from 'vitest'
 import { WebSocketServer } from 'ws'
@@ -12,7 +13,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { livingAgents } from './live.ts'
-import { authToken, identityAt } from './stand-in.ts'
+import { agreeable, authToken, beat, identityAt, standIn } from './stand-in.ts'
 
 const { live, stateDir } = livingAgents()
 const day = 86_400_000
@@ -44,6 +45,32 @@ onEveryDatabase((_, open) => {
     expect((await live(service.url, once)).failure).toMatchObject({ code: 'invalid_agent_credentials' })
   })
 })
+
+test.each(['/rotate-token', '/confirm'])(
+  'tokens that cannot be stored after %s are reported, and not lost',
+  async (step) => {
+    const identity = identityStore(stateDir())
+    const replaced = { authToken: 'svc_new', watchdogAuthToken: 'svc_new_too' }
+    const full = (): string => `${identity.file}.new`
+    await using service = await standIn((request) => {
+      if (request.path.endsWith(step)) mkdirSync(full())
+      if (request.path.endsWith('/rotate-token')) return { status: 200, body: replaced }
+      if (!request.path.endsWith('/heartbeat')) return agreeable(request)
+      return { status: 200, body: { ...(beat as { body: object }).body, rotateToken: true } }
+    })
+    identity.save({ ...identityAt(service.url), proof: { privateKey: 'a', service: 'b' } })
+    const { events } = await live(service.url, { pace: { once: true } })
+    expect(events).toContainEqual(
+      expect.objectContaining({ event: 'failed', step: 'rotation', code: 'not_stored' }),
+    )
+    expect(events.map(({ event }) => event)).not.toContain('token')
+    expect(service.count('/confirm')).toBe(step === '/confirm' ? 1 : 0)
+    expect(identity.load()).toMatchObject({
+      authToken,
+      ...(step === '/confirm' && { staged: replaced }),
+    })
+  },
+)
 
 describe('the connection of an agent', () => {
   test('reconnects with a new token at once, without a failure', async () => {

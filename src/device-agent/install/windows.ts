@@ -140,6 +140,7 @@ export function windowsInstaller(machine: WindowsMachine = thisMachine): Install
       call('schtasks', '/Query', '/TN', taskName)
       return true
     } catch {
+      // schtasks fails for a task that it does not know; where it fails for all, so does the registration.
       return false
     }
   }

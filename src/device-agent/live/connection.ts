@@ -60,6 +60,7 @@ export async function keepListening(
         retryInSeconds,
       })
     }
+    // An abort ends the pause, and the loop with it.
     await clock.sleep(pause, signal).catch(() => {})
   }
 }

@@ -81,7 +81,8 @@ export const hasJournal = async (command = 'journalctl'): Promise<boolean> =>
 async function logNamed(command: string, name: string): Promise<JournalLog> {
   try {
     return findLog(known, name)
-  } catch {
+  } catch (error) {
+    if (!(error instanceof LogNotFound)) throw error
     return findLog(await unitsOf(command), name)
   }
 }

@@ -2,6 +2,8 @@ import { statSync } from 'node:fs'
 import { z } from 'zod'
 import { usageError } from '../../cli/exit-codes.ts'
 import { readFileIfExists, writePrivateFile } from '../../cli/files.ts'
+import { parseJson } from '../../core/json.ts'
+import { safeParse } from '../../core/schema.ts'
 import { newSimulatedAgent, type SimulatedAgent } from './fleet.ts'
 
 const FleetFile = z.object({
@@ -24,12 +26,12 @@ export function loadFleet(file: string): SavedFleet | undefined {
   if (process.platform !== 'win32' && (statSync(file).mode & 0o077) !== 0) {
     throw usageError(`${file} contains credentials and is readable by others; run: chmod 600 ${file}`)
   }
-  try {
-    const { agents, ...about } = FleetFile.parse(JSON.parse(text))
-    return { ...about, agents: agents.map((one) => newSimulatedAgent(...one)) }
-  } catch {
+  const { data } = safeParse(FleetFile, parseJson(text))
+  if (!data) {
     throw usageError(`${file} is not a fleet of svc agent simulate`, 'remove it, or use another --state')
   }
+  const { agents, ...about } = data
+  return { ...about, agents: agents.map((one) => newSimulatedAgent(...one)) }
 }
 
 /** Replaces the file atomically, readable only by its owner. */

@@ -34,6 +34,7 @@ function namesIn(directory: string): string[] {
     makeFolder(directory)
     return readdirSync(directory)
   } catch {
+    // A folder that cannot be read: what is written to it fails as well, and stays in memory.
     return []
   }
 }

@@ -120,6 +120,7 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
       replaceFile(positionFile, JSON.stringify(next))
       unsavedPosition = undefined
     } catch {
+      // It lasts until the agent ends; then the service gets these records once more.
       unsavedPosition = next
     }
   }
@@ -131,6 +132,7 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
         .split('\n')
         .slice(0, -1)
     } catch {
+      // Another process has removed the segment.
       return []
     }
   }

@@ -35,7 +35,7 @@ export async function download(candidate: Candidate, to: string, source: Downloa
     } catch (error) {
       if (source.signal.aborted) throw source.signal.reason
       if (error instanceof UpdateFailure && error.kind !== 'later') {
-        // A wrong file, or no space for it: there is nothing to continue.
+        // A wrong file, or no space for it: there is nothing to continue. That reason is what matters.
         await rm(to, { force: true }).catch(() => {})
         throw error
       }
@@ -44,6 +44,7 @@ export async function download(candidate: Candidate, to: string, source: Downloa
       if (deadline.aborted)
         throw new UpdateFailure('later', `the download did not finish within 5 minutes (${message})`)
       if (tries >= 6) throw new UpdateFailure('later', message)
+      // An abort ends the pause, and the next attempt fails with its reason.
       await source.clock.sleep(pause, signal).catch(() => {})
     }
   }

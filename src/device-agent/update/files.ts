@@ -35,6 +35,7 @@ export async function sha256Of(file: string): Promise<string> {
 
 /** Whether the file exists with that content. */
 export async function hasChecksum(file: string, sha256: string): Promise<boolean> {
+  // A file that cannot be read is downloaded or copied anew.
   return (await sha256Of(file).catch(() => undefined)) === sha256
 }
 

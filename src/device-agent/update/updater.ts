@@ -1,7 +1,9 @@
 import { rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { ApiError, type Client, NetworkError, TimeoutError } from '../../core/client.ts'
+import type { Client } from '../../core/client.ts'
+import { isFileError } from '../durable.ts'
 import type { Report } from '../events.ts'
+import { isServiceFailure } from '../retry.ts'
 import type { SettingsStore } from '../settings.ts'
 import type { Spool } from '../spool/spool.ts'
 import { type DownloadSource, download } from './download.ts'
@@ -36,7 +38,7 @@ export type UpdaterOptions = {
   source: DownloadSource
   report: Report
   now: () => Date
-  /** Reports the start to the service; failures are ignored. */
+  /** Reports the start to the service. A failure of the service or the network does not hold up the update. */
   reportStarted: (version: string) => Promise<void>
   /** Requests a trial of the staged binary. */
   startTrial: (version: string) => void
@@ -96,8 +98,10 @@ export function updaterOf(updating: UpdaterOptions): Updater {
     tries = 0
     try {
       journal.fail(version, reason, now())
-    } catch {
-      // If the journal cannot be written, the next offer fails in the same way.
+    } catch (error) {
+      // The version is tried again with every offer, as its failure is not on record.
+      const reason = `update.json could not be written: ${(error as Error).message}`
+      report({ event: 'update', state: 'failed', version, reason })
     }
     const outcome = { targetVersion: version, state, reason: reason.slice(0, 1000) } as const
     spool.append({ kind: 'update', outcome }, { durable: true })
@@ -106,7 +110,9 @@ export function updaterOf(updating: UpdaterOptions): Updater {
   function countAttempt(version: string): number {
     try {
       return journal.begin(version)
-    } catch {
+    } catch (error) {
+      if (!isFileError(error)) throw error
+      // It is written again once the download is verified, and that failure is reported.
       return tries + 1
     }
   }
@@ -165,7 +171,6 @@ export function updaterOf(updating: UpdaterOptions): Updater {
 }
 
 function failureIn(error: unknown): UpdateFailure {
-  const network = error instanceof NetworkError || error instanceof TimeoutError || error instanceof ApiError
-  if (network) return new UpdateFailure('later', error.message)
+  if (isServiceFailure(error)) return new UpdateFailure('later', error.message)
   return toUpdateFailure(error)
 }

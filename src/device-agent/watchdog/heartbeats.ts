@@ -5,6 +5,7 @@ import { safeParse } from '../../core/schema.ts'
 import type { Agent } from '../agent.ts'
 import { commandRunner } from '../commands/runner.ts'
 import { HeartbeatReply } from '../replies.ts'
+import { isServiceFailure } from '../retry.ts'
 import type { IdentityStore } from '../state.ts'
 import type { Offer } from '../update/offer.ts'
 import type { Alive } from './messages.ts'
@@ -22,7 +23,7 @@ export type WatchdogHeartbeats = {
 
 /**
  * The watchdog's heartbeats, with a separate token: the service also hears from the machine while the agent cannot be
- * started, and can then repair it. Their failures are ignored: the agent reports the same.
+ * started, and can then repair it.
  */
 export function watchdogHeartbeats(
   watchdog: Pick<Agent, 'clock' | 'commands' | 'settings' | 'report' | 'signal' | 'version'> & {
@@ -36,6 +37,7 @@ export function watchdogHeartbeats(
   let heartbeats = 0
   let interval = 60
   let heartbeatAt = clock.now()
+  let failures = 0
 
   /** Milliseconds since the agent's last successful heartbeat, if that is too long. */
   function silence(): number | undefined {
@@ -68,6 +70,20 @@ export function watchdogHeartbeats(
     if (upgradeTo !== null) watchdog.upgrade({ version: upgradeTo, isRollback: rollback })
   }
 
+  async function beatOrReport(): Promise<void> {
+    try {
+      await beat()
+      failures = 0
+    } catch (error) {
+      failures += 1
+      // The agent reports the same failures of the service and the network.
+      if (signal.aborted || isServiceFailure(error)) return
+      const { message, code = 'unexpected' } = error as Error & { code?: string }
+      const retryInSeconds = (silence() === undefined ? calmIntervalMs : minute) / 1000
+      watchdog.report({ event: 'failed', step: 'watchdog', code, message, failures, retryInSeconds })
+    }
+  }
+
   return {
     heard(alive) {
       if (alive.heartbeats > heartbeats) heartbeatAt = clock.now()
@@ -77,10 +93,11 @@ export function watchdogHeartbeats(
     },
     async run() {
       for (let saidAt = clock.now(); !signal.aborted; ) {
+        // An abort ends the pause, and the loop with it.
         await clock.sleep(minute, signal).catch(() => {})
         if (signal.aborted || (silence() === undefined && clock.now() - saidAt < calmIntervalMs)) continue
         saidAt = clock.now()
-        await beat().catch(() => {})
+        await beatOrReport()
       }
     },
   }

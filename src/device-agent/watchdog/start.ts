@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { CliError } from '../../cli/exit-codes.ts'
 import { Problem } from '../../core/errors.ts'
 import { commandHistory } from '../commands/history.ts'
 import { diagnosticsRecorder } from '../diagnostics.ts'
@@ -131,7 +132,9 @@ function execInto({ file, args }: StartOptions['self']['restartCommand'], env: N
   try {
     process.execve?.(file, [file, ...args], env)
     return 0
-  } catch {
-    return 1
+  } catch (error) {
+    throw new CliError(`Cannot run ${file} in place of this process: ${(error as Error).message}`, {
+      cause: error,
+    })
   }
 }

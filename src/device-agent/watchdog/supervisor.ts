@@ -80,6 +80,7 @@ export async function supervise(watching: SupervisorOptions): Promise<Supervisor
       return 'become'
     const pause = restartDelay(crashes)
     report({ event: 'restart', reason, retryInSeconds: pause / 1000 })
+    // An abort ends the pause; the next line sees it.
     await clock.sleep(pause, signal).catch(() => {})
     if (!signal.aborted) continue
     report({ event: 'stopped' })

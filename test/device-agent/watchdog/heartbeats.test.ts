@@ -1,10 +1,11 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { fetchTransport } from '../../../src/core/client.ts'
 import { commandHistory } from '../../../src/device-agent/commands/history.ts'
 import { agentClient } from '../../../src/device-agent/connection.ts'
+import type { AgentEvent } from '../../../src/device-agent/events.ts'
 import { settingsStore } from '../../../src/device-agent/settings.ts'
 import { identityStore } from '../../../src/device-agent/state.ts'
 import type { Offer } from '../../../src/device-agent/update/offer.ts'
@@ -30,6 +31,7 @@ async function live(
   })
   const stop = new AbortController()
   const upgrades: Offer[] = []
+  const events: AgentEvent[] = []
   let minute = 0
   const pulse: WatchdogHeartbeats = watchdogHeartbeats({
     identity: identityStore(stateDir),
@@ -37,7 +39,7 @@ async function live(
     commands: commandHistory(join(stateDir, 'watchdog-commands.json')),
     connect: (authToken) =>
       agentClient({ url, version: '1.0.0', transport: fetchTransport, signal: stop.signal }, authToken),
-    report: () => {},
+    report: (event) => void events.push(event),
     version: '1.0.0',
     signal: stop.signal,
     upgrade: (offer) => upgrades.push(offer),
@@ -51,7 +53,7 @@ async function live(
     },
   })
   await pulse.run()
-  return { upgrades }
+  return { upgrades, events }
 }
 const alive = (heartbeats: number) => ({ said: 'alive', version: '1.2.0', heartbeats, interval: 60 }) as const
 
@@ -120,7 +122,29 @@ describe('the heartbeats of a watchdog', () => {
     await using broken = await standIn((request) =>
       request.path.endsWith('/heartbeat') ? 'cut' : agreeable(request),
     )
-    await live(broken.url, 12, () => {})
+    const { events } = await live(broken.url, 12, () => {})
     expect(broken.count('/heartbeat')).toBeGreaterThan(3)
+    // The agent says so itself.
+    expect(events).toEqual([])
+  })
+
+  test('report a failure of this machine, and go on', async () => {
+    await using service = await standIn()
+    const { file } = identityStore(stateDir)
+    const { events } = await live(service.url, 16, (pulse, minute) => {
+      pulse.heard(alive(minute))
+      chmodSync(file, minute < 8 ? 0o644 : 0o600)
+    })
+    expect(events).toEqual([
+      {
+        event: 'failed',
+        step: 'watchdog',
+        code: 'invalid_request',
+        message: expect.stringContaining(`chmod 600 ${file}`),
+        failures: 1,
+        retryInSeconds: 300,
+      },
+    ])
+    expect(service.count('/heartbeat')).toBe(2)
   })
 })
