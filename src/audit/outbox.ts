@@ -4,7 +4,16 @@ import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
-import { bytesOf, forUpdate, inScopeHistory, isOutage, keysOf, prepared, rowOf } from '../storage/dialect.ts'
+import {
+  bytesOf,
+  classifyDatabaseError,
+  forUpdate,
+  inScopeHistory,
+  isOutage,
+  keysOf,
+  prepared,
+  rowOf,
+} from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
@@ -49,8 +58,9 @@ async function sealInTransaction(tx: Db, drafts: readonly DraftEntry[]): Promise
         last = row
         sealed += 1
       }
-    } catch {
-      // The sealer meets the same fault, and reports it.
+    } catch (error) {
+      if (isOutage(error)) throw error
+      // The sealer runs the same steps with the same entries, meets the same fault, and reports it.
     }
     if (last) await moveHead(tx, last)
     for (const draft of own.slice(sealed)) await addToOutbox(tx, draft)
@@ -120,6 +130,7 @@ const timeOf = (entry: string): Instant | undefined =>
 /**
  * Seals what is pending at this moment in one chain, else in the chains that a scope sees. It does not wait for
  * entries recorded meanwhile or in other chains. A chain that cannot grow is left as it is.
+ * @throws where the database cannot be reached: who goes on would miss entries once it is back
  */
 export async function sealPendingFor(
   storage: Storage,
@@ -137,11 +148,16 @@ export async function sealPendingFor(
   for (const one of pending) {
     try {
       while (await sealBatch(storage, one.chain, Number(one.upTo), clock));
-    } catch {
-      // Its entries stay pending, and the sealer reports why.
+    } catch (error) {
+      if (isAway(error)) throw error
+      // Its entries stay pending, and the sealer runs the same steps and reports why.
     }
   }
 }
+
+/** A database that takes no changes, as on a full disk, is still read. */
+const isAway = (error: unknown): boolean =>
+  ['unreachable', 'denying access'].includes(classifyDatabaseError(error) ?? '')
 
 /**
  * Seals a batch of a chain; returns whether there may be more. When a batch fails, the entries are retried one
@@ -209,6 +225,7 @@ async function deadLetter(
 ): Promise<void> {
   const pass = (isShown: boolean) =>
     storage.write((tx) => replaceWithPlaceholder(tx, chain, id, { error, isShown, now }))
+  // Whatever else refused it refuses the second one too, whose error is thrown.
   await pass(true).catch(() => pass(false))
 }
 

@@ -46,6 +46,21 @@ onEveryDatabase((_, open) => {
   const [idleChain, busyChain] = [newId(), newId()]
   const others = Array.from({ length: 30 }, newId)
 
+  it('a reader goes on where the database takes no changes, and not where it is out of reach', async () => {
+    const { storage } = await open()
+    await storage.write((tx) => addPending(tx, idleChain, 1))
+    const failingWith = (code: string): Storage => ({
+      ...storage,
+      write: () => Promise.reject(Object.assign(new Error(code), { code })),
+    })
+    for (const code of ['ECONNREFUSED', '28P01'])
+      await expect(sealPendingFor(failingWith(code), systemScope, idleChain)).rejects.toThrow(code)
+    for (const code of ['SQLITE_FULL', '25006', 'SQLITE_CORRUPT', 'a bug'])
+      await sealPendingFor(failingWith(code), systemScope, idleChain)
+    expect(await pendingOf(storage, idleChain)).toBe(1)
+    expect(await sealPending(failingWith('a bug'))).toMatchObject([{ message: 'a bug' }])
+  })
+
   async function crowded() {
     const database = await open()
     await database.storage.write(async (tx) => {
