@@ -1,4 +1,4 @@
-import { type JWTPayload, jwtVerify, SignJWT } from 'jose'
+import { errors, type JWTPayload, jwtVerify, SignJWT } from 'jose'
 import { newId } from '../../core/new-id.ts'
 
 const issuer = 'service'
@@ -38,8 +38,10 @@ export function createJwtSigner(
           const { payload: claims } = await jwtVerify(token, key, options)
           if (claims.type !== type || typeof claims.sub !== 'string') return undefined
           return { subject: claims.sub, claims, expiresAt: (claims.exp ?? 0) * 1000 }
-        } catch {
-          // It may be of the other key.
+        } catch (error) {
+          if (!(error instanceof errors.JOSEError)) throw error
+          // Only a wrong signature can mean that it is of the other key.
+          if (!(error instanceof errors.JWSSignatureVerificationFailed)) return undefined
         }
       }
       return undefined
