@@ -6,6 +6,7 @@ export default class UpdateCheck extends LocalCommand {
   static override hidden = true
 
   async run(): Promise<void> {
+    // Nobody reads its output; the next command starts it again.
     await checkForUpdate().catch(() => {})
   }
 }

@@ -9,6 +9,7 @@ export function decodeHeader(header: string): string {
   try {
     return utf8.decode(Buffer.from(header, 'latin1'))
   } catch {
+    // It is not UTF-8: it stays as Node read it.
     return header
   }
 }

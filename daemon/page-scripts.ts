@@ -105,6 +105,7 @@ if (code !== null) {
     .then(signedIn)
     .catch((failure) => show(failure.code === 'invalid_exchange_code' ? 'spent' : 'failed', faultOf(failure)))
 } else if (csrf() !== undefined) {
+  // Without a session the page goes on showing how to sign in.
   renew().then(signedIn).catch(() => {})
 }
 })()`
@@ -130,6 +131,7 @@ const open = (invitation) => {
     const { tokens } = await call('POST', '/auth/accept-invite', { body: { token, password } })
     // People work in a terminal: no session stays in a browser that may not be theirs.
     const headers = { authorization: 'Bearer ' + tokens?.accessToken }
+    // One that cannot be ended now expires, and its token is forgotten with this page.
     await call('POST', '/auth/logout', { headers }).catch(() => {})
     return { email }
   }, (data) => show('accepted', data))
@@ -163,6 +165,7 @@ const form = (name, texts) => {
   show(name, texts)
   return main.querySelector('form')
 }
+// One that cannot be ended now expires, and its token is forgotten with this page.
 const end = () => call('POST', '/auth/logout', { body: { everywhere: false }, headers: { ...bearer(), ...noCookies } }).catch(() => {})
 const decide = (userCode, decision) => ({ currentTarget: button }) => {
   button.disabled = true

@@ -57,6 +57,7 @@ function credentials(directory: string | undefined): string[] {
   try {
     return readdirSync(directory).map((name) => join(directory, name))
   } catch {
+    // A directory that cannot be read has no files to watch; each setting that needs one says so.
     return []
   }
 }

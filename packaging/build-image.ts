@@ -70,6 +70,7 @@ function revision(): string | undefined {
     const stdio: ['ignore', 'pipe', 'ignore'] = ['ignore', 'pipe', 'ignore']
     return execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio }).trim()
   } catch {
+    // git is missing, or this is no checkout.
     return undefined
   }
 }

@@ -59,6 +59,7 @@ function download(folder: string, name: string, version?: string): string[] {
       stdio: ['ignore', 'ignore', 'inherit'],
     })
   } catch {
+    // apt-get has said why on standard error; the caller names the package.
     return []
   }
   return globSync(`${name}_*_amd64.deb`, { cwd: folder }).map((file) => join(folder, file))

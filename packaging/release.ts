@@ -144,6 +144,7 @@ function test(): void {
   try {
     for (const args of [['ci'], ['test']]) execFileSync('npm', args, { cwd: root, stdio: 'inherit' })
   } catch {
+    // npm has said what fails.
     const files = checkout.versionedFiles.join(' ')
     fail(
       `The tests fail, and nothing is committed.\n  git restore --staged --worktree ${files}, mend what fails, commit it, and run this again`,

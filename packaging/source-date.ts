@@ -11,6 +11,7 @@ export function sourceDate(): number {
   try {
     return commitTime()
   } catch {
+    // git is missing, or this is no checkout: either way it takes the setting.
     throw new Error('There is no commit to take the time from: set SOURCE_DATE_EPOCH to seconds since 1970')
   }
 }

@@ -41,6 +41,7 @@ export async function decrypted(
     try {
       decrypting.addIdentity(identity)
     } catch {
+      // The line may be a secret, and is not shown.
       throw new SetupError(`${identityFile} has a line that is no identity of age (AGE-SECRET-KEY-1…)`)
     }
   }

@@ -39,6 +39,7 @@ export function folderStore(folder: string): ArchiveStore {
       for (const name of await reading(folder, readdir(folder))) {
         const [, of = ''] = /^\.(.+)\.\d+\.part$/.exec(name) ?? []
         if (!isArchiveName(of)) continue
+        // Its run has finished or removed it.
         const left = await stat(placeOf(name)).catch(() => undefined)
         if (left !== undefined && left.mtime < before) await rm(placeOf(name), { force: true })
       }

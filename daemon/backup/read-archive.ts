@@ -189,6 +189,7 @@ class ArchiveReading {
     try {
       return JSON.parse(line.toString('utf8'))
     } catch {
+      // A SyntaxError quotes the line, which may hold secrets.
       throw this.#fault('a line is not JSON')
     }
   }

@@ -176,6 +176,7 @@ function parsed(text: string): Said | undefined {
   try {
     return JSON.parse(text) as Said
   } catch {
+    // The process ended before it had written its whole reply; its exit code says how.
     return undefined
   }
 }

@@ -11,6 +11,7 @@ type Manifest = { commands: Record<string, { endpoints?: string[]; examples?: st
 /** From the manifest of the command line, which a build makes; without one there are no examples of commands. */
 export async function commandExamples(): Promise<CommandExamples> {
   const examples = new Map<string, string>()
+  // A checkout that was not built has none.
   const text = await readFile(packageFile('oclif.manifest.json'), 'utf8').catch(() => '{"commands":{}}')
   for (const { endpoints = [], examples: of = [] } of Object.values(
     (JSON.parse(text) as Manifest).commands,

@@ -110,6 +110,7 @@ async function orUndefined<T>(read: () => T): Promise<T | undefined> {
   try {
     return read()
   } catch {
+    // The finding about the settings says why.
     return undefined
   }
 }

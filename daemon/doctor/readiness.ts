@@ -12,6 +12,7 @@ export function parseJson({ body }: Probe): unknown {
   try {
     return JSON.parse(body)
   } catch {
+    // Another program answers there: the caller says so.
     return undefined
   }
 }

@@ -33,6 +33,7 @@ export class IncomingFrames {
       this.#held.to(this.#size)
       return true
     } catch {
+      // The refusal of `to`: too many bodies are in memory.
       return false
     }
   }

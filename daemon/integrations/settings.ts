@@ -89,6 +89,7 @@ function serverOf(text: string): Server {
     const port = url.port === '' ? (secure ? 465 : 587) : Number(url.port)
     return { host, port, secure, auth: user === '' ? undefined : { user, pass } }
   } catch {
+    // A URIError of one of the two; its text may be a secret.
     throw wrong
   }
 }

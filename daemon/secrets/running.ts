@@ -65,6 +65,7 @@ export class RunningSecrets {
     try {
       await secrets.#settle([])
     } catch (error) {
+      // The row of a process that has ended expires by itself.
       await secrets.end().catch(() => {})
       throw error
     }

@@ -115,6 +115,7 @@ export function openSdk(
     async close() {
       const { promise: late, resolve } = Promise.withResolvers<void>()
       const timer = setTimeout(resolve, closeMs)
+      // Spans that cannot be sent any more are lost, as while a collector is away.
       await Promise.race([provider.shutdown().catch(() => undefined), late])
       clearTimeout(timer)
     },

@@ -96,6 +96,7 @@ function decoded(text: string): string | undefined {
     const value = decodeURIComponent(text)
     return /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? value : undefined
   } catch {
+    // A URIError: the caller says which pair it is.
     return undefined
   }
 }

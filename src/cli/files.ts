@@ -50,6 +50,7 @@ export function readCached<T>(path: string): T | undefined {
   try {
     return JSON.parse(readFileIfExists(path) ?? '') as T
   } catch {
+    // A cache that is damaged or cannot be read is made anew.
     return undefined
   }
 }

@@ -39,6 +39,7 @@ export function keychain(request: KeychainRequest, timeout = keychainTimeout): P
         if (reply.ok) resolve(reply.value)
         else fail(reply.error.replace(/\s+/g, ' '))
       } catch {
+        // Its output is no JSON: it was cut off.
         fail('it stopped without an answer')
       }
     })

@@ -101,6 +101,7 @@ async function previousRefreshToken({
   interactive,
 }: CommandContext): Promise<{ refreshToken?: string }> {
   const place = credentialLocation(settings, interactive)
+  // The sign-in replaces what cannot be read.
   const session = place && (await readSession(place).catch(() => undefined))
   if (!session?.refreshToken || !isSameUrl(session.url, settings.url.value)) return {}
   return { refreshToken: session.refreshToken }

@@ -55,6 +55,7 @@ else fetch(location.pathname, { method: 'POST', headers: { 'content-type': 'appl
     if (reply.ok) return tell('You are signed in', 'Return to your terminal. You can close this page.')
     failed((await reply.json()).error + '. Return to your terminal for details.')
   })
+  // The listener has ended, or did not answer with JSON: the terminal says why.
   .catch(() => failed('svc no longer waits. Return to your terminal, and start again.'))
 })()`,
   })

@@ -109,6 +109,7 @@ async function codeIn(request: IncomingMessage): Promise<string | undefined> {
     const { code } = JSON.parse(Buffer.concat(chunks).toString('utf8')) as { code?: unknown }
     return typeof code === 'string' && code !== '' ? code : undefined
   } catch {
+    // A browser that went away, or a request that no page of svc has sent.
     return undefined
   }
 }

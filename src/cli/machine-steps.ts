@@ -83,6 +83,7 @@ export function userIds(user: string): { uid: number; gid: number } | undefined 
       Number(execFileSync('id', [flag, user], { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' }))
     return { uid: id('-u'), gid: id('-g') }
   } catch {
+    // `id` fails for a user that it does not know, and is missing only where nobody can be looked up.
     return undefined
   }
 }

@@ -64,6 +64,7 @@ function parsed(text: string, type: string): unknown {
     }
     return type.includes('json') ? (JSON.parse(text) as unknown) : undefined
   } catch {
+    // The reply is printed as it is.
     return undefined
   }
 }

@@ -294,6 +294,7 @@ async function tenantNames(client: Client, rows: readonly Row[]): Promise<Map<st
   const named = await Promise.all(
     [...tenants].map(async ([id, kind]): Promise<[string, string][]> => {
       const entry = kind === 'organization' ? orgs.show : partners.show
+      // Who may not read a tenant sees its id.
       const tenant = await client.call(entry, { params: { id } }).catch(() => undefined)
       return tenant === undefined ? [] : [[id, tenant.name]]
     }),

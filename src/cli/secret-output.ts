@@ -80,6 +80,7 @@ function leadsNowhere(): boolean {
     const output = fstatSync(1)
     return output.isCharacterDevice() && output.rdev === statSync(devNull).rdev
   } catch {
+    // Where there is no null device, output does not lead to it.
     return false
   }
 }

@@ -67,6 +67,7 @@ function cellOf(key: string, cell: string): unknown {
     try {
       return JSON.parse(cell) as unknown
     } catch {
+      // The check of the row names it with its column.
       return cell
     }
   }

@@ -73,6 +73,7 @@ export function createCipher(
       try {
         return cipher.open(sealed, place)
       } catch {
+        // The count is shown, and says more than one error would.
         const column = place.split('.', 2).join('.')
         unreadable.set(column, (unreadable.get(column) ?? 0) + 1)
         return undefined

@@ -235,6 +235,7 @@ export function createClient(options: ClientOptions): Client {
     try {
       return JSON.parse(reply.text) as unknown
     } catch {
+      // Its position in the text says less than the type of the reply.
       const type = reply.headers['content-type'] ?? 'no content type'
       throw new NetworkError(url, `the answer is not from this service (${reply.status}, ${type})`)
     }

@@ -3,6 +3,7 @@ export function parseJson(text: string | Buffer): unknown {
   try {
     return JSON.parse(text.toString())
   } catch {
+    // A SyntaxError; what that means the caller knows.
     return undefined
   }
 }

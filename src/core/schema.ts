@@ -183,6 +183,7 @@ function isTimezone(name: string): boolean {
   try {
     new Intl.DateTimeFormat('en', { timeZone: name })
   } catch {
+    // A RangeError: there is no such time zone.
     return false
   }
   timezones.add(folded)

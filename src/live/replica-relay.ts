@@ -95,6 +95,7 @@ export class ReplicaRelay implements Switchboard {
 
   async close(): Promise<void> {
     if (!this.#listening) return
+    // What has not begun needs no end; whoever began it got the error.
     const stop = await this.#listening.catch(() => undefined)
     await stop?.()
     await this.#storage.write((tx) => store.dropLinksOf(tx, this.#self), { unsynced: true })

@@ -117,6 +117,7 @@ async function verifyWith(token: string, { keys }: CachedKeys): Promise<Record<s
     }
     // Keys without ids: one of them has to fit.
     for await (const key of error) {
+      // The next one may fit; that none does is the error below.
       const found = await compactVerify(token, key, { algorithms }).catch(() => undefined)
       if (found) return parsePayload(found.payload)
     }

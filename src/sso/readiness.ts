@@ -53,6 +53,7 @@ export function parseCertificate(text: string): string {
     if (!/^[A-Za-z0-9+/=\s]+$/.test(base64)) throw new Error('no base64')
     return new X509Certificate(Buffer.from(base64, 'base64')).toString()
   } catch {
+    // OpenSSL says where its parser stopped, which helps nobody.
     throw invalid([{ path: 'body.certificate', message: 'must be one X.509 certificate, as PEM' }])
   }
 }

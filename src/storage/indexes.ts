@@ -25,6 +25,7 @@ export async function createIndexConcurrently(db: AnyDb, index: Index): Promise<
     await creation(index, 'concurrently ').execute(db)
   } catch (error) {
     // An invalid index is not read, and yet every write maintains it, and a unique one refuses rows.
+    // One that stays is dropped by the next run; the reason of this failure is what matters.
     await drop(db, index).catch(() => {})
     throw error
   }

@@ -37,6 +37,7 @@ export async function rehearse(
   const original = await openOriginal(place)
   let copy: Copy | undefined
   let failure: unknown
+  // `finally` removes it too, and throws what fails.
   const abort = () => void copy?.remove().catch(() => {})
   try {
     const pending = await pendingMigrations(original.storage, migrations, {

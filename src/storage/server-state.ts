@@ -82,6 +82,7 @@ function isWritable(file: string): boolean {
     accessSync(file, constants.W_OK)
     return true
   } catch {
+    // A file that is not there cannot be written either.
     return false
   }
 }

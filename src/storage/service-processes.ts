@@ -72,6 +72,7 @@ function parsed(prints: string): ServiceProcess['prints'] {
   try {
     return JSON.parse(prints) as ServiceProcess['prints']
   } catch {
+    // The caller takes that for a process without keys.
     return {}
   }
 }

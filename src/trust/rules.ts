@@ -164,6 +164,7 @@ export function decodeClaims(token: string): Claims | undefined {
   try {
     return decodeJwt(token)
   } catch {
+    // The verification, which follows, refuses it with a reason.
     return undefined
   }
 }

@@ -43,13 +43,48 @@ it('a literal that is spread would be found', () => {
   expect(spreadIn('const f = (...[a, b]: Parameters<G>) => a')).toEqual([])
 })
 
-/** Lines with a catch that says neither what it does about a failure nor why nothing. */
-const silentCatchesIn = (text: string): number[] =>
-  [...text.matchAll(/\bcatch( \(\w+\))? \{\s*\}/g)].map(({ index }) => lineAt(text, index))
+/** Where a failure that nobody looks at must have its reason: a test says what it expects by other means. */
+const isProduct = (file: string): boolean => /^(src|daemon|commands|bin|packaging)\//.test(file)
 
-it('a failure that is ignored has its reason', () => {
-  expect(placesOf(silentCatchesIn)).toEqual([])
-  expect(silentCatchesIn('try {\n  a()\n} catch {}')).toEqual([3])
-  expect(silentCatchesIn('try {\n  a()\n} catch (error) {\n}')).toEqual([3])
-  expect(silentCatchesIn('try {\n  a()\n} catch {\n  // It is gone.\n}')).toEqual([])
+const unseen = /\bcatch \{|\.catch\((async )?\(\) =>/
+const empty = /\bcatch( \(\w+\))? \{\s*\}/
+const reason = /(^|\s)\/\/ (?!biome-ignore)\S/
+
+/**
+ * Lines that drop an error unseen, in a `catch` that does not bind it or a `.catch(() => …)`, without a comment beside them
+ * that says why: on the line, on the one before, or on the first line of the block.
+ */
+function unexplainedCatchesIn(text: string): number[] {
+  const lines = text.split('\n')
+  return lines.flatMap((line, at) => {
+    if (!unseen.test(line)) return []
+    const first = line.endsWith('{') ? lines[at + 1]! : ''
+    return [lines[at - 1] ?? '', line, first].some((one) => reason.test(one)) ? [] : [at + 1]
+  })
+}
+
+it('a failure that is dropped has its reason beside it', () => {
+  const product = (find: (text: string) => number[]) => placesOf(find).filter(isProduct)
+  expect(product(unexplainedCatchesIn)).toEqual([])
+  const found = (text: string): number[] => unexplainedCatchesIn(text)
+  expect(found('try {\n  a()\n} catch {\n  return 1\n}')).toEqual([3])
+  expect(found('try {\n  a()\n} catch {\n  // It is gone.\n}')).toEqual([])
+  expect(found('try {\n  a() // It may be gone.\n} catch {\n  return 1\n}')).toEqual([])
+  expect(found('try {\n  a()\n} catch {\n  b()\n  // It is gone.\n}')).toEqual([3])
+  expect(found("const b = 'https://'\nawait a().catch(() => {})\n// Too late.")).toEqual([2])
+  expect(found('// It may be gone.\nawait a().catch(() => undefined)')).toEqual([])
+  expect(found('await a()\n  .catch(async () => b())')).toEqual([2])
+  expect(found('await a().catch((error) => b(error))')).toEqual([])
+  expect(found('try {\n  a()\n} catch (error) {\n  b(error)\n}')).toEqual([])
+})
+
+/** Lines with a block that is empty, also where it binds the error. */
+const emptyCatchesIn = (text: string): number[] =>
+  [...text.matchAll(new RegExp(empty, 'g'))].map(({ index }) => lineAt(text, index))
+
+it('no catch is empty', () => {
+  expect(placesOf(emptyCatchesIn)).toEqual([])
+  expect(emptyCatchesIn('try {\n  a()\n} catch {}')).toEqual([3])
+  expect(emptyCatchesIn('try {\n  a()\n} catch (error) {\n}')).toEqual([3])
+  expect(emptyCatchesIn('try {\n  a()\n} catch {\n  // It is gone.\n}')).toEqual([])
 })

@@ -62,6 +62,7 @@ function isDraft(name: string): boolean {
 }
 
 async function removeStaleDraft(draft: string): Promise<void> {
+  // Its process has finished or removed it.
   const found = await stat(draft).catch(() => undefined)
   if (found && Date.now() - found.mtimeMs > staleDraftMs) await rm(draft, { force: true })
 }

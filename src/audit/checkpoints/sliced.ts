@@ -35,8 +35,8 @@ export class Sliced {
       await keep()
       kept = now
     }
-    // Writes may be refused for a while (a copy of the database, an outage): it counts whether it is kept when it goes on.
     while (!(await Promise.race([going, sleep(this.#keepMs, false, { ref: false })])))
+      // Writes may be refused for a while (a copy of the database, an outage): it counts whether it is kept when it goes on.
       await renew().catch(() => {})
     if (performance.now() - kept >= this.#keepMs) await renew()
   }

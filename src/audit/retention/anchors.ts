@@ -53,6 +53,7 @@ function parseTree(text: string, size: number): Frontier | undefined {
       (JSON.parse(text) as string[]).map((root) => Buffer.from(root, 'base64')),
     )
   } catch {
+    // It is not a tree of that many entries.
     return undefined
   }
 }

@@ -108,6 +108,7 @@ function frontierOf(size: number, tree: readonly string[]): Frontier | undefined
   try {
     return sound ? new Frontier(size, roots) : undefined
   } catch {
+    // The number of roots does not fit the size.
     return undefined
   }
 }

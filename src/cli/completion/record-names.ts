@@ -44,6 +44,7 @@ export async function recordNames(question: Question): Promise<Candidate[]> {
   if (known && Date.now() - known.at < freshMs) return known.names
   const signal = AbortSignal.timeout(budgetMs)
   const late = new Promise<undefined>((resolve) => signal.addEventListener('abort', () => resolve(undefined)))
+  // An error message would stand in the middle of the command line.
   const fetched = await Promise.race([fetchNames(question, settings, 'now').catch(() => undefined), late])
   if (fetched) return fetched.names
   fetchInBackground(question)
@@ -78,6 +79,7 @@ async function fetchNames(
   const client = authenticatedClient(options)
   const org = settings.org.value
   const orgId =
+    // An unknown organization narrows nothing.
     lookup.byOrg && org ? await resolveId(client, 'organization', org).catch(() => undefined) : undefined
   const isNarrowed = current !== '' && lookup.narrow !== undefined
   const query = { ...(isNarrowed && lookup.narrow?.(current)), ...(orgId && { orgId }) }

@@ -49,6 +49,7 @@ function compute({ every, durationMinutes, timezone }: WeeklyWindow, now: Instan
     const opensAt = opens.toISOString()
     return { opensAt, closesAt: addSeconds(opensAt, durationMinutes * 60) }
   } catch {
+    // A time zone that this version of the system no longer knows: the window does not open.
     return undefined
   }
 }

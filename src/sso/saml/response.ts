@@ -39,6 +39,7 @@ function decodeResponse(encoded: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
+    // A TypeError for bytes that are not UTF-8.
     throw malformedXml('it is not UTF-8')
   }
 }

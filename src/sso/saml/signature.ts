@@ -136,6 +136,7 @@ async function checkedBytes(signature: Element, text: string, certificate: X509C
     check.loadSignature(signature.node as Parameters<typeof check.loadSignature>[0])
     isRight = check.checkSignature(text)
   } catch {
+    // The library throws for signatures that it does not support or that do not match.
     throw new SsoFailure('saml_signature_invalid', keysIn(signature, certificate))
   }
   const [bytes, ...more] = check.getSignedReferences()
@@ -155,6 +156,7 @@ function keysIn(signature: Element, certificate: X509Certificate): string {
     const { fingerprint256 } = new X509Certificate(Buffer.from(certificateElement?.text ?? '', 'base64'))
     return `${known}; it says that it was made with ${fingerprint256}`
   } catch {
+    // The certificate in the signature is missing or none.
     return known
   }
 }

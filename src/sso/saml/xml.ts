@@ -72,6 +72,7 @@ export function parseXml(text: string): Element {
   try {
     return elementOf(parser.parseFromString(text, 'text/xml').documentElement)
   } catch {
+    // `fault` has the message of the parser without its prefix.
     throw malformedXml(fault.slice(0, 200) || 'it is no XML')
   }
 }

@@ -32,6 +32,7 @@ export async function withSnapshot<T>(
       try {
         return await work(await snapshotOf(db, 'postgres'))
       } finally {
+        // It changed nothing: the end of the connection ends it as well.
         await sql`rollback`.execute(db).catch(() => {})
       }
     })

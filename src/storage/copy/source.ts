@@ -136,7 +136,9 @@ async function withClosedPostgres<T>(place: Place, isOwn: IsOwn, work: ClosedWor
         return await work(closedOf(db, 'postgres', isOwn, () => sql`commit`.execute(db)))
       } finally {
         clearInterval(alive)
+        // The end of the connection, which follows, ends the transaction and the lock as well.
         await sql`rollback`.execute(db).catch(() => {})
+        // A lost connection has no lock.
         await sql`select pg_advisory_unlock(${space}, ${key})`.execute(db).catch(() => {})
       }
     })

@@ -106,6 +106,7 @@ export const gated = (storage: Storage, gate: WriteGate): Storage => ({
     } catch (error) {
       // A lock or trigger of the database was first to refuse it.
       if (!(error instanceof Problem)) {
+        // Without a newer look the closure known so far decides.
         await gate.look().catch(() => {})
         gate.check()
       }

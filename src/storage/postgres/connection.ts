@@ -96,6 +96,7 @@ export class PostgresConnection extends pg.Client {
       await this.query('commit')
       return result
     } catch (error) {
+      // On a lost connection nothing is left to roll back, and the reason is what matters.
       await this.query('rollback').catch(() => {})
       throw error
     }

@@ -105,6 +105,7 @@ async function watchBlockers(
   let seen = 0
   const loop = (async () => {
     while (!ended.signal.aborted) {
+      // The end of the migration ends the pause; the next line sees it.
       await sleep(askMs, undefined, { signal: ended.signal }).catch(() => {})
       if (ended.signal.aborted) return
       // What it cannot see it cannot tell; the migration itself goes on.

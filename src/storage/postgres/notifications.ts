@@ -70,6 +70,7 @@ async function listen(
     // A silently lost database is noticed within half a minute instead of two hours; so is a lost listener.
     ping = setInterval(() => {
       if (next.silentMs(performance.now()) > pingMs / 2) next.cut('the listener is not answered')
+      // A lost connection ends, which opens the next one.
       else next.query('select 1').catch(() => {})
     }, pingMs).unref()
     await next.query(
@@ -100,6 +101,7 @@ async function listen(
     clearInterval(ping)
     const last = client
     const cutTimer = setTimeout(() => last?.cut('the service ends'), endMs)
+    // A connection that is lost already has ended.
     await last?.end().catch(() => {})
     clearTimeout(cutTimer)
   }

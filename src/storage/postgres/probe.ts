@@ -39,6 +39,7 @@ export class HealthProbe {
   /** Does not wait for a database that does not answer. */
   async close(): Promise<void> {
     const late = sleep(closeMs, undefined, { ref: false })
+    // Whoever asked for the check gets its error.
     if (this.#checking) await Promise.race([this.#checking.catch(() => {}), late])
     this.#client?.then(end, () => {})
     this.#client = undefined
@@ -74,6 +75,7 @@ async function connected(databaseUrl: string): Promise<PostgresConnection> {
 
 /** Does not wait for an answer: the database may be gone. */
 function end(client: PostgresConnection): void {
+  // A lost connection has ended.
   client.end().catch(() => {})
   setTimeout(() => client.cut('readiness asks anew'), 100).unref()
 }

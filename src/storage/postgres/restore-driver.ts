@@ -115,6 +115,7 @@ async function transaction<T>(db: AnyDb, work: () => Promise<T>): Promise<T> {
     await sql`commit`.execute(db)
     return result
   } catch (error) {
+    // On a lost connection nothing is left to roll back, and the reason is what matters.
     await sql`rollback`.execute(db).catch(() => {})
     throw error
   }

@@ -75,10 +75,12 @@ export async function createScratchDatabase(
     url.pathname = `/${name}`
     let dropped: Promise<void> | undefined
     const drop = async () => {
+      // Without room the drop may still succeed, and otherwise says why not.
       if (isFull) await makeRoom(purpose, url.href).catch(() => {})
       const statement = `drop database if exists ${name} with (force)`
       // The connection may have been lost meanwhile.
       await admin.query(statement).catch(() => runAnew(statement, () => connectFor(purpose, databaseUrl)))
+      // A lost connection has ended.
       await admin.end().catch(() => {})
     }
     return {

@@ -274,6 +274,7 @@ export class GroupCommit {
       this.#connection.run('rollback to job', [])
       this.#connection.run('release job', [])
     } catch {
+      // Without its savepoint only the whole transaction can be undone.
       this.#rollBack()
     }
   }

@@ -100,6 +100,7 @@ function replyIn(text: string): IntegrityReply | undefined {
   try {
     return JSON.parse(text) as IntegrityReply
   } catch {
+    // It ended early; the caller reports how.
     return undefined
   }
 }

@@ -53,6 +53,7 @@ function isThere({ path, dev, ino }: Identity): boolean {
     const found = statSync(path, { throwIfNoEntry: false })
     return found?.dev === dev && found.ino === ino
   } catch {
+    // A folder without access is no sign that the file was replaced.
     return true
   }
 }
