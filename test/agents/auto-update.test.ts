@@ -2,7 +2,7 @@ import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin } from '../devices/device-stage.ts'
+import { begin } from '../devices/device-fixture.ts'
 import { listen } from '../events/listener.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })

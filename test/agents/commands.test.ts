@@ -10,7 +10,7 @@ import { addSeconds } from '../../src/core/time.ts'
 import { countOf } from '../../src/storage/query/counts.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin } from '../devices/device-stage.ts'
+import { begin } from '../devices/device-fixture.ts'
 import { testClock } from '../harness.ts'
 
 const failing = (status: number, code: string) => expect.objectContaining({ status, code })

@@ -3,7 +3,7 @@ import { parseTrustKey } from '../../src/agents/versions/manifest.ts'
 import { api } from '../../src/api.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin, machine } from '../devices/device-stage.ts'
+import { begin, machine } from '../devices/device-fixture.ts'
 import { serviceOn } from '../harness.ts'
 import { releaseKey } from './signed-release.ts'
 

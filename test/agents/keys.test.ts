@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { deviceKeyFingerprint, devicePublicKey, newDeviceKey, signProof } from '../../src/core/device-key.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin, machine } from '../devices/device-stage.ts'
+import { begin, machine } from '../devices/device-fixture.ts'
 import { serviceOn, type TestService, testClock } from '../harness.ts'
 import { addWebhook } from '../world.ts'
 

@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { checkLiveness } from '../../src/devices/jobs.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin } from '../devices/device-stage.ts'
+import { begin } from '../devices/device-fixture.ts'
 import { listen } from '../events/listener.ts'
 import { testClock } from '../harness.ts'
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { openMigrated } from '../databases.ts'
-import { enroller } from '../devices/device-stage.ts'
+import { enroller } from '../devices/device-fixture.ts'
 import { serviceOn, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 import { Home } from './run.ts'

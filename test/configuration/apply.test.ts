@@ -5,7 +5,7 @@ import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
 const online = {

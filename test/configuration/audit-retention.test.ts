@@ -5,7 +5,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addPartnerUser, addRole, buildWorld } from '../world.ts'
-import { configurationOf } from './stage.ts'
+import { configurationOf } from './fixture.ts'
 
 const florist = { slug: 'florist', name: 'Florist' }
 const kept = (retentionDays: number) => ({

@@ -5,7 +5,7 @@ import { aboveStorage } from '../database-depth.ts'
 import { startService } from '../harness.ts'
 import { certificate } from '../sso/certificates.ts'
 import { addPartnerUser, buildWorld } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 const org = 'bakery'
 const conditions = (value: string) => ({

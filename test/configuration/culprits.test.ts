@@ -8,7 +8,7 @@ import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 const hook = {
   org: 'bakery',

@@ -13,7 +13,7 @@ import { serviceOn, type TestService } from '../harness.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { runScript } from '../markdown-blocks.ts'
 import { TokenIssuer } from '../trust/issuer.ts'
-import { outsideOf } from '../trust/trust-stage.ts'
+import { outsideOf } from '../trust/trust-fixture.ts'
 import { buildWorld, type World } from '../world.ts'
 
 const folder = fileURLToPath(new URL('../../examples/', import.meta.url))

@@ -5,7 +5,7 @@ import { liveService } from '../cli/live-service.ts'
 import { expectGolden } from '../laws/golden.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
-import { configurationOf } from './stage.ts'
+import { configurationOf } from './fixture.ts'
 
 /** By their names. */
 const broken = {

@@ -5,7 +5,7 @@ import { createCipher } from '../../src/core/cipher.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
-import { script, startWithHistory } from './history-stage.ts'
+import { script, startWithHistory } from './history-fixture.ts'
 
 const org = 'bakery'
 

@@ -12,8 +12,8 @@ import { onEveryDatabase } from '../databases.ts'
 import { testSecrets } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
-import { first, hook, policy, pruned, script, second, startWithHistory } from './history-stage.ts'
-import type { Document } from './stage.ts'
+import type { Document } from './fixture.ts'
+import { first, hook, policy, pruned, script, second, startWithHistory } from './history-fixture.ts'
 
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)

@@ -6,7 +6,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole, buildWorld } from '../world.ts'
-import { configurationOf } from './stage.ts'
+import { configurationOf } from './fixture.ts'
 
 const made = 'is not there, or has ended, and files make none: a key is shown once'
 

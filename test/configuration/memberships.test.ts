@@ -7,7 +7,7 @@ import { unsent } from '../identity/mail.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addRole, buildWorld } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)

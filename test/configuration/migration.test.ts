@@ -5,7 +5,7 @@ import { type AnyDb, schemaFor } from '../../src/storage/columns.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
-import { configurationOf } from './stage.ts'
+import { configurationOf } from './fixture.ts'
 
 onEveryDatabase((kind, open) => {
   it('what a set owns already is called by its files as it is called now', async () => {

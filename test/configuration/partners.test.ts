@@ -5,7 +5,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addPartnerUser } from '../world.ts'
-import { startWithHistory } from './history-stage.ts'
+import { startWithHistory } from './history-fixture.ts'
 
 const acmeWith = (more: Record<string, unknown>) => ({ partners: [{ slug: 'acme', ...more }] })
 const adopt = { adopt: true }

@@ -7,7 +7,7 @@ import { startService, type TestService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import '../random.ts'
 import { buildWorld, newToken } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 const names = ['a', 'b', 'c', 'd', 'e']
 /** Names in one organization, and slugs, which the database keeps apart. */

@@ -6,7 +6,7 @@ import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { dump } from '../laws/tables.ts'
 import { addRole, addUser, buildWorld, tokenFor } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 type Named = Record<string, string>
 

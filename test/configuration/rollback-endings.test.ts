@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addPartnerUser, addRole } from '../world.ts'
-import { pruned, startWithHistory } from './history-stage.ts'
+import { pruned, startWithHistory } from './history-fixture.ts'
 
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)

@@ -2,8 +2,8 @@ import { describe, expect } from 'vitest'
 import { api } from '../../src/api.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { startWithHistory } from './history-stage.ts'
-import type { Document } from './stage.ts'
+import type { Document } from './fixture.ts'
+import { startWithHistory } from './history-fixture.ts'
 
 const org = 'bakery'
 const conditions = (value: string) => ({

@@ -6,7 +6,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addPartnerUser, addRole } from '../world.ts'
-import { first, hook, lines, policy, pruned, script, second, startWithHistory } from './history-stage.ts'
+import { first, hook, lines, policy, pruned, script, second, startWithHistory } from './history-fixture.ts'
 
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)

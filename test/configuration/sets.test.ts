@@ -6,7 +6,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addPartnerUser, addRole, buildWorld } from '../world.ts'
-import { configurationOf } from './stage.ts'
+import { configurationOf } from './fixture.ts'
 
 const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
 

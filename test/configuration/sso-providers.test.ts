@@ -5,9 +5,9 @@ import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { certificate } from '../sso/certificates.ts'
-import { endpointsOf, issuer, oidc, start } from '../sso/provider-stage.ts'
+import { endpointsOf, issuer, oidc, start } from '../sso/provider-fixture.ts'
 import { addOrgUser, addRole } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 const { name } = oidc
 /** With the endpoints that an active one needs. */

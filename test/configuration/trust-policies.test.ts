@@ -4,9 +4,9 @@ import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
-import { audience, github, releases, start } from '../trust/trust-stage.ts'
+import { audience, github, releases, start } from '../trust/trust-fixture.ts'
 import { addOrgUser, addRole } from '../world.ts'
-import { configurationOf } from './stage.ts'
+import { configurationOf } from './fixture.ts'
 
 const { name, issuer, claims, permissions } = releases
 const policy = { name, issuer, audience, claims, permissions }

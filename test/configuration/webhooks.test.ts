@@ -9,7 +9,7 @@ import { startService } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
 import { addOrgUser, addRole, buildWorld } from '../world.ts'
-import { configurationOf } from './stage.ts'
+import { configurationOf } from './fixture.ts'
 
 const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'
 const other = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD'

@@ -5,8 +5,8 @@ import { unwrap } from '../../src/core/schema.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { changed, dump } from '../laws/tables.ts'
-import { endpointsOf, issuer, oidc, start } from '../sso/provider-stage.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { endpointsOf, issuer, oidc, start } from '../sso/provider-fixture.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 const hook = {
   org: 'bakery',

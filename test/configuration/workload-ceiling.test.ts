@@ -5,9 +5,9 @@ import { systemScope } from '../../src/core/scope.ts'
 import { removeTrustPolicy } from '../../src/trust/store.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { audience, github, releases, start } from '../trust/trust-stage.ts'
+import { audience, github, releases, start } from '../trust/trust-fixture.ts'
 import { addRole } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 /** All that files need, and no permission to do anything with devices. */
 const held = every.filter((one) => !/^(devices|scripts|alerts|automations|remote):/.test(one))

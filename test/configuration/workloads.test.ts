@@ -7,8 +7,8 @@ import { builtInRoles } from '../../src/identity/seeds.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { changed, dump } from '../laws/tables.ts'
-import { start } from '../trust/trust-stage.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { start } from '../trust/trust-fixture.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 const isOpen = ({ access }: Endpoint, to: 'organization') =>
   access.who === 'user' && access.scopes.includes(to)

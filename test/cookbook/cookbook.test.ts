@@ -18,7 +18,7 @@ import { startService, type TestService, usualLimits } from '../harness.ts'
 import { type Block, blocksIn, runScript } from '../markdown-blocks.ts'
 import { freePort } from '../postgres.ts'
 import { TokenIssuer } from '../trust/issuer.ts'
-import { outsideOf } from '../trust/trust-stage.ts'
+import { outsideOf } from '../trust/trust-fixture.ts'
 import { eventOf, signedHeaders } from '../webhooks/signed.ts'
 import { addOrgUser, buildWorld, type World } from '../world.ts'
 

@@ -11,7 +11,7 @@ import { encryptedColumns } from '../../src/core/encrypted-columns.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { countSealedOtherwise } from '../../src/storage/encrypted-values.ts'
 import { type Open, onEveryDatabase, openMigrated } from '../databases.ts'
-import { machine } from '../devices/device-stage.ts'
+import { machine } from '../devices/device-fixture.ts'
 import { noLimits, serviceOn, startService, testSecrets } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 

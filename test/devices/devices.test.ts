@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import type { DeviceChange } from '../../src/devices/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addGroup, addOrgUser } from '../world.ts'
-import { begin } from './device-stage.ts'
+import { begin } from './device-fixture.ts'
 
 const failing = (status: number, code: string, message?: string) =>
   expect.objectContaining({ status, code, ...(message !== undefined && { message }) })

@@ -7,7 +7,7 @@ import { countedAtOnce, listDevices } from '../../src/devices/store.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { addGroup, addOrgUser } from '../world.ts'
-import { begin, enroller } from './device-stage.ts'
+import { begin, enroller } from './device-fixture.ts'
 
 type Query = InputOf<typeof api.devices.list>['query']
 

@@ -4,7 +4,7 @@ import { checkLiveness } from '../../src/devices/jobs.ts'
 import { findOverdue, markOffline } from '../../src/devices/liveness.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
-import { begin } from './device-stage.ts'
+import { begin } from './device-fixture.ts'
 
 const settings = { offlineAfterSeconds: 300 }
 

@@ -11,7 +11,7 @@ import { findWorkload } from '../../src/trust/principal.ts'
 import { workloadTokens } from '../../src/trust/tokens.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService, testSecrets } from '../harness.ts'
-import { start } from '../trust/trust-stage.ts'
+import { start } from '../trust/trust-fixture.ts'
 import { addGroup, addOrgUser, buildWorld } from '../world.ts'
 
 onEveryDatabase((kind, open) => {

@@ -7,7 +7,7 @@ import { findUserByEmail, insertUser } from '../../src/identity/store.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { codeIn, start } from '../sso/sign-in/sign-in-stage.ts'
+import { codeIn, start } from '../sso/sign-in/sign-in-fixture.ts'
 import { roleOf } from '../world.ts'
 import { lettersOf, unsent } from './mail.ts'
 

@@ -8,7 +8,7 @@ import { newEntries } from '../laws/audited.ts'
 import { userIdOf } from '../laws/fixture.ts'
 import { addOrgUser, addProvider, addRole, addUser, roleOf } from '../world.ts'
 import { certificate, expiredCertificate } from './certificates.ts'
-import { fault, issuer, signedIn, start } from './provider-stage.ts'
+import { fault, issuer, signedIn, start } from './provider-fixture.ts'
 
 const day = 24 * 3600
 const missing = 'is missing in an active provider'

@@ -12,7 +12,7 @@ import { aboveStorage } from '../database-depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, roleOf, type World } from '../world.ts'
 import { certifiedProvider } from './certified.ts'
-import { addMember } from './sign-in/sign-in-stage.ts'
+import { addMember } from './sign-in/sign-in-fixture.ts'
 
 const password = 'correct horse battery staple'
 const accounts = {

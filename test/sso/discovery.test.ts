@@ -7,7 +7,7 @@ import { newEntries } from '../laws/audited.ts'
 import { reaching } from '../webhooks/receiver.ts'
 import { buildWorld } from '../world.ts'
 import { issuerOf } from './issuer.ts'
-import { endpointsOf, noEndpoints } from './provider-stage.ts'
+import { endpointsOf, noEndpoints } from './provider-fixture.ts'
 
 const tooLarge = (1 << 20) + 1
 

@@ -8,7 +8,7 @@ import { aboveStorage } from '../database-depth.ts'
 import { startService, type TestService } from '../harness.ts'
 import { buildWorld, type World } from '../world.ts'
 import { certifiedProvider } from './certified.ts'
-import { addMember } from './sign-in/sign-in-stage.ts'
+import { addMember } from './sign-in/sign-in-fixture.ts'
 
 const accounts = { dora: { email: 'dora@bakery.example.com', name: 'Dora Bakes' } }
 

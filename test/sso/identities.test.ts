@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
-import { addMember, codeIn, errorIn, person, start } from './sign-in/sign-in-stage.ts'
+import { addMember, codeIn, errorIn, person, start } from './sign-in/sign-in-fixture.ts'
 
 onEveryDatabase((_kind, open) => {
   /** A service with a provider, at which the member Dora can sign in. */

@@ -1,7 +1,7 @@
 import { createServer } from 'node:https'
 import { onTestFinished } from 'vitest'
 import { listening, type testCertificate } from '../cli/network.ts'
-import { documentOf } from './provider-stage.ts'
+import { documentOf } from './provider-fixture.ts'
 
 type Answer = { status?: number; headers?: Record<string, string>; body?: string }
 

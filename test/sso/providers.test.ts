@@ -16,7 +16,7 @@ import {
   oidc,
   signedIn,
   start,
-} from './provider-stage.ts'
+} from './provider-fixture.ts'
 
 const said = (status: number, message: unknown) => expect.objectContaining({ status, message })
 

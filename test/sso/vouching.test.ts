@@ -7,10 +7,10 @@ import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
-import { endpointsOf, oidc } from './provider-stage.ts'
+import { endpointsOf, oidc } from './provider-fixture.ts'
 import { rsaKeys, selfSigned } from './saml/certificate.ts'
 import { certificate } from './saml/identity-provider.ts'
-import { addMember, browser, codeIn, errorIn, person, start } from './sign-in/sign-in-stage.ts'
+import { addMember, browser, codeIn, errorIn, person, start } from './sign-in/sign-in-fixture.ts'
 
 const admin = { ...person, sub: 'subject-2', email: 'boss@bakery.example.com' }
 

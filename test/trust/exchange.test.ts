@@ -8,7 +8,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { TokenIssuer } from './issuer.ts'
-import { gitlab, refused, run, start, unsigned, withPublicKey } from './trust-stage.ts'
+import { gitlab, refused, run, start, unsigned, withPublicKey } from './trust-fixture.ts'
 
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)

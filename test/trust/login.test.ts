@@ -9,7 +9,7 @@ import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
-import { gitlab, run, start } from './trust-stage.ts'
+import { gitlab, run, start } from './trust-fixture.ts'
 
 const sessionFile = ({ path, config }: Home) =>
   relative(path, join(config, 'sessions', readdirSync(join(config, 'sessions'))[0]!))

@@ -5,7 +5,7 @@ import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
-import { github, releases, run, start } from './trust-stage.ts'
+import { github, releases, run, start } from './trust-fixture.ts'
 
 const said = (status: number, message: unknown) => expect.objectContaining({ status, message })
 const fault = (path: string, message: unknown) =>

@@ -16,7 +16,7 @@ import {
   onlyDeactivates,
   replayKeyOf,
 } from '../../src/trust/rules.ts'
-import { audience, github, gitlab, releases, run } from './trust-stage.ts'
+import { audience, github, gitlab, releases, run } from './trust-fixture.ts'
 
 const now = '2026-03-01T12:00:00.000Z'
 const at = Date.parse(now) / 1000

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { onEveryDatabase } from '../databases.ts'
-import { refused, start, unsigned } from './trust-stage.ts'
+import { refused, start, unsigned } from './trust-fixture.ts'
 
 onEveryDatabase((_, open) => {
   it('a token with text that a database cannot store matches no policy that checks it', async () => {

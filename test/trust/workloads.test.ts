@@ -11,7 +11,7 @@ import { newEntries } from '../laws/audited.ts'
 import { callOf, toWire } from '../laws/calls.ts'
 import { recordsOf } from '../laws/fixture.ts'
 import { Line } from '../laws/wire.ts'
-import { releases, run, start } from './trust-stage.ts'
+import { releases, run, start } from './trust-fixture.ts'
 
 const keys = api.enrollmentKeys
 const forbidden = expect.objectContaining({ status: 403, code: 'forbidden' })

@@ -9,7 +9,7 @@ import { send } from '../daemon/request.ts'
 import { names, unsafeUrls } from '../daemon/unsafe-urls.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { receiver } from './receiver.ts'
-import { healthy, stage } from './webhook-stage.ts'
+import { healthy, stage } from './webhook-fixture.ts'
 
 /** The addresses of a name, per lookup; the last entry stays. null: the lookup never ends. */
 type Answers = Record<string, readonly (readonly string[] | null)[]>

@@ -6,7 +6,7 @@ import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, testClock } from '../harness.ts'
 import { reaching, receiver } from './receiver.ts'
-import { gate, handOn, healthy, stage } from './webhook-stage.ts'
+import { gate, handOn, healthy, stage } from './webhook-fixture.ts'
 
 describe.skipIf(!hasOpenssl)('a service that was suspended for longer than it holds its queues', () => {
   const certificate = testCertificate()

@@ -8,7 +8,7 @@ import { send } from '../daemon/request.ts'
 import { clientOf, serviceOn } from '../harness.ts'
 import { systemToken } from '../world.ts'
 import { type Got, reaching, receiver } from './receiver.ts'
-import { organizationIn } from './webhook-stage.ts'
+import { organizationIn } from './webhook-fixture.ts'
 
 type Certificate = ReturnType<typeof testCertificate>
 

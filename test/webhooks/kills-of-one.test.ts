@@ -7,7 +7,7 @@ import { randomFrom, seed } from '../depth.ts'
 import { serviceOn, testClock } from '../harness.ts'
 import { after, checkWhole, makeWorld, raise, started, storm, untilQuiet, workersOn } from './killing.ts'
 import { reaching } from './receiver.ts'
-import { gate } from './webhook-stage.ts'
+import { gate } from './webhook-fixture.ts'
 
 const kills = 2
 const perRound = 150

@@ -4,7 +4,7 @@ import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { endless, raw, rawTcp } from './misbehaving.ts'
 import { type Answer, receiver } from './receiver.ts'
-import { healthy, stage } from './webhook-stage.ts'
+import { healthy, stage } from './webhook-fixture.ts'
 
 type Case = [
   does: string,

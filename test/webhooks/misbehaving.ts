@@ -2,7 +2,7 @@ import { createServer as createTcp, type Server, type Socket } from 'node:net'
 import { createServer as createTls } from 'node:tls'
 import { onTestFinished } from 'vitest'
 import { listening, type testCertificate } from '../cli/network.ts'
-import { gate } from './webhook-stage.ts'
+import { gate } from './webhook-fixture.ts'
 
 type Certificate = ReturnType<typeof testCertificate>
 /** What it does with a connection once a request has come. */

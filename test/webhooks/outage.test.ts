@@ -6,7 +6,7 @@ import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { type Answer, receiver } from './receiver.ts'
-import { gate, healthy, lastDue, pass, stage } from './webhook-stage.ts'
+import { gate, healthy, lastDue, pass, stage } from './webhook-fixture.ts'
 
 describe.skipIf(!hasOpenssl)('a receiver', () => {
   const certificate = testCertificate()

@@ -8,7 +8,7 @@ import { until } from '../daemon/process.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { serviceOn, testSecrets } from '../harness.ts'
 import { reaching, receiver } from './receiver.ts'
-import { gate, handOn, healthy, stage } from './webhook-stage.ts'
+import { gate, handOn, healthy, stage } from './webhook-fixture.ts'
 
 const deliveredIn = (all: WebhookDelivery[]) => all.filter(({ status }) => status === 'delivered').length
 

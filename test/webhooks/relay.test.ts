@@ -8,7 +8,7 @@ import { serviceOn, testClock } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { reaching, receiver } from './receiver.ts'
 import { secret } from './signed.ts'
-import { handOn, stage } from './webhook-stage.ts'
+import { handOn, stage } from './webhook-fixture.ts'
 
 const lower = (headers: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))

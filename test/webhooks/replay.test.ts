@@ -3,7 +3,7 @@ import { api } from '../../src/api.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { receiver } from './receiver.ts'
-import { stage } from './webhook-stage.ts'
+import { stage } from './webhook-fixture.ts'
 
 describe.skipIf(!hasOpenssl)('a replay', () => {
   const certificate = testCertificate()

@@ -4,7 +4,7 @@ import { onEveryDatabase } from '../databases.ts'
 import { serviceOn } from '../harness.ts'
 import { raw, rawTcp } from './misbehaving.ts'
 import { reaching, receiver } from './receiver.ts'
-import { gate, handOn, healthy, stage } from './webhook-stage.ts'
+import { gate, handOn, healthy, stage } from './webhook-fixture.ts'
 
 describe.skipIf(!hasOpenssl)('a slow receiver', () => {
   const certificate = testCertificate()

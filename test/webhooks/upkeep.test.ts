@@ -9,7 +9,7 @@ import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
 import { receiver } from './receiver.ts'
-import { pass, stage } from './webhook-stage.ts'
+import { pass, stage } from './webhook-fixture.ts'
 
 const hour = 3600
 const day = 24 * hour

@@ -4,7 +4,7 @@ import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { serviceOn } from '../../harness.ts'
 import { addPlace, addRollout } from './records.ts'
-import { before, type Machine, withFleet } from './rollout-stage.ts'
+import { before, type Machine, withFleet } from './rollout-fixture.ts'
 
 const waves = [{ percent: 50 }, { percent: 100 }]
 const strict = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 0 }

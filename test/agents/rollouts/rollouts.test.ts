@@ -2,7 +2,7 @@ import { describe, expect } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
-import { before, begin, type Machine, withFleet } from './rollout-stage.ts'
+import { before, begin, type Machine, withFleet } from './rollout-fixture.ts'
 
 const quick = { gateMinutes: 15, soakMinutes: 10, maxFailurePercent: 5 }
 

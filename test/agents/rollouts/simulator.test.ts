@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { depth, isSoak, isTried } from '../../depth.ts'
-import { before, begin } from './rollout-stage.ts'
+import { before, begin } from './rollout-fixture.ts'
 import { clientsFor, type Fate, Fleet, type Machine } from './simulator.ts'
 
 const count = depth(100, 200)

@@ -2,7 +2,7 @@ import { describe, expect } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
-import { before, type Machine, withFleet } from './rollout-stage.ts'
+import { before, type Machine, withFleet } from './rollout-fixture.ts'
 
 /** The clock begins at Sunday, 1 March 2026, noon in UTC. */
 const atOne = { every: 'Sun 13:00', durationMinutes: 60, timezone: 'UTC' }

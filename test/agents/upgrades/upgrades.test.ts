@@ -4,7 +4,7 @@ import { checkLiveness } from '../../../src/devices/jobs.ts'
 import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { RawAgent } from '../../live/raw-agent.ts'
-import { begin } from '../rollouts/rollout-stage.ts'
+import { begin } from '../rollouts/rollout-fixture.ts'
 
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)

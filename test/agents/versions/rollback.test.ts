@@ -4,7 +4,7 @@ import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { systemToken } from '../../world.ts'
-import { begin, type Machine } from '../rollouts/rollout-stage.ts'
+import { begin, type Machine } from '../rollouts/rollout-fixture.ts'
 import { signedRelease } from '../signed-release.ts'
 
 const problem = (status: number, code: string, more: object = {}) =>

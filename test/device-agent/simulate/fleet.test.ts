@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { api } from '../../../src/api.ts'
 import { addRelease } from '../../agents/rollouts/records.ts'
 import { onEveryDatabase } from '../../databases.ts'
-import { begin } from '../../devices/device-stage.ts'
+import { begin } from '../../devices/device-fixture.ts'
 import { testClock } from '../../harness.ts'
 import { startFleet, type Wanted } from './fleets.ts'
 

@@ -4,7 +4,7 @@ import type { Maintenance } from '../../../src/devices/contract.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { listen } from '../../events/listener.ts'
 import { testClock } from '../../harness.ts'
-import { begin } from '../device-stage.ts'
+import { begin } from '../device-fixture.ts'
 
 onEveryDatabase((_, open) => {
   const start = async () => {

@@ -6,7 +6,7 @@ import { onEveryDatabase } from '../../databases.ts'
 import { startService, type TestService } from '../../harness.ts'
 import { buildWorld } from '../../world.ts'
 import { certifiedProvider } from '../certified.ts'
-import { addMember, browser, codeIn } from '../sign-in/sign-in-stage.ts'
+import { addMember, browser, codeIn } from '../sign-in/sign-in-fixture.ts'
 
 const account = { email: 'dora@bakery.example.com', name: 'Dora Bakes', email_verified: true }
 

@@ -13,7 +13,7 @@ import { received, tokenIn } from '../../identity/mailbox.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { userIdOf } from '../../laws/fixture.ts'
 import { addProvider, roleOf } from '../../world.ts'
-import { addMember, codeIn, person, start } from './sign-in-stage.ts'
+import { addMember, codeIn, person, start } from './sign-in-fixture.ts'
 
 const day = 24 * 3600
 const hashed = hashPassword(password)

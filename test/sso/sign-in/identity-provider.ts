@@ -8,7 +8,7 @@ import {
   type OutboundReply,
 } from '../../../src/core/outbound.ts'
 import type { Clock } from '../../../src/core/time.ts'
-import { documentOf, issuer } from '../provider-stage.ts'
+import { documentOf, issuer } from '../provider-fixture.ts'
 
 type Claims = Record<string, unknown>
 type Grant = { nonce: string; challenge: string; redirectUri: string; person: Claims }

@@ -8,7 +8,7 @@ import { type FailureCode, failures } from '../../../src/sso/failures.ts'
 import { inTurn } from '../../database-depth.ts'
 import { type Open, onEveryDatabase } from '../../databases.ts'
 import { addRole, roleOf } from '../../world.ts'
-import { fault, issuer } from '../provider-stage.ts'
+import { fault, issuer } from '../provider-fixture.ts'
 import { selfSigned } from '../saml/certificate.ts'
 import {
   certificate,
@@ -21,7 +21,7 @@ import {
 } from '../saml/identity-provider.ts'
 import type { IdentityProvider } from './identity-provider.ts'
 import { post, responseTo, saml, samlEnv } from './posting.ts'
-import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './sign-in-stage.ts'
+import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './sign-in-fixture.ts'
 
 type Change = BodyOf<typeof api.ssoProviders.update>
 type Answers = IdentityProvider['replies'][string]

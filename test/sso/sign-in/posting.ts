@@ -10,7 +10,7 @@ import {
   type Said,
   signedAssertion,
 } from '../saml/identity-provider.ts'
-import type { Browser } from './sign-in-stage.ts'
+import type { Browser } from './sign-in-fixture.ts'
 
 /** The settings of a SAML provider in the service, and the name of the service there. */
 export const saml = {

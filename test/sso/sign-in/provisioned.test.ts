@@ -10,7 +10,7 @@ import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { roleOf } from '../../world.ts'
-import { codeIn, errorIn, start } from './sign-in-stage.ts'
+import { codeIn, errorIn, start } from './sign-in-fixture.ts'
 
 const password = 'nine quiet herons over the weir'
 const email = 'gus@garage.example.com'

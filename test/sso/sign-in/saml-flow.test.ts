@@ -11,7 +11,7 @@ import { metricsToken, scrapedValues } from '../../metric-values.ts'
 import { roleOf } from '../../world.ts'
 import { expected, jo, type Said, signedAssertion } from '../saml/identity-provider.ts'
 import { post, requestIn, responseTo, saml, samlEnv } from './posting.ts'
-import { addMember, browser, codeIn, errorIn, start } from './sign-in-stage.ts'
+import { addMember, browser, codeIn, errorIn, start } from './sign-in-fixture.ts'
 
 /** Whether the request in that redirect is signed by the holder of the key. */
 function isSignedBy(publicKey: KeyObject, location: string): boolean {

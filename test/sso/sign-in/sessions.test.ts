@@ -5,7 +5,7 @@ import { joinPartner } from '../../../src/identity/memberships.ts'
 import { codeAt } from '../../daemon/people.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { addUser, roleOf, tokenFor } from '../../world.ts'
-import { addMember, codeIn, person, start } from './sign-in-stage.ts'
+import { addMember, codeIn, person, start } from './sign-in-fixture.ts'
 
 onEveryDatabase((_kind, open) => {
   /** The member Dora, who signs in with the provider, by default has a password too. */

@@ -7,7 +7,7 @@ import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { addRole, roleOf } from '../../world.ts'
-import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './sign-in-stage.ts'
+import { addMember, type Browser, browser, codeIn, errorIn, person, start } from './sign-in-fixture.ts'
 
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)

@@ -2,8 +2,8 @@ import { UnsecuredJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
-import { issuer } from '../provider-stage.ts'
-import { addMember, codeIn, errorIn, person, start } from './sign-in-stage.ts'
+import { issuer } from '../provider-fixture.ts'
+import { addMember, codeIn, errorIn, person, start } from './sign-in-fixture.ts'
 
 type Claims = Record<string, unknown>
 

@@ -7,7 +7,7 @@ import { onEveryDatabase } from '../../databases.ts'
 import { newEntries } from '../../laws/audited.ts'
 import { jo } from '../saml/identity-provider.ts'
 import { post, responseTo, saml, samlEnv } from './posting.ts'
-import { addMember, browser, codeIn, errorIn, person, start } from './sign-in-stage.ts'
+import { addMember, browser, codeIn, errorIn, person, start } from './sign-in-fixture.ts'
 
 /** Text that a database refuses, or returns altered. */
 const odd = { 'a NUL': 'a\u0000b', 'half a surrogate pair': 'a\ud800', 'the other half': '\udc00a' }

@@ -1,7 +1,7 @@
 import { api } from '../../src/api.ts'
 import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
-import { configurationOf, type Document } from './stage.ts'
+import { configurationOf, type Document } from './fixture.ts'
 
 export const script = { osTypes: ['linux' as const], language: 'bash' as const, content: 'true\n' }
 const online = {

@@ -5,14 +5,14 @@ import type { UpdateStatus } from '../../../src/agents/upgrades/contract.ts'
 import { api } from '../../../src/api.ts'
 import type { BodyOf } from '../../../src/core/endpoint.ts'
 import type { Open } from '../../databases.ts'
-import { enroller } from '../../devices/device-stage.ts'
+import { enroller } from '../../devices/device-fixture.ts'
 import { type ServiceOptions, startService, testClock } from '../../harness.ts'
 import { buildWorld } from '../../world.ts'
 import { addRelease } from './records.ts'
 
 export type Machine = { agentId: string; deviceId: string; authToken: string }
 
-/** The version that `machine` in test/devices/device-stage.ts reports when it enrolls. */
+/** The version that `machine` in test/devices/device-fixture.ts reports when it enrolls. */
 export const before = '0.1.0'
 
 const offlineAfterSeconds = 300

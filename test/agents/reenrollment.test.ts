@@ -3,7 +3,7 @@ import { reenrollDevice } from '../../src/agents/rules.ts'
 import { api } from '../../src/api.ts'
 import { Device, DeviceChange } from '../../src/devices/contract.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin, machine } from '../devices/device-stage.ts'
+import { begin, machine } from '../devices/device-fixture.ts'
 
 describe('a device that enrolls again', () => {
   const settable = Object.keys(DeviceChange.shape).filter((field) => Object.hasOwn(Device.shape, field))

@@ -5,7 +5,7 @@ import { agentAuthenticator } from '../../src/agents/principal.ts'
 import { api } from '../../src/api.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
-import { begin } from '../devices/device-stage.ts'
+import { begin } from '../devices/device-fixture.ts'
 import { listen } from '../events/listener.ts'
 import { testClock } from '../harness.ts'
 

@@ -7,7 +7,7 @@ import { insertUser } from '../../../src/identity/store.ts'
 import type { Open } from '../../databases.ts'
 import { serviceOn, startService, type TestService, testClock } from '../../harness.ts'
 import { buildWorld, roleOf } from '../../world.ts'
-import { oidc } from '../provider-stage.ts'
+import { oidc } from '../provider-fixture.ts'
 import { identityProvider } from './identity-provider.ts'
 
 /** A browser that keeps cookies and does not follow redirects. */
