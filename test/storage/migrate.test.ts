@@ -105,10 +105,14 @@ onEveryEmptyDatabase((_kind, open) => {
 })
 
 onEveryEmptyDatabase((kind, open) => {
-  test('a hung migration can be broken off', async () => {
-    const { storage, dataDir, databaseUrl } = await open()
+  test('where no migration hangs there is none to break off', async () => {
+    const { storage } = await open()
     expect(await breakMigrationLock(storage)).toBe(0)
-    if (kind === 'sqlite') return
+  })
+
+  // The lock of SQLite is that of its file, which ends with the process.
+  test.runIf(kind === 'postgres')('a hung migration can be broken off', async () => {
+    const { storage, dataDir, databaseUrl } = await open()
     const { list, options } = await twoMigrations()
     const hung = await openStorage({ dataDir, databaseUrl })
     const started = Promise.withResolvers<void>()
