@@ -76,8 +76,9 @@ onEveryDatabase((kind, open) => {
     })
 
     it('ignores a secret where the service has none', async () => {
-      const { enrolling } = await start()
-      await enrolling({ enrollmentSecret: 'whatever' })
+      const { enrolling, show } = await start()
+      const { deviceId } = await enrolling({ enrollmentSecret: 'whatever' })
+      expect(await show(deviceId)).toMatchObject({ id: deviceId, hostname: 'till-1' })
     })
 
     it('with the hostname of a device marks a possible replacement, and raises an alert', async () => {
