@@ -299,7 +299,7 @@ export function addRoute(
     }
     const work = async (tx: Db): Promise<unknown> =>
       attempt ? runOnce(tx, on.cipher, attempt, now, () => change(tx)) : (await change(tx)).reply
-    return await on.storage.write(work, { unsynced: isTelemetry })
+    return await on.storage.write(work, { unsynced: isTelemetry, snapshot: entry.isSnapshot ?? false })
   }
 
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): void {

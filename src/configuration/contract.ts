@@ -184,6 +184,7 @@ export const configuration = {
     method: 'POST',
     path: '/config/apply',
     idempotencyKey: 'honored',
+    isSnapshot: true,
     summary: 'Apply files in one transaction: all that a plan says, or nothing',
     tag,
     access: applies,

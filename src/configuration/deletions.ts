@@ -46,7 +46,7 @@ export class Deletions {
     this.#turns = turns
   }
 
-  /** Memberships that end with their organization: kept as changes, though nobody makes them. */
+  /** What ends with its organization, as nothing deletes it before: kept as a change, though nobody makes it. */
   get ended(): number {
     return this.#ended
   }
@@ -60,7 +60,7 @@ export class Deletions {
     if (!deleted.some(({ id }) => id === stored.id) || this.#isReferredTo(stored)) return
     if (excess !== undefined && !this.#with.on.isRehearsal) return
     this.#early.add(stored.id)
-    await this.#steps.delete(kind, stored, excess)
+    await this.#steps.delete(kind, stored, { excess })
   }
 
   /** Whether something of the sections that were read refers to an object, or is in it. */
@@ -82,10 +82,9 @@ export class Deletions {
     return this.#referred.has(id)
   }
 
-  /** The last administrator of an organization cannot be removed, but goes with it. */
-  #endsWithItsTenant({ section, orgId }: Stored): boolean {
-    const { prune } = this.#with.wanted
-    if (section !== 'memberships' || orgId === null || !prune) return false
+  /** Whether an organization goes in which an object is: the object ends with it. */
+  #isInGone({ section, orgId }: Stored): boolean {
+    if (section === 'organizations' || orgId === null || !this.#with.wanted.prune) return false
     const organization = this.#state.get('organizations', orgId)
     return organization !== undefined && this.#isGone(organization)
   }
@@ -105,7 +104,9 @@ export class Deletions {
     const { prune, pruneLimit } = this.#with.wanted
     const all = this.#state.all(section)
     const left = all.filter((stored) => this.#isGone(stored)).sort(byKey)
-    const [ending, deleted] = prune ? split(left, (stored) => this.#endsWithItsTenant(stored)) : [[], []]
+    const [ending, deleted] = prune
+      ? split(left, (stored) => section === 'memberships' && this.#isInGone(stored))
+      : [[], []]
     const owned = all.filter((stored) => this.#owners.isOwn(stored)).length
     const count = { deletions: deleted.length, owned, limit: pruneLimit }
     const leaving = { left, ending, deleted, excess: rules.pruneRefusal(section, count) }
@@ -126,19 +127,21 @@ export class Deletions {
       return
     }
     if (excess !== undefined && !on.isRehearsal) return this.#found.fault('body.pruneLimit', excess)
-    for (const stored of ending)
-      this.#found.addApplied(stored, {
-        action: 'end',
-        before: this.#state.file(kind, stored),
-        after: null,
-      })
-    this.#ended += ending.length
+    // The last administrator of an organization cannot be removed, but goes with it.
+    for (const stored of ending) this.#end(kind, stored)
     for (const stored of rules.childrenFirst(kind, deleted)) {
       const now = this.#state.get(section, stored.id)
       if (!now || this.#early.has(now.id)) continue
-      await this.#steps.delete(kind, now, excess)
+      // What still refers to it goes with the organization.
+      const onConflict = this.#isInGone(now) ? () => this.#end(kind, now) : undefined
+      await this.#steps.delete(kind, now, { excess, onConflict })
       await this.#turns.breathe()
     }
+  }
+
+  #end(kind: Kind, stored: Stored): void {
+    this.#found.addApplied(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
+    this.#ended += 1
   }
 }
 

@@ -9,7 +9,7 @@ import { canonical, type Wanted } from './rules.ts'
 export async function digestOf(
   { set, document, adopt, prune, pruneLimit, withoutSecrets = [] }: Wanted,
   changes: readonly Change[],
-  ends: readonly Record<string, number>[],
+  { ends, meant }: { ends: readonly Record<string, number>[]; meant: readonly unknown[] },
   on: {
     /** Of the service: the document has secrets, which nobody is to guess by what is printed. */
     fingerprint: (text: string) => string
@@ -21,6 +21,11 @@ export async function digestOf(
   const add = (part: unknown) => digest.update(`${canonical(part)}\n`)
   // What went without a secret is of no apply: that has all of them.
   add([set, adopt, prune, pruneLimit ?? null, ends, withoutSecrets])
+  for (const one of meant) {
+    // Records come from the database with their fields in one order.
+    digest.update(JSON.stringify(one))
+    await on.breathe()
+  }
   for (const section of Object.keys(document).sort()) {
     add(section)
     for (const object of document[section]!) {

@@ -3,7 +3,6 @@ import { type Change, type Kind, kinds, type Plan, type Section } from './contra
 import { type AppliedChange, idsIn, keepable } from './history/applied-changes.ts'
 import type { Owners } from './owners.ts'
 import type { Item, Stored, Subject, Values } from './rules.ts'
-import * as rules from './rules.ts'
 import type { State } from './state.ts'
 
 /** Faults after which a plan ends: no more than fifty are listed. */
@@ -18,6 +17,10 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
 
 /** How much ends with an object, and whether the caller may see that. */
 export type Ending = { counts: Record<string, number>; isVisible: boolean }
+
+/** Neither a section nor a slug has a space. */
+const labelOf = (section: Section, org: unknown, key: unknown): string =>
+  `${section} ${String(org ?? '')} ${String(key)}`
 
 /** What a plan has found: what would change, what is at fault, and what the files have. */
 export class Findings {
@@ -131,18 +134,42 @@ export class Findings {
     return this.#faults.length >= maxFaults
   }
 
-  block(section: Section, key: unknown): void {
-    this.#blocked.add(rules.labelOf(section, key))
+  /** How far it has come, for `faultsSince`. */
+  mark(): { faults: number; applied: number } {
+    return { faults: this.#faults.length, applied: this.#applied.length }
   }
 
-  blockItem(kind: Kind, item: Item): void {
-    this.block(kind.section, item.key)
-    if (item.identity) this.block(kind.section, item.identity.id)
+  /** The faults of an object of which nothing was done; undefined where something was, or nothing is at fault. */
+  faultsSince({ faults, applied }: { faults: number; applied: number }): readonly Fault[] | undefined {
+    if (this.#applied.length > applied || this.#faults.length === faults) return undefined
+    return this.#faults.slice(faults)
   }
 
-  /** By name, or in a rollback by id. */
-  isBlocked(section: Section, key: string): boolean {
-    return this.#blocked.has(rules.labelOf(section, key))
+  /** Forgets what is tried again. */
+  withdraw({ section }: Kind, { org, key, identity }: Item, faults: readonly Fault[]): void {
+    const others = this.#faults.filter((one) => !faults.includes(one))
+    this.#faults.splice(0, this.#faults.length, ...others)
+    this.#blocked.delete(labelOf(section, org, key))
+    if (identity) this.#blocked.delete(identity.id)
+  }
+
+  /** `org`: slug of its organization; undefined: of the tenant of the files. */
+  block(section: Section, org: unknown, key: unknown): void {
+    this.#blocked.add(labelOf(section, org, key))
+  }
+
+  blockItem({ section }: Kind, { org, key, identity }: Item): void {
+    this.block(section, org, key)
+    if (identity) this.#blocked.add(identity.id)
+  }
+
+  isBlocked(section: Section, org: string | undefined, key: string): boolean {
+    return this.#blocked.has(labelOf(section, org, key))
+  }
+
+  /** What a rollback was to make again, or to change, by its id. */
+  isIdBlocked(id: string): boolean {
+    return this.#blocked.has(id)
   }
 
   keep(id: string): void {

@@ -75,7 +75,7 @@ export class Naming {
     }
     const [found] = this.#state.named('organizations', null, org)
     if (found) return found.id
-    if (this.#found.isBlocked('organizations', org)) return blocked
+    if (this.#found.isBlocked('organizations', undefined, org)) return blocked
     this.#found.fault(`${path}.org`, `there is no organization "${org}" that you can see`)
     return astray
   }
@@ -173,9 +173,14 @@ export class Naming {
     }
     const found = this.#state.get(section, this.#restored.get(id) ?? id)
     if (found) return found.id
-    if (this.#found.isBlocked(section, id)) return blocked
+    if (this.#found.isIdBlocked(id)) return blocked
     this.#found.fault(path, `names one of ${section} that is not there any more`)
     return astray
+  }
+
+  #slugOf(section: Section, orgId: string | null): string | undefined {
+    if (section === 'organizations' || orgId === null) return undefined
+    return this.#state.get('organizations', orgId)?.key
   }
 
   #reference(path: string, section: Section, orgId: string | null, name: string): string | symbol {
@@ -189,7 +194,8 @@ export class Naming {
     const isOther = ({ id }: Stored) => (this.#names.get(id) ?? name) !== name
     const found = this.#owners.ownOf(this.#state.referred(section, orgId, name, isOther))
     if (found.length === 1) return found[0]!.id
-    if (found.length === 0 && this.#found.isBlocked(section, name)) return blocked
+    if (found.length === 0 && this.#found.isBlocked(section, this.#slugOf(section, orgId), name))
+      return blocked
     const count = found.length === 0 ? 'no' : String(found.length)
     const fault =
       section === 'organizations'

@@ -14,7 +14,7 @@ import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
 import { type Rollback, rollbackOf } from './history/rollback.ts'
 import { leftOutOf, notComparedOf, withStandIns } from './left-out.ts'
-import { Naming } from './naming.ts'
+import { Naming, type References } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
 import type { Item, Stored, Subject, Values, Wanted } from './rules.ts'
@@ -40,6 +40,10 @@ export class Run {
   readonly #turns = new Turns()
   readonly #breathe = () => this.#turns.breathe()
   #rollback: Rollback | undefined
+  /** What the names of the files lead to: what was there before, by its id. */
+  readonly #meant: unknown[] = []
+  readonly #before = new Set<string>()
+  #named: readonly Section[] = []
   /** What the set owned when somebody deleted it. */
   readonly #gone: Subject[] = []
 
@@ -65,7 +69,10 @@ export class Run {
     const named = rolledBack
       ? sectionsOfChanges(rolledBack)
       : rules.sectionsOf(this.#with.wanted.document, orgId).named
+    this.#named = named
     await this.#read(named)
+    for (const section of sections)
+      if (this.#state.has(section)) for (const { id } of this.#state.all(section)) this.#before.add(id)
     for (const section of named) {
       this.#gone.push(...this.#owners.gone(section, this.#state))
       await this.#turns.breathe()
@@ -76,8 +83,8 @@ export class Run {
     const { wanted } = this
     const { faults } = rules.sectionsOf(wanted.document, orgId)
     const leftOut = leftOutOf(wanted)
-    const read = await this.#items(named, leftOut.of)
     const own = orgId === null ? undefined : this.#state.get('organizations', orgId)?.key
+    const read = await this.#items(named, own, leftOut.of)
     const items = rules.inOwnOrganization(read, own)
     const bySection = Map.groupBy(items, ({ section }) => section)
     const twice = new Map<Item, Fault>()
@@ -114,16 +121,14 @@ export class Run {
     const about = { fingerprint: cipher.fingerprint, breathe: this.#breathe }
     const version =
       state +
-      (await digestOf(
-        wanted,
-        changes,
-        ends.map(({ counts }) => counts),
-        about,
-      ))
+      (await digestOf(wanted, changes, { ends: ends.map(({ counts }) => counts), meant: this.#meant }, about))
     // What is refused was not tried, and what ends with it not counted: the version would be another.
     if (expected) rules.checkNothingRefused(changes)
-    // What is below the objects has changed, or the plan is not of these files.
-    if (expected && expected.version !== version) throw rules.moved([])
+    // What is below the objects has changed, or what they refer to, or the plan is not of these files.
+    if (expected && expected.version !== version) {
+      const referred = sections.filter((section) => this.#state.has(section) && !named.includes(section))
+      throw rules.moved(await this.#movedSince(referred, expected.plannedAt))
+    }
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)
     const notCompared = notComparedOf(wanted, items)
     const { renamedByHand } = this.#found
@@ -194,6 +199,7 @@ export class Run {
   /** The objects of the files. Names of those with faults are kept: who refers to them is not at fault as well. */
   async #items(
     named: readonly Section[],
+    own: string | undefined,
     leftOut: (section: Section, at: number) => string[],
   ): Promise<Item[]> {
     const items: Item[] = []
@@ -202,7 +208,11 @@ export class Run {
         const read = rules.readObject(section, at, object, leftOut(section, at))
         if (Array.isArray(read)) {
           this.#found.addFaults(read)
-          this.#found.block(section, object[kinds[section].key])
+          this.#found.block(
+            section,
+            object.org ?? (kinds[section].owner === 'partner' ? undefined : own),
+            object[kinds[section].key],
+          )
         } else items.push({ ...read, identity: this.#rollback?.identities.get(object) })
         await this.#turns.breathe()
       }
@@ -245,7 +255,10 @@ export class Run {
         const whose = this.#owners.isOwn(stored)
           ? ['this set', this.#owners.nameInFiles(stored)]
           : [owner?.set, owner?.isOfPartner]
-        const file = this.#state.file(kinds[section], stored)
+        const { initial = [] } = kinds[section]
+        const whole = Object.entries(this.#state.file(kinds[section], stored))
+        // What is let be after it was made is theirs.
+        const file = Object.fromEntries(whole.filter(([name]) => !initial.includes(name)))
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
         marks.push(hash('sha256', text, 'hex'))
         await this.#turns.breathe()
@@ -280,12 +293,22 @@ export class Run {
     }
     const claims = await this.#claims(kind, placed)
     for (const { stored } of claims.values()) if (stored) this.#found.keep(stored.id)
-    for (const one of placed) {
-      if (this.#found.isHopeless()) return
-      const claim = claims.get(one.item)
-      if (claim) await this.#item(kind, one, claim)
-      else this.#found.blockItem(kind, one.item)
-      await this.#turns.breathe()
+    // Where one change allows another, as a new administrator that a former one goes, files may have them in any order.
+    for (let waiting = placed; waiting.length > 0; ) {
+      const failed: { one: Placed; faults: readonly Fault[] }[] = []
+      for (const one of waiting) {
+        if (this.#found.isHopeless()) return
+        const mark = this.#found.mark()
+        const claim = claims.get(one.item)
+        if (claim) await this.#item(kind, one, claim)
+        else this.#found.blockItem(kind, one.item)
+        const faults = this.#found.faultsSince(mark)
+        if (faults) failed.push({ one, faults })
+        await this.#turns.breathe()
+      }
+      if (failed.length === waiting.length) break
+      for (const { one, faults } of failed) this.#found.withdraw(kind, one.item, faults)
+      waiting = failed.map(({ one }) => one)
     }
     for (const stored of this.#state.all(kind.section)) {
       const isLeft = !this.#rollback && !this.#found.isKept(stored.id)
@@ -315,6 +338,7 @@ export class Run {
     const item = withStandIns(kind, named, found?.record)
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.blockItem(kind, item)
+    this.#noteMeant(kind, item, orgId, references)
     if (found && !(await this.#steps.adopted(kind, item, found))) return
     if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
     const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
@@ -324,6 +348,21 @@ export class Run {
     if (isNew) this.#naming.note(named, orgId, stored)
     await this.#steps.update(kind, item, { stored, isNew, inTheWay }, references)
     if (!isNew && this.#owners.isNewName(stored, item)) await this.#noteName(kind, item, stored)
+  }
+
+  /** An apply is of the same objects as its plan, whatever has their names by then. */
+  #noteMeant(kind: Kind, { path }: Item, orgId: string | null, references: References): void {
+    const known = (id: string | null) => (id !== null && this.#before.has(id) ? id : null)
+    const all = [...references].map(([name, ids]) => {
+      const section = kind.fields.find((field) => field.name === name)!.refersTo!
+      // What the files are about is in the state; an organization has much that a reference does not depend on.
+      const isSeen = this.#named.includes(section) || section === 'organizations'
+      return [ids].flat().map((id) => {
+        const stored = isSeen ? undefined : this.#state.get(section, id)
+        return [known(id), stored ? this.#state.file(kinds[section], stored) : null]
+      })
+    })
+    this.#meant.push([path, known(orgId), all])
   }
 
   /** Where somebody has given an object the name that it has in the files, nothing else of it may change. */

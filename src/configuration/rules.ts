@@ -116,7 +116,21 @@ export function readObject(
   return { section, path, org, key: String(values[key]), renamedFrom, values, leftOut }
 }
 
-export const labelOf = (section: Section, key: unknown): string => `${section} ${String(key)}`
+/** Secrets for a place that the file does not name would be sent to wherever somebody else has it lead by then. */
+export function isPlaceLeftOut({ bound }: Kind, { values, leftOut }: Item, present: Values): boolean {
+  if (!bound || present[bound.to] === undefined) return false
+  const isNamed = (name: string) => leftOut.includes(name) || values[name] !== undefined
+  const isEmpty = canonical(values[bound.field] ?? null) === canonical(bound.none)
+  return isNamed(bound.field) && !isEmpty && !isNamed(bound.to)
+}
+
+/** The values with what stands for secrets that are not at hand, where they have to be said again: in a plan alone. */
+export function withBound({ bound, standIns }: Kind, { values, leftOut }: Item, present: Values): Values {
+  if (!bound || !leftOut.includes(bound.field)) return values
+  const [is, was] = [values[bound.to], present[bound.to]]
+  if (typeof is !== 'string' || !bound.isElsewhere(is, String(was))) return values
+  return { ...values, [bound.field]: standIns?.[bound.field] }
+}
 
 type Issue = { code?: string | undefined; path: PropertyKey[]; message: string; keys?: string[] }
 
@@ -313,9 +327,9 @@ function cut(value: unknown): unknown {
 /** Most characters that a change shows of its fields, before and after each. */
 const maxShown = 4096
 
-/** What a plan shows of a change. Free objects may hold secrets, which are hidden as in the audit log. */
-export function shownDifference(before: Values | null, after: Values | null) {
-  const shown = difference(before ?? {}, after ?? {})
+/** What a plan shows of a change. Free objects, which are merged, may hold secrets: they are hidden as in the audit log. */
+export function shownDifference({ merged }: Kind, before: Values | null, after: Values | null) {
+  const shown = difference(before ?? {}, after ?? {}, (field) => merged.includes(field))
   const bounded = (values: Values) => {
     const short = cut(values) as Values
     const isShort = JSON.stringify(short).length <= maxShown

@@ -158,12 +158,12 @@ export class Steps {
       .map(({ name }) => name)
     const missing = Object.entries(kind.needed ?? {}).filter(([name]) => item.values[name] === undefined)
     for (const [name, why] of missing) this.#found.fault(`${item.path}.${name}`, why)
-    if (missing.length > 0) {
-      this.#found.blockItem(kind, item)
-      return undefined
-    }
-    const body = { ...this.#body(kind, item.values, references, made), ...(orgId !== null && { orgId }) }
+    // With something in its place the endpoint says what else is at fault.
+    const instead = Object.fromEntries(missing.map(([name]) => [name, kind.standIns?.[name]]))
+    const values = { ...item.values, ...instead }
+    const body = { ...this.#body(kind, values, references, made), ...(orgId !== null && { orgId }) }
     const { after } = rules.shownDifference(
+      kind,
       null,
       rules.hiddenValues(kind, onlyOf(item.values, made), item.leftOut),
     )
@@ -209,6 +209,11 @@ export class Steps {
     references: References,
   ): Promise<void> {
     const present = this.#state.file(kind, stored)
+    if (!isNew && rules.isPlaceLeftOut(kind, item, present)) {
+      const { field, to } = kind.bound!
+      this.#found.fault(`${item.path}.${to}`, `is required with ${field}, which goes there`)
+      return
+    }
     const wanted = rules.guarded(kind, item.values, this.#with.cipher.fingerprint)
     const changed = rules.differing(kind, present, wanted)
     for (const { name, field } of kind.fields) {
@@ -240,9 +245,10 @@ export class Steps {
     for (const field of parts.filter(isFirst)) await this.#updateField(about, field, references)
     if (own.length > 0) {
       const said = kind.fields.filter(({ isChanged, part }) => isChanged && part === undefined)
+      const values = rules.withBound(kind, item, present)
       const bound = kind.bound && own.includes(kind.bound.to) ? [kind.bound.field] : []
       const sent = kind.decides ? said.map(({ name }) => name) : [...own, ...bound]
-      const body = this.#body(kind, item.values, references, sent)
+      const body = this.#body(kind, values, references, sent)
       await this.#updatePart(about, { entry: this.#updateOf(kind), body, names: own, path: item.path })
     }
     for (const field of parts) if (!isFirst(field)) await this.#updateField(about, field, references)
@@ -286,6 +292,7 @@ export class Steps {
     const decided = whole && kind.decides ? decidedFields(kind, present, whole, Object.keys(shown.after)) : []
     const names = [...asked, ...decided]
     const { before, after } = rules.shownDifference(
+      kind,
       { ...onlyOf(present, decided), ...onlyOf(shown.before, asked) },
       { ...onlyOf(whole ?? {}, decided), ...onlyOf(shown.after, asked) },
     )
@@ -316,11 +323,17 @@ export class Steps {
     )
   }
 
-  async delete(kind: Kind, stored: Stored, excess: string | undefined): Promise<void> {
+  /** `onConflict`: what is done where something stands in the way, instead of a fault. */
+  async delete(
+    kind: Kind,
+    stored: Stored,
+    { excess, onConflict }: { excess: string | undefined; onConflict?: (() => void) | undefined },
+  ): Promise<void> {
     const { remove } = kind
     if (!remove) throw new Error(`files delete no ${kind.section}`)
     const path = `body.document.${kind.section}`
     const before = rules.shownDifference(
+      kind,
       rules.hiddenValues(kind, this.#state.file(kind, stored)),
       null,
     ).before
@@ -340,7 +353,7 @@ export class Steps {
         }
         await call(target)
       },
-      { path, kind, stored, prefix: `cannot delete "${stored.key}": ` },
+      { path, kind, stored, onConflict, prefix: `cannot delete "${stored.key}": ` },
     )
     if (!refused) return
     this.#found.change(shownAs(kind, stored), {
@@ -377,7 +390,7 @@ export class Steps {
   async #refusal(
     entry: Endpoint,
     step: (call: (input: RawInput) => Promise<Values>) => Promise<void>,
-    { path, kind, stored, inTheWay, prefix = '' }: Step,
+    { path, kind, stored, inTheWay, onConflict, prefix = '' }: Step,
   ): Promise<{ refused: string | null } | undefined> {
     if (this.#found.changes.length > maxChanges) return { refused: null }
     // A plan says what would be, whoever asks: its transaction is rolled back.
@@ -404,6 +417,10 @@ export class Steps {
       if (rules.isRefusal(error)) return because(refusalText(error.message, error.extras.details))
       // It is about how much was done lately, and says when to try again.
       if (error.code === 'rate_limited') throw error
+      if (onConflict && error.status === 409) {
+        onConflict()
+        return undefined
+      }
       for (const fault of rules.faultsOf(error, kind, path))
         this.#found.fault(fault.path, `${prefix}${fault.message}`)
       return undefined
@@ -419,6 +436,7 @@ type Step = {
   stored?: Stored
   /** Has the name that the step gives to another. */
   inTheWay?: Stored | undefined
+  onConflict?: (() => void) | undefined
   /** Of its faults. */
   prefix?: string
 }

@@ -3,7 +3,7 @@ import { newId } from '../core/new-id.ts'
 import type { IdPage } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { forUpdate, inTenants } from '../storage/dialect.ts'
+import { forShare, forUpdate, inTenants, isUniqueViolation } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readById } from '../storage/query/pages.ts'
 import { type ConfigurationSet, type Section, sections } from './contract.ts'
@@ -78,11 +78,15 @@ export async function lockSet(
     })
     .onConflict((conflict) => conflict.columns(['owner', 'name']).doNothing())
     .execute()
-  const all = setsIn(db, scope)
-    .select(['config_sets.id', 'config_sets.name'])
-    .where('config_sets.owner', '=', ownerId(owner))
-    .orderBy('config_sets.id')
-  const held = await forUpdate(all).execute()
+  const all = setsIn(db, scope).select(['config_sets.id', 'config_sets.name', 'config_sets.owner'])
+  const ofPartner = db
+    .selectFrom('config_sets')
+    .select('config_sets.id')
+    .where('config_sets.owner', '=', owner.partnerId)
+  // An organization waits for its partner, and one organization for no other.
+  if (owner.orgId !== null) await forShare(ofPartner.orderBy('config_sets.id')).execute()
+  const locked = await forUpdate(all.orderBy('config_sets.id')).execute()
+  const held = locked.filter((set) => set.owner === ownerId(owner))
   if (held.length > maxSets)
     throw new Problem(
       'quota_exceeded',
@@ -188,6 +192,12 @@ export async function own(
       renamed_from: renamedFrom,
     })
     .execute()
+    .catch((error: unknown) => {
+      // A set of the partner and one of its organization may take it over at once.
+      throw isUniqueViolation(error)
+        ? new Problem('conflict', 'Another set has just taken it over; plan again')
+        : error
+    })
 }
 
 /** What files call an object, and what they called it before they renamed it. */

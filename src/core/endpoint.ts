@@ -165,6 +165,11 @@ export type Endpoint = {
    * `keyRefusal`).
    */
   idempotencyKey?: 'honored' | { refused: KeyRefusal }
+  /**
+   * Its transaction sees the database as it was when it began. Where somebody changes a row meanwhile that it changes too, it
+   * begins again.
+   */
+  isSnapshot?: true
   /** Success status; 200 unless something is created or queued. */
   status?: 200 | 201 | 202 | 302
   /**

@@ -61,3 +61,9 @@ export type Outbound = {
   whereabouts(url: URL): Promise<ResolvedHost>
   close(): Promise<void>
 }
+
+/** Whether a URL leads to another scheme, host or port: secrets for the one before are not for it. */
+export function leadsElsewhere(url: string, before: string): boolean {
+  const origin = URL.parse(url)?.origin
+  return origin === undefined || origin !== URL.parse(before)?.origin
+}

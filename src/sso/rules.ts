@@ -1,5 +1,6 @@
 import { invalid, Problem } from '../core/errors.ts'
 import { withoutUndefined } from '../core/json.ts'
+import { leadsElsewhere } from '../core/outbound.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { NewProvider, Provider, ProviderChange } from './contract.ts'
@@ -151,7 +152,19 @@ export function applyChange(
     else if (changesIssuer(before, after))
       after[endpoint] = ofPreset?.[endpoint] ?? (before.issuer === null ? before[endpoint] : null)
   }
+  checkSecretStays(before, after, input)
   return after
+}
+
+/** The secret is displayed to nobody: whoever changes where it is sent must not receive it there. */
+function checkSecretStays(before: ProviderRecord, after: ProviderRecord, input: ProviderInput): void {
+  const hasSecret = before.clientSecret !== null || before.unreadableSecret !== null
+  if (!hasSecret || input.clientSecret !== undefined || after.tokenUrl === null) return
+  // Discovery of the same issuer says where that one wants it.
+  const isNamed = input.tokenUrl !== undefined || changesIssuer(before, after)
+  if (!isNamed || !leadsElsewhere(after.tokenUrl, before.tokenUrl ?? '')) return
+  const message = 'must be sent with a token URL of another scheme, host or port: it is secret'
+  throw invalid([{ path: 'body.clientSecret', message }])
 }
 
 function checkPreset({ preset, type }: ProviderRecord, input: ProviderInput): void {

@@ -62,7 +62,7 @@ export type StorageTraits = {
   hasOwnFiles: boolean
 }
 
-export type WriteOptions = { unsynced?: boolean; lockMs?: number }
+export type WriteOptions = { unsynced?: boolean; snapshot?: boolean; lockMs?: number }
 
 /** For tools that examine a database and must not change it. */
 export type ReadStorage = Pick<
@@ -88,7 +88,9 @@ export type Storage = {
    * `work` changes nothing. `work` must be short, must wait only for the queries of its `tx`, must not call `write`
    * itself, and may run again after a deadlock, so it has no other effects. After a failed statement it must not go
    * on: Postgres has aborted the transaction by then. `unsynced` may be lost in a power failure (not when the process
-   * dies) and calls no listener: for telemetry, and for what can be redone from stored data. `lockMs`: milliseconds to wait
+   * dies) and calls no listener: for telemetry, and for what can be redone from stored data. `snapshot`: all of `work` sees
+   * the database as it was at its beginning, and runs again where somebody changes a row meanwhile that it changes: for a
+   * transaction that decides by what it has read long before. `lockMs`: milliseconds to wait
    * for each lock, instead of the usual five seconds; of Postgres only, for what can be done later.
    */
   write<T>(work: (tx: Db) => Promise<T>, options?: WriteOptions): Promise<T>

@@ -32,22 +32,30 @@ const secretFields = new Set(['ssoConfig'])
 const stamps = new Set(['updatedAt'])
 
 /**
- * The differences for the audit log: objects key by key, only the changed keys. A changed secret is reported
- * without its values.
+ * The differences for the audit log: objects key by key, only the changed keys. What is taken for a secret is reported
+ * without its values, in fields that are free: the names of others say nothing about their values.
  */
-export function difference(before: object, after: object): { before: JsonObject; after: JsonObject } {
+export function difference(
+  before: object,
+  after: object,
+  isFree: (field: string) => boolean = () => true,
+): { before: JsonObject; after: JsonObject } {
   const was: JsonObject = {}
   const is: JsonObject = {}
   const [old, fresh] = [before as JsonObject, after as JsonObject]
   for (const key of new Set([...Object.keys(old), ...Object.keys(fresh)])) {
     if (stamps.has(key) || JSON.stringify(old[key]) === JSON.stringify(fresh[key])) continue
+    const free = isFree(key)
     const within =
-      isJsonObject(old[key]) && isJsonObject(fresh[key]) ? difference(old[key], fresh[key]) : undefined
+      isJsonObject(old[key]) && isJsonObject(fresh[key])
+        ? difference(old[key], fresh[key], () => free)
+        : undefined
+    const isSecret = secretFields.has(key) || secretName.test(key)
     const shown = (value: unknown) =>
-      value === null || !(secretFields.has(key) || secretName.test(key)) ? value : '********'
+      !free ? value : value === null || !isSecret ? redacted(value) : '********'
     const [one, other] = [within?.before ?? old[key], within?.after ?? fresh[key]]
-    if (one !== undefined) was[key] = shown(redacted(one))
-    if (other !== undefined) is[key] = shown(redacted(other))
+    if (one !== undefined) was[key] = shown(one)
+    if (other !== undefined) is[key] = shown(other)
   }
   return { before: was, after: is }
 }

@@ -43,12 +43,6 @@ const headers = z
   .max(20, 'must have at most 20 items')
   .describe('Custom headers of every delivery; their values are not displayed again')
 
-/** Whether two addresses lead to different places: another scheme, host or port. */
-export const leadsElsewhere = (url: string, before: string): boolean => {
-  const origin = URL.parse(url)?.origin
-  return origin === undefined || origin !== URL.parse(before)?.origin
-}
-
 const url = text(2048, 1)
   .refine(notHidden, hiddenFault)
   .meta({ flag: 'to' })

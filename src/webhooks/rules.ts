@@ -1,12 +1,11 @@
 import type { Fault } from '../core/errors.ts'
 import { invalid } from '../core/errors.ts'
 import { withoutUndefined } from '../core/json.ts'
-import type { ResolvedHost } from '../core/outbound.ts'
+import { leadsElsewhere, type ResolvedHost } from '../core/outbound.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import {
   defaultRetryPolicy,
   hiddenValue,
-  leadsElsewhere,
   type NewWebhook,
   type RetryPolicy,
   type Webhook,
@@ -75,7 +74,8 @@ export function makeWebhook(
 export function applyChange(webhook: WebhookRecord, change: WebhookChange, now: Instant): WebhookRecord {
   const { name, url, secret, events, headers, status } = change
   // Their values are displayed to nobody: whoever changes the URL must not receive them there.
-  const keepsHeaders = headers === undefined && webhook.headers.length > 0
+  const hasHeaders = webhook.headers.length > 0 || webhook.unreadable.headers !== undefined
+  const keepsHeaders = headers === undefined && hasHeaders
   if (url !== undefined && keepsHeaders && leadsElsewhere(url, webhook.url)) {
     const message = 'must be sent with a URL of another scheme, host or port: their values are secret'
     throw invalid([{ path: 'body.headers', message }])

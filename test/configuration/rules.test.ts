@@ -159,9 +159,15 @@ describe('a difference', () => {
   })
 
   it('shows neither secrets nor long texts', () => {
-    const shown = shownDifference({ settings: { apiToken: 'old' } }, { settings: { apiToken: 'hush-hush' } })
+    const shown = shownDifference(
+      kinds.organizations,
+      { settings: { apiToken: 'old' } },
+      { settings: { apiToken: 'hush-hush' } },
+    )
     expect(JSON.stringify(shown)).not.toMatch(/hush|old/)
-    const [one, other] = ['a', 'b'].map((end) => shownDifference(null, { content: 'x'.repeat(5000) + end }))
+    const [one, other] = ['a', 'b'].map((end) =>
+      shownDifference(kinds.scripts, null, { content: 'x'.repeat(5000) + end }),
+    )
     expect(JSON.stringify(one).length).toBeLessThan(400)
     expect(one).not.toEqual(other)
   })

@@ -91,7 +91,7 @@ onEveryDatabase((kind, open) => {
         {
           action: 'update',
           before: { clientSecret: '********' },
-          after: { clientSecret: '********' },
+          after: { clientSecret: '******** (changed)' },
         },
       ])
       const { document, uncovered } = await acme.exported()

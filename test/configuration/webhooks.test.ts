@@ -113,7 +113,7 @@ onEveryDatabase((kind, open) => {
             headers: [{ key: 'Authorization', value: '********' }],
           },
           after: {
-            secret: '********',
+            secret: '******** (changed)',
             url: 'https://hooks.example.com/in?******** (changed)',
             headers: [{ key: 'Authorization', value: '******** (changed)' }],
           },
@@ -185,7 +185,7 @@ onEveryDatabase((kind, open) => {
       const digests = await Promise.all(
         ['a key', 'another key', 'a key'].map((key) => {
           const { fingerprint } = createCipher([key])
-          return digestOf(wanted, [], [], { fingerprint, breathe: async () => {} })
+          return digestOf(wanted, [], { ends: [], meant: [] }, { fingerprint, breathe: async () => {} })
         }),
       )
       expect(new Set(digests).size).toBe(2)

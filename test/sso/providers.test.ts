@@ -339,7 +339,14 @@ onEveryDatabase((kind, open) => {
       expect(await knownBy(service, id)).toEqual([1, 1])
       published[other] = documentOf(other)
       const news = await newEntries(service)
-      expect(await change(id, { issuer: other })).toMatchObject({ issuer: other, ...endpointsOf(other) })
+      await expect(change(id, { issuer: other })).rejects.toMatchObject({
+        status: 400,
+        details: [{ path: 'body.clientSecret', message: expect.stringContaining('it is secret') }],
+      })
+      expect(await change(id, { issuer: other, clientSecret: 'another' })).toMatchObject({
+        issuer: other,
+        ...endpointsOf(other),
+      })
       expect(await knownBy(service, id)).toEqual([0, 0])
       expect(await news()).toMatchObject([{ details: { forgotten: 1 } }])
     })

@@ -99,12 +99,23 @@ onEveryDatabase((_, open) => {
       expect((await bakery.call(api.sites.show, { params })).name).toBe('bakery site')
     })
 
-    it('is deleted for good, and nobody restricted to it gains access', async () => {
+    it('is deleted for good, and not while somebody is restricted to it', async () => {
       const service = await startService(open)
       const { orgs, tokens } = await buildWorld(service)
       const bakery = service.client(tokens.bakery)
       const { id } = await bakery.call(api.sites.create, { body: { orgId: orgs.bakery.id, name: 'Annex' } })
       const narrow = service.client(await addOrgUser(service, 'narrow', orgs.bakery.id, { siteIds: [id] }))
+      await expect(bakery.call(api.sites.remove, { params: { id } })).rejects.toMatchObject({
+        status: 409,
+        code: 'site_in_use',
+        message: 'Site is still used by 1 membership',
+      })
+      expect((await narrow.call(api.sites.list)).data).toMatchObject([{ id }])
+      const { id: userId } = await narrow.call(api.users.me)
+      await bakery.call(api.users.changeAccess, {
+        params: { id: userId },
+        body: { siteIds: [orgs.bakery.siteId] },
+      })
       const news = await newEntries(service)
       await bakery.call(api.sites.remove, { params: { id } })
       expect(await news()).toMatchObject([
@@ -113,8 +124,7 @@ onEveryDatabase((_, open) => {
       await expect(bakery.call(api.sites.show, { params: { id } })).rejects.toEqual(
         refused(403, 'site_access_denied'),
       )
-      expect((await narrow.call(api.sites.list)).data).toEqual([])
-      expect((await narrow.call(api.devices.list)).data).toEqual([])
+      expect((await narrow.call(api.sites.list)).data).toMatchObject([{ id: orgs.bakery.siteId }])
     })
   })
 })

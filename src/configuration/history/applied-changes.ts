@@ -56,17 +56,21 @@ export function keepable(
   }
 }
 
+/** A value without what is taken for a secret in it: in free objects, which are merged. */
+export const withoutFreeSecrets = ({ merged }: Kind, name: string, value: unknown) =>
+  merged.includes(name) ? withoutSecrets(value) : { rest: value, secrets: [] }
+
 /** What may be kept of some fields, and the secrets in objects of which the rest is kept. */
 function keptOf(kind: Kind, values: Values | null) {
   const kept: Values = {}
   const secrets: Record<string, unknown> = {}
   const secret = secretFields(kind, values ?? {})
   for (const [name, value] of Object.entries(values ?? {})) {
-    const stripped = withoutSecrets(value)
     if (secret.includes(name)) continue
+    const stripped = withoutFreeSecrets(kind, name, value)
     if (stripped.secrets.length === 0) kept[name] = value
-    // What is left of an object that is merged can be merged again; another would be something else, and so would a list.
-    else if (kind.merged.includes(name) && !hasListWithSecrets(value)) {
+    // What is left of an object can be merged again, and what is left of a list cannot.
+    else if (!hasListWithSecrets(value)) {
       kept[name] = stripped.rest
       secrets[name] = stripped.secrets
     }

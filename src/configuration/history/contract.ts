@@ -70,6 +70,7 @@ export const configurationApplies = {
     method: 'POST',
     path: '/config/applies/:id/rollback',
     idempotencyKey: 'honored',
+    isSnapshot: true,
     summary: 'Roll an apply back in one transaction, unless later changes stand on it',
     tag,
     access: applies,

@@ -1,10 +1,9 @@
 import { isJsonObject } from '../../core/json.ts'
-import { withoutSecrets } from '../../tenancy/rules.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
 import type { Owners } from '../owners.ts'
 import { canonical, type Identity, isElsewhere, namespaceOf, type Stored, type Values } from '../rules.ts'
 import type { State } from '../state.ts'
-import { type AppliedChange, mergedByObject } from './applied-changes.ts'
+import { type AppliedChange, mergedByObject, withoutFreeSecrets } from './applied-changes.ts'
 import { laterDependents, timeOf } from './conflicts.ts'
 import type { Lost } from './contract.ts'
 
@@ -97,11 +96,12 @@ export function rollbackOf(
       continue
     }
     if (action === 'adopt') releases.add(id)
-    if (one.withheld.length > 0)
-      lose(`keeps what the apply set, as nobody is told what was before: ${one.withheld.join(', ')}`)
+    const emptied = withoutBound(one, present)
+    const kept = one.withheld.filter((name) => !Object.hasOwn(emptied, name))
+    if (kept.length > 0)
+      lose(`keeps what the apply set, as nobody is told what was before: ${kept.join(', ')}`)
     const isChanged = one.before !== null && Object.keys(one.before).length > 0
     if (action === 'release' || isChanged) {
-      const emptied = withoutBound(one, present)
       for (const field of Object.keys(emptied))
         lose(`has no ${field} any more: they are secret, and it leads elsewhere`)
       put(asBefore({ ...one, before: { ...named(one, nameOf), ...emptied } }, now, present, org))
@@ -150,7 +150,7 @@ function missingReferences(
 
 /** Fields that are not as the apply left them. */
 function changedSince({ section, after, ids }: AppliedChange, now: Stored, present: Values): string[] {
-  const is = (field: string) => withoutSecrets(present[field]).rest
+  const is = (field: string) => withoutFreeSecrets(kinds[section], field, present[field]).rest
   const { initial = [] } = kinds[section]
   return Object.keys(after ?? {}).filter((field) => {
     // It is theirs.
@@ -192,17 +192,17 @@ const named = ({ section, before, ids }: AppliedChange, nameOf: NameOf): Values 
 const fieldOf = (section: Section, { record }: Stored, name: string): unknown =>
   record[kinds[section].fields.find((field) => field.name === name)!.field]
 
-/** The object with the values that it had, in the form in which a file would ask for them. */
 /** Secrets that stay where they are when an object leads to another place again. */
 function withoutBound({ section, before }: AppliedChange, present: Values): Values {
   const { bound }: Kind = kinds[section]
   if (!bound || before === null || Object.hasOwn(before, bound.field)) return {}
   const [is, was] = [present[bound.to], before[bound.to]]
-  const isKept = Array.isArray(present[bound.field]) && (present[bound.field] as unknown[]).length > 0
-  const leads = typeof is === 'string' && typeof was === 'string' && bound.isElsewhere(was, is)
-  return isKept && leads ? { [bound.field]: [] } : {}
+  const isKept = canonical(present[bound.field] ?? bound.none) !== canonical(bound.none)
+  const leads = typeof was === 'string' && bound.isElsewhere(was, String(is))
+  return isKept && leads ? { [bound.field]: bound.none } : {}
 }
 
+/** The object with the values that it had, in the form in which a file would ask for them. */
 function asBefore(
   { section, before }: AppliedChange,
   now: Stored,
@@ -212,7 +212,7 @@ function asBefore(
   const kind: Kind = kinds[section]
   const wanted = Object.fromEntries(
     Object.entries(before ?? {}).map(([field, value]) => {
-      const is = withoutSecrets(present[field]).rest
+      const is = withoutFreeSecrets(kind, field, present[field]).rest
       const isMerged = kind.merged.includes(field) && isJsonObject(value) && isJsonObject(is)
       return [field, isMerged ? patchBetween(is, value) : value]
     }),

@@ -1,5 +1,6 @@
 import { auditRetention } from '../../audit/retention/contract.ts'
 import type { Endpoint } from '../../core/endpoint.ts'
+import { leadsElsewhere } from '../../core/outbound.ts'
 import type { Resource } from '../../core/schema.ts'
 import { apiKeys } from '../../credentials/api-keys/contract.ts'
 import { enrollmentKeys } from '../../credentials/enrollment-keys/contract.ts'
@@ -12,7 +13,7 @@ import { scripts } from '../../scripts/contract.ts'
 import { ssoProviders } from '../../sso/contract.ts'
 import { orgs, partners, sites } from '../../tenancy/contract.ts'
 import { trustPolicies } from '../../trust/contract.ts'
-import { leadsElsewhere, webhooks, withoutQuery } from '../../webhooks/contract.ts'
+import { webhooks, withoutQuery } from '../../webhooks/contract.ts'
 import {
   address,
   eventNames,
@@ -107,12 +108,15 @@ export type KindEntries = {
   initial?: readonly string[]
   /** Fields that hold secrets which their schema does not mark. */
   guarded?: Readonly<Record<string, Guard>>
-  /** A field with secrets for the place that another one names: who changes the place says them again. */
-  bound?: { field: string; to: string; isElsewhere(value: string, before: string): boolean }
+  /**
+   * A field with secrets for the place that another one names: who changes the place says them again, and who says them names
+   * the place. `none`: its value without secrets.
+   */
+  bound?: { field: string; to: string; none: unknown; isElsewhere(value: string, before: string): boolean }
   /** Fields that an object cannot be made without in a file, and why. */
   needed?: Readonly<Record<string, string>>
   /** What stands for a guarded field that a plan goes without, in its own transaction and nowhere else. */
-  standIns?: Readonly<Record<string, string>>
+  standIns?: Readonly<Record<string, unknown>>
   /** Fields that files do not have, and parts of them, and why. */
   omitted: Readonly<Record<string, string>>
 }
@@ -267,10 +271,14 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     guarded: {
       url: (value, shown) => (typeof value === 'string' ? withoutQuery(value, shown) : value),
     },
-    bound: { field: 'headers', to: 'url', isElsewhere: leadsElsewhere },
+    bound: { field: 'headers', to: 'url', none: [], isElsewhere: leadsElsewhere },
     // Otherwise one would be generated, and displayed to nobody.
     needed: { secret: `is required for a new one: \${env:NAME}, or null so that nothing is signed` },
-    standIns: { secret: 'left out', url: 'https://left-out.example.com' },
+    standIns: {
+      secret: 'left out',
+      url: 'https://left-out.example.com',
+      headers: [{ key: 'X-Left-Out', value: 'left out' }],
+    },
     omitted: {},
   },
   trustPolicies: {
@@ -308,6 +316,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     ],
     called: { defaultRoleId: 'defaultRole' },
     decides: true,
+    bound: { field: 'clientSecret', to: 'tokenUrl', none: null, isElsewhere: leadsElsewhere },
     standIns: { clientSecret: 'left out' },
     omitted: { force: 'who enforces single sign-on untried does so with svc sso update --force' },
   },

@@ -76,6 +76,8 @@ export async function openPostgres(
   const questions: Db = new Kysely({ dialect: new PortableDialect({ pool: questionPool }, beginQuestion) })
   const beginLoose = beginOf(beginUnsynced, statementMs)
   const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginLoose) })
+  const beginFixed = beginOf(beginSnapshot, statementMs)
+  const snapshot: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginFixed) })
   const commits = new CommitListeners()
   const nesting = new NestedWriteGuard()
   const running = new Set<Promise<unknown>>()
@@ -84,7 +86,8 @@ export async function openPostgres(
   async function write<T>(work: (tx: Db) => Promise<T>, options?: WriteOptions): Promise<T> {
     nesting.check()
     if (closing) throw new Error('The storage is closed')
-    const result = transaction(options?.unsynced ? unsynced : db, async (tx) => {
+    const beginning = options?.snapshot ? snapshot : options?.unsynced ? unsynced : db
+    const result = transaction(beginning, async (tx) => {
       const write = { isOver: false }
       try {
         if (options?.lockMs !== undefined) await setLockTimeout(tx, options.lockMs)
@@ -161,6 +164,7 @@ function cutSilent(connections: ReadonlySet<PostgresConnection>, statementMs: nu
 }
 
 const begin = 'begin isolation level read committed'
+const beginSnapshot = 'begin isolation level repeatable read'
 /** Its transactions return before they are on disk; they reach it a moment later, in order. */
 const beginUnsynced = `${begin}; set local synchronous_commit = off`
 

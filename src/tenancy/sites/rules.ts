@@ -28,12 +28,13 @@ export function checkSeesAllSites(scope: Scope): void {
 }
 
 /** How many records still belong to a site. */
-export type SiteUse = { devices: number; enrollmentKeys: number; deviceGroups: number }
+export type SiteUse = { devices: number; enrollmentKeys: number; deviceGroups: number; memberships: number }
 
 const nouns: Record<keyof SiteUse, string> = {
   devices: 'device',
   enrollmentKeys: 'enrollment key',
   deviceGroups: 'device group',
+  memberships: 'membership',
 }
 
 /** @throws site_in_use */

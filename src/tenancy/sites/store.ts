@@ -97,12 +97,14 @@ export async function changeSite(db: Db, scope: Scope, site: Site): Promise<void
  * that the site is in scope.
  */
 export async function countUse(db: Db, siteId: string): Promise<SiteUse> {
-  const using = (table: 'devices' | 'enrollment_keys' | 'device_groups') =>
+  const using = (table: 'devices' | 'enrollment_keys' | 'device_groups' | 'organization_membership_sites') =>
     countOf(db.selectFrom(table).where('site_id', '=', siteId))
   return {
     devices: await using('devices'),
     enrollmentKeys: await using('enrollment_keys'),
     deviceGroups: await using('device_groups'),
+    // Whoever is limited to it would see nothing any more, and nobody would have decided that.
+    memberships: await using('organization_membership_sites'),
   }
 }
 
