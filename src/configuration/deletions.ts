@@ -33,7 +33,7 @@ export class Deletions {
   readonly #early = new Set<string>()
   /** Ids of what something refers to. */
   #referred: Set<string> | undefined
-  #ended = 0
+  readonly #ended: Section[] = []
   /** Ids of what the apply that is rolled back made. */
   rolledBack: ReadonlySet<string> | undefined
 
@@ -47,7 +47,7 @@ export class Deletions {
   }
 
   /** What ends with its organization, as nothing deletes it before: kept as a change, though nobody makes it. */
-  get ended(): number {
+  get ended(): readonly Section[] {
     return this.#ended
   }
 
@@ -141,7 +141,7 @@ export class Deletions {
 
   #end(kind: Kind, stored: Stored): void {
     this.#found.addApplied(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
-    this.#ended += 1
+    this.#ended.push(kind.section)
   }
 }
 

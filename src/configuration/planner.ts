@@ -109,7 +109,7 @@ export class Run {
     await this.#releases()
     await this.#owners.takeNamesBack(this.#nameChangesToTakeBack())
     const { changes, ends, faults: found } = this.#found
-    const count = changes.length + this.#deletions.ended
+    const count = changes.length + this.#deletions.ended.length
     if (count > maxChanges) {
       const message = `would make ${count} changes, and one apply makes at most ${maxChanges}: apply a part of the files first`
       this.#found.fault('body.document', message)

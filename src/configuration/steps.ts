@@ -417,7 +417,7 @@ export class Steps {
       if (rules.isRefusal(error)) return because(refusalText(error.message, error.extras.details))
       // It is about how much was done lately, and says when to try again.
       if (error.code === 'rate_limited') throw error
-      if (onConflict && error.status === 409) {
+      if (onConflict) {
         onConflict()
         return undefined
       }

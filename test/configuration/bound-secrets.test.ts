@@ -5,9 +5,9 @@ import { OutboundFailure } from '../../src/core/outbound.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { startService } from '../harness.ts'
-import { endpointsOf, issuer, oidc, start as startProviders } from '../sso/provider-stage.ts'
+import { endpointsOf, issuer, oidc, start as startProviders } from '../sso/provider-fixture.ts'
 import { buildWorld } from '../world.ts'
-import { configurationOf } from './stage.ts'
+import { configurationOf } from './fixture.ts'
 
 const hook = {
   name: 'Tickets',
@@ -59,7 +59,9 @@ onEveryDatabase((kind, open) => {
         query: {},
         body: { document: { webhooks: [bare] }, withoutSecrets: [leftOut('secret'), leftOut('headers')] },
       })
-      expect(changes).toMatchObject([{ action: 'update', before: { url: hook.url }, after: { url: elsewhere } }])
+      expect(changes).toMatchObject([
+        { action: 'update', before: { url: hook.url }, after: { url: elsewhere } },
+      ])
       expect(Object.keys(changes[0]!.after!)).toEqual(['url'])
     })
 
@@ -71,7 +73,9 @@ onEveryDatabase((kind, open) => {
       await bakery.client.call(api.webhooks.update, { params: { id }, body: { url: elsewhere, headers: [] } })
       await expect(bakery.plan({ webhooks: [unplaced] })).rejects.toMatchObject({
         status: 400,
-        details: [{ path: 'body.document.webhooks.0.url', message: 'is required with headers, which goes there' }],
+        details: [
+          { path: 'body.document.webhooks.0.url', message: 'is required with headers, which goes there' },
+        ],
       })
     })
 

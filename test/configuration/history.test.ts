@@ -13,7 +13,7 @@ import { testSecrets } from '../harness.ts'
 import { newEntries } from '../laws/audited.ts'
 import { addOrgUser, addRole } from '../world.ts'
 import type { Document } from './fixture.ts'
-import { first, hook, policy, pruned, script, second, startWithHistory } from './history-fixture.ts'
+import { first, hook, pruned, script, second, startWithHistory } from './history-fixture.ts'
 
 onEveryDatabase((kind, open) => {
   const it = inTurn(kind)
@@ -196,11 +196,10 @@ onEveryDatabase((kind, open) => {
       const files = (secret: string): Document => ({
         organizations: [{ slug: 'florist', name: 'Florist', settings: { color: 'green', apiToken: secret } }],
         webhooks: [{ ...hook, secret, headers: [{ key: 'X-Key', value: secret }] }],
-        trustPolicies: [{ ...policy, claims: { sub: 'x', token: secret } }],
       })
       await acme.apply(files('hush-one'))
       await acme.apply(files('hush-two'))
-      await acme.apply({ organizations: [], webhooks: [], trustPolicies: [] }, pruned)
+      await acme.apply({ organizations: [], webhooks: [] }, pruned)
       const text = await kept()
       expect(text).toContain('green')
       for (const secret of ['hush-one', 'hush-two', 'k-e-y'])

@@ -73,12 +73,13 @@ onEveryDatabase((kind, open) => {
         return real(url)
       }
       await acme.apply({ ssoProviders: [{ org: 'bakery', ...oidc, tokenUrl: `${issuer}/token` }] })
-      await acme.apply({ ssoProviders: [{ org: 'bakery', ...oidc, issuer: 'https://other.example.com' }] })
+      const moved = { org: 'bakery', ...oidc, issuer: 'https://other.example.com', tokenUrl: null }
+      await acme.apply({ ssoProviders: [moved] })
       expect([asked, lookedUp]).toEqual([[], []])
       const { id } = await provider()
       expect(await provider()).toMatchObject({ issuer: 'https://other.example.com', tokenUrl: null })
       // The single call asks.
-      await client.call(api.ssoProviders.update, { params: { id }, body: { issuer } })
+      await client.call(api.ssoProviders.update, { params: { id }, body: { issuer, clientSecret: 'hush' } })
       expect(asked).toHaveLength(1)
       expect(await provider()).toMatchObject(endpointsOf(issuer))
     })

@@ -1,5 +1,5 @@
 import { type Fault, Problem } from '../../core/errors.ts'
-import { kinds, sections } from '../contract.ts'
+import { kinds, type Section, sections } from '../contract.ts'
 import type { Ending } from '../findings.ts'
 import * as rules from '../rules.ts'
 import type { State } from '../state.ts'
@@ -44,12 +44,19 @@ export function laterDependents(
     })
 }
 
+/** What a deletion calls the objects of a section that it ends, where that is another word. */
+const endedAs: Partial<Record<Section, string>> = { memberships: 'members' }
+
 /**
- * What ends with what a rollback deletes has come after the apply; but for memberships that the apply made. Whoever may not
- * see what a deletion ends is refused the deletion, and not told.
+ * What ends with what a rollback deletes has come after the apply; but for what the apply made, which ends in these sections.
+ * Whoever may not see what a deletion ends is refused the deletion, and not told.
  */
-export function endedRecords(ends: readonly Ending[], members: number): string[] {
-  const counts = new Map<string, number>([['members', -members]])
+export function endedRecords(ends: readonly Ending[], ofApply: readonly Section[]): string[] {
+  const counts = new Map<string, number>()
+  for (const section of ofApply) {
+    const what = endedAs[section] ?? section
+    counts.set(what, (counts.get(what) ?? 0) - 1)
+  }
   const visible = ends.filter(({ isVisible }) => isVisible)
   for (const [what, count] of visible.flatMap((one) => Object.entries(one.counts)))
     counts.set(what, (counts.get(what) ?? 0) + count)
