@@ -118,11 +118,12 @@ export class Hidden {
   #referring(section: Section, values: Record<string, unknown>): Record<string, unknown> {
     const { key, fields } = kinds[section]
     const naming = new Set([key, ...fields.filter(({ refersTo }) => refersTo).map(({ name }) => name)])
+    const named = (value: unknown): unknown => {
+      if (Array.isArray(value)) return value.map(named)
+      return typeof value === 'string' ? this.#name(value) : value
+    }
     return Object.fromEntries(
-      Object.entries(values).map(([name, value]) => [
-        name,
-        typeof value === 'string' && naming.has(name) ? this.#name(value) : value,
-      ]),
+      Object.entries(values).map(([name, value]) => [name, naming.has(name) ? named(value) : value]),
     )
   }
 

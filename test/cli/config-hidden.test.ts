@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest'
+import { Hidden } from '../../src/cli/config/hidden.ts'
+import { type Change, kinds, sections } from '../../src/configuration/contract.ts'
+
+/** Fields that name other objects, with the section that they name. */
+const references = sections.flatMap((section) =>
+  kinds[section].fields.flatMap(({ name, isList, refersTo }) =>
+    refersTo === undefined ? [] : [{ section, field: name, isList, refersTo }],
+  ),
+)
+
+describe('Hidden', () => {
+  it('knows fields with lists of names', () => {
+    const lists = references.filter(({ isList }) => isList).map(({ field }) => field)
+    expect(lists.toSorted()).toEqual(expect.arrayContaining(['deviceGroups', 'orgs', 'sites']))
+  })
+
+  it.each(references)(
+    'hides a name from a variable in $section.$field',
+    ({ section, field, isList, refersTo }) => {
+      const variable = `\${env:SVC_CONFIG_NAME}`
+      const { key } = kinds[refersTo]
+      const named = [{ org: 'bakery', [key]: 'nightingale' }]
+      const hidden = new Hidden({ [section]: [], [refersTo]: named }, [
+        {
+          path: [refersTo, 0, key],
+          text: 'nightingale',
+          variables: [{ name: variable, value: 'nightingale' }],
+        },
+      ])
+      const referring = (name: string) => ({ [field]: isList ? [name, 'plain'] : name })
+      const change: Change = {
+        section,
+        action: 'update',
+        org: 'bakery',
+        name: 'one',
+        id: null,
+        renamedFrom: null,
+        before: referring('nightingale'),
+        after: referring('other'),
+        ends: null,
+        refused: null,
+      }
+      const plan = hidden.plan({ changes: [change], left: [] })
+      expect(plan.changes[0]).toMatchObject({
+        before: referring(`(from ${variable})`),
+        after: referring('other'),
+      })
+    },
+  )
+})
