@@ -1,13 +1,13 @@
 import { readdirSync, realpathSync, statSync } from 'node:fs'
 import { extname, join } from 'node:path'
-import type { Alias, Document, LineCounter, Node } from 'yaml'
 import { type Guard, kinds, type Section, sections, uncoveredBy } from '../../configuration/contract.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { didYouMean } from '../../core/suggest.ts'
 import { readStdin } from '../ask.ts'
 import { usageError } from '../exit-codes.ts'
 import type { Substituted } from './hidden.ts'
-import { fillIn, hasVariable, isWithin, type Path, readBounded, VariableSource } from './variables.ts'
+import type { Source } from './source.ts'
+import { fillIn, hasVariable, isWithin, readBounded, VariableSource } from './variables.ts'
 
 type Objects = Record<string, Record<string, unknown>[]>
 
@@ -16,8 +16,6 @@ export type FileFault = { file: string; line: number; column: number; message: s
 
 /** A field that is left out, with the variables that could not be read. */
 export type LeftOut = { section: Section; object: number; field: string; variables: string[] }
-
-type Source = { file: string; document: Document; lines: LineCounter }
 
 /** What several files say together. */
 export type Configuration = {
@@ -45,7 +43,7 @@ export async function readConfiguration(
   paths: readonly string[],
   { env: allowed = [], 'without-secrets': withoutSecrets = false }: ReadFlags,
 ): Promise<Configuration> {
-  const yaml = await import('yaml')
+  const { Source } = await import('./source.ts')
   const sources: Source[] = []
   const broken: FileFault[] = []
   for (const found of paths.flatMap(filesAt)) {
@@ -54,8 +52,8 @@ export async function readConfiguration(
       broken.push({ file: '', line: 0, column: 0, message: read.fault })
       continue
     }
-    const source = sourceOf(yaml, read.file, read.text)
-    broken.push(...syntaxFaults(yaml, source))
+    const source = new Source(read.file, read.text)
+    broken.push(...source.faults())
     sources.push(source)
   }
   if (broken.length > 0) throw faultsError(broken)
@@ -63,43 +61,6 @@ export async function readConfiguration(
 }
 
 export type ReadFlags = { env?: readonly string[] | undefined; 'without-secrets'?: boolean | undefined }
-
-type Yaml = typeof import('yaml')
-
-export function sourceOf({ LineCounter, parseDocument }: Yaml, file: string, text: string): Source {
-  const lines = new LineCounter()
-  return { file, document: parseDocument(text, { lineCounter: lines, merge: true }), lines }
-}
-
-export function syntaxFaults(yaml: Yaml, { file, document, lines }: Source): FileFault[] {
-  const faults = document.errors.map(({ message, pos }) => {
-    const [summary = ''] = message.split(/ at line \d+|:?\n/)
-    return { file, ...position(lines, pos[0]), message: summary }
-  })
-  return faults.length > 0 ? faults : aliasFaults(yaml, { file, document, lines })
-}
-
-/** An alias to what it is a part of would have no end. */
-function aliasFaults({ isAlias, visit }: Yaml, { file, document, lines }: Source): FileFault[] {
-  const anchors = new Map<string, Node>()
-  const faults: FileFault[] = []
-  visit(document, {
-    Node(_, node, around) {
-      if (!isAlias(node)) {
-        if (node.anchor !== undefined) anchors.set(node.anchor, node)
-        return
-      }
-      const { source } = node as Alias
-      const target = anchors.get(source)
-      if (target && !around.includes(target)) return
-      const message = target
-        ? `*${source} refers to what it is a part of: write out what is meant`
-        : `there is no anchor &${source} before this alias`
-      faults.push({ file, ...position(lines, node.range?.[0] ?? 0), message })
-    },
-  })
-  return faults
-}
 
 /** More than the service takes, with room for comments. */
 const maxFileBytes = 16 * 1024 * 1024
@@ -145,11 +106,6 @@ function filesAt(path: string): (Found | Unread)[] {
   return found.length > maxFiles ? [{ fault: `There are more than ${maxFiles} files in ${path}` }] : found
 }
 
-const position = (lines: LineCounter, offset: number) => {
-  const { line, col } = lines.linePos(offset)
-  return { line, column: col }
-}
-
 function together(
   sources: readonly Source[],
   variables: VariableSource,
@@ -162,9 +118,9 @@ function together(
   const places = new Map<string, { source: Source; index: number }[]>()
   for (const source of sources) {
     const fault = (path: readonly (string | number)[], message: string) =>
-      faults.push({ file: source.file, ...placeIn(source, path), message })
-    const whole = jsOf(source)
-    if (whole === null || whole === undefined) continue
+      faults.push({ file: source.file, ...source.placeOf(path), message })
+    const whole = source.json(source.document.contents)
+    if (whole === null) continue
     if (!isJsonObject(whole)) {
       fault([], 'must be an object of sections')
       continue
@@ -225,7 +181,7 @@ function together(
       const found = places.get(section)?.[Number(at)]
       if (!found) return undefined
       const { source, index } = found
-      return { file: source.file, ...placeIn(source, [section, index, ...rest]) }
+      return { file: source.file, ...source.placeOf([section, index, ...rest]) }
     },
   }
 }
@@ -248,53 +204,11 @@ function secretsInClear(section: Section, object: Record<string, unknown>): stri
 const isGuarded = (section: Section, field: string): boolean =>
   kinds[section].fields.some(({ name, guard }) => name === field && guard !== undefined)
 
-/** A bound on what aliases multiply is the library's own. */
-function jsOf({ document, file }: Source): unknown {
-  try {
-    return document.toJS()
-  } catch (error) {
-    throw usageError(`Cannot read ${file}: ${(error as Error).message}`)
-  }
-}
-
 function unknownSection(section: string): string {
   const known = uncoveredBy(sections).find(({ what }) => what === section)
   if (known) return `${section} is not covered: ${known.reason}`
   const near = didYouMean(section, [...sections])
   return `${section} is not a section${near === undefined ? `: ${sections.join(', ')}` : `; ${near}`}`
-}
-
-/** The place of a value, or of the nearest thing around it that is there. */
-export function placeIn({ document, lines }: Source, path: Path): { line: number; column: number } {
-  let node = document.contents as Node | null
-  let offset = node?.range?.[0] ?? 0
-  for (const step of path) {
-    const within = resolved(node, document)
-    const child = within && childOf(within, step)
-    if (!child) break
-    offset = child.offset
-    node = child.node
-  }
-  return position(lines, offset)
-}
-
-type Collection = { items?: unknown[] }
-type Pair = { key?: { value?: unknown; range?: [number, number, number] }; value?: Node | null }
-
-function resolved(node: Node | null, document: Document): Node | null {
-  const alias = node as (Node & { resolve?: (document: Document) => Node | undefined }) | null
-  return alias?.resolve ? (alias.resolve(document) ?? null) : node
-}
-
-function childOf(node: Node, step: string | number): { node: Node | null; offset: number } | undefined {
-  const { items } = node as unknown as Collection
-  if (!Array.isArray(items)) return undefined
-  const isPair = (one: unknown): one is Pair => one !== null && typeof one === 'object' && 'key' in one
-  const pair = items.filter(isPair).find(({ key }) => String(key?.value) === String(step))
-  if (pair) return { node: pair.value ?? null, offset: pair.key?.range?.[0] ?? 0 }
-  const item = items[Number(step)] as Node | undefined
-  if (!item || isPair(item)) return undefined
-  return { node: item, offset: item.range?.[0] ?? 0 }
 }
 
 /** All faults at once, in the order of the files. */

@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from 'node:util'
-import * as yaml from 'yaml'
 import { Document, isAlias, isMap, isScalar, isSeq, type Node, visit, type YAMLMap } from 'yaml'
 import type { z } from 'zod'
 import { type configuration, keyOf, kinds, type Section, sections } from '../../configuration/contract.ts'
@@ -7,7 +6,8 @@ import { isJsonObject } from '../../core/json.ts'
 import { safeParse } from '../../core/schema.ts'
 import { hasNoControls } from '../../core/terminal.ts'
 import { usageError } from '../exit-codes.ts'
-import { type FileFault, faultsError, placeIn, sourceOf, syntaxFaults } from './files.ts'
+import { type FileFault, faultsError } from './files.ts'
+import { Source } from './source.ts'
 import { fillIn, hasVariable, VariableSource } from './variables.ts'
 
 type Exported = z.output<typeof configuration.export.reply>
@@ -21,7 +21,7 @@ export function exportedYaml({ document, uncovered }: Pick<Exported, 'document' 
   return written(file)
 }
 
-function written(file: Document.Parsed | Document): string {
+function written(file: Document): string {
   visit(file, {
     Scalar: (_, scalar) => {
       // As a string in quotes it stays YAML where a terminal shows it with escapes.
@@ -40,8 +40,8 @@ type Merge = Pick<Exported, 'document'> & { file: string; text: string; allowed:
  * @throws CliError also where it is not known which object is meant
  */
 export function mergedYaml({ file, text, document: present, allowed }: Merge): string {
-  const source = sourceOf(yaml, file, text)
-  const broken = syntaxFaults(yaml, source)
+  const source = new Source(file, text)
+  const broken = source.faults()
   if (broken.length > 0) throw faultsError(broken)
   const { document } = source
   const faults: FileFault[] = []
@@ -58,11 +58,11 @@ export function mergedYaml({ file, text, document: present, allowed }: Merge): s
     if (!isSeq(list)) throw usageError(`${section} is not a list`)
     const left = new Map(there.map((values) => [placeOf(section, values), values]))
     const kept = list.items.map((item, at) => {
-      const map = isAlias(item) ? item.resolve(document) : item
+      const map = isAlias(item) ? source.target(item) : item
       if (!isMap(map)) return true
       const fault = (field: string | number, message: string) =>
-        faults.push({ file, ...placeIn(source, [section, at, field]), message })
-      const identity = identityOf(section, map, document)
+        faults.push({ file, ...source.placeOf([section, at, field]), message })
+      const identity = identityOf(section, map, source)
       const found = faults.length
       const filled = fillIn(identity, [section, at], {
         file,
@@ -75,7 +75,7 @@ export function mergedYaml({ file, text, document: present, allowed }: Merge): s
       if (values) {
         left.delete(place)
         // An alias stands for what is elsewhere in the file.
-        if (map === item) mergeInto(document, map, values, section)
+        if (map === item) mergeInto(source, map, values, section)
       } else if (hasVariable(identity)) {
         const field = Object.keys(identity).find((name) => hasVariable(identity[name])) ?? ''
         fault(
@@ -89,7 +89,7 @@ export function mergedYaml({ file, text, document: present, allowed }: Merge): s
     for (const values of left.values()) list.items.push(document.createNode(values) as never)
   }
   if (faults.length > 0) throw faultsError(faults)
-  checkAnchors(file, document)
+  checkAnchors(source)
   return written(document)
 }
 
@@ -101,27 +101,29 @@ function sectionsOf({ contents }: Document): Section[] {
 }
 
 /** What an object is known by, with what it has from `<<`. */
-function identityOf(section: Section, map: YAMLMap, document: Document): Values {
-  const { org, [kinds[section].key]: key } = map.toJS(document) as Values
+function identityOf(section: Section, map: YAMLMap, source: Source): Values {
+  const { org, [kinds[section].key]: key } = source.json(map) as Values
   return { [kinds[section].key]: key, ...(org !== undefined && { org }) }
 }
 
 /** `section`: of the object that the map is; a map within it gets all of its values. */
-function mergeInto(document: Document, map: YAMLMap, values: Values, section?: Section): void {
+function mergeInto(source: Source, map: YAMLMap, values: Values, section?: Section): void {
   for (const [key, value] of Object.entries(values)) {
-    const node = map.get(key, true) as Node | undefined
+    const pair = source.pairOf(map, key)
+    const node = pair?.value
     // With what it has from `<<`, which may have changed above.
-    const before = (map.toJS(document) as Values)[key]
+    const before = (source.json(map) as Values)[key]
     if (before === undefined && section !== undefined) continue
     if (section !== undefined && isSame(section, key, { before, value })) continue
     if (isMap(node) && isJsonObject(value)) {
-      mergeInto(document, node, value)
+      mergeInto(source, node, value)
       continue
     }
     if (hasVariable(before) || isDeepStrictEqual(before, value)) continue
     // The comment of a scalar belongs to it.
     if (isScalar(node) && (value === null || typeof value !== 'object')) node.value = value
-    else map.set(key, document.createNode(value))
+    else if (pair) pair.value = source.document.createNode(value)
+    else map.add(source.document.createPair(key, value))
   }
 }
 
@@ -133,15 +135,15 @@ function isSame(section: Section, field: string, { before, value }: { before: un
 }
 
 /** What is left out may be what others refer to. */
-function checkAnchors(file: string, document: Document): void {
-  const anchors = new Set<string>()
-  visit(document, {
+function checkAnchors(source: Source): void {
+  const anchors = new Map<string, Node>()
+  visit(source.document, {
     Node(_, node) {
       if (!isAlias(node)) {
-        if (node.anchor !== undefined) anchors.add(node.anchor)
-      } else if (!anchors.has(node.source))
+        if (node.anchor !== undefined) anchors.set(node.anchor, node)
+      } else if (anchors.get(node.source) !== source.target(node))
         throw usageError(
-          `Cannot merge into ${file}: *${node.source} refers to what has changed or is gone`,
+          `Cannot merge into ${source.file}: *${node.source} refers to what has changed or is gone`,
           `write out what *${node.source} stands for`,
         )
     },
