@@ -270,6 +270,6 @@ function valueFault({ value, source = '' }: Scalar): string | undefined {
 }
 
 /** A `<<` that is not in quotes. */
-const isMergeKey = (key: unknown): boolean => isScalar(key) && typeof key.value === 'symbol'
+export const isMergeKey = (key: unknown): boolean => isScalar(key) && typeof key.value === 'symbol'
 
 const offsetOf = (node: unknown): number => (node as Node | null)?.range?.[0] ?? 0

@@ -7,7 +7,7 @@ import { safeParse } from '../../core/schema.ts'
 import { hasNoControls } from '../../core/terminal.ts'
 import { usageError } from '../exit-codes.ts'
 import { type FileFault, faultsError } from './files.ts'
-import { Source } from './source.ts'
+import { isMergeKey, Source } from './source.ts'
 import { fillIn, hasVariable, VariableSource } from './variables.ts'
 
 type Exported = z.output<typeof configuration.export.reply>
@@ -22,10 +22,14 @@ export function exportedYaml({ document, uncovered }: Pick<Exported, 'document' 
 }
 
 function written(file: Document): string {
+  // The library would write a text "<<" as a merge key.
+  file.schema.tags = file.schema.tags.filter(({ tag }) => tag !== 'tag:yaml.org,2002:merge')
   visit(file, {
     Scalar: (_, scalar) => {
+      if (isMergeKey(scalar)) scalar.value = '<<'
       // As a string in quotes it stays YAML where a terminal shows it with escapes.
-      if (typeof scalar.value === 'string' && !hasNoControls(scalar.value)) scalar.type = 'QUOTE_DOUBLE'
+      else if (typeof scalar.value === 'string' && (scalar.value === '<<' || !hasNoControls(scalar.value)))
+        scalar.type = 'QUOTE_DOUBLE'
     },
   })
   return file.toString({ lineWidth: 0 })
