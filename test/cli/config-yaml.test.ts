@@ -54,4 +54,58 @@ describe('mergedYaml', () => {
     const fresh = { sites: [...document.sites, { name: 'U', settings }] }
     expect(merge(text, fresh)).toContain('"<<":\n        a: 1\n')
   })
+
+  it.each([
+    ['sites', 'address', '{ city: A }', '{ city: A, street: B }'],
+    ['sites', 'settings', '{ a: { b: 1 } }', '{ a: { b: 1, c: 2 }, d: { e: 3 } }'],
+    ['trustPolicies', 'claims', '{ repo: x }', '{ repo: x, ref: y }'],
+    ['ssoProviders', 'attributeMapping', '{ email: x, name: y }', '{ email: x, name: y, groups: g }'],
+  ])('takes out keys that are gone: %s %s', (section, field, left, before) => {
+    const file = (value: string) => `${section}:\n  - { org: b, name: S, ${field}: ${value} }\n`
+    const value = JSON.parse(left.replaceAll(/\w+(?=:)|(?<=: )[a-zA-Z]\w*/g, '"$&"')) as unknown
+    expect(merge(file(before), { [section]: [{ org: 'b', name: 'S', [field]: value }] })).toBe(file(left))
+  })
+
+  it('keeps variables, merge keys, nulls and comments beside keys that are gone', () => {
+    const file = (gone: string) => `sites:
+  - name: S
+    settings: &s
+      kept: 1 # so
+${gone}      token: \${env:SVC_CONFIG_TOKEN}
+      none: null
+      # the list
+      list: [ "\${env:SVC_CONFIG_TOKEN}" ]
+  - name: T
+    settings:
+      <<: *s
+      own: 1
+`
+    const inherited = { kept: 1, token: 'hidden', list: ['hidden'] }
+    const document = {
+      sites: [
+        { name: 'S', settings: { kept: 1 } },
+        { name: 'T', settings: { ...inherited, own: 1 } },
+      ],
+    }
+    expect(merge(file('      gone: { a: 1 } # once\n'), document)).toBe(file(''))
+  })
+
+  it('changes a key that is a number', () => {
+    const document = { sites: [{ name: 'S', settings: { 1: 'b' } }] }
+    expect(merge('sites:\n  - { name: S, settings: { 1: a } }\n', document)).toContain('settings: { 1: b }')
+  })
+
+  it('refuses where an alias would stand for something else', () => {
+    const text = `sites:
+  - { name: S, settings: { a: &v 1 } }
+  - { name: T, settings: { a: &v 2, b: *v } }
+`
+    const document = {
+      sites: [
+        { name: 'S', settings: { a: 1 } },
+        { name: 'T', settings: { b: 2 } },
+      ],
+    }
+    expect(() => merge(text, document)).toThrow('*v refers to what has changed or is gone')
+  })
 })

@@ -110,7 +110,7 @@ function identityOf(section: Section, map: YAMLMap, source: Source): Values {
   return { [kinds[section].key]: key, ...(org !== undefined && { org }) }
 }
 
-/** `section`: of the object that the map is; a map within it gets all of its values. */
+/** `section`: of the object that the map is; a map within it gets all of its values, and loses others. */
 function mergeInto(source: Source, map: YAMLMap, values: Values, section?: Section): void {
   for (const [key, value] of Object.entries(values)) {
     const pair = source.pairOf(map, key)
@@ -129,6 +129,13 @@ function mergeInto(source: Source, map: YAMLMap, values: Values, section?: Secti
     else if (pair) pair.value = source.document.createNode(value)
     else map.add(source.document.createPair(key, value))
   }
+  if (section !== undefined) return
+  // Null stands for what is not there.
+  const isKept = (value: unknown) => value === null || hasVariable(value)
+  map.items = map.items.filter(
+    ({ key, value }) =>
+      isMergeKey(key) || Object.hasOwn(values, source.keyOf(key)) || isKept(source.json(value)),
+  )
 }
 
 /** Whether the service reads the value in the file as the one that it has: a list may be in another order, an address in capitals. */
