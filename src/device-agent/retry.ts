@@ -1,6 +1,6 @@
 import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
-import type { Agent } from './agent.ts'
-import type { Step } from './events.ts'
+import type { Clock } from './clock.ts'
+import type { Report, Step } from './events.ts'
 
 export const maxPauseMs = 60_000
 const maxRetryAfterMs = 3_600_000
@@ -59,9 +59,12 @@ export function backoffMs(failures: number, failure: Failure, random: () => numb
   return Math.max(own, Math.min(asked, maxRetryAfterMs) * (1 + 0.1 * random()))
 }
 
+/** What retries take of an agent. */
+type Retrying = { report: Report; clock: Clock; random: () => number; signal: AbortSignal }
+
 /** Reports a failure that a retry may cure, and returns the pause; rethrows any other error. */
 export function reportFailure(
-  { report }: Agent,
+  { report }: Pick<Retrying, 'report'>,
   error: unknown,
   refuses: (error: unknown) => boolean,
   details: { step: Step; failures: number; pause: (failure: Failure) => number },
@@ -77,7 +80,7 @@ export function reportFailure(
 
 /** Repeats the attempt until it succeeds or is refused permanently. */
 export async function retryUntilRefused<T>(
-  agent: Agent,
+  agent: Retrying,
   step: Step,
   attempt: () => Promise<T>,
   refuses: (error: unknown) => boolean,

@@ -6,14 +6,12 @@ import { didYouMean } from '../../core/suggest.ts'
 import { readStdin } from '../ask.ts'
 import { usageError } from '../exit-codes.ts'
 import type { Substituted } from './hidden.ts'
-import type { Source } from './source.ts'
+import type { FileFault, Source } from './source.ts'
 import { fillIn, hasVariable, isWithin, readBounded, VariableSource } from './variables.ts'
 
 type Objects = Record<string, Record<string, unknown>[]>
 
 /** A fault with its place, which is empty where it is in no file. */
-export type FileFault = { file: string; line: number; column: number; message: string }
-
 /** A field that is left out, with the variables that could not be read. */
 export type LeftOut = { section: Section; object: number; field: string; variables: string[] }
 

@@ -14,17 +14,11 @@ import { lookOf } from '../look.ts'
 import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
 import { resolveId } from '../resolve.ts'
-import {
-  type Configuration,
-  type FileFault,
-  faultsError,
-  type LeftOut,
-  nameAt,
-  readConfiguration,
-} from './files.ts'
+import { type Configuration, faultsError, type LeftOut, nameAt, readConfiguration } from './files.ts'
 import { formatMarkdown, formatPlan, notComparedText, type ShownPlan, totalsText } from './format.ts'
 import { Hidden, type Substituted } from './hidden.ts'
 import { checkNothingRefused } from './refused.ts'
+import type { FileFault } from './source.ts'
 import { escapeVariables } from './variables.ts'
 
 export type PlanFlags = {

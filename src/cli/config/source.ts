@@ -14,8 +14,9 @@ import {
   type YAMLMap,
 } from 'yaml'
 import { maxJsonDepth } from '../../core/json.ts'
-import type { FileFault } from './files.ts'
 import type { Path } from './variables.ts'
+
+export type FileFault = { file: string; line: number; column: number; message: string }
 
 /** With its aliases written out a file may be as long as any file. */
 const maxLength = 16 * 1024 * 1024
