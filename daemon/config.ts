@@ -6,7 +6,7 @@ import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 import { defaultQuotas, type QuotaName, type Quotas } from '../src/core/quotas.ts'
 import { email, safeParse } from '../src/core/schema.ts'
-import type { SecretEntry } from '../src/core/secret-names.ts'
+import { entryOf, type SecretEntry, secretNames } from '../src/core/secret-names.ts'
 import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import type { Proxies } from './address.ts'
@@ -400,13 +400,6 @@ function readSecrets(
 ): Secrets {
   const file = secretsFile(dataDir)
   const given = givenSecrets(env, stored)
-  if (from.production && !stored && given.enrollmentPepper === undefined) {
-    throw new SetupError(
-      'In production svc does not generate its secrets. Set JWT_SECRET, APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY), ' +
-        'ENROLLMENT_KEY_PEPPER, MFA_RECOVERY_CODE_PEPPER and AUDIT_SIGNING_KEY, each also as NAME_FILE, ' +
-        `or provide ${file}.`,
-    )
-  }
   const invented: Partial<Secrets> = {}
   const first = (name: keyof Secrets): string => {
     const found = given[name]
@@ -426,10 +419,18 @@ function readSecrets(
   if (given.auditSigning === undefined && encryptionIn(env) === undefined) {
     invented.auditSigning = secrets.auditSigning
   }
-  if (Object.keys(invented).length === 0) return secrets
-  if (!from.mayGenerate) {
+  const missing = secretNames.filter((name) => Object.hasOwn(invented, entryOf[name])).join(', ')
+  if (missing === '') return secrets
+  if (from.production && !stored) {
+    const settings = missing.replace('APP_ENCRYPTION_KEY', 'APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY)')
     throw new SetupError(
-      `${file} lacks ${Object.keys(invented).join(', ')}, and the environment does not set them. Restore it from a backup; for a new installation svc serve generates them.`,
+      `In production svc does not generate its secrets: set ${settings}, each also as NAME_FILE, or provide ${file}.`,
+    )
+  }
+  if (!from.mayGenerate) {
+    const where = stored ? `${file} lacks ${missing}` : `${missing} are missing: there is no ${file}`
+    throw new SetupError(
+      `${where}, and the environment does not set them. Run this as the service runs (svc-admin), or restore the file; for a new installation svc serve generates them.`,
     )
   }
   // Secrets of the environment are never copied to disk.

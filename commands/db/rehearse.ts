@@ -10,7 +10,7 @@ export default class DbRehearse extends LocalCommand {
   static override summary = 'Apply pending migrations to a copy, and measure them'
   static override description =
     'Copies the database that `svc serve` would use, also while it runs, applies the migrations of this version to the copy, and removes it. The original stays as it is. ' +
-    'On SQLite the copy is a folder beside the data directory; on Postgres a database on the same server, for which the role needs CREATEDB.'
+    'On SQLite the copy is a folder in the data directory; on Postgres a database on the same server, for which the role needs CREATEDB.'
   static override examples = [
     'svc db rehearse\nNAME               TOOK   SIZE     ADDED\n0058_ended_alerts  0.4 s  812 MiB  1.5 MiB',
     '<%= config.bin %> db rehearse --scratch /mnt/large --json',

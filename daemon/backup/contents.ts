@@ -153,6 +153,7 @@ export const files: readonly (readonly [path: RegExp, ...Handling])[] = [
   [/^svc\.sqlite\.restore(-wal|-shm)?$/, 'left', 'the beginning of a restore'],
   [/^svc\.lock$/, 'left', 'the lock of the process that serves the directory'],
   [/^drill(\/|$)/, 'left', 'what a restore drill works with'],
+  [/^rehearsal-\w+(\/|$)/, 'left', 'what a rehearsal of an upgrade works with'],
   [/^svc\.copy$/, 'left', 'the lock of the last part of a copy'],
   [/^checkpoints\/(system|[0-9a-f-]{36})$/, 'kept', 'the last checkpoint of each audit chain'],
   [/^checkpoints\/[^/]+\.[0-9a-f-]{36}$/, 'left', 'a draft of a checkpoint'],

@@ -66,7 +66,13 @@ function assertNew(file: string): void {
 async function writeWhole(file: string, chunks: AsyncIterable<Uint8Array>): Promise<void> {
   const folder = join(file, '..')
   const draft = join(folder, `.${basename(file)}.${process.pid}.part`)
-  const discard = () => rmSync(draft, { force: true })
+  const discard = () => {
+    try {
+      rmSync(draft, { force: true })
+    } catch {
+      // There is none in a folder that this user may not enter.
+    }
+  }
   // Ctrl-C ends the process at once.
   process.once('exit', discard)
   try {

@@ -280,7 +280,8 @@ export async function checkEncryptedValues(storage: ReadStorage, cipher: Cipher)
       ...(otherKey > 0 ? [`${counted(otherKey, 'value')} of ${column} sealed with another key`] : []),
       ...(damaged > 0 ? [`${counted(damaged, 'value')} of ${column} changed since`] : []),
     ]
-    return failed(check, {
+    const report = expiring.has(column) ? warning : failed
+    return report(check, {
       message: `${parts.join(', ')}.`,
       reason: remedies[column]?.lost ?? 'What needs them fails.',
       remedy: `give the former key as APP_ENCRYPTION_KEY_PREVIOUS, or ${remedies[column]?.again ?? 'let them expire'}`,
@@ -289,6 +290,9 @@ export async function checkEncryptedValues(storage: ReadStorage, cipher: Cipher)
 }
 
 const webhook = { lost: 'These webhooks deliver nothing.', again: 'set them again with svc webhooks update' }
+
+/** Replies to requests are kept for a day. */
+const expiring: ReadonlySet<string> = new Set(['idempotency_keys.reply'])
 
 /** Of values that do not expire by themselves. */
 const remedies: Readonly<Record<string, { lost: string; again: string }>> = {

@@ -118,7 +118,8 @@ async function orUndefined<T>(read: () => T): Promise<T | undefined> {
 async function openDatabase(options: StorageOptions, findings: Finding[]): Promise<ReadStorage | undefined> {
   const explained = {
     reason: 'The service cannot start, or answers 503.',
-    remedy: 'svc-serve(8) has a section on the database; a damaged file is restored from a backup, and kept',
+    remedy:
+      'start the database, and check its address, password and connections (svc-serve(8), Database); a damaged file is restored from a backup, and kept',
   }
   if (!(await databaseExists(options))) {
     findings.push(

@@ -13,6 +13,7 @@ export function checkSettings(config: Config): Finding[] {
     ...sharedPepper(config),
     ...previousKeys(config),
     ...publicAddress(config),
+    ...trustedProxies(config),
     ...mail(config),
   ]
   return found.length > 0 ? found : [passed('settings', 'Complete')]
@@ -103,6 +104,19 @@ function publicAddress({ outside, proxies, production, host }: Config): Finding[
     ]
   }
   return []
+}
+
+function trustedProxies({ proxies }: Config): Finding[] {
+  const wide = (proxies?.trusted ?? []).filter((range) => range.endsWith('/0'))
+  if (wide.length === 0) return []
+  return [
+    warning('settings', {
+      message: `TRUSTED_PROXY_CIDRS has ${wide.join(' and ')}: everybody is a proxy.`,
+      reason:
+        'Whoever sends a request says which address it comes from: limits by address hold nobody, and the audit log has what they say.',
+      remedy: 'list only the addresses of the proxy in TRUSTED_PROXY_CIDRS',
+    }),
+  ]
 }
 
 const isLoopbackHost = (host: string): boolean =>

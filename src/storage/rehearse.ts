@@ -1,5 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { sql } from 'kysely'
 import { SetupError } from '../core/errors.ts'
 import { type Migration, migrate, pendingMigrations, unknownMigrations } from './migrate.ts'
@@ -90,15 +90,12 @@ export async function rehearse(
 }
 
 /** An empty place for the copy. @throws SetupError when there is none */
-async function reserve(
-  original: Place,
-  { scratch = dirname(original.dataDir), note }: Options,
-): Promise<Copy> {
+async function reserve(original: Place, { scratch = original.dataDir, note }: Options): Promise<Copy> {
   try {
     const wanted = { purpose: 'rehearsal', folder: scratch, note } as const
     const { databaseUrl, explain, drop } = await openScratch(original, wanted)
     if (databaseUrl !== undefined) return { place: { ...original, databaseUrl }, explain, remove: drop }
-    const dataDir = await mkdtemp(join(scratch, `${basename(original.dataDir)}-rehearsal-`))
+    const dataDir = await mkdtemp(join(scratch, 'rehearsal-'))
     return { place: { dataDir }, explain, remove: () => rm(dataDir, { recursive: true, force: true }) }
   } catch (error) {
     if (error instanceof SetupError || original.databaseUrl !== undefined) throw error

@@ -248,7 +248,7 @@ it('creates nothing: without a data directory, a database or secrets it says so'
     {
       check: 'settings',
       message: expect.stringMatching(
-        /lacks jwt, encryption, .*for a new installation svc serve generates them/,
+        /JWT_SECRET, APP_ENCRYPTION_KEY, .*are missing.*for a new installation svc serve generates them/,
       ),
     },
     { check: 'database' },

@@ -159,7 +159,7 @@ onEveryDatabase((kind, open) => {
     const whole = await stored()
     const faults: [object | string, RegExp][] = [
       ['{"jwt": "cut off', /secrets\.json cannot be read: it is damaged/],
-      [{ ...whole, jwt: undefined }, /secrets\.json lacks jwt/],
+      [{ ...whole, jwt: undefined }, /secrets\.json lacks JWT_SECRET/],
       // Not the former one beside it.
       [
         { ...whole, jwt: fresh(), metricsToken: fresh() },

@@ -215,6 +215,19 @@ describe('secrets', () => {
     for (const name of names.split(' ')) expect(start.stderr).toContain(name)
   })
 
+  it.each(['JWT_SECRET', 'MFA_RECOVERY_CODE_PEPPER'])(
+    'are not generated in production where only %s is missing, and nothing is written',
+    async (name) => {
+      const dataDir = await temporaryFolder()
+      const AUDIT_SIGNING_KEY = randomBytes(32).toString('base64')
+      const env = { ...testSecrets, AUDIT_SIGNING_KEY, NODE_ENV: 'production', SVC_DATA_DIR: dataDir }
+      expect(() => readConfig({ ...env, [name]: undefined })).toThrow(
+        `In production svc does not generate its secrets: set ${name}, `,
+      )
+      expect(await readdir(dataDir)).toEqual([])
+    },
+  )
+
   it('are each of their own on a new data directory, also where some are set', async () => {
     for (const name of ['JWT_SECRET', 'APP_ENCRYPTION_KEY'] as const) {
       const env = { [name]: testSecrets[name], SVC_DATA_DIR: await temporaryFolder() }

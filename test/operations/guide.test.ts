@@ -1,5 +1,16 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, globSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { generateX25519Identity, identityToRecipient } from 'age-encryption'
@@ -33,7 +44,7 @@ const procedures = ['install', 'proxy', 'monitor', 'backup', 'secrets', 'upgrade
 const notRun: Record<string, string[]> = {
   install: ['release', 'release', 'root', 'root', 'root', 'systemd', 'terminal'],
   proxy: ['systemd'],
-  upgrade: ['root'],
+  upgrade: ['root', 'root'],
   containers: ['docker', 'docker', 'kubernetes', 'terminal'],
   remove: ['systemd', 'root'],
 }
@@ -69,6 +80,18 @@ describe('the guide', () => {
   it('has the unit that `svc serve install` and the packages write', () => {
     const placement = { program: '/usr/local/bin/svc', user: 'svc', etc: '/etc/svc', dataDir: '/var/lib/svc' }
     expect(textOf('svc.service').replace(/^#.*\n/, '')).toBe(unitText(placement))
+  })
+
+  it('has an svc-admin that reads svc.env as systemd does, and goes without credentials', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'svc-admin-'))
+    onTestFinished(() => rmSync(folder, { recursive: true }))
+    const put = (name: string, text: string) => writeFileSync(join(folder, name), text, { mode: 0o755 })
+    put('svc.env', '; a comment\n# another\nPORT="3100"\nMAIL_FROM=\'a=b@example.com\'\nHOST=127.0.0.1')
+    put('setpriv', '#!/bin/sh\nshift 4\nexec "$@"\n')
+    put('svc', '#!/bin/sh\necho "$PORT $MAIL_FROM $HOST $1"\n')
+    const env = { PATH: `${folder}:${process.env.PATH}`, SVC_ETC: folder, SVC_USER: 'nobody' }
+    const { stdout, stderr } = spawnSync('sh', [join(guidePath, 'svc-admin'), 'doctor'], { env })
+    expect([String(stdout), String(stderr)]).toEqual(['3100 a=b@example.com 127.0.0.1 doctor\n', ''])
   })
 
   const manuals = globSync('*.md', { cwd: join(root, 'man') }).map((file) => join('man', file))

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { sql } from 'kysely'
 import pg from 'pg'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -28,9 +28,9 @@ const quiet = () => ({ version, signal: new AbortController().signal, onProgress
 /** Copies that are still there. */
 async function leftOvers(
   { databaseUrl, dataDir }: { databaseUrl?: string | undefined; dataDir: string },
-  scratch = dirname(dataDir),
+  scratch = dataDir,
 ) {
-  if (databaseUrl === undefined) return readdirSync(scratch).filter((name) => name.includes('-rehearsal-'))
+  if (databaseUrl === undefined) return readdirSync(scratch).filter((name) => name.startsWith('rehearsal-'))
   const { rows } = await administer((client) =>
     client.query(`select datname from pg_database where datname like 'svc_rehearsal_%'`),
   )

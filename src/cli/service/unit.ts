@@ -50,6 +50,8 @@ NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
 ProtectSystem=strict
+# Where backups go, if it is there; another folder needs its own line in a drop-in.
+ReadWritePaths=-/var/backups/svc
 ProtectHome=yes
 ProtectProc=invisible
 PrivateTmp=yes

@@ -1,7 +1,9 @@
+import { existsSync } from 'node:fs'
 import { SetupError } from '../../core/errors.ts'
 import type { AnyDb } from '../columns.ts'
 import type { Db, Storage } from '../db.ts'
 import { openStorage, type StorageOptions } from '../open.ts'
+import { sqliteFile } from '../sqlite/file.ts'
 import { setCounters } from './catalog.ts'
 import type { TargetDriver, TargetState } from './target-driver.ts'
 
@@ -19,9 +21,18 @@ export const driverOf = async (place: Place): Promise<TargetDriver> =>
     ? (await import('../sqlite/restore-driver.ts')).sqliteRestore(place.dataDir)
     : (await import('../postgres/restore-driver.ts')).postgresRestore(place.databaseUrl)
 
-/** @throws SetupError when the database holds something other than an unfinished restore */
+/** @throws SetupError when the database holds something other than an unfinished restore, or the directory another one */
 export async function checkRestorable(place: Place): Promise<void> {
   assertRestorable(place, await (await driverOf(place)).state())
+  assertDirectoryOf(place)
+}
+
+/** The checkpoints of an archive replace those of the directory, by which its own audit chains would seem to be cut. */
+function assertDirectoryOf({ dataDir, databaseUrl }: Place): void {
+  if (databaseUrl === undefined || !existsSync(sqliteFile(dataDir))) return
+  throw new SetupError(
+    `${dataDir} has the database of another installation, and what a restore writes there is not for that: name another directory with SVC_DATA_DIR, or move it away.`,
+  )
 }
 
 function assertRestorable({ dataDir, databaseUrl }: Place, state: TargetState): void {

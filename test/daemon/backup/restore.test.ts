@@ -1,3 +1,4 @@
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { backUp } from '../../../daemon/backup/backup.ts'
@@ -155,6 +156,16 @@ describe.each(kinds)('a database restored to %s', (kind) => {
     await expect(restored(await emptyPlace(kind), blind.file)).rejects.toThrow(
       /1 value of webhooks\.secret was/,
     )
+  })
+
+  it.runIf(kind === 'postgres')('leaves the directory of another installation alone', async () => {
+    const { databaseUrl } = await emptyPlace(kind)
+    const other = await emptyPlace('sqlite')
+    await restored(other, file)
+    const place = { dataDir: other.dataDir, databaseUrl: databaseUrl! }
+    const before = await readdir(join(other.dataDir, 'checkpoints'))
+    await expect(restored(place, file)).rejects.toThrow(/has the database of another installation/)
+    expect(await readdir(join(other.dataDir, 'checkpoints'))).toEqual(before)
   })
 
   it('of an older schema has the newest one', async () => {

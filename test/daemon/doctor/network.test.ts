@@ -161,3 +161,14 @@ it('a service of another version is told apart from this program', async () => {
     ['service', 'warning', `It runs version 0.0.9, and this is svc ${version}.`],
   ])
 })
+
+it('says that everybody is a proxy where the range of the proxies has every address', async () => {
+  const { storage, ...place } = await openMigrated('sqlite')
+  await storage.close()
+  const env = { TRUST_PROXY_HEADERS: 'true', TRUSTED_PROXY_CIDRS: '10.0.0.0/8,0.0.0.0/0', PORT: '0' }
+  expect(summaryOf(await findingsOf(place, env))).toContainEqual([
+    'settings',
+    'warning',
+    'TRUSTED_PROXY_CIDRS has 0.0.0.0/0: everybody is a proxy.',
+  ])
+})
