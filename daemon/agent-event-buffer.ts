@@ -27,7 +27,7 @@ export class AgentEventBuffer {
     this.#gate = gate
     this.#gatheredTotal = new Counter({
       name: 'svc_agent_events_gathered_total',
-      help: 'Changes of devices that were not told to webhooks one by one, because an agent had too many: others tell of them.',
+      help: 'Changes of devices that were merged into a later event, beyond the rate limit AGENT_EVENTS.',
       registers: [metrics],
     })
   }

@@ -61,7 +61,7 @@ export function watchAudit({ storage, clock, log, dataDir, signer, metrics }: On
   })
   const sealed = new Gauge({
     name: 'svc_audit_sealed_entries',
-    help: 'Entries that the heads of all chains stand for: those that were ever sealed.',
+    help: 'Audit entries sealed so far, in all chains.',
     registers: [registry],
   })
   const chains = new Gauge({
@@ -76,7 +76,7 @@ export function watchAudit({ storage, clock, log, dataDir, signer, metrics }: On
   })
   const unsealedAge = new Gauge({
     name: 'svc_audit_oldest_unsealed_age_seconds',
-    help: 'For how long the first of them has waited; 0: none does.',
+    help: 'Age of the oldest item that waits; 0: none waits.',
     registers: [registry],
   })
   const memory = new VerificationState()

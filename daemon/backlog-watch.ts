@@ -20,7 +20,7 @@ export function watchBacklog(storage: Pick<Storage, 'heavy'>, clock: Clock): Sto
   })
   const age = new Gauge({
     name: 'svc_backlog_oldest_age_seconds',
-    help: 'For how long the first of them has waited; 0: none does.',
+    help: 'Age of the oldest item that waits; 0: none waits.',
     ...common,
   })
   const refresh = async () => {

@@ -15,12 +15,12 @@ export class CommandWatch {
     this.#log = log
     const bytes = {
       name: 'svc_command_result_bytes',
-      help: 'Bytes of what came of commands that are kept, as they were last added up.',
+      help: 'Bytes of stored command results, at the last count.',
     }
     addGauge(metrics, bytes, () => this.#bytes)
     this.#dropped = new Counter({
       name: 'svc_command_outputs_dropped_total',
-      help: 'Outputs of commands that this process let go to make room for later ones.',
+      help: 'Command outputs that this process deleted to make room for later ones.',
       registers: [metrics],
     })
   }

@@ -102,7 +102,7 @@ const gaugesOf = (registry: Registry) => {
     }),
     lost: new Counter({
       name: 'svc_set_aside_lost_total',
-      help: 'What could not be written where it belongs and was not kept either, because there were too many dead letters.',
+      help: 'Rows that were lost, because there were too many dead letters to keep them.',
       ...common,
     }),
   }

@@ -5,7 +5,7 @@ import type { RolloutSignal } from '../src/agents/rollouts/handlers.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import type { Clock } from '../src/core/time.ts'
 import type { PasswordGuard } from '../src/identity/password-guard/guard.ts'
-import type { Switchboard } from '../src/live/ports.ts'
+import type { AgentChannels } from '../src/live/ports.ts'
 import type { ByteQuota, LogQuota } from '../src/logs/quota.ts'
 import type { WebConfig } from '../src/sso/sign-in/web.ts'
 import type { WriteGate } from '../src/storage/copy/write-gate.ts'
@@ -79,7 +79,7 @@ export type Dependencies = Integrations & {
   agents: Gateway
   agentWatch: AgentWatch
   /** Queries agents and notifies them of pending commands, in any process. */
-  switchboard: Switchboard
+  switchboard: AgentChannels
   nudge: Nudge
   /** The public address; known once the service listens. */
   publicUrl: () => string

@@ -73,7 +73,7 @@ const newKeysId = (keys: Keys): string =>
   ).slice(0, 16)
 
 /** Of the keys of a process by their names: the one that makes new values, then the other one. */
-export function printsOf(config: Keys & Pick<Config, 'metricsToken' | 'previousMetricsToken'>) {
+export function fingerprintsOf(config: Keys & Pick<Config, 'metricsToken' | 'previousMetricsToken'>) {
   const { metricsToken, previousMetricsToken: previous } = config
   const tokens =
     metricsToken === undefined ? [] : [{ name: 'METRICS_TOKEN', current: metricsToken, previous }]
@@ -158,7 +158,7 @@ export function withFormerKeys<C extends Keys>(config: C, names: readonly string
 }
 
 /** Names of the keys whose former one is the one that the database is used with. */
-export async function keysToCome(db: Db, config: Keys): Promise<string[]> {
+export async function keysAwaitingRollout(db: Db, config: Keys): Promise<string[]> {
   const used = await usedKeys(db)
   return keysOf(config).flatMap(({ name, current, previous }) => {
     const print = used.find((one) => one.name === name)?.print

@@ -113,7 +113,7 @@ export function refusalCounter(
 ): (name: SharedLimit | ProcessLimit) => void {
   const refusals = {
     name: 'svc_rate_limit_refusals_total',
-    help: 'What this process did not accept because a rate limit was reached, by the limit.',
+    help: 'Requests and events that this process refused because of a rate limit, by limit.',
   }
   const counted = Object.keys(limits).filter((name) => !name.startsWith('WRONG_PASSWORDS_'))
   const counter = addCounter(metrics, refusals, 'limit', counted)

@@ -30,7 +30,7 @@ export class LoopWatch {
     })
     this.#interval = new Gauge({
       name: 'svc_loop_interval_seconds',
-      help: 'How often each background loop runs at least.',
+      help: 'Longest interval between two runs of a background loop.',
       ...common,
     })
   }

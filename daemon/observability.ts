@@ -31,7 +31,7 @@ export function metricsOf(parts: Dependencies, config: Config): Metrics {
   const { secrets } = parts
   const damaged = {
     name: 'svc_database_damaged',
-    help: '1 once this process knows that what the database stores is not what it wrote.',
+    help: '1 when this process has found the database damaged.',
   }
   addGauge(metrics, damaged, () => Number(isDamaged(parts)))
   const refused = {
@@ -81,7 +81,7 @@ const isDamaged = ({ database, integrity }: Dependencies): boolean =>
 function addUnreadableValues(registry: Registry, { unreadable }: Cipher): void {
   const counter = new Counter({
     name: 'svc_unreadable_values_total',
-    help: 'Encrypted values that were read and do not open with the keys of this process, by where they are.',
+    help: 'Encrypted values that were read and that no key of this process decrypts, by column.',
     labelNames: ['column'],
     registers: [registry],
     collect: () => {

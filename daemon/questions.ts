@@ -57,7 +57,7 @@ export class ReadQueryQueue {
     this.#ended = addCounter(metrics, ended, 'outcome', outcomes)
     const atOnce: Gauge<'state'> = new Gauge({
       name: 'svc_questions_at_once',
-      help: 'Of them, those that run and those that wait for their turn.',
+      help: 'Questions that run, and questions that wait for their turn.',
       labelNames: ['state'],
       registers: [metrics],
       collect: () => {

@@ -15,13 +15,13 @@ export class SignInWatch {
   constructor(storage: Storage, clock: Clock, metrics: Registry) {
     const stopped = {
       name: 'svc_passwords_stopped_total',
-      help: 'Passwords that this process gave no answer to, by why: too many wrong ones from there, or from everywhere.',
+      help: 'Passwords that this process refused to check, by reason: too many wrong ones from one address, or from all.',
     }
     this.#stopped = addCounter(metrics, stopped, 'reason', reasons)
     const registry = new Registry()
     const guarded = new Gauge({
       name: 'svc_accounts_guarded',
-      help: 'Accounts of which strangers need more than the password, because very many wrong ones were tried.',
+      help: 'Accounts under attack: clients that are unknown to them need a second proof.',
       registers: [registry],
     })
     const refresh = async () => guarded.set(await countGuardedAccounts(storage.read, clock()))

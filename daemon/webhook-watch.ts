@@ -35,7 +35,7 @@ export class WebhookWatch {
     })
     const age = new Gauge({
       name: 'svc_webhook_oldest_due_age_seconds',
-      help: 'For how long the first delivery of them has been due; 0: none is.',
+      help: 'Seconds since the oldest due delivery became due; 0: none is due.',
       registers: [registry],
     })
     const refresh = async () => {

@@ -94,7 +94,7 @@ const noOutside: Pick<Integrations, 'outbound' | 'releases'> = {
       if (!reply) throw new OutboundFailure('refused', 'tests send nothing out of this machine')
       return reply
     },
-    whereabouts: (url) => resolveHost(url, { allowed: [], ca: undefined }, everyName),
+    locateHost: (url) => resolveHost(url, { allowed: [], ca: undefined }, everyName),
     close: async () => {},
   },
 }

@@ -17,8 +17,8 @@ import type { CheckedArchive } from './archive-check.ts'
 import { keptFolders } from './contents.ts'
 
 /*
- * A restore takes back what the service signed since the backup. The statements that it signs with the key of the audit log
- * say so of each chain: without that key nobody can explain a rollback away.
+ * A restore drops what the service signed since the backup. A statement for each chain says so, signed with the key of the
+ * audit log: without that key nobody can pass a rollback off as a restore.
  */
 
 /** What a chain is known to have had beyond the backup, by a checkpoint that is still in the data directory. */

@@ -18,7 +18,7 @@ import {
   inspectTarget,
   type Origin,
   placeName,
-  UsedTarget,
+  TargetNotEmptyError,
   withCopyTarget,
 } from '../../src/storage/copy/target.ts'
 import type { Db } from '../../src/storage/open.ts'
@@ -29,7 +29,7 @@ import { copyTargetOf, databaseOf } from '../config.ts'
 import { copiedRows } from './copied-rows.ts'
 import { type Size, sizeOf } from './estimate.ts'
 import { assertFilesFit, copyFiles } from './files.ts'
-import { isStill, originOf } from './origin.ts'
+import { isUnchangedSince, originOf } from './origin.ts'
 import { copyTable, type Pass } from './pass.ts'
 
 export type CopyOptions = {
@@ -103,7 +103,7 @@ async function prepared<T>(options: CopyOptions, work: (source: Source, job: Job
     // One that was closed, and whose copy lacks its last step, is copied to its end.
     if (move && move.target !== placeName(to)) throw alreadyMoved(move)
     const found = await inspectTarget(to, origin, { place: from, db: source.read }).catch((error) => {
-      throw move && error instanceof UsedTarget ? alreadyMoved(move) : error
+      throw move && error instanceof TargetNotEmptyError ? alreadyMoved(move) : error
     })
     if (move && found.state === 'empty') throw alreadyMoved(move)
     if (found.state === 'empty') assertFilesFit(from, to)
@@ -181,7 +181,7 @@ async function assertUnchanged(source: ClosedSource['source'], { origin, move }:
   const now = await readMove(source)
   if (now && !isDeepStrictEqual(now, move)) throw alreadyMoved(now)
   if (move && !now) throw new SetupError('This database was opened again meanwhile: repeat svc db copy.')
-  if (await isStill(source, origin)) return
+  if (await isUnchangedSince(source, origin)) return
   throw new SetupError(
     'This database was migrated meanwhile, and still takes writes: name an empty target, and use the version of svc that serves it.',
   )

@@ -33,7 +33,10 @@ export async function originOf(source: SourceSchema): Promise<Origin> {
 }
 
 /** False once it was migrated, or somebody has changed a table: the chunks do not have what came with that. */
-export const isStill = async (source: SourceSchema, { identity, tables }: Origin): Promise<boolean> =>
+export const isUnchangedSince = async (
+  source: SourceSchema,
+  { identity, tables }: Origin,
+): Promise<boolean> =>
   identityOf(await ledgerOf(source)) === identity && isDeepStrictEqual(await movedTables(source), tables)
 
 /** When each migration was applied: no two databases share that, and one that is migrated becomes another. */

@@ -1,5 +1,5 @@
 import { newId } from '../../src/core/new-id.ts'
-import type { Outcome, Switchboard, Wait } from '../../src/live/ports.ts'
+import type { AgentChannels, Outcome, Wait } from '../../src/live/ports.ts'
 import type { LocalSwitchboard } from '../../src/live/replica-relay.ts'
 import { closings } from '../../src/live/wire/contract.ts'
 import type { AgentConnection } from './link.ts'
@@ -63,7 +63,7 @@ export class AgentConnections implements LocalSwitchboard {
     if (link) this.#onNudge(link)
   }
 
-  async ask(deviceId: string, { type, payload }: Parameters<Switchboard['ask']>[1], wait: Wait) {
+  async ask(deviceId: string, { type, payload }: Parameters<AgentChannels['ask']>[1], wait: Wait) {
     const link = this.#byDevice.get(deviceId)
     if (!link) return { status: 'unreachable' } as const
     const id = newId()

@@ -156,7 +156,7 @@ export async function resolveHost(
 ): Promise<ResolvedHost> {
   const host = hostOf(url)
   const isInside = (address: string) => classifyAddress(address, settings) === 'refused'
-  if (isIP(host) !== 0) return { leads: isInside(host) ? 'inside' : 'out' }
+  if (isIP(host) !== 0) return { network: isInside(host) ? 'private' : 'public' }
   const found = await new Promise<string[]>((done) => {
     const late = setTimeout(done, lookupMs, [])
     resolve(host, { all: true }, (error, addresses) => {
@@ -164,7 +164,7 @@ export async function resolveHost(
       done(error ? [] : addresses.map(({ address }) => address))
     })
   })
-  if (found.length === 0) return { leads: 'nowhere' }
+  if (found.length === 0) return { network: 'unresolved' }
   const addresses = found.filter(isInside)
-  return addresses.length > 0 ? { leads: 'inside by name', addresses } : { leads: 'out' }
+  return addresses.length > 0 ? { network: 'private by name', addresses } : { network: 'public' }
 }

@@ -92,7 +92,7 @@ export function guardedClient(settings: OutboundSettings, resolve: Resolve = que
 
   return {
     send,
-    whereabouts: (url) => resolveHost(url, settings, resolve),
+    locateHost: (url) => resolveHost(url, settings, resolve),
     async close() {
       await Promise.all(Object.values((await agents) ?? {}).map((agent) => agent.destroy()))
     },

@@ -13,7 +13,13 @@ import {
   liveProcesses,
 } from '../../src/storage/service-processes.ts'
 import type { Config } from '../config.ts'
-import { checkKeys, keysToCome, missingKeys, printsOf, withFormerKeys } from '../key-fingerprints.ts'
+import {
+  checkKeys,
+  fingerprintsOf,
+  keysAwaitingRollout,
+  missingKeys,
+  withFormerKeys,
+} from '../key-fingerprints.ts'
 import type { StoredMetrics } from '../metrics.ts'
 import { changedSettings } from './changes.ts'
 import { warnOfFallbacks } from './fallbacks.ts'
@@ -54,7 +60,7 @@ export class RunningSecrets {
   #waiting: readonly string[] = []
   #isAsked = false
   #announcedAt = 0
-  /** Until then others may be alive that could not say so, as this one could not. */
+  /** Until then other processes may be alive that could not announce themselves. */
   #sureAt = 0
   #wake = () => {}
 
@@ -134,7 +140,7 @@ export class RunningSecrets {
       const missing = await missingKeys(storage.read, config)
       if (missing.length > 0) throw new SetupError(lacking(missing))
       // First it can open what the new keys make; only then others hear of it.
-      await this.#take(config, await keysToCome(storage.read, config))
+      await this.#take(config, await keysAwaitingRollout(storage.read, config))
       await this.#announce(this.now.config)
       await this.#settle(takenBy(before, config))
     } catch (error) {
@@ -193,7 +199,7 @@ export class RunningSecrets {
   }
 
   async #announce(config: Config): Promise<void> {
-    await announceProcess(this.#on.storage, { ...this.#self, prints: printsOf(config) })
+    await announceProcess(this.#on.storage, { ...this.#self, prints: fingerprintsOf(config) })
     const now = performance.now()
     if (this.#announcedAt > 0 && now - this.#announcedAt >= aliveMs) this.#sureAt = now + aliveMs
     this.#announcedAt = now
@@ -202,7 +208,7 @@ export class RunningSecrets {
 
 /** Names of the keys that make values from now on and did not before. */
 function takenBy(before: Config, after: Config): string[] {
-  const [old, fresh] = [printsOf(before), printsOf(after)]
+  const [old, fresh] = [fingerprintsOf(before), fingerprintsOf(after)]
   return Object.keys(fresh).filter((name) => old[name]?.[0] !== fresh[name]?.[0])
 }
 
@@ -215,7 +221,7 @@ function inUse(storage: Storage): StoredMetrics {
   const registry = new Registry()
   const gauge = new Gauge({
     name: 'svc_secret_in_use',
-    help: 'Secrets that each process makes new values with, by the id that svc secrets list shows.',
+    help: 'The current secret of each kind in this process, by the id that svc secrets list shows.',
     labelNames: ['host', 'pid', 'secret', 'id'],
     registers: [registry],
   })

@@ -54,7 +54,7 @@ export function checkEnrollmentSecret(
 
 type Nullable = { [Name in keyof Device]: null extends Device[Name] ? Name : never }[keyof Device]
 
-/** Every field that may be null: of a new device nobody has said it yet. */
+/** Every field that may be null: nobody has reported it of a new device. */
 const notYetKnown = Object.fromEntries(
   Object.entries(Device.shape).flatMap(([name, schema]) =>
     safeParse(schema, null).success ? [[name, null]] : [],

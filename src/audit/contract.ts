@@ -141,7 +141,7 @@ export const auditLogs = {
     path: '/audit-logs/logs/:id',
     summary: 'Show an audit entry',
     tag,
-    // Files ask for it: whoever may see an entry is told who changed what.
+    // The culprits of a plan: a workload sees them where it may see the entry.
     access: userAccess({ permission: 'audit:read', workload: 'files' }),
     audit: accessAudit,
     params: z.strictObject({ id: idOf('audit_log') }),

@@ -93,6 +93,6 @@ function describeVerdict({ name: bare, deletedAt, ...verdict }: NamedVerdict): {
 const pinTexts: { [S in PinState]?: string[] } = {
   new: ['pinned without comparison: there was no pin before'],
   kept: ['contains what was pinned'],
-  vouched: ['what was pinned is removed, as its signature covers'],
+  vouched: ['the pinned entry was deleted, which a signed anchor covers'],
   restored: ['what was pinned was lost by a restore'],
 }

@@ -145,8 +145,8 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
       await runRecordCommand(session, entry, view, input, { ...typed, id: this.id ?? '' })
       if (!view.mints || session.output.format !== 'plain') return
       const wanted = (typed.flags[view.mints.flag] ?? []) as string[]
-      const { tellOpened } = await import('./opened-commands.ts')
-      tellOpened(this.config.commands, wanted, view.mints.by)
+      const { printOpenedCommands } = await import('./opened-commands.ts')
+      printOpenedCommands(this.config.commands, wanted, view.mints.by)
     }
   }
 }

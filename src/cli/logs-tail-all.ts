@@ -3,10 +3,10 @@ import { endInstant, instant, safeParse } from '../core/schema.ts'
 import {
   type LogHead,
   type LogKind,
-  type LogPlace,
+  type LogPosition,
   logTails,
   maxDevicesOfNewest,
-  maxPlaces,
+  maxPositions,
 } from '../logs/tails/contract.ts'
 import type { CommandContext } from './base.ts'
 import { currentOrg } from './current-org.ts'
@@ -27,7 +27,7 @@ type Flags = Record<string, unknown>
 type Reply = {
   diagnostic: LogRow[]
   events: LogRow[]
-  places: (LogPlace & { more: boolean })[]
+  places: (LogPosition & { more: boolean })[]
   incompleteResults?: boolean
 }
 
@@ -104,10 +104,10 @@ export async function tailAllLogs(run: CommandContext, flags: Flags): Promise<vo
     const grown = all.filter(({ deviceId, seq }) => seq > (at[deviceId] ?? 0)).map(({ deviceId }) => deviceId)
     const queue = [...grown.filter((id) => id > lastRead), ...grown.filter((id) => id <= lastRead)]
     const rows: LogRow[] = []
-    const places: LogPlace[] = []
+    const places: LogPosition[] = []
     let more = false
     while (queue.length > 0 && rows.length < maxRows) {
-      const devices = queue.splice(0, maxPlaces)
+      const devices = queue.splice(0, maxPositions)
       const reply = await read({ after: devices.map((id) => `${id}:${at[id] ?? 0}`).join(',') })
       lastRead = devices.at(-1)!
       rows.push(...reply.rows)

@@ -29,8 +29,8 @@ async function notices({ version }: Program): Promise<void> {
   const met = serviceVersion()?.version ?? version
   if (met === version && !process.env.UPDATE_URL) return
   try {
-    const { tellNotices } = await import('./notices.ts')
-    tellNotices(version)
+    const { printNotices } = await import('./notices.ts')
+    printNotices(version)
   } catch {
     // Such as a home directory that cannot be written.
   }

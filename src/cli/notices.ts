@@ -25,7 +25,7 @@ type Noted = {
  * Tells a person that a newer version exists, once a day, and that the service has another version, once per context. Without a
  * file that remembers it nothing is told: it would be repeated by each command.
  */
-export function tellNotices(version: string, env: NodeJS.ProcessEnv = process.env): void {
+export function printNotices(version: string, env: NodeJS.ProcessEnv = process.env): void {
   if (isTruthy(env.CI)) return
   const noted = readCached<Noted>(notedFile()) ?? {}
   const now = Date.now()

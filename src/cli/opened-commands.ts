@@ -24,7 +24,7 @@ const isForFiles = (permission: string, by: Holder): boolean =>
   )
 
 /** Says which commands each permission of a new credential opens, and which opens none. */
-export function tellOpened(
+export function printOpenedCommands(
   commands: readonly Command.Loadable[],
   wanted: readonly string[],
   by: Holder,

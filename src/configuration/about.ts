@@ -26,8 +26,8 @@ export async function tenantOf(db: Db, scope: Scope, named: TenantQuery): Promis
   return { scope: within, owner: { partnerId: org.partnerId, orgId: org.id } }
 }
 
-/** What the audit entry of a refusal says: it is of the organization that was named, and not of who named it. */
-export const meantBy = ({ owner: { orgId } }: About, set: string) => ({
+/** Facts for the audit entry of a refusal, which belongs to the organization that was named, and not to that of the caller. */
+export const refusalFacts = ({ owner: { orgId } }: About, set: string) => ({
   orgId,
   details: { configuration: { set } },
 })

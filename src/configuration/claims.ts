@@ -37,7 +37,7 @@ type Known = {
   /** Whether the set deletes what no file has. */
   prune: boolean
   /** Called between the objects, of which there may be many. */
-  breathe(): Promise<void>
+  yieldIfDue(): Promise<void>
 }
 
 /**
@@ -61,9 +61,9 @@ export async function claimsOf(
     const { key, renamedFrom } = placed.item
     said.add(placeOf(placed.orgId, key))
     if (renamedFrom !== undefined && !isRenamedFrom(placed)) said.add(placeOf(placed.orgId, renamedFrom))
-    await on.breathe()
+    await on.yieldIfDue()
   }
-  const meantBy = (orgId: string | null, name: string): readonly Stored[] => {
+  const refusalFacts = (orgId: string | null, name: string): readonly Stored[] => {
     const called = on.calledInFiles(orgId, name)
     const [one, ...more] = called.filter(({ key }) => key === name)
     if (called.length > 0) return one && more.length === 0 ? [one] : called
@@ -77,10 +77,10 @@ export async function claimsOf(
   const wishes: Wish[] = []
   for (const placed of all) {
     const { section, key, renamedFrom } = placed.item
-    const [present, ...more] = meantBy(placed.orgId, key)
+    const [present, ...more] = refusalFacts(placed.orgId, key)
     const isDone = isRenamedFrom(placed)
     const isOther = renamedFrom !== undefined && renamedFrom !== key
-    const [former, ...others] = isOther ? meantBy(placed.orgId, renamedFrom) : []
+    const [former, ...others] = isOther ? refusalFacts(placed.orgId, renamedFrom) : []
     const count = 1 + Math.max(more.length, others.length)
     if (more.length > 0)
       fault(
@@ -93,7 +93,7 @@ export async function claimsOf(
     else if (others.length > 0 && !isDone)
       fault(placed, '.renamedFrom', `there are ${count} of ${section} named "${renamedFrom}"`)
     else wishes.push({ ...placed, present, former: others.length > 0 ? undefined : former, isDone })
-    await on.breathe()
+    await on.yieldIfDue()
   }
   const takers = new Map<string, Wish>()
   for (const wish of await pendingOf(wishes, on)) {
@@ -108,7 +108,7 @@ export async function claimsOf(
   for (const wish of wishes) {
     const stored = storedOf(wish)
     if (stored && !faults.has(wish.item)) names.set(stored.id, wish.item.key)
-    await on.breathe()
+    await on.yieldIfDue()
   }
   const claims = new Map<Item, Claim>()
   for (const wish of wishes) {
@@ -123,7 +123,7 @@ export async function claimsOf(
     const why = whyInTheWay(wish, stored, staying, on)
     if (why === undefined) claims.set(item, { stored, inTheWay: staying[0] ?? holders[0] })
     else fault(wish, why.field, why.message)
-    await on.breathe()
+    await on.yieldIfDue()
   }
   return { claims, faults }
 }
@@ -158,7 +158,7 @@ function whyInTheWay(
  */
 async function pendingOf(
   wishes: readonly Wish[],
-  on: { isOwn(stored: Stored): boolean; breathe(): Promise<void> },
+  on: { isOwn(stored: Stored): boolean; yieldIfDue(): Promise<void> },
 ): Promise<Wish[]> {
   const byPlace = new Map(wishes.map((wish) => [placeOf(wish.orgId, wish.item.key), wish]))
   const known = new Map<Wish, boolean>()
@@ -181,7 +181,7 @@ async function pendingOf(
       isPending &&= !one.isDone
       known.set(one, isPending)
     }
-    await on.breathe()
+    await on.yieldIfDue()
   }
   return wishes.filter((wish) => known.get(wish))
 }

@@ -18,7 +18,7 @@ import { canonical, namespaceOf, type Stored, type Subject, targetOf, type Value
 type Culprit = { by: string; at: Instant; action: string; entryId: string; name: string | null }
 
 /** Where the audit log says who did what a plan has found. */
-export type Trail = {
+export type AuditTrail = {
   /** What each change is about. */
   subjects: readonly Subject[]
   /** What the set owned when somebody deleted it. */
@@ -115,7 +115,7 @@ export async function withCulprits(
   db: Db,
   { scope, tenant }: { scope: Scope; tenant: Scope },
   changes: readonly Change[],
-  { subjects, gone }: Trail,
+  { subjects, gone }: AuditTrail,
 ): Promise<Change[]> {
   const explained: Change[] = []
   const deletions = new Map<string, Culprit>()

@@ -135,7 +135,7 @@ export class Deletions {
       // What still refers to it goes with the organization.
       const onConflict = this.#isInGone(now) ? () => this.#end(kind, now) : undefined
       await this.#steps.delete(kind, now, { excess, onConflict })
-      await this.#turns.breathe()
+      await this.#turns.yieldIfDue()
     }
   }
 

@@ -14,7 +14,7 @@ export async function digestOf(
     /** Of the service: the document has secrets, which nobody is to guess by what is printed. */
     fingerprint: (text: string) => string
     /** Called between the parts, which may be long together. */
-    breathe: () => Promise<void>
+    yieldIfDue: () => Promise<void>
   },
 ): Promise<string> {
   const digest = createHash('sha256')
@@ -24,20 +24,20 @@ export async function digestOf(
   for (const one of meant) {
     // Records come from the database with their fields in one order.
     digest.update(JSON.stringify(one))
-    await on.breathe()
+    await on.yieldIfDue()
   }
   for (const section of Object.keys(document).sort()) {
     add(section)
     for (const object of document[section]!) {
       add(object)
-      await on.breathe()
+      await on.yieldIfDue()
     }
   }
   for (const { section, action, org, id, name, before, after, renamedFrom } of changes) {
     // What is made has another id each time.
     const meant = action === 'create' || action === 'update' ? null : id
     add([section, action, org, name, before, after, renamedFrom, meant])
-    await on.breathe()
+    await on.yieldIfDue()
   }
   return on.fingerprint(digest.digest('hex')).slice(0, 32)
 }

@@ -5,7 +5,7 @@ import { safeParse } from '../core/schema.ts'
 import type { Instant } from '../core/time.ts'
 import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
-import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from './about.ts'
+import { type About, nameOf, refusalFacts, rehearsed, tenantOf, within } from './about.ts'
 import { readableParts, readRefusal } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncoveredBy } from './contract.ts'
 import { mayReadAudit, withCulprits } from './culprits.ts'
@@ -42,7 +42,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
           const { plan, about, run } = await rehearsed(storage, async (tx) => {
             const about = await tenantOf(tx, scope, query)
-            note(meantBy(about, body.set))
+            note(refusalFacts(about, body.set))
             const setId = await store.findSet(tx, about.scope, about.owner, body.set)
             const run = new Run(tx, {
               calls,
@@ -71,7 +71,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
         async run({ db, scope, caller, query, body, now, ip, userAgent, note }) {
           const about = await tenantOf(db, scope, query)
           const { set, version, plannedAt, revision = null } = body
-          note(meantBy(about, set))
+          note(refusalFacts(about, set))
           const apply = { id: newId(), set, revision, rollsBack: null, by: nameOf(caller), now }
           const details = { configuration: configurationOf(apply) }
           const setId = await store.lockSet(db, about.scope, about.owner, apply)
@@ -163,8 +163,8 @@ async function exported(
   const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
   const readable: Section[] = []
   const turns = new Turns(exportMs)
-  const breathe = () => turns.breathe()
-  await state.read('organizations', breathe)
+  const yieldIfDue = () => turns.yieldIfDue()
+  await state.read('organizations', yieldIfDue)
   const own = sections.filter((section) => isSectionOf(owner.orgId, section))
   for (const section of own) {
     const refused = readRefusal(calls, section, caller)
@@ -172,7 +172,7 @@ async function exported(
       skipped.push({ section, org: null, name: '*', reason: refused })
       continue
     }
-    await state.read(section, breathe)
+    await state.read(section, yieldIfDue)
     readable.push(section)
     for (const { field } of readableParts(calls, section, caller, []))
       await state.readPart(section, field, true)
@@ -180,7 +180,7 @@ async function exported(
   for (const section of readable) {
     const objects: { order: string; object: Values }[] = []
     for (const stored of state.all(section)) {
-      await breathe()
+      await yieldIfDue()
       const org = state.org(stored)
       const reason = unsayable(state, section, stored)
       if (reason !== undefined) skipped.push({ section, org, name: stored.key, reason })

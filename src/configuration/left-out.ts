@@ -40,15 +40,15 @@ export function notComparedOf(
  * The object with what stands for the secrets that it leaves out: where there is none yet, it will have one. Where there is
  * one, nobody can say whether it differs.
  */
-export function withStandIns(kind: Kind, item: Item, record: Values | undefined): Item {
-  const { standIns = {} } = kind
+export function withPlaceholders(kind: Kind, item: Item, record: Values | undefined): Item {
+  const { placeholders = {} } = kind
   const set = kind.fields.filter(
     ({ name, field }) =>
-      item.leftOut.includes(name) && standIns[name] !== undefined && (record?.[field] ?? null) === null,
+      item.leftOut.includes(name) && placeholders[name] !== undefined && (record?.[field] ?? null) === null,
   )
   if (set.length === 0) return item
   return {
     ...item,
-    values: { ...item.values, ...Object.fromEntries(set.map(({ name }) => [name, standIns[name]])) },
+    values: { ...item.values, ...Object.fromEntries(set.map(({ name }) => [name, placeholders[name]])) },
   }
 }

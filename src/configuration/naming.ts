@@ -84,11 +84,11 @@ export class Naming {
   async claims(
     { section, unmade, wholePartner }: Kind,
     placed: readonly Placed[],
-    on: { prune: boolean; breathe(): Promise<void> },
+    on: { prune: boolean; yieldIfDue(): Promise<void> },
   ): Promise<ReadonlyMap<Item, Claim>> {
     const renamed = new Map<string, Stored[]>()
     for (const stored of this.#state.all(section)) {
-      await on.breathe()
+      await on.yieldIfDue()
       const name = this.#owners.nameInFiles(stored)
       if (name === null || name === stored.key) continue
       const place = placeOf(namespaceOf(stored), name)

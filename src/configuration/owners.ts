@@ -21,13 +21,13 @@ export class Owners {
     this.#with = planner
   }
 
-  async read(section: Section, breathe: () => Promise<void>): Promise<void> {
+  async read(section: Section, yieldIfDue: () => Promise<void>): Promise<void> {
     const owned = new Map<string, store.Ownership>()
     this.#owned.set(section, owned)
     const pages = pagesById(rows, (page) => store.listOwned(this.#tx, this.#with.scope, section, page))
     for await (const found of pages) {
       for (const { id, ...ownership } of found) owned.set(id, ownership)
-      await breathe()
+      await yieldIfDue()
     }
   }
 

@@ -5,7 +5,7 @@ import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayChangeSome, mayRead, readableParts } from './access.ts'
 import type { Claim, Placed } from './claims.ts'
 import { type Kind, kinds, maxChanges, type Plan, type Section, sections } from './contract.ts'
-import { mayReadAudit, movedBy, type Trail } from './culprits.ts'
+import { type AuditTrail, mayReadAudit, movedBy } from './culprits.ts'
 import { Deletions } from './deletions.ts'
 import { digestOf } from './digest.ts'
 import { Findings } from './findings.ts'
@@ -13,7 +13,7 @@ import { type AppliedChange, sectionsOfChanges } from './history/applied-changes
 import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
 import { type Rollback, rollbackOf } from './history/rollback.ts'
-import { leftOutOf, notComparedOf, withStandIns } from './left-out.ts'
+import { leftOutOf, notComparedOf, withPlaceholders } from './left-out.ts'
 import { Naming, type References } from './naming.ts'
 import { Owners } from './owners.ts'
 import type { Planner } from './request.ts'
@@ -38,7 +38,7 @@ export class Run {
   readonly #steps: Steps
   readonly #deletions: Deletions
   readonly #turns = new Turns()
-  readonly #breathe = () => this.#turns.breathe()
+  readonly #yieldIfDue = () => this.#turns.yieldIfDue()
   #rollback: Rollback | undefined
   /** What the names of the files lead to: what was there before, by its id. */
   readonly #meant: unknown[] = []
@@ -75,7 +75,7 @@ export class Run {
       if (this.#state.has(section)) for (const { id } of this.#state.all(section)) this.#before.add(id)
     for (const section of named) {
       this.#gone.push(...this.#owners.gone(section, this.#state))
-      await this.#turns.breathe()
+      await this.#turns.yieldIfDue()
     }
     if (rolledBack) this.#rollback = await this.#rollbackOf(rolledBack)
     this.#deletions.rolledBack = this.#rollback?.deletions
@@ -90,7 +90,7 @@ export class Run {
     const twice = new Map<Item, Fault>()
     for (const all of bySection.values()) {
       for (const [item, fault] of rules.duplicateFaults(all)) twice.set(item, fault)
-      await this.#turns.breathe()
+      await this.#turns.yieldIfDue()
     }
     this.#found.addFaults([...faults, ...leftOut.faults, ...twice.values()])
     const state = await this.#stateMark(named)
@@ -118,7 +118,7 @@ export class Run {
       conflicts.checkNoFaults(found)
       conflicts.checkNoConflicts(conflicts.endedRecords(ends, this.#deletions.ended))
     } else rules.checkNoFaults(found, this.#found.refusals)
-    const about = { fingerprint: cipher.fingerprint, breathe: this.#breathe }
+    const about = { fingerprint: cipher.fingerprint, yieldIfDue: this.#yieldIfDue }
     const version =
       state +
       (await digestOf(wanted, changes, { ends: ends.map(({ counts }) => counts), meant: this.#meant }, about))
@@ -164,7 +164,7 @@ export class Run {
   }
 
   /** Where the audit log says who did what a plan has found. */
-  get trail(): Trail {
+  get trail(): AuditTrail {
     return { subjects: this.#found.subjects, gone: this.#gone }
   }
 
@@ -176,7 +176,7 @@ export class Run {
     if (prune && applied.some(({ action }) => action === 'create'))
       for (const section of sections)
         if (!this.#state.has(section) && mayRead(calls, section, on.admitted))
-          await this.#state.read(section, this.#breathe)
+          await this.#state.read(section, this.#yieldIfDue)
     const about = { prune, state: this.#state, owners: this.#owners }
     const { rollback, conflicts: found, unseen } = rollbackOf(applied, about)
     conflicts.checkNoConflicts(found, unseen)
@@ -214,7 +214,7 @@ export class Run {
             object[kinds[section].key],
           )
         } else items.push({ ...read, identity: this.#rollback?.identities.get(object) })
-        await this.#turns.breathe()
+        await this.#turns.yieldIfDue()
       }
     }
     return items
@@ -225,13 +225,13 @@ export class Run {
     const { calls, on } = this.#with
     checkMayRead(calls, named, on.admitted)
     // Every user sees their organizations.
-    await this.#state.read('organizations', this.#breathe)
+    await this.#state.read('organizations', this.#yieldIfDue)
     for (const section of sections) {
       const isNamed = named.includes(section)
       const isReferred = named.some((from) => kinds[from].fields.some(({ refersTo }) => refersTo === section))
       if (!isNamed && !(isReferred && mayRead(calls, section, on.admitted))) continue
-      await this.#state.read(section, this.#breathe)
-      await this.#owners.read(section, this.#breathe)
+      await this.#state.read(section, this.#yieldIfDue)
+      await this.#owners.read(section, this.#yieldIfDue)
       if (!isNamed) continue
       for (const { field, isAsked } of readableParts(calls, section, on.admitted, this.#asked(section)))
         await this.#state.readPart(section, field, isAsked)
@@ -261,11 +261,11 @@ export class Run {
         const file = Object.fromEntries(whole.filter(([name]) => !initial.includes(name)))
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
         marks.push(hash('sha256', text, 'hex'))
-        await this.#turns.breathe()
+        await this.#turns.yieldIfDue()
       }
     }
     const sorted = marks.sort()
-    await this.#turns.breathe()
+    await this.#turns.yieldIfDue()
     return hash('sha256', sorted.join(), 'hex').slice(0, 32)
   }
 
@@ -289,7 +289,7 @@ export class Run {
       const orgId = cycles.includes(item) ? undefined : this.#naming.organization(kind, item)
       if (typeof orgId === 'symbol' || orgId === undefined) this.#found.blockItem(kind, item)
       else placed.push({ item, orgId })
-      await this.#turns.breathe()
+      await this.#turns.yieldIfDue()
     }
     const claims = await this.#claims(kind, placed)
     for (const { stored } of claims.values()) if (stored) this.#found.keep(stored.id)
@@ -304,7 +304,7 @@ export class Run {
         else this.#found.blockItem(kind, one.item)
         const faults = this.#found.faultsSince(mark)
         if (faults) failed.push({ one, faults })
-        await this.#turns.breathe()
+        await this.#turns.yieldIfDue()
       }
       if (failed.length === waiting.length) break
       for (const { one, faults } of failed) this.#found.withdraw(kind, one.item, faults)
@@ -314,14 +314,14 @@ export class Run {
       const isLeft = !this.#rollback && !this.#found.isKept(stored.id)
       if (isLeft && this.#naming.isReplaced(stored) && (await this.#steps.mayChange(kind, stored)))
         await this.#owners.forgetName(stored)
-      await this.#turns.breathe()
+      await this.#turns.yieldIfDue()
     }
   }
 
   async #claims(kind: Kind, placed: readonly Placed[]): Promise<ReadonlyMap<Item, Claim>> {
     const { prune } = this.#with.wanted
-    const breathe = this.#breathe
-    if (!this.#rollback) return this.#naming.claims(kind, placed, { prune, breathe })
+    const yieldIfDue = this.#yieldIfDue
+    if (!this.#rollback) return this.#naming.claims(kind, placed, { prune, yieldIfDue })
     const renamed = placed.flatMap(({ item: { identity, key } }) => {
       const now = this.#state.get(kind.section, identity!.id)
       return now && now.key !== key ? [now.id] : []
@@ -335,7 +335,7 @@ export class Run {
     const other = claim.inTheWay && this.#state.get(kind.section, claim.inTheWay.id)
     // It may have given up the name by now.
     const inTheWay = other?.key === named.key ? other : undefined
-    const item = withStandIns(kind, named, found?.record)
+    const item = withPlaceholders(kind, named, found?.record)
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.blockItem(kind, item)
     this.#noteMeant(kind, item, orgId, references)

@@ -125,11 +125,11 @@ export function isPlaceLeftOut({ bound }: Kind, { values, leftOut }: Item, prese
 }
 
 /** The values with what stands for secrets that are not at hand, where they have to be said again: in a plan alone. */
-export function withBound({ bound, standIns }: Kind, { values, leftOut }: Item, present: Values): Values {
+export function withBound({ bound, placeholders }: Kind, { values, leftOut }: Item, present: Values): Values {
   if (!bound || !leftOut.includes(bound.field)) return values
   const [is, was] = [values[bound.to], present[bound.to]]
   if (typeof is !== 'string' || !bound.isElsewhere(is, String(was))) return values
-  return { ...values, [bound.field]: standIns?.[bound.field] }
+  return { ...values, [bound.field]: placeholders?.[bound.field] }
 }
 
 type Issue = { code?: string | undefined; path: PropertyKey[]; message: string; keys?: string[] }

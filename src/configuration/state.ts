@@ -128,7 +128,7 @@ export class State {
   }
 
   /** Reads a section, unless it was read before. @throws invalid_request when there is too much of it */
-  async read(section: Section, breathe: () => Promise<void>): Promise<void> {
+  async read(section: Section, yieldIfDue: () => Promise<void>): Promise<void> {
     if (this.#sections.has(section)) return
     this.#sections.set(section, new Map())
     const pages = pagesById(rowsOf[section] ?? rows, (page) =>
@@ -136,7 +136,7 @@ export class State {
     )
     for await (const found of pages) {
       for (const record of found) {
-        await breathe()
+        await yieldIfDue()
         this.#check(section, record)
         this.put(section, record as Values)
       }

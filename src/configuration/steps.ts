@@ -159,7 +159,7 @@ export class Steps {
     const missing = Object.entries(kind.needed ?? {}).filter(([name]) => item.values[name] === undefined)
     for (const [name, why] of missing) this.#found.fault(`${item.path}.${name}`, why)
     // With something in its place the endpoint says what else is at fault.
-    const instead = Object.fromEntries(missing.map(([name]) => [name, kind.standIns?.[name]]))
+    const instead = Object.fromEntries(missing.map(([name]) => [name, kind.placeholders?.[name]]))
     const values = { ...item.values, ...instead }
     const body = { ...this.#body(kind, values, references, made), ...(orgId !== null && { orgId }) }
     const { after } = rules.shownDifference(

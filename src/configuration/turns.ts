@@ -20,7 +20,7 @@ export class Turns {
    * Other requests get their turn: on SQLite the transaction runs in the thread that serves them.
    * @throws invalid_request when the plan takes too long
    */
-  async breathe(): Promise<void> {
+  async yieldIfDue(): Promise<void> {
     const now = performance.now()
     if (now - this.#begun > this.#longestMs) {
       const message =

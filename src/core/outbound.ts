@@ -47,18 +47,18 @@ export type OutboundReply = {
 
 /** Result of resolving the host of an address now. */
 export type ResolvedHost =
-  | { leads: 'out' }
+  | { network: 'public' }
   /** The address itself is a literal that is not public. */
-  | { leads: 'inside' }
+  | { network: 'private' }
   /** The name resolves to these addresses that are not public. */
-  | { leads: 'inside by name'; addresses: readonly string[] }
-  | { leads: 'nowhere' }
+  | { network: 'private by name'; addresses: readonly string[] }
+  | { network: 'unresolved' }
 
 /** Client for requests to addresses given by somebody else. */
 export type Outbound = {
   /** Follows no redirect and uses no proxy. @throws OutboundFailure */
   send(request: OutboundRequest): Promise<OutboundReply>
-  whereabouts(url: URL): Promise<ResolvedHost>
+  locateHost(url: URL): Promise<ResolvedHost>
   close(): Promise<void>
 }
 

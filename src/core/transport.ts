@@ -129,7 +129,7 @@ export function errorOf(reply: TransportResponse, text: string): ApiError {
     if (typeof body.error === 'string')
       return new ApiError(reply.status, { ...retryAfter, ...body, error: body.error })
   } catch {
-    // not our error body: an intermediary answered
+    // An intermediary answered: the body is not one of the service.
   }
   const requestId = reply.headers['x-request-id']
   return new ApiError(reply.status, {

@@ -8,7 +8,7 @@ import { getDevice } from '../devices/store.ts'
 import { type AuditFacts, type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
 import type * as contract from './contract.ts'
-import type { Switchboard } from './ports.ts'
+import type { AgentChannels } from './ports.ts'
 import {
   checkQueryable,
   eventIn,
@@ -22,7 +22,7 @@ import {
   resultOf,
 } from './rules.ts'
 
-export type Live = { switchboard: Switchboard; liveTimeoutMs: number }
+export type Live = { switchboard: AgentChannels; liveTimeoutMs: number }
 
 /** Queries that one caller may have open at once. */
 const maxConcurrent = 8

@@ -11,7 +11,7 @@ export type Outcome =
   | { status: 'unreachable' | 'busy' | 'timeout' }
 
 /** Routes commands to the agent of a device, whichever process has its connection. */
-export type Switchboard = {
+export type AgentChannels = {
   /** Sends the command and waits for its outcome; an abort ends the wait like a timeout. */
   ask(deviceId: string, command: Omit<Command, 'id'>, wait: Wait): Promise<Outcome>
 }

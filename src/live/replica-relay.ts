@@ -1,14 +1,14 @@
 import { newId } from '../core/new-id.ts'
 import { addSeconds, type Clock } from '../core/time.ts'
 import type { Db, Notifications, Storage } from '../storage/db.ts'
-import type { Outcome, Switchboard, Wait } from './ports.ts'
+import type { AgentChannels, Outcome, Wait } from './ports.ts'
 import * as store from './store.ts'
 import type { Command } from './wire/contract.ts'
 
 type Connection = { id: string; agent: { deviceId: string } }
 
 /** The connections of this process. */
-export type LocalSwitchboard = Switchboard & {
+export type LocalSwitchboard = AgentChannels & {
   [Symbol.iterator](): Iterator<Connection>
   has(deviceId: string): boolean
   /** Closes a connection because another process has a newer one of the same agent. */
@@ -36,7 +36,7 @@ const channelOf = (holder: string): string => `svc_live_${holder.replaceAll('-',
  * connection is recorded in a row as well, and the database knows that the process is alive by its listening
  * session.
  */
-export class ReplicaRelay implements Switchboard {
+export class ReplicaRelay implements AgentChannels {
   readonly #storage: Storage
   readonly #signals: Notifications
   readonly #local: LocalSwitchboard

@@ -143,7 +143,7 @@ async function endpointFault(outbound: Outbound, url: string): Promise<string | 
   if (url.length > maxLength) return `must be at most ${maxLength} characters`
   const fault = urlFault(url, false)
   if (fault !== undefined) return fault
-  const { leads } = await outbound.whereabouts(new URL(url))
-  if (leads === 'nowhere') return 'has a host that could not be resolved'
-  return leads === 'out' ? undefined : 'must not point to internal network addresses'
+  const { network } = await outbound.locateHost(new URL(url))
+  if (network === 'unresolved') return 'has a host that could not be resolved'
+  return network === 'public' ? undefined : 'must not point to internal network addresses'
 }

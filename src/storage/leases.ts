@@ -49,7 +49,7 @@ function unsharedLeases(storage: Storage): Leases {
   }
 }
 
-type Held = {
+type LeaseState = {
   epoch: number
   /** By the monotonic clock of this process, which counts on while it is frozen. */
   until: number
@@ -59,7 +59,7 @@ class SharedLeases implements Leases {
   readonly names: string[] = []
   readonly #storage: Storage
   readonly #options: LeaseOptions
-  readonly #held = new Map<string, Held>()
+  readonly #held = new Map<string, LeaseState>()
 
   constructor(storage: Storage, options: LeaseOptions) {
     this.#storage = storage

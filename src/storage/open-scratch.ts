@@ -19,8 +19,8 @@ export async function openScratch(
     const { createScratchDatabase } = await import('./postgres/scratch-database.ts')
     return createScratchDatabase(databaseUrl, { purpose, note })
   }
-  const { assertSpace, openUntouched } = await import('./sqlite/copy.ts')
-  const original = openUntouched(dataDir)
+  const { assertSpace, openWithoutWriting } = await import('./sqlite/copy.ts')
+  const original = openWithoutWriting(dataDir)
   try {
     const needed = await assertSpace(folder, original.bytes(), purpose)
     const full = `${folder} is full: the ${purpose} may need ${formatBytes(needed)} there: name another directory with --scratch.`

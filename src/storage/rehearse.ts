@@ -120,8 +120,8 @@ async function openOriginal(place: Place): Promise<Original> {
 }
 
 async function openSqliteOriginal(dataDir: string): Promise<Original> {
-  const { openUntouched, copySqlite } = await import('./sqlite/copy.ts')
-  const original = openUntouched(dataDir)
+  const { openWithoutWriting, copySqlite } = await import('./sqlite/copy.ts')
+  const original = openWithoutWriting(dataDir)
   const write = () => Promise.reject(new Error('The original of a rehearsal is only read'))
   return {
     storage: { dialect: 'sqlite', read: original.read, write },

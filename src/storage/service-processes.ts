@@ -27,7 +27,7 @@ const nowMs: ExpressionWrapper<never, never, number> = byDialect<number>({
 })
 const before = (ms: number) => sql<number>`${nowMs} - ${sql.lit(ms)}`
 
-/** Says that a process is alive, and what it has. What can be lost in a power failure: the process is dead then too. */
+/** Records that a process is alive, with the fingerprints of its keys. Not synced: a power failure ends the process too. */
 export function announceProcess(
   storage: Pick<Storage, 'write'>,
   { id, host, pid, startedAt, prints }: ServiceProcess,

@@ -45,7 +45,7 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
   async function checkReachable(url: string, outside: Outside): Promise<void> {
     checkUrl(urlFault(url))
     const to = new URL(url)
-    const lookUp = () => outbound.whereabouts(to)
+    const lookUp = () => outbound.locateHost(to)
     const host = await (isAddress(to) ? lookUp() : outside(lookUp))
     if (host !== undefined) checkUrl(resolvedHostFault(host))
     checkUrl(credentialsFault(url))

@@ -220,9 +220,9 @@ export function credentialsFault(text: string): string | undefined {
 }
 
 export function resolvedHostFault(at: ResolvedHost): string | undefined {
-  if (at.leads === 'inside') return 'Webhook URL cannot target private, loopback, or link-local addresses'
-  if (at.leads === 'nowhere') return 'Webhook URL hostname could not be resolved'
-  if (at.leads === 'inside by name') {
+  if (at.network === 'private') return 'Webhook URL cannot target private, loopback, or link-local addresses'
+  if (at.network === 'unresolved') return 'Webhook URL hostname could not be resolved'
+  if (at.network === 'private by name') {
     return `Webhook URL resolves to blocked address space: ${at.addresses.join(', ')}`
   }
   return undefined

@@ -25,7 +25,7 @@ onEveryDatabase((kind, open) => {
       send: async () => {
         throw new OutboundFailure('refused', 'nothing is sent')
       },
-      whereabouts: async () => ({ leads: 'out' }) as const,
+      locateHost: async () => ({ network: 'public' }) as const,
       close: async () => {},
     }
     const service = await startService(open, { outside: { outbound } })

@@ -67,8 +67,8 @@ onEveryDatabase((kind, open) => {
     it('ask nobody, neither when they are planned nor when they are applied', async () => {
       const { acme, asked, outbound, provider, client } = await begin()
       const lookedUp: string[] = []
-      const real = outbound.whereabouts
-      outbound.whereabouts = (url) => {
+      const real = outbound.locateHost
+      outbound.locateHost = (url) => {
         lookedUp.push(url.hostname)
         return real(url)
       }

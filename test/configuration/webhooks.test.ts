@@ -31,9 +31,9 @@ onEveryDatabase((kind, open) => {
       send: async () => {
         throw new OutboundFailure('refused', 'nothing is sent')
       },
-      whereabouts: async ({ hostname }: URL) => {
+      locateHost: async ({ hostname }: URL) => {
         asked.push(hostname)
-        return hostname === '10.0.0.1' ? ({ leads: 'inside' } as const) : ({ leads: 'out' } as const)
+        return hostname === '10.0.0.1' ? ({ network: 'private' } as const) : ({ network: 'public' } as const)
       },
       close: async () => {},
     }
@@ -185,7 +185,7 @@ onEveryDatabase((kind, open) => {
       const digests = await Promise.all(
         ['a key', 'another key', 'a key'].map((key) => {
           const { fingerprint } = createCipher([key])
-          return digestOf(wanted, [], { ends: [], meant: [] }, { fingerprint, breathe: async () => {} })
+          return digestOf(wanted, [], { ends: [], meant: [] }, { fingerprint, yieldIfDue: async () => {} })
         }),
       )
       expect(new Set(digests).size).toBe(2)

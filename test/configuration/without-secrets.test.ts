@@ -23,7 +23,7 @@ const leftOut = (section: (typeof sections)[number], object: number, ...fields: 
 
 it('a plan that goes without a secret has what stands for it, wherever an object cannot be made without', () => {
   for (const section of sections) {
-    const { create, fields, needed = {}, standIns = {} } = kinds[section]
+    const { create, fields, needed = {}, placeholders = {} } = kinds[section]
     const shape = (
       unwrap(create.body!) as unknown as { shape: Record<string, { safeParse(v: unknown): object }> }
     ).shape
@@ -31,7 +31,7 @@ it('a plan that goes without a secret has what stands for it, wherever an object
       const isOptional = (shape[field]?.safeParse(undefined) as { success?: boolean } | undefined)?.success
       return guard !== undefined && isMade && (!isOptional || name in needed)
     })
-    expect([section, required.map(({ name }) => name).filter((name) => !(name in standIns))]).toEqual([
+    expect([section, required.map(({ name }) => name).filter((name) => !(name in placeholders))]).toEqual([
       section,
       [],
     ])
@@ -87,8 +87,8 @@ onEveryDatabase((kind, open) => {
         { action: 'create', name: oidc.name, after: { clientSecret: '********' } },
         { action: 'update', name: oidc.name, after: { status: 'active' } },
       ])
-      for (const { standIns = {} } of Object.values(kinds))
-        for (const text of Object.values(standIns)) expect(JSON.stringify(planned)).not.toContain(text)
+      for (const { placeholders = {} } of Object.values(kinds))
+        for (const text of Object.values(placeholders)) expect(JSON.stringify(planned)).not.toContain(text)
       const wrong = { ...document, webhooks: [{ ...document.webhooks[0], retryPolicy: { maxRetries: 99 } }] }
       await expect(plan(wrong, fields)).rejects.toMatchObject({
         details: [{ path: 'body.document.webhooks.0.retryPolicy.maxRetries' }],

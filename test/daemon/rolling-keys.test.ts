@@ -41,7 +41,7 @@ function replica(env: Record<string, string> = {}) {
           delivered.push(url)
           return { status: 200, headers: {}, body: Buffer.from(''), milliseconds: 1, isWhole: true }
         },
-        whereabouts: async () => ({ leads: 'out' }),
+        locateHost: async () => ({ network: 'public' }),
         close: async () => {},
       },
       mailer: { real: true, send: async ({ to }: MailMessage) => void mailedTo.push(to) },

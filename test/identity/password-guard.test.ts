@@ -8,7 +8,7 @@ import {
   decideAttempt,
   type GuardLimits,
   knownClients,
-  liveMarks,
+  unexpiredMarks,
 } from '../../src/identity/password-guard/rules.ts'
 
 const limits: GuardLimits = {
@@ -104,8 +104,8 @@ describe('the password guard of an account', () => {
 
   it('keeps only the failures that still matter', () => {
     const many = times(10_000, (n) => wrong(`n${n}`, 0))
-    expect(liveMarks(many, limits, at(1))).toHaveLength(155)
-    expect(liveMarks(many, limits, at(3600))).toEqual([])
+    expect(unexpiredMarks(many, limits, at(1))).toHaveLength(155)
+    expect(unexpiredMarks(many, limits, at(3600))).toEqual([])
   })
 })
 

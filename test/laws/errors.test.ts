@@ -53,9 +53,9 @@ async function setUp(open: Parameters<typeof start>[0]) {
       if (request.url.startsWith('https://turned.')) throw new OutboundFailure('blocked', 'turned (10.0.0.1)')
       return usual(request)
     },
-    whereabouts: async ({ hostname }: URL) => {
-      if (hostname.startsWith('10.')) return { leads: 'inside' }
-      if (hostname.startsWith('inner')) return { leads: 'inside by name', addresses: ['10.0.0.1'] }
+    locateHost: async ({ hostname }: URL) => {
+      if (hostname.startsWith('10.')) return { network: 'private' }
+      if (hostname.startsWith('inner')) return { network: 'private by name', addresses: ['10.0.0.1'] }
       return { leads: hostname.startsWith('missing') ? 'nowhere' : 'out' }
     },
   })

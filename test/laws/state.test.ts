@@ -26,7 +26,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
  * per request in progress, which are bounded (WorkBound); `code`: as many as are written in the code.
  */
 const bounds: Record<string, string> = {
-  'daemon/agent-audit-buffer.ts #gathered': '10,000',
+  'daemon/agent-audit-buffer.ts #coalesced': '10,000',
   'daemon/agent-event-buffer.ts #waiting': '100,000',
   'daemon/backup/chain-check.ts #anchors': 'chains of a backup, while svc db restore reads it',
   'daemon/backup/chain-check.ts #heads': 'the same',

@@ -31,7 +31,7 @@ function issuer(first: unknown) {
       const body = Buffer.from(typeof self.said === 'string' ? self.said : JSON.stringify(self.said))
       return { status: self.status, headers: {}, body, isWhole: self.isWhole, milliseconds: 5 }
     },
-    whereabouts: async () => ({ leads: 'out' }),
+    locateHost: async () => ({ network: 'public' }),
     close: async () => {},
   }
   const keys = new JwksCache({ outbound, clock })

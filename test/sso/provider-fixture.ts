@@ -38,10 +38,10 @@ function issuers(published: Record<string, unknown> = { [issuer]: documentOf(iss
       const body = Buffer.from(JSON.stringify(found))
       return { status: 200, headers: {}, body, isWhole: true, milliseconds: 1 }
     },
-    whereabouts: async ({ hostname }) =>
+    locateHost: async ({ hostname }) =>
       hostname.startsWith('inner')
-        ? { leads: 'inside by name', addresses: ['10.0.0.1'] }
-        : { leads: hostname.startsWith('missing') ? 'nowhere' : 'out' },
+        ? { network: 'private by name', addresses: ['10.0.0.1'] }
+        : { network: hostname.startsWith('missing') ? 'unresolved' : 'public' },
     close: async () => {},
   }
   return { outbound, asked, published }

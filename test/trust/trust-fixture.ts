@@ -51,8 +51,10 @@ export function outsideOf(issuers: readonly TokenIssuer[]): Outbound {
       }
       throw new OutboundFailure('refused', `connect ECONNREFUSED ${url}`)
     },
-    whereabouts: async ({ hostname }) =>
-      hostname.startsWith('inner') ? { leads: 'inside by name', addresses: ['10.0.0.1'] } : { leads: 'out' },
+    locateHost: async ({ hostname }) =>
+      hostname.startsWith('inner')
+        ? { network: 'private by name', addresses: ['10.0.0.1'] }
+        : { network: 'public' },
     close: async () => {},
   }
 }

@@ -47,10 +47,7 @@ export async function findProvable(db: Db, agentId: string): Promise<ProvableDev
   return row && { ...row, is_gone: isTenantGone(row) }
 }
 
-/**
- * Whether a challenge issued at `issued` is answered for the first time; one that was issued before the last answered one no
- * longer counts.
- */
+/** Whether a challenge issued at `issued` is answered for the first time, and none that was issued later. */
 export async function spendChallenge(db: Db, deviceId: string, issued: Instant): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('agent_keys')
@@ -71,8 +68,8 @@ export const findLastRecovery = (db: Db, deviceId: string): Promise<LastRecovery
     .executeTakeFirst()
 
 /**
- * Whether people were told within the hour, or have an alert open: the same for all replicas. One that is dismissed or
- * suppressed is ended as one that is resolved is: it must not hide for good that a key was taken.
+ * Whether an alert of this rule is open, or less than an hour old: the same for all replicas. Dismissed and suppressed alerts
+ * count as closed, so that they cannot hide a stolen key for good.
  */
 export async function hasCopyAlert(db: Db, deviceId: string, rule: string, now: Instant): Promise<boolean> {
   const alert = await db

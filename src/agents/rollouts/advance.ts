@@ -16,7 +16,7 @@ import { blockersOf, isExhausted, waveProgressOf } from './progress.ts'
 import { outOfUseReason, overdueOutcome, type RolloutRecord } from './rules.ts'
 import { getRollout, lockRollout } from './store.ts'
 import { autoHalt, completeRollout, haltIfDue, openNextWave } from './transitions.ts'
-import { effectiveWindow, listOrgWindows, readAwaited } from './windows.ts'
+import { effectiveWindow, listOrgWindows, readEligibleDevices } from './windows.ts'
 
 type On = { storage: Storage; clock: Clock; offlineAfterSeconds: number }
 
@@ -44,7 +44,7 @@ async function openNextIfDue({ storage, clock }: On, rollout: RolloutRecord): Pr
   const facts = waveProgressOf(
     known,
     await tallyByWave(storage.heavy, known.id),
-    await readAwaited(storage.heavy, known, now),
+    await readEligibleDevices(storage.heavy, known, now),
   )
   if (isExhausted(facts)) return storage.write((tx) => haltExhausted(tx, known, now))
   if (blockersOf(known, facts, now).length > 0) return

@@ -4,7 +4,7 @@ import { writeBisecting } from '../../storage/bisect-writes.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import { type Candidate, listCandidates, listManualOrgs, listMatching } from './candidates.ts'
 import { deleteRolloutDevices, insertRolloutDevices, type NewRolloutDevice } from './devices.ts'
-import { assignWaves, type RolloutRecord, shuffleKey, type WaveRecord } from './rules.ts'
+import { assignWaves, type RolloutRecord, rolloutOrderKey, type WaveRecord } from './rules.ts'
 import { claimRollout, lockRollout, saveRollout } from './store.ts'
 import { abortRollout, openNextWave } from './transitions.ts'
 
@@ -108,7 +108,7 @@ async function shuffle({ id }: RolloutRecord, devices: readonly Candidate[]): Pr
   const parts = new Map<string, Lot[]>()
   for (const [n, device] of devices.entries()) {
     if (n % yieldEvery === yieldEvery - 1) await yieldToOthers()
-    const lot = shuffleKey(id, device.id)
+    const lot = rolloutOrderKey(id, device.id)
     const part = parts.get(lot.slice(0, 2)) ?? []
     part.push({ lot, device })
     parts.set(lot.slice(0, 2), part)

@@ -11,7 +11,7 @@ import { lockReleases } from '../versions/store.ts'
 import { countCandidates, findBuilds, listManualOrgs } from './candidates.ts'
 import type * as contract from './contract.ts'
 import { listRolloutDevices, tallyByWave } from './devices.ts'
-import { isExhausted, nobodyAwaited, waveProgressOf } from './progress.ts'
+import { isExhausted, noEligibleDevices, waveProgressOf } from './progress.ts'
 import { readProgress } from './read-progress.ts'
 import {
   checkTransition,
@@ -78,7 +78,7 @@ export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => 
     async prepare({ storage, params }) {
       const rollout = await store.getRollout(storage.read, params.id)
       const tally = await tallyByWave(storage.heavy, rollout.id)
-      const spent = isExhausted(waveProgressOf(rollout, tally, nobodyAwaited))
+      const spent = isExhausted(waveProgressOf(rollout, tally, noEligibleDevices))
       if (!spent || tally.some(({ state }) => state === 'updated' || state === 'soaking')) return spent
       checkTransition(rollout, 'resume')
       throw new Problem(

@@ -25,12 +25,12 @@ export type WaveProgress = {
   soaking: number
   /** When the last of the soaking devices reported the version. */
   settledAt: Instant | null
-} & Awaited
+} & EligibleDevices
 
 /** Devices of the open waves that are online, take updates and were not offered the version yet. */
-export type Awaited = {
+export type EligibleDevices = {
   /** Offered it with their next heartbeat. */
-  awaited: number
+  eligible: number
   /** When the last window of those opened; null: they have none. */
   lastOpenedAt: Instant | null
   /** Outside of their maintenance windows. */
@@ -40,8 +40,8 @@ export type Awaited = {
   lastOpensAt: Instant | null
 }
 
-export const nobodyAwaited: Awaited = {
-  awaited: 0,
+export const noEligibleDevices: EligibleDevices = {
+  eligible: 0,
   lastOpenedAt: null,
   held: 0,
   firstOpensAt: null,
@@ -51,7 +51,7 @@ export const nobodyAwaited: Awaited = {
 export function waveProgressOf(
   { wave }: RolloutRecord,
   tally: readonly Tally[],
-  awaited: Awaited,
+  eligible: EligibleDevices,
 ): WaveProgress {
   const of = (state: RolloutDeviceState) => tally.filter((one) => one.state === state && one.wave <= wave)
   const sum = (some: Tally[]) => some.reduce((all, { devices }) => all + devices, 0)
@@ -64,7 +64,7 @@ export function waveProgressOf(
     offeredAt: last(of('offered').map(({ offeredAt }) => offeredAt)),
     soaking: sum(of('soaking')),
     settledAt: last(of('soaking').map(({ settledAt }) => settledAt)),
-    ...awaited,
+    ...eligible,
   }
 }
 
@@ -76,7 +76,7 @@ type Blocker = { at: Instant | null; because: string }
 /** What blocks the next wave; empty when it can open. */
 export function blockersOf(rollout: RolloutRecord, facts: WaveProgress, now: Instant): Blocker[] {
   const { gateMinutes, soakMinutes, waveBeganAt } = rollout
-  const { offered, offeredAt, soaking, settledAt, awaited } = facts
+  const { offered, offeredAt, soaking, settledAt, eligible } = facts
   const waits: Blocker[] = []
   if (offered > 0) {
     const at = offeredAt && addSeconds(offeredAt, gateMinutes * 60)
@@ -89,8 +89,8 @@ export function blockersOf(rollout: RolloutRecord, facts: WaveProgress, now: Ins
   const isPatient = waitsForWindows(rollout, now)
   const asked = isPatient ? laterOf(waveBeganAt, facts.lastOpenedAt) : waveBeganAt
   const gate = asked && addSeconds(asked, gateMinutes * 60)
-  if (awaited > 0 && gate !== null && now < gate) {
-    waits.push({ at: gate, because: `${devices(awaited)} online to ask` })
+  if (eligible > 0 && gate !== null && now < gate) {
+    waits.push({ at: gate, because: `${devices(eligible)} online to ask` })
   }
   if (isPatient && facts.lastOpensAt !== null) {
     waits.push({
@@ -125,7 +125,7 @@ const devices = (count: number): string => (count === 1 ? '1 device' : `${count}
 /** The progress in the form of the API. */
 export function toRolloutProgress(
   rollout: RolloutRecord,
-  { tally, onVersion, awaited, reasons, now }: ProgressInput,
+  { tally, onVersion, eligible, reasons, now }: ProgressInput,
 ): RolloutProgress {
   const summary = toRollout(rollout)
   const of = (wave: number, state: RolloutDeviceState) =>
@@ -152,9 +152,9 @@ export function toRolloutProgress(
     },
     awaitingWindow:
       rollout.status === 'running'
-        ? { devices: awaited.held, nextOpensAt: awaited.firstOpensAt }
+        ? { devices: eligible.held, nextOpensAt: eligible.firstOpensAt }
         : { devices: 0, nextOpensAt: null },
-    next: nextOf(rollout, isOpen ? waveProgressOf(rollout, tally, awaited) : undefined, onVersionCount, now),
+    next: nextOf(rollout, isOpen ? waveProgressOf(rollout, tally, eligible) : undefined, onVersionCount, now),
   }
 }
 
@@ -162,7 +162,7 @@ export function toRolloutProgress(
 export type ProgressInput = {
   tally: Tally[]
   onVersion: ReadonlyMap<number, number>
-  awaited: Awaited
+  eligible: EligibleDevices
   reasons: { reason: string; devices: number }[]
   now: Instant
 }

@@ -4,7 +4,7 @@ import type { RolloutProgress } from './contract.ts'
 import { countOnVersion, listFailureReasons, tallyByWave } from './devices.ts'
 import { toRolloutProgress } from './progress.ts'
 import type { RolloutRecord } from './rules.ts'
-import { readAwaited } from './windows.ts'
+import { readEligibleDevices } from './windows.ts'
 
 const maxReasons = 5
 
@@ -13,7 +13,7 @@ export const readProgress = async (db: Db, rollout: RolloutRecord, now: Instant)
   toRolloutProgress(rollout, {
     tally: await tallyByWave(db, rollout.id),
     onVersion: await countOnVersion(db, rollout),
-    awaited: await readAwaited(db, rollout, now),
+    eligible: await readEligibleDevices(db, rollout, now),
     reasons: await listFailureReasons(db, rollout.id, maxReasons),
     now,
   })

@@ -95,7 +95,7 @@ export function toRollout({ acceptedFailures: _, waves, wave, ...rollout }: Roll
 }
 
 /** Sort key that puts the devices of a rollout into a random order, the same in every process. */
-export const shuffleKey = (rolloutId: string, deviceId: string): string =>
+export const rolloutOrderKey = (rolloutId: string, deviceId: string): string =>
   hash('sha256', `${rolloutId} ${deviceId}`, 'hex')
 
 /**

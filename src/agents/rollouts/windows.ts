@@ -5,7 +5,7 @@ import { occurrenceAt } from '../../devices/windows/rules.ts'
 import type { Db } from '../../storage/open.ts'
 import { windowOf } from '../upgrades/rules.ts'
 import { countWaiting } from './devices.ts'
-import { type Awaited, laterOf, nobodyAwaited } from './progress.ts'
+import { type EligibleDevices, laterOf, noEligibleDevices } from './progress.ts'
 import type { RolloutRecord } from './rules.ts'
 
 /* The maintenance windows of the devices of a rollout. */
@@ -32,15 +32,19 @@ export const effectiveWindow = (
 const yieldEvery = 50
 
 /** The devices that would be asked now, apart from those that wait for their windows. */
-export async function readAwaited(db: Db, rollout: RolloutRecord, now: Instant): Promise<Awaited> {
+export async function readEligibleDevices(
+  db: Db,
+  rollout: RolloutRecord,
+  now: Instant,
+): Promise<EligibleDevices> {
   const ofOrgs = await listOrgWindows(db)
-  const found = { ...nobodyAwaited }
+  const found = { ...noEligibleDevices }
   for (const [n, { devices, ...group }] of (await countWaiting(db, rollout)).entries()) {
     if (n % yieldEvery === yieldEvery - 1) await setImmediate()
     const window = effectiveWindow(group, ofOrgs)
     const opensAt = window && occurrenceAt(window, now)?.opensAt
     if (window === null || (opensAt != null && opensAt <= now)) {
-      found.awaited += devices
+      found.eligible += devices
       found.lastOpenedAt = laterOf(found.lastOpenedAt, opensAt ?? null)
     } else {
       found.held += devices

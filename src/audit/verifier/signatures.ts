@@ -16,7 +16,7 @@ export type SignedCheckpoint = {
   /** The trusted key that signed it; undefined when no key is known, or none of those that signed it. */
   key: Buffer | undefined
   /** Why its signature proves nothing, although keys are trusted. */
-  doubt?: Finding
+  unverified?: Finding
 }
 
 export type OpenResult<T> = ({ finding?: undefined } & T) | { finding: Finding }
@@ -81,7 +81,7 @@ function openSigned(
   if (trusted.some((key) => opened.keyIds.includes(keyIdOf(key, orgId))))
     return { finding: { kind: 'altered', message: `${name} is not what was signed` } }
   const message = `${name} is signed by key ${opened.keyIds.join(', ')}, which no trusted key vouches for`
-  return { checkpoint, key: undefined, doubt: { kind: 'wrong_key', message, unverifiable: true } }
+  return { checkpoint, key: undefined, unverified: { kind: 'wrong_key', message, unverifiable: true } }
 }
 
 export type OpenedAnchor = SignedCheckpoint & { forest: Forest }
@@ -94,11 +94,11 @@ export function openAnchor(
 ): OpenResult<OpenedAnchor> {
   const opened = openSigned(note, 'anchor', orgId, trusted)
   if (opened.finding) return opened
-  const { checkpoint, doubt } = opened
+  const { checkpoint, unverified } = opened
   const { head, root } = checkpoint
   const frontier = frontierOf(head.seq, tree)
   return frontier?.root().equals(root)
-    ? { ...opened, forest: Forest.of(frontier), ...(doubt && { doubt: { ...doubt, seq: 1 } }) }
+    ? { ...opened, forest: Forest.of(frontier), ...(unverified && { unverified: { ...unverified, seq: 1 } }) }
     : { finding: { kind: 'altered', message: 'The tree of the anchor is not the one that the anchor names' } }
 }
 
@@ -114,18 +114,18 @@ function frontierOf(size: number, tree: readonly string[]): Frontier | undefined
 }
 
 /**
- * Compares the checkpoint at the end of a file with the recomputed chain. A `doubt` stands back behind every fault that the
+ * Compares the checkpoint at the end of a file with the recomputed chain. A `unverified` stands back behind every fault that the
  * other checks prove.
  */
 export function checkCheckpoint(
   note: string | undefined,
   chain: { orgId: string | null; head: ChainHead; root: Buffer | undefined },
   trusted: readonly Buffer[] | undefined,
-): OpenResult<{ signed: SignedCheckpoint | undefined; doubt?: Finding | undefined }> {
+): OpenResult<{ signed: SignedCheckpoint | undefined; unverified?: Finding | undefined }> {
   if (note === undefined) {
     if (!trusted) return { signed: undefined }
     const message = 'Nobody has signed this chain: it has no checkpoint'
-    return { signed: undefined, doubt: { kind: 'unsigned', message, unverifiable: true } }
+    return { signed: undefined, unverified: { kind: 'unsigned', message, unverifiable: true } }
   }
   const opened = openSigned(note, 'checkpoint', chain.orgId, trusted)
   if (opened.finding) return opened
@@ -135,7 +135,7 @@ export function checkCheckpoint(
   if (chain.root && !chain.root.equals(root)) {
     return { finding: { kind: 'forked', message: 'The checkpoint names the chain, but the tree of another' } }
   }
-  return { signed: opened, doubt: opened.doubt }
+  return { signed: opened, unverified: opened.unverified }
 }
 
 /** The fault when a chain does not end at the stated head. */

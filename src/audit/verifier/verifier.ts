@@ -215,8 +215,8 @@ export class ChainVerifier {
     const seen = this.#pin && scanner.seen.get(this.#pin.seq)
     const pin = checkPin(this.#pin, { head, anchor, signed, seen, successions: keys, restores })
     if ('kind' in pin) return this.#toVerdict(pin)
-    const doubt = anchor?.doubt ?? judged.doubt
-    if (doubt) return this.#toVerdict(doubt)
+    const unverified = anchor?.unverified ?? judged.unverified
+    if (unverified) return this.#toVerdict(unverified)
     return {
       verdict: 'sound',
       orgId,

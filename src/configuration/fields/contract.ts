@@ -44,7 +44,7 @@ export type Kind = KindEntries & {
 /** The tenant of a record: in a file `org`, or whoever applies it. */
 const tenantFields = ['orgId', 'partnerId']
 
-/** The schema of a value that is there: a default is for what is created, and a file that leaves a field out leaves it alone. */
+/** The schema without its default: that is for what is created, and a field that a file leaves out stays as it is. */
 function presentValue(schema: z.ZodType): z.ZodType {
   const isLayer =
     schema instanceof z.ZodOptional || schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault

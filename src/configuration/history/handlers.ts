@@ -5,7 +5,7 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import { type About, meantBy, nameOf, rehearsed, tenantOf, within } from '../about.ts'
+import { type About, nameOf, refusalFacts, rehearsed, tenantOf, within } from '../about.ts'
 import { mayRead } from '../access.ts'
 import { sections } from '../contract.ts'
 import { Run } from '../planner.ts'
@@ -68,7 +68,7 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
           const found = await store.getApply(tx, scope, params.id)
           const { apply, owner } = found
           const about = await tenantOfApply(tx, scope, owner)
-          note(meantBy(about, apply.set))
+          note(refusalFacts(about, apply.set))
           const setId = await findSet(tx, about.scope, about.owner, apply.set)
           const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
           const { made } = await rollBack(tx, on, { about, on: context, setId }, found, body)
@@ -87,7 +87,7 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
         const { apply: former, owner } = found
         const about = await tenantOfApply(db, scope, owner)
         const { set } = former
-        note(meantBy(about, set))
+        note(refusalFacts(about, set))
         const { version, plannedAt, revision = null, ...pruning } = body
         const apply = { id: newId(), set, revision, rollsBack: former.id, by: nameOf(caller), now }
         const details = { configuration: configurationOf(apply) }

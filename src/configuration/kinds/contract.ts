@@ -96,7 +96,7 @@ export type KindEntries = {
     params: { id: string }
     query: { orgId?: string | undefined; partnerId?: string | undefined }
   }
-  /** The body of a change that changes nothing; what it is called, if not otherwise. */
+  /** The body of a change that changes nothing; its name, if not otherwise. */
   unchanged?(record: RecordValues): Record<string, unknown>
   /** Names of fields in a file, where they are not made from those of the endpoints. */
   called?: Readonly<Record<string, string>>
@@ -116,7 +116,7 @@ export type KindEntries = {
   /** Fields that an object cannot be made without in a file, and why. */
   needed?: Readonly<Record<string, string>>
   /** What stands for a guarded field that a plan goes without, in its own transaction and nowhere else. */
-  standIns?: Readonly<Record<string, unknown>>
+  placeholders?: Readonly<Record<string, unknown>>
   /** Fields that files do not have, and parts of them, and why. */
   omitted: Readonly<Record<string, string>>
 }
@@ -274,7 +274,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     bound: { field: 'headers', to: 'url', none: [], isElsewhere: leadsElsewhere },
     // Otherwise one would be generated, and displayed to nobody.
     needed: { secret: `is required for a new one: \${env:NAME}, or null so that nothing is signed` },
-    standIns: {
+    placeholders: {
       secret: 'left out',
       url: 'https://left-out.example.com',
       headers: [{ key: 'X-Left-Out', value: 'left out' }],
@@ -317,7 +317,7 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     called: { defaultRoleId: 'defaultRole' },
     decides: true,
     bound: { field: 'clientSecret', to: 'tokenUrl', none: null, isElsewhere: leadsElsewhere },
-    standIns: { clientSecret: 'left out' },
+    placeholders: { clientSecret: 'left out' },
     omitted: { force: 'who enforces single sign-on untried does so with svc sso update --force' },
   },
   apiKeys: {

@@ -49,8 +49,8 @@ export async function simulate(simulation: Simulation): Promise<Summary> {
   for (const agent of known) if (agent.n <= plan.count) agents[agent.n - 1] = agent
   const tally = new Tally()
   tally.counts.enrolled = agents.filter(Boolean).length
-  const fleet: Fleet = { plan, wire, tally, agents, signal, beatNow: (agent) => pulse.beatNow(agent) }
-  const pulse = new HeartbeatScheduler(fleet, {
+  const fleet: Fleet = { plan, wire, tally, agents, signal, beatNow: (agent) => scheduler.beatNow(agent) }
+  const scheduler = new HeartbeatScheduler(fleet, {
     concurrency: simulation.concurrency,
     onReply: (agent, reply) => applyReply(fleet, agent, reply),
   })
@@ -62,7 +62,7 @@ export async function simulate(simulation: Simulation): Promise<Summary> {
   try {
     const { status, reason } = await wire.send('GET', '/health', {})
     if (status === 0 && !signal.aborted) throw new NetworkError(url, reason)
-    pulse.begin()
+    scheduler.begin()
     progress = setInterval(() => report({ event: 'progress', ...recent() }), progressMs)
     await enrollMissing(fleet, simulation.enrollmentKey, (ms) => {
       report({ event: 'waiting', seconds: Math.ceil(ms / 1000), enrolled: tally.counts.enrolled })

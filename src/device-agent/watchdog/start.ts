@@ -102,7 +102,7 @@ async function superviseAgent(
     return await supervise({
       ...parts,
       report,
-      pulse: heartbeats,
+      heartbeats,
       installation,
       onTrial,
       signal: stop,

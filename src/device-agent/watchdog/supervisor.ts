@@ -14,7 +14,7 @@ export type SupervisorOptions = {
   clock: Clock
   report: Report
   signal: AbortSignal
-  pulse: Pick<WatchdogHeartbeats, 'heard'>
+  heartbeats: Pick<WatchdogHeartbeats, 'heard'>
   /** Without it this binary is never replaced. */
   installation: BinarySwapper | undefined
   /** This watchdog is itself on trial: it does not restart its agent. */
@@ -89,7 +89,7 @@ export async function supervise(watching: SupervisorOptions): Promise<Supervisor
 }
 
 async function runOnce(child: Child, watching: SupervisorOptions): Promise<RunResult> {
-  const { clock, report, signal, pulse, onTrial } = watching
+  const { clock, report, signal, heartbeats, onTrial } = watching
   const began = clock.now()
   let hasSaidFarewell = false
   const staged = Promise.withResolvers<RunResult>()
@@ -98,7 +98,7 @@ async function runOnce(child: Child, watching: SupervisorOptions): Promise<RunRe
     silence.heard()
     // The process that tries this binary judges it by its agent's messages.
     if (onTrial) void notifyWatchdog(message)
-    if (message.said === 'alive') pulse.heard(message)
+    if (message.said === 'alive') heartbeats.heard(message)
     if (message.said === 'farewell') hasSaidFarewell = true
     if (message.said === 'staged' && !onTrial) staged.resolve({ kind: 'staged' })
   })

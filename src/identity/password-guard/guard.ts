@@ -17,10 +17,10 @@ import {
   guardedUntil,
   type Lockout,
   type LockoutNotice,
-  liveMarks,
   markTtlSeconds,
+  unexpiredMarks,
 } from './rules.ts'
-import { deleteMarks, lockMarks, saveMarks, strangerGuardKey, userGuardKey } from './store.ts'
+import { deleteMarks, lockMarks, saveMarks, unknownAccountKey, userGuardKey } from './store.ts'
 import { verifyPassword } from './verify.ts'
 
 export type PasswordGuard = ReturnType<typeof createPasswordGuard>
@@ -61,12 +61,12 @@ export function createPasswordGuard({
     { user, email, password, known }: { user?: GuardedUser; email: string; password: string; known: boolean },
   ): Promise<'right' | 'wrong' | Lockout> {
     const right = await verifyPassword(user?.passwordHash ?? null, password)
-    const key = user ? userGuardKey(user.id) : strangerGuardKey(email)
+    const key = user ? userGuardKey(user.id) : unknownAccountKey(email)
     const breaksGlass = isLocal && user?.isSystem === true
     const network = networkOfAddress(ip)
     const outcome = await storage.write(
       async (tx) => {
-        const before = liveMarks(await lockMarks(tx, key, now), guardLimits, now)
+        const before = unexpiredMarks(await lockMarks(tx, key, now), guardLimits, now)
         const decision = decideAttempt(before, { network, known, breaksGlass }, guardLimits, now)
         const isAdmitted = 'place' in decision
         const { marks, notice } =

@@ -124,7 +124,11 @@ export const markTtlSeconds = ({ network, account }: GuardLimits): number =>
   Math.max(2 * (network?.seconds ?? 0), account?.seconds ?? 0, provedSeconds, noticeIntervalSeconds)
 
 /** The marks that still count, at most as many as can matter. */
-export function liveMarks(marks: readonly AttemptMark[], figures: GuardLimits, now: Instant): AttemptMark[] {
+export function unexpiredMarks(
+  marks: readonly AttemptMark[],
+  figures: GuardLimits,
+  now: Instant,
+): AttemptMark[] {
   const seconds = markTtlSeconds(figures)
   return marks
     .filter(({ at }) => isWithin(at, seconds, now))

@@ -9,7 +9,7 @@ import type { AttemptMark } from './rules.ts'
  * work as guessing at an account, and fills no table.
  */
 export const userGuardKey = (userId: string): string => userId
-export const strangerGuardKey = (email: string): string =>
+export const unknownAccountKey = (email: string): string =>
   `nobody ${hash('sha256', foldEmail(email), 'hex').slice(0, 3)}`
 
 /**

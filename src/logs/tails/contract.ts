@@ -22,7 +22,7 @@ export function kindOf(component: string | undefined, source: string | undefined
 }
 
 /** Devices of one request: their places fit into an address. */
-export const maxPlaces = 100
+export const maxPositions = 100
 
 /** Heads of one page with `since`: each is looked up in both logs. */
 export const maxHeadsSince = 100
@@ -33,16 +33,16 @@ export const maxSince = 1000
 
 const place = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:\\d{1,15}'
 
-export type LogPlace = { deviceId: string; seq: number }
+export type LogPosition = { deviceId: string; seq: number }
 
 /** `DEVICE:SEQ,DEVICE:SEQ` */
-const places = text(maxPlaces * 53)
+const places = text(maxPositions * 53)
   .regex(
-    new RegExp(`^${place}(?:,${place}){0,${maxPlaces - 1}}$`, 'i'),
-    `must be DEVICE:SEQ, with commas between at most ${maxPlaces} of them`,
+    new RegExp(`^${place}(?:,${place}){0,${maxPositions - 1}}$`, 'i'),
+    `must be DEVICE:SEQ, with commas between at most ${maxPositions} of them`,
   )
   .transform((list) =>
-    list.split(',').map((one): LogPlace => {
+    list.split(',').map((one): LogPosition => {
       const [deviceId = '', seq] = one.toLowerCase().split(':')
       return { deviceId, seq: Number(seq) }
     }),

@@ -20,7 +20,7 @@ import {
   kindOf,
   type LogHead,
   type LogKind,
-  type LogPlace,
+  type LogPosition,
   levelsOfKind,
   logKinds,
   maxDevicesOfNewest,
@@ -35,7 +35,7 @@ export type LogFilter = {
   source?: string | undefined
 }
 export type LogEntries = { diagnostic: DiagnosticLog[]; events: EventLog[] }
-export type ReadPlace = LogPlace & { more: boolean }
+export type ReadPosition = LogPosition & { more: boolean }
 
 const tables = { diagnostic: 'agent_logs', events: 'device_event_logs' } as const
 
@@ -199,11 +199,11 @@ function askedOf(kind: LogKind, { kind: only, level, component, source }: LogFil
 export async function logsAfter(
   db: Db,
   scope: Scope,
-  places: readonly LogPlace[],
+  places: readonly LogPosition[],
   filter: LogFilter,
   limit: number,
   checkTime: CheckTime,
-): Promise<LogEntries & { places: ReadPlace[] }> {
+): Promise<LogEntries & { places: ReadPosition[] }> {
   const wanted = new Map(places.map(({ deviceId, seq }) => [deviceId, seq]))
   // Read before the entries, so the entries include all up to it.
   const heads = await devicesIn(db, scope)
@@ -240,7 +240,7 @@ export async function logsAfter(
   const events = await read('events', async (spans) =>
     (await inOrder.events(db, spans)).map((row) => toEventLog(row as unknown as DeviceEventLogRow)),
   )
-  const isRead = ({ deviceId, seq }: LogPlace) => seq <= reached.get(deviceId)!
+  const isRead = ({ deviceId, seq }: LogPosition) => seq <= reached.get(deviceId)!
   return {
     diagnostic: diagnostic.filter(isRead),
     events: events.filter(isRead),

@@ -67,7 +67,10 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
   }
 
   /** Admits the user of a callback; for a trial it only records who would have been admitted. */
-  async function letIn({ db, now, note, quota }: CallbackCall, arrival: CallbackResult): Promise<Redirect> {
+  async function completeSignIn(
+    { db, now, note, quota }: CallbackCall,
+    arrival: CallbackResult,
+  ): Promise<Redirect> {
     const { signIn, provider, asserted, trace } = arrival
     if (signIn.testId !== null) {
       await saveTrial(db, { id: signIn.testId, status: 'passed', steps: trace.steps })
@@ -166,13 +169,13 @@ export function signInHandlers(on: SignInDependencies): HandlersOf<Entries> {
 
     callback: inSteps<Entries['callback'], CallbackResult>({
       prepare: (call) => receiveCallback(call, call.query.state, identifyByOidc(call.query, on)),
-      run: letIn,
+      run: completeSignIn,
     }),
 
     acs: inSteps<Entries['acs'], CallbackResult>({
       prepare: (call) =>
         receiveCallback(call, call.body.RelayState, identifyBySaml(call.body.SAMLResponse, call.storage)),
-      run: letIn,
+      run: completeSignIn,
     }),
 
     async metadata({ db, query }) {

@@ -42,8 +42,8 @@ export async function withSnapshot<T>(
 }
 
 async function withSqliteSnapshot<T>(dataDir: string, work: (snapshot: Snapshot) => Promise<T>): Promise<T> {
-  const { openUntouched } = await import('../sqlite/copy.ts')
-  const { database, read, close } = openUntouched(dataDir)
+  const { openWithoutWriting } = await import('../sqlite/copy.ts')
+  const { database, read, close } = openWithoutWriting(dataDir)
   try {
     database.exec('begin')
     return await work(await snapshotOf(read, 'sqlite'))

@@ -16,7 +16,7 @@ export type RowLoader = {
 }
 
 /** Keeps in the database itself the statements that put back what a load takes off, so that another process can. */
-export type TakenOff = {
+export type DroppedConstraints = {
   read(db: AnyDb): Promise<string[] | undefined>
   keep(db: AnyDb, statements: readonly string[]): Promise<void>
 }
@@ -30,5 +30,5 @@ export type TargetDriver = {
   /** Returns the state once more; unless it is `used`, removes what is left of a restore, and marks the database. */
   begin(): Promise<TargetState>
   /** With `takenOff` rows can also be deleted again, from any table, and another process can go on. */
-  load<T>(work: (loader: RowLoader) => Promise<T>, takenOff?: TakenOff): Promise<T>
+  load<T>(work: (loader: RowLoader) => Promise<T>, takenOff?: DroppedConstraints): Promise<T>
 }

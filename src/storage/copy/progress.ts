@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { copyMarkName } from '../backup/restore-mark.ts'
 import type { Cell } from '../backup/row-pages.ts'
-import type { TakenOff } from '../backup/target-driver.ts'
+import type { DroppedConstraints } from '../backup/target-driver.ts'
 import type { AnyDb } from '../columns.ts'
 
 /*
@@ -82,7 +82,7 @@ export async function countCopied(db: AnyDb, table?: string): Promise<number> {
 }
 
 /** What the load has taken off the target, from one process to the next. */
-export const takenOff: TakenOff = {
+export const takenOff: DroppedConstraints = {
   async read(db) {
     const { taken_off } = await db.selectFrom(copyMarkName).select('taken_off').executeTakeFirstOrThrow()
     return taken_off === null ? undefined : JSON.parse(String(taken_off))

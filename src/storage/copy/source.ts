@@ -30,8 +30,8 @@ export type SourceSchema = Pick<Source, 'dialect' | 'read' | 'tables'>
 /** Opens the database that is copied for reading, beside the service that writes to it. */
 export async function openSource(place: Place): Promise<Source> {
   if (place.databaseUrl === undefined) {
-    const { openUntouched } = await import('../sqlite/copy.ts')
-    const { read, bytes, close } = openUntouched(place.dataDir)
+    const { openWithoutWriting } = await import('../sqlite/copy.ts')
+    const { read, bytes, close } = openWithoutWriting(place.dataDir)
     const tables = () => listTables(read as AnyDb, 'sqlite')
     return { dialect: 'sqlite', read, tables, bytes: async () => bytes(), close: async () => void close() }
   }

@@ -27,10 +27,12 @@ export type CopyTarget = RowLoader & {
 export type Found = { state: 'empty' } | { state: 'unfinished'; rows: number; since: string }
 
 /** It holds something other than a copy that has not ended. */
-export class UsedTarget extends SetupError {}
+export class TargetNotEmptyError extends SetupError {}
 
 const used = (place: Place) =>
-  new UsedTarget(`${placeName(place)} is not empty, and a copy overwrites nothing: name an empty database.`)
+  new TargetNotEmptyError(
+    `${placeName(place)} is not empty, and a copy overwrites nothing: name an empty database.`,
+  )
 
 /** What is copied: the fingerprint of the database, and what made its schema. */
 export type Origin = { identity: string; migrations: readonly Migration[]; tables: readonly TableShape[] }

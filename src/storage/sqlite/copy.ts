@@ -11,7 +11,7 @@ import { kyselyOver } from './kysely.ts'
 const stepPages = 1000
 
 /** Opens a database for reading alone: not even its write-ahead log is copied into the file. */
-export function openUntouched(dataDir: string) {
+export function openWithoutWriting(dataDir: string) {
   const file = sqliteFile(dataDir)
   if (!existsSync(file)) throw noDatabase(dataDir)
   const database = openReader(file)
@@ -33,7 +33,7 @@ export async function assertSpace(folder: string, bytes: number, purpose: string
 
 /** Copies the database as it is now into a folder; others go on writing to it. */
 export async function copySqlite(
-  { database }: ReturnType<typeof openUntouched>,
+  { database }: ReturnType<typeof openWithoutWriting>,
   folder: string,
   { signal, onProgress }: { signal: AbortSignal; onProgress(done: number, total: number): void },
 ): Promise<void> {

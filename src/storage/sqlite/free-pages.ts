@@ -13,7 +13,7 @@ const minKept = 4096
  * Gives free pages at the end of the file back to the disk, in transactions short enough for the event loop, and rests
  * after each for as long as it took. Only where the file was made for it, or vacuumed.
  */
-export async function givePagesBack(
+export async function incrementalVacuum(
   writer: SqliteConnection,
   queue: Pick<GroupCommit, 'write'>,
   signal: AbortSignal,

@@ -10,7 +10,7 @@ import type { PoolName, StorageObserver } from '../observer.ts'
 import { dialectTraits } from '../traits.ts'
 import { ReadingConnection, SqliteConnection } from './connection.ts'
 import { openReader, openWriter, sizesOf, sqliteFile } from './file.ts'
-import { givePagesBack } from './free-pages.ts'
+import { incrementalVacuum } from './free-pages.ts'
 import { checkFreeSpace } from './free-space.ts'
 import { GroupCommit } from './group-commit.ts'
 import { checkSqliteIntegrity } from './integrity-check.ts'
@@ -108,7 +108,7 @@ export async function openSqlite(
       questions: questionReaders.usage(),
     }),
     sizes: () => sizesOf(file),
-    giveSpaceBack: () => givePagesBack(writer, queue, ending.signal),
+    giveSpaceBack: () => incrementalVacuum(writer, queue, ending.signal),
     close: () => {
       closing ??= close()
       return closing

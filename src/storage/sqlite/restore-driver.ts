@@ -5,7 +5,7 @@ import { makeFolder } from '../../core/make-folder.ts'
 import type { TableShape } from '../backup/catalog.ts'
 import { markName } from '../backup/restore-mark.ts'
 import type { Cell } from '../backup/row-pages.ts'
-import type { RowLoader, TakenOff, TargetDriver, TargetState } from '../backup/target-driver.ts'
+import type { DroppedConstraints, RowLoader, TargetDriver, TargetState } from '../backup/target-driver.ts'
 import type { AnyDb } from '../columns.ts'
 import { lockDirectory } from '../directory-lock.ts'
 import { SqliteConnection } from './connection.ts'
@@ -76,7 +76,7 @@ function stateOf(file: string): TargetState {
 }
 
 /** Triggers that refuse changes: a row of the source may be read again, and be gone by then. */
-async function takeOffGuards(db: AnyDb, takenOff: TakenOff): Promise<string[]> {
+async function takeOffGuards(db: AnyDb, takenOff: DroppedConstraints): Promise<string[]> {
   const { rows } = await sql<{ name: string; sql: string }>`
     select name, sql from sqlite_schema where type = 'trigger' and sql like '%raise(%'`.execute(db)
   for (const { name } of rows) await sql`drop trigger ${sql.id(name)}`.execute(db)

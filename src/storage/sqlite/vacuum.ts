@@ -19,8 +19,7 @@ export async function vacuumNeeds(dataDir: string): Promise<VacuumNeeds> {
 }
 
 /**
- * Writes the whole database anew, without free room, and so that it gives later room back by itself. Nobody may use it
- * meanwhile. @throws SetupError while the service runs, or without enough room
+ * Rewrites the file without free pages, and turns on incremental vacuum. Nothing else may have it open. @throws SetupError while the service runs, or without enough room
  */
 export async function vacuumSqlite(dataDir: string): Promise<Vacuumed> {
   const { bytes: before, needed } = await vacuumNeeds(dataDir)

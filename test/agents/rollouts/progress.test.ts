@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { blockersOf, nobodyAwaited, waveProgressOf } from '../../../src/agents/rollouts/progress.ts'
+import { blockersOf, noEligibleDevices, waveProgressOf } from '../../../src/agents/rollouts/progress.ts'
 import type { RolloutRecord } from '../../../src/agents/rollouts/rules.ts'
 
 describe('the blockers of a rollout', () => {
@@ -12,8 +12,8 @@ describe('the blockers of a rollout', () => {
     waves: [],
   } as unknown as RolloutRecord
   const none = { offeredAt: null, settledAt: null }
-  const blockersAt = (tally: Parameters<typeof waveProgressOf>[1], awaited: number, minute: number) =>
-    blockersOf(rollout, waveProgressOf(rollout, tally, { ...nobodyAwaited, awaited }), at(minute))
+  const blockersAt = (tally: Parameters<typeof waveProgressOf>[1], eligible: number, minute: number) =>
+    blockersOf(rollout, waveProgressOf(rollout, tally, { ...noEligibleDevices, eligible }), at(minute))
 
   it('are devices of the open waves, earlier ones included, but of no later one', () => {
     expect(
@@ -49,12 +49,15 @@ describe('the blockers of a rollout', () => {
 
   it('are the windows of devices at the end of a rollout that does not promote, for eight days', () => {
     const updated = [{ wave: 1, state: 'updated' as const, devices: 2, ...none }]
-    const held = { ...nobodyAwaited, held: 2, firstOpensAt: at(30), lastOpensAt: at(90) }
-    const justOpened = { ...nobodyAwaited, awaited: 1, lastOpenedAt: at(60) }
+    const held = { ...noEligibleDevices, held: 2, firstOpensAt: at(30), lastOpensAt: at(90) }
+    const justOpened = { ...noEligibleDevices, eligible: 1, lastOpenedAt: at(60) }
     const at100 = { waves: [{ percent: 100, filter: null, devices: 2 }] }
     const week = 7 * 24 * 60
-    const blockers = (awaited: typeof nobodyAwaited, minute: number, more: Partial<RolloutRecord> = {}) =>
-      blockersOf({ ...rollout, ...more }, waveProgressOf(rollout, updated, awaited), at(minute))
+    const blockers = (
+      eligible: typeof noEligibleDevices,
+      minute: number,
+      more: Partial<RolloutRecord> = {},
+    ) => blockersOf({ ...rollout, ...more }, waveProgressOf(rollout, updated, eligible), at(minute))
     expect(blockers(held, 20)).toEqual([
       { at: at(90), because: '2 devices outside of their maintenance windows' },
     ])

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { assignWaves, shuffleKey, type WaveRecord } from '../../../src/agents/rollouts/rules.ts'
+import { assignWaves, rolloutOrderKey, type WaveRecord } from '../../../src/agents/rollouts/rules.ts'
 
 const wave = (percent: number | null): WaveRecord => ({
   percent,
@@ -51,7 +51,7 @@ describe('the assignment of devices to waves', () => {
   it('has another order for another rollout, and the same for the same', () => {
     const ids = Array.from({ length: 50 }, (_, n) => `device-${n}`)
     const order = (rollout: string) =>
-      ids.toSorted((a, b) => (shuffleKey(rollout, a) < shuffleKey(rollout, b) ? -1 : 1))
+      ids.toSorted((a, b) => (rolloutOrderKey(rollout, a) < rolloutOrderKey(rollout, b) ? -1 : 1))
     expect(order('a')).toEqual(order('a'))
     expect(order('a')).not.toEqual(order('b'))
   })

@@ -53,7 +53,7 @@ function startFleet(
     agents,
     tally: new Tally(),
     signal: stop.signal,
-    beatNow: (agent) => pulse.beatNow(agent),
+    beatNow: (agent) => scheduler.beatNow(agent),
     wire: {
       async send(_, path) {
         const n = Number(path.split('/')[2])
@@ -66,8 +66,11 @@ function startFleet(
     },
   }
   const replied: SimulatedAgent[] = []
-  const pulse = new HeartbeatScheduler(fleet, { concurrency, onReply: (agent) => void replied.push(agent) })
-  pulse.begin()
+  const scheduler = new HeartbeatScheduler(fleet, {
+    concurrency,
+    onReply: (agent) => void replied.push(agent),
+  })
+  scheduler.begin()
   return {
     fleet,
     sent,

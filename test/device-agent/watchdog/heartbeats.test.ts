@@ -22,7 +22,7 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }))
 async function live(
   url: string,
   minutes: number,
-  each: (pulse: WatchdogHeartbeats, minute: number) => void,
+  each: (heartbeats: WatchdogHeartbeats, minute: number) => void,
   token = true,
 ) {
   identityStore(stateDir).save({
@@ -33,7 +33,7 @@ async function live(
   const upgrades: Offer[] = []
   const events: AgentEvent[] = []
   let minute = 0
-  const pulse: WatchdogHeartbeats = watchdogHeartbeats({
+  const heartbeats: WatchdogHeartbeats = watchdogHeartbeats({
     identity: identityStore(stateDir),
     settings: settingsStore(stateDir),
     commands: commandHistory(join(stateDir, 'watchdog-commands.json')),
@@ -48,11 +48,11 @@ async function live(
       async sleep(ms) {
         minute += ms / 60_000
         if (minute > minutes) return stop.abort()
-        each(pulse, minute)
+        each(heartbeats, minute)
       },
     },
   })
-  await pulse.run()
+  await heartbeats.run()
   return { upgrades, events }
 }
 const alive = (heartbeats: number) => ({ said: 'alive', version: '1.2.0', heartbeats, interval: 60 }) as const
@@ -60,7 +60,7 @@ const alive = (heartbeats: number) => ({ said: 'alive', version: '1.2.0', heartb
 describe('the heartbeats of a watchdog', () => {
   test('are sent every five minutes with its own token, and report the version of the agent', async () => {
     await using service = await standIn()
-    await live(service.url, 16, (pulse, minute) => pulse.heard(alive(minute)))
+    await live(service.url, 16, (heartbeats, minute) => heartbeats.heard(alive(minute)))
     expect(service.received.map(({ path, headers, body }) => [path, headers.authorization, body])).toEqual(
       Array(3).fill([
         `/api/v1/agents/${agentId}/heartbeat`,
@@ -78,7 +78,7 @@ describe('the heartbeats of a watchdog', () => {
 
   test('are sent every minute once the agent was silent for five, with the time since when', async () => {
     await using service = await standIn()
-    await live(service.url, 12, (pulse, minute) => pulse.heard(alive(Math.min(minute, 3))))
+    await live(service.url, 12, (heartbeats, minute) => heartbeats.heard(alive(Math.min(minute, 3))))
     const silent = service.received.filter(({ body }) => body.mainSilentSince !== null)
     expect(service.received.length - silent.length).toBe(1)
     expect(silent.length).toBe(4)
@@ -89,8 +89,8 @@ describe('the heartbeats of a watchdog', () => {
 
   test('do not report an agent as silent whose heartbeat interval is longer', async () => {
     await using service = await standIn()
-    await live(service.url, 60, (pulse, minute) =>
-      pulse.heard({ ...alive(Math.floor(minute / 20)), interval: 1200 }),
+    await live(service.url, 60, (heartbeats, minute) =>
+      heartbeats.heard({ ...alive(Math.floor(minute / 20)), interval: 1200 }),
     )
     expect(new Set(service.received.map(({ body }) => body.mainSilentSince))).toEqual(new Set([null]))
   })
@@ -131,8 +131,8 @@ describe('the heartbeats of a watchdog', () => {
   test('report a failure of this machine, and go on', async () => {
     await using service = await standIn()
     const { file } = identityStore(stateDir)
-    const { events } = await live(service.url, 16, (pulse, minute) => {
-      pulse.heard(alive(minute))
+    const { events } = await live(service.url, 16, (heartbeats, minute) => {
+      heartbeats.heard(alive(minute))
       chmodSync(file, minute < 8 ? 0o644 : 0o600)
     })
     expect(events).toEqual([

@@ -55,7 +55,7 @@ function watchdog(signal: AbortSignal) {
       clock: { ...systemClock, sleep: (ms, stop) => systemClock.sleep(ms / 20, stop) },
       report,
       signal,
-      pulse: { heard: () => {} },
+      heartbeats: { heard: () => {} },
       installation,
       onTrial: false,
       staged,

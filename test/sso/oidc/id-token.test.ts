@@ -43,7 +43,7 @@ const outbound: Outbound = {
     isWhole: true,
     milliseconds: 1,
   }),
-  whereabouts: async () => ({ leads: 'out' }),
+  locateHost: async () => ({ network: 'public' }),
   close: async () => {},
 }
 

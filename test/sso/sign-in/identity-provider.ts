@@ -60,7 +60,7 @@ export function identityProvider(clock: Clock) {
         const typed: Record<string, string> = type === undefined ? {} : { 'content-type': type }
         return { status, headers: typed, body: Buffer.from(text), isWhole: true, milliseconds: 1 }
       },
-      whereabouts: async () => ({ leads: 'out' }),
+      locateHost: async () => ({ network: 'public' }),
       close: async () => {},
     } satisfies Outbound,
   }
