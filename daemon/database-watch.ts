@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Counter, Registry } from 'prom-client'
-import { classifyDatabaseError, type DatabaseFailure } from '../src/storage/dialect.ts'
+import { classifyDatabaseError, type DatabaseFailure } from '../src/storage/database-errors.ts'
 import type { Storage } from '../src/storage/open.ts'
 import { addCounter } from './metrics.ts'
 

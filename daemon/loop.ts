@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { WriteGate } from '../src/storage/copy/write-gate.ts'
-import { classifyDatabaseError, isOutage } from '../src/storage/dialect.ts'
+import { classifyDatabaseError, isOutage } from '../src/storage/database-errors.ts'
 import { onOwnBehalf } from '../src/storage/turns.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 import type { LoopWatch } from './loop-watch.ts'

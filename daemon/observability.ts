@@ -1,7 +1,7 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { Cipher } from '../src/core/cipher.ts'
 import { closureSentence } from '../src/storage/copy/write-gate.ts'
-import { classifyDatabaseError } from '../src/storage/dialect.ts'
+import { classifyDatabaseError } from '../src/storage/database-errors.ts'
 import type { Readiness } from './app.ts'
 import { watchBacklog } from './backlog-watch.ts'
 import { backupMetrics } from './backup/backup-watch.ts'

@@ -1,7 +1,7 @@
 import type { Scope } from '../src/core/scope.ts'
 import type { Caller } from '../src/handler.ts'
-import { prepared } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
+import { prepared } from '../src/storage/query/prepared.ts'
 import type { Party } from '../src/storage/turns.ts'
 import { networkOf } from './address.ts'
 import { contextOf } from './idempotency.ts'

@@ -4,7 +4,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { type ErrorBody, type ErrorCode, type Fault, invalid, Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { truncateStorable } from '../src/core/text.ts'
-import { classifyDatabaseError, isForeignKeyViolation, isOutage } from '../src/storage/dialect.ts'
+import { classifyDatabaseError, isForeignKeyViolation, isOutage } from '../src/storage/database-errors.ts'
 import { problemPage, sendPage } from './pages.ts'
 
 // An import would load all exports of node:http, including browser WebSockets: 2 MB.

@@ -1,7 +1,7 @@
 import { type Counter, Gauge, type Registry } from 'prom-client'
 import { addCount, countOf } from '../src/core/counts.ts'
 import { Problem } from '../src/core/errors.ts'
-import { classifyDatabaseError } from '../src/storage/dialect.ts'
+import { classifyDatabaseError } from '../src/storage/database-errors.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { addCounter } from './metrics.ts'
 

@@ -2,8 +2,8 @@ import { createHmac } from 'node:crypto'
 import type { Limit, SharedLimit } from '../src/core/limits.ts'
 import { clockSkew } from '../src/core/time.ts'
 import { writeInChunks } from '../src/storage/bisect-writes.ts'
-import { prepared } from '../src/storage/dialect.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
+import { prepared } from '../src/storage/query/prepared.ts'
 
 /** The events of one slot: when the last of them was, and how many. */
 type Events = [at: number, count: number]

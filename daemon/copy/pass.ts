@@ -10,7 +10,7 @@ import {
   unwritten,
 } from '../../src/storage/copy/progress.ts'
 import type { CopyTarget } from '../../src/storage/copy/target.ts'
-import { isUniqueViolation } from '../../src/storage/dialect.ts'
+import { isUniqueViolation } from '../../src/storage/database-errors.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { rowLines } from '../backup/format.ts'
 

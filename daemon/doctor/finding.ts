@@ -1,5 +1,5 @@
 import { type Finding, failed } from '../../src/core/finding.ts'
-import { classifyDatabaseError } from '../../src/storage/dialect.ts'
+import { classifyDatabaseError } from '../../src/storage/database-errors.ts'
 
 export { counted, failed, passed, warning } from '../../src/core/finding.ts'
 

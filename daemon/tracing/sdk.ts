@@ -24,7 +24,7 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
 import { isId } from '../../src/core/ids.ts'
-import { statementName } from '../../src/storage/dialect.ts'
+import { statementName } from '../../src/storage/query/prepared.ts'
 import type { Trace } from '../../src/storage/trace.ts'
 import { version } from '../../src/version.ts'
 import { statementOf } from '../storage-watch.ts'

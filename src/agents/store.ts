@@ -5,8 +5,11 @@ import type { Device } from '../devices/contract.ts'
 import { rowOf } from '../devices/rows.ts'
 import { nameKeys } from '../devices/rules.ts'
 import { getDevice } from '../devices/store.ts'
-import { equalsText, forNoKeyUpdate, forUpdate, isHash, prepared, rowList } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { equalsText, isHash } from '../storage/query/expressions.ts'
+import { forNoKeyUpdate, forUpdate } from '../storage/query/locks.ts'
+import { prepared } from '../storage/query/prepared.ts'
+import { rowList } from '../storage/query/row-list.ts'
 import {
   type AgentDeviceRow,
   agentDeviceColumns,

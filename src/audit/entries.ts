@@ -8,16 +8,10 @@ import {
   totalFrom,
 } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
-import {
-  after,
-  contains,
-  inScopeHistory,
-  jsonField,
-  organizationNamedInHistory,
-  plainContains,
-} from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
+import { after, contains, jsonField, plainContains } from '../storage/query/expressions.ts'
+import { inScopeHistory, organizationNamedInHistory } from '../storage/query/scope.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
 import type { AuditEntry } from './contract.ts'
 import { chainOf, expandAction, expandActionSubstring } from './rules.ts'

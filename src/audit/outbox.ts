@@ -3,19 +3,14 @@ import { parseJson } from '../core/json.ts'
 import type { Scope } from '../core/scope.ts'
 import { type Clock, type Instant, systemClock } from '../core/time.ts'
 import { beforeCommit } from '../storage/before-commit.ts'
+import { classifyDatabaseError, isOutage } from '../storage/database-errors.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
-import {
-  bytesOf,
-  classifyDatabaseError,
-  forUpdate,
-  inScopeHistory,
-  isOutage,
-  keysOf,
-  prepared,
-  rowOf,
-} from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
+import { bytesOf } from '../storage/query/expressions.ts'
+import { forUpdate } from '../storage/query/locks.ts'
+import { keysOf, prepared, rowOf } from '../storage/query/prepared.ts'
+import { inScopeHistory } from '../storage/query/scope.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
 import { currentTrace } from '../storage/trace.ts'
 import {

@@ -1,8 +1,9 @@
 import { Problem } from '../core/errors.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { inScopeHistory, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { prepared } from '../storage/query/prepared.ts'
+import { inScopeHistory } from '../storage/query/scope.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
 import {
   type ChainEntry,

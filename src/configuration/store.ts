@@ -3,9 +3,11 @@ import { newId } from '../core/new-id.ts'
 import type { IdPage } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { forShare, forUpdate, inTenants, isUniqueViolation } from '../storage/dialect.ts'
+import { isUniqueViolation } from '../storage/database-errors.ts'
 import type { Db } from '../storage/open.ts'
+import { forShare, forUpdate } from '../storage/query/locks.ts'
 import { readById } from '../storage/query/pages.ts'
+import { inTenants } from '../storage/query/scope.ts'
 import { type ConfigurationSet, type Section, sections } from './contract.ts'
 
 /** The tenant whose sets they are: an organization, or a partner with all it has. */

@@ -1,6 +1,6 @@
 /**
  * The organizations a caller can see. Every store function on tenant data takes one as a required argument, and
- * its query starts from it (`src/storage/dialect.ts`, `inScope`).
+ * its query starts from it (`src/storage/query/scope.ts`, `inScope`).
  */
 export type Scope =
   | { kind: 'system' }

@@ -1,8 +1,8 @@
 import { expressionBuilder } from 'kysely'
 import { systemScope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
-import { inScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { inScope } from '../storage/query/scope.ts'
 import type { Tables } from '../storage/schema/tables.ts'
 import { type StatusChange, statusChangeColumns } from './events.ts'
 

@@ -2,9 +2,10 @@ import { fold } from '../core/fold.ts'
 import type { Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import { columnsOf } from '../core/snake-case.ts'
-import { containsKey, prepared, preparedInScope } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { readPage } from '../storage/query/pages.ts'
+import { prepared } from '../storage/query/prepared.ts'
+import { preparedInScope } from '../storage/query/prepared-in-scope.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type {
   DeviceDiskRow,
@@ -13,6 +14,7 @@ import type {
   DeviceMetricsColumns,
   DeviceSoftwareRow,
 } from '../storage/schema/tables.ts'
+import { containsKey } from '../storage/search/key-matching.ts'
 import {
   type Device,
   type Disk,

@@ -1,7 +1,8 @@
 import { recordDeletions } from '../audit/deletions.ts'
 import type { Instant } from '../core/time.ts'
-import { equalsText, forUpdate } from '../storage/dialect.ts'
 import type { Db, Storage } from '../storage/open.ts'
+import { equalsText } from '../storage/query/expressions.ts'
+import { forUpdate } from '../storage/query/locks.ts'
 
 /** Rows of one transaction. */
 const batch = 500

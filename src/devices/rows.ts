@@ -1,5 +1,5 @@
 import { columnsOf } from '../core/snake-case.ts'
-import { pairsOf } from '../storage/dialect.ts'
+import { pairsOf } from '../storage/query/expressions.ts'
 import type { DeviceAgentColumns } from '../storage/schema/agent-tables.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceRow } from '../storage/schema/tables.ts'

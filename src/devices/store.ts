@@ -11,17 +11,12 @@ import {
 } from '../core/page.ts'
 import { isNarrowed, ofOne, organizationScope, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import {
-  after,
-  containsKey,
-  idStartsWith,
-  inGroups,
-  inScope,
-  inSites,
-  preparedInScope,
-} from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
+import { after, idStartsWith } from '../storage/query/expressions.ts'
+import { preparedInScope } from '../storage/query/prepared-in-scope.ts'
+import { inGroups, inScope, inSites } from '../storage/query/scope.ts'
+import { containsKey } from '../storage/search/key-matching.ts'
 import type { Device } from './contract.ts'
 import { columns, customFields, toDevice } from './rows.ts'
 import { checkDeviceCap } from './rules.ts'

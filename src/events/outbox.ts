@@ -1,8 +1,8 @@
 import type { EventType } from '../core/event-types.ts'
 import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
-import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { prepared } from '../storage/query/prepared.ts'
 import { currentTrace } from '../storage/trace.ts'
 
 export type Event = {

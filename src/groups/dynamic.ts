@@ -3,9 +3,11 @@ import { organizationScope, type Scope, systemScope } from '../core/scope.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
 import { deviceMatches } from '../filters/compile.ts'
 import type { ConditionGroup, SavedFilter } from '../filters/contract.ts'
-import { forUpdate, inScope, isAmong } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { forUpdate } from '../storage/query/locks.ts'
+import { inScope } from '../storage/query/scope.ts'
 import type { Tables } from '../storage/schema/tables.ts'
+import { isAmong } from '../storage/search/ranking.ts'
 import { addMembers, removeMembers } from './members.ts'
 
 /** A group whose members a filter selects. */

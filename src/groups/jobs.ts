@@ -3,7 +3,7 @@ import type { Clock } from '../core/time.ts'
 import { isUnsupported } from '../filters/compile.ts'
 import { checkCost } from '../filters/rules.ts'
 import { drain, writeLeavingLocked } from '../storage/bisect-writes.ts'
-import { classifyDatabaseError, isLockTimeout, isPatternTooComplex } from '../storage/dialect.ts'
+import { classifyDatabaseError, isLockTimeout, isPatternTooComplex } from '../storage/database-errors.ts'
 import type { Db, Storage } from '../storage/open.ts'
 import {
   applyClaimedDiff,

@@ -2,18 +2,13 @@ import type { ExpressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
 import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { isNarrowed, ofOne, type Scope } from '../core/scope.ts'
-import {
-  contains,
-  forUpdate,
-  idStartsWith,
-  inScope,
-  inSites,
-  isForeignKeyViolation,
-  ownGroups,
-} from '../storage/dialect.ts'
+import { isForeignKeyViolation } from '../storage/database-errors.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
+import { contains, idStartsWith } from '../storage/query/expressions.ts'
+import { forUpdate } from '../storage/query/locks.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
+import { inScope, inSites, ownGroups } from '../storage/query/scope.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceGroupRow, Tables } from '../storage/schema/tables.ts'
 import type { DeviceGroup } from './contract.ts'

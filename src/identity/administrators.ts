@@ -1,5 +1,5 @@
-import { forNoKeyUpdate } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { forNoKeyUpdate } from '../storage/query/locks.ts'
 import { findGrants } from './memberships.ts'
 import { isFullAdmin, type Tenant } from './rules.ts'
 

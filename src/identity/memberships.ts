@@ -1,7 +1,7 @@
 import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
-import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { prepared } from '../storage/query/prepared.ts'
 import { isTenantUsable, isUsable } from '../tenancy/rules.ts'
 import { mfaPolicyOf } from './factors/rules.ts'
 import type { Membership, SessionContext, Tenant } from './rules.ts'

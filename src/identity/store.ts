@@ -1,8 +1,10 @@
 import { foldEmail, normalizeEmail } from '../core/email.ts'
 import { Problem } from '../core/errors.ts'
 import { addSeconds, type Instant } from '../core/time.ts'
-import { equalsText, forKeyShare, forUpdate, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { equalsText } from '../storage/query/expressions.ts'
+import { forKeyShare, forUpdate } from '../storage/query/locks.ts'
+import { prepared } from '../storage/query/prepared.ts'
 import { rowsOf, type Value } from '../storage/schema/rows.ts'
 import type { UserRow } from '../storage/schema/tables.ts'
 

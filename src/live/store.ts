@@ -1,6 +1,6 @@
 import type { Instant } from '../core/time.ts'
-import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { prepared } from '../storage/query/prepared.ts'
 import type { LiveQuestionRow } from '../storage/schema/tables.ts'
 
 /* Communication between processes of the service: the caller's permissions were checked before. */

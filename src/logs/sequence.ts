@@ -1,6 +1,6 @@
 import { Problem } from '../core/errors.ts'
-import { prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { prepared } from '../storage/query/prepared.ts'
 import type { LogQuota, Owner } from './quota.ts'
 
 type Counted = { id: string; count: number; bytes: number; room: number }

@@ -1,4 +1,4 @@
-import { bytesOf, sumOf } from '../storage/dialect.ts'
+import { bytesOf, sumOf } from '../storage/query/expressions.ts'
 
 /** Approximate bytes of an entry besides its texts: ids, times, index entries. */
 const overhead = 400

@@ -1,8 +1,9 @@
 import type { Instant } from '../core/time.ts'
-import { forUpdate, prepared } from '../storage/dialect.ts'
 import { isEncryptedWith } from '../storage/key-check.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
+import { forUpdate } from '../storage/query/locks.ts'
+import { prepared } from '../storage/query/prepared.ts'
 
 /* Mail belongs to no tenant: only the sender reads it here. */
 

@@ -1,8 +1,9 @@
 import { expressionBuilder } from 'kysely'
 import { isNarrowed, type Scope } from '../core/scope.ts'
-import { inGroups, inScope, inSites, type RankedSearch, rankedIds } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { inGroups, inScope, inSites } from '../storage/query/scope.ts'
 import type { Tables } from '../storage/schema/tables.ts'
+import { type RankedSearch, rankedIds } from '../storage/search/ranking.ts'
 import type { SearchResult } from './contract.ts'
 import { deviceResult } from './rules.ts'
 

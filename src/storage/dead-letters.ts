@@ -1,6 +1,6 @@
 import type { Instant } from '../core/time.ts'
 import type { Db } from './db.ts'
-import { bytesOf, sumOf } from './dialect.ts'
+import { bytesOf, sumOf } from './query/expressions.ts'
 
 /** The queue of an entry that could not be written to its table. */
 export const deadLetterSources = ['audit_logs', 'events'] as const

@@ -1,7 +1,8 @@
 import { addSeconds, type Clock, clockSkew, type Instant } from '../core/time.ts'
 import { LeaseLostError } from './database-errors.ts'
 import type { Db, Storage } from './db.ts'
-import { forKeyShare, forUpdate, prepared } from './dialect.ts'
+import { forKeyShare, forUpdate } from './query/locks.ts'
+import { prepared } from './query/prepared.ts'
 
 /*
  * Background work that one of several processes does. The holder of a lease renews it; another process takes it over

@@ -1,7 +1,8 @@
 import { expressionBuilder } from 'kysely'
 import { Problem } from '../core/errors.ts'
-import { forShare, prepared } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
+import { forShare } from '../storage/query/locks.ts'
+import { prepared } from '../storage/query/prepared.ts'
 import type { Tables } from '../storage/schema/tables.ts'
 import { hasEnded, usableStatuses } from './rules.ts'
 

@@ -1,7 +1,9 @@
 import type { Instant } from '../core/time.ts'
-import { type Each, forUpdate, prepared, preparedForEach } from '../storage/dialect.ts'
 import type { Db } from '../storage/open.ts'
 import { countOf } from '../storage/query/counts.ts'
+import { forUpdate } from '../storage/query/locks.ts'
+import { prepared } from '../storage/query/prepared.ts'
+import { type Each, preparedForEach } from '../storage/query/prepared-for-each.ts'
 
 /* Queues of webhooks. The caller found them within a scope, or is the service's own worker. */
 

@@ -8,9 +8,9 @@ import {
   newEnrollmentKey,
 } from '../../src/credentials/enrollment-keys/rules.ts'
 import { findByHash, insertEnrollmentKey } from '../../src/credentials/enrollment-keys/store.ts'
-import { isHash } from '../../src/storage/dialect.ts'
 import { migrate } from '../../src/storage/migrate.ts'
 import type { Storage } from '../../src/storage/open.ts'
+import { isHash } from '../../src/storage/query/expressions.ts'
 import { makeOrg } from '../../src/tenancy/organizations/rules.ts'
 import { makePartner } from '../../src/tenancy/partners/rules.ts'
 import { insertOrg, insertPartner } from '../../src/tenancy/store.ts'

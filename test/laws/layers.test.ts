@@ -227,7 +227,7 @@ describe('the check of the layers', () => {
     ['commands/audit/verify.ts', `import { ChainVerifier } from '../../src/audit/chain.ts'`],
     ['src/agents/rules.ts', `import type { DeviceRow } from '../storage/tables.ts'`],
     ['src/agents/store.ts', `import { x } from '../devices/store.ts'`],
-    ['src/agents/store.ts', `import { prepared } from '../storage/dialect.ts'`],
+    ['src/agents/store.ts', `import { prepared } from '../storage/query/prepared.ts'`],
     ['src/agents/upgrades/rules.ts', `import { nextUpgrade } from '../versions/upgrade-path.ts'`],
     ['src/device-agent/update.ts', `import {verifyManifest} from '../agents/versions/manifest.ts'`],
     ['src/devices/jobs.ts', `const batch = storage.traits.batchSize`],

@@ -275,8 +275,7 @@ const texts: TextRule[] = [
   {
     name: 'only src/storage and migrations know which database it is',
     applies: (path) => !inZone('storage', 'migrations')(path),
-    // Importing the file of that name is fine: its functions hide the difference.
-    forbids: /(?<!\/)\bdialect\b(?!\.ts)|\b(?:dialectTraits|byDialect|isPostgres|isSqlite)\b/,
+    forbids: /\bdialect\b|\b(?:dialectTraits|byDialect|isPostgres|isSqlite)\b/,
   },
   {
     name: 'outside src/storage and migrations no value is the name of a database',

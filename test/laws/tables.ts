@@ -1,6 +1,6 @@
 import { type Compilable, type Kysely, sql } from 'kysely'
-import { prepared } from '../../src/storage/dialect.ts'
 import type { Storage } from '../../src/storage/open.ts'
+import { prepared } from '../../src/storage/query/prepared.ts'
 
 /** The rows of every table as JSON, sorted. */
 export type Dump = Map<string, string[]>

@@ -7,7 +7,9 @@ const textOf = (path: string) => readFileSync(join(root, path), 'utf8')
 
 it('every predicate that narrows a query to the scope of its caller is opened in turn', () => {
   const names = [
-    ...textOf('src/storage/dialect.ts').matchAll(/^export (?:function|const) (\w+)(?: =)? ?\(scope: Scope/gm),
+    ...textOf('src/storage/query/scope.ts').matchAll(
+      /^export (?:function|const) (\w+)(?: =)? ?\(scope: Scope/gm,
+    ),
   ].map(([, name]) => name)
   expect(names).toEqual(expect.arrayContaining(['inScope', 'inScopeHistory', 'inTenants', 'ownGroups']))
   // The service itself and one organization of it are no caller; one group of the caller's is less than they see.

@@ -7,7 +7,7 @@ export const root = fileURLToPath(new URL('../../', import.meta.url))
 /** One tenancy predicate that lets everything through. */
 export type Mutant = { file: string; line: number; index: number; predicate: string }
 
-/** The predicates that narrow a query to what its caller may see (src/storage/dialect.ts). */
+/** The predicates that narrow a query to what its caller may see (src/storage/query/scope.ts). */
 const predicate =
   /\b(inScope|inScopeHistory|organizationNamedInHistory|inTenants|inSites|inGroups|ownGroups|inPartner)\(\s*(?:ofOne\(\s*)?scope\b/g
 

@@ -2,17 +2,11 @@ import { sql } from 'kysely'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { fold } from '../../src/core/fold.ts'
 import { ofOne, organizationScope, type Scope, systemScope } from '../../src/core/scope.ts'
-import {
-  contains,
-  foldCase,
-  forUpdate,
-  inScope,
-  inScopeHistory,
-  inSites,
-  isForeignKeyViolation,
-  isUniqueViolation,
-} from '../../src/storage/dialect.ts'
+import { isForeignKeyViolation, isUniqueViolation } from '../../src/storage/database-errors.ts'
 import type { Storage } from '../../src/storage/open.ts'
+import { contains, foldCase } from '../../src/storage/query/expressions.ts'
+import { forUpdate } from '../../src/storage/query/locks.ts'
+import { inScope, inScopeHistory, inSites } from '../../src/storage/query/scope.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
 

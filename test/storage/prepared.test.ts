@@ -1,6 +1,6 @@
 import { expect, expectTypeOf, test } from 'vitest'
-import { type Params, prepared } from '../../src/storage/dialect.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
+import { type Params, prepared } from '../../src/storage/query/prepared.ts'
 import type { Tables } from '../../src/storage/schema/tables.ts'
 import { onEveryDatabase } from '../databases.ts'
 

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { expect, it } from 'vitest'
-import { classifyDatabaseError } from '../../src/storage/dialect.ts'
+import { classifyDatabaseError } from '../../src/storage/database-errors.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { onEveryDatabase } from '../databases.ts'
 

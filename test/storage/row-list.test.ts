@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
-import { prepared, preparedForEach, rowList } from '../../src/storage/dialect.ts'
+import { prepared } from '../../src/storage/query/prepared.ts'
+import { preparedForEach } from '../../src/storage/query/prepared-for-each.ts'
+import { rowList } from '../../src/storage/query/row-list.ts'
 import { onEveryDatabase } from '../databases.ts'
 
 const heads = rowList<{ chain: string; seq: number; checksum: string | null }>({

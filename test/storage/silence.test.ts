@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { expect, onTestFinished, test } from 'vitest'
-import { classifyDatabaseError, isOutage } from '../../src/storage/dialect.ts'
+import { classifyDatabaseError, isOutage } from '../../src/storage/database-errors.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { openMigrated } from '../databases.ts'
 import { administer } from '../postgres-databases.ts'

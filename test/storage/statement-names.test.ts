@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import type { AnyDb } from '../../src/storage/columns.ts'
-import type { Params } from '../../src/storage/dialect.ts'
+import type { Params } from '../../src/storage/query/prepared.ts'
 import { openEmpty } from '../databases.ts'
 import { createNotes } from './notes.ts'
 

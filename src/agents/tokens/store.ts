@@ -1,6 +1,7 @@
 import type { Instant } from '../../core/time.ts'
-import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { forUpdate } from '../../storage/query/locks.ts'
+import { prepared } from '../../storage/query/prepared.ts'
 import type { ActiveTokens, Rotation } from './rules.ts'
 
 /* Queries by the id of the device that authenticated. */

@@ -1,7 +1,7 @@
 import type { ExpressionBuilder } from 'kysely'
 import { addSeconds, type Instant } from '../../core/time.ts'
-import { secondsAfter } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { secondsAfter } from '../../storage/query/expressions.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
 import { type CheckpointQuestion, grownChains, lastCheckpoint } from './claims.ts'
 import { restOf } from './verdicts.ts'

@@ -1,5 +1,5 @@
-import { prepared } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { prepared } from '../../storage/query/prepared.ts'
 import { type ChainHead, checksumOf, genesisChecksum } from '../chain.ts'
 import { storedEntriesAfter } from '../store.ts'
 import { type HistoryChange, HistoryChangedError } from './history-changed.ts'

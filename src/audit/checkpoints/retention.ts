@@ -1,8 +1,8 @@
 import type { ExpressionBuilder } from 'kysely'
 import type { Instant } from '../../core/time.ts'
 import { forEachSettled, writeInChunks } from '../../storage/bisect-writes.ts'
-import { rowList } from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { rowList } from '../../storage/query/row-list.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
 import { tileWidth } from './store.ts'
 

@@ -1,7 +1,7 @@
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { inScopeHistory } from '../../storage/query/scope.ts'
 import { type ChainHead, genesisChecksum, type HeaderAnchor } from '../chain.ts'
 import { type Checkpoint, openCheckpoint } from '../checkpoints/checkpoint.ts'
 import { Frontier } from '../checkpoints/merkle-tree.ts'

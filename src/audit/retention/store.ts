@@ -1,8 +1,9 @@
 import type { Scope } from '../../core/scope.ts'
 import { truncateStorable } from '../../core/text.ts'
 import { addSeconds, clockSkew, type Instant } from '../../core/time.ts'
-import { forUpdate, inScopeHistory } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { forUpdate } from '../../storage/query/locks.ts'
+import { inScopeHistory } from '../../storage/query/scope.ts'
 import type { AuditRetentionRow } from '../../storage/schema/tables.ts'
 import {
   defaultPolicy,

@@ -1,6 +1,7 @@
 import type { Instant } from '../../core/time.ts'
-import { forUpdate, prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { forUpdate } from '../../storage/query/locks.ts'
+import { prepared } from '../../storage/query/prepared.ts'
 import { bucketAt, bucketExpiryOf, grantable, oldestBucketAt, type Quota } from './rate-limit-window.ts'
 
 /* Usage of authenticated keys: each query is by the id of the key. */

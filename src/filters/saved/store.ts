@@ -1,15 +1,12 @@
 import { Problem } from '../../core/errors.ts'
 import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
-import {
-  contains,
-  idStartsWith,
-  inScope,
-  isForeignKeyViolation,
-  preparedInScope,
-} from '../../storage/dialect.ts'
+import { isForeignKeyViolation } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
+import { contains, idStartsWith } from '../../storage/query/expressions.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
+import { preparedInScope } from '../../storage/query/prepared-in-scope.ts'
+import { inScope } from '../../storage/query/scope.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { SavedFilterRow } from '../../storage/schema/tables.ts'
 import type { SavedFilter } from '../contract.ts'

@@ -8,7 +8,7 @@ import { type CountEvent, type HandlersOf, inSteps } from '../../handler.ts'
 import { forgotLink, inviteLink, loginLink } from '../../messages/links.ts'
 import { queueMail } from '../../messages/queue.ts'
 import { addedToTenant, invitation } from '../../messages/templates.ts'
-import { isUniqueViolation } from '../../storage/dialect.ts'
+import { isUniqueViolation } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
 import {
   acceptMembership,

@@ -1,8 +1,8 @@
 import { foldEmail } from '../../core/email.ts'
 import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
-import { forUpdate } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { forUpdate } from '../../storage/query/locks.ts'
 import { deleteMarks } from '../password-guard/store.ts'
 import { revokeSessions } from '../store.ts'
 

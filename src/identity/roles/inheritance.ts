@@ -1,5 +1,5 @@
-import { prepared } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { prepared } from '../../storage/query/prepared.ts'
 import type { RoleChain, RoleNode } from './rules.ts'
 
 /*

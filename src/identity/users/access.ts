@@ -1,7 +1,7 @@
 import { invalid } from '../../core/errors.ts'
 import type { Scope } from '../../core/scope.ts'
-import { inScope, inSites } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { inScope, inSites } from '../../storage/query/scope.ts'
 import type { OrgAccess, PartnerAccess } from '../memberships.ts'
 import type { Tenant } from '../rules.ts'
 import type { AccessChange } from './contract.ts'

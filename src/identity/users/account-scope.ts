@@ -1,7 +1,7 @@
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely'
 import { type Scope, systemScope } from '../../core/scope.ts'
-import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { inScope } from '../../storage/query/scope.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
 import { listMembershipRecords } from './memberships.ts'
 import { type Account, isProviderInvitation } from './rules.ts'

@@ -1,9 +1,9 @@
 import type { IdPage } from '../../core/page.ts'
 import { type Scope, systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
-import { inPartner, inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
 import { readById } from '../../storage/query/pages.ts'
+import { inPartner, inScope } from '../../storage/query/scope.ts'
 import type { PartnerMembershipRow } from '../../storage/schema/tables.ts'
 import type { MembershipRecord } from './rules.ts'
 

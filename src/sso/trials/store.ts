@@ -1,8 +1,8 @@
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { tokenHash } from '../../identity/sessions/tokens.ts'
-import { inScope } from '../../storage/dialect.ts'
 import type { Db } from '../../storage/open.ts'
+import { inScope } from '../../storage/query/scope.ts'
 import type { SsoTestRow } from '../../storage/schema/tables.ts'
 import type { Step } from '../trace.ts'
 

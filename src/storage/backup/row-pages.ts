@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from 'kysely'
 import type { AnyDb } from '../columns.ts'
 import type { Db } from '../db.ts'
-import { bytesOf } from '../dialect.ts'
+import { bytesOf } from '../query/expressions.ts'
 import type { TableShape } from './catalog.ts'
 
 export type Cell = string | number | null

@@ -12,8 +12,8 @@ import {
   toPage,
   totalFrom,
 } from '../../core/page.ts'
-import { after } from '../dialect.ts'
 import { countOf } from './counts.ts'
+import { after } from './expressions.ts'
 
 type Found<DB, TB extends keyof DB> = SelectQueryBuilder<DB, TB, object>
 

@@ -1,8 +1,8 @@
 import { type Expression, type SqlBool, sql } from 'kysely'
 import { fold } from '../../core/fold.ts'
-import { foldCase } from '../dialect.ts'
 import { toPostgresPattern } from '../patterns/re2-for-postgres.ts'
 import { byDialect } from '../query/compilers.ts'
+import { foldCase } from '../query/expressions.ts'
 import { containsKey, keyPrefix, keyPrefixOfText } from './key-matching.ts'
 
 /** A column of text, and the one with its folded form, if any. */

@@ -4,7 +4,7 @@ import { newId } from '../../core/new-id.ts'
 import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
 import { writeLeavingLocked } from '../../storage/bisect-writes.ts'
-import { isLockTimeout, isOutage } from '../../storage/dialect.ts'
+import { isLockTimeout, isOutage } from '../../storage/database-errors.ts'
 import { lacksCurrentKey } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
 import {

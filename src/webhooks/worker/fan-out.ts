@@ -1,18 +1,14 @@
 import { newId } from '../../core/new-id.ts'
 import { systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
+import { isLockTimeout, isOutage } from '../../storage/database-errors.ts'
 import { failureReason, insertDeadLetter } from '../../storage/dead-letters.ts'
-import {
-  type Each,
-  forUpdate,
-  inScope,
-  isLockTimeout,
-  isOutage,
-  prepared,
-  preparedForEach,
-  rowList,
-} from '../../storage/dialect.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { forUpdate } from '../../storage/query/locks.ts'
+import { prepared } from '../../storage/query/prepared.ts'
+import { type Each, preparedForEach } from '../../storage/query/prepared-for-each.ts'
+import { rowList } from '../../storage/query/row-list.ts'
+import { inScope } from '../../storage/query/scope.ts'
 import { toStoredStatus } from '../rules.ts'
 
 /** How long an event waits for the queue of a webhook, which other transactions lock for milliseconds. */

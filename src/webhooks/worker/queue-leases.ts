@@ -1,7 +1,8 @@
 import { addSeconds, type Instant } from '../../core/time.ts'
-import { forUpdate, prepared } from '../../storage/dialect.ts'
 import { isEncryptedWith } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
+import { forUpdate } from '../../storage/query/locks.ts'
+import { prepared } from '../../storage/query/prepared.ts'
 
 /*
  * Only one process at a time, its holder, sends the deliveries of a queue, so the limit of concurrent deliveries of a
