@@ -44,7 +44,7 @@ describe('a command', () => {
       { id: id(3), type: 'collect', payload: { what: ['inventory', 'metrics', 'logs', 'metrics'] } },
     ])
     await live(service.url, { pace: { once: true } })
-    await vi.waitFor(() => expect(results(service.received)).toHaveLength(3))
+    await vi.waitFor(() => expect(results(service.received)).toHaveLength(3), { timeout: 30_000 })
     const resultsById = Object.fromEntries(results(service.received).map((one) => [String(one.id), one]))
     expect(resultsById[id(1)]).toMatchObject({ status: 'completed', result: { enabled: false } })
     expect(resultsById[id(2)]).toMatchObject({ status: 'completed' })
@@ -70,7 +70,7 @@ describe('a command', () => {
   ])('%s with %j is reported as failed, and changes nothing', async (type, payload, error) => {
     await using service = await serviceWith([{ id: id(1), type, payload }])
     await live(service.url, { pace: { once: true } })
-    await vi.waitFor(() => expect(results(service.received)).toHaveLength(1))
+    await vi.waitFor(() => expect(results(service.received)).toHaveLength(1), { timeout: 30_000 })
     expect(results(service.received)[0]).toMatchObject({
       status: 'failed',
       error: expect.stringContaining(error),
@@ -84,7 +84,7 @@ describe('a command', () => {
     )
     await live(service.url, { pace: { once: true } })
     await live(service.url, { pace: { once: true } })
-    await vi.waitFor(() => expect(results(service.received)).toHaveLength(2))
+    await vi.waitFor(() => expect(results(service.received)).toHaveLength(2), { timeout: 30_000 })
     expect(new Set(results(service.received).map(({ startedAt }) => startedAt)).size).toBe(1)
     // One with each start, and a collected one.
     expect(service.count('/inventory')).toBe(3)
@@ -96,7 +96,7 @@ describe('a command', () => {
     ])
     commandHistory(join(stateDir(), 'commands.json')).begin(id(1))
     await live(service.url, { pace: { once: true } })
-    await vi.waitFor(() => expect(results(service.received)).toHaveLength(1))
+    await vi.waitFor(() => expect(results(service.received)).toHaveLength(1), { timeout: 30_000 })
     expect(results(service.received)[0]).toMatchObject({
       status: 'failed',
       error: expect.stringContaining('ended'),
@@ -113,7 +113,7 @@ describe('a command', () => {
           : agreeable(request),
     )
     await live(unavailable.url, { pace: { once: true } })
-    await vi.waitFor(() => expect(results(unavailable.received)).toHaveLength(1))
+    await vi.waitFor(() => expect(results(unavailable.received)).toHaveLength(1), { timeout: 30_000 })
     await using service = await standIn((request) =>
       request.path.endsWith('/result') ? stored : agreeable(request),
     )

@@ -93,9 +93,9 @@ describe('the connection of an agent', () => {
     }
     const able = { logs: {} as never, perform: () => Promise.reject(new Error('nothing is asked')) }
     const listeningOn = keepListening(agent as never, me, able)
-    await vi.waitFor(() => expect(events).toEqual(['listening']))
+    await vi.waitFor(() => expect(events).toEqual(['listening']), { timeout: 30_000 })
     me.save({ authToken: 'another' })
-    await vi.waitFor(() => expect(events).toEqual(['listening', 'listening']))
+    await vi.waitFor(() => expect(events).toEqual(['listening', 'listening']), { timeout: 30_000 })
     expect(seen).toEqual([`Bearer ${authToken}`, 'Bearer another'])
     stop.abort()
     await listeningOn

@@ -11,7 +11,7 @@ import { schemaOf, uncollated } from './schema.ts'
 import { parting, sessionOn } from './session.ts'
 import { deep } from './wrong-values.ts'
 
-describe('the two databases', { timeout: 300_000 }, () => {
+describe('the two databases', { timeout: 600_000 }, () => {
   it('give the same bytes for the same session', async () => {
     const on = (kind: Dialect) => sessionOn(() => openMigrated(kind))
     const [sqlite, postgres] = await Promise.all([on('sqlite'), on('postgres')])

@@ -337,7 +337,7 @@ onEveryDatabase((kind, open) => {
       const other = kind === 'postgres' ? await serviceOn(service, { clock }) : service
       const { id } = await system.call(api.agentRollouts.start, { body: { version: '1.0.0', waves } })
       await Promise.all([round(), round(other), round(), round(other)])
-      await vi.waitFor(async () => expect((await status(id)).status).toBe('running'))
+      await vi.waitFor(async () => expect((await status(id)).status).toBe('running'), { timeout: 30_000 })
       const places = await placesOf(id)
       expect(new Set(places.map((one) => one.id)).size).toBe(30)
       expect((await status(id)).waves.map(({ devices }) => devices)).toEqual([15, 15])

@@ -211,13 +211,15 @@ onEveryDatabase((kind, open) => {
       const { pc, show, service } = await setUp()
       const agent = await RawAgent.connect(service.url, { agentId: pc.agentId, agentToken: pc.authToken })
       agent.say({ type: 'update_status', ...begun })
-      await vi.waitFor(async () => expect((await show(pc)).status).toBe('updating'))
+      await vi.waitFor(async () => expect((await show(pc)).status).toBe('updating'), { timeout: 30_000 })
       agent.say({ type: 'update_status', targetVersion: '1.0.0', state: 'refused', reason: 'tampered' })
-      await vi.waitFor(async () =>
-        expect(await show(pc)).toMatchObject({
-          status: 'online',
-          update: { state: 'refused', reason: 'tampered' },
-        }),
+      await vi.waitFor(
+        async () =>
+          expect(await show(pc)).toMatchObject({
+            status: 'online',
+            update: { state: 'refused', reason: 'tampered' },
+          }),
+        { timeout: 30_000 },
       )
     })
 

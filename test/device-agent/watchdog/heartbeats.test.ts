@@ -109,7 +109,9 @@ describe('the heartbeats of a watchdog', () => {
     const { upgrades } = await live(service.url, 6, () => {})
     expect(upgrades).toContainEqual({ version: '2.0.0', isRollback: true })
     expect(settingsStore(stateDir).load().autoUpdate).toBe(false)
-    await vi.waitFor(() => expect(service.count(`/commands/${id}/result`)).toBeGreaterThan(0))
+    await vi.waitFor(() => expect(service.count(`/commands/${id}/result`)).toBeGreaterThan(0), {
+      timeout: 30_000,
+    })
     const resultSent = service.received.find(({ path }) => path.endsWith('/result'))!
     expect(resultSent.headers.authorization).toBe(`Bearer ${watchdogAuthToken}`)
     expect(resultSent.body).toMatchObject({ status: 'completed', result: { enabled: false } })
