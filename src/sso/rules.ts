@@ -160,9 +160,9 @@ export function applyChange(
 function checkSecretStays(before: ProviderRecord, after: ProviderRecord, input: ProviderInput): void {
   const hasSecret = before.clientSecret !== null || before.unreadableSecret !== null
   if (!hasSecret || input.clientSecret !== undefined || after.tokenUrl === null) return
-  // Discovery of the same issuer says where that one wants it.
+  // Discovery of the same issuer says where that one wants it. Before that, it was given for the issuer.
   const isNamed = input.tokenUrl !== undefined || changesIssuer(before, after)
-  if (!isNamed || !leadsElsewhere(after.tokenUrl, before.tokenUrl ?? '')) return
+  if (!isNamed || !leadsElsewhere(after.tokenUrl, before.tokenUrl ?? before.issuer ?? '')) return
   const message = 'must be sent with a token URL of another scheme, host or port: it is secret'
   throw invalid([{ path: 'body.clientSecret', message }])
 }

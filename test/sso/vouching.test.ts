@@ -109,8 +109,9 @@ onEveryDatabase((kind, open) => {
           const { data: before } = await client.call(api.ssoProviders.show, { params })
           for (const value of valuesOf(schema, writers)) {
             if (value === before[field as keyof typeof before]) continue
-            // A new issuer does not keep the old endpoints unless they are given.
-            const body = { ...endpoints, [field]: value }
+            // A new issuer does not keep the old endpoints unless they are given, nor another token URL the secret.
+            const secret = field === 'tokenUrl' && { clientSecret: 'another' }
+            const body = { ...endpoints, ...secret, [field]: value }
             try {
               const { data } = await lesser.call(api.ssoProviders.update, { params, body })
               return data.vouches.length === before.vouches.length ? 'goes on' : `vouches for ${data.vouches}`

@@ -118,10 +118,11 @@ onEveryDatabase((_kind, open) => {
         authorizationUrl: 'https://other.example.com/a',
         tokenUrl: 'https://other.example.com/t',
         userInfoUrl: 'https://other.example.com/u',
+        clientSecret: 'of the other',
       })
       const exchange = service.client().call(api.ssoSignIn.exchange, { body: { code: waiting } })
       await expect(exchange).rejects.toMatchObject({ status: 400, code: 'invalid_exchange_code' })
-      await change(providerId, { issuer: 'https://idp.example.com' })
+      await change(providerId, { issuer: 'https://idp.example.com', clientSecret: 'hush' })
       const { accessToken, refreshToken } = await enter()
       await client.call(api.ssoProviders.remove, { params: { id: providerId } })
       const as = service.client(accessToken)
