@@ -139,10 +139,16 @@ export class Findings {
     return { faults: this.#faults.length, applied: this.#applied.length }
   }
 
-  /** The faults of an object of which nothing was done; undefined where something was, or nothing is at fault. */
-  faultsSince({ faults, applied }: { faults: number; applied: number }): readonly Fault[] | undefined {
-    if (this.#applied.length > applied || this.#faults.length === faults) return undefined
-    return this.#faults.slice(faults)
+  /**
+   * The faults of an object of which nothing was done: none where what it names could not be made. undefined: something was
+   * done, or there was nothing to do.
+   */
+  faultsSince(
+    { faults, applied }: { faults: number; applied: number },
+    { section, org, key }: Item,
+  ): readonly Fault[] | undefined {
+    const isAtFault = this.#faults.length > faults || this.isBlocked(section, org, key)
+    return isAtFault && this.#applied.length === applied ? this.#faults.slice(faults) : undefined
   }
 
   /** Forgets what is tried again. */

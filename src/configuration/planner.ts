@@ -302,7 +302,7 @@ export class Run {
         const claim = claims.get(one.item)
         if (claim) await this.#item(kind, one, claim)
         else this.#found.blockItem(kind, one.item)
-        const faults = this.#found.faultsSince(mark)
+        const faults = this.#found.faultsSince(mark, one.item)
         if (faults) failed.push({ one, faults })
         await this.#turns.yieldIfDue()
       }
