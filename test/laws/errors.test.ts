@@ -56,7 +56,7 @@ async function setUp(open: Parameters<typeof start>[0]) {
     locateHost: async ({ hostname }: URL) => {
       if (hostname.startsWith('10.')) return { network: 'private' }
       if (hostname.startsWith('inner')) return { network: 'private by name', addresses: ['10.0.0.1'] }
-      return { leads: hostname.startsWith('missing') ? 'nowhere' : 'out' }
+      return { network: hostname.startsWith('missing') ? 'unresolved' : 'public' }
     },
   })
   const { service, world, clock } = begun
