@@ -1,10 +1,9 @@
 import { formatBytes } from '../../src/core/byte-size.ts'
-import type { Finding } from '../../src/core/finding.ts'
+import { type Finding, passed, warning } from '../../src/core/finding.ts'
 import { addSeconds, type Instant } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { expectedAt, findRun, type RunKind } from '../backup/runs.ts'
 import type { Config } from '../config.ts'
-import { passed, warning } from './finding.ts'
 
 /* When the database was last backed up, and when a backup was last restored to see that it can be. */
 

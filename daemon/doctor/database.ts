@@ -2,7 +2,7 @@ import { migrations } from '../../migrations/index.ts'
 import { formatBytes } from '../../src/core/byte-size.ts'
 import type { Cipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
-import type { Finding } from '../../src/core/finding.ts'
+import { counted, type Finding, failed, passed, warning } from '../../src/core/finding.ts'
 import { entryOf } from '../../src/core/secret-names.ts'
 import { addSeconds, type Instant, secondsBetween } from '../../src/core/time.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
@@ -15,7 +15,7 @@ import { version } from '../../src/version.ts'
 import type { Config } from '../config.ts'
 import { assertDatabaseNotLost, missingKeys } from '../key-fingerprints.ts'
 import { readSecretsFile, secretsFile } from '../secrets/file.ts'
-import { counted, failed, passed, type Repair, restoreIt, warning } from './finding.ts'
+import { type Repair, restoreIt } from './finding.ts'
 
 /* The database, and whether it belongs to these keys. */
 

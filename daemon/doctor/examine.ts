@@ -1,5 +1,5 @@
 import { SetupError } from '../../src/core/errors.ts'
-import type { Finding } from '../../src/core/finding.ts'
+import { type Finding, failed } from '../../src/core/finding.ts'
 import { systemClock } from '../../src/core/time.ts'
 import {
   databaseExists,
@@ -13,7 +13,7 @@ import { cipherOf } from '../secrets/cipher.ts'
 import type { Env } from '../variables.ts'
 import { checkBackups } from './backups.ts'
 import * as database from './database.ts'
-import { failed, type Repair, runCheck } from './finding.ts'
+import { type Repair, runCheck } from './finding.ts'
 import { checkDataDirectory, checkDisk } from './machine.ts'
 import * as network from './network.ts'
 import { checkCounts } from './scraped.ts'

@@ -1,8 +1,6 @@
 import { type Finding, failed } from '../../src/core/finding.ts'
 import { classifyDatabaseError } from '../../src/storage/database-errors.ts'
 
-export { counted, failed, passed, warning } from '../../src/core/finding.ts'
-
 /** What `--fix` does about a finding. */
 export type Repair = { plan: string; run(): Promise<unknown> }
 

@@ -2,9 +2,9 @@ import { constants, type Stats } from 'node:fs'
 import { lstat, open, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { formatBytes } from '../../src/core/byte-size.ts'
-import type { Finding } from '../../src/core/finding.ts'
+import { type Finding, failed, passed, warning } from '../../src/core/finding.ts'
 import { secretsFileName } from '../secrets/file.ts'
-import { failed, passed, type Repair, warning } from './finding.ts'
+import type { Repair } from './finding.ts'
 
 /* The data directory and its disk. */
 

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { Finding } from '../../src/core/finding.ts'
+import { type Finding, failed, passed, warning } from '../../src/core/finding.ts'
 import { isLoopback, normalizeAddress } from '../../src/core/network.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import { service } from '../../src/service/contract.ts'
@@ -9,7 +9,6 @@ import type { Config } from '../config.ts'
 import { verifySmtp } from '../integrations/smtp.ts'
 import { clockFinding } from './database.ts'
 import { type Probe, probe } from './endpoint.ts'
-import { failed, passed, warning } from './finding.ts'
 import { ownUrl, parseJson, unreadyReason } from './readiness.ts'
 
 /* The running service, as this machine and as its clients reach it, and what it needs outside. */

@@ -1,7 +1,6 @@
-import type { Finding } from '../../src/core/finding.ts'
+import { counted, type Finding, passed, warning } from '../../src/core/finding.ts'
 import type { Config } from '../config.ts'
 import { probe } from './endpoint.ts'
-import { counted, passed, warning } from './finding.ts'
 import { attempt } from './network.ts'
 import { ownUrl } from './readiness.ts'
 

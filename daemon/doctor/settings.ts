@@ -1,8 +1,7 @@
-import type { Finding } from '../../src/core/finding.ts'
+import { type Finding, passed, warning } from '../../src/core/finding.ts'
 import { isLoopback } from '../../src/core/network.ts'
 import type { Config } from '../config.ts'
 import { explained } from '../secrets/fallbacks.ts'
-import { passed, warning } from './finding.ts'
 
 /* What the settings alone show. */
 

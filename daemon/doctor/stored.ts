@@ -1,7 +1,7 @@
 import { compareVersions, isFarBehind, isNewer } from '../../src/agents/versions/semver.ts'
 import { findRelease, listPromoted } from '../../src/agents/versions/store.ts'
 import { listFaults } from '../../src/audit/checkpoints/verdicts.ts'
-import type { Finding } from '../../src/core/finding.ts'
+import { counted, type Finding, failed, passed, warning } from '../../src/core/finding.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds, type Instant } from '../../src/core/time.ts'
 import { countExpiringApiKeys } from '../../src/credentials/api-keys/store.ts'
@@ -13,7 +13,6 @@ import { countOf } from '../../src/storage/query/counts.ts'
 import { inScope } from '../../src/storage/query/scope.ts'
 import { storedHours } from '../../src/webhooks/contract.ts'
 import { toStoredStatus } from '../../src/webhooks/rules.ts'
-import { counted, failed, passed, warning } from './finding.ts'
 
 /* What the rows show about the work of the service. Of all organizations, as totals. */
 
