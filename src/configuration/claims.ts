@@ -63,7 +63,7 @@ export async function claimsOf(
     if (renamedFrom !== undefined && !isRenamedFrom(placed)) said.add(placeOf(placed.orgId, renamedFrom))
     await on.yieldIfDue()
   }
-  const refusalFacts = (orgId: string | null, name: string): readonly Stored[] => {
+  const meantBy = (orgId: string | null, name: string): readonly Stored[] => {
     const called = on.calledInFiles(orgId, name)
     const [one, ...more] = called.filter(({ key }) => key === name)
     if (called.length > 0) return one && more.length === 0 ? [one] : called
@@ -77,10 +77,10 @@ export async function claimsOf(
   const wishes: Wish[] = []
   for (const placed of all) {
     const { section, key, renamedFrom } = placed.item
-    const [present, ...more] = refusalFacts(placed.orgId, key)
+    const [present, ...more] = meantBy(placed.orgId, key)
     const isDone = isRenamedFrom(placed)
     const isOther = renamedFrom !== undefined && renamedFrom !== key
-    const [former, ...others] = isOther ? refusalFacts(placed.orgId, renamedFrom) : []
+    const [former, ...others] = isOther ? meantBy(placed.orgId, renamedFrom) : []
     const count = 1 + Math.max(more.length, others.length)
     if (more.length > 0)
       fault(

@@ -9,7 +9,7 @@ import { canonical, type Wanted } from './rules.ts'
 export async function digestOf(
   { set, document, adopt, prune, pruneLimit, withoutSecrets = [] }: Wanted,
   changes: readonly Change[],
-  { ends, meant }: { ends: readonly Record<string, number>[]; meant: readonly unknown[] },
+  { ends, meant }: { ends: readonly Record<string, number>[]; meant: unknown },
   on: {
     /** Of the service: the document has secrets, which nobody is to guess by what is printed. */
     fingerprint: (text: string) => string
@@ -20,12 +20,7 @@ export async function digestOf(
   const digest = createHash('sha256')
   const add = (part: unknown) => digest.update(`${canonical(part)}\n`)
   // What went without a secret is of no apply: that has all of them.
-  add([set, adopt, prune, pruneLimit ?? null, ends, withoutSecrets])
-  for (const one of meant) {
-    // Records come from the database with their fields in one order.
-    digest.update(JSON.stringify(one))
-    await on.yieldIfDue()
-  }
+  add([set, adopt, prune, pruneLimit ?? null, ends, withoutSecrets, meant])
   for (const section of Object.keys(document).sort()) {
     add(section)
     for (const object of document[section]!) {

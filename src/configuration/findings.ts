@@ -2,7 +2,7 @@ import type { Fault } from '../core/errors.ts'
 import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
 import { type AppliedChange, idsIn, keepable } from './history/applied-changes.ts'
 import type { Owners } from './owners.ts'
-import type { Item, Stored, Subject, Values } from './rules.ts'
+import { type Item, labelOf, type Stored, type Subject, type Values } from './rules.ts'
 import type { State } from './state.ts'
 
 /** Faults after which a plan ends: no more than fifty are listed. */
@@ -17,10 +17,6 @@ type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {
 
 /** How much ends with an object, and whether the caller may see that. */
 export type Ending = { counts: Record<string, number>; isVisible: boolean }
-
-/** Neither a section nor a slug has a space. */
-const labelOf = (section: Section, org: unknown, key: unknown): string =>
-  `${section} ${String(org ?? '')} ${String(key)}`
 
 /** What a plan has found: what would change, what is at fault, and what the files have. */
 export class Findings {

@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import type { Fault } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
@@ -40,10 +40,10 @@ export class Run {
   readonly #turns = new Turns()
   readonly #yieldIfDue = () => this.#turns.yieldIfDue()
   #rollback: Rollback | undefined
-  /** What the names of the files lead to: what was there before, by its id. */
-  readonly #meant: unknown[] = []
-  readonly #before = new Set<string>()
-  #named: readonly Section[] = []
+  /** Of the ids that the names of the files lead to, where they were there before. */
+  readonly #meant = createHash('sha256')
+  /** What the files refer to, by its id. */
+  readonly #referred = new Map<string, Stored>()
   /** What the set owned when somebody deleted it. */
   readonly #gone: Subject[] = []
 
@@ -69,10 +69,7 @@ export class Run {
     const named = rolledBack
       ? sectionsOfChanges(rolledBack)
       : rules.sectionsOf(this.#with.wanted.document, orgId).named
-    this.#named = named
     await this.#read(named)
-    for (const section of sections)
-      if (this.#state.has(section)) for (const { id } of this.#state.all(section)) this.#before.add(id)
     for (const section of named) {
       this.#gone.push(...this.#owners.gone(section, this.#state))
       await this.#turns.yieldIfDue()
@@ -84,8 +81,7 @@ export class Run {
     const { faults } = rules.sectionsOf(wanted.document, orgId)
     const leftOut = leftOutOf(wanted)
     const own = orgId === null ? undefined : this.#state.get('organizations', orgId)?.key
-    const read = await this.#items(named, own, leftOut.of)
-    const items = rules.inOwnOrganization(read, own)
+    const items = await this.#items(named, own, leftOut.of)
     const bySection = Map.groupBy(items, ({ section }) => section)
     const twice = new Map<Item, Fault>()
     for (const all of bySection.values()) {
@@ -121,7 +117,12 @@ export class Run {
     const about = { fingerprint: cipher.fingerprint, yieldIfDue: this.#yieldIfDue }
     const version =
       state +
-      (await digestOf(wanted, changes, { ends: ends.map(({ counts }) => counts), meant: this.#meant }, about))
+      (await digestOf(
+        wanted,
+        changes,
+        { ends: ends.map(({ counts }) => counts), meant: this.#whatIsMeant(named) },
+        about,
+      ))
     // What is refused was not tried, and what ends with it not counted: the version would be another.
     if (expected) rules.checkNothingRefused(changes)
     // What is below the objects has changed, or what they refer to, or the plan is not of these files.
@@ -208,12 +209,11 @@ export class Run {
         const read = rules.readObject(section, at, object, leftOut(section, at))
         if (Array.isArray(read)) {
           this.#found.addFaults(read)
-          this.#found.block(
-            section,
-            object.org ?? (kinds[section].owner === 'partner' ? undefined : own),
-            object[kinds[section].key],
-          )
-        } else items.push({ ...read, identity: this.#rollback?.identities.get(object) })
+          this.#found.block(section, rules.orgOf(section, object.org, own), object[kinds[section].key])
+        } else {
+          const org = rules.orgOf(section, read.org, own)
+          items.push({ ...read, org, identity: this.#rollback?.identities.get(object) })
+        }
         await this.#turns.yieldIfDue()
       }
     }
@@ -338,7 +338,7 @@ export class Run {
     const item = withPlaceholders(kind, named, found?.record)
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.blockItem(kind, item)
-    this.#noteMeant(kind, item, orgId, references)
+    this.#noteMeant(item, orgId, references)
     if (found && !(await this.#steps.adopted(kind, item, found))) return
     if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
     const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
@@ -351,18 +351,25 @@ export class Run {
   }
 
   /** An apply is of the same objects as its plan, whatever has their names by then. */
-  #noteMeant(kind: Kind, { path }: Item, orgId: string | null, references: References): void {
-    const known = (id: string | null) => (id !== null && this.#before.has(id) ? id : null)
+  #noteMeant({ section, path }: Item, orgId: string | null, references: References): void {
+    const lasting = (id: string | null) => (id === null || this.#state.isMade(id) ? null : id)
     const all = [...references].map(([name, ids]) => {
-      const section = kind.fields.find((field) => field.name === name)!.refersTo!
-      // What the files are about is in the state; an organization has much that a reference does not depend on.
-      const isSeen = this.#named.includes(section) || section === 'organizations'
+      const { refersTo } = kinds[section].fields.find((field) => field.name === name)!
       return [ids].flat().map((id) => {
-        const stored = isSeen ? undefined : this.#state.get(section, id)
-        return [known(id), stored ? this.#state.file(kinds[section], stored) : null]
+        const stored = this.#state.get(refersTo!, id)
+        if (stored) this.#referred.set(id, stored)
+        return lasting(id)
       })
     })
-    this.#meant.push([path, known(orgId), all])
+    this.#meant.update(JSON.stringify([path, lasting(orgId), all]))
+  }
+
+  /** An organization has much that a reference does not depend on; what the files are about is in the state. */
+  #whatIsMeant(named: readonly Section[]): unknown {
+    const referred = [...this.#referred.values()].filter(
+      ({ section }) => section !== 'organizations' && !named.includes(section),
+    )
+    return [this.#meant.digest('hex'), referred.map((one) => this.#state.file(kinds[one.section], one))]
   }
 
   /** Where somebody has given an object the name that it has in the files, nothing else of it may change. */

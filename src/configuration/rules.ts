@@ -119,9 +119,9 @@ export function readObject(
 /** Secrets for a place that the file does not name would be sent to wherever somebody else has it lead by then. */
 export function isPlaceLeftOut({ bound }: Kind, { values, leftOut }: Item, present: Values): boolean {
   if (!bound || present[bound.to] === undefined) return false
-  const isNamed = (name: string) => leftOut.includes(name) || values[name] !== undefined
-  const isEmpty = canonical(values[bound.field] ?? null) === canonical(bound.none)
-  return isNamed(bound.field) && !isEmpty && !isNamed(bound.to)
+  const { [bound.field]: secrets = bound.none, [bound.to]: place } = values
+  const hasSecrets = leftOut.includes(bound.field) || canonical(secrets) !== canonical(bound.none)
+  return hasSecrets && place === undefined && !leftOut.includes(bound.to)
 }
 
 /** The values with what stands for secrets that are not at hand, where they have to be said again: in a plan alone. */
@@ -146,18 +146,17 @@ function formFaults(path: string, issue: Issue, object: Values): Fault[] {
   return [{ path: at, message: isMissing ? 'is required' : issue.message }]
 }
 
-/** Without `org` an object is of the organization that is configured: named and left out are the same. */
-export function inOwnOrganization(items: readonly Item[], slug: string | undefined): readonly Item[] {
-  if (slug === undefined) return items
-  return items.map((item) =>
-    item.org === undefined && kinds[item.section].owner !== 'partner' ? { ...item, org: slug } : item,
-  )
-}
+/** Without `org` an object is of the organization that is configured (`own`): named and left out are the same. */
+export const orgOf = <Org>(section: Section, org: Org | undefined, own: string | undefined) =>
+  org ?? (kinds[section].owner === 'partner' ? undefined : own)
+
+/** What the files call an object, of all that they have. Neither a section nor a slug has a space. */
+export const labelOf = (section: Section, org: unknown, key: unknown): string =>
+  `${section} ${String(org ?? '')} ${String(key)}`
 
 /** Two objects of one name in one organization would be one object with two wishes: each place is said. */
 export function duplicateFaults(items: readonly Item[]): Map<Item, Fault> {
-  // Neither a section nor a slug has a space.
-  const same = Map.groupBy(items, ({ section, org = '', key }) => `${section} ${org} ${key}`)
+  const same = Map.groupBy(items, ({ section, org, key }) => labelOf(section, org, key))
   const faults = new Map<Item, Fault>()
   for (const all of same.values()) {
     if (all.length === 1) continue

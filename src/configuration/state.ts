@@ -116,6 +116,8 @@ export class State {
   #on: On
   readonly #sections = new Map<Section, Map<string, Stored>>()
   readonly #names = new Map<string, Set<Stored>>()
+  /** Ids of what was made meanwhile. */
+  readonly #made = new Set<string>()
   /** Ids of what gives up its name: another object has it already. */
   readonly #aside = new Set<string>()
   #characters = 0
@@ -173,7 +175,14 @@ export class State {
     const within = kinds[section].reply
     const plain = within === undefined ? about.reply : (about.reply[within] as Values)
     const record = reread ? await reread(this.#db, this.#on, about) : plain
-    return record && this.put(section, this.#withParts(section, record as Values, about.stored))
+    const settled = record && this.put(section, this.#withParts(section, record as Values, about.stored))
+    if (settled && !about.stored) this.#made.add(settled.id)
+    return settled
+  }
+
+  /** Whether an object was made meanwhile, and has another id each time. */
+  isMade(id: string): boolean {
+    return this.#made.has(id)
   }
 
   #withParts(section: Section, record: Values, stored: Stored | undefined): Values {

@@ -185,7 +185,7 @@ onEveryDatabase((kind, open) => {
       const digests = await Promise.all(
         ['a key', 'another key', 'a key'].map((key) => {
           const { fingerprint } = createCipher([key])
-          return digestOf(wanted, [], { ends: [], meant: [] }, { fingerprint, yieldIfDue: async () => {} })
+          return digestOf(wanted, [], { ends: [], meant: null }, { fingerprint, yieldIfDue: async () => {} })
         }),
       )
       expect(new Set(digests).size).toBe(2)

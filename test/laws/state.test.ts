@@ -26,7 +26,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
  * per request in progress, which are bounded (WorkBound); `code`: as many as are written in the code.
  */
 const bounds: Record<string, string> = {
-  'daemon/agent-audit-buffer.ts #coalesced': '10,000',
+  'daemon/agent-audit-buffer.ts #gathered': '10,000',
   'daemon/agent-event-buffer.ts #waiting': '100,000',
   'daemon/backup/chain-check.ts #anchors': 'chains of a backup, while svc db restore reads it',
   'daemon/backup/chain-check.ts #heads': 'the same',
@@ -83,11 +83,10 @@ const bounds: Record<string, string> = {
   'src/configuration/naming.ts #restored': 'changes of one apply',
   'src/configuration/owners.ts #nameChanges': 'objects of one request, and of its state',
   'src/configuration/owners.ts #owned': 'code',
-  'src/configuration/planner.ts #before': '20,000 of each section, for one request',
   'src/configuration/planner.ts #gone': 'objects of one set',
-  'src/configuration/planner.ts #meant': 'objects of one request',
-  'src/configuration/planner.ts #named': 'code',
+  'src/configuration/planner.ts #referred': '20,000 of each section, for one request',
   'src/configuration/state.ts #aside': 'objects of one request',
+  'src/configuration/state.ts #made': 'objects of one request',
   'src/configuration/state.ts #names': '20,000 of each section, for one request',
   'src/configuration/state.ts #parts': 'code',
   'src/configuration/state.ts #sections': 'code',
