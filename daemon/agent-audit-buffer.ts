@@ -11,7 +11,7 @@ import type { Limiter } from './limiter.ts'
 /** Similar entries of one device that were not written one by one. */
 type Gathered = { last: DraftEntry; count: number; since: Instant }
 
-/** Most kinds coalesced concurrently, of all devices: further entries are written immediately. */
+/** Most kinds gathered concurrently, of all devices: further entries are written immediately. */
 const maxEntries = 10_000
 /** Most entries in one transaction, so that it stays short. */
 const batch = 100
@@ -24,7 +24,7 @@ const batch = 100
 export class AgentAuditBuffer {
   readonly #limiter: Limiter
   readonly #gate: Pick<WriteGate, 'closure'>
-  readonly #coalesced = new Map<string, Gathered>()
+  readonly #gathered = new Map<string, Gathered>()
   readonly #gatheredTotal: Counter
 
   constructor(limiter: Limiter, metrics: Registry, gate: Pick<WriteGate, 'closure'>) {
@@ -38,12 +38,12 @@ export class AgentAuditBuffer {
   }
 
   get size(): number {
-    return this.#coalesced.size
+    return this.#gathered.size
   }
 
-  /** Whether an entry is to be written now; otherwise it is coalesced. */
+  /** Whether an entry is to be written now; otherwise it is gathered. */
   isDue(draft: DraftEntry): boolean {
-    // What is coalesced once writes are refused would be confirmed, and not go along when the database moves.
+    // What is gathered once writes are refused would be confirmed, and not go along when the database moves.
     if (this.#gate.closure !== undefined) return true
     if (this.#limiter.tryTake('AGENT_AUDIT', draft.actorId)) return true
     if (!this.#add({ last: draft, count: 1, since: draft.timestamp })) return true
@@ -55,9 +55,9 @@ export class AgentAuditBuffer {
   #add({ last, count, since }: Gathered): boolean {
     const { actorId, action, result, details } = last
     const key = JSON.stringify([actorId, action, result, result === 'success' ? null : details.code])
-    const before = this.#coalesced.get(key)
-    if (!before && this.#coalesced.size >= maxEntries) return false
-    this.#coalesced.set(key, {
+    const before = this.#gathered.get(key)
+    if (!before && this.#gathered.size >= maxEntries) return false
+    this.#gathered.set(key, {
       last: before && before.last.timestamp > last.timestamp ? before.last : last,
       count: count + (before?.count ?? 0),
       since: before && before.since < since ? before.since : since,
@@ -65,10 +65,10 @@ export class AgentAuditBuffer {
     return true
   }
 
-  /** Writes coalesced entries. Those that fail stay. @throws the failure */
+  /** Writes gathered entries. Those that fail stay. @throws the failure */
   async write(storage: Pick<Storage, 'write'>, now: Instant): Promise<void> {
-    const all = [...this.#coalesced.values()]
-    this.#coalesced.clear()
+    const all = [...this.#gathered.values()]
+    this.#gathered.clear()
     const write = async (tx: Db, some: readonly Gathered[]) => {
       for (const one of some) await recordAudit(tx, toldOf(one, now))
     }
@@ -78,10 +78,10 @@ export class AgentAuditBuffer {
   }
 }
 
-/** The last entry, with the number of coalesced ones and their start. */
+/** The last entry, with the number of gathered ones and their start. */
 const toldOf = ({ last, count, since }: Gathered, now: Instant): DraftEntry => ({
   ...last,
   id: newId(),
   timestamp: now,
-  details: { ...last.details, coalesced: { count, since, until: last.timestamp } },
+  details: { ...last.details, gathered: { count, since, until: last.timestamp } },
 })

@@ -39,6 +39,6 @@ export const gateListener =
       void Promise.allSettled(writes)
     }
     write()
-    // Requests that were under way have coalesced more. The copy still waits.
+    // Requests that were under way have gathered more. The copy still waits.
     setTimeout(write, 2 * lookMs).unref()
   }

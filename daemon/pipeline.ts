@@ -134,7 +134,7 @@ export function addRoute(
   const route = `${entry.method} ${entry.path}`
   const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
 
-  const isCoalesced = entry.audit !== undefined && 'action' in entry.audit && entry.audit.coalesced === true
+  const isGathered = entry.audit !== undefined && 'action' in entry.audit && entry.audit.gathered === true
   const isChange = isMutation(entry)
   const readings = readAuditThrottle(entry)
   const parse = parserOf(entry, on.origins)
@@ -294,7 +294,7 @@ export function addRoute(
       if (caller.kind === 'workload') await holdWorkload(tx, caller)
       const reply = await run(tx)
       const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
-      if (audited && (!isCoalesced || on.agentEntries.isDue(audited))) await recordAudit(tx, audited)
+      if (audited && (!isGathered || on.agentEntries.isDue(audited))) await recordAudit(tx, audited)
       return { reply, orgId: audited?.orgId ?? null }
     }
     const work = async (tx: Db): Promise<unknown> =>

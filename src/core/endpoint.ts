@@ -115,11 +115,11 @@ type ObjectSchema = z.ZodObject
 
 /**
  * What a change records in the audit log, or why it records nothing. `quietFor`: minutes during which the same
- * read by the same caller adds no second entry. `coalesced`: frequent changes by an agent, of things that no
+ * read by the same caller adds no second entry. `gathered`: frequent changes by an agent, of things that no
  * person decides, may share one entry.
  */
 type Audit =
-  | { action: string; resource: AuditedResource; quietFor?: number; coalesced?: true }
+  | { action: string; resource: AuditedResource; quietFor?: number; gathered?: true }
   | { unaudited: string }
 
 export type StreamType =

@@ -174,7 +174,7 @@ onEveryDatabase((_, open) => {
     })
   })
 
-  it('events about frequent changes of an agent are coalesced into one with the latest state', async () => {
+  it('events about frequent changes of an agent are gathered into one with the latest state', async () => {
     const { bakery, org, service, clock } = await start({ RATE_LIMIT_AGENT_EVENTS: '3/3600' })
     const { storage } = service
     await addWebhook(service, org.id, 'updated', ['device.updated'])
@@ -195,7 +195,7 @@ onEveryDatabase((_, open) => {
       return rows.map(({ payload }) => (JSON.parse(payload) as { hostname: string }).hostname)
     }
     await expect.poll(emitted, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2'])
-    // The running service emits the coalesced ones every ten minutes: the same by hand.
+    // The running service emits the gathered ones every ten minutes: the same by hand.
     for (let n = 0; n < 3; n++) events.emitsNow(org.deviceId, ['hostname', 'os_version'])
     await events.tell(storage, clock())
     await expect.poll(emitted, { timeout: 10_000 }).toEqual(['till-0', 'till-1', 'till-2', 'till-9'])
@@ -221,7 +221,7 @@ describe('delayed events about devices', () => {
   })
 })
 
-describe('coalesced audit entries', () => {
+describe('gathered audit entries', () => {
   const entriesOf = (metrics = new Registry()) =>
     new AgentAuditBuffer(
       new Limiter({ AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits),
@@ -252,10 +252,10 @@ describe('coalesced audit entries', () => {
         actorId: id,
         details: {
           second: 3,
-          coalesced: { count: 3, since: '2026-01-31T12:00:01.000Z', until: '2026-01-31T12:00:03.000Z' },
+          gathered: { count: 3, since: '2026-01-31T12:00:01.000Z', until: '2026-01-31T12:00:03.000Z' },
         },
       },
-      { result: 'denied', details: { coalesced: { count: 1 } } },
+      { result: 'denied', details: { gathered: { count: 1 } } },
     ])
     await all.write(storage, systemClock())
     expect(await storage.read.selectFrom('audit_logs').select('id').execute()).toHaveLength(2)

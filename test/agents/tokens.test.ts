@@ -224,10 +224,10 @@ onEveryDatabase((kind, open) => {
     it('is accepted even when it is confirmed between two queries of its authentication', async () => {
       const { as, authToken, agentId, service, clock } = await start()
       const { authToken: fresh } = await as(authToken).rotate()
-      const completeSignIn = (read: Db) => agentAuthenticator({ read })(agentId, fresh, { now: clock() })
-      expect(await completeSignIn(service.storage.read)).toMatchObject({ role: 'agent', standing: 'pending' })
+      const letIn = (read: Db) => agentAuthenticator({ read })(agentId, fresh, { now: clock() })
+      expect(await letIn(service.storage.read)).toMatchObject({ role: 'agent', standing: 'pending' })
       const db = interrupted(service.storage.read, () => as(fresh).confirm())
-      expect(await completeSignIn(db)).toMatchObject({ role: 'agent', standing: 'current' })
+      expect(await letIn(db)).toMatchObject({ role: 'agent', standing: 'current' })
     })
 
     it('leaves an audit entry for each step, and appears nowhere itself', async () => {

@@ -27,7 +27,7 @@ const inventory = bound(
 const events = bound(
   'AGENT_EVENTS, WEBHOOK_DELIVERY_RETENTION_DAYS',
   'test/agents/audit.test.ts',
-  'events about frequent changes of an agent are coalesced into one',
+  'events about frequent changes of an agent are gathered into one',
 )
 const rows = bound(
   'one of each device, of bounded columns',

@@ -330,20 +330,20 @@ const scenarios: Record<string, Scenario> = {
 
   async 'agent entries'({ storage, bad, good }) {
     const limits = { AGENT_AUDIT: { count: 1, seconds: 3600 } } as Limits
-    const coalesced = new AgentAuditBuffer(new Limiter(limits), new Registry(), { closure: undefined })
+    const gathered = new AgentAuditBuffer(new Limiter(limits), new Registry(), { closure: undefined })
     for (const { id, deviceId } of [bad, bad, good, good]) {
       const more = { actorType: 'agent' as const, actorId: deviceId, action: 'poisoned by many' }
-      coalesced.isDue(toDraftEntry(happening(id, more), now()))
+      gathered.isDue(toDraftEntry(happening(id, more), now()))
     }
     await failWrites(storage, 'insert', 'outbox', `new.chain = '${bad.id}'`)
     await failWrites(storage, 'insert', 'audit_logs', `new.chain = '${bad.id}'`)
-    await run(coalesced.write(storage, now()))
+    await run(gathered.write(storage, now()))
     await sealPending(storage)
     const poisonedEntries = (await rowsIn(storage, 'audit_logs')).filter(
       ({ action }) => action === 'poisoned by many',
     )
     expect(poisonedEntries).toMatchObject([{ chain: good.id }])
-    expect(coalesced.size).toBe(1)
+    expect(gathered.size).toBe(1)
   },
 
   async 'agent events'({ storage, service, bad, good }) {

@@ -28,7 +28,7 @@ onEveryDatabase((kind, open) => {
     expect(heard).toEqual(['maintenance', undefined])
   })
 
-  it('has nothing of agents coalesced once it is closed: it would be confirmed, and not go along', async () => {
+  it('has nothing of agents gathered once it is closed: it would be confirmed, and not go along', async () => {
     const database = await open()
     const gate = new WriteGate(database, () => {})
     onTestFinished(() => gate.close())

@@ -62,7 +62,7 @@ export const eventLogs = {
     params: agentParams,
     body: z.object({ events: z.array(NewEventLog).max(5000, 'must be at most 5000 entries') }),
     reply: z.object({ success: z.literal(true), count: z.int().describe('How many were new') }),
-    audit: { action: 'agent.eventlogs.submit', resource: 'device', coalesced: true },
+    audit: { action: 'agent.eventlogs.submit', resource: 'device', gathered: true },
     maxBody: 10 * 1024 * 1024,
     gzip: true,
     errors: ['payload_too_large', 'log_quota_exceeded'],
