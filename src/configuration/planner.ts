@@ -366,6 +366,16 @@ export class Run {
 
   /** An organization has much that a reference does not depend on; what the files are about is in the state. */
   #whatIsMeant(named: readonly Section[]): unknown {
+    // What is added is visited as well: a role has the permissions of those above it.
+    for (const { section, record } of this.#referred.values()) {
+      for (const { field, refersTo } of kinds[section].fields) {
+        if (refersTo === undefined || !this.#state.has(refersTo)) continue
+        for (const id of [record[field] ?? []].flat().map(String)) {
+          const above = this.#state.get(refersTo, id)
+          if (above && !this.#referred.has(id)) this.#referred.set(id, above)
+        }
+      }
+    }
     const referred = [...this.#referred.values()].filter(
       ({ section }) => section !== 'organizations' && !named.includes(section),
     )

@@ -279,6 +279,25 @@ export function invalid(faults: readonly Fault[], message?: string): Problem {
   })
 }
 
+/**
+ * Runs every check, so that all faults are told at once.
+ * @throws invalid_request with the faults of all checks, and at once whatever else a check throws
+ */
+export async function checkAll(...checks: readonly (() => void | Promise<void>)[]): Promise<void> {
+  const found: Problem[] = []
+  for (const check of checks) {
+    try {
+      await check()
+    } catch (error) {
+      if (!(error instanceof Problem && error.code === 'invalid_request')) throw error
+      found.push(error)
+    }
+  }
+  const [first, ...others] = found
+  if (first && others.length === 0) throw first
+  if (first) throw invalid(found.flatMap(({ extras }) => (extras.details ?? []) as Fault[]))
+}
+
 const shortened = (text: string, max: number): string =>
   text.length <= max ? text : `${truncateStorable(text, max - 1)}…`
 

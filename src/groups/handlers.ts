@@ -1,4 +1,4 @@
-import { invalid, Problem } from '../core/errors.ts'
+import { checkAll, invalid, Problem } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
@@ -164,8 +164,10 @@ async function planned(db: Db, scope: Scope, body: contract.NewGroup, now: Insta
   const orgId = await resolveOrg(db, scope, body.orgId)
   checkMayChange(scope, body.siteId)
   checkFilterRequired(body.type, body.filterId)
-  await checkSite(db, scope, orgId, body.siteId)
-  await checkParent(db, scope, orgId, body.parentId)
+  await checkAll(
+    () => checkSite(db, scope, orgId, body.siteId),
+    () => checkParent(db, scope, orgId, body.parentId),
+  )
   const group = makeGroup({ ...body, orgId }, { id: newId(), now })
   return { group, dynamic: await dynamicOf(db, scope, group) }
 }

@@ -79,22 +79,28 @@ export const defaultRetryPolicy: RetryPolicy = {
   maxDelayMs: 300_000,
 }
 
-export const NewRetryPolicy = z.strictObject({
-  maxRetries: z
-    .int()
-    .min(0, 'must be at least 0')
-    .max(retryLimits.retries, `must be at most ${retryLimits.retries}`)
-    .optional()
-    .describe('Attempts after the first; 5 by default'),
-  initialDelayMs: delay.optional().describe('Milliseconds before the first retry; 1000 by default'),
-  backoffMultiplier: z
-    .number()
-    .min(1, 'must be at least 1')
-    .max(100, 'must be at most 100')
-    .optional()
-    .describe('Factor between consecutive delays; 2 by default'),
-  maxDelayMs: delay.optional().describe('Longest delay in milliseconds; 300000 by default'),
-})
+export const NewRetryPolicy = z
+  .strictObject({
+    maxRetries: z
+      .int()
+      .min(0, 'must be at least 0')
+      .max(retryLimits.retries, `must be at most ${retryLimits.retries}`)
+      .optional()
+      .describe('Attempts after the first; 5 by default'),
+    initialDelayMs: delay.optional().describe('Milliseconds before the first retry; 1000 by default'),
+    backoffMultiplier: z
+      .number()
+      .min(1, 'must be at least 1')
+      .max(100, 'must be at most 100')
+      .optional()
+      .describe('Factor between consecutive delays; 2 by default'),
+    maxDelayMs: delay.optional().describe('Longest delay in milliseconds; 300000 by default'),
+  })
+  .refine(
+    ({ initialDelayMs = defaultRetryPolicy.initialDelayMs, maxDelayMs = defaultRetryPolicy.maxDelayMs }) =>
+      maxDelayMs >= initialDelayMs,
+    { path: ['maxDelayMs'], error: 'must not be shorter than initialDelayMs' },
+  )
 
 export const Webhook = z
   .object({

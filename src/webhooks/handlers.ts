@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import type { Cipher } from '../core/cipher.ts'
-import { assertNotEmptyChange } from '../core/errors.ts'
+import { assertNotEmptyChange, checkAll } from '../core/errors.ts'
 import { newId } from '../core/new-id.ts'
 import type { Outbound } from '../core/outbound.ts'
 import { randomBytes } from '../core/random.ts'
@@ -66,8 +66,10 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
 
     create: inSteps<Webhooks['create'], void>({
       async prepare({ body, outside }) {
-        checkHeaders(body.headers)
-        await checkReachable(body.url, outside)
+        await checkAll(
+          () => checkReachable(body.url, outside),
+          () => checkHeaders(body.headers),
+        )
       },
       async run({ db, scope, body, caller, now, note, quota }) {
         const orgId = await resolveOrg(db, scope, body.orgId)
@@ -92,8 +94,11 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
     update: inSteps<Webhooks['update'], void>({
       async prepare({ body, outside }) {
         assertNotEmptyChange(body)
-        if (body.headers !== undefined) checkHeaders(body.headers)
-        if (body.url !== undefined) await checkReachable(body.url, outside)
+        const { url, headers = [] } = body
+        await checkAll(
+          () => (url === undefined ? undefined : checkReachable(url, outside)),
+          () => checkHeaders(headers),
+        )
       },
       async run({ db, scope, params, body, now, note }) {
         const { webhook: before, counts } = await store.lockWebhook(db, cipher, scope, params.id)

@@ -93,6 +93,32 @@ onEveryDatabase((kind, open) => {
   })
 
   describe('the client secret of an identity provider', () => {
+    it('is not sent to a token URL that the file does not name, whether the plan has it or not', async () => {
+      const { service, world } = await startProviders(open)
+      const acme = configurationOf(service)(world.tokens.acme)
+      const whole = { org: 'bakery', ...oidc, ...endpointsOf(issuer), clientSecret: 'hush-hush' }
+      await acme.apply({ ssoProviders: [whole] })
+      const { tokenUrl: _, ...unplaced } = whole
+      const { clientSecret: __, ...bare } = unplaced
+      const leftOut = { section: 'ssoProviders' as const, object: 0, field: 'clientSecret' }
+      const refused = {
+        status: 400,
+        details: [
+          {
+            path: 'body.document.ssoProviders.0.tokenUrl',
+            message: 'is required with clientSecret, which goes there',
+          },
+        ],
+      }
+      await expect(acme.plan({ ssoProviders: [unplaced] })).rejects.toMatchObject(refused)
+      const body = { document: { ssoProviders: [bare] }, withoutSecrets: [leftOut] }
+      await expect(acme.client.call(api.configuration.plan, { query: {}, body })).rejects.toMatchObject(
+        refused,
+      )
+      const { changes } = await acme.plan({ ssoProviders: [{ ...bare, tokenUrl: whole.tokenUrl }] })
+      expect(changes).toEqual([])
+    })
+
     it('stays with its token URL, also where another is named by hand, by files or by a rollback', async () => {
       const { service, world, client, create, change } = await startProviders(open)
       const tokenUrl = 'https://login.example.net/token'

@@ -59,6 +59,25 @@ onEveryDatabase((kind, open) => {
       })
     })
 
+    it('is refused once a role above one that its files refer to has more permissions', async () => {
+      const { bakery } = await start()
+      const make = async (name: string, parentRoleId?: string) => {
+        const body = { name, permissions: [{ resource: 'devices', action: 'read' }], parentRoleId } as const
+        return (await bakery.client.call(api.roles.create, { body: body as never })).id
+      }
+      const top = await make('Top')
+      await make('Night', await make('Middle', top))
+      const files = { memberships: [{ email: 'ada@example.com', name: 'Ada', role: 'Night' }] }
+      const { version, plannedAt } = await bakery.plan(files)
+      const permissions = ['read', 'delete'].map((action) => ({ resource: 'devices', action }))
+      await bakery.client.call(api.roles.update, { params: { id: top }, body: { permissions } as never })
+      const body = { document: files, version, plannedAt }
+      await expect(bakery.client.call(api.configuration.apply, { query: {}, body })).rejects.toMatchObject({
+        ...conflict,
+        message: expect.stringContaining('roles "Top"'),
+      })
+    })
+
     it('is refused once organizations have exchanged their slugs', async () => {
       const { acme } = await start()
       const [a, b] = await Promise.all(
