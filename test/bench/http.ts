@@ -93,9 +93,11 @@ export async function http(options: HttpOptions, say: (line: string) => void): P
   const chattyWorld = await buildWorld(chatty)
   const storages = [await openStorage(quiet), await openStorage(chatty)] as const
   const load = startLoader()
+  // One caller makes all the load.
+  const env = { QUESTIONS_PER_CALLER: '100', QUESTIONS_PER_TENANT: '100' }
   const subjects = [
-    await startService('svc', quiet),
-    await startService('svc, LOG_LEVEL=info', chatty, { logLevel: 'info' }),
+    await startService('svc', quiet, { env }),
+    await startService('svc, LOG_LEVEL=info', chatty, { logLevel: 'info', env }),
   ] as const
   const scenarios = scenariosOf(world)
   const routes = await Promise.all(scenarios.map((scenario) => routeOf(subjects[0], scenario)))
