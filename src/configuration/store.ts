@@ -4,8 +4,8 @@ import type { IdPage } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { isUniqueViolation } from '../storage/database-errors.ts'
+import { lockName } from '../storage/named-lock.ts'
 import type { Db } from '../storage/open.ts'
-import { forShare, forUpdate } from '../storage/query/locks.ts'
 import { readById } from '../storage/query/pages.ts'
 import { inTenants } from '../storage/query/scope.ts'
 import { type ConfigurationSet, type Section, sections } from './contract.ts'
@@ -56,8 +56,8 @@ export async function findSet(
 const maxSets = 100
 
 /**
- * The set of this name, made if it is new. All sets of the tenant stay locked until the transaction ends: of two applies
- * the second waits, and then finds that the state has moved.
+ * The set of this name, made if it is new. No other apply of the tenant goes on until the transaction ends: the second
+ * waits, and then finds that the state has moved. An organization waits for its partner, and one organization for no other.
  * @throws quota_exceeded
  */
 export async function lockSet(
@@ -66,12 +66,15 @@ export async function lockSet(
   owner: SetOwner,
   { set: name, by, now }: { set: string; by: string; now: Instant },
 ): Promise<string> {
+  const { partnerId, orgId } = owner
+  await lockName(db, `configuration ${partnerId}`, orgId === null ? 'exclusive' : 'shared')
+  if (orgId !== null) await lockName(db, `configuration ${orgId}`)
   await db
     .insertInto('config_sets')
     .values({
       id: newId(),
-      partner_id: owner.partnerId,
-      org_id: owner.orgId,
+      partner_id: partnerId,
+      org_id: orgId,
       owner: ownerId(owner),
       name,
       revision: null,
@@ -80,15 +83,10 @@ export async function lockSet(
     })
     .onConflict((conflict) => conflict.columns(['owner', 'name']).doNothing())
     .execute()
-  const all = setsIn(db, scope).select(['config_sets.id', 'config_sets.name', 'config_sets.owner'])
-  const ofPartner = db
-    .selectFrom('config_sets')
-    .select('config_sets.id')
-    .where('config_sets.owner', '=', owner.partnerId)
-  // An organization waits for its partner, and one organization for no other.
-  if (owner.orgId !== null) await forShare(ofPartner.orderBy('config_sets.id')).execute()
-  const locked = await forUpdate(all.orderBy('config_sets.id')).execute()
-  const held = locked.filter((set) => set.owner === ownerId(owner))
+  const held = await setsIn(db, scope)
+    .select(['config_sets.id', 'config_sets.name'])
+    .where('config_sets.owner', '=', ownerId(owner))
+    .execute()
   if (held.length > maxSets)
     throw new Problem(
       'quota_exceeded',

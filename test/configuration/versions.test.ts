@@ -139,28 +139,37 @@ onEveryDatabase((kind, open) => {
       expect(document.scripts!.find(({ name }) => name === 'C')).toMatchObject({ content: 'by hand' })
     })
 
-    always('excludes another of a set of the partner', async () => {
-      const { bakery, acme } = await start()
-      const files = (own: string) => ({
-        roles: ['X', ...Array.from({ length: 40 }, (_, at) => `${own}${at}`)].map((name) => ({
-          org: 'bakery',
-          name,
-        })),
+    // A row that an apply has just made is seen by no other.
+    for (const { isNew, who } of [
+      { isNew: false, who: 'its partner' },
+      { isNew: true, who: 'its partner' },
+      { isNew: true, who: 'the same organization' },
+    ]) {
+      always(`excludes another of ${who}, with ${isNew ? 'new sets' : 'sets that there are'}`, async () => {
+        const { bakery, acme } = await start()
+        const files = (own: string) => ({
+          roles: ['X', ...Array.from({ length: 40 }, (_, at) => `${own}${at}`)].map((name) => ({
+            org: 'bakery',
+            name,
+          })),
+        })
+        const sets = [
+          { by: bakery, set: 'a' },
+          { by: who === 'its partner' ? acme : bakery, set: 'b' },
+        ]
+        if (!isNew)
+          for (const { by, set } of sets)
+            await by.apply({ filters: [filterOf('bakery', `of ${set}`)] }, { set })
+        const plans = await Promise.all(sets.map(({ by, set }) => by.plan(files(set), { set })))
+        const outcomes = await Promise.allSettled(
+          sets.map(({ by, set }, at) => by.apply(files(set), { set }, plans[at]!.version)),
+        )
+        const refused = outcomes.flatMap((one) => (one.status === 'rejected' ? one.reason : []))
+        expect(refused).toMatchObject([conflict])
+        const { data } = await bakery.client.call(api.roles.list, {})
+        expect(data.filter(({ name }) => name === 'X')).toHaveLength(1)
       })
-      const sets = [
-        { by: bakery, set: 'a' },
-        { by: acme, set: 'b' },
-      ]
-      for (const { by, set } of sets) await by.apply({ filters: [filterOf('bakery', `of ${set}`)] }, { set })
-      const plans = await Promise.all(sets.map(({ by, set }) => by.plan(files(set), { set })))
-      const outcomes = await Promise.allSettled(
-        sets.map(({ by, set }, at) => by.apply(files(set), { set }, plans[at]!.version)),
-      )
-      const refused = outcomes.flatMap((one) => (one.status === 'rejected' ? one.reason : []))
-      expect(refused).toMatchObject([conflict])
-      const { data } = await bakery.client.call(api.roles.list, {})
-      expect(data.filter(({ name }) => name === 'X')).toHaveLength(1)
-    })
+    }
   })
 
   describe('a plan', () => {
