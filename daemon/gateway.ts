@@ -5,13 +5,13 @@ import type { AgentSocket } from '../src/agents/socket.ts'
 import { Problem } from '../src/core/errors.ts'
 import { newId } from '../src/core/new-id.ts'
 import { type AgentFrame, type Closing, closings, largestFrame } from '../src/live/wire/contract.ts'
-import { onBehalfOf, onOwnBehalf } from '../src/storage/turns.ts'
+import { runForService, withFairShareKey } from '../src/storage/fair-queue.ts'
 import { agentOwner } from './bodies.ts'
 import type { BodyBudget } from './body-budget.ts'
+import { agentFairShareKey } from './fair-share-keys.ts'
 import { FrameRateLimit, handleFrame, IncomingFrames } from './gateway/frames.ts'
 import { AgentConnection, type LinkedAgent } from './gateway/link.ts'
 import { AgentConnections } from './gateway/links.ts'
-import { agentParty } from './party.ts'
 import { isUnexpected, problemOf, refuse } from './problems.ts'
 
 export type Admission = {
@@ -68,7 +68,7 @@ export function gateway(
   const { pingMs, pongMs, reviseMs } = { ...usual, ...pace }
   // Deferred: the pending command may not be committed yet.
   const links = new AgentConnections((link) =>
-    setImmediate(() => onBehalfOf(agentParty(link.agent), () => push(link)).catch(logged)),
+    setImmediate(() => withFairShareKey(agentFairShareKey(link.agent), () => push(link)).catch(logged)),
   )
   const on = { links, socket, bodies, meter: admission.meter, onProbe, onFailure: logged }
   let sockets: Promise<WebSocketServer> | undefined
@@ -113,15 +113,16 @@ export function gateway(
       ws.on('ping', onControl).on('pong', onControl)
       ws.on('message', (data, isBinary) => {
         arriving.end()
-        onBehalfOf(agentParty(agent), () => handleFrame(link, manners, data, isBinary, on))
+        withFairShareKey(agentFairShareKey(agent), () => handleFrame(link, manners, data, isBinary, on))
       })
       ws.on('error', () => link.end())
       ws.on('close', () => {
         arriving.end()
         link.end()
-        if (links.remove(link)) onBehalfOf(agentParty(agent), () => self.presence?.left(link))?.catch(logged)
+        if (links.remove(link))
+          withFairShareKey(agentFairShareKey(agent), () => self.presence?.left(link))?.catch(logged)
       })
-      onBehalfOf(agentParty(agent), () => welcome(link)).catch((error) => {
+      withFairShareKey(agentFairShareKey(agent), () => welcome(link)).catch((error) => {
         logged(error)
         link.end(closings.leaving)
       })
@@ -190,7 +191,7 @@ export function gateway(
   function revise(): void {
     if (closed || revision || links.size === 0) return
     revision = setTimeout(() => {
-      onOwnBehalf(reviseAll)
+      runForService(reviseAll)
         .catch(logged)
         .finally(() => {
           revision = undefined

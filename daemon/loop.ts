@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { WriteGate } from '../src/storage/copy/write-gate.ts'
 import { classifyDatabaseError, isOutage } from '../src/storage/database-errors.ts'
-import { onOwnBehalf } from '../src/storage/turns.ts'
+import { runForService } from '../src/storage/fair-queue.ts'
 import type { DatabaseWatch } from './database-watch.ts'
 import type { LoopWatch } from './loop-watch.ts'
 
@@ -85,7 +85,7 @@ export function loop(
       woken = false
       const begun = performance.now()
       try {
-        await onOwnBehalf(work)
+        await runForService(work)
         loops?.ended(name, performance.now() - begun, true)
         worked()
         restedAt = performance.now() + restMs

@@ -30,9 +30,9 @@ import {
   type TwoStepHandler,
 } from '../src/handler.ts'
 import type { WriteGate } from '../src/storage/copy/write-gate.ts'
+import { type FairShareKey, withFairShareKey } from '../src/storage/fair-queue.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { inTrace } from '../src/storage/trace.ts'
-import { onBehalfOf, type Party } from '../src/storage/turns.ts'
 import { holdWorkload } from '../src/trust/principal.ts'
 import { type Authenticator, scopeOfCaller } from './actor.ts'
 import { type Client, networkOf } from './address.ts'
@@ -42,6 +42,7 @@ import type { BodyBudget, BodyReservation } from './body-budget.ts'
 import { cookiesOf, sendRedirect, setSessionCookies, withCookieToken } from './browser.ts'
 import { sendBytes } from './bytes.ts'
 import type { Origins } from './cors.ts'
+import type { FairShareKeys } from './fair-share-keys.ts'
 import { userAgentOf } from './header-text.ts'
 import {
   attemptOf,
@@ -55,7 +56,6 @@ import {
 } from './idempotency.ts'
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
-import type { Parties } from './party.ts'
 import { problemOf } from './problems.ts'
 import type { ReadQueryQueue } from './questions.ts'
 import type { QuotaCheck } from './quotas.ts'
@@ -70,7 +70,7 @@ declare module 'fastify' {
     /** Set once the caller is known, even if the request is then refused. */
     caller?: Caller
     /** Whose share of the service the request uses; set once the caller is known. */
-    party?: Party
+    fairShareKey?: FairShareKey
     /** What the handler has noted so far; also of use when it then refuses. */
     facts: AuditFacts
     client: Client
@@ -97,7 +97,7 @@ export type Pipeline = {
   bodies: BodyBudget
   replies: BodyBudget
   work: ConcurrencyLimit
-  parties: Parties
+  fairShareKeys: FairShareKeys
   cipher: Cipher
   clock: Clock
   /** Allowed origins of other front-ends. */
@@ -158,7 +158,9 @@ export function addRoute(
     },
     onRequest: (request, reply) => inTrace(request.trace, () => admit(request, reply)),
     handler: (request, reply) =>
-      void inTrace(request.trace, () => onBehalfOf(request.party!, () => answer(request, reply))),
+      void inTrace(request.trace, () =>
+        withFairShareKey(request.fairShareKey!, () => answer(request, reply)),
+      ),
   })
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -173,9 +175,9 @@ export function addRoute(
         return find()
       }
       const admitted = () => on.work.run(own && access.who !== 'agent' ? limited : find)
-      const caller = await onBehalfOf(['admission', network], admitted)
+      const caller = await withFairShareKey(['admission', network], admitted)
       request.caller = caller
-      await partyOf(request)
+      await fairShareKeyOf(request)
       if (own && caller.kind === 'agent') await count(own, caller.deviceId)
     } catch (error) {
       throw await refuse(request, error)
@@ -193,7 +195,7 @@ export function addRoute(
       const { caller } = request
       const deviceId = caller?.kind === 'agent' ? caller.deviceId : undefined
       const result = await on.work.run(() => outcomeOf(request, reply), {
-        tenant: request.party![0],
+        tenant: request.fairShareKey![0],
         deviceId,
       })
       if (entry.bytes) await sendBytes(request, reply.code(status), result as FileReply)
@@ -231,7 +233,7 @@ export function addRoute(
         on.questions.ask(
           {
             caller: `${caller.kind} ${askerOf(caller) ?? asked.ip}`,
-            tenant: request.party![0],
+            tenant: request.fairShareKey![0],
           },
           work,
         ),
@@ -323,15 +325,18 @@ export function addRoute(
     const refused = refusalEntry(entry, request, problemOf(error), originOf(request), request.now)
     if (refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))) {
       const write = () => on.storage.write((tx) => recordAudit(tx, refused))
-      await onBehalfOf(await partyOf(request), write)
+      await withFairShareKey(await fairShareKeyOf(request), write)
     }
     return error
   }
 
-  /** A caller may be known and refused before their party is. */
-  async function partyOf(request: FastifyRequest): Promise<Party> {
-    request.party ??= await on.parties.of(request.caller ?? { kind: 'nobody' }, request.client.ip)
-    return request.party
+  /** A caller may be known and refused before their key is. */
+  async function fairShareKeyOf(request: FastifyRequest): Promise<FairShareKey> {
+    request.fairShareKey ??= await on.fairShareKeys.of(
+      request.caller ?? { kind: 'nobody' },
+      request.client.ip,
+    )
+    return request.fairShareKey
   }
 
   function originOf(request: FastifyRequest): Origin {

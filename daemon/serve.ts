@@ -78,6 +78,7 @@ import { connectionsOf } from './connections.ts'
 import { DatabaseWatch } from './database-watch.ts'
 import { DeadLetterWatch } from './dead-letter-watch.ts'
 import type { Dependencies } from './dependencies.ts'
+import { FairShareKeys } from './fair-share-keys.ts'
 import { keepFirstPassword } from './first-password.ts'
 import { innerCalls } from './inner-calls.ts'
 import type { Integrations } from './integrations/open.ts'
@@ -92,7 +93,6 @@ import { type Loop, soonAfterStart } from './loop.ts'
 import { LoopWatch } from './loop-watch.ts'
 import { assertOpen, gateListener } from './maintenance.ts'
 import { metricsOf, readinessOf } from './observability.ts'
-import { Parties } from './party.ts'
 import { ReadQueryQueue } from './questions.ts'
 import { QuotaCheck } from './quotas.ts'
 import { prepareSchema } from './schema.ts'
@@ -463,7 +463,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     bodies,
     replies,
     work,
-    parties: new Parties(storage),
+    fairShareKeys: new FairShareKeys(storage),
     cipher,
     clock,
     clientOf: clientReader(config.proxies, config.outside.publicUrl),

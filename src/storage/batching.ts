@@ -1,7 +1,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import { isOutage } from './database-errors.ts'
 import type { Db, Storage } from './db.ts'
-import { onOwnBehalf } from './turns.ts'
+import { runForService } from './fair-queue.ts'
 
 type Waiting<Item, Outcome> = {
   item: Item
@@ -53,7 +53,7 @@ export function batchWrites<Item, Outcome>(
   async function writeTogether(take: () => readonly Waiting<Item, Outcome>[]): Promise<void> {
     try {
       const work = (tx: Db) => write(tx, take().map(itemOf))
-      const outcomes = await onOwnBehalf(() => storage.write(work, { unsynced: true }))
+      const outcomes = await runForService(() => storage.write(work, { unsynced: true }))
       take().forEach(({ resolve }, n) => {
         resolve(outcomes[n]!)
       })
@@ -96,7 +96,7 @@ export function batchReads<Key, Found>(
     const found = new Promise<ReadonlyMap<Key, Found>>((resolve) => {
       setImmediate(() => {
         next = undefined
-        resolve(onOwnBehalf(() => read(keys)))
+        resolve(runForService(() => read(keys)))
       })
     })
     return { keys, found }

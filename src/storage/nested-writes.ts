@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 /**
- * Before Node 24 an AsyncLocalStorage slows down every promise, so there is none: parties do not take turns, and a
+ * Before Node 24 an AsyncLocalStorage slows down every promise, so there is none: callers do not take turns, and a
  * nested write fails only at the writer's time limit.
  */
 export const isAsyncContextCheap = Number(process.versions.node.split('.')[0]) >= 24

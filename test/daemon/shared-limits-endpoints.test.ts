@@ -2,7 +2,7 @@ import pg from 'pg'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { defaultLimits, type LimitName, type SharedLimit } from '../../src/core/limits.ts'
 import { systemClock } from '../../src/core/time.ts'
-import { currentParty } from '../../src/storage/turns.ts'
+import { currentFairShareKey } from '../../src/storage/fair-queue.ts'
 import { onEveryDatabase, openMigrated } from '../databases.ts'
 import { serviceOn, startService, type TestService } from '../harness.ts'
 import { received } from '../identity/mailbox.ts'
@@ -139,7 +139,7 @@ onEveryDatabase((_, open) => {
       const writers: string[] = []
       // The background works for the service itself.
       const spy = vi.spyOn(storage, 'write').mockImplementation((work, options) => {
-        if (currentParty()[0] !== 'service') writers.push(currentParty().join())
+        if (currentFairShareKey()[0] !== 'service') writers.push(currentFairShareKey().join())
         return write(work, options)
       })
       for (const _ of numbers(5)) await read()

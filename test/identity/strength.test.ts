@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { StrengthEstimator } from '../../src/identity/passwords/strength.ts'
-import { onBehalfOf } from '../../src/storage/turns.ts'
+import { withFairShareKey } from '../../src/storage/fair-queue.ts'
 
 const weak = { password: 'password', about: [] }
 const strong = { password: 'nine quiet herons over the weir', about: [] }
@@ -22,7 +22,7 @@ describe('the strength of passwords', () => {
     const estimator = new StrengthEstimator(50)
     const order: string[] = []
     const estimate = (network: string) =>
-      onBehalfOf(['nobody', network], () => estimator.estimate(strong)).then(() => order.push(network))
+      withFairShareKey(['nobody', network], () => estimator.estimate(strong)).then(() => order.push(network))
     const flood = Array.from({ length: 20 }, () => estimate('hostile'))
     await Promise.all([estimate('honest'), ...flood])
     expect(order.indexOf('honest')).toBeLessThan(3)

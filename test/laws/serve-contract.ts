@@ -4,10 +4,10 @@ import { createAuthenticator } from '../../daemon/actor.ts'
 import { AgentAuditBuffer } from '../../daemon/agent-audit-buffer.ts'
 import { buildApp } from '../../daemon/app.ts'
 import { BodyBudget } from '../../daemon/body-budget.ts'
+import { FairShareKeys } from '../../daemon/fair-share-keys.ts'
 import { createKeyAuthenticator } from '../../daemon/key-actor.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
-import { Parties } from '../../daemon/party.ts'
 import { ReadQueryQueue } from '../../daemon/questions.ts'
 import { QuotaCheck } from '../../daemon/quotas.ts'
 import { SharedLimiter } from '../../daemon/shared-limiter.ts'
@@ -60,7 +60,7 @@ export async function serveContract(
     bodies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'requests', metrics),
     replies: new BodyBudget({ whole: 2 ** 30, perCaller: 2 ** 30 }, 'replies', metrics),
     work: new ConcurrencyLimit(maxAtOnce, metrics),
-    parties: new Parties(storage),
+    fairShareKeys: new FairShareKeys(storage),
     cipher: createCipher([testSecrets.APP_ENCRYPTION_KEY]),
     clock: systemClock,
     origins: new Set<string>(),

@@ -13,7 +13,7 @@ import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { api } from '../../src/api.ts'
 import { type Contract, endpoint, entriesOf, publicAccess } from '../../src/core/endpoint.ts'
 import { defaultLimits, type LimitName, type Limits, type ProcessLimit } from '../../src/core/limits.ts'
-import { currentParty } from '../../src/storage/turns.ts'
+import { currentFairShareKey } from '../../src/storage/fair-queue.ts'
 import { openMigrated } from '../databases.ts'
 import { startService } from '../harness.ts'
 import { serveContract } from './serve-contract.ts'
@@ -61,7 +61,7 @@ const bounds: Record<string, string> = {
   'daemon/questions.ts #byTenant': 'work',
   'daemon/questions.ts #waiting': 'work',
   'daemon/read-audit.ts #seen': '10,000 of each entry',
-  'daemon/party.ts #ofOrgs': '10,000',
+  'daemon/fair-share-keys.ts #ofOrgs': '10,000',
   'src/audit/checkpoints/tree-comparer.ts #leaves': 'one tile',
   'src/audit/verifier/verifier.ts #buffered': 'the longest line',
   'src/audit/verifier/verifier.ts #restores': 'those of the header, one line',
@@ -103,8 +103,8 @@ const bounds: Record<string, string> = {
   'src/storage/leases.ts #held': 'code',
   'src/storage/sqlite/group-commit.ts #queue': 'work',
   'src/storage/sqlite/group-commit.ts #waiting': 'work',
-  'src/storage/turns.ts #byGroup': 'work',
-  'src/storage/turns.ts #children': 'work',
+  'src/storage/fair-queue.ts #byGroup': 'work',
+  'src/storage/fair-queue.ts #children': 'work',
   'daemon/work-bound.ts #byDevice': 'work',
   'daemon/work-bound.ts #byTenant': 'work',
   'src/storage/query/prepared.ts statements': 'code',
@@ -118,7 +118,7 @@ const bounds: Record<string, string> = {
   'src/webhooks/worker/delivery-worker.ts #ended': 'attempts under way, 1000',
   'src/webhooks/worker/delivery-worker.ts #inFlight': 'attempts under way, 1000',
   'src/identity/passwords/strength.ts #waiting': 'work',
-  'src/storage/turns.ts #queue': 'work',
+  'src/storage/fair-queue.ts #queue': 'work',
   'src/webhooks/worker/endpoint-queues.ts #waiting': '1000',
   'src/webhooks/worker/endpoint-queues.ts #held': '1000',
   'src/webhooks/worker/endpoint-queues.ts #active': '1000, and a partner of each',
@@ -259,9 +259,9 @@ describe('waiting requests', () => {
         }),
       },
     }
-    const parties = new Set<string>()
+    const keys = new Set<string>()
     const wait = () => {
-      parties.add(currentParty().join())
+      keys.add(currentFairShareKey().join())
       return new Promise<object>((resolve) => waiting.push(() => resolve({})))
     }
     const house = await serveContract(service, contract, { a: { wait } }, 12)
@@ -274,7 +274,7 @@ describe('waiting requests', () => {
     // A quarter of the limit, as the callers are not signed in.
     const busy = [ask(), ask(), ask()]
     await expect.poll(() => waiting.length, { timeout: 10_000 }).toBe(3)
-    expect([...parties]).toEqual(['nobody,127.0.0.1'])
+    expect([...keys]).toEqual(['nobody,127.0.0.1'])
     const refused = await ask()
     expect([refused.status, refused.headers['retry-after']]).toEqual([503, '1'])
     expect((await fetch(`${house.url}/health/live`)).status).toBe(200)

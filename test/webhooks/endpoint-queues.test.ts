@@ -38,8 +38,8 @@ function fill(
 function taken(queues: EndpointQueues, atMost = Number.POSITIVE_INFINITY) {
   const all: { orgId: string; webhookId: string }[] = []
   for (let next = all.length < atMost ? queues.next() : undefined; next; ) {
-    const { party, webhookId } = next.queue
-    all.push({ orgId: party[1]!, webhookId })
+    const { fairShareKey, webhookId } = next.queue
+    all.push({ orgId: fairShareKey[1]!, webhookId })
     next = all.length < atMost ? queues.next() : undefined
   }
   return all

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import { invalid } from '../../core/errors.ts'
 import { packageModule } from '../../core/package-files.ts'
-import { currentParty, FairQueue } from '../../storage/turns.ts'
+import { currentFairShareKey, FairQueue } from '../../storage/fair-queue.ts'
 import type { StrengthRequest, StrengthResult } from './strength-thread.ts'
 
 const passwordLength = { min: 8, max: 128 }
@@ -56,7 +56,7 @@ export class StrengthEstimator {
   /** @throws when the thread fails; the next estimate starts another one */
   estimate(question: StrengthRequest): Promise<StrengthResult> {
     const estimate = { question, ...Promise.withResolvers<StrengthResult>() }
-    this.#waiting.push(currentParty(), estimate)
+    this.#waiting.push(currentFairShareKey(), estimate)
     this.#next()
     return estimate.promise
   }

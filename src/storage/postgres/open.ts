@@ -15,11 +15,11 @@ import { SetupError } from '../../core/errors.ts'
 import { CommitListeners } from '../commit-listeners.ts'
 import { isTransient } from '../database-errors.ts'
 import type { Db, PostgresSettings, ReadQuerySettings, Storage, WriteOptions } from '../db.ts'
+import { FairSemaphore } from '../fair-queue.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
 import type { PoolName, PoolUsage, StorageObserver } from '../observer.ts'
 import { PostgresCompiler } from '../query/compilers.ts'
 import { dialectTraits } from '../traits.ts'
-import { FairSlots } from '../turns.ts'
 import { isStalePlan, PostgresConnection } from './connection.ts'
 import { checkPostgresIntegrity } from './integrity-check.ts'
 import { postgresNotifications } from './notifications.ts'
@@ -319,7 +319,7 @@ class RetryingPool extends pg.Pool {
 
 /** Callers take turns: see FairSlots. */
 class FairPool extends RetryingPool {
-  readonly #slots = new FairSlots(this.options.max, connectMs)
+  readonly #slots = new FairSemaphore(this.options.max, connectMs)
   readonly #releases = new WeakMap<object, () => void>()
 
   constructor(settings: pg.PoolConfig) {

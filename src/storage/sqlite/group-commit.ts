@@ -1,10 +1,10 @@
 import { BeforeCommitHooks } from '../before-commit.ts'
 import { isOutage } from '../database-errors.ts'
 import type { Db } from '../db.ts'
+import { currentFairShareKey, FairQueue } from '../fair-queue.ts'
 import { NestedWriteGuard } from '../nested-writes.ts'
 import type { PoolUsage } from '../observer.ts'
 import { inTrace, traced } from '../trace.ts'
-import { currentParty, FairQueue } from '../turns.ts'
 import type { SqliteConnection } from './connection.ts'
 import { WriteExecutor } from './kysely.ts'
 
@@ -80,7 +80,7 @@ export class GroupCommit {
       this.#nesting.check()
       if (this.#closed) throw new Error('The storage is closed')
       const job = { work: traced(work), unsynced, since: performance.now(), resolve, reject }
-      this.#waiting.push(currentParty(), job)
+      this.#waiting.push(currentFairShareKey(), job)
       // What a batch does for all of its jobs belongs to the trace of none.
       this.#pump ??= inTrace(undefined, () => this.#run())
       if (this.#waiter && this.#pending >= this.#waiter.jobs) this.#waiter.go()

@@ -1,6 +1,6 @@
 import { addCount, countOf } from '../../core/counts.ts'
 import type { Instant } from '../../core/time.ts'
-import { FairQueue, type Party } from '../../storage/turns.ts'
+import { FairQueue, type FairShareKey } from '../../storage/fair-queue.ts'
 import type { PendingDelivery } from '../deliveries/rules.ts'
 import type { WebhookRecord } from '../rules.ts'
 
@@ -14,7 +14,7 @@ export const queueStart: QueuePosition = { dueAt: '', seq: 0 }
 export type EndpointQueue = {
   webhookId: string
   /** The partner and the organization. */
-  party: Party
+  fairShareKey: FairShareKey
   /** undefined: not loaded yet, or deleted. */
   webhook: WebhookRecord | undefined
   /** Deliveries that are due and not sent yet. */
@@ -81,13 +81,13 @@ export class EndpointQueues {
 
   /** Ids of the partners and organizations that have reached their limit of queues. */
   full(): string[] {
-    const full = this.all().flatMap(({ party }) =>
-      party.filter((id, level) => countOf(this.#queues, id) >= maxAt(level)),
+    const full = this.all().flatMap(({ fairShareKey }) =>
+      fairShareKey.filter((id, level) => countOf(this.#queues, id) >= maxAt(level)),
     )
     return [...new Set(full)]
   }
 
-  add(webhookId: string, party: Party, isOverdue = false): void {
+  add(webhookId: string, fairShareKey: FairShareKey, isOverdue = false): void {
     const none = {
       webhook: undefined,
       ready: [],
@@ -95,13 +95,13 @@ export class EndpointQueues {
       mayHaveMore: true,
       readUpTo: queueStart,
     }
-    const queue = { webhookId, party, ...none, isFailing: false, sent: 0, isWaiting: false }
+    const queue = { webhookId, fairShareKey, ...none, isFailing: false, sent: 0, isWaiting: false }
     this.#held.set(webhookId, { ...queue, isOverdue, isPassedOn: false })
-    countParty(this.#queues, party, 1)
+    addToEachLevel(this.#queues, fairShareKey, 1)
   }
 
-  remove({ webhookId, party }: EndpointQueue): void {
-    if (this.#held.delete(webhookId)) countParty(this.#queues, party, -1)
+  remove({ webhookId, fairShareKey }: EndpointQueue): void {
+    if (this.#held.delete(webhookId)) addToEachLevel(this.#queues, fairShareKey, -1)
   }
 
   /**
@@ -128,7 +128,7 @@ export class EndpointQueues {
   enqueue(queue: EndpointQueue): void {
     if (queue.isWaiting || !this.#maySend(queue)) return
     queue.isWaiting = true
-    this.#waiting.push(queue.party, queue)
+    this.#waiting.push(queue.fairShareKey, queue)
   }
 
   /** The next delivery to send, which counts as in flight from now on; undefined when none may be sent. */
@@ -161,14 +161,14 @@ export class EndpointQueues {
 
   readonly #isBelowLimit = (id: string, level: number): boolean => countOf(this.#active, id) < maxAt(level)
 
-  #count({ party }: EndpointQueue, change: 1 | -1): void {
+  #count({ fairShareKey }: EndpointQueue, change: 1 | -1): void {
     this.#activeInAll += change
-    countParty(this.#active, party, change)
+    addToEachLevel(this.#active, fairShareKey, change)
   }
 
-  #hasHadItsShare({ party, sent }: EndpointQueue): boolean {
+  #hasHadItsShare({ fairShareKey, sent }: EndpointQueue): boolean {
     if (sent < fairShare) return false
-    return this.room === 0 || party.some((id, level) => countOf(this.#queues, id) >= maxAt(level))
+    return this.room === 0 || fairShareKey.some((id, level) => countOf(this.#queues, id) >= maxAt(level))
   }
 
   #width(queue: EndpointQueue): number {
@@ -182,6 +182,6 @@ export class EndpointQueues {
 
 const maxAt = (level: number): number => (level === 0 ? maxQueues.ofPartner : maxQueues.ofOrg)
 
-function countParty(counts: Map<string, number>, party: Party, change: 1 | -1): void {
-  for (const id of party) addCount(counts, id, change)
+function addToEachLevel(counts: Map<string, number>, fairShareKey: FairShareKey, change: 1 | -1): void {
+  for (const id of fairShareKey) addCount(counts, id, change)
 }

@@ -1,8 +1,8 @@
 import type { Scope } from '../src/core/scope.ts'
 import type { Caller } from '../src/handler.ts'
+import type { FairShareKey } from '../src/storage/fair-queue.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { prepared } from '../src/storage/query/prepared.ts'
-import type { Party } from '../src/storage/turns.ts'
 import { networkOf } from './address.ts'
 import { contextOf } from './idempotency.ts'
 
@@ -12,7 +12,7 @@ const partnerOf = prepared((db, p: { id: string }) =>
   db.selectFrom('organizations').select('partner_id').where('id', '=', p.id),
 )
 
-export const agentParty = ({
+export const agentFairShareKey = ({
   partnerId,
   orgId,
   deviceId,
@@ -20,14 +20,14 @@ export const agentParty = ({
   partnerId: string
   orgId: string
   deviceId: string
-}): Party => [`partner ${partnerId}`, orgId, deviceId]
+}): FairShareKey => [`partner ${partnerId}`, orgId, deviceId]
 
 /**
- * Finds the party whose share of the service a caller's requests use. The largest group is the tenant: a partner
+ * Finds the key under which the requests of a caller take their turns. The largest group is the tenant: a partner
  * together with all its organizations, since a partner can create as many as it likes. All callers who are not signed
  * in are one group.
  */
-export class Parties {
+export class FairShareKeys {
   readonly #db: Db
   /** Tenants by organization id; an organization never moves to another partner. */
   readonly #ofOrgs = new Map<string, string>()
@@ -36,9 +36,9 @@ export class Parties {
     this.#db = storage.read
   }
 
-  async of(caller: Caller, ip: string): Promise<Party> {
+  async of(caller: Caller, ip: string): Promise<FairShareKey> {
     if (caller.kind === 'nobody') return ['nobody', networkOf(ip)]
-    if (caller.kind === 'agent') return agentParty(caller)
+    if (caller.kind === 'agent') return agentFairShareKey(caller)
     return [await this.#tenantOf(caller.scope), contextOf(caller.scope), caller.id]
   }
 

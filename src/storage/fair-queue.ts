@@ -5,24 +5,26 @@ import { isAsyncContextCheap } from './nested-writes.ts'
 import { inTrace } from './trace.ts'
 
 /** Who database work is done for, from the largest group to the single caller: partner, organization, device. */
-export type Party = readonly [group: string, ...string[]]
+export type FairShareKey = readonly [group: string, ...string[]]
 
 /** The service itself: its background loops, and reads shared by many callers. */
-const service: Party = ['service']
+const service: FairShareKey = ['service']
 
-const current = isAsyncContextCheap ? new AsyncLocalStorage<Party>() : undefined
+const current = isAsyncContextCheap ? new AsyncLocalStorage<FairShareKey>() : undefined
 
-/** Runs `work`; its reads and writes wait for the turns of this party. */
-export const onBehalfOf = <T>(party: Party, work: () => T): T => (current ? current.run(party, work) : work())
+/** Runs `work`; its reads and writes are queued under this key. */
+export const withFairShareKey = <T>(key: FairShareKey, work: () => T): T =>
+  current ? current.run(key, work) : work()
 
 /** Runs `work` for the service itself, regardless of who caused it: it is not part of their trace either. */
-export const onOwnBehalf = <T>(work: () => T): T => inTrace(undefined, () => onBehalfOf(service, work))
+export const runForService = <T>(work: () => T): T =>
+  inTrace(undefined, () => withFairShareKey(service, work))
 
-export const currentParty = (): Party => current?.getStore() ?? service
+export const currentFairShareKey = (): FairShareKey => current?.getStore() ?? service
 
 /**
- * Waiting items, in the order in which their parties take turns: first the groups, then the members within each group.
- * A party with thousands of waiting items delays each other party by one item. The service itself comes first.
+ * Waiting items, in the order in which their keys take turns: first the groups, then the members within each group.
+ * A key with thousands of waiting items delays each other key by one item. The service itself comes first.
  */
 export class FairQueue<Item> {
   readonly #root = new Branch<Item>()
@@ -32,14 +34,14 @@ export class FairQueue<Item> {
     return this.#size
   }
 
-  push(party: Party, item: Item): void {
+  push(key: FairShareKey, item: Item): void {
     let branch = this.#root
-    for (const name of party) branch = branch.child(name)
+    for (const name of key) branch = branch.child(name)
     branch.items.push(item)
     this.#size += 1
   }
 
-  /** Removes and returns the next item of a party that `mayRun` allows: groups are level 0, their members level 1. */
+  /** Removes and returns the next item of a key that `mayRun` allows: groups are level 0, their members level 1. */
   shift(mayRun: MayRun = () => true): Item | undefined {
     const item = this.#root.shift(mayRun, 0, service[0])
     if (item !== undefined) this.#size -= 1
@@ -47,8 +49,8 @@ export class FairQueue<Item> {
   }
 
   /** Removes an item that no longer waits. */
-  remove(party: Party, item: Item): void {
-    if (this.#root.remove(party, item)) this.#size -= 1
+  remove(key: FairShareKey, item: Item): void {
+    if (this.#root.remove(key, item)) this.#size -= 1
   }
 }
 
@@ -114,7 +116,7 @@ type Waiting = { group: string; go(): void }
  * A semaphore with a fair queue. Each group but the service itself gets at most half of the slots: a tenant whose
  * transactions wait for each other's locks must not occupy all connections.
  */
-export class FairSlots {
+export class FairSemaphore {
   readonly #atOnce: number
   readonly #perGroup: number
   readonly #waitMs: number
@@ -133,13 +135,13 @@ export class FairSlots {
 
   /**
    * Waits for a slot; the returned function releases it.
-   * @throws unavailable if none was free for this party in time, an outage if no slot at all was released meanwhile
+   * @throws unavailable if none was free for this key in time, an outage if no slot at all was released meanwhile
    */
   async take(): Promise<() => void> {
-    const party = currentParty()
-    const [group] = party
+    const key = currentFairShareKey()
+    const [group] = key
     if (this.#taken < this.#atOnce && this.#mayRun(group)) this.#count(group, 1)
-    else await this.#waitTurn(party)
+    else await this.#waitTurn(key)
     let isTaken = true
     return () => {
       if (isTaken) this.#release(group)
@@ -152,11 +154,11 @@ export class FairSlots {
     return this.#queue.size
   }
 
-  #waitTurn(party: Party): Promise<void> {
+  #waitTurn(key: FairShareKey): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const released = this.#released
     const late = setTimeout(() => {
-      this.#queue.remove(party, waiting)
+      this.#queue.remove(key, waiting)
       reject(
         this.#released > released
           ? new Problem('unavailable', 'The service has too many requests under way', { retryAfter: 5 })
@@ -167,8 +169,8 @@ export class FairSlots {
       clearTimeout(late)
       resolve()
     }
-    const waiting = { group: party[0], go }
-    this.#queue.push(party, waiting)
+    const waiting = { group: key[0], go }
+    this.#queue.push(key, waiting)
     return promise
   }
 

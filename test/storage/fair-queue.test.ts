@@ -4,8 +4,14 @@ import pg from 'pg'
 import { Registry } from 'prom-client'
 import { describe, expect, it, test } from 'vitest'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
+import {
+  currentFairShareKey,
+  FairQueue,
+  FairSemaphore,
+  runForService,
+  withFairShareKey,
+} from '../../src/storage/fair-queue.ts'
 import { openStorage } from '../../src/storage/open.ts'
-import { currentParty, FairQueue, FairSlots, onBehalfOf, onOwnBehalf } from '../../src/storage/turns.ts'
 import { onEveryEmptyDatabase } from '../databases.ts'
 import { addNote, createNotes, noteIds } from './notes.ts'
 
@@ -24,7 +30,7 @@ describe('the fair queue', () => {
   it('serves the service itself first', () => {
     const queue = new FairQueue<string>()
     queue.push(['one'], 'a')
-    queue.push(currentParty(), 'service')
+    queue.push(currentFairShareKey(), 'service')
     expect([queue.shift(), queue.shift()]).toEqual(['service', 'a'])
   })
 
@@ -39,13 +45,13 @@ describe('the fair queue', () => {
   })
 
   it('leaves one group half of the slots, and the service all of them', async () => {
-    const slots = new FairSlots(6, 50)
-    const take = (group: string) => onBehalfOf([group], () => slots.take())
+    const slots = new FairSemaphore(6, 50)
+    const take = (group: string) => withFairShareKey([group], () => slots.take())
     const first = await Promise.all([take('a'), take('a'), take('a')])
     // A timeout without a turn is an outage, not overload.
     await expect(take('a')).rejects.toThrow('timeout exceeded when trying to connect')
     const other = await take('b')
-    await Promise.all([1, 2].map(() => onOwnBehalf(() => slots.take())))
+    await Promise.all([1, 2].map(() => runForService(() => slots.take())))
     const late = take('a')
     other()
     await expect(late).rejects.toMatchObject({ code: 'unavailable' })
@@ -72,16 +78,18 @@ test('one tenant has at most a quarter of the requests in progress, and one devi
 })
 
 onEveryEmptyDatabase((kind, open) => {
-  test('hundreds of writes of one party delay that of another by a few', async () => {
+  test('hundreds of writes of one tenant delay that of another by a few', async () => {
     const { storage } = await open()
     await createNotes(storage)
     let done = 0
     const flood = Array.from({ length: 300 }, (_, id) =>
-      onBehalfOf(['hostile', `device ${id % 7}`], () => storage.write((tx) => addNote(tx, id))).then(() => {
-        done += 1
-      }),
+      withFairShareKey(['hostile', `device ${id % 7}`], () => storage.write((tx) => addNote(tx, id))).then(
+        () => {
+          done += 1
+        },
+      ),
     )
-    await onBehalfOf(['victim', 'device'], () => storage.write((tx) => addNote(tx, 5000)))
+    await withFairShareKey(['victim', 'device'], () => storage.write((tx) => addNote(tx, 5000)))
     // On SQLite the batch being written and the next one.
     expect(done).toBeLessThan(200)
     await Promise.all(flood)
@@ -96,7 +104,7 @@ onEveryEmptyDatabase((kind, open) => {
         dataDir,
         questions: { timeoutMs: 10_000, atOnce: 6 },
       })
-      const ask = () => onBehalfOf(['one'], () => sql`select pg_sleep(1.5)`.execute(storage.questions))
+      const ask = () => withFairShareKey(['one'], () => sql`select pg_sleep(1.5)`.execute(storage.questions))
       const asked = Array.from({ length: 5 }, ask)
       await expect
         .poll(async () => {
@@ -110,7 +118,7 @@ onEveryEmptyDatabase((kind, open) => {
     })
 
   if (kind === 'postgres')
-    test('writes of one party that wait for a lock leave connections to the others', async () => {
+    test('writes of one tenant that wait for a lock leave connections to the others', async () => {
       const { storage, databaseUrl } = await open()
       await createNotes(storage)
       await storage.write((tx) => addNote(tx, 1))
@@ -118,13 +126,13 @@ onEveryEmptyDatabase((kind, open) => {
       await holder.connect()
       await holder.query('begin; select * from notes where id = 1 for update')
       const stuck = Array.from({ length: 40 }, () =>
-        onBehalfOf(['hostile'], () =>
+        withFairShareKey(['hostile'], () =>
           storage.write(async (tx) => void (await sql`update notes set body = 'x' where id = 1`.execute(tx))),
         ),
       )
       await sleep(100)
       const begun = performance.now()
-      await onBehalfOf(['victim'], () => storage.write((tx) => addNote(tx, 2)))
+      await withFairShareKey(['victim'], () => storage.write((tx) => addNote(tx, 2)))
       expect(performance.now() - begun).toBeLessThan(3000)
       await holder.query('commit')
       await holder.end()
