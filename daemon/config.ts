@@ -15,8 +15,8 @@ import type { BodyLimits } from './body-budget.ts'
 import type { ConnectionLimits } from './connection-bound.ts'
 import { type Origins, readOrigins } from './cors.ts'
 import { type IntegrationSettings, readIntegrationSettings } from './integrations/settings.ts'
-import type { ReadQueryLimits } from './questions.ts'
 import { looksRandom } from './randomness.ts'
+import type { ReadQueryLimits } from './read-query-queue.ts'
 import type { RecordDays } from './retention.ts'
 import type { Fallback } from './secrets/fallbacks.ts'
 import {
@@ -53,7 +53,7 @@ export type Config = {
   /** DATABASE_INTEGRITY_CHECK_SECONDS: interval between checks of all stored data; 0: never. */
   integrityCheckSeconds: number
   /** QUESTION_TIMEOUT_MS, QUESTIONS_AT_ONCE, QUESTIONS_PER_CALLER, QUESTION_WAIT_MS */
-  questions: ReadQueryLimits
+  readQueries: ReadQueryLimits
   production: boolean
   autoMigrate: boolean
   /** MIGRATION_LOCK_WAIT_SECONDS: how long a migration tries to get a lock of Postgres. */
@@ -242,7 +242,7 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
       waitMs: readInteger(env, 'DATABASE_WAIT_SECONDS', 30, 0, 3600) * 1000,
     },
     integrityCheckSeconds: readInteger(env, 'DATABASE_INTEGRITY_CHECK_SECONDS', 86_400, 0, 604_800),
-    questions: {
+    readQueries: {
       timeoutMs: readInteger(env, 'QUESTION_TIMEOUT_MS', 10_000, 100, 600_000),
       atOnce: readInteger(env, 'QUESTIONS_AT_ONCE', 6, 1, 100),
       perTenant: readInteger(env, 'QUESTIONS_PER_TENANT', 4, 1, 100),

@@ -26,7 +26,7 @@ import type { KeyMeter } from './key-meter.ts'
 import type { Limiter } from './limiter.ts'
 import type { LogWatch } from './log-watch.ts'
 import type { LoopWatch } from './loop-watch.ts'
-import type { ReadQueryQueue } from './questions.ts'
+import type { ReadQueryQueue } from './read-query-queue.ts'
 import type { RunningSecrets } from './secrets/running.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
 import type { SignInWatch } from './sign-in-watch.ts'
@@ -62,7 +62,7 @@ export type Dependencies = Integrations & {
   database: DatabaseWatch
   integrity: IntegrityWatch
   signIns: SignInWatch
-  questions: ReadQueryQueue
+  readQueries: ReadQueryQueue
   setAside: DeadLetterWatch
   logs: LogWatch
   loops: LoopWatch

@@ -47,7 +47,7 @@ export function innerCalls(on: {
     if (!isRehearsal) check(entry, admitted)
     const { prepare, run } = stepsOf(on.handlerOf(entry) as unknown as Handler<AnyEndpoint>)
     const facts: AuditFacts = { details }
-    const asked = {
+    const innerCall = {
       ...parse(entry, input),
       caller,
       ip,
@@ -58,15 +58,15 @@ export function innerCalls(on: {
       isRehearsal,
       cookies: {},
       // Reads see what this transaction has changed.
-      storage: { ...on.storage, read: tx, heavy: tx, questions: tx },
+      storage: { ...on.storage, read: tx, heavy: tx, readQueries: tx },
       db: tx,
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
-      // A question may take long, which a transaction must not: what it would answer is left to the background.
-      ask: async () => undefined,
+      // A read query may take long, which a transaction must not: what it would answer is left to the background.
+      readQuery: async () => undefined,
       quota: async (owner: QuotaOwner) => {
         const displaced = await on.quotas.check(tx, entry.quota!, owner, now)
-        if (displaced.length > 0) asked.note({ details: { displaced } })
+        if (displaced.length > 0) innerCall.note({ details: { displaced } })
       },
       gone: () => new AbortController().signal,
       // What is rolled back sends no letter, and uses up no limit of letters.
@@ -78,9 +78,9 @@ export function innerCalls(on: {
       // What it would say is said later: an issuer is asked with the first token, an address with the first delivery.
       outside: async () => undefined,
     }
-    const ready = await prepare?.(asked as unknown as AnyPreparation)
-    const reply = await run(asked as unknown as AnyCall, ready as never)
-    const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
+    const ready = await prepare?.(innerCall as unknown as AnyPreparation)
+    const reply = await run(innerCall as unknown as AnyCall, ready as never)
+    const audited = successEntry(entry, innerCall, reply, facts, caller, innerCall, now)
     if (audited) await recordAudit(tx, audited)
     return reply as Record<string, unknown>
   }

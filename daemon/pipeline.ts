@@ -57,9 +57,9 @@ import {
 import { quotaHeaders } from './key-actor.ts'
 import type { Limiter } from './limiter.ts'
 import { problemOf } from './problems.ts'
-import type { ReadQueryQueue } from './questions.ts'
 import type { QuotaCheck } from './quotas.ts'
 import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
+import type { ReadQueryQueue } from './read-query-queue.ts'
 import { replyWriter } from './reply-writer.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
 import type { RequestTrace } from './tracing/traces.ts'
@@ -92,7 +92,7 @@ export type Pipeline = {
   limiter: Limiter
   sharedLimiter: SharedLimiter
   agentEntries: AgentAuditBuffer
-  questions: ReadQueryQueue
+  readQueries: ReadQueryQueue
   quotas: QuotaCheck
   bodies: BodyBudget
   replies: BodyBudget
@@ -108,7 +108,7 @@ export type Pipeline = {
 export type AnyEndpoint = Endpoint & { params: z.ZodObject; query: z.ZodObject; body: z.ZodType }
 export type AnyCall = Call<AnyEndpoint>
 export type AnyPreparation = Preparation<AnyEndpoint>
-type Asked = Record<Part, unknown> & {
+type CallInput = Record<Part, unknown> & {
   caller: Caller
   ip: string
   userAgent: string | null
@@ -213,7 +213,7 @@ export function addRoute(
     const { params, query, body, key } = parse(request)
     // The parsed copy is used from here on; this releases the original.
     request.body = undefined
-    const asked = {
+    const call = {
       params,
       query,
       body,
@@ -229,19 +229,19 @@ export function addRoute(
       db: undefined as Db | undefined,
       note: (more: AuditFacts) =>
         void Object.assign(facts, more, { details: { ...facts.details, ...more.details } }),
-      ask: <T>(work: (db: Db, checkTime: () => void) => Promise<T>) =>
-        on.questions.ask(
+      readQuery: <T>(work: (db: Db, checkTime: () => void) => Promise<T>) =>
+        on.readQueries.run(
           {
-            caller: `${caller.kind} ${askerOf(caller) ?? asked.ip}`,
+            id: `${caller.kind} ${callerIdOf(caller) ?? call.ip}`,
             tenant: request.fairShareKey![0],
           },
           work,
         ),
-      askIfWide: <T>(work: (db: Db) => Promise<T>) =>
-        asked.scope.kind === 'organization' ? work(on.storage.read) : asked.ask(work),
+      readQueryIfWide: <T>(work: (db: Db) => Promise<T>) =>
+        call.scope.kind === 'organization' ? work(on.storage.read) : call.readQuery(work),
       quota: async (owner: QuotaOwner) => {
-        const displaced = await on.quotas.check(asked.db!, entry.quota!, owner, now)
-        if (displaced.length > 0) asked.note({ details: { displaced } })
+        const displaced = await on.quotas.check(call.db!, entry.quota!, owner, now)
+        if (displaced.length > 0) call.note({ details: { displaced } })
       },
       gone: () => goneOf(reply),
       limit,
@@ -250,13 +250,13 @@ export function addRoute(
       },
       outside: <T>(work: () => Promise<T>) => work(),
     }
-    const said = { key, ip: asked.ip, scope: asked.scope, route, input: { params, query, body } }
+    const said = { key, ip: call.ip, scope: call.scope, route, input: { params, query, body } }
     const attempt = attemptOf(caller, said)
     // A repetition uses up no limit, and needs no `prepare`.
     const first = attempt && (await findStoredReply(on.storage.read, on.cipher, attempt, now))
     if (first) return first.reply
     try {
-      return await resultOf(asked, facts, attempt)
+      return await resultOf(call, facts, attempt)
     } catch (error) {
       // If this cannot be written either, the claim expires by itself.
       if (attempt?.isClaimed) await on.storage.write((tx) => releaseKey(tx, attempt)).catch(() => undefined)
@@ -265,29 +265,27 @@ export function addRoute(
   }
 
   async function resultOf(
-    asked: Asked,
+    call: CallInput,
     facts: AuditFacts,
     attempt: IdempotentAttempt | undefined,
   ): Promise<unknown> {
-    const { caller, now } = asked
-    const ready = steps.prepare && (await steps.prepare(asked as unknown as AnyPreparation))
+    const { caller, now } = call
+    const ready = steps.prepare && (await steps.prepare(call as unknown as AnyPreparation))
     if (ready instanceof EarlyReply) {
       if (!isTelemetry)
         throw new Error(`${name} was answered before its transaction: it would have no audit entry`)
       return ready.reply
     }
     const run = (db: Db) => {
-      asked.db = db
-      return steps.run(asked as unknown as AnyCall, ready as never)
+      call.db = db
+      return steps.run(call as unknown as AnyCall, ready as never)
     }
 
     if (!isChange) {
       const result = await run(on.storage.read)
-      if (
-        readings?.isNew(`${caller.kind} ${'id' in caller ? caller.id : asked.ip}`, asked, Date.parse(now))
-      ) {
-        const about = { ...facts, details: { ...readAuditDetails(entry, asked.query), ...facts.details } }
-        const read = successEntry(entry, asked, result, about, caller, asked, now)
+      if (readings?.isNew(`${caller.kind} ${'id' in caller ? caller.id : call.ip}`, call, Date.parse(now))) {
+        const about = { ...facts, details: { ...readAuditDetails(entry, call.query), ...facts.details } }
+        const read = successEntry(entry, call, result, about, caller, call, now)
         if (read) await on.storage.write((tx) => recordAudit(tx, read))
       }
       return result
@@ -295,7 +293,7 @@ export function addRoute(
     const change = async (tx: Db): Promise<IdempotentResult> => {
       if (caller.kind === 'workload') await holdWorkload(tx, caller)
       const reply = await run(tx)
-      const audited = successEntry(entry, asked, reply, facts, caller, asked, now)
+      const audited = successEntry(entry, call, reply, facts, caller, call, now)
       if (audited && (!isGathered || on.agentEntries.isDue(audited))) await recordAudit(tx, audited)
       return { reply, orgId: audited?.orgId ?? null }
     }
@@ -348,7 +346,7 @@ export function addRoute(
 const isPrivate = ({ access, query, body, reply }: Endpoint): boolean =>
   access.who !== 'public' || [query, body, reply].some((schema) => schema && holdsSecrets(schema))
 
-const askerOf = (caller: Caller): string | undefined =>
+const callerIdOf = (caller: Caller): string | undefined =>
   caller.kind === 'agent' ? caller.deviceId : caller.kind === 'nobody' ? undefined : caller.id
 
 /** A signal for a closed connection, created only for handlers that wait. */

@@ -93,8 +93,8 @@ import { type Loop, soonAfterStart } from './loop.ts'
 import { LoopWatch } from './loop-watch.ts'
 import { assertOpen, gateListener } from './maintenance.ts'
 import { metricsOf, readinessOf } from './observability.ts'
-import { ReadQueryQueue } from './questions.ts'
 import { QuotaCheck } from './quotas.ts'
+import { ReadQueryQueue } from './read-query-queue.ts'
 import { prepareSchema } from './schema.ts'
 import { assertOwnSecrets, warnOfFallbacks } from './secrets/fallbacks.ts'
 import { RunningSecrets } from './secrets/running.ts'
@@ -154,8 +154,8 @@ export async function serve(
   }
   const metrics = new Registry()
   const observer = new StorageWatch(log, metrics)
-  const { poolerUrl, questions: readLimits } = config
-  const opened = await openStorage({ ...place, poolerUrl, alone, questions: readLimits, observer })
+  const { poolerUrl, readQueries: readLimits } = config
+  const opened = await openStorage({ ...place, poolerUrl, alone, readQueries: readLimits, observer })
   let onGate = (_: Closure | undefined): void => {}
   const gate = new WriteGate({ storage: opened, dataDir: config.dataDir }, (closure) => onGate(closure))
   const storage = gated(opened, gate)
@@ -212,7 +212,7 @@ export async function serve(
     const setAside = new DeadLetterWatch(storage, clock, log)
     const logs = new LogWatch(log, metrics)
     const logQuota = new LogQuota(config.logBytes, (excess) => logs.add(excess))
-    const questions = new ReadQueryQueue(storage, config.questions, metrics)
+    const readQueries = new ReadQueryQueue(storage, config.readQueries, metrics)
     const onStopped = signIns.add.bind(signIns)
     const guard = createPasswordGuard({ cipher, publicUrl, limits, onLockedOut: onStopped })
     onGate = gateListener(opened, { agentEntries, agentEvents, clock, log })
@@ -247,7 +247,7 @@ export async function serve(
       logQuota,
       outputs,
       commandQuota,
-      questions,
+      readQueries,
       guard,
       agentWatch,
       ...agents,
@@ -343,7 +343,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     work,
     bodies,
     replies,
-    questions,
+    readQueries,
     meter,
     cipher,
     clock,
@@ -458,7 +458,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     limiter,
     sharedLimiter,
     agentEntries,
-    questions,
+    readQueries,
     quotas,
     bodies,
     replies,

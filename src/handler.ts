@@ -123,21 +123,21 @@ type RequestInput<E extends Endpoint> = {
   isRehearsal: boolean
   /** Aborts when the client disconnects before it has its reply. */
   gone(): AbortSignal
-} & (E extends { question: true } ? QuestionCall : unknown)
+} & (E extends { readQuery: true } ? ReadQueryCall : unknown)
 
-/** For endpoints that the contract marks as a `question`. */
-type QuestionCall = {
+/** For endpoints that the contract marks as a `readQuery`. */
+type ReadQueryCall = {
   /**
    * Runs a read whose cost the caller decides: a filter, a search, a list in an order of their choice. Limits its time,
    * and how many run at once. Each statement has that time; work of many statements calls `checkTime` between them, which
    * throws once it has taken that time in all. @throws too_many_questions, question_too_slow
    */
-  ask<T>(work: (db: Db, checkTime: () => void) => Promise<T>): Promise<T>
+  readQuery<T>(work: (db: Db, checkTime: () => void) => Promise<T>): Promise<T>
   /**
-   * Runs a read that is short within one organization, and asks where the scope spans several: a partner may have tens of
-   * thousands, and to find its rows among them takes longer than others may wait for. @throws as `ask`
+   * Runs a read that is short within one organization, as a read query where the scope spans several: a partner may have tens of
+   * thousands, and to find its rows among them takes longer than others may wait for. @throws as `readQuery`
    */
-  askIfWide<T>(work: (db: Db) => Promise<T>): Promise<T>
+  readQueryIfWide<T>(work: (db: Db) => Promise<T>): Promise<T>
 }
 
 /** `db` is the transaction of a mutation, or a read connection. */

@@ -67,7 +67,7 @@ export const alerts = {
     summary: 'List alerts, newest first',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only alerts of this organization'),
       deviceId: idOf('device').optional().describe('Only alerts about this device'),

@@ -17,11 +17,11 @@ import {
 import * as store from './store.ts'
 
 export const alerts: HandlersOf<typeof contract.alerts> = {
-  async list({ db, ask, askIfWide, scope, query }) {
+  async list({ db, readQuery, readQueryIfWide, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
     // A search for part of a text reads every visible alert.
     const listed = (on: Db) => store.listAlerts(on, scope, query)
-    return query.search ? ask(listed) : askIfWide(listed)
+    return query.search ? readQuery(listed) : readQueryIfWide(listed)
   },
 
   async create({ db, scope, body, now, note, quota }) {

@@ -105,7 +105,7 @@ export const auditLogs = {
     summary: 'List audit entries, flat, newest first',
     tag,
     access: auditReadAccess,
-    question: true,
+    readQuery: true,
     audit: accessAudit,
     query: AuditQuery,
     reply: z.object({ entries: z.array(FlatAuditEntry), pagination }),
@@ -117,7 +117,7 @@ export const auditLogs = {
     summary: 'List audit entries, newest first',
     tag,
     access: auditReadAccess,
-    question: true,
+    readQuery: true,
     audit: accessAudit,
     query: AuditQuery.extend({
       after: sequenceQuery(
@@ -153,7 +153,7 @@ export const auditLogs = {
     summary: 'Search audit entries by any of their texts',
     tag,
     access: auditReadAccess,
-    question: true,
+    readQuery: true,
     audit: accessAudit,
     query: AuditQuery.extend({ q: text(255, 1).describe('What to look for').meta({ flag: 'text' }) }),
     reply: z.object({ data: z.array(AuditEntry), query: z.string(), pagination }),
@@ -165,7 +165,7 @@ export const auditLogs = {
     summary: 'List the audit chains you can read, with the newest entry of each',
     tag,
     access: auditReadAccess,
-    question: true,
+    readQuery: true,
     reply: z.object({
       data: z.array(
         z.object({

@@ -41,9 +41,9 @@ export async function checkOrgAndNote(
   note({ orgId })
 }
 
-async function listForCall(call: ReadCall & Pick<Call<Logs['list']>, 'ask'>, query: ListQuery) {
+async function listForCall(call: ReadCall & Pick<Call<Logs['list']>, 'readQuery'>, query: ListQuery) {
   await checkOrgAndNote(call, query.orgId)
-  return call.ask((on) => listEntries(on, call.scope, query))
+  return call.readQuery((on) => listEntries(on, call.scope, query))
 }
 
 type AuditLogDependencies = {
@@ -68,8 +68,10 @@ export const auditLogHandlers = ({
     const { after, ...rest } = query
     if (after === undefined) return listForCall(call, rest)
     await checkOrgAndNote(call, query.orgId)
-    const { ask, scope } = call
-    return ask((on) => listEntriesAfter(on, scope, requestedChain(scope, query.orgId), { ...rest, after }))
+    const { readQuery, scope } = call
+    return readQuery((on) =>
+      listEntriesAfter(on, scope, requestedChain(scope, query.orgId), { ...rest, after }),
+    )
   }),
 
   show: sealedRead<Logs['show']>(({ db, scope, params }) => store.getEntry(db, scope, params.id)),
@@ -79,9 +81,9 @@ export const auditLogHandlers = ({
     query: query.q,
   })),
 
-  heads: sealedRead<Logs['heads']>(async ({ askIfWide, scope }) => {
+  heads: sealedRead<Logs['heads']>(async ({ readQueryIfWide, scope }) => {
     const copies = await localCopies.list()
-    return { data: await askIfWide((on) => store.listHeads(on, scope, copies)) }
+    return { data: await readQueryIfWide((on) => store.listHeads(on, scope, copies)) }
   }),
 
   chain: inSteps<Logs['chain'], { chain: string; closing: ChainEnd }>({

@@ -199,8 +199,8 @@ export type Endpoint = {
   limit?: SharedLimit | ProcessLimit
   /** It creates records of this kind, of which each tenant may have so many (`call.quota`). */
   quota?: QuotaName
-  /** The handler may run queries whose cost the caller controls (`call.ask`). */
-  question?: true
+  /** The handler may run queries whose cost the caller controls (`call.readQuery`). */
+  readQuery?: true
   /** Failures worth documenting beyond those of every endpoint. */
   errors?: readonly ErrorCode[]
   /** A valid body; whoever uses it fills in ids of records. */

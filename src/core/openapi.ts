@@ -219,7 +219,7 @@ export function errorCodesOf(entry: Endpoint): ErrorCode[] {
     ...when(isHonored, 'idempotency_mismatch', 'idempotency_in_progress'),
     'rate_limited',
     ...when(entry.quota !== undefined, 'quota_exceeded'),
-    ...when(entry.question, 'too_many_questions', 'question_too_slow'),
+    ...when(entry.readQuery, 'too_many_questions', 'question_too_slow'),
     ...(entry.errors ?? []),
   ])
   return [...codes]

@@ -6,7 +6,7 @@ const maxNiceness = 19
 
 /**
  * Lets the main thread go first where all processors are busy: it serves everybody, and one caller's expensive
- * questions occupy several threads. Linux has a priority for each thread (setpriority(2)); elsewhere it would be that of
+ * read queries occupy several threads. Linux has a priority for each thread (setpriority(2)); elsewhere it would be that of
  * the whole process.
  */
 export function lowerThreadPriority(): void {

@@ -279,7 +279,7 @@ export const devices = {
     summary: 'List devices by hostname',
     tag: section,
     access: reads,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only devices of this organization'),
       siteId: idOf('site').optional().describe('Only devices of this site'),

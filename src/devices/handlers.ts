@@ -30,7 +30,7 @@ type Settings = {
 }
 
 export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.devices> => ({
-  async list({ db, ask, scope, query }) {
+  async list({ db, readQuery, scope, query }) {
     const { orgId, siteId, page: _, limit: __, cursor: ___, ...looked } = query
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
     // Above one organization devices are found among all of them. Filters without a matching index order may read every visible
@@ -40,8 +40,8 @@ export const deviceHandlers = (settings: Settings): HandlersOf<typeof contract.d
       Object.values(looked).some((one) => one !== undefined && one !== '') ||
       (query.cursor === undefined && offsetOf(query) > store.countedAtOnce)
     return isLong
-      ? ask((on) => store.listDevices(on, scope, query))
-      : store.listDevices(db, scope, query, ask)
+      ? readQuery((on) => store.listDevices(on, scope, query))
+      : store.listDevices(db, scope, query, readQuery)
   },
 
   show: async ({ db, scope, params, now }) =>

@@ -119,12 +119,12 @@ const howManyAtOnce = preparedInScope((db, scope) =>
     .select((eb) => eb.fn.countAll<number>().as('total')),
 )
 
-/** Ordered by hostname. `ask` runs what takes long: the count of a large fleet. */
+/** Ordered by hostname. `readQuery` runs what takes long: the count of a large fleet. */
 export async function listDevices(
   db: Db,
   scope: Scope,
   { page, limit, cursor, ...filter }: CursorPageQuery & DeviceFilter,
-  ask: <T>(work: (on: Db) => Promise<T>) => Promise<T> = (work) => work(db),
+  readQuery: <T>(work: (on: Db) => Promise<T>) => Promise<T> = (work) => work(db),
 ): Promise<CursorPage<Device>> {
   const query = { page, limit, cursor }
   const key = keyAfter(query, order.length)
@@ -146,7 +146,7 @@ export async function listDevices(
       ? (await howManyAtOnce(db, scope, {}))[0]!.total
       : await countOf(db.selectFrom(some.as('first')))
     if (total <= countedAtOnce) return total
-    return ask(async (on) =>
+    return readQuery(async (on) =>
       isPlain ? (await howMany(on, scope, {}))[0]!.total : countOf(filtered(on, scope, filter)),
     )
   }

@@ -107,7 +107,7 @@ export const filters = {
     summary: 'List saved filters, newest first',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only filters of this organization'),
       search: text(1000).optional().describe('Part of the name or description'),
@@ -148,7 +148,7 @@ export const filters = {
     summary: 'Show which devices match conditions that are not saved',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     body: z.strictObject({
       orgId: oneOrgId,
       conditions,
@@ -175,7 +175,7 @@ export const filters = {
     summary: 'Change a saved filter',
     tag,
     access: writes,
-    question: true,
+    readQuery: true,
     params,
     body: SavedFilterChange,
     maxBody,
@@ -201,7 +201,7 @@ export const filters = {
     summary: 'Show which devices a saved filter matches, in all organizations the caller can see or in one',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     params,
     query: z.strictObject({
       orgId: oneOrgId,

@@ -18,7 +18,7 @@ import { previewFilter } from './store.ts'
 export type FilterHooks<Answer> = {
   /** Called before the transaction of a change of conditions: evaluates the new conditions. */
   prepareChange(
-    call: Pick<Preparation<typeof contract.filters.update>, 'storage' | 'ask' | 'scope' | 'now'>,
+    call: Pick<Preparation<typeof contract.filters.update>, 'storage' | 'readQuery' | 'scope' | 'now'>,
     filter: contract.SavedFilter,
   ): Promise<Answer | undefined>
   /** Called after the conditions were saved. */
@@ -34,9 +34,9 @@ export type FilterHooks<Answer> = {
 }
 
 export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typeof contract.filters> => ({
-  async list({ db, ask, scope, query }) {
+  async list({ db, readQuery, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    const page = await ask((on) => saved.listFilters(on, scope, query))
+    const page = await readQuery((on) => saved.listFilters(on, scope, query))
     return { ...page, total: page.pagination.total }
   },
 
@@ -82,10 +82,10 @@ export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typ
 
   // Devices are read before the transaction of the audit entry: a large fleet takes a while.
   preview: inSteps({
-    async prepare({ storage, ask, scope, body, now }) {
+    async prepare({ storage, readQuery, scope, body, now }) {
       const seen = await scopeWithin(storage.read, scope, body.orgId)
       checkConditions(body.conditions)
-      return ask((on) => previewFilter(on, seen, body.conditions, { limit: body.limit, now }))
+      return readQuery((on) => previewFilter(on, seen, body.conditions, { limit: body.limit, now }))
     },
     async run({ note, body: { orgId } }, preview) {
       note({ ...(orgId !== undefined && { orgId }), details: { totalCount: preview.data.totalCount } })
@@ -94,12 +94,12 @@ export const filterHandlers = <Answer>(use: FilterHooks<Answer>): HandlersOf<typ
   }),
 
   savedPreview: inSteps({
-    async prepare({ storage, ask, scope, params, query, now }) {
+    async prepare({ storage, readQuery, scope, params, query, now }) {
       const { orgId, limit } = query
       const filter = await saved.getFilter(storage.read, scope, params.id)
       const seen = await scopeWithin(storage.read, scope, orgId)
       checkConditions(filter.conditions, 'conditions')
-      const preview = await ask((on) => previewFilter(on, seen, filter.conditions, { limit, now }))
+      const preview = await readQuery((on) => previewFilter(on, seen, filter.conditions, { limit, now }))
       return { filter, preview }
     },
     async run({ note }, { filter, preview }) {

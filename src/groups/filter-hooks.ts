@@ -18,11 +18,11 @@ function checkMayFill(scope: Scope, groups: readonly DynamicGroup[], conditions:
 
 /** How changes of saved filters affect device groups. */
 export const filterHooks: FilterHooks<FilterResult> = {
-  async prepareChange({ storage, ask, scope, now }, filter) {
+  async prepareChange({ storage, readQuery, scope, now }, filter) {
     const groups = await listGroupsOfFilter(storage.read, scope, filter)
     if (groups.length === 0) return undefined
     checkMayFill(scope, groups, filter.conditions)
-    return ask((on) => evaluateFilter(on, filter, now))
+    return readQuery((on) => evaluateFilter(on, filter, now))
   },
 
   /**

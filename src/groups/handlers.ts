@@ -27,18 +27,18 @@ import {
 import * as store from './store.ts'
 
 export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
-  async list({ db, ask, askIfWide, scope, query }) {
+  async list({ db, readQuery, readQueryIfWide, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
     // A search for part of a name reads every visible group.
     const listed = (on: Db) => store.listGroups(on, scope, query)
-    return query.search ? ask(listed) : askIfWide(listed)
+    return query.search ? readQuery(listed) : readQueryIfWide(listed)
   },
 
   create: inSteps({
-    async prepare({ storage, ask, scope, body, now }) {
+    async prepare({ storage, readQuery, scope, body, now }) {
       if (body.filterId === null) return undefined
       const { dynamic } = await planned(storage.read, scope, body, now)
-      return dynamic && ask((on) => evaluateFilter(on, dynamic, now))
+      return dynamic && readQuery((on) => evaluateFilter(on, dynamic, now))
     },
     async run({ db, scope, body, now, quota }, answer) {
       const { group, dynamic } = await planned(db, scope, body, now)
@@ -52,13 +52,13 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
   show: ({ db, scope, params }) => store.getGroup(db, scope, params.id),
 
   update: inSteps({
-    async prepare({ storage, ask, scope, params, body, now }) {
+    async prepare({ storage, readQuery, scope, params, body, now }) {
       if (body.filterId === undefined) return undefined
       const before = await store.getGroup(storage.read, scope, params.id)
       checkMayChange(scope, before.siteId)
       checkFilterRequired(before.type, body.filterId)
       const dynamic = await dynamicOf(storage.read, scope, applyChange(before, body, now))
-      return dynamic && ask((on) => evaluateFilter(on, dynamic, now))
+      return dynamic && readQuery((on) => evaluateFilter(on, dynamic, now))
     },
     async run({ db, scope, params, body, now, note }, answer) {
       const { orgId } = await store.getGroup(db, scope, params.id)

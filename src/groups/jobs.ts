@@ -113,7 +113,7 @@ async function differenceOf(
 ): Promise<MembershipDiff | { fault: string } | { unknown: string }> {
   try {
     checkCost(group.conditions)
-    return await diffMembers(storage.questions, group, at)
+    return await diffMembers(storage.readQueries, group, at)
   } catch (error) {
     if (isUnsupported(error)) return { unknown: error.message }
     const fault = faultOf(error)

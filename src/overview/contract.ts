@@ -77,7 +77,7 @@ export const overview = {
     tag: 'Overview',
     // A part is included only for callers who may read its list.
     access: userAccess({ key: true }),
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization')
         .optional()

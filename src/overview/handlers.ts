@@ -29,9 +29,9 @@ const entryOf = {
 
 /** `mfaOn`: ENABLE_2FA. */
 export const overviewHandlers = ({ mfaOn }: { mfaOn: boolean }): HandlersOf<typeof contract> => ({
-  async show({ db, ask, scope, caller, query: { orgId }, now }) {
+  async show({ db, readQuery, scope, caller, query: { orgId }, now }) {
     const seen = await scopeWithin(db, scope, orgId)
-    return ask(async (on) => {
+    return readQuery(async (on) => {
       const leftOut: Overview['leftOut'] = []
       const part = async <T>(name: OverviewPart, read: () => Promise<T>): Promise<T | null> => {
         const { access } = entryOf[name]

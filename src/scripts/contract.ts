@@ -110,7 +110,7 @@ export const scripts = {
     summary: 'List scripts by name: those of organizations, of their partner and of the service',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only those this organization can use'),
       language: scriptLanguage.optional(),

@@ -15,11 +15,11 @@ import {
 import * as store from './store.ts'
 
 export const scripts: HandlersOf<typeof contract.scripts> = {
-  async list({ db, ask, askIfWide, scope, query: { orgId, ...query } }) {
+  async list({ db, readQuery, readQueryIfWide, scope, query: { orgId, ...query } }) {
     const seen = await scopeWithin(db, scope, orgId)
     // A search for part of a text reads every visible script.
     const listed = (on: Db) => store.listScripts(on, seen, query)
-    return query.search ? ask(listed) : askIfWide(listed)
+    return query.search ? readQuery(listed) : readQueryIfWide(listed)
   },
 
   async create({ db, scope, body, caller, now, note, quota }) {

@@ -22,7 +22,7 @@ export const search = {
     tag: 'Search',
     // A record type is searched only for callers who may read it.
     access: userAccess({ key: true }),
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization')
         .optional()

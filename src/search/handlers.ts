@@ -7,11 +7,11 @@ import { findSettings, maxPerType } from './rules.ts'
 import * as store from './store.ts'
 
 export const search: HandlersOf<typeof contract.search> = {
-  async everything({ db, ask, scope, caller, query: { orgId, ...query } }) {
+  async everything({ db, readQuery, scope, caller, query: { orgId, ...query } }) {
     const { permissions } = caller
     const seen = await scopeWithin(db, scope, orgId)
     const [needle, max] = [fold(query.q), maxPerType(query.limit)]
-    const [devices, scripts, alerts] = await ask((on) =>
+    const [devices, scripts, alerts] = await readQuery((on) =>
       Promise.all([
         hasPermission(permissions, 'devices:read') ? store.findDevices(on, seen, needle, max) : [],
         hasPermission(permissions, 'scripts:read') ? store.findScripts(on, seen, needle, max) : [],

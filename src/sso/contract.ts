@@ -119,7 +119,7 @@ export const ssoProviders = {
     summary: 'List SSO providers, oldest first: of several active ones of an organization the first is used',
     tag,
     access: readsInFiles,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only providers of this organization'),
       ...pageQuery(),

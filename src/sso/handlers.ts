@@ -151,9 +151,11 @@ export function ssoHandlers(on: SsoDependencies): {
     },
 
     ssoProviders: {
-      async list({ db, askIfWide, scope, query }) {
+      async list({ db, readQueryIfWide, scope, query }) {
         if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-        const { data, pagination } = await askIfWide((on) => store.listProviders(on, cipher, scope, query))
+        const { data, pagination } = await readQueryIfWide((on) =>
+          store.listProviders(on, cipher, scope, query),
+        )
         return { data: data.map((one) => ({ ...one, ...registrationUrls(web, one) })), pagination }
       },
 

@@ -80,9 +80,9 @@ export type Storage = {
   heavy: Db
   /**
    * Reads whose cost callers decide, kept apart from all others: one that exceeds its time limit is ended and fails
-   * as `too slow` (database-errors.ts). Handlers use `call.ask`, which bounds how many run.
+   * as `too slow` (database-errors.ts). Handlers use `call.readQuery`, which bounds how many run.
    */
-  questions: Db
+  readQueries: Db
   /**
    * Runs `work` in one transaction and resolves when it is durable: a reply that was sent survives a crash. A failing
    * `work` changes nothing. `work` must be short, must wait only for the queries of its `tx`, must not call `write`

@@ -15,7 +15,7 @@ export type StorageOptions = {
   alone?: boolean
   /** Threads for heavy reads on SQLite. */
   readerThreads?: number
-  questions?: ReadQuerySettings
+  readQueries?: ReadQuerySettings
   observer?: StorageObserver
 }
 
@@ -26,20 +26,20 @@ const defaultReadQueries: ReadQuerySettings = { timeoutMs: 10_000, atOnce: 6 }
 /** Opens the database without touching its tables (migrate.ts does). Loads only the driver it needs. */
 export async function openStorage(options: StorageOptions): Promise<Storage> {
   const { databaseUrl, poolerUrl, dataDir, postgres, alone = false, readerThreads = 2 } = options
-  const { questions = defaultReadQueries, observer = noObserver } = options
+  const { readQueries = defaultReadQueries, observer = noObserver } = options
   if (databaseUrl) {
     const settings = { ...defaultPostgres, ...postgres }
     return (await import('./postgres/open.ts')).openPostgres(
       { databaseUrl, poolerUrl },
       settings,
-      questions,
+      readQueries,
       observer,
     )
   }
   return (await import('./sqlite/open.ts')).openSqlite(dataDir, {
     alone,
     readerThreads,
-    questions,
+    readQueries,
     observer,
   })
 }

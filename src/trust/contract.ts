@@ -168,7 +168,7 @@ export const trustPolicies = {
     summary: 'List trust policies, oldest first: of several that a token fits the first counts',
     tag,
     access: readsInFiles,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only policies of this organization'),
       ...pageQuery(),

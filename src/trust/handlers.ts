@@ -72,9 +72,9 @@ export function trustHandlers(on: On): {
     trust: exchangeHandlers({ issuers, tokens }),
 
     trustPolicies: {
-      async list({ db, askIfWide, scope, query }) {
+      async list({ db, readQueryIfWide, scope, query }) {
         if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-        return askIfWide((on) => store.listTrustPolicies(on, scope, query))
+        return readQueryIfWide((on) => store.listTrustPolicies(on, scope, query))
       },
 
       create: inSteps<Policies['create'], string | undefined>({

@@ -190,7 +190,7 @@ export const webhooks = {
     summary: 'List webhooks, newest first',
     tag,
     access: readsInFiles,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only webhooks of this organization'),
       status: webhookStatus.optional().describe('Only webhooks in this state'),

@@ -59,9 +59,9 @@ export const webhookHandlers = (on: { cipher: Cipher; outbound: Outbound }): Han
   })
 
   return {
-    async list({ db, askIfWide, scope, query }) {
+    async list({ db, readQueryIfWide, scope, query }) {
       if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-      return askIfWide((on) => store.listWebhooks(on, cipher, scope, query))
+      return readQueryIfWide((on) => store.listWebhooks(on, cipher, scope, query))
     },
 
     create: inSteps<Webhooks['create'], void>({

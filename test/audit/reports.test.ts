@@ -8,9 +8,9 @@ import { startService } from '../harness.ts'
 import { buildWorld } from '../world.ts'
 import { happening, recorded } from './rows.ts'
 
-it('reports are questions: they have a time limit, and leave room for other tenants', () => {
+it('reports are read queries: they have a time limit, and leave room for other tenants', () => {
   for (const [name, entry] of Object.entries(api.auditReports))
-    expect([name, entry.question]).toEqual([name, true])
+    expect([name, entry.readQuery]).toEqual([name, true])
 })
 
 describe('the category of an action', () => {

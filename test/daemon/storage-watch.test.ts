@@ -48,7 +48,7 @@ async function watched(open: Open) {
 onEveryDatabase((kind, open) => {
   const isPostgres = kind === 'postgres'
 
-  it.each(['read', 'heavy', 'questions'] as const)('a slow statement is counted, by %s', async (by) => {
+  it.each(['read', 'heavy', 'readQueries'] as const)('a slow statement is counted, by %s', async (by) => {
     const { storage, metrics } = await watched(open)
     const text = isPostgres
       ? sql`select pg_sleep(0.25) from "probes"`

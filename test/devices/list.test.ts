@@ -87,7 +87,7 @@ onEveryDatabase((kind, open) => {
         let asked = 0
         const ask = <T>(work: (on: Db) => Promise<T>) => {
           asked += 1
-          return work(storage.questions)
+          return work(storage.readQueries)
         }
         const { pagination } = await listDevices(storage.read, scope, { page: 1, limit: 3, ...filter }, ask)
         return { asked, total: pagination.total }

@@ -46,7 +46,7 @@ const searching = called(api).flatMap(({ name, entry }) => {
 })
 
 describe('a search', () => {
-  it.each(searching)('by $name runs among the questions, which have limits of their own', async (one) => {
+  it.each(searching)('by $name runs among the read queries, which have limits of their own', async (one) => {
     const { input, token } = await scenarioOf(one.name, one.entry, hand)
     const answered = async () => (await scrapedValues(service.url, 'svc_questions_total')).answered!
     const before = await answered()

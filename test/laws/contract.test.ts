@@ -63,7 +63,7 @@ describe('the contract', () => {
       access.who === 'user' &&
       !path.includes(':') &&
       fieldsOf(query).some(({ path: [field] }) => field === 'page')
-    const plain = entries.filter(({ entry }) => isList(entry) && !entry.question).map(({ name }) => name)
+    const plain = entries.filter(({ entry }) => isList(entry) && !entry.readQuery).map(({ name }) => name)
     expect(plain.sort()).toEqual(Object.keys(short).sort())
   })
 

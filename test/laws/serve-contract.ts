@@ -8,8 +8,8 @@ import { FairShareKeys } from '../../daemon/fair-share-keys.ts'
 import { createKeyAuthenticator } from '../../daemon/key-actor.ts'
 import { KeyMeter } from '../../daemon/key-meter.ts'
 import { Limiter } from '../../daemon/limiter.ts'
-import { ReadQueryQueue } from '../../daemon/questions.ts'
 import { QuotaCheck } from '../../daemon/quotas.ts'
+import { ReadQueryQueue } from '../../daemon/read-query-queue.ts'
 import { SharedLimiter } from '../../daemon/shared-limiter.ts'
 import { ConcurrencyLimit } from '../../daemon/work-bound.ts'
 import { createCipher } from '../../src/core/cipher.ts'
@@ -51,7 +51,7 @@ export async function serveContract(
       otherPepper: undefined,
     }),
     agentEntries: new AgentAuditBuffer(limiter, metrics, { closure: undefined }),
-    questions: new ReadQueryQueue(
+    readQueries: new ReadQueryQueue(
       storage,
       { timeoutMs: 10_000, atOnce: 6, perTenant: 4, perCaller: 2, waitMs: 5000 },
       metrics,

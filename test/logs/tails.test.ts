@@ -271,7 +271,7 @@ onEveryDatabase((kind, open) => {
       const call = {
         db,
         scope: systemScope,
-        ask: (work: (on: typeof db, checkTime: () => void) => Promise<unknown>) => work(db, late),
+        readQuery: (work: (on: typeof db, checkTime: () => void) => Promise<unknown>) => work(db, late),
       }
       const paging = { page: 1, limit: 100 }
       const after = [{ deviceId: bakery.deviceId, seq: 0 }]

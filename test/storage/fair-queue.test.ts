@@ -102,9 +102,10 @@ onEveryEmptyDatabase((kind, open) => {
       const storage = await openStorage({
         databaseUrl: databaseUrl!,
         dataDir,
-        questions: { timeoutMs: 10_000, atOnce: 6 },
+        readQueries: { timeoutMs: 10_000, atOnce: 6 },
       })
-      const ask = () => withFairShareKey(['one'], () => sql`select pg_sleep(1.5)`.execute(storage.questions))
+      const ask = () =>
+        withFairShareKey(['one'], () => sql`select pg_sleep(1.5)`.execute(storage.readQueries))
       const asked = Array.from({ length: 5 }, ask)
       await expect
         .poll(async () => {

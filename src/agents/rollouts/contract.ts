@@ -178,7 +178,7 @@ export const agentRollouts = {
     summary: 'Roll out a version to agents in waves; halts automatically after too many failures',
     tag,
     access: writes,
-    question: true,
+    readQuery: true,
     body: NewRollout,
     status: 201,
     reply: Rollout,
@@ -210,7 +210,7 @@ export const agentRollouts = {
     summary: 'List the devices of a rollout by wave',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     params,
     query: z.strictObject({
       state: rolloutDeviceState.optional().describe('Only devices in this state'),

@@ -34,7 +34,7 @@ export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => 
   list: ({ db, query }) => store.listRollouts(db, query),
 
   start: inSteps<Rollouts['start'], Map<string, Filter>>({
-    async prepare({ storage, ask, scope, body, now }) {
+    async prepare({ storage, readQuery, scope, body, now }) {
       checkWaves(body.waves)
       const named = new Map<string, Filter>()
       for (const { filterId } of body.waves) {
@@ -44,7 +44,7 @@ export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => 
         named.set(filterId, { id, name, conditions })
       }
       await checkVersion(storage.read, body.version)
-      await ask((on) => checkDevices(on, body, named, now))
+      await readQuery((on) => checkDevices(on, body, named, now))
       return named
     },
     async run({ db, caller, body, now, note }, named) {
@@ -62,9 +62,9 @@ export const rolloutHandlers = (signal: RolloutSignal): HandlersOf<Rollouts> => 
   show: async ({ db, storage, params, now }) =>
     readProgress(storage.heavy, await store.getRollout(db, params.id), now),
 
-  async devices({ db, ask, params, query }) {
+  async devices({ db, readQuery, params, query }) {
     const { id } = await store.getRollout(db, params.id)
-    return ask((on) => listRolloutDevices(on, id, query))
+    return readQuery((on) => listRolloutDevices(on, id, query))
   },
 
   async halt({ db, caller, params, now, note }) {

@@ -3,7 +3,7 @@ import { addSeconds, type Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { secondsAfter } from '../../storage/query/expressions.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
-import { type CheckpointQuestion, grownChains, lastCheckpoint } from './claims.ts'
+import { type DueCheckpointsQuery, grownChains, lastCheckpoint } from './claims.ts'
 import { restOf } from './verdicts.ts'
 
 /** Organizations that wait, and the time since which the first of them does. */
@@ -65,9 +65,9 @@ export async function verificationBacklog(
  */
 export async function checkpointBacklog(
   db: Db,
-  question: CheckpointQuestion,
+  query: DueCheckpointsQuery,
 ): Promise<Backlog & { oldest: Instant | null }> {
-  const unsigned = grownChains(db, question).select((eb) => {
+  const unsigned = grownChains(db, query).select((eb) => {
     const last = lastCheckpoint(eb)
     const first = eb
       .selectFrom('audit_logs as l')
@@ -78,9 +78,7 @@ export async function checkpointBacklog(
       .limit(1)
     return [
       first.as('at'),
-      secondsAfter(eb.fn.coalesce(last.select('c.created_at'), eb.lit(null)), question.restSeconds).as(
-        'rested',
-      ),
+      secondsAfter(eb.fn.coalesce(last.select('c.created_at'), eb.lit(null)), query.restSeconds).as('rested'),
     ]
   })
   const { count, since, oldest } = await db

@@ -8,7 +8,7 @@ const claimSeconds = 120
 /** Longest pause of a chain that contradicts what was signed of it. */
 const longestClaimSeconds = 3600
 
-export type CheckpointQuestion = {
+export type DueCheckpointsQuery = {
   now: Instant
   /** Seconds from one checkpoint of a chain to its next one. */
   restSeconds: number
@@ -27,7 +27,7 @@ export const lastCheckpoint = (eb: ExpressionBuilder<Tables & { h: Tables['audit
     .limit(1)
 
 /** The chains with entries that no checkpoint covers, if the last one is old enough. */
-export const grownChains = (db: Db, { now, restSeconds }: CheckpointQuestion) =>
+export const grownChains = (db: Db, { now, restSeconds }: DueCheckpointsQuery) =>
   db
     .selectFrom('audit_heads as h')
     .where('h.seq', '>', 0)
@@ -53,10 +53,10 @@ export const grownChains = (db: Db, { now, restSeconds }: CheckpointQuestion) =>
 /** Grown chains that no process is signing, those that could not be signed last. */
 export async function listUnsignedChains(
   db: Db,
-  { limit, ...question }: CheckpointQuestion & { limit: number },
+  { limit, ...query }: DueCheckpointsQuery & { limit: number },
 ): Promise<string[]> {
-  const [since, latest] = isBetween(question.now, question.now, longestClaimSeconds)
-  const rows = await grownChains(db, question)
+  const [since, latest] = isBetween(query.now, query.now, longestClaimSeconds)
+  const rows = await grownChains(db, query)
     .leftJoin('audit_checkpoint_claims as k', 'k.chain', 'h.chain')
     .select('h.chain')
     .where((eb) =>
@@ -119,7 +119,7 @@ export async function endClaims(tx: Db, chains: readonly string[], holder: strin
 export async function postponeChains(
   tx: Db,
   chains: readonly string[],
-  { holder, now, restSeconds }: Claimant & Pick<CheckpointQuestion, 'restSeconds'>,
+  { holder, now, restSeconds }: Claimant & Pick<DueCheckpointsQuery, 'restSeconds'>,
 ): Promise<void> {
   const pause = Math.max(claimSeconds, Math.min(restSeconds, longestClaimSeconds))
   await tx

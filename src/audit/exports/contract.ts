@@ -59,7 +59,7 @@ export const auditExports = {
     summary: 'Export audit entries, newest first, as CSV by default; at most 10,000 at a time',
     tag,
     access: exports,
-    question: true,
+    readQuery: true,
     audit: exportAudit,
     query: z.strictObject({
       format: z.enum(exportFormats).default('csv'),
@@ -81,7 +81,7 @@ export const auditExports = {
     summary: 'Export audit entries, newest first, as JSON by default; at most 10,000 at a time',
     tag,
     access: exports,
-    question: true,
+    readQuery: true,
     audit: { action: exportAudit.action, resource: exportAudit.resource },
     query: z.strictObject({ orgId }),
     body: z

@@ -35,7 +35,12 @@ const batchSize = 500
 
 /** Runs before the transaction of the audit entry: searching a whole log takes long. */
 async function prepareExport(
-  { storage, ask, scope, note }: Pick<Preparation<Exports['create']>, 'storage' | 'ask' | 'scope' | 'note'>,
+  {
+    storage,
+    readQuery,
+    scope,
+    note,
+  }: Pick<Preparation<Exports['create']>, 'storage' | 'readQuery' | 'scope' | 'note'>,
   { format, filter, columns, cursor, cursorAt }: ExportRequest,
 ): Promise<StreamReply> {
   const [timestamp, id] = (keyAfter({ cursor }, 2, cursorAt) ?? []).map(String)
@@ -44,7 +49,7 @@ async function prepareExport(
   await sealPendingFor(storage, scope, orgId)
   const last: [string, string] | undefined =
     timestamp === undefined || id === undefined ? undefined : [timestamp, id]
-  const found = await ask((on) => listNewestKeys(on, scope, filter, last, maxExportEntries + 1))
+  const found = await readQuery((on) => listNewestKeys(on, scope, filter, last, maxExportEntries + 1))
   const { data: keys, pagination } = toCursorPage(
     found,
     { page: 1, limit: maxExportEntries },

@@ -21,7 +21,7 @@ export const auditReports = {
     summary: 'Report who did how much',
     tag,
     access: auditReadAccess,
-    question: true,
+    readQuery: true,
     audit: accessAudit,
     query,
     reply: z.object({
@@ -39,7 +39,7 @@ export const auditReports = {
     summary: 'Report sign-ins and changes of permissions and policies',
     tag,
     access: auditReadAccess,
-    question: true,
+    readQuery: true,
     audit: accessAudit,
     query,
     reply: z.object({
@@ -58,7 +58,7 @@ export const auditReports = {
     summary: 'Report access to data, its changes and exports',
     tag,
     access: auditReadAccess,
-    question: true,
+    readQuery: true,
     audit: accessAudit,
     query,
     reply: z.object({
@@ -77,7 +77,7 @@ export const auditReports = {
     summary: 'Count audit entries by category and by user',
     tag,
     access: auditReadAccess,
-    question: true,
+    readQuery: true,
     audit: accessAudit,
     query,
     reply: z.object({

@@ -19,7 +19,7 @@ const recent = 10
 export const auditReports: HandlersOf<Reports> = {
   users: sealedRead<Reports['users']>(async ({ query, ...call }) => {
     await checkOrgAndNote(call, query.orgId)
-    return call.ask(async (on) => {
+    return call.readQuery(async (on) => {
       const actionsPerUser = await countUsers(on, call.scope, query, maxUsers)
       return {
         ...(await countActivity(on, call.scope, query)),
@@ -32,7 +32,7 @@ export const auditReports: HandlersOf<Reports> = {
 
   security: sealedRead<Reports['security']>(async ({ query, ...call }) => {
     await checkOrgAndNote(call, query.orgId)
-    return call.ask(async (on) => ({
+    return call.readQuery(async (on) => ({
       ...securityReport(await countActions(on, call.scope, query)),
       recentEvents: await listRecentEntries(
         on,
@@ -46,7 +46,7 @@ export const auditReports: HandlersOf<Reports> = {
 
   compliance: sealedRead<Reports['compliance']>(async ({ query, ...call }) => {
     await checkOrgAndNote(call, query.orgId)
-    return call.ask(async (on) => ({
+    return call.readQuery(async (on) => ({
       ...complianceReport(await countActions(on, call.scope, query)),
       recentEvents: await listRecentEntries(
         on,
@@ -60,7 +60,7 @@ export const auditReports: HandlersOf<Reports> = {
 
   stats: sealedRead<Reports['stats']>(async ({ query, ...call }) => {
     await checkOrgAndNote(call, query.orgId)
-    return call.ask(async (on) => ({
+    return call.readQuery(async (on) => ({
       ...categoryStats(await countActions(on, call.scope, query)),
       byUser: await countUsers(on, call.scope, query, maxUsers),
       range: { from: query.from ?? null, to: query.to ?? null },

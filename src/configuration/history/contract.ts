@@ -43,7 +43,7 @@ export const configurationApplies = {
     summary: 'List what was applied, newest first: the last 100 applies that changed something',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only the configuration of this organization'),
       partnerId: idOf('partner').optional().describe('Of this partner; for system scope'),

@@ -54,11 +54,13 @@ async function rollBack(
 
 export function configurationApplyHandlers(on: On): HandlersOf<typeof configurationApplies> {
   return {
-    async list({ db, ask, scope, caller, query }) {
+    async list({ db, readQuery, scope, caller, query }) {
       const about = await tenantOf(db, scope, query)
       const readable = sections.filter((section) => mayRead(on.calls, section, caller))
       // It counts up to a thousand changes of each.
-      return ask((on) => store.listApplies(on, about.scope, { owner: about.owner, readable, page: query }))
+      return readQuery((on) =>
+        store.listApplies(on, about.scope, { owner: about.owner, readable, page: query }),
+      )
     },
 
     plan: inSteps<typeof configurationApplies.plan, RollbackPlan>({

@@ -85,7 +85,7 @@ export const apiKeys = {
     summary: 'List API keys, newest first',
     tag,
     access: userAccess({ permission: 'organizations:read', workload: 'files' }),
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only keys of this organization'),
       status: status.optional().describe('Only keys in this state'),

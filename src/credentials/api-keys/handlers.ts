@@ -21,9 +21,9 @@ import {
 import * as store from './store.ts'
 
 export const apiKeys: HandlersOf<typeof contract.apiKeys> = {
-  async list({ db, askIfWide, scope, query, now }) {
+  async list({ db, readQueryIfWide, scope, query, now }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    return askIfWide((on) => store.listApiKeys(on, scope, query, now))
+    return readQueryIfWide((on) => store.listApiKeys(on, scope, query, now))
   },
 
   async create({ db, scope, body, caller, now, quota }) {

@@ -76,7 +76,7 @@ export const enrollmentKeys = {
     summary: 'List enrollment keys',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only keys of this organization'),
       expired: flag.optional().describe('Only keys that have expired, or only those that have not'),

@@ -26,9 +26,9 @@ export const enrollmentKeyHandlers = (
 ): HandlersOf<typeof contract.enrollmentKeys> => {
   const hashOf = (key: string) => enrollmentKeyHash(settings.pepper, key)
   return {
-    async list({ db, askIfWide, scope, query, now }) {
+    async list({ db, readQueryIfWide, scope, query, now }) {
       if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-      return askIfWide((on) => store.listEnrollmentKeys(on, scope, query, now))
+      return readQueryIfWide((on) => store.listEnrollmentKeys(on, scope, query, now))
     },
 
     async create({ db, scope, body, caller, now, quota }) {

@@ -29,7 +29,7 @@ export async function checkStrength(password: string, path: string, about: reado
 
 const tooWeak = (path: string, message: string) => invalid([{ path, message }], message)
 
-type Estimate = { question: StrengthRequest } & PromiseWithResolvers<StrengthResult>
+type Estimate = { request: StrengthRequest } & PromiseWithResolvers<StrengthResult>
 
 const script = packageModule('src/identity/passwords/strength-thread.ts')
 
@@ -54,8 +54,8 @@ export class StrengthEstimator {
   }
 
   /** @throws when the thread fails; the next estimate starts another one */
-  estimate(question: StrengthRequest): Promise<StrengthResult> {
-    const estimate = { question, ...Promise.withResolvers<StrengthResult>() }
+  estimate(request: StrengthRequest): Promise<StrengthResult> {
+    const estimate = { request, ...Promise.withResolvers<StrengthResult>() }
     this.#waiting.push(currentFairShareKey(), estimate)
     this.#next()
     return estimate.promise
@@ -72,7 +72,7 @@ export class StrengthEstimator {
     }
     this.#thread ??= this.#start()
     this.#thread.ref()
-    this.#thread.postMessage(this.#running.question)
+    this.#thread.postMessage(this.#running.request)
   }
 
   #start(): Worker {

@@ -155,7 +155,7 @@ export const people = {
     summary: 'List users by name',
     tag,
     access: userAccess({ permission: 'users:read', wholePartner: true, workload: 'files' }),
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       ...tenant,
       q: text(100)

@@ -92,10 +92,10 @@ export const peopleHandlers = ({ cipher }: { cipher: Cipher }): HandlersOf<typeo
     return { data: data.map((role) => ({ ...role, scope: role.scope as 'partner' })) }
   },
 
-  async list({ db, ask, scope, query: { orgId, partnerId, ...query } }) {
+  async list({ db, readQuery, scope, query: { orgId, partnerId, ...query } }) {
     const tenant = await findTenant(db, scope, { orgId, partnerId })
     // Which name is shown, and so the order, takes the memberships of every account in scope.
-    return ask(async (on) => {
+    return readQuery(async (on) => {
       const found = await (tenant
         ? store.listMembers(on, scope, tenant, query)
         : store.listAccounts(on, scope, query))

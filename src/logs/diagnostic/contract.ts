@@ -81,7 +81,7 @@ export const diagnosticLogs = {
     summary: 'List what the agent of a device said of itself, newest first',
     tag,
     access: userAccess({ permission: 'devices:read', key: true }),
-    question: true,
+    readQuery: true,
     params: z.strictObject({ id: idOf('device') }),
     query: z.strictObject({
       level: listOfEnum(levels)

@@ -44,5 +44,6 @@ export const diagnosticLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
   }),
 
   // A device may have very many entries.
-  list: ({ ask, scope, params, query }) => ask((on) => listDiagnosticLogs(on, scope, params.id, query)),
+  list: ({ readQuery, scope, params, query }) =>
+    readQuery((on) => listDiagnosticLogs(on, scope, params.id, query)),
 })

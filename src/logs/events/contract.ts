@@ -85,7 +85,7 @@ export const eventLogs = {
     summary: 'List what was written to the logs of a device, newest first',
     tag,
     access: userAccess({ permission: 'devices:read', key: true }),
-    question: true,
+    readQuery: true,
     params: z.strictObject({ id: idOf('device') }),
     query: z.strictObject({
       category: eventCategory.optional(),

@@ -63,5 +63,6 @@ export const eventLogHandlers = (quota: LogQuota): HandlersOf<Logs> => ({
   }),
 
   // A device may have very many events.
-  list: ({ ask, scope, params, query }) => ask((on) => listEventLogs(on, scope, params.id, query)),
+  list: ({ readQuery, scope, params, query }) =>
+    readQuery((on) => listEventLogs(on, scope, params.id, query)),
 })

@@ -75,7 +75,7 @@ export const logTails = {
     summary: 'List the devices you can see that have logs, with the place of the newest entry of each',
     tag,
     access,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId,
       since: instant
@@ -94,7 +94,7 @@ export const logTails = {
     summary: 'Read the logs of many devices, of both kinds, in the order in which they came in',
     tag,
     access,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId,
       after: places

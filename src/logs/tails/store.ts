@@ -48,8 +48,8 @@ const devicesWithLogs = (db: Db, scope: Scope, after: string | undefined) =>
     .orderBy('devices.id')
 
 /**
- * Throws when the question has taken its time. A question about many devices is one of many statements: without it, each has
- * the time of a whole question.
+ * Throws when the read query has taken its time. One about many devices has many statements: without it, each has
+ * the time of a whole read query.
  */
 type CheckTime = () => void
 

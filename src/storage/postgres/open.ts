@@ -54,10 +54,10 @@ export async function openPostgres(
   const url = poolerUrl ?? databaseUrl
   const pool = newPool(FairPool, { url, isPooled }, settings, connections, observerOf('main', observer))
   await firstConnection(pool, { databaseUrl, poolerUrl }, settings)
-  const questionConnections = new Set<PostgresConnection>()
+  const readQueryConnections = new Set<PostgresConnection>()
   const watch = setInterval(() => {
     cutSilent(connections, statementMs)
-    cutSilent(questionConnections, timeoutMs)
+    cutSilent(readQueryConnections, timeoutMs)
   }, watchMs).unref()
   const probe = new HealthProbe(url)
   const beginOf = (text: string, ms: number) =>
@@ -65,15 +65,17 @@ export async function openPostgres(
   const db: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginOf(begin, statementMs)) })
   // A separate pool, so a caller with many queries does not delay other reads; how many a caller may run is limited
   // before. A connection closes when it is idle, which frees the patterns that it has cached.
-  const questionPool = newPool(
+  const readQueryPool = newPool(
     RetryingPool,
     { url, isPooled },
     { ...settings, poolSize: atOnce, statementMs: timeoutMs },
-    questionConnections,
+    readQueryConnections,
     observerOf('questions', observer),
   )
-  const beginQuestion = beginOf(begin, timeoutMs)
-  const questions: Db = new Kysely({ dialect: new PortableDialect({ pool: questionPool }, beginQuestion) })
+  const beginReadQuery = beginOf(begin, timeoutMs)
+  const readQueries: Db = new Kysely({
+    dialect: new PortableDialect({ pool: readQueryPool }, beginReadQuery),
+  })
   const beginLoose = beginOf(beginUnsynced, statementMs)
   const unsynced: Db = new Kysely({ dialect: new PortableDialect({ pool }, beginLoose) })
   const beginFixed = beginOf(beginSnapshot, statementMs)
@@ -111,13 +113,13 @@ export async function openPostgres(
     // Repeated: the next waiting caller may get a connection that was opened since the last cut.
     const cutting = setInterval(() => {
       if (performance.now() < lateAt) return
-      for (const connection of [...connections, ...questionConnections]) connection.cut('the service ends')
+      for (const connection of [...connections, ...readQueryConnections]) connection.cut('the service ends')
     }, 50)
     const late = sleep(closeMs, undefined, { ref: false })
     await Promise.all([Promise.race([Promise.allSettled(running), late]), probe.close()])
     await db.destroy()
     if (!pool.ended) await pool.end()
-    if (!questionPool.ended) await questionPool.end()
+    if (!readQueryPool.ended) await readQueryPool.end()
     clearInterval(cutting)
     clearInterval(watch)
   }
@@ -127,14 +129,14 @@ export async function openPostgres(
     traits: dialectTraits.postgres,
     read: db,
     heavy: db,
-    questions,
+    readQueries,
     write,
     onCommit: (listener) => commits.listen(listener),
     version: () => undefined,
     signals: postgresNotifications(databaseUrl, db),
     check: () => probe.check(),
     checkIntegrity: () => checkPostgresIntegrity(db),
-    usage: () => ({ main: pool.usage(), questions: questionPool.usage() }),
+    usage: () => ({ main: pool.usage(), questions: readQueryPool.usage() }),
     giveSpaceBack: async () => {},
     sizes: async () => {
       const found = await sql<{ data: number }>`select pg_database_size(current_database()) as data`.execute(

@@ -12,7 +12,7 @@ export async function countOf<DB, TB extends keyof DB>(
 }
 
 /**
- * Splits a query that may read every row of `table` into parts to run at once on `storage.questions`: on SQLite each
+ * Splits a query that may read every row of `table` into parts to run at once on `storage.readQueries`: on SQLite each
  * half of the table gets a reader thread of its own; Postgres parallelizes by itself.
  */
 export function splitTableScan<DB, TB extends keyof DB, O>(

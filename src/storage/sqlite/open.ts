@@ -25,9 +25,9 @@ export async function openSqlite(
   {
     alone,
     readerThreads,
-    questions,
+    readQueries,
     observer,
-  }: { alone: boolean; readerThreads: number; questions: ReadQuerySettings; observer: StorageObserver },
+  }: { alone: boolean; readerThreads: number; readQueries: ReadQuerySettings; observer: StorageObserver },
 ): Promise<Storage> {
   const file = sqliteFile(dataDir)
   if (alone) assertNoRestoreBegan(file)
@@ -42,8 +42,8 @@ export async function openSqlite(
       observer.ran(sql, ranMs, trace)
     }
   const readers = new ReaderPool(file, readerThreads, { onQuery: onQuery('heavy') })
-  const questionReaders = new ReaderPool(file, questions.atOnce, {
-    timeoutMs: questions.timeoutMs,
+  const readQueryReaders = new ReaderPool(file, readQueries.atOnce, {
+    timeoutMs: readQueries.timeoutMs,
     onQuery: onQuery('questions'),
   })
   const checkpointer = new WalCheckpointer(file, writer.database)
@@ -76,7 +76,7 @@ export async function openSqlite(
     await queue.close()
     await checkpointer.close()
     walSync.close()
-    await Promise.all([readers.close(), questionReaders.close()])
+    await Promise.all([readers.close(), readQueryReaders.close()])
     reader.database.close()
     // Last, because closing the last connection folds the write-ahead log back into the file.
     writer.database.close()
@@ -88,7 +88,7 @@ export async function openSqlite(
     traits: dialectTraits.sqlite,
     read: kyselyOver(reader),
     heavy: kyselyOver(readers),
-    questions: interruptibleKyselyOver(questionReaders),
+    readQueries: interruptibleKyselyOver(readQueryReaders),
     write: (work, options) => queue.write(work, options?.unsynced ?? false),
     onCommit: (listener, tables) => commits.listen(listener, tables),
     version: () => versions.ask(),
@@ -105,7 +105,7 @@ export async function openSqlite(
     usage: () => ({
       writes: queue.usage(),
       heavy: readers.usage(),
-      questions: questionReaders.usage(),
+      questions: readQueryReaders.usage(),
     }),
     sizes: () => sizesOf(file),
     giveSpaceBack: () => incrementalVacuum(writer, queue, ending.signal),

@@ -141,7 +141,7 @@ export const orgs = {
     tag,
     // Every signed-in user may see their own organization.
     access: userAccess(),
-    question: true,
+    readQuery: true,
     reply: z.object({ data: z.array(Organization) }),
   }),
   page: endpoint({
@@ -150,7 +150,7 @@ export const orgs = {
     summary: 'List organizations page by page',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       partnerId: idOf('partner').optional().describe('Only organizations of this partner'),
       ...pageQuery(),

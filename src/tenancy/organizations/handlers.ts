@@ -20,9 +20,11 @@ export const orgHandlers = ({
     return countAccess(db, organizationScope(id), now)
   },
 
-  list: async ({ askIfWide, scope }) => ({ data: await askIfWide((on) => store.listOrgs(on, scope)) }),
+  list: async ({ readQueryIfWide, scope }) => ({
+    data: await readQueryIfWide((on) => store.listOrgs(on, scope)),
+  }),
 
-  page: ({ askIfWide, scope, query }) => askIfWide((on) => store.pageOrgs(on, scope, query)),
+  page: ({ readQueryIfWide, scope, query }) => readQueryIfWide((on) => store.pageOrgs(on, scope, query)),
 
   async create({ db, scope, body, caller, now, note, quota }) {
     // Locked, so that the organization limit holds under parallel requests.

@@ -141,7 +141,7 @@ export const partners = {
     summary: 'List partners',
     tag,
     access: userAccess({ scopes: ['system'], permission: 'organizations:read' }),
-    question: true,
+    readQuery: true,
     query: z.strictObject(pageQuery()),
     reply: pageOf(Partner),
   }),
@@ -166,7 +166,7 @@ export const partners = {
     summary: 'Show your own partner',
     tag,
     access: userAccess({ scopes: ['partner'], permission: 'organizations:read' }),
-    question: true,
+    readQuery: true,
     reply: Partner,
   }),
   changeMe: endpoint({

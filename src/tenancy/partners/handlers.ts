@@ -43,7 +43,7 @@ export const partnerHandlers = ({
     return { organizations: await countOrgs(db, id), ...(await countAccess(db, wholeOf(id), now)) }
   },
 
-  list: ({ ask, query }) => ask((on) => store.listPartners(on, query)),
+  list: ({ readQuery, query }) => readQuery((on) => store.listPartners(on, query)),
 
   async create({ db, body, now, quota }) {
     await quota({})
@@ -52,8 +52,8 @@ export const partnerHandlers = ({
     return partner
   },
 
-  me: ({ ask, scope }) =>
-    ask(async (on) => {
+  me: ({ readQuery, scope }) =>
+    readQuery(async (on) => {
       const partner = await store.getPartner(on, ownOf(scope))
       return rules.visiblePartner(partner, await listOrgIds(on, scope))
     }),

@@ -55,7 +55,7 @@ export const sites = {
     summary: 'List sites',
     tag,
     access: userAccess({ permission: 'sites:read', workload: 'files' }),
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only sites of this organization'),
       organizationId: idOf('organization').optional().describe('Same as orgId').meta({ hidden: true }),

@@ -8,9 +8,9 @@ import * as rules from './rules.ts'
 import * as store from './store.ts'
 
 export const siteHandlers: HandlersOf<typeof contract.sites> = {
-  async list({ db, askIfWide, scope, query: { organizationId, orgId = organizationId, ...page } }) {
+  async list({ db, readQueryIfWide, scope, query: { organizationId, orgId = organizationId, ...page } }) {
     if (orgId !== undefined) await checkOrg(db, scope, orgId)
-    return askIfWide((on) => store.listSites(on, scope, { orgId, ...page }))
+    return readQueryIfWide((on) => store.listSites(on, scope, { orgId, ...page }))
   },
 
   async create({ db, scope, body, now, quota }) {

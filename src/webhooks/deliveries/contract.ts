@@ -79,7 +79,7 @@ export const webhookDeliveries = {
     summary: 'List the deliveries of a webhook, newest first',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     params,
     query: z.strictObject({
       status: deliveryStatus.optional().describe('Only deliveries in this state'),
@@ -94,7 +94,7 @@ export const webhookDeliveries = {
       'List the deliveries of all webhooks that failed permanently and were not sent again, newest first',
     tag,
     access: reads,
-    question: true,
+    readQuery: true,
     query: z.strictObject({
       orgId: idOf('organization').optional().describe('Only those of this organization'),
       ...range,

@@ -14,15 +14,15 @@ type Deliveries = typeof contract.webhookDeliveries
 const replayed = 500
 
 export const webhookDeliveries: HandlersOf<Deliveries> = {
-  async list({ db, ask, scope, params, query }) {
+  async list({ db, readQuery, scope, params, query }) {
     await getSummary(db, scope, params.id)
     // Counting the total may read millions of deliveries.
-    return ask((on) => store.listDeliveries(on, scope, params.id, query))
+    return readQuery((on) => store.listDeliveries(on, scope, params.id, query))
   },
 
-  async dead({ db, ask, scope, query }) {
+  async dead({ db, readQuery, scope, query }) {
     if (query.orgId !== undefined) await checkOrg(db, scope, query.orgId)
-    return ask((on) => store.listFailedDeliveries(on, scope, query))
+    return readQuery((on) => store.listFailedDeliveries(on, scope, query))
   },
 
   async show({ db, scope, params }) {

@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
-import { ReadQueryQueue } from '../../daemon/questions.ts'
+import { ReadQueryQueue } from '../../daemon/read-query-queue.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { metricValues } from '../metric-values.ts'
 
@@ -8,17 +8,17 @@ const limits = { timeoutMs: 1000, atOnce: 3, perTenant: 3, perCaller: 2, waitMs:
 
 function queueWith(settings: Partial<typeof limits> = {}) {
   const metrics = new Registry()
-  const questions = new ReadQueryQueue({ questions: {} as Db }, { ...limits, ...settings }, metrics)
+  const queue = new ReadQueryQueue({ readQueries: {} as Db }, { ...limits, ...settings }, metrics)
   const running: { caller: string; end(): void }[] = []
   const ask = (caller: string, tenant = 'everybody') =>
-    questions.ask({ caller, tenant }, async () => {
+    queue.run({ id: caller, tenant }, async () => {
       const { promise, resolve } = Promise.withResolvers<string>()
       running.push({ caller, end: () => resolve(caller) })
       return promise
     })
   const runs = () => running.map(({ caller }) => caller).join('')
   const metric = (name: string) => metricValues(metrics, name)
-  return { questions, running, ask, runs, metric }
+  return { queue, running, ask, runs, metric }
 }
 const tick = () => new Promise((resolve) => setImmediate(resolve))
 
@@ -89,17 +89,17 @@ describe('concurrent read queries', () => {
   })
 
   it('of many statements have the time of one in all', async () => {
-    const { questions, metric } = queueWith({ timeoutMs: 0 })
-    const asker = { caller: 'a', tenant: 'everybody' }
+    const { queue, metric } = queueWith({ timeoutMs: 0 })
+    const caller = { id: 'a', tenant: 'everybody' }
     await expect(
-      questions.ask(asker, async (_, checkTime) => {
+      queue.run(caller, async (_, checkTime) => {
         checkTime()
         return 'too late'
       }),
     ).rejects.toMatchObject({ code: 'question_too_slow', extras: { retryAfter: 30 } })
     expect(await metric('svc_questions_total')).toMatchObject({ too_slow: 1, failed: 0 })
-    const { questions: patient } = queueWith({ timeoutMs: 600_000 })
-    const answer = patient.ask(asker, async (_, checkTime) => {
+    const { queue: patient } = queueWith({ timeoutMs: 600_000 })
+    const answer = patient.run(caller, async (_, checkTime) => {
       checkTime()
       return 'in time'
     })
@@ -107,9 +107,8 @@ describe('concurrent read queries', () => {
   })
 
   it('release their slot on failure, and report a timeout', async () => {
-    const { questions, metric } = queueWith({ atOnce: 1 })
-    const fail = (error: unknown) =>
-      questions.ask({ caller: 'a', tenant: 'everybody' }, () => Promise.reject(error))
+    const { queue, metric } = queueWith({ atOnce: 1 })
+    const fail = (error: unknown) => queue.run({ id: 'a', tenant: 'everybody' }, () => Promise.reject(error))
     await expect(fail(new Error('other'))).rejects.toThrow('other')
     for (const code of ['57014', 'SQLITE_INTERRUPT']) {
       await expect(fail(Object.assign(new Error('late'), { code }))).rejects.toMatchObject({
@@ -119,6 +118,6 @@ describe('concurrent read queries', () => {
       })
     }
     expect(await metric('svc_questions_total')).toEqual({ answered: 0, failed: 1, too_slow: 2, refused: 0 })
-    expect(await questions.ask({ caller: 'a', tenant: 'everybody' }, async () => 'well')).toBe('well')
+    expect(await queue.run({ id: 'a', tenant: 'everybody' }, async () => 'well')).toBe('well')
   })
 })

@@ -6,28 +6,28 @@ import type { Db, Storage } from '../src/storage/open.ts'
 import { addCounter } from './metrics.ts'
 
 export type ReadQueryLimits = {
-  /** Milliseconds one statement may take, and a question of several in all. */
+  /** Milliseconds one statement may take, and a read query of several in all. */
   timeoutMs: number
   atOnce: number
   perTenant: number
   perCaller: number
-  /** Milliseconds that a further question waits for its turn. */
+  /** Milliseconds that a further read query waits for its turn. */
   waitMs: number
 }
 
-/** The caller of a question, and its tenant. */
-export type Asker = { caller: string; tenant: string }
+/** The caller of a read query, and its tenant. */
+export type ReadQueryCaller = { id: string; tenant: string }
 
-type Waiting = { asker: Asker; go(): void }
+type Waiting = { caller: ReadQueryCaller; go(): void }
 
-/** Waiting questions of one caller per running one; further ones are refused immediately. */
+/** Waiting read queries of one caller per running one; further ones are refused immediately. */
 const waitingForEach = 8
-/** A question of several statements has used up its time between two of them. */
+/** A read query of several statements has used up its time between two of them. */
 class OutOfTime extends Error {}
 
-/** Retry-After when too many questions run. */
+/** Retry-After when too many read queries run. */
 const retrySeconds = 2
-/** Retry-After when a question was too slow. */
+/** Retry-After when a read query was too slow. */
 const retrySlowSeconds = 30
 
 const outcomes = ['answered', 'failed', 'too_slow', 'refused'] as const
@@ -40,15 +40,15 @@ type Outcome = (typeof outcomes)[number]
 export class ReadQueryQueue {
   readonly #db: Db
   readonly #limits: ReadQueryLimits
-  /** Running questions of each caller with at least one. */
+  /** Running read queries of each caller with at least one. */
   readonly #byCaller = new Map<string, number>()
   readonly #byTenant = new Map<string, number>()
   readonly #waiting: Waiting[] = []
   readonly #ended: Counter<'outcome'>
   #all = 0
 
-  constructor(storage: Pick<Storage, 'questions'>, limits: ReadQueryLimits, metrics: Registry) {
-    this.#db = storage.questions
+  constructor(storage: Pick<Storage, 'readQueries'>, limits: ReadQueryLimits, metrics: Registry) {
+    this.#db = storage.readQueries
     this.#limits = limits
     const ended = {
       name: 'svc_questions_total',
@@ -68,9 +68,9 @@ export class ReadQueryQueue {
   }
 
   /** @throws too_many_questions, question_too_slow */
-  async ask<T>(asker: Asker, work: (db: Db, checkTime: () => void) => Promise<T>): Promise<T> {
-    if (this.#mayRun(asker)) this.#take(asker)
-    else await this.#turn(asker)
+  async run<T>(caller: ReadQueryCaller, work: (db: Db, checkTime: () => void) => Promise<T>): Promise<T> {
+    if (this.#mayRun(caller)) this.#take(caller)
+    else await this.#turn(caller)
     try {
       const answer = await work(this.#db, this.#deadline())
       this.#count('answered')
@@ -84,7 +84,7 @@ export class ReadQueryQueue {
       const message = `The answer took longer than ${this.#limits.timeoutMs / 1000} s: select fewer devices, or request less of each`
       throw new Problem('question_too_slow', message, { retryAfter: retrySlowSeconds })
     } finally {
-      this.#give(asker)
+      this.#give(caller)
     }
   }
 
@@ -95,24 +95,24 @@ export class ReadQueryQueue {
     }
   }
 
-  #mayRun({ caller, tenant }: Asker): boolean {
+  #mayRun({ id, tenant }: ReadQueryCaller): boolean {
     const { atOnce, perTenant, perCaller } = this.#limits
     return (
       this.#all < atOnce &&
       countOf(this.#byTenant, tenant) < perTenant &&
-      countOf(this.#byCaller, caller) < perCaller
+      countOf(this.#byCaller, id) < perCaller
     )
   }
 
-  #take({ caller, tenant }: Asker): void {
+  #take({ id, tenant }: ReadQueryCaller): void {
     this.#all += 1
-    addCount(this.#byCaller, caller, 1)
+    addCount(this.#byCaller, id, 1)
     addCount(this.#byTenant, tenant, 1)
   }
 
-  #turn(asker: Asker): Promise<void> {
+  #turn(caller: ReadQueryCaller): Promise<void> {
     const { perCaller, waitMs } = this.#limits
-    const mine = this.#waiting.filter((one) => one.asker.caller === asker.caller).length
+    const mine = this.#waiting.filter((one) => one.caller.id === caller.id).length
     if (mine >= perCaller * waitingForEach) throw this.#refused()
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const late = setTimeout(() => {
@@ -123,7 +123,7 @@ export class ReadQueryQueue {
       clearTimeout(late)
       resolve()
     }
-    const waiting = { asker, go }
+    const waiting = { caller, go }
     this.#waiting.push(waiting)
     return promise
   }
@@ -137,15 +137,15 @@ export class ReadQueryQueue {
     )
   }
 
-  /** Starts the first waiting question that may run: callers at their limit let others pass. */
-  #give({ caller, tenant }: Asker): void {
+  /** Starts the first waiting read query that may run: callers at their limit let others pass. */
+  #give({ id, tenant }: ReadQueryCaller): void {
     this.#all -= 1
-    addCount(this.#byCaller, caller, -1)
+    addCount(this.#byCaller, id, -1)
     addCount(this.#byTenant, tenant, -1)
-    const next = this.#waiting.findIndex((one) => this.#mayRun(one.asker))
+    const next = this.#waiting.findIndex((one) => this.#mayRun(one.caller))
     if (next === -1) return
     const [waiting] = this.#waiting.splice(next, 1)
-    this.#take(waiting!.asker)
+    this.#take(waiting!.caller)
     waiting!.go()
   }
 

@@ -24,13 +24,13 @@ onEveryDatabase((_, open) => {
     const asked = await openStorage({
       dataDir,
       ...(databaseUrl !== undefined && { databaseUrl }),
-      questions: { timeoutMs: limitMs, atOnce },
+      readQueries: { timeoutMs: limitMs, atOnce },
     })
     return asked
   }
   /** A scan of 9 million pairs that finds none. */
-  const slow = ({ questions }: Storage) =>
-    questions
+  const slow = ({ readQueries }: Storage) =>
+    readQueries
       .selectFrom('probes as a')
       .innerJoin('probes as b', (join) => join.onTrue())
       .select((eb) => eb.fn.countAll<number>().as('n'))
@@ -45,8 +45,8 @@ onEveryDatabase((_, open) => {
         ]),
       )
       .execute()
-  const quick = async ({ questions }: Storage) =>
-    (await questions.selectFrom('probes').select('at').where('id', '=', 7).execute()).map(({ at }) => at)
+  const quick = async ({ readQueries }: Storage) =>
+    (await readQueries.selectFrom('probes').select('at').where('id', '=', 7).execute()).map(({ at }) => at)
 
   it('ends a query that takes too long, and runs the next on the same slot', async () => {
     const storage = await start(1)
