@@ -56,14 +56,14 @@ export function readableParts(
   section: Section,
   caller: Caller,
   objects: readonly Values[],
-): { field: string; isAsked: boolean }[] {
+): { field: string; isRequested: boolean }[] {
   const { parts = [] } = kinds[section]
   return parts.flatMap(({ field, shownBy }) => {
     if (!shownBy) return []
     const refused = refusalOf(calls, shownBy, caller)
-    const isAsked = objects.some((object) => Object.hasOwn(object, field))
-    if (refused === undefined) return [{ field, isAsked }]
-    if (isAsked) throw new Problem('forbidden', `You may not read ${section}.${field}: ${refused}`)
+    const isRequested = objects.some((object) => Object.hasOwn(object, field))
+    if (refused === undefined) return [{ field, isRequested }]
+    if (isRequested) throw new Problem('forbidden', `You may not read ${section}.${field}: ${refused}`)
     return []
   })
 }

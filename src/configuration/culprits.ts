@@ -12,7 +12,14 @@ import { findDeletedOrg } from '../tenancy/store.ts'
 import { refusalOf } from './access.ts'
 import { type Change, type FileField, type Kind, kinds, type Section } from './contract.ts'
 import type { InnerCalls } from './ports.ts'
-import { canonical, namespaceOf, type Stored, type Subject, targetOf, type Values } from './rules.ts'
+import {
+  type AuditedObject,
+  canonical,
+  namespaceOf,
+  type StoredObject,
+  targetOf,
+  type Values,
+} from './rules.ts'
 
 /** Who changed something, as the audit log says. */
 type Culprit = { by: string; at: Instant; action: string; entryId: string; name: string | null }
@@ -20,9 +27,9 @@ type Culprit = { by: string; at: Instant; action: string; entryId: string; name:
 /** Where the audit log says who did what a plan has found. */
 export type AuditTrail = {
   /** What each change is about. */
-  subjects: readonly Subject[]
+  subjects: readonly AuditedObject[]
   /** What the set owned when somebody deleted it. */
-  gone: readonly Subject[]
+  missing: readonly AuditedObject[]
 }
 
 /** What changes an object of a file, or its existence. The index audit_logs_configured_partners has these alone. */
@@ -81,7 +88,7 @@ export const mayReadAudit = (calls: InnerCalls, caller: Caller): boolean =>
   refusalOf(calls, auditLogs.show, caller) === undefined
 
 /** Entries of the changes of an object, the newest first. On Postgres one of the last moment may not be sealed yet. */
-export const entriesAbout = (db: Db, scope: Scope, { id, orgId }: Subject) =>
+export const entriesAbout = (db: Db, scope: Scope, { id, orgId }: AuditedObject) =>
   entriesIn(db, scope)
     .select('id')
     .where('chain', '=', chainOf(orgId))
@@ -115,11 +122,11 @@ export async function withCulprits(
   db: Db,
   { scope, tenant }: { scope: Scope; tenant: Scope },
   changes: readonly Change[],
-  { subjects, gone }: AuditTrail,
+  { subjects, missing }: AuditTrail,
 ): Promise<Change[]> {
   const explained: Change[] = []
   const deletions = new Map<string, Culprit>()
-  for (const subject of gone.slice(0, bounds.objects)) {
+  for (const subject of missing.slice(0, bounds.objects)) {
     const deletion = await deletionOf(db, scope, subject)
     if (deletion) deletions.set(placeOf(subject, deletion.name), deletion)
   }
@@ -162,7 +169,7 @@ async function formerId(db: Db, tenant: Scope, { section, name }: Change): Promi
   return section === 'organizations' ? findDeletedOrg(db, tenant, name) : undefined
 }
 
-const placeOf = (subject: Subject, name: string | null): string =>
+const placeOf = (subject: AuditedObject, name: string | null): string =>
   JSON.stringify([subject.section, namespaceOf(subject), name])
 
 const said = (field: string | null, { by, at, action, entryId }: Culprit) => ({
@@ -174,7 +181,7 @@ const said = (field: string | null, { by, at, action, entryId }: Culprit) => ({
 })
 
 /** The newest entry of each field: entries are read until all fields have one. */
-async function culpritsOfFields(db: Db, scope: Scope, subject: Subject, change: Change, limit: number) {
+async function culpritsOfFields(db: Db, scope: Scope, subject: AuditedObject, change: Change, limit: number) {
   const kind = kinds[subject.section]
   const names = Object.keys({ ...change.before, ...change.after })
   const left = new Set(kind.fields.filter(({ name }) => names.includes(name)))
@@ -225,7 +232,7 @@ const actionOf = ({ audit }: { audit?: object | undefined }): string =>
   audit !== undefined && 'action' in audit ? String(audit.action) : ''
 
 /** Who deleted an object, however long ago. */
-async function deletionOf(db: Db, scope: Scope, subject: Subject): Promise<Culprit | undefined> {
+async function deletionOf(db: Db, scope: Scope, subject: AuditedObject): Promise<Culprit | undefined> {
   const { remove } = kinds[subject.section]
   if (!remove) return undefined
   const [newest] = await entriesAbout(db, scope, subject)
@@ -241,13 +248,13 @@ async function deletionOf(db: Db, scope: Scope, subject: Subject): Promise<Culpr
 const maxNamed = 10
 
 /** What has moved since a plan, with who did it. `scope` and `tenant` are those of withCulprits. */
-export async function movedBy(
+export async function changesSince(
   db: Db,
   { scope, tenant }: { scope: Scope; tenant: Scope },
   on: {
     named: readonly Section[]
-    moved: readonly Stored[]
-    gone: readonly Subject[]
+    moved: readonly StoredObject[]
+    missing: readonly AuditedObject[]
     since: Instant
     now: Instant
   },
@@ -261,7 +268,7 @@ export async function movedBy(
     lines.push(`${section} "${key}" (${entry ? saidOf(culpritOf(entry)) : String(record.updatedAt)})`)
   }
   const found = await recently(db, tenant, on)
-  for (const subject of on.gone.slice(0, maxNamed)) {
+  for (const subject of on.missing.slice(0, maxNamed)) {
     const deletion = await deletionOf(db, scope, subject)
     if (deletion && deletion.at > on.since) found.set(deletion.entryId, deletion)
   }

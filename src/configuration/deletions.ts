@@ -1,34 +1,40 @@
 import { type Kind, kinds, type Section, sections } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { Owners } from './owners.ts'
-import type { Planner } from './request.ts'
-import type { Stored } from './rules.ts'
+import type { PlanContext } from './plan-context.ts'
+import type { StoredObject } from './rules.ts'
 import * as rules from './rules.ts'
 import type { State } from './state.ts'
 import type { Steps } from './steps.ts'
-import type { Turns } from './turns.ts'
+import type { TimeSlice } from './time-slice.ts'
 
-type About = { state: State; owners: Owners; found: Findings; steps: Steps; turns: Turns }
+type DeletionDependencies = {
+  state: State
+  owners: Owners
+  found: Findings
+  steps: Steps
+  timeSlice: TimeSlice
+}
 
 /** Objects of a section that the files do not have. */
-type Leaving = {
-  left: readonly Stored[]
+type PruneCandidates = {
+  left: readonly StoredObject[]
   /** Those that are deleted, and those that end with their organization. */
-  deleted: readonly Stored[]
-  ending: readonly Stored[]
+  deleted: readonly StoredObject[]
+  ending: readonly StoredObject[]
   /** Why they are too many. */
   excess: string | undefined
 }
 
 /** What the set owns and no file has any more, or what a rollback takes back. */
 export class Deletions {
-  readonly #with: Planner
+  readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
   readonly #steps: Steps
-  readonly #turns: Turns
-  readonly #leaving = new Map<Section, Leaving>()
+  readonly #timeSlice: TimeSlice
+  readonly #pruneCandidates = new Map<Section, PruneCandidates>()
   /** Ids of what was deleted before another got its name. */
   readonly #early = new Set<string>()
   /** Ids of what something refers to. */
@@ -37,13 +43,13 @@ export class Deletions {
   /** Ids of what the apply that is rolled back made. */
   rolledBack: ReadonlySet<string> | undefined
 
-  constructor(planner: Planner, { state, owners, found, steps, turns }: About) {
-    this.#with = planner
+  constructor(context: PlanContext, { state, owners, found, steps, timeSlice }: DeletionDependencies) {
+    this.#context = context
     this.#state = state
     this.#owners = owners
     this.#found = found
     this.#steps = steps
-    this.#turns = turns
+    this.#timeSlice = timeSlice
   }
 
   /** What ends with its organization, as nothing deletes it before: kept as a change, though nobody makes it. */
@@ -55,16 +61,16 @@ export class Deletions {
    * What no file has and whose name another gets is deleted first, unless something refers to it: that may get another
    * reference later, and a deletion might end it, or be refused because of it.
    */
-  async makeFirst(kind: Kind, stored: Stored): Promise<void> {
-    const { deleted, excess } = this.#leavingOf(kind)
+  async makeFirst(kind: Kind, stored: StoredObject): Promise<void> {
+    const { deleted, excess } = this.#pruneCandidatesOf(kind)
     if (!deleted.some(({ id }) => id === stored.id) || this.#isReferredTo(stored)) return
-    if (excess !== undefined && !this.#with.on.isRehearsal) return
+    if (excess !== undefined && !this.#context.on.isRehearsal) return
     this.#early.add(stored.id)
     await this.#steps.delete(kind, stored, { excess })
   }
 
   /** Whether something of the sections that were read refers to an object, or is in it. */
-  #isReferredTo({ id }: Stored): boolean {
+  #isReferredTo({ id }: StoredObject): boolean {
     this.#referred ??= new Set(
       sections
         .filter((section) => this.#state.has(section))
@@ -83,42 +89,42 @@ export class Deletions {
   }
 
   /** Whether an organization goes in which an object is: the object ends with it. */
-  #isInGone({ section, orgId }: Stored): boolean {
-    if (section === 'organizations' || orgId === null || !this.#with.wanted.prune) return false
+  #isInDeletedOrg({ section, orgId }: StoredObject): boolean {
+    if (section === 'organizations' || orgId === null || !this.#context.request.prune) return false
     const organization = this.#state.get('organizations', orgId)
-    return organization !== undefined && this.#isGone(organization)
+    return organization !== undefined && this.#isToBeDeleted(organization)
   }
 
   /** Whether an object is in no file any more, or was made by the apply that is rolled back. */
-  #isGone(stored: Stored): boolean {
+  #isToBeDeleted(stored: StoredObject): boolean {
     if (this.rolledBack) return this.rolledBack.has(stored.id)
-    const isManaged = this.#with.wanted.document[stored.section] !== undefined
+    const isManaged = this.#context.request.document[stored.section] !== undefined
     return isManaged && this.#owners.isOwn(stored) && !this.#found.isKept(stored.id)
   }
 
   /** Objects of a section that are not in the files any more, once it is known what the files mean. */
-  #leavingOf(kind: Kind): Leaving {
+  #pruneCandidatesOf(kind: Kind): PruneCandidates {
     const { section } = kind
-    const known = this.#leaving.get(section)
+    const known = this.#pruneCandidates.get(section)
     if (known) return known
-    const { prune, pruneLimit } = this.#with.wanted
+    const { prune, pruneLimit } = this.#context.request
     const all = this.#state.all(section)
-    const left = all.filter((stored) => this.#isGone(stored)).sort(byKey)
+    const left = all.filter((stored) => this.#isToBeDeleted(stored)).sort(byKey)
     const [ending, deleted] = prune
-      ? split(left, (stored) => section === 'memberships' && this.#isInGone(stored))
+      ? split(left, (stored) => section === 'memberships' && this.#isInDeletedOrg(stored))
       : [[], []]
     const owned = all.filter((stored) => this.#owners.isOwn(stored)).length
     const count = { deletions: deleted.length, owned, limit: pruneLimit }
     const leaving = { left, ending, deleted, excess: rules.pruneRefusal(section, count) }
-    this.#leaving.set(section, leaving)
+    this.#pruneCandidates.set(section, leaving)
     return leaving
   }
 
   async make(kind: Kind): Promise<void> {
     const { section } = kind
-    const { wanted, on } = this.#with
-    const { left, ending, deleted, excess } = this.#leavingOf(kind)
-    if (!wanted.prune) {
+    const { request, on } = this.#context
+    const { left, ending, deleted, excess } = this.#pruneCandidatesOf(kind)
+    if (!request.prune) {
       for (const stored of left) this.#found.leave(section, stored)
       return
     }
@@ -133,19 +139,19 @@ export class Deletions {
       const now = this.#state.get(section, stored.id)
       if (!now || this.#early.has(now.id)) continue
       // What still refers to it goes with the organization.
-      const onConflict = this.#isInGone(now) ? () => this.#end(kind, now) : undefined
+      const onConflict = this.#isInDeletedOrg(now) ? () => this.#end(kind, now) : undefined
       await this.#steps.delete(kind, now, { excess, onConflict })
-      await this.#turns.yieldIfDue()
+      await this.#timeSlice.yieldIfDue()
     }
   }
 
-  #end(kind: Kind, stored: Stored): void {
+  #end(kind: Kind, stored: StoredObject): void {
     this.#found.addApplied(stored, { action: 'end', before: this.#state.file(kind, stored), after: null })
     this.#ended.push(kind.section)
   }
 }
 
-const byKey = (one: Stored, other: Stored): number => (one.key < other.key ? -1 : 1)
+const byKey = (one: StoredObject, other: StoredObject): number => (one.key < other.key ? -1 : 1)
 
 const split = <T>(all: readonly T[], isFirst: (one: T) => boolean): [T[], T[]] => [
   all.filter(isFirst),

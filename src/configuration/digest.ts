@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto'
 import type { Change } from './contract.ts'
-import { canonical, type Wanted } from './rules.ts'
+import { type ConfigurationRequest, canonical } from './rules.ts'
 
 /**
  * Of what a plan was asked for and would do. It holds an apply to that, also where the state of the sections is the same: an
  * object that was made again, more that ends with a deletion, other files. What is refused to whom does not matter.
  */
 export async function digestOf(
-  { set, document, adopt, prune, pruneLimit, withoutSecrets = [] }: Wanted,
+  { set, document, adopt, prune, pruneLimit, withoutSecrets = [] }: ConfigurationRequest,
   changes: readonly Change[],
   { ends, meant }: { ends: readonly Record<string, number>[]; meant: unknown },
   on: {

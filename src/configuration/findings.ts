@@ -2,7 +2,7 @@ import type { Fault } from '../core/errors.ts'
 import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
 import { type AppliedChange, idsIn, keepable } from './history/applied-changes.ts'
 import type { Owners } from './owners.ts'
-import { type Item, labelOf, type Stored, type Subject, type Values } from './rules.ts'
+import { type AuditedObject, type DesiredObject, labelOf, type StoredObject, type Values } from './rules.ts'
 import type { State } from './state.ts'
 
 /** Faults after which a plan ends: no more than fifty are listed. */
@@ -24,7 +24,7 @@ export class Findings {
   readonly #owners: Owners
   readonly #changes: Change[] = []
   /** What each change is about. */
-  readonly #subjects: Subject[] = []
+  readonly #subjects: AuditedObject[] = []
   readonly #applied: AppliedChange[] = []
   readonly #faults: Fault[] = []
   /** What the caller may not do, at its place in the files. */
@@ -36,7 +36,7 @@ export class Findings {
   /** Ids of what the files have of each section. */
   readonly #kept = new Set<string>()
   /** Names of what is in the files and could not be made: what names it is not at fault. */
-  readonly #blocked = new Set<string>()
+  readonly #failed = new Set<string>()
 
   constructor(state: State, owners: Owners) {
     this.#state = state
@@ -47,7 +47,7 @@ export class Findings {
     return this.#changes
   }
 
-  get subjects(): readonly Subject[] {
+  get subjects(): readonly AuditedObject[] {
     return this.#subjects
   }
 
@@ -78,7 +78,7 @@ export class Findings {
   }
 
   addApplied(
-    stored: Stored,
+    stored: StoredObject,
     { action, before, after, former = stored.record, hidden = [] }: NewlyApplied,
   ): void {
     const { section, id, orgId, key, record } = stored
@@ -112,12 +112,12 @@ export class Findings {
     this.#faults.push(...faults)
   }
 
-  leave(section: Section, stored: Stored): void {
+  leave(section: Section, stored: StoredObject): void {
     this.#left.push({ section, org: this.#state.org(stored), name: stored.key })
   }
 
   /** The files follow a name that somebody has given it: nothing changes but what they called it. */
-  followName(stored: Stored, nameInFiles: string): void {
+  followName(stored: StoredObject, nameInFiles: string): void {
     const { section, key: name } = stored
     this.#renamedByHand.push({ section, org: this.#state.org(stored), name, nameInFiles })
   }
@@ -141,37 +141,37 @@ export class Findings {
    */
   faultsSince(
     { faults, applied }: { faults: number; applied: number },
-    { section, org, key }: Item,
+    { section, org, key }: DesiredObject,
   ): readonly Fault[] | undefined {
-    const isAtFault = this.#faults.length > faults || this.isBlocked(section, org, key)
+    const isAtFault = this.#faults.length > faults || this.hasFailed(section, org, key)
     return isAtFault && this.#applied.length === applied ? this.#faults.slice(faults) : undefined
   }
 
   /** Forgets what is tried again. */
-  withdraw({ section }: Kind, { org, key, identity }: Item, faults: readonly Fault[]): void {
+  withdraw({ section }: Kind, { org, key, identity }: DesiredObject, faults: readonly Fault[]): void {
     const others = this.#faults.filter((one) => !faults.includes(one))
     this.#faults.splice(0, this.#faults.length, ...others)
-    this.#blocked.delete(labelOf(section, org, key))
-    if (identity) this.#blocked.delete(identity.id)
+    this.#failed.delete(labelOf(section, org, key))
+    if (identity) this.#failed.delete(identity.id)
   }
 
   /** `org`: slug of its organization; undefined: of the tenant of the files. */
-  block(section: Section, org: unknown, key: unknown): void {
-    this.#blocked.add(labelOf(section, org, key))
+  markFailed(section: Section, org: unknown, key: unknown): void {
+    this.#failed.add(labelOf(section, org, key))
   }
 
-  blockItem({ section }: Kind, { org, key, identity }: Item): void {
-    this.block(section, org, key)
-    if (identity) this.#blocked.add(identity.id)
+  markItemFailed({ section }: Kind, { org, key, identity }: DesiredObject): void {
+    this.markFailed(section, org, key)
+    if (identity) this.#failed.add(identity.id)
   }
 
-  isBlocked(section: Section, org: string | undefined, key: string): boolean {
-    return this.#blocked.has(labelOf(section, org, key))
+  hasFailed(section: Section, org: string | undefined, key: string): boolean {
+    return this.#failed.has(labelOf(section, org, key))
   }
 
   /** What a rollback was to make again, or to change, by its id. */
-  isIdBlocked(id: string): boolean {
-    return this.#blocked.has(id)
+  hasIdFailed(id: string): boolean {
+    return this.#failed.has(id)
   }
 
   keep(id: string): void {

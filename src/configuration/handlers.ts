@@ -5,26 +5,33 @@ import { safeParse } from '../core/schema.ts'
 import type { Instant } from '../core/time.ts'
 import { type Caller, type HandlersOf, inSteps } from '../handler.ts'
 import type { Db } from '../storage/open.ts'
-import { type About, nameOf, refusalFacts, rehearsed, tenantOf, within } from './about.ts'
 import { readableParts, readRefusal } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncoveredBy } from './contract.ts'
 import { mayReadAudit, withCulprits } from './culprits.ts'
 import { configurationOf, keepApplied } from './history/applied.ts'
 import { configurationApplyHandlers } from './history/handlers.ts'
-import { Run } from './planner.ts'
+import { Planner } from './planner.ts'
 import type { InnerCalls } from './ports.ts'
 import {
+  type ConfigurationRequest,
   canonical,
   isElsewhere,
   isSectionOf,
-  type Stored,
+  type StoredObject,
   secretFields,
   type Values,
-  type Wanted,
 } from './rules.ts'
 import { State } from './state.ts'
 import * as store from './store.ts'
-import { Turns } from './turns.ts'
+import {
+  type ConfiguredTenant,
+  callerName,
+  findConfiguredTenant,
+  refusalFacts,
+  rehearse,
+  withScope,
+} from './tenant.ts'
+import { TimeSlice } from './time-slice.ts'
 
 type Handlers = HandlersOf<typeof configuration>
 
@@ -40,25 +47,25 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
         async prepare({ storage, scope, caller, query, body, now, ip, userAgent, limit, note }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
-          const { plan, about, run } = await rehearsed(storage, async (tx) => {
-            const about = await tenantOf(tx, scope, query)
-            note(refusalFacts(about, body.set))
-            const setId = await store.findSet(tx, about.scope, about.owner, body.set)
-            const run = new Run(tx, {
+          const { plan, tenant, run } = await rehearse(storage, async (tx) => {
+            const tenant = await findConfiguredTenant(tx, scope, query)
+            note(refusalFacts(tenant, body.set))
+            const setId = await store.findSet(tx, tenant.scope, tenant.owner, body.set)
+            const run = new Planner(tx, {
               calls,
               cipher,
-              on: within(context, about.scope),
-              wanted: body,
+              on: withScope(context, tenant.scope),
+              request: body,
               setId,
-              ...about,
+              ...tenant,
             })
-            return { plan: { ...(await run.plan()), plannedAt: now }, about, run }
+            return { plan: { ...(await run.plan()), plannedAt: now }, tenant, run }
           })
           if (!body.culprits || !mayReadAudit(calls, caller)) return plan
           // Of the caller: what belongs to a partner is in the chain of the system, which only its administrators read.
           await sealPendingFor(storage, scope)
           // After the transaction: on SQLite it holds the one writer.
-          const scopes = { scope, tenant: about.scope }
+          const scopes = { scope, tenant: tenant.scope }
           return { ...plan, changes: await withCulprits(storage.heavy, scopes, plan.changes, run.trail) }
         },
         run: async (_, plan) => plan,
@@ -69,25 +76,25 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           limit('CONFIG', 'id' in caller ? caller.id : ip)
         },
         async run({ db, scope, caller, query, body, now, ip, userAgent, note }) {
-          const about = await tenantOf(db, scope, query)
+          const tenant = await findConfiguredTenant(db, scope, query)
           const { set, version, plannedAt, revision = null } = body
-          note(refusalFacts(about, set))
-          const apply = { id: newId(), set, revision, rollsBack: null, by: nameOf(caller), now }
+          note(refusalFacts(tenant, set))
+          const apply = { id: newId(), set, revision, rollsBack: null, by: callerName(caller), now }
           const details = { configuration: configurationOf(apply) }
-          const setId = await store.lockSet(db, about.scope, about.owner, apply)
+          const setId = await store.lockSet(db, tenant.scope, tenant.owner, apply)
           const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
-          const wanted: Wanted = body
-          const run = new Run(db, {
+          const request: ConfigurationRequest = body
+          const run = new Planner(db, {
             calls,
             cipher,
-            on: within(context, about.scope),
-            wanted,
+            on: withScope(context, tenant.scope),
+            request,
             setId,
-            ...about,
+            ...tenant,
           })
           const made = await run.plan({ version, plannedAt })
           note(
-            await keepApplied(db, cipher, about, {
+            await keepApplied(db, cipher, tenant, {
               setId,
               apply,
               made,
@@ -103,29 +110,29 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
         async prepare({ storage, scope, caller, query, now, ip, limit }) {
           limit('CONFIG', 'id' in caller ? caller.id : ip)
           // Long: it reads everything.
-          const about = await tenantOf(storage.read, scope, query)
-          return exported(storage.heavy, on, caller, { ...about, now })
+          const tenant = await findConfiguredTenant(storage.read, scope, query)
+          return exported(storage.heavy, on, caller, { ...tenant, now })
         },
         run: async (_, found) => found,
       }),
 
       async sets({ db, scope, query }) {
-        const about = await tenantOf(db, scope, query)
-        return { data: await store.listSets(db, about.scope, about.owner) }
+        const tenant = await findConfiguredTenant(db, scope, query)
+        return { data: await store.listSets(db, tenant.scope, tenant.owner) }
       },
     },
   }
 }
 
 /** The fields of an object that may be shown. */
-function sayable(state: State, section: Section, stored: Stored): Record<string, unknown> {
+function sayable(state: State, section: Section, stored: StoredObject): Record<string, unknown> {
   const file = state.file(kinds[section], stored)
   const secret = secretFields(kinds[section], file)
   return Object.fromEntries(Object.entries(file).filter(([name]) => !secret.includes(name)))
 }
 
 /** What a file cannot say of an object, or undefined. */
-function unsayable(state: State, section: Section, stored: Stored): string | undefined {
+function unsayable(state: State, section: Section, stored: StoredObject): string | undefined {
   const kind = kinds[section]
   if (state.named(section, stored.orgId, stored.key).length > 1)
     return 'there are several of this name: rename all but one'
@@ -156,14 +163,14 @@ async function exported(
   db: Db,
   { calls, cipher }: { calls: InnerCalls; cipher: Cipher },
   caller: Caller,
-  { scope, owner, now }: About & { now: Instant },
+  { scope, owner, now }: ConfiguredTenant & { now: Instant },
 ) {
   const state = new State(db, { scope, cipher, owner, now })
   const document: Record<string, Values[]> = {}
   const skipped: { section: Section; org: string | null; name: string; reason: string }[] = []
   const readable: Section[] = []
-  const turns = new Turns(exportMs)
-  const yieldIfDue = () => turns.yieldIfDue()
+  const timeSlice = new TimeSlice(exportMs)
+  const yieldIfDue = () => timeSlice.yieldIfDue()
   await state.read('organizations', yieldIfDue)
   const own = sections.filter((section) => isSectionOf(owner.orgId, section))
   for (const section of own) {

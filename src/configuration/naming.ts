@@ -1,15 +1,15 @@
-import { type Claim, claimsOf, type Placed, placeOf } from './claims.ts'
 import type { Kind, Section } from './contract.ts'
 import type { Findings } from './findings.ts'
+import { type DesiredObjectInOrg, matchObjects, type ObjectMatch, placeOf } from './matching.ts'
 import type { Owners } from './owners.ts'
-import type { Planner } from './request.ts'
-import { type Item, isExpired, namespaceOf, type Stored } from './rules.ts'
+import type { PlanContext } from './plan-context.ts'
+import { type DesiredObject, isExpired, namespaceOf, type StoredObject } from './rules.ts'
 import type { State } from './state.ts'
 
 /** A reference to something that could not be made: what names it is not at fault. */
-const blocked = Symbol('blocked')
+const dependencyFailed = Symbol('blocked')
 /** A reference that leads nowhere; its fault is noted. */
-const astray = Symbol('astray')
+const notFound = Symbol('astray')
 
 /** Ids by the names of fields. */
 export type References = ReadonlyMap<string, string | string[]>
@@ -19,7 +19,7 @@ const isFound = (found: string | symbol | (string | symbol)[]): found is string 
 
 /** What the names of a file mean. */
 export class Naming {
-  readonly #with: Planner
+  readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
@@ -29,15 +29,15 @@ export class Naming {
   /** New ids of what a rollback has made again, by the former ones. */
   readonly #restored = new Map<string, string>()
 
-  constructor(planner: Planner, state: State, owners: Owners, found: Findings) {
-    this.#with = planner
+  constructor(context: PlanContext, state: State, owners: Owners, found: Findings) {
+    this.#context = context
     this.#state = state
     this.#owners = owners
     this.#found = found
   }
 
   /** The files mean this object by that name, whatever it is called until it is changed. */
-  note({ section, key }: Item, orgId: string | null, stored: Stored): void {
+  note({ section, key }: DesiredObject, orgId: string | null, stored: StoredObject): void {
     this.#names.set(stored.id, key)
     if (stored.key !== key) this.#renamed.set(`${section} ${placeOf(orgId, key)}`, stored.id)
   }
@@ -50,7 +50,7 @@ export class Naming {
   }
 
   /** Whether the files call something else as they called an object that somebody has renamed. */
-  isReplaced(stored: Stored): boolean {
+  isReplaced(stored: StoredObject): boolean {
     const { section, id, key } = stored
     const name = this.#owners.nameInFiles(stored)
     if (name === null || name === key) return false
@@ -63,30 +63,30 @@ export class Naming {
   }
 
   /** null: it belongs to the partner. */
-  organization(kind: Kind, { org, path, identity }: Item): string | null | symbol {
-    const { orgId } = this.#with.owner
+  organization(kind: Kind, { org, path, identity }: DesiredObject): string | null | symbol {
+    const { orgId } = this.#context.owner
     if (kind.owner === 'partner') return null
     if (identity)
       return identity.orgId === null ? null : this.#identical(`${path}.org`, 'organizations', identity.orgId)
     if (org === undefined) {
       if (orgId !== null || kind.owner === 'either') return orgId
       this.#found.fault(`${path}.org`, 'is required')
-      return astray
+      return notFound
     }
     const [found] = this.#state.named('organizations', null, org)
     if (found) return found.id
-    if (this.#found.isBlocked('organizations', undefined, org)) return blocked
+    if (this.#found.hasFailed('organizations', undefined, org)) return dependencyFailed
     this.#found.fault(`${path}.org`, `there is no organization "${org}" that you can see`)
-    return astray
+    return notFound
   }
 
   /** Which objects there are of those of a section; of those at fault nothing is known. */
-  async claims(
+  async match(
     { section, unmade, wholePartner }: Kind,
-    placed: readonly Placed[],
+    placed: readonly DesiredObjectInOrg[],
     on: { prune: boolean; yieldIfDue(): Promise<void> },
-  ): Promise<ReadonlyMap<Item, Claim>> {
-    const renamed = new Map<string, Stored[]>()
+  ): Promise<ReadonlyMap<DesiredObject, ObjectMatch>> {
+    const renamed = new Map<string, StoredObject[]>()
     for (const stored of this.#state.all(section)) {
       await on.yieldIfDue()
       const name = this.#owners.nameInFiles(stored)
@@ -94,7 +94,7 @@ export class Naming {
       const place = placeOf(namespaceOf(stored), name)
       renamed.set(place, [...(renamed.get(place) ?? []), stored])
     }
-    const { claims, faults } = await claimsOf(
+    const { matches, faults } = await matchObjects(
       placed.filter(({ item }) => !item.identity),
       {
         ...on,
@@ -110,10 +110,10 @@ export class Naming {
     )
     this.#found.addFaults([...faults.values()])
     // What files do not make has to be there; what they let expire is let be once it has.
-    for (const [item, { stored }] of unmade === undefined ? [] : claims) {
+    for (const [item, { stored }] of unmade === undefined ? [] : matches) {
       if (stored) continue
-      claims.delete(item)
-      if (isExpired(item.values, this.#with.on.now)) continue
+      matches.delete(item)
+      if (isExpired(item.values, this.#context.on.now)) continue
       const [partner] = wholePartner ? this.#state.all(section) : []
       const why = partner
         ? `is not the partner of these files, which is "${partner.key}"`
@@ -121,15 +121,19 @@ export class Naming {
       this.#found.fault(item.path, why)
     }
     for (const { item, orgId } of placed) {
-      const stored = claims.get(item)?.stored
+      const stored = matches.get(item)?.stored
       if (stored) this.note(item, orgId, stored)
     }
-    return claims
+    return matches
   }
 
   /** The same of a rollback: each is itself, whatever has its name today. `leaving`: ids of what gives up its name. */
-  identities(section: Section, placed: readonly Placed[], leaving: ReadonlySet<string>): Map<Item, Claim> {
-    const claims = new Map<Item, Claim>()
+  identities(
+    section: Section,
+    placed: readonly DesiredObjectInOrg[],
+    leaving: ReadonlySet<string>,
+  ): Map<DesiredObject, ObjectMatch> {
+    const matches = new Map<DesiredObject, ObjectMatch>()
     for (const { item, orgId } of placed) {
       const { key, path, identity } = item
       const stored = this.#state.get(section, identity!.id)
@@ -137,13 +141,13 @@ export class Naming {
       const others = isNamed ? this.#state.named(section, orgId, key) : []
       if (others.some(({ id }) => !leaving.has(id)))
         this.#found.fault(path, `there is another "${key}" among the ${section}: delete or rename it first`)
-      else claims.set(item, { stored, inTheWay: others[0] })
+      else matches.set(item, { stored, inTheWay: others[0] })
     }
-    return claims
+    return matches
   }
 
   /** Ids of what the item names; undefined where something is missing. */
-  references(kind: Kind, item: Item, orgId: string | null): References | undefined {
+  references(kind: Kind, item: DesiredObject, orgId: string | null): References | undefined {
     const ids = new Map<string, string | string[]>()
     let isWhole = true
     for (const { name, refersTo } of kind.fields) {
@@ -169,13 +173,13 @@ export class Naming {
   #identical(path: string, section: Section, id: string): string | symbol {
     if (!this.#state.has(section)) {
       this.#found.fault(path, `names one of ${section}, which you may not read`)
-      return astray
+      return notFound
     }
     const found = this.#state.get(section, this.#restored.get(id) ?? id)
     if (found) return found.id
-    if (this.#found.isIdBlocked(id)) return blocked
+    if (this.#found.hasIdFailed(id)) return dependencyFailed
     this.#found.fault(path, `names one of ${section} that is not there any more`)
-    return astray
+    return notFound
   }
 
   #slugOf(section: Section, orgId: string | null): string | undefined {
@@ -186,22 +190,22 @@ export class Naming {
   #reference(path: string, section: Section, orgId: string | null, name: string): string | symbol {
     if (!this.#state.has(section)) {
       this.#found.fault(path, `names one of ${section}, which you may not read`)
-      return astray
+      return notFound
     }
     const meant = this.#meant(section, orgId, name)
     if (meant !== undefined) return meant
     // What the files call something else has this name by hand, and gives it up.
-    const isOther = ({ id }: Stored) => (this.#names.get(id) ?? name) !== name
+    const isOther = ({ id }: StoredObject) => (this.#names.get(id) ?? name) !== name
     const found = this.#owners.ownOf(this.#state.referred(section, orgId, name, isOther))
     if (found.length === 1) return found[0]!.id
-    if (found.length === 0 && this.#found.isBlocked(section, this.#slugOf(section, orgId), name))
-      return blocked
+    if (found.length === 0 && this.#found.hasFailed(section, this.#slugOf(section, orgId), name))
+      return dependencyFailed
     const count = found.length === 0 ? 'no' : String(found.length)
     const fault =
       section === 'organizations'
         ? `there is no organization "${name}" that you can see`
         : `there is ${count} "${name}" among the ${section} of its organization`
     this.#found.fault(path, fault)
-    return astray
+    return notFound
   }
 }

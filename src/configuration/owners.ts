@@ -1,9 +1,9 @@
 import { pagesById } from '../core/page.ts'
 import type { Db } from '../storage/open.ts'
-import { placeOf } from './claims.ts'
 import { kinds, type Section } from './contract.ts'
-import type { Planner } from './request.ts'
-import { type Item, namespaceOf, type Stored, type Subject } from './rules.ts'
+import { placeOf } from './matching.ts'
+import type { PlanContext } from './plan-context.ts'
+import { type AuditedObject, type DesiredObject, namespaceOf, type StoredObject } from './rules.ts'
 import type { State } from './state.ts'
 import * as store from './store.ts'
 
@@ -12,42 +12,42 @@ const rows = 2000
 /** Which set owns each object of the sections that were read. */
 export class Owners {
   readonly #tx: Db
-  readonly #with: Planner
+  readonly #context: PlanContext
   readonly #owned = new Map<Section, Map<string, store.Ownership>>()
   readonly #nameChanges: store.NameChange[] = []
 
-  constructor(tx: Db, planner: Planner) {
+  constructor(tx: Db, context: PlanContext) {
     this.#tx = tx
-    this.#with = planner
+    this.#context = context
   }
 
   async read(section: Section, yieldIfDue: () => Promise<void>): Promise<void> {
     const owned = new Map<string, store.Ownership>()
     this.#owned.set(section, owned)
-    const pages = pagesById(rows, (page) => store.listOwned(this.#tx, this.#with.scope, section, page))
+    const pages = pagesById(rows, (page) => store.listOwned(this.#tx, this.#context.scope, section, page))
     for await (const found of pages) {
       for (const { id, ...ownership } of found) owned.set(id, ownership)
       await yieldIfDue()
     }
   }
 
-  of({ section, id }: Stored): store.Ownership | undefined {
+  of({ section, id }: StoredObject): store.Ownership | undefined {
     return this.#owned.get(section)?.get(id)
   }
 
   /** Whether the set that is applied owns it. */
-  isOwn(stored: Stored): boolean {
-    const { setId } = this.#with
+  isOwn(stored: StoredObject): boolean {
+    const { setId } = this.#context
     return setId !== undefined && this.of(stored)?.setId === setId
   }
 
   /** What the files of the set called it before they renamed it. */
-  formerNameOf(stored: Stored): string | null {
+  formerNameOf(stored: StoredObject): string | null {
     return this.isOwn(stored) ? this.of(stored)!.renamedFrom : null
   }
 
   /** What the files of the set called an object last; null: the set does not own it, or no file called it anything. */
-  nameInFiles(stored: Stored): string | null {
+  nameInFiles(stored: StoredObject): string | null {
     if (!this.isOwn(stored)) return null
     return isRenamable(stored.section) ? this.of(stored)!.name : stored.key
   }
@@ -58,28 +58,31 @@ export class Owners {
   }
 
   /** Objects of the set that exist no more: somebody has deleted them since the last apply. */
-  gone(section: Section, state: State): Subject[] {
+  missing(section: Section, state: State): AuditedObject[] {
     const owned = [...(this.#owned.get(section) ?? [])]
     return owned.flatMap(([id, { setId, orgId }]) =>
-      setId === this.#with.setId && state.get(section, id) === undefined ? [{ section, id, orgId }] : [],
+      setId === this.#context.setId && state.get(section, id) === undefined ? [{ section, id, orgId }] : [],
     )
   }
 
   /** Of several of one name the one that the set has: otherwise whoever makes another would stop the set. */
-  ownOf(found: Stored[]): Stored[] {
+  ownOf(found: StoredObject[]): StoredObject[] {
     if (found.length < 2) return found
     const own = found.filter((one) => this.isOwn(one))
     return own.length === 1 ? own : found
   }
 
-  async disown({ id }: Stored): Promise<void> {
-    const { setId } = this.#with
+  async disown({ id }: StoredObject): Promise<void> {
+    const { setId } = this.#context
     if (setId !== undefined) await store.disown(this.#tx, setId, id)
   }
 
   /** `renamedFrom`: what its files say that it was called before. */
-  async own({ section, id, orgId }: Stored, { key, renamedFrom, identity }: Item): Promise<void> {
-    const { setId, owner } = this.#with
+  async own(
+    { section, id, orgId }: StoredObject,
+    { key, renamedFrom, identity }: DesiredObject,
+  ): Promise<void> {
+    const { setId, owner } = this.#context
     const called = identity ? { name: identity.nameInFiles ?? key } : { name: key, renamedFrom }
     // A plan of a set that does not exist yet owns nothing.
     if (setId !== undefined)
@@ -94,23 +97,23 @@ export class Owners {
   }
 
   /** Whether the files call an object otherwise than at the last apply. What a rollback finds, see takeNamesBack. */
-  isNewName(stored: Stored, { key, identity }: Item): boolean {
+  isNewName(stored: StoredObject, { key, identity }: DesiredObject): boolean {
     const owned = this.of(stored)
     return !identity && owned !== undefined && owned.name !== key && isRenamable(stored.section)
   }
 
   /** What the files call an object from now on. A rename is done once: the file may go on to say it. */
-  async noteName(stored: Stored, { key, renamedFrom }: Item): Promise<void> {
+  async noteName(stored: StoredObject, { key, renamedFrom }: DesiredObject): Promise<void> {
     await this.#changeName(stored, { name: key, renamedFrom: renamedFrom ?? null })
   }
 
   /** No file calls an object of the set as before any more: it goes by the name that somebody has given it. */
-  async forgetName(stored: Stored): Promise<void> {
+  async forgetName(stored: StoredObject): Promise<void> {
     await this.#changeName(stored, { name: null, renamedFrom: this.formerNameOf(stored) })
   }
 
-  async #changeName(stored: Stored, after: store.Called): Promise<void> {
-    const { setId } = this.#with
+  async #changeName(stored: StoredObject, after: store.NameInFiles): Promise<void> {
+    const { setId } = this.#context
     if (setId === undefined) return
     const { name, renamedFrom } = this.of(stored)!
     await store.noteName(this.#tx, setId, stored.id, after)
@@ -123,7 +126,7 @@ export class Owners {
    * called something else so since.
    */
   async takeNamesBack(changes: readonly store.NameChange[]): Promise<void> {
-    const { setId } = this.#with
+    const { setId } = this.#context
     if (setId === undefined) return
     const back: store.NameChange[] = []
     for (const change of changes) if (await store.takeNameBack(this.#tx, setId, change)) back.push(change)

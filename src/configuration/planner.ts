@@ -3,9 +3,8 @@ import type { Fault } from '../core/errors.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { checkMayRead, mayChangeSome, mayRead, readableParts } from './access.ts'
-import type { Claim, Placed } from './claims.ts'
 import { type Kind, kinds, maxChanges, type Plan, type Section, sections } from './contract.ts'
-import { type AuditTrail, mayReadAudit, movedBy } from './culprits.ts'
+import { type AuditTrail, changesSince, mayReadAudit } from './culprits.ts'
 import { Deletions } from './deletions.ts'
 import { digestOf } from './digest.ts'
 import { Findings } from './findings.ts'
@@ -13,50 +12,51 @@ import { type AppliedChange, sectionsOfChanges } from './history/applied-changes
 import * as conflicts from './history/conflicts.ts'
 import type { Lost } from './history/contract.ts'
 import { type Rollback, rollbackOf } from './history/rollback.ts'
-import { leftOutOf, notComparedOf, withPlaceholders } from './left-out.ts'
+import type { DesiredObjectInOrg, ObjectMatch } from './matching.ts'
 import { Naming, type References } from './naming.ts'
+import { notComparedOf, omittedSecretsOf, withPlaceholders } from './omitted-secrets.ts'
 import { Owners } from './owners.ts'
-import type { Planner } from './request.ts'
-import type { Item, Stored, Subject, Values, Wanted } from './rules.ts'
+import type { PlanContext } from './plan-context.ts'
+import type { AuditedObject, ConfigurationRequest, DesiredObject, StoredObject, Values } from './rules.ts'
 import * as rules from './rules.ts'
 import { State } from './state.ts'
 import { Steps } from './steps.ts'
 import type { NameChange } from './store.ts'
-import { Turns } from './turns.ts'
+import { TimeSlice } from './time-slice.ts'
 
 /**
  * Does everything that the files ask for in a transaction, through the endpoints of each kind, and says what that was. To
  * plan is to do the same and to roll the transaction back.
  */
-export class Run {
+export class Planner {
   readonly #tx: Db
-  readonly #with: Planner
+  readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
   readonly #naming: Naming
   readonly #steps: Steps
   readonly #deletions: Deletions
-  readonly #turns = new Turns()
-  readonly #yieldIfDue = () => this.#turns.yieldIfDue()
+  readonly #timeSlice = new TimeSlice()
+  readonly #yieldIfDue = () => this.#timeSlice.yieldIfDue()
   #rollback: Rollback | undefined
   /** Of the ids that the names of the files lead to, where they were there before. */
-  readonly #meant = createHash('sha256')
+  readonly #resolvedIds = createHash('sha256')
   /** What the files refer to, by its id. */
-  readonly #referred = new Map<string, Stored>()
+  readonly #referred = new Map<string, StoredObject>()
   /** What the set owned when somebody deleted it. */
-  readonly #gone: Subject[] = []
+  readonly #missing: AuditedObject[] = []
 
-  constructor(tx: Db, planner: Planner) {
+  constructor(tx: Db, context: PlanContext) {
     this.#tx = tx
-    this.#with = planner
-    this.#state = new State(tx, { ...planner, now: planner.on.now })
-    this.#owners = new Owners(tx, planner)
+    this.#context = context
+    this.#state = new State(tx, { ...context, now: context.on.now })
+    this.#owners = new Owners(tx, context)
     this.#found = new Findings(this.#state, this.#owners)
-    this.#naming = new Naming(planner, this.#state, this.#owners, this.#found)
+    this.#naming = new Naming(context, this.#state, this.#owners, this.#found)
     const about = { state: this.#state, owners: this.#owners, found: this.#found }
-    this.#steps = new Steps(tx, planner, about)
-    this.#deletions = new Deletions(planner, { ...about, steps: this.#steps, turns: this.#turns })
+    this.#steps = new Steps(tx, context, about)
+    this.#deletions = new Deletions(context, { ...about, steps: this.#steps, timeSlice: this.#timeSlice })
   }
 
   /** `expected`: of the plan that is applied. @throws invalid_request with every fault, conflict, forbidden */
@@ -64,35 +64,35 @@ export class Run {
     version: string
     plannedAt?: Instant | undefined
   }): Promise<Omit<Plan, 'plannedAt'>> {
-    const { rolledBack } = this.#with
-    const { orgId } = this.#with.owner
+    const { rolledBack } = this.#context
+    const { orgId } = this.#context.owner
     const named = rolledBack
       ? sectionsOfChanges(rolledBack)
-      : rules.sectionsOf(this.#with.wanted.document, orgId).named
+      : rules.sectionsOf(this.#context.request.document, orgId).named
     await this.#read(named)
     for (const section of named) {
-      this.#gone.push(...this.#owners.gone(section, this.#state))
-      await this.#turns.yieldIfDue()
+      this.#missing.push(...this.#owners.missing(section, this.#state))
+      await this.#timeSlice.yieldIfDue()
     }
     if (rolledBack) this.#rollback = await this.#rollbackOf(rolledBack)
     this.#deletions.rolledBack = this.#rollback?.deletions
-    const { cipher } = this.#with
-    const { wanted } = this
-    const { faults } = rules.sectionsOf(wanted.document, orgId)
-    const leftOut = leftOutOf(wanted)
+    const { cipher } = this.#context
+    const { request } = this
+    const { faults } = rules.sectionsOf(request.document, orgId)
+    const omitted = omittedSecretsOf(request)
     const own = orgId === null ? undefined : this.#state.get('organizations', orgId)?.key
-    const items = await this.#items(named, own, leftOut.of)
+    const items = await this.#items(named, own, omitted.of)
     const bySection = Map.groupBy(items, ({ section }) => section)
-    const twice = new Map<Item, Fault>()
+    const twice = new Map<DesiredObject, Fault>()
     for (const all of bySection.values()) {
       for (const [item, fault] of rules.duplicateFaults(all)) twice.set(item, fault)
-      await this.#turns.yieldIfDue()
+      await this.#timeSlice.yieldIfDue()
     }
-    this.#found.addFaults([...faults, ...leftOut.faults, ...twice.values()])
+    this.#found.addFaults([...faults, ...omitted.faults, ...twice.values()])
     const state = await this.#stateMark(named)
     if (expected && !expected.version.startsWith(state))
-      throw rules.moved(await this.#movedSince(named, expected.plannedAt))
-    for (const item of twice.keys()) this.#found.blockItem(kinds[item.section], item)
+      throw rules.outdatedPlan(await this.changedSince(named, expected.plannedAt))
+    for (const item of twice.keys()) this.#found.markItemFailed(kinds[item.section], item)
     for (const section of named) {
       if (this.#found.isHopeless()) break
       const once = (bySection.get(section) ?? []).filter((item) => !twice.has(item))
@@ -118,9 +118,9 @@ export class Run {
     const version =
       state +
       (await digestOf(
-        wanted,
+        request,
         changes,
-        { ends: ends.map(({ counts }) => counts), meant: this.#whatIsMeant(named) },
+        { ends: ends.map(({ counts }) => counts), meant: this.#resolvedDigest(named) },
         about,
       ))
     // What is refused was not tried, and what ends with it not counted: the version would be another.
@@ -128,13 +128,13 @@ export class Run {
     // What is below the objects has changed, or what they refer to, or the plan is not of these files.
     if (expected && expected.version !== version) {
       const referred = sections.filter((section) => this.#state.has(section) && !named.includes(section))
-      throw rules.moved(await this.#movedSince(referred, expected.plannedAt))
+      throw rules.outdatedPlan(await this.changedSince(referred, expected.plannedAt))
     }
     const totals = rules.totalsOf(this.#found.changes, this.#found.left.length)
-    const notCompared = notComparedOf(wanted, items)
+    const notCompared = notComparedOf(request, items)
     const { renamedByHand } = this.#found
     return {
-      set: wanted.set,
+      set: request.set,
       version,
       changes: this.#found.changes,
       left: this.#found.left,
@@ -145,8 +145,8 @@ export class Run {
   }
 
   /** What is asked for: files, or an apply backwards. */
-  get wanted(): Wanted {
-    return { ...this.#with.wanted, ...(this.#rollback && { document: this.#rollback.document }) }
+  get request(): ConfigurationRequest {
+    return { ...this.#context.request, ...(this.#rollback && { document: this.#rollback.document }) }
   }
 
   /** What a rollback cannot bring back. */
@@ -166,13 +166,13 @@ export class Run {
 
   /** Where the audit log says who did what a plan has found. */
   get trail(): AuditTrail {
-    return { subjects: this.#found.subjects, gone: this.#gone }
+    return { subjects: this.#found.subjects, missing: this.#missing }
   }
 
   /** @throws conflict when later changes stand on the apply */
   async #rollbackOf(applied: readonly AppliedChange[]): Promise<Rollback> {
-    const { calls, on } = this.#with
-    const { prune } = this.#with.wanted
+    const { calls, on } = this.#context
+    const { prune } = this.#context.request
     // What is in an organization that goes, or refers to what goes, stands in the way: of every kind that may be read.
     if (prune && applied.some(({ action }) => action === 'create'))
       for (const section of sections)
@@ -193,7 +193,7 @@ export class Run {
   }
 
   #nameChangesToTakeBack(): NameChange[] {
-    const { nameChanges = [], calls, on } = this.#with
+    const { nameChanges = [], calls, on } = this.#context
     return nameChanges.filter(({ section }) => mayChangeSome(calls, section, on.admitted))
   }
 
@@ -201,20 +201,20 @@ export class Run {
   async #items(
     named: readonly Section[],
     own: string | undefined,
-    leftOut: (section: Section, at: number) => string[],
-  ): Promise<Item[]> {
-    const items: Item[] = []
+    omitted: (section: Section, at: number) => string[],
+  ): Promise<DesiredObject[]> {
+    const items: DesiredObject[] = []
     for (const section of named) {
-      for (const [at, object] of (this.wanted.document[section] ?? []).entries()) {
-        const read = rules.readObject(section, at, object, leftOut(section, at))
+      for (const [at, object] of (this.request.document[section] ?? []).entries()) {
+        const read = rules.readObject(section, at, object, omitted(section, at))
         if (Array.isArray(read)) {
           this.#found.addFaults(read)
-          this.#found.block(section, rules.orgOf(section, object.org, own), object[kinds[section].key])
+          this.#found.markFailed(section, rules.orgOf(section, object.org, own), object[kinds[section].key])
         } else {
           const org = rules.orgOf(section, read.org, own)
           items.push({ ...read, org, identity: this.#rollback?.identities.get(object) })
         }
-        await this.#turns.yieldIfDue()
+        await this.#timeSlice.yieldIfDue()
       }
     }
     return items
@@ -222,7 +222,7 @@ export class Run {
 
   /** Reads the sections, and those that they refer to as far as the caller may. @throws forbidden */
   async #read(named: readonly Section[]): Promise<void> {
-    const { calls, on } = this.#with
+    const { calls, on } = this.#context
     checkMayRead(calls, named, on.admitted)
     // Every user sees their organizations.
     await this.#state.read('organizations', this.#yieldIfDue)
@@ -233,15 +233,20 @@ export class Run {
       await this.#state.read(section, this.#yieldIfDue)
       await this.#owners.read(section, this.#yieldIfDue)
       if (!isNamed) continue
-      for (const { field, isAsked } of readableParts(calls, section, on.admitted, this.#asked(section)))
-        await this.#state.readPart(section, field, isAsked)
+      for (const { field, isRequested } of readableParts(
+        calls,
+        section,
+        on.admitted,
+        this.requestedValues(section),
+      ))
+        await this.#state.readPart(section, field, isRequested)
     }
   }
 
   /** Objects of the files, or of the apply that is rolled back, with the fields that they are about. */
-  #asked(section: Section): readonly Values[] {
-    const { rolledBack, wanted } = this.#with
-    if (!rolledBack) return wanted.document[section] ?? []
+  requestedValues(section: Section): readonly Values[] {
+    const { rolledBack, request } = this.#context
+    if (!rolledBack) return request.document[section] ?? []
     const ofSection = rolledBack.filter((one) => one.section === section)
     return ofSection.flatMap(({ before, after }) => [before ?? {}, after ?? {}])
   }
@@ -261,50 +266,50 @@ export class Run {
         const file = Object.fromEntries(whole.filter(([name]) => !initial.includes(name)))
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
         marks.push(hash('sha256', text, 'hex'))
-        await this.#turns.yieldIfDue()
+        await this.#timeSlice.yieldIfDue()
       }
     }
     const sorted = marks.sort()
-    await this.#turns.yieldIfDue()
+    await this.#timeSlice.yieldIfDue()
     return hash('sha256', sorted.join(), 'hex').slice(0, 32)
   }
 
   /** What was changed, made or deleted since a time, with who did it where the caller may read the audit log. */
-  async #movedSince(named: readonly Section[], time: Instant | undefined): Promise<string[]> {
+  async changedSince(named: readonly Section[], time: Instant | undefined): Promise<string[]> {
     if (time === undefined) return []
-    const { calls, on, scope: tenant } = this.#with
+    const { calls, on, scope: tenant } = this.#context
     const all = named.flatMap((section) => this.#state.all(section))
     const moved = all.filter(({ record }) => String(record.updatedAt) > time)
     if (!mayReadAudit(calls, on.admitted))
       return moved.map(({ section, key, record }) => `${section} "${key}" (${String(record.updatedAt)})`)
     const scopes = { scope: 'scope' in on.admitted ? on.admitted.scope : tenant, tenant }
-    return movedBy(this.#tx, scopes, { named, moved, gone: this.#gone, since: time, now: on.now })
+    return changesSince(this.#tx, scopes, { named, moved, missing: this.#missing, since: time, now: on.now })
   }
 
-  async #section(kind: Kind, items: readonly Item[]): Promise<void> {
+  async #section(kind: Kind, items: readonly DesiredObject[]): Promise<void> {
     const { ordered, cycles } = rules.itemsInOrder(kind, items)
     for (const item of cycles) this.#found.fault(item.path, 'is above itself')
-    const placed: Placed[] = []
+    const placed: DesiredObjectInOrg[] = []
     for (const item of ordered) {
       const orgId = cycles.includes(item) ? undefined : this.#naming.organization(kind, item)
-      if (typeof orgId === 'symbol' || orgId === undefined) this.#found.blockItem(kind, item)
+      if (typeof orgId === 'symbol' || orgId === undefined) this.#found.markItemFailed(kind, item)
       else placed.push({ item, orgId })
-      await this.#turns.yieldIfDue()
+      await this.#timeSlice.yieldIfDue()
     }
-    const claims = await this.#claims(kind, placed)
-    for (const { stored } of claims.values()) if (stored) this.#found.keep(stored.id)
+    const matches = await this.#match(kind, placed)
+    for (const { stored } of matches.values()) if (stored) this.#found.keep(stored.id)
     // Where one change allows another, as a new administrator that a former one goes, files may have them in any order.
     for (let waiting = placed; waiting.length > 0; ) {
-      const failed: { one: Placed; faults: readonly Fault[] }[] = []
+      const failed: { one: DesiredObjectInOrg; faults: readonly Fault[] }[] = []
       for (const one of waiting) {
         if (this.#found.isHopeless()) return
         const mark = this.#found.mark()
-        const claim = claims.get(one.item)
-        if (claim) await this.#item(kind, one, claim)
-        else this.#found.blockItem(kind, one.item)
+        const match = matches.get(one.item)
+        if (match) await this.#item(kind, one, match)
+        else this.#found.markItemFailed(kind, one.item)
         const faults = this.#found.faultsSince(mark, one.item)
         if (faults) failed.push({ one, faults })
-        await this.#turns.yieldIfDue()
+        await this.#timeSlice.yieldIfDue()
       }
       if (failed.length === waiting.length) break
       for (const { one, faults } of failed) this.#found.withdraw(kind, one.item, faults)
@@ -314,14 +319,17 @@ export class Run {
       const isLeft = !this.#rollback && !this.#found.isKept(stored.id)
       if (isLeft && this.#naming.isReplaced(stored) && (await this.#steps.mayChange(kind, stored)))
         await this.#owners.forgetName(stored)
-      await this.#turns.yieldIfDue()
+      await this.#timeSlice.yieldIfDue()
     }
   }
 
-  async #claims(kind: Kind, placed: readonly Placed[]): Promise<ReadonlyMap<Item, Claim>> {
-    const { prune } = this.#with.wanted
+  async #match(
+    kind: Kind,
+    placed: readonly DesiredObjectInOrg[],
+  ): Promise<ReadonlyMap<DesiredObject, ObjectMatch>> {
+    const { prune } = this.#context.request
     const yieldIfDue = this.#yieldIfDue
-    if (!this.#rollback) return this.#naming.claims(kind, placed, { prune, yieldIfDue })
+    if (!this.#rollback) return this.#naming.match(kind, placed, { prune, yieldIfDue })
     const renamed = placed.flatMap(({ item: { identity, key } }) => {
       const now = this.#state.get(kind.section, identity!.id)
       return now && now.key !== key ? [now.id] : []
@@ -330,15 +338,15 @@ export class Run {
     return this.#naming.identities(kind.section, placed, leaving)
   }
 
-  async #item(kind: Kind, { item: named, orgId }: Placed, claim: Claim): Promise<void> {
-    const found = claim.stored && this.#state.get(kind.section, claim.stored.id)
-    const other = claim.inTheWay && this.#state.get(kind.section, claim.inTheWay.id)
+  async #item(kind: Kind, { item: named, orgId }: DesiredObjectInOrg, match: ObjectMatch): Promise<void> {
+    const found = match.stored && this.#state.get(kind.section, match.stored.id)
+    const other = match.inTheWay && this.#state.get(kind.section, match.inTheWay.id)
     // It may have given up the name by now.
     const inTheWay = other?.key === named.key ? other : undefined
     const item = withPlaceholders(kind, named, found?.record)
     const references = this.#naming.references(kind, item, orgId)
-    if (!references) return this.#found.blockItem(kind, item)
-    this.#noteMeant(item, orgId, references)
+    if (!references) return this.#found.markItemFailed(kind, item)
+    this.#addResolved(item, orgId, references)
     if (found && !(await this.#steps.adopted(kind, item, found))) return
     if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
     const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
@@ -351,7 +359,7 @@ export class Run {
   }
 
   /** An apply is of the same objects as its plan, whatever has their names by then. */
-  #noteMeant({ section, path }: Item, orgId: string | null, references: References): void {
+  #addResolved({ section, path }: DesiredObject, orgId: string | null, references: References): void {
     const lasting = (id: string | null) => (id === null || this.#state.isMade(id) ? null : id)
     const all = [...references].map(([name, ids]) => {
       const { refersTo } = kinds[section].fields.find((field) => field.name === name)!
@@ -361,11 +369,11 @@ export class Run {
         return lasting(id)
       })
     })
-    this.#meant.update(JSON.stringify([path, lasting(orgId), all]))
+    this.#resolvedIds.update(JSON.stringify([path, lasting(orgId), all]))
   }
 
   /** An organization has much that a reference does not depend on; what the files are about is in the state. */
-  #whatIsMeant(named: readonly Section[]): unknown {
+  #resolvedDigest(named: readonly Section[]): unknown {
     // What is added is visited as well: a role has the permissions of those above it.
     for (const { section, record } of this.#referred.values()) {
       for (const { field, refersTo } of kinds[section].fields) {
@@ -379,11 +387,11 @@ export class Run {
     const referred = [...this.#referred.values()].filter(
       ({ section }) => section !== 'organizations' && !named.includes(section),
     )
-    return [this.#meant.digest('hex'), referred.map((one) => this.#state.file(kinds[one.section], one))]
+    return [this.#resolvedIds.digest('hex'), referred.map((one) => this.#state.file(kinds[one.section], one))]
   }
 
   /** Where somebody has given an object the name that it has in the files, nothing else of it may change. */
-  async #noteName(kind: Kind, item: Item, stored: Stored): Promise<void> {
+  async #noteName(kind: Kind, item: DesiredObject, stored: StoredObject): Promise<void> {
     const isFollowed = stored.key === item.key
     if (isFollowed && !(await this.#steps.mayChange(kind, stored))) return
     const nameInFiles = this.#owners.nameInFiles(stored)

@@ -10,17 +10,17 @@ import { type Change, type FileField, type Kind, kinds, type Section, sections }
 export type Values = Record<string, unknown>
 
 /** What is asked for. */
-export type Wanted = {
+export type ConfigurationRequest = {
   set: string
   document: Readonly<Record<string, readonly Values[]>>
   adopt: boolean
   prune: boolean
   pruneLimit?: number | undefined
-  withoutSecrets?: readonly LeftOut[] | undefined
+  withoutSecrets?: readonly OmittedSecret[] | undefined
 }
 
 /** A field of an object of a document that its caller has no secret for. */
-export type LeftOut = { section: Section; object: number; field: string }
+export type OmittedSecret = { section: Section; object: number; field: string }
 
 /** Ids of what some fields name. */
 export type Ids = Readonly<Record<string, string | string[]>>
@@ -38,7 +38,7 @@ export type Identity = {
 }
 
 /** An object as a file has it, or a rollback. */
-export type Item = {
+export type DesiredObject = {
   section: Section
   /** Where it stands in the request. */
   path: string
@@ -49,13 +49,13 @@ export type Item = {
   /** The fields that the file names, without those above. */
   values: Values
   /** Fields that hold a secret which is not at hand. */
-  leftOut: readonly string[]
+  omitted: readonly string[]
   /** Of an object of a rollback. */
   identity?: Identity | undefined
 }
 
 /** An object as it is stored. */
-export type Stored = {
+export type StoredObject = {
   section: Section
   id: string
   /** null: of the partner. */
@@ -68,10 +68,10 @@ export type Stored = {
 }
 
 /** An object as the audit log knows it. */
-export type Subject = { section: Section; id: string | null; orgId: string | null }
+export type AuditedObject = { section: Section; id: string | null; orgId: string | null }
 
 /** The organization in which an object has its name; null: the partner, as its organizations do. */
-export const namespaceOf = ({ section, orgId }: Pick<Stored, 'section' | 'orgId'>): string | null =>
+export const namespaceOf = ({ section, orgId }: Pick<StoredObject, 'section' | 'orgId'>): string | null =>
   section === 'organizations' ? null : orgId
 
 /** Two texts are equal when the values are: objects with their keys in any order. */
@@ -106,27 +106,35 @@ export function readObject(
   section: Section,
   at: number,
   object: Values,
-  leftOut: readonly string[] = [],
-): Item | Fault[] {
+  omitted: readonly string[] = [],
+): DesiredObject | Fault[] {
   const path = `body.document.${section}.${at}`
   const { schema, key } = kinds[section]
   const read = safeParse(schema, object)
   if (!read.success) return read.error.issues.flatMap((issue) => formFaults(path, issue, object))
   const { org, renamedFrom, ...values } = read.data as Values & { org?: string; renamedFrom?: string }
-  return { section, path, org, key: String(values[key]), renamedFrom, values, leftOut }
+  return { section, path, org, key: String(values[key]), renamedFrom, values, omitted }
 }
 
 /** Secrets for a place that the file does not name would be sent to wherever somebody else has it lead by then. */
-export function isPlaceLeftOut({ bound }: Kind, { values, leftOut }: Item, present: Values): boolean {
+export function isDestinationOmitted(
+  { bound }: Kind,
+  { values, omitted }: DesiredObject,
+  present: Values,
+): boolean {
   if (!bound || present[bound.to] === undefined) return false
   const { [bound.field]: secrets = bound.none, [bound.to]: place } = values
-  const hasSecrets = leftOut.includes(bound.field) || canonical(secrets) !== canonical(bound.none)
-  return hasSecrets && place === undefined && !leftOut.includes(bound.to)
+  const hasSecrets = omitted.includes(bound.field) || canonical(secrets) !== canonical(bound.none)
+  return hasSecrets && place === undefined && !omitted.includes(bound.to)
 }
 
 /** The values with what stands for secrets that are not at hand, where they have to be said again: in a plan alone. */
-export function withBound({ bound, placeholders }: Kind, { values, leftOut }: Item, present: Values): Values {
-  if (!bound || !leftOut.includes(bound.field)) return values
+export function withBoundSecret(
+  { bound, placeholders }: Kind,
+  { values, omitted }: DesiredObject,
+  present: Values,
+): Values {
+  if (!bound || !omitted.includes(bound.field)) return values
   const [is, was] = [values[bound.to], present[bound.to]]
   if (typeof is !== 'string' || !bound.isElsewhere(is, String(was))) return values
   return { ...values, [bound.field]: placeholders?.[bound.field] }
@@ -155,9 +163,9 @@ export const labelOf = (section: Section, org: unknown, key: unknown): string =>
   `${section} ${String(org ?? '')} ${String(key)}`
 
 /** Two objects of one name in one organization would be one object with two wishes: each place is said. */
-export function duplicateFaults(items: readonly Item[]): Map<Item, Fault> {
+export function duplicateFaults(items: readonly DesiredObject[]): Map<DesiredObject, Fault> {
   const same = Map.groupBy(items, ({ section, org, key }) => labelOf(section, org, key))
-  const faults = new Map<Item, Fault>()
+  const faults = new Map<DesiredObject, Fault>()
   for (const all of same.values()) {
     if (all.length === 1) continue
     const times = all.length === 2 ? 'twice' : `${all.length} times`
@@ -205,7 +213,10 @@ export function parentsFirst<T>(
   return { ordered, cycles }
 }
 
-export function itemsInOrder(kind: Kind, items: readonly Item[]): { ordered: Item[]; cycles: Item[] } {
+export function itemsInOrder(
+  kind: Kind,
+  items: readonly DesiredObject[],
+): { ordered: DesiredObject[]; cycles: DesiredObject[] } {
   const field = parentField(kind)
   if (!field) return { ordered: [...items], cycles: [] }
   const place = (org: string | undefined, key: unknown) => JSON.stringify([org, key])
@@ -218,7 +229,7 @@ export function itemsInOrder(kind: Kind, items: readonly Item[]): { ordered: Ite
 }
 
 /** What is deleted first is what names another. */
-export function childrenFirst(kind: Kind, stored: readonly Stored[]): Stored[] {
+export function childrenFirst(kind: Kind, stored: readonly StoredObject[]): StoredObject[] {
   const field = parentField(kind)
   if (!field) return [...stored]
   const { ordered } = parentsFirst(
@@ -288,10 +299,10 @@ export function hiddenDifference(
   return { before: was, after: is }
 }
 
-/** `leftOut`: fields of which what stands for them is not shown either. */
-export const hiddenValues = (kind: Kind, values: Values, leftOut: readonly string[] = []): Values => ({
+/** `omitted`: fields of which what stands for them is not shown either. */
+export const hiddenValues = (kind: Kind, values: Values, omitted: readonly string[] = []): Values => ({
   ...guarded(kind, values, () => hidden),
-  ...Object.fromEntries(leftOut.filter((name) => Object.hasOwn(values, name)).map((name) => [name, hidden])),
+  ...Object.fromEntries(omitted.filter((name) => Object.hasOwn(values, name)).map((name) => [name, hidden])),
 })
 
 /** The fields in which a file wants another value than there is, with that value. */
@@ -357,8 +368,10 @@ export const isExpired = ({ expiresAt }: Values, now: Instant): boolean =>
   typeof expiresAt === 'string' && expiresAt <= now
 
 /** Where the endpoints of a kind find an object, and under which id they audit it. */
-export const targetOf = (kind: Kind, { id, record }: Stored): { params: { id: string }; query: Values } =>
-  kind.target?.(record) ?? { params: { id }, query: {} }
+export const targetOf = (
+  kind: Kind,
+  { id, record }: StoredObject,
+): { params: { id: string }; query: Values } => kind.target?.(record) ?? { params: { id }, query: {} }
 
 /** Whether a reference leads elsewhere than a record: ids decide, as an object may have the name of another. */
 export function isElsewhere(wanted: string | readonly string[], present: unknown): boolean {
@@ -386,7 +399,7 @@ export const isRefusal = ({ status }: Problem): boolean => status === 401 || sta
 const maxNamed = 10
 
 /** The refusal of a plan that is out of date, with what is known to have changed. */
-export function moved(names: readonly string[]): Problem {
+export function outdatedPlan(names: readonly string[]): Problem {
   const more = names.length > maxNamed ? [`${names.length - maxNamed} more`] : []
   const what = [...names.slice(0, maxNamed), ...more]
   const said = what.length === 0 ? '' : `: ${what.join(', ')}`

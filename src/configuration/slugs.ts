@@ -1,7 +1,7 @@
 import type { Scope } from '../core/scope.ts'
 import type { Db } from '../storage/open.ts'
 import { exchangeSlug } from '../tenancy/store.ts'
-import type { Stored } from './rules.ts'
+import type { StoredObject } from './rules.ts'
 import type { State } from './state.ts'
 
 /** No slug has a space, so nobody has it. */
@@ -24,7 +24,7 @@ export class Slugs {
   /** Within a transaction of its own. `inTheWay`: has the slug that the step gives to another. */
   async during(
     scope: Scope,
-    about: { stored: Stored | undefined; inTheWay: Stored | undefined },
+    about: { stored: StoredObject | undefined; inTheWay: StoredObject | undefined },
     step: () => Promise<void>,
   ): Promise<void> {
     const { stored, inTheWay } = about
@@ -40,7 +40,7 @@ export class Slugs {
     await exchangeSlug(this.#tx, scope, holder.id, { from: asideOf(holder.id), to: holder.key })
   }
 
-  #setAside(scope: Scope, { id, key }: Stored): Promise<void> {
+  #setAside(scope: Scope, { id, key }: StoredObject): Promise<void> {
     return exchangeSlug(this.#tx, scope, id, { from: key, to: asideOf(id) })
   }
 }

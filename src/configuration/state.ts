@@ -24,12 +24,15 @@ import { hiddenValue } from '../webhooks/contract.ts'
 import type { WebhookRecord } from '../webhooks/rules.ts'
 import { getWebhook, listWebhookRecords } from '../webhooks/store.ts'
 import { type Kind, kinds, type Section } from './contract.ts'
-import { guarded, namespaceOf, type Stored, toFile, type Values } from './rules.ts'
+import { guarded, namespaceOf, type StoredObject, toFile, type Values } from './rules.ts'
 import type { SetOwner } from './store.ts'
 
 type On = { scope: Scope; cipher: Cipher; owner: SetOwner; now: Instant }
 /** What an endpoint has said of an object that is new, or was `stored` before. */
-type Settled = { reply: Values; orgId: string | null; stored?: Stored | undefined }
+type Settled = { reply: Values; orgId: string | null; stored?: StoredObject | undefined }
+
+/** A field that an endpoint of its own shows. */
+type SeparateField = { field: string; isRequested: boolean; unchanged(id: string): unknown }
 type Reader = (db: Db, scope: Scope, page: IdPage, on: On) => Promise<readonly { id: string }[]>
 
 /** What no key of the service opens is like no value of a file, which sets it again. */
@@ -114,15 +117,15 @@ const isForeign = (section: Section, scope: Scope, record: Values): boolean =>
 export class State {
   readonly #db: Db
   #on: On
-  readonly #sections = new Map<Section, Map<string, Stored>>()
-  readonly #names = new Map<string, Set<Stored>>()
+  readonly #sections = new Map<Section, Map<string, StoredObject>>()
+  readonly #names = new Map<string, Set<StoredObject>>()
   /** Ids of what was made meanwhile. */
   readonly #made = new Set<string>()
   /** Ids of what gives up its name: another object has it already. */
   readonly #aside = new Set<string>()
   #characters = 0
   /** Fields that an endpoint of their own shows, and what they are of an object that was not changed. */
-  readonly #parts = new Map<Section, { field: string; isAsked: boolean; unchanged(id: string): unknown }[]>()
+  readonly #parts = new Map<Section, SeparateField[]>()
 
   constructor(db: Db, on: On) {
     this.#db = db
@@ -145,10 +148,10 @@ export class State {
     }
   }
 
-  /** Reads a field of a section that was read. `isAsked`: files name it, and a plan is about it. */
-  async readPart(section: Section, field: string, isAsked: boolean): Promise<void> {
+  /** Reads a field of a section that was read. `isRequested`: files name it, and a plan is about it. */
+  async readPart(section: Section, field: string, isRequested: boolean): Promise<void> {
     const unchanged = await partReaders[field]!(this.#db, this.#on.scope)
-    this.#parts.set(section, [...(this.#parts.get(section) ?? []), { field, isAsked, unchanged }])
+    this.#parts.set(section, [...(this.#parts.get(section) ?? []), { field, isRequested, unchanged }])
     for (const stored of this.#sections.get(section)!.values()) stored.record[field] = unchanged(stored.id)
   }
 
@@ -170,7 +173,7 @@ export class State {
   }
 
   /** Adds what an endpoint has made, or replaces it by what it has become. */
-  async settle(section: Section, about: Settled): Promise<Stored | undefined> {
+  async settle(section: Section, about: Settled): Promise<StoredObject | undefined> {
     const { [section]: reread } = rereaders
     const within = kinds[section].reply
     const plain = within === undefined ? about.reply : (about.reply[within] as Values)
@@ -185,7 +188,7 @@ export class State {
     return this.#made.has(id)
   }
 
-  #withParts(section: Section, record: Values, stored: Stored | undefined): Values {
+  #withParts(section: Section, record: Values, stored: StoredObject | undefined): Values {
     const parts = this.#parts.get(section) ?? []
     const values = parts.map(({ field, unchanged }) => [
       field,
@@ -195,7 +198,7 @@ export class State {
   }
 
   /** Adds a record, or replaces it. Of its secrets it has the fingerprints alone. */
-  put(section: Section, whole: Values): Stored | undefined {
+  put(section: Section, whole: Values): StoredObject | undefined {
     if (isForeign(section, this.#on.scope, whole)) return undefined
     const record = guarded(kinds[section], whole, this.#on.cipher.fingerprint)
     const id = String(record.id)
@@ -203,7 +206,7 @@ export class State {
     const isBuiltIn = section === 'roles' && record.isSystem === true
     const { key: field, spelled } = kinds[section]
     const key = String(spelled[field]?.toFile(record[field]) ?? record[field])
-    const stored: Stored = { section, id, orgId, key, record, isBuiltIn }
+    const stored: StoredObject = { section, id, orgId, key, record, isBuiltIn }
     const isAside = this.#aside.has(id) && this.get(section, id)?.key === key
     this.remove(section, id)
     this.#sections.get(section)!.set(id, stored)
@@ -226,28 +229,28 @@ export class State {
   }
 
   /** Its name means another object from now on. */
-  setAside(stored: Stored): void {
+  setAside(stored: StoredObject): void {
     const now = this.get(stored.section, stored.id)
     if (!now) return
     this.#names.get(placeOf(now))!.delete(now)
     this.#aside.add(now.id)
   }
 
-  isAside({ id }: Stored): boolean {
+  isAside({ id }: StoredObject): boolean {
     return this.#aside.has(id)
   }
 
   /** Objects of a section that are somebody's. */
-  all(section: Section): Stored[] {
+  all(section: Section): StoredObject[] {
     return [...(this.#sections.get(section)?.values() ?? [])].filter(({ isBuiltIn }) => !isBuiltIn)
   }
 
-  get(section: Section, id: string): Stored | undefined {
+  get(section: Section, id: string): StoredObject | undefined {
     return this.#sections.get(section)?.get(id)
   }
 
   /** Those of this name: more than one where nothing keeps names apart. */
-  named(section: Section, orgId: string | null, key: string): Stored[] {
+  named(section: Section, orgId: string | null, key: string): StoredObject[] {
     const place = placeIn(section, namespaceOf({ section, orgId }), key, '')
     return [...(this.#names.get(place) ?? [])]
   }
@@ -257,8 +260,8 @@ export class State {
     section: Section,
     orgId: string | null,
     key: string,
-    isOther: (stored: Stored) => boolean = () => false,
-  ): Stored[] {
+    isOther: (stored: StoredObject) => boolean = () => false,
+  ): StoredObject[] {
     const own = this.named(section, orgId, key).filter((stored) => !isOther(stored))
     if (own.length > 0 || section !== 'roles') return own
     const scope = orgId === null ? 'partner' : 'organization'
@@ -266,25 +269,26 @@ export class State {
   }
 
   /** Its fields as a file has them, of those that the files are about. */
-  file(kind: Kind, stored: Stored): Values {
+  file(kind: Kind, stored: StoredObject): Values {
     const file = this.whole(kind, stored)
-    for (const { field, isAsked } of this.#parts.get(kind.section) ?? []) if (!isAsked) delete file[field]
+    for (const { field, isRequested } of this.#parts.get(kind.section) ?? [])
+      if (!isRequested) delete file[field]
     return file
   }
 
   /** All its fields as a file has them. */
-  whole(kind: Kind, stored: Stored): Values {
+  whole(kind: Kind, stored: StoredObject): Values {
     return toFile(kind, stored.record, (section, id) => this.get(section, id)?.key)
   }
 
   /** Slug of the organization of an object; null: it is of the partner. */
-  org(of: Pick<Stored, 'section' | 'orgId'>): string | null {
+  org(of: Pick<StoredObject, 'section' | 'orgId'>): string | null {
     const orgId = namespaceOf(of)
     return orgId === null ? null : (this.get('organizations', orgId)?.key ?? null)
   }
 }
 
-const placeOf = (stored: Stored): string => {
+const placeOf = (stored: StoredObject): string => {
   const { section, key, isBuiltIn, record } = stored
   return placeIn(section, namespaceOf(stored), key, isBuiltIn ? String(record.scope) : '')
 }

@@ -9,9 +9,9 @@ import { type FileField, type Kind, maxChanges } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
+import type { PlanContext } from './plan-context.ts'
 import type { CallContext } from './ports.ts'
-import type { Planner } from './request.ts'
-import type { Item, Stored, Values } from './rules.ts'
+import type { DesiredObject, StoredObject, Values } from './rules.ts'
 import * as rules from './rules.ts'
 import { Slugs } from './slugs.ts'
 import type { State } from './state.ts'
@@ -20,7 +20,7 @@ import type { Ownership } from './store.ts'
 /** The single changes of a plan, each done through the endpoint that would do it by itself. */
 export class Steps {
   readonly #tx: Db
-  readonly #with: Planner
+  readonly #context: PlanContext
   readonly #state: State
   readonly #owners: Owners
   readonly #found: Findings
@@ -28,20 +28,20 @@ export class Steps {
   #on: CallContext
   #scope: Scope
 
-  constructor(tx: Db, planner: Planner, about: { state: State; owners: Owners; found: Findings }) {
+  constructor(tx: Db, context: PlanContext, about: { state: State; owners: Owners; found: Findings }) {
     this.#tx = tx
-    this.#with = planner
+    this.#context = context
     this.#state = about.state
     this.#owners = about.owners
     this.#found = about.found
     this.#slugs = new Slugs(tx, about.state)
-    this.#on = planner.on
-    this.#scope = planner.scope
+    this.#on = context.on
+    this.#scope = context.scope
   }
 
   /** Whether an object that exists belongs to the set, or does from now on. */
-  async adopted(kind: Kind, item: Item, found: Stored): Promise<boolean> {
-    const { wanted, rolledBack, calls } = this.#with
+  async adopted(kind: Kind, item: DesiredObject, found: StoredObject): Promise<boolean> {
+    const { request, rolledBack, calls } = this.#context
     if (this.#owners.isOwn(found)) return true
     const owner = this.#owners.of(found)
     if (owner) {
@@ -49,7 +49,7 @@ export class Steps {
       return false
     }
     // A rollback takes over what a rollback before it has released, and nothing else.
-    if (!wanted.adopt && !rolledBack) {
+    if (!request.adopt && !rolledBack) {
       this.#found.fault(item.path, 'exists and belongs to no set: --adopt takes it over')
       return false
     }
@@ -80,8 +80,8 @@ export class Steps {
   }
 
   /** Whose set owns it, and what to do: sets of an organization and of its partner may have one name. */
-  #instead({ set, isOfPartner }: Ownership, found: Stored): string {
-    const isPlanOfPartner = this.#with.owner.orgId === null
+  #instead({ set, isOfPartner }: Ownership, found: StoredObject): string {
+    const isPlanOfPartner = this.#context.owner.orgId === null
     if (isOfPartner === isPlanOfPartner) return `: leave it out here, or name that set (--set ${set})`
     if (isOfPartner) return ' of the partner: leave it out here'
     const org = this.#state.org(found) ?? found.orgId
@@ -89,12 +89,12 @@ export class Steps {
   }
 
   /** Gives an object that the set has taken over back to nobody. */
-  async release(kind: Kind, stored: Stored): Promise<void> {
+  async release(kind: Kind, stored: StoredObject): Promise<void> {
     const refused = await this.#refusal(
       this.#updateOf(kind),
       async (call) => {
         await this.#judge(kind, stored, call)
-        await this.#with.calls.record(this.#tx, this.#on, {
+        await this.#context.calls.record(this.#tx, this.#on, {
           action: 'config.release',
           resource: kind.resource,
           orgId: stored.orgId,
@@ -116,7 +116,7 @@ export class Steps {
   }
 
   /** Lets the endpoint judge a change that changes nothing: whoever may not change an object may not take it over. */
-  async #judge(kind: Kind, found: Stored, call: (input: RawInput) => Promise<Values>): Promise<void> {
+  async #judge(kind: Kind, found: StoredObject, call: (input: RawInput) => Promise<Values>): Promise<void> {
     // Nobody changes their own access, a workload that of its trust policy, and to take it over changes nothing.
     const { caller } = this.#on
     if ('id' in caller && [found.id, found.record.userId].includes(caller.id)) return
@@ -134,8 +134,8 @@ export class Steps {
   }
 
   /** Whether the caller may change an object: whoever may not does not change either what its set remembers of it. */
-  async mayChange(kind: Kind, stored: Stored): Promise<boolean> {
-    if (!mayChangeSome(this.#with.calls, kind.section, this.#on.admitted)) return false
+  async mayChange(kind: Kind, stored: StoredObject): Promise<boolean> {
+    if (!mayChangeSome(this.#context.calls, kind.section, this.#on.admitted)) return false
     try {
       await this.#judge(kind, stored, (input) => this.#call(this.#updateOf(kind), input))
       return true
@@ -148,10 +148,10 @@ export class Steps {
   /** `inTheWay`: has its name until it is renamed or deleted itself. */
   async create(
     kind: Kind,
-    item: Item,
-    { orgId, inTheWay }: { orgId: string | null; inTheWay: Stored | undefined },
+    item: DesiredObject,
+    { orgId, inTheWay }: { orgId: string | null; inTheWay: StoredObject | undefined },
     references: References,
-  ): Promise<Stored | undefined> {
+  ): Promise<StoredObject | undefined> {
     const made = kind.fields
       // null is what there is without a value.
       .filter(({ name, isMade, isMadeNull }) => isMade && (isMadeNull || item.values[name] !== null))
@@ -165,7 +165,7 @@ export class Steps {
     const { after } = rules.shownDifference(
       kind,
       null,
-      rules.hiddenValues(kind, onlyOf(item.values, made), item.leftOut),
+      rules.hiddenValues(kind, onlyOf(item.values, made), item.omitted),
     )
     let reply: Values | undefined
     const refused = await this.#refusal(
@@ -178,7 +178,7 @@ export class Steps {
     const line = { section: kind.section, orgId, key: item.key, id: null }
     if (refused) this.#found.change(line, { action: 'create', before: null, after, ...refused })
     if (!reply) {
-      this.#found.blockItem(kind, item)
+      this.#found.markItemFailed(kind, item)
       return undefined
     }
     const stored = await this.#state.settle(kind.section, { reply, orgId })
@@ -191,7 +191,7 @@ export class Steps {
   }
 
   /** A member who sees selected organizations also sees one that they make. */
-  #widen({ section, id }: Stored): void {
+  #widen({ section, id }: StoredObject): void {
     const { caller } = this.#on
     if (section !== 'organizations' || !('scope' in caller)) return
     const { scope } = caller
@@ -204,17 +204,17 @@ export class Steps {
 
   async update(
     kind: Kind,
-    item: Item,
-    { stored, isNew, inTheWay }: { stored: Stored; isNew: boolean; inTheWay: Stored | undefined },
+    item: DesiredObject,
+    { stored, isNew, inTheWay }: { stored: StoredObject; isNew: boolean; inTheWay: StoredObject | undefined },
     references: References,
   ): Promise<void> {
     const present = this.#state.file(kind, stored)
-    if (!isNew && rules.isPlaceLeftOut(kind, item, present)) {
+    if (!isNew && rules.isDestinationOmitted(kind, item, present)) {
       const { field, to } = kind.bound!
       this.#found.fault(`${item.path}.${to}`, `is required with ${field}, which goes there`)
       return
     }
-    const wanted = rules.guarded(kind, item.values, this.#with.cipher.fingerprint)
+    const wanted = rules.guarded(kind, item.values, this.#context.cipher.fingerprint)
     const changed = rules.differing(kind, present, wanted)
     for (const { name, field } of kind.fields) {
       // Ids decide: an object may have the name of another.
@@ -245,7 +245,7 @@ export class Steps {
     for (const field of parts.filter(isFirst)) await this.#updateField(about, field, references)
     if (own.length > 0) {
       const said = kind.fields.filter(({ isChanged, part }) => isChanged && part === undefined)
-      const values = rules.withBound(kind, item, present)
+      const values = rules.withBoundSecret(kind, item, present)
       const bound = kind.bound && own.includes(kind.bound.to) ? [kind.bound.field] : []
       const sent = kind.decides ? said.map(({ name }) => name) : [...own, ...bound]
       const body = this.#body(kind, values, references, sent)
@@ -326,7 +326,7 @@ export class Steps {
   /** `onConflict`: what is done where something stands in the way, instead of a fault. */
   async delete(
     kind: Kind,
-    stored: Stored,
+    stored: StoredObject,
     { excess, onConflict }: { excess: string | undefined; onConflict?: (() => void) | undefined },
   ): Promise<void> {
     const { remove } = kind
@@ -347,7 +347,7 @@ export class Steps {
           const { entry, counts: countsOf } = counting
           const counts = countsOf(await this.#effect(entry, target))
           // As a plan needs no permission to delete, it shows the effect only to those who may ask for it.
-          const isVisible = refusalOf(this.#with.calls, entry, this.#on.admitted) === undefined
+          const isVisible = refusalOf(this.#context.calls, entry, this.#on.admitted) === undefined
           this.#found.end({ counts, isVisible })
           if (isVisible) ends = counts
         }
@@ -374,13 +374,13 @@ export class Steps {
 
   /** What ends with a record, for the version of the plan, whoever may see it. */
   #effect(entry: Endpoint, input: RawInput): Promise<Values> {
-    return this.#with.calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, input)
+    return this.#context.calls.call(this.#tx, { ...this.#on, isRehearsal: true }, entry, input)
   }
 
   #call(entry: Endpoint, { params, ...asked }: RawInput): Promise<Values> {
     // That of the caller's own partner has no id in its path.
     const input = entry.params ? { ...asked, params } : asked
-    return this.#with.calls.call(this.#tx, this.#on, entry, input)
+    return this.#context.calls.call(this.#tx, this.#on, entry, input)
   }
 
   /**
@@ -394,7 +394,7 @@ export class Steps {
   ): Promise<{ refused: string | null } | undefined> {
     if (this.#found.changes.length > maxChanges) return { refused: null }
     // A plan says what would be, whoever asks: its transaction is rolled back.
-    const refused = refusalOf(this.#with.calls, entry, this.#on.admitted) ?? null
+    const refused = refusalOf(this.#context.calls, entry, this.#on.admitted) ?? null
     const because = (why: string | null) => {
       if (why !== null) this.#found.refuse(path, `${prefix}${why}`)
       return { refused: why }
@@ -433,9 +433,9 @@ type Step = {
   path: string
   kind: Kind
   /** undefined: it is new. */
-  stored?: Stored
+  stored?: StoredObject
   /** Has the name that the step gives to another. */
-  inTheWay?: Stored | undefined
+  inTheWay?: StoredObject | undefined
   onConflict?: (() => void) | undefined
   /** Of its faults. */
   prefix?: string
@@ -444,10 +444,10 @@ type Step = {
 /** An object that a file changes. */
 type Update = {
   kind: Kind
-  item: Item
-  stored: Stored
+  item: DesiredObject
+  stored: StoredObject
   isNew: boolean
-  inTheWay: Stored | undefined
+  inTheWay: StoredObject | undefined
   present: Values
   /** The fields that the file changes, with their secrets hidden. */
   shown: { before: Values; after: Values }
@@ -467,7 +467,7 @@ const endsOf = ({ remove, ends }: Kind): Kind['ends'] => {
 }
 
 /** With the id by which people and the audit log know it. */
-const shownAs = (kind: Kind, stored: Stored): Stored => ({
+const shownAs = (kind: Kind, stored: StoredObject): StoredObject => ({
   ...stored,
   id: rules.targetOf(kind, stored).params.id,
 })

@@ -201,12 +201,18 @@ export async function own(
 }
 
 /** What files call an object, and what they called it before they renamed it. */
-export type Called = { name: string | null; renamedFrom: string | null }
+export type NameInFiles = { name: string | null; renamedFrom: string | null }
 /** What an apply changed of that. `orgId`: where the name means one object; null: in the partner. */
-export type NameChange = { section: Section; id: string; orgId: string | null; before: Called; after: Called }
+export type NameChange = {
+  section: Section
+  id: string
+  orgId: string | null
+  before: NameInFiles
+  after: NameInFiles
+}
 
 /** The caller has found the object within its scope. */
-export async function noteName(db: Db, setId: string, id: string, called: Called): Promise<void> {
+export async function noteName(db: Db, setId: string, id: string, called: NameInFiles): Promise<void> {
   const { name, renamedFrom } = called
   await db
     .updateTable('config_objects')

@@ -2,16 +2,16 @@ import { describe, expect, it } from 'vitest'
 import { ConfigurationFile, kinds, type sections } from '../../src/configuration/contract.ts'
 import {
   childrenFirst,
+  type DesiredObject,
   differing,
   duplicateFaults,
   faultsOf,
   freeDeletions,
-  type Item,
   itemsInOrder,
   parentsFirst,
   pruneRefusal,
   readObject,
-  type Stored,
+  type StoredObject,
   sectionsOf,
   shownDifference,
   toFile,
@@ -24,7 +24,7 @@ const readDocument = (document: Record<string, Record<string, unknown>[]>) => {
   const read = named.flatMap((section) =>
     document[section]!.map((object, at) => readObject(section, at, object)),
   )
-  const items = read.filter((one): one is Item => !Array.isArray(one))
+  const items = read.filter((one): one is DesiredObject => !Array.isArray(one))
   return { named, items, faults: [...faults, ...read.filter((one) => Array.isArray(one)).flat()] }
 }
 
@@ -107,7 +107,7 @@ describe('the order', () => {
       ['x a', 'x b', 'y b', 'y a'],
       [],
     ])
-    const stored = (id: string, parentRoleId: string | null): Stored => ({
+    const stored = (id: string, parentRoleId: string | null): StoredObject => ({
       section: 'roles',
       id,
       orgId: null,

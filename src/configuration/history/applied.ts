@@ -1,9 +1,9 @@
 import type { Cipher } from '../../core/cipher.ts'
 import type { AuditFacts } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import type { About } from '../about.ts'
 import type { Plan } from '../contract.ts'
 import { forgetDeleted, type NameChange, noteApplied } from '../store.ts'
+import type { ConfiguredTenant } from '../tenant.ts'
 import type { AppliedChange } from './applied-changes.ts'
 import { insertApply, type NewApply } from './store.ts'
 
@@ -11,7 +11,7 @@ import { insertApply, type NewApply } from './store.ts'
 export async function keepApplied(
   db: Db,
   cipher: Cipher,
-  { scope, owner }: About,
+  { scope, owner }: ConfiguredTenant,
   {
     setId,
     apply,

@@ -5,7 +5,7 @@ import * as rules from '../rules.ts'
 import type { State } from '../state.ts'
 import type { AppliedChange } from './applied-changes.ts'
 
-export const timeOf = ({ record }: rules.Stored): string =>
+export const timeOf = ({ record }: rules.StoredObject): string =>
   typeof record.updatedAt === 'string' ? ` (${record.updatedAt})` : ''
 
 /**

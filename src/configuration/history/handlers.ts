@@ -5,12 +5,19 @@ import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
-import { type About, nameOf, refusalFacts, rehearsed, tenantOf, within } from '../about.ts'
 import { mayRead } from '../access.ts'
 import { sections } from '../contract.ts'
-import { Run } from '../planner.ts'
+import { Planner } from '../planner.ts'
 import type { CallContext, InnerCalls } from '../ports.ts'
 import { findSet, lockSet, type SetOwner } from '../store.ts'
+import {
+  type ConfiguredTenant,
+  callerName,
+  findConfiguredTenant,
+  refusalFacts,
+  rehearse,
+  withScope,
+} from '../tenant.ts'
 import { configurationOf, keepApplied } from './applied.ts'
 import type { configurationApplies, RollbackPlan } from './contract.ts'
 import * as store from './store.ts'
@@ -19,14 +26,14 @@ type On = { calls: InnerCalls; cipher: Cipher }
 type FoundApply = Awaited<ReturnType<typeof store.getApply>>
 
 /** The tenant of an apply that the caller has found. */
-const tenantOfApply = (db: Db, scope: Scope, { partnerId, orgId }: SetOwner): Promise<About> =>
-  tenantOf(db, scope, orgId !== null ? { orgId } : scope.kind === 'system' ? { partnerId } : {})
+const tenantOfApply = (db: Db, scope: Scope, { partnerId, orgId }: SetOwner): Promise<ConfiguredTenant> =>
+  findConfiguredTenant(db, scope, orgId !== null ? { orgId } : scope.kind === 'system' ? { partnerId } : {})
 
 /** Does an apply backwards, or plans it. */
 async function rollBack(
   tx: Db,
   { calls, cipher }: On,
-  { about, on, setId }: { about: About; on: CallContext; setId: string | undefined },
+  { tenant, on, setId }: { tenant: ConfiguredTenant; on: CallContext; setId: string | undefined },
   { apply: { id, set, canRollBack }, nameChanges }: FoundApply,
   pruning: { prune: boolean; pruneLimit?: number | undefined },
   expected?: { version: string; plannedAt?: Instant | undefined },
@@ -36,14 +43,14 @@ async function rollBack(
       'conflict',
       'This apply cannot be rolled back: its values are not kept any more; apply an older revision of the files',
     )
-  const rolledBack = await store.changesOf(tx, cipher, about.scope, id)
-  const wanted = { set, document: {}, adopt: false, ...pruning }
-  const run = new Run(tx, {
+  const rolledBack = await store.changesOf(tx, cipher, tenant.scope, id)
+  const request = { set, document: {}, adopt: false, ...pruning }
+  const run = new Planner(tx, {
     calls,
     cipher,
-    on: within(on, about.scope),
-    ...about,
-    wanted,
+    on: withScope(on, tenant.scope),
+    ...tenant,
+    request,
     setId,
     rolledBack,
     nameChanges,
@@ -55,25 +62,25 @@ async function rollBack(
 export function configurationApplyHandlers(on: On): HandlersOf<typeof configurationApplies> {
   return {
     async list({ db, readQuery, scope, caller, query }) {
-      const about = await tenantOf(db, scope, query)
+      const tenant = await findConfiguredTenant(db, scope, query)
       const readable = sections.filter((section) => mayRead(on.calls, section, caller))
       // It counts up to a thousand changes of each.
       return readQuery((on) =>
-        store.listApplies(on, about.scope, { owner: about.owner, readable, page: query }),
+        store.listApplies(on, tenant.scope, { owner: tenant.owner, readable, page: query }),
       )
     },
 
     plan: inSteps<typeof configurationApplies.plan, RollbackPlan>({
       async prepare({ storage, scope, caller, params, body, now, ip, userAgent, limit, note }) {
         limit('CONFIG', 'id' in caller ? caller.id : ip)
-        return rehearsed(storage, async (tx) => {
+        return rehearse(storage, async (tx) => {
           const found = await store.getApply(tx, scope, params.id)
           const { apply, owner } = found
-          const about = await tenantOfApply(tx, scope, owner)
-          note(refusalFacts(about, apply.set))
-          const setId = await findSet(tx, about.scope, about.owner, apply.set)
+          const tenant = await tenantOfApply(tx, scope, owner)
+          note(refusalFacts(tenant, apply.set))
+          const setId = await findSet(tx, tenant.scope, tenant.owner, apply.set)
           const context = { admitted: caller, caller, ip, userAgent, now, details: {}, isRehearsal: true }
-          const { made } = await rollBack(tx, on, { about, on: context, setId }, found, body)
+          const { made } = await rollBack(tx, on, { tenant, on: context, setId }, found, body)
           return { ...made, plannedAt: now }
         })
       },
@@ -87,24 +94,24 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
       async run({ db, scope, caller, params, body, now, ip, userAgent, note }) {
         const found = await store.getApply(db, scope, params.id)
         const { apply: former, owner } = found
-        const about = await tenantOfApply(db, scope, owner)
+        const tenant = await tenantOfApply(db, scope, owner)
         const { set } = former
-        note(refusalFacts(about, set))
+        note(refusalFacts(tenant, set))
         const { version, plannedAt, revision = null, ...pruning } = body
-        const apply = { id: newId(), set, revision, rollsBack: former.id, by: nameOf(caller), now }
+        const apply = { id: newId(), set, revision, rollsBack: former.id, by: callerName(caller), now }
         const details = { configuration: configurationOf(apply) }
-        const setId = await lockSet(db, about.scope, about.owner, apply)
+        const setId = await lockSet(db, tenant.scope, tenant.owner, apply)
         const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
         const expected = { version, plannedAt }
         const { made, ...done } = await rollBack(
           db,
           on,
-          { about, on: context, setId },
+          { tenant, on: context, setId },
           found,
           pruning,
           expected,
         )
-        note(await keepApplied(db, on.cipher, about, { setId, apply, made, ...done }))
+        note(await keepApplied(db, on.cipher, tenant, { setId, apply, made, ...done }))
         return { ...made, plannedAt: now, applyId: apply.id }
       },
     }),

@@ -1,7 +1,14 @@
 import { isJsonObject } from '../../core/json.ts'
 import { type Kind, kinds, type Section, sections } from '../contract.ts'
 import type { Owners } from '../owners.ts'
-import { canonical, type Identity, isElsewhere, namespaceOf, type Stored, type Values } from '../rules.ts'
+import {
+  canonical,
+  type Identity,
+  isElsewhere,
+  namespaceOf,
+  type StoredObject,
+  type Values,
+} from '../rules.ts'
 import type { State } from '../state.ts'
 import { type AppliedChange, mergedByObject, withoutFreeSecrets } from './applied-changes.ts'
 import { laterDependents, timeOf } from './conflicts.ts'
@@ -149,7 +156,7 @@ function missingReferences(
 }
 
 /** Fields that are not as the apply left them. */
-function changedSince({ section, after, ids }: AppliedChange, now: Stored, present: Values): string[] {
+function changedSince({ section, after, ids }: AppliedChange, now: StoredObject, present: Values): string[] {
   const is = (field: string) => withoutFreeSecrets(kinds[section], field, present[field]).rest
   const { initial = [] } = kinds[section]
   return Object.keys(after ?? {}).filter((field) => {
@@ -189,7 +196,7 @@ const named = ({ section, before, ids }: AppliedChange, nameOf: NameOf): Values 
     }),
   )
 
-const fieldOf = (section: Section, { record }: Stored, name: string): unknown =>
+const fieldOf = (section: Section, { record }: StoredObject, name: string): unknown =>
   record[kinds[section].fields.find((field) => field.name === name)!.field]
 
 /** Secrets that stay where they are when an object leads to another place again. */
@@ -205,7 +212,7 @@ function withoutBound({ section, before }: AppliedChange, present: Values): Valu
 /** The object with the values that it had, in the form in which a file would ask for them. */
 function asBefore(
   { section, before }: AppliedChange,
-  now: Stored,
+  now: StoredObject,
   present: Values,
   org: string | null,
 ): Values {

@@ -7,7 +7,7 @@ const turnMs = 10
 const longestMs = 8000
 
 /** How long a plan or an export has taken, in all and since other requests had their turn. */
-export class Turns {
+export class TimeSlice {
   readonly #begun = performance.now()
   readonly #longestMs: number
   #turn = this.#begun

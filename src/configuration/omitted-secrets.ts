@@ -1,15 +1,15 @@
 import type { Fault } from '../core/errors.ts'
 import { type Kind, kinds, type Plan, type Section } from './contract.ts'
-import type { Item, LeftOut, Values, Wanted } from './rules.ts'
+import type { ConfigurationRequest, DesiredObject, OmittedSecret, Values } from './rules.ts'
 
 /** What a plan goes without, by section and number of the object, and the faults of what it cannot go without. */
-export function leftOutOf({ document, withoutSecrets = [] }: Wanted): {
+export function omittedSecretsOf({ document, withoutSecrets = [] }: ConfigurationRequest): {
   of: (section: Section, at: number) => string[]
   faults: Fault[]
 } {
-  const isGuarded = ({ section, field }: LeftOut) =>
+  const isGuarded = ({ section, field }: OmittedSecret) =>
     kinds[section].fields.some(({ name, guard }) => name === field && guard !== undefined)
-  const isAbsent = ({ section, object, field }: LeftOut) => {
+  const isAbsent = ({ section, object, field }: OmittedSecret) => {
     const found = document[section]?.[object]
     return found !== undefined && !Object.hasOwn(found, field)
   }
@@ -26,10 +26,10 @@ export function leftOutOf({ document, withoutSecrets = [] }: Wanted): {
 
 /** The same by the names of the objects. */
 export function notComparedOf(
-  { withoutSecrets = [] }: Wanted,
-  items: readonly Item[],
+  { withoutSecrets = [] }: ConfigurationRequest,
+  items: readonly DesiredObject[],
 ): NonNullable<Plan['notCompared']> {
-  const byPath = new Map(items.filter(({ leftOut }) => leftOut.length > 0).map((item) => [item.path, item]))
+  const byPath = new Map(items.filter(({ omitted }) => omitted.length > 0).map((item) => [item.path, item]))
   return withoutSecrets.map(({ section, object, field }) => {
     const { org = null, key } = byPath.get(`body.document.${section}.${object}`)!
     return { section, org, name: key, field }
@@ -40,11 +40,11 @@ export function notComparedOf(
  * The object with what stands for the secrets that it leaves out: where there is none yet, it will have one. Where there is
  * one, nobody can say whether it differs.
  */
-export function withPlaceholders(kind: Kind, item: Item, record: Values | undefined): Item {
+export function withPlaceholders(kind: Kind, item: DesiredObject, record: Values | undefined): DesiredObject {
   const { placeholders = {} } = kind
   const set = kind.fields.filter(
     ({ name, field }) =>
-      item.leftOut.includes(name) && placeholders[name] !== undefined && (record?.[field] ?? null) === null,
+      item.omitted.includes(name) && placeholders[name] !== undefined && (record?.[field] ?? null) === null,
   )
   if (set.length === 0) return item
   return {

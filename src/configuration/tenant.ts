@@ -8,13 +8,17 @@ import { findOrg, scopeWithin } from '../tenancy/store.ts'
 import type { CallContext } from './ports.ts'
 import type { SetOwner } from './store.ts'
 
-export type About = { scope: Scope; owner: SetOwner }
+export type ConfiguredTenant = { scope: Scope; owner: SetOwner }
 
 /**
  * The tenant whose configuration it is.
  * @throws tenant_required, org_access_denied, partner_mismatch, not_found
  */
-export async function tenantOf(db: Db, scope: Scope, named: TenantQuery): Promise<About> {
+export async function findConfiguredTenant(
+  db: Db,
+  scope: Scope,
+  named: TenantQuery,
+): Promise<ConfiguredTenant> {
   const tenant = await findNamedTenant(db, scope, named)
   // A member of a partner who names it still reaches only the organizations of the membership.
   const isWider = tenant?.kind === 'partner' && scope.kind === 'system'
@@ -27,42 +31,39 @@ export async function tenantOf(db: Db, scope: Scope, named: TenantQuery): Promis
 }
 
 /** Facts for the audit entry of a refusal, which belongs to the organization that was named, and not to that of the caller. */
-export const refusalFacts = ({ owner: { orgId } }: About, set: string) => ({
+export const refusalFacts = ({ owner: { orgId } }: ConfiguredTenant, set: string) => ({
   orgId,
   details: { configuration: { set } },
 })
 
 /** The caller sees the tenant alone; what they may call is decided as they were admitted. */
-export function within(on: CallContext, scope: Scope): CallContext {
+export function withScope(on: CallContext, scope: Scope): CallContext {
   return 'scope' in on.caller ? { ...on, caller: { ...on.caller, scope } as Caller } : on
 }
 
-export function nameOf(caller: Caller): string {
+export function callerName(caller: Caller): string {
   if (caller.kind === 'user') return caller.email
   return 'name' in caller ? caller.name : caller.kind
 }
 
 /** Carries what was found out of the transaction that it rolls back. */
 class RolledBack<T> extends Error {
-  readonly found: T
+  readonly result: T
 
   constructor(found: T) {
     super('planned')
-    this.found = found
+    this.result = found
   }
 }
 
 /** What a transaction finds that is rolled back. */
-export async function rehearsed<T>(
-  storage: Pick<Storage, 'write'>,
-  work: (tx: Db) => Promise<T>,
-): Promise<T> {
+export async function rehearse<T>(storage: Pick<Storage, 'write'>, work: (tx: Db) => Promise<T>): Promise<T> {
   try {
     return await storage.write(async (tx): Promise<never> => {
       throw new RolledBack(await work(tx))
     })
   } catch (error) {
-    if (error instanceof RolledBack) return error.found as T
+    if (error instanceof RolledBack) return error.result as T
     throw error
   }
 }

@@ -1,21 +1,21 @@
 import type { Fault } from '../core/errors.ts'
-import type { Item, Stored } from './rules.ts'
+import type { DesiredObject, StoredObject } from './rules.ts'
 
 /** An object of the files in its organization; null: of the partner. */
-export type Placed = { item: Item; orgId: string | null }
+export type DesiredObjectInOrg = { item: DesiredObject; orgId: string | null }
 
 /** Which object that there is one of the files means. */
-export type Claim = {
+export type ObjectMatch = {
   /** undefined: it is new. */
-  stored: Stored | undefined
+  stored: StoredObject | undefined
   /** Another object that has its name, until that is renamed or deleted as well. */
-  inTheWay: Stored | undefined
+  inTheWay: StoredObject | undefined
 }
 
-type Wish = Placed & {
+type MatchCandidate = DesiredObjectInOrg & {
   /** What the files called so before, or else has the name; and the same of its former name. */
-  present: Stored | undefined
-  former: Stored | undefined
+  present: StoredObject | undefined
+  former: StoredObject | undefined
   /** An earlier apply renamed the object of its name from the former one. */
   isDone: boolean
 }
@@ -24,16 +24,16 @@ type Wish = Placed & {
 export const placeOf = (orgId: string | null, name: string): string => `${orgId ?? ''} ${name}`
 
 /** What is known of the objects that there are. */
-type Known = {
+type ExistingObjects = {
   /** Objects that have a name now. */
-  named(orgId: string | null, name: string): Stored[]
+  named(orgId: string | null, name: string): StoredObject[]
   /** Objects of the set that its files called so last, whatever somebody has called them since. */
-  calledInFiles(orgId: string | null, name: string): readonly Stored[]
+  calledInFiles(orgId: string | null, name: string): readonly StoredObject[]
   /** What the files of the set called an object last; null: the set does not own it. */
-  nameInFiles(stored: Stored): string | null
+  nameInFiles(stored: StoredObject): string | null
   /** What the set called an object of its own before. */
-  formerNameOf(stored: Stored): string | null
-  isOwn(stored: Stored): boolean
+  formerNameOf(stored: StoredObject): string | null
+  isOwn(stored: StoredObject): boolean
   /** Whether the set deletes what no file has. */
   prune: boolean
   /** Called between the objects, of which there may be many. */
@@ -46,14 +46,14 @@ type Known = {
  * has the name now. With a former name it is the one of that, unless its files renamed it before, or another object
  * of the files goes on to have that name.
  */
-export async function claimsOf(
-  all: readonly Placed[],
-  on: Known,
-): Promise<{ claims: Map<Item, Claim>; faults: Map<Item, Fault> }> {
-  const faults = new Map<Item, Fault>()
-  const fault = ({ item }: Placed, field: string, message: string) =>
+export async function matchObjects(
+  all: readonly DesiredObjectInOrg[],
+  on: ExistingObjects,
+): Promise<{ matches: Map<DesiredObject, ObjectMatch>; faults: Map<DesiredObject, Fault> }> {
+  const faults = new Map<DesiredObject, Fault>()
+  const fault = ({ item }: DesiredObjectInOrg, field: string, message: string) =>
     faults.set(item, { path: `${item.path}${field}`, message })
-  const isRenamedFrom = ({ orgId, item: { key, renamedFrom } }: Placed): boolean =>
+  const isRenamedFrom = ({ orgId, item: { key, renamedFrom } }: DesiredObjectInOrg): boolean =>
     renamedFrom !== undefined &&
     on.calledInFiles(orgId, key).some((stored) => on.formerNameOf(stored) === renamedFrom)
   const said = new Set<string>()
@@ -63,18 +63,18 @@ export async function claimsOf(
     if (renamedFrom !== undefined && !isRenamedFrom(placed)) said.add(placeOf(placed.orgId, renamedFrom))
     await on.yieldIfDue()
   }
-  const meantBy = (orgId: string | null, name: string): readonly Stored[] => {
+  const meantBy = (orgId: string | null, name: string): readonly StoredObject[] => {
     const called = on.calledInFiles(orgId, name)
     const [one, ...more] = called.filter(({ key }) => key === name)
     if (called.length > 0) return one && more.length === 0 ? [one] : called
     // What the files mean by another name is not meant by this one, which somebody has given it.
-    const isFree = (stored: Stored) => {
+    const isFree = (stored: StoredObject) => {
       const other = on.nameInFiles(stored)
       return other === null || other === name || !said.has(placeOf(orgId, other))
     }
     return on.named(orgId, name).filter(isFree)
   }
-  const wishes: Wish[] = []
+  const wishes: MatchCandidate[] = []
   for (const placed of all) {
     const { section, key, renamedFrom } = placed.item
     const [present, ...more] = meantBy(placed.orgId, key)
@@ -95,14 +95,14 @@ export async function claimsOf(
     else wishes.push({ ...placed, present, former: others.length > 0 ? undefined : former, isDone })
     await on.yieldIfDue()
   }
-  const takers = new Map<string, Wish>()
+  const takers = new Map<string, MatchCandidate>()
   for (const wish of await pendingOf(wishes, on)) {
     const { renamedFrom } = wish.item
     const other = takers.get(wish.former!.id)
     if (other) fault(wish, '.renamedFrom', `"${other.item.key}" is renamed from "${renamedFrom}" as well`)
     else takers.set(wish.former!.id, wish)
   }
-  const storedOf = (wish: Wish): Stored | undefined =>
+  const storedOf = (wish: MatchCandidate): StoredObject | undefined =>
     wish.former !== undefined && takers.get(wish.former.id) === wish ? wish.former : wish.present
   const names = new Map<string, string>()
   for (const wish of wishes) {
@@ -110,7 +110,7 @@ export async function claimsOf(
     if (stored && !faults.has(wish.item)) names.set(stored.id, wish.item.key)
     await on.yieldIfDue()
   }
-  const claims = new Map<Item, Claim>()
+  const matches = new Map<DesiredObject, ObjectMatch>()
   for (const wish of wishes) {
     const { item, orgId, present } = wish
     if (faults.has(item)) continue
@@ -121,19 +121,19 @@ export async function claimsOf(
         : on.named(orgId, item.key).filter(({ id }) => id !== stored?.id)
     const staying = holders.filter(({ id, key }) => (names.get(id) ?? key) === key)
     const why = whyInTheWay(wish, stored, staying, on)
-    if (why === undefined) claims.set(item, { stored, inTheWay: staying[0] ?? holders[0] })
+    if (why === undefined) matches.set(item, { stored, inTheWay: staying[0] ?? holders[0] })
     else fault(wish, why.field, why.message)
     await on.yieldIfDue()
   }
-  return { claims, faults }
+  return { matches, faults }
 }
 
 /** Why an object cannot have its name: others have it, and nothing in the files gives them another. */
 function whyInTheWay(
-  { item, former }: Wish,
-  stored: Stored | undefined,
-  staying: readonly Stored[],
-  on: Known,
+  { item, former }: MatchCandidate,
+  stored: StoredObject | undefined,
+  staying: readonly StoredObject[],
+  on: ExistingObjects,
 ): { field: string; message: string } | undefined {
   if (staying.length === 0) return undefined
   // Nobody deletes what the set does not own, nor gives its name to what the set has never had.
@@ -157,14 +157,14 @@ function whyInTheWay(
  * renamed as a whole, unless the files have renamed each of it before, or the set does not own all of it any more.
  */
 async function pendingOf(
-  wishes: readonly Wish[],
-  on: { isOwn(stored: Stored): boolean; yieldIfDue(): Promise<void> },
-): Promise<Wish[]> {
+  wishes: readonly MatchCandidate[],
+  on: { isOwn(stored: StoredObject): boolean; yieldIfDue(): Promise<void> },
+): Promise<MatchCandidate[]> {
   const byPlace = new Map(wishes.map((wish) => [placeOf(wish.orgId, wish.item.key), wish]))
-  const known = new Map<Wish, boolean>()
+  const known = new Map<MatchCandidate, boolean>()
   for (const start of wishes) {
-    const chain = new Set<Wish>()
-    let next: Wish | undefined = start
+    const chain = new Set<MatchCandidate>()
+    let next: MatchCandidate | undefined = start
     while (next?.former && !known.has(next) && !chain.has(next)) {
       chain.add(next)
       next = byPlace.get(placeOf(next.orgId, next.item.renamedFrom!))

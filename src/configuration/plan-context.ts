@@ -2,17 +2,17 @@ import type { Cipher } from '../core/cipher.ts'
 import type { Scope } from '../core/scope.ts'
 import type { AppliedChange } from './history/applied-changes.ts'
 import type { CallContext, InnerCalls } from './ports.ts'
-import type { Wanted } from './rules.ts'
+import type { ConfigurationRequest } from './rules.ts'
 import type { NameChange, SetOwner } from './store.ts'
 
 /** What is planned: for whom, of which tenant, and from which files. */
-export type Planner = {
+export type PlanContext = {
   calls: InnerCalls
   cipher: Cipher
   on: CallContext
   scope: Scope
   owner: SetOwner
-  wanted: Wanted
+  request: ConfigurationRequest
   /** The set, where it is known already. */
   setId: string | undefined
   /** The apply that is rolled back, in place of files. */
