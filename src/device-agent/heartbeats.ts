@@ -1,7 +1,7 @@
 import type { Agent } from './agent.ts'
 import { bestEffort } from './best-effort.ts'
+import type { DeviceKeyClient } from './device-key-client.ts'
 import type { IdentityHolder } from './identity-holder.ts'
-import type { KeyKeeper } from './key-keeper.ts'
 import type { HeartbeatReply } from './replies.ts'
 import type { Reporter } from './reporter.ts'
 import { isAgentRefused, retryUntilRefused } from './retry.ts'
@@ -20,7 +20,7 @@ export function heartbeatSender(
   parts: {
     reporter: Reporter
     rotation: TokenRotator
-    keys: KeyKeeper
+    keys: DeviceKeyClient
     perform: (command: HeartbeatReply['commands'][number]) => void
   },
 ): () => Promise<void> {
@@ -53,7 +53,7 @@ export async function reportLoop(
   parts: {
     heartbeat: () => Promise<void>
     reporter: Reporter
-    keys: KeyKeeper
+    keys: DeviceKeyClient
     logs: { sendWhenDue(): Promise<void> }
   },
   intervalSeconds?: number,

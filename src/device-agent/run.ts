@@ -1,11 +1,11 @@
 import { ApiError } from '../core/client.ts'
 import type { Agent } from './agent.ts'
 import { commandRunner } from './commands/runner.ts'
+import { deviceKeyClient } from './device-key-client.ts'
 import { diagnosticsRecorder } from './diagnostics.ts'
 import { enroll } from './enrollment.ts'
 import { heartbeatSender, reportLoop } from './heartbeats.ts'
 import { identityHolder } from './identity-holder.ts'
-import { keyKeeper } from './key-keeper.ts'
 import { keepListening } from './live/connection.ts'
 import { logShipper } from './log-shipper.ts'
 import { startReporter } from './reporter.ts'
@@ -33,7 +33,7 @@ export async function runAgent(
     const { deviceId } = identity.current()
     const reporter = await startReporter(watched, identity)
     const rotation = tokenRotator(watched, identity)
-    const keys = keyKeeper(watched, identity, rotation)
+    const keys = deviceKeyClient(watched, identity, rotation)
     const logs = logShipper(watched, reporter)
     const performer = commandRunner(watched, deviceId, {
       diagnostics,

@@ -2,7 +2,7 @@ import { formatBytes } from '../core/byte-size.ts'
 import type { Place } from './backup/restore-target.ts'
 import { explaining, type Purpose, type Scratch } from './scratch.ts'
 
-type Wanted = {
+type ScratchRequest = {
   purpose: Purpose
   /** On SQLite: where the copy is going to be. */
   folder: string
@@ -13,7 +13,7 @@ type Wanted = {
 /** @throws SetupError when there is no room, or the role may not create a database */
 export async function openScratch(
   { dataDir, databaseUrl }: Place,
-  { purpose, folder, note }: Wanted,
+  { purpose, folder, note }: ScratchRequest,
 ): Promise<Scratch> {
   if (databaseUrl !== undefined) {
     const { createScratchDatabase } = await import('./postgres/scratch-database.ts')

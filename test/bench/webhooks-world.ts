@@ -75,13 +75,13 @@ export type WebhookWorld = {
   token(): Promise<string>
 }
 
-export type Wanted = { url: string; events: EventType[] | ['*'] }
+export type WebhookSpec = { url: string; events: EventType[] | ['*'] }
 
 /** Organizations of one partner, each with the webhooks that are wanted. */
 export async function buildWebhookWorld(
   place: Place,
   orgs: number,
-  wanted: readonly Wanted[],
+  wanted: readonly WebhookSpec[],
 ): Promise<WebhookWorld> {
   const storage = await openStorage(place)
   const cipher = createCipher([secrets.APP_ENCRYPTION_KEY])

@@ -15,7 +15,7 @@ import {
   raiserAt,
   startReceiver,
   until,
-  type Wanted,
+  type WebhookSpec,
   type WebhookWorld,
 } from './webhooks-world.ts'
 import type { Place } from './world.ts'
@@ -44,7 +44,11 @@ export async function webhooks(options: WebhooksOptions, say: (line: string) => 
 
 type Setting = WebhooksOptions & { folder: string; receiver: Receiver; say: (line: string) => void }
 
-async function service({ folder, newDatabase }: Setting, organizations: number, wanted: readonly Wanted[]) {
+async function service(
+  { folder, newDatabase }: Setting,
+  organizations: number,
+  wanted: readonly WebhookSpec[],
+) {
   const dataDir = temporaryFolder('webhooks')
   const place: Place = newDatabase ? { dataDir, databaseUrl: await newDatabase() } : { dataDir }
   const world = await buildWebhookWorld(place, organizations, wanted)
@@ -71,7 +75,7 @@ async function throughput(setting: Setting): Promise<Row[]> {
   say(`webhooks: deliveries to ${orgs * perOrg} webhooks, and bare requests`)
   const wanted = Array.from(
     { length: perOrg },
-    (_, n): Wanted => ({ url: `${receiver.url}/${n}`, events: [type] }),
+    (_, n): WebhookSpec => ({ url: `${receiver.url}/${n}`, events: [type] }),
   )
   const { world, server, stall, end } = await service(setting, orgs, wanted)
   const bare = start([fromHere('./webhooks-bare.ts'), receiver.url, join(setting.folder, 'cert.pem')], {
@@ -227,7 +231,7 @@ async function besideSlowOnes(setting: Setting): Promise<Row[]> {
   say('webhooks: a steady stream to 10,000 webhooks of 100 organizations')
   const wanted = Array.from(
     { length: 100 },
-    (_, n): Wanted =>
+    (_, n): WebhookSpec =>
       n === 0
         ? { url: `${receiver.url}/slow`, events: ['*'] }
         : { url: `${receiver.url}/${n}`, events: [kinds[n % kinds.length]!] },

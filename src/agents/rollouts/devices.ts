@@ -120,23 +120,23 @@ export function tallyByWave(db: Db, id: string): Promise<Tally[]> {
 /** Number of devices that report the version now, by wave. */
 export async function countOnVersion(db: Db, { id, version }: RolloutRecord): Promise<Map<number, number>> {
   const found = await db
-    .selectFrom('agent_rollout_devices as place')
-    .innerJoin('devices', 'devices.id', 'place.device_id')
-    .select((eb) => ['place.wave', eb.fn.countAll<number>().as('devices')])
-    .where('place.rollout_id', '=', id)
+    .selectFrom('agent_rollout_devices as rd')
+    .innerJoin('devices', 'devices.id', 'rd.device_id')
+    .select((eb) => ['rd.wave', eb.fn.countAll<number>().as('devices')])
+    .where('rd.rollout_id', '=', id)
     .where('devices.agent_version', '=', version)
-    .groupBy('place.wave')
+    .groupBy('rd.wave')
     .execute()
   return new Map(found.map(({ wave, devices }) => [wave, devices]))
 }
 
 const withDevices = (db: Db, { id, wave }: RolloutRecord, state: RolloutDeviceState) =>
   db
-    .selectFrom('agent_rollout_devices as place')
-    .innerJoin('devices', 'devices.id', 'place.device_id')
-    .where('place.rollout_id', '=', id)
-    .where('place.state', '=', state)
-    .where('place.wave', '<=', wave)
+    .selectFrom('agent_rollout_devices as rd')
+    .innerJoin('devices', 'devices.id', 'rd.device_id')
+    .where('rd.rollout_id', '=', id)
+    .where('rd.state', '=', state)
+    .where('rd.wave', '<=', wave)
 
 /**
  * Number of devices of the open waves that are online, take updates and were not offered the version yet, by organization
@@ -173,17 +173,17 @@ export async function findOverdue(
       'devices.id',
       'devices.status',
       'devices.agent_version as agentVersion',
-      'place.from_version as fromVersion',
+      'rd.from_version as fromVersion',
       'devices.last_seen_at as lastSeenAt',
-      eb.ref('place.offered_at').$notNull().as('offeredAt'),
+      eb.ref('rd.offered_at').$notNull().as('offeredAt'),
       'devices.auto_update',
       'devices.auto_update_acknowledged',
       'devices.org_id as orgId',
       'devices.maintenance_window as ownWindow',
       'devices.update_since as updateSince',
-      'place.reason',
+      'rd.reason',
     ])
-    .where('place.offered_at', '<=', before)
+    .where('rd.offered_at', '<=', before)
     .limit(limit)
     .execute()
   return found.map(({ auto_update, auto_update_acknowledged, ...device }) => ({
@@ -218,7 +218,7 @@ export function findInMaintenance(
 ): Promise<{ id: string }[]> {
   return withDevices(db, rollout, 'soaking')
     .select('devices.id')
-    .where('place.settled_at', '<=', before)
+    .where('rd.settled_at', '<=', before)
     .where('devices.status', '=', 'maintenance')
     .limit(limit)
     .execute()
@@ -310,17 +310,17 @@ export async function listRolloutDevices(
   }: CursorPageQuery & { state?: RolloutDeviceState | undefined; wave?: number | undefined },
 ): Promise<CursorPage<RolloutDevice>> {
   const found = db
-    .selectFrom('agent_rollout_devices as place')
-    .innerJoin('devices', 'devices.id', 'place.device_id')
-    .where('place.rollout_id', '=', id)
-    .where(inScope(systemScope, 'place.org_id'))
-    .$if(state !== undefined, (q) => q.where('place.state', '=', state!))
-    .$if(wave !== undefined, (q) => q.where('place.wave', '=', wave! - 1))
+    .selectFrom('agent_rollout_devices as rd')
+    .innerJoin('devices', 'devices.id', 'rd.device_id')
+    .where('rd.rollout_id', '=', id)
+    .where(inScope(systemScope, 'rd.org_id'))
+    .$if(state !== undefined, (q) => q.where('rd.state', '=', state!))
+    .$if(wave !== undefined, (q) => q.where('rd.wave', '=', wave! - 1))
   return readCursorPage(
     found,
     query,
     {
-      by: ['place.wave', 'place.state', 'place.device_id'],
+      by: ['rd.wave', 'rd.state', 'rd.device_id'],
       keyOf: (one: RolloutDevice) => [one.wave - 1, one.state, one.id],
     },
     (q) =>
@@ -329,13 +329,13 @@ export async function listRolloutDevices(
         'devices.org_id as orgId',
         'devices.hostname',
         'devices.status',
-        eb('place.wave', '+', 1).as('wave'),
-        eb.ref('place.state').$castTo<RolloutDeviceState>().as('state'),
-        'place.from_version as fromVersion',
+        eb('rd.wave', '+', 1).as('wave'),
+        eb.ref('rd.state').$castTo<RolloutDeviceState>().as('state'),
+        'rd.from_version as fromVersion',
         'devices.agent_version as agentVersion',
-        'place.offered_at as offeredAt',
-        'place.settled_at as settledAt',
-        'place.reason',
+        'rd.offered_at as offeredAt',
+        'rd.settled_at as settledAt',
+        'rd.reason',
       ]),
     (row) => row,
   )

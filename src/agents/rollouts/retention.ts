@@ -19,10 +19,10 @@ export async function deleteEndedRollouts(storage: Storage, before: Instant, now
     .where(({ not, exists, selectFrom }) =>
       not(
         exists(
-          selectFrom('agent_rollout_devices as place')
-            .innerJoin('devices', 'devices.id', 'place.device_id')
-            .select('place.device_id')
-            .whereRef('place.rollout_id', '=', 'r.id')
+          selectFrom('agent_rollout_devices as rd')
+            .innerJoin('devices', 'devices.id', 'rd.device_id')
+            .select('rd.device_id')
+            .whereRef('rd.rollout_id', '=', 'r.id')
             .whereRef('devices.agent_version', '=', 'r.version'),
         ),
       ),

@@ -50,7 +50,7 @@ export async function findOffer(
   if (next === undefined || isBackingOff({ ...device, ...target }, next, now)) return null
   if (!isOfferable(next, target, reported)) return null
   if (!isUpdateAllowed(await orgSettingsFor(db, device.id), device, now)) return null
-  if (isWaveOpenFor(target) && goal === target.rollout_version && target.place_state === 'waiting') {
+  if (isWaveOpenFor(target) && goal === target.rollout_version && target.rollout_device_state === 'waiting') {
     await markOffered(db, target.rollout_id!, device.id, now)
   }
   return { version: next, isRollback: isOlder(next, reported) }

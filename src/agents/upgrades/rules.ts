@@ -24,11 +24,11 @@ const holdingStatuses: readonly string[] = ['running', 'halted', 'aborted', 'com
 export function targetVersionOf(row: AgentTargetColumns, reported: string): string | null {
   const { promoted_version: promoted, rollout_status: status, rollout_version: version } = row
   if (status === 'preparing') return null
-  if (row.place_state === null || version === null || status === null) return promoted
-  const isReached = row.place_state !== 'waiting' && reported === version
-  if (isReached) return holdingStatuses.includes(status) ? version : (promoted ?? row.place_from)
+  if (row.rollout_device_state === null || version === null || status === null) return promoted
+  const isReached = row.rollout_device_state !== 'waiting' && reported === version
+  if (isReached) return holdingStatuses.includes(status) ? version : (promoted ?? row.rollout_device_from)
   if (isWaveOpenFor(row)) return version
-  return row.place_held === 1 && reported === row.place_from ? reported : promoted
+  return row.rollout_device_held === 1 && reported === row.rollout_device_from ? reported : promoted
 }
 
 /** Whether a version may be offered to a device. An older one is offered only after an explicit roll-back. */
@@ -44,15 +44,15 @@ const isPromotedRollback = (row: AgentTargetColumns, version: string): boolean =
 /** Whether the rollout that brought the device to its version was rolled back. */
 const isRolloutReverted = (row: AgentTargetColumns, reported: string): boolean =>
   row.rollout_status === 'rolled_back' &&
-  row.place_state !== null &&
-  row.place_state !== 'waiting' &&
+  row.rollout_device_state !== null &&
+  row.rollout_device_state !== 'waiting' &&
   reported === row.rollout_version
 
 /** Whether the rollout offers the version to the device now: its wave is open, and the device is not settled. */
 export const isWaveOpenFor = (row: AgentTargetColumns): boolean =>
   row.rollout_status === 'running' &&
-  row.place_wave! <= row.rollout_wave! &&
-  (row.place_state === 'waiting' || row.place_state === 'offered')
+  row.rollout_device_wave! <= row.rollout_wave! &&
+  (row.rollout_device_state === 'waiting' || row.rollout_device_state === 'offered')
 
 export type StateChange = { to: 'soaking' | 'updated'; reason: null } | { to: 'failed'; reason: string }
 
@@ -66,13 +66,18 @@ export function stateChangeOnReport(
   reported: string,
   now: Instant,
 ): StateChange | undefined {
-  const { rollout_version: version, rollout_status: status, place_state: state, rollout_soak: soak } = row
+  const {
+    rollout_version: version,
+    rollout_status: status,
+    rollout_device_state: state,
+    rollout_soak: soak,
+  } = row
   if (state === null || status === null || !holdingStatuses.includes(status)) return undefined
   if (reported === version) {
     if (state === 'waiting' || state === 'offered') {
       return { to: soak === 0 ? 'updated' : 'soaking', reason: null }
     }
-    const isOver = state === 'soaking' && addSeconds(row.place_settled_at!, soak! * 60) <= now
+    const isOver = state === 'soaking' && addSeconds(row.rollout_device_settled_at!, soak! * 60) <= now
     return isOver ? { to: 'updated', reason: null } : undefined
   }
   const isOnIt = state === 'soaking' || state === 'updated'

@@ -64,7 +64,7 @@ async function recordFailure(
 
 async function settleFailure(db: Db, deviceId: string, status: UpdateStatus, now: Instant): Promise<void> {
   const target = await findTarget(db, deviceId)
-  if (target?.rollout_version !== status.targetVersion || target.place_state === null) return
+  if (target?.rollout_version !== status.targetVersion || target.rollout_device_state === null) return
   const rollout = await lockRollout(db, target.rollout_id!)
   if (rollout.status !== 'running' && rollout.status !== 'halted') return
   const ending = { to: 'failed' as const, reason: failureReason(status), now }

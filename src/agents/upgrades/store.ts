@@ -21,16 +21,16 @@ export const targetRows = (db: Db) =>
         .on('b.promoted_at', 'is not', null),
     )
     .leftJoin('agent_rollouts as r', (join) => join.on((eb) => eb('r.is_current', '=', eb.lit(1))))
-    .leftJoin('agent_rollout_devices as place', (join) =>
-      join.onRef('place.rollout_id', '=', 'r.id').onRef('place.device_id', '=', 'devices.id'),
+    .leftJoin('agent_rollout_devices as rd', (join) =>
+      join.onRef('rd.rollout_id', '=', 'r.id').onRef('rd.device_id', '=', 'devices.id'),
     )
     .select(['b.version as promoted_version', 'b.promoted_at'])
     .select('b.rollback_at as promoted_rollback_at')
     .select(['r.id as rollout_id', 'r.version as rollout_version'])
     .select(['r.status as rollout_status', 'r.wave as rollout_wave', 'r.soak_minutes as rollout_soak'])
-    .select(['place.wave as place_wave', 'place.state as place_state'])
-    .select(['place.from_version as place_from', 'place.is_held as place_held'])
-    .select('place.settled_at as place_settled_at')
+    .select(['rd.wave as rollout_device_wave', 'rd.state as rollout_device_state'])
+    .select(['rd.from_version as rollout_device_from', 'rd.is_held as rollout_device_held'])
+    .select('rd.settled_at as rollout_device_settled_at')
 
 const byDevice = prepared((db, p: { id: string }) => targetRows(db).where('devices.id', '=', p.id))
 

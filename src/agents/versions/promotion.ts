@@ -14,16 +14,16 @@ import * as store from './store.ts'
 /** In one of these statuses a rollout alone determines what its devices are offered. */
 const openStates: readonly string[] = ['preparing', 'running', 'halted']
 
-type Wanted = { version: string; component?: Component | undefined; anew?: boolean }
+type PromotionRequest = { version: string; component?: Component | undefined; anew?: boolean }
 
 /**
  * Offers a registered version on a user's request. With `anew` it is offered again to devices on which it failed.
  * @throws not_found, rollback_needed, below_minimum_version, rollout_in_progress
  */
-export async function promote(db: Db, wanted: Wanted, now: Instant): Promise<Promotion> {
+export async function promote(db: Db, request: PromotionRequest, now: Instant): Promise<Promotion> {
   await store.lockReleases(db)
-  await checkPromotable(db, wanted)
-  return applyPromotion(db, wanted, now)
+  await checkPromotable(db, request)
+  return applyPromotion(db, request, now)
 }
 
 /**
@@ -47,7 +47,7 @@ export async function promoteRegistered(
 }
 
 /** @throws rollback_needed, below_minimum_version; passes for a version without builds */
-export async function checkPromotable(db: Db, { version, component }: Wanted): Promise<void> {
+export async function checkPromotable(db: Db, { version, component }: PromotionRequest): Promise<void> {
   const builds = (await store.buildsOf(db, version)).filter((one) => matchesComponent(component, one))
   if (builds.length === 0) return
   checkMinimumVersion(version, await store.listManifests(db))
@@ -63,7 +63,7 @@ export const matchesComponent = (component: Component | undefined, build: { comp
  */
 export async function applyPromotion(
   db: Db,
-  { version, component, anew = true }: Wanted,
+  { version, component, anew = true }: PromotionRequest,
   now: Instant,
 ): Promise<Promotion> {
   await store.lockReleases(db)

@@ -10,7 +10,7 @@ import { checkMinimumVersion, type Promotion, promotionOf } from './rules.ts'
 import { isNewer } from './semver.ts'
 import * as store from './store.ts'
 
-type Wanted = {
+type RollbackRequest = {
   version: string
   component?: Component | undefined
   platform?: Platform | undefined
@@ -24,7 +24,7 @@ type Wanted = {
  */
 export async function rollBack(
   db: Db,
-  { version, component, platform, arch }: Wanted,
+  { version, component, platform, arch }: RollbackRequest,
   { by, now }: { by: string; now: Instant },
 ): Promise<{ promotion: Promotion; ended: RolloutRecord | undefined }> {
   // Locks the rollout before the releases, in the same order as the completion of a rollout.

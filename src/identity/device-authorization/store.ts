@@ -9,9 +9,9 @@ import { contextKey } from '../sessions/store.ts'
 
 const rows = rowsOf<DeviceAuthorizationRow>()({ flags: ['mfa'] })
 
-type Stored = Value<DeviceAuthorizationRow, never, 'mfa'>
+type StoredAuthorization = Value<DeviceAuthorizationRow, never, 'mfa'>
 export type NewAuthorization = Pick<
-  Stored,
+  StoredAuthorization,
   'id' | 'deviceCodeHash' | 'userCodeHash' | 'client' | 'ip' | 'createdAt' | 'expiresAt'
 >
 

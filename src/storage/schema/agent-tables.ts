@@ -48,11 +48,11 @@ export type AgentTargetColumns = {
   rollout_wave: number | null
   rollout_soak: number | null
   /** The device's part in the rollout; all null without one. */
-  place_wave: number | null
-  place_state: string | null
-  place_from: string | null
-  place_held: number | null
-  place_settled_at: string | null
+  rollout_device_wave: number | null
+  rollout_device_state: string | null
+  rollout_device_from: string | null
+  rollout_device_held: number | null
+  rollout_device_settled_at: string | null
 }
 
 /** The tokens of a device while they are replaced: the new ones, and until when the old ones are valid. */

@@ -62,7 +62,7 @@ export async function releasePredecessorQueues(storage: Storage): Promise<void> 
 
 export type DueQueue = { webhookId: string; partnerId: string; orgId: string; dueAt: Instant }
 
-type Wanted = {
+type DueQueueFilter = {
   now: Instant
   /** Ids of partners and organizations that have reached their limit of queues. */
   excluded: readonly string[]
@@ -76,7 +76,7 @@ const patienceSeconds = 3600
 /** Whether no other process has acquired the queue in that time. */
 export const isOverdue = (dueAt: Instant, now: Instant): boolean => dueAt <= addSeconds(now, -patienceSeconds)
 
-const isDue = (db: Db, { now, excluded, marks }: Wanted) =>
+const isDue = (db: Db, { now, excluded, marks }: DueQueueFilter) =>
   db
     .selectFrom('webhook_queues')
     .innerJoin('organizations as o', 'o.id', 'webhook_queues.org_id')
@@ -108,9 +108,9 @@ const isDue = (db: Db, { now, excluded, marks }: Wanted) =>
  */
 export async function findDueQueues(
   { read, heavy }: Storage,
-  { limit, ...wanted }: Wanted & { limit: number },
+  { limit, ...filter }: DueQueueFilter & { limit: number },
 ): Promise<DueQueue[]> {
-  const found = await isDue(read, wanted)
+  const found = await isDue(read, filter)
     .select(['webhook_id as webhookId', 'o.partner_id as partnerId', 'o.id as orgId'])
     .select((eb) => eb.ref('due_at').$notNull().as('dueAt'))
     .orderBy('due_at')
@@ -118,7 +118,7 @@ export async function findDueQueues(
     .limit(limit + 1)
     .execute()
   if (found.length <= limit) return found
-  const inOrgs = isDue(heavy, wanted).select((eb) => [
+  const inOrgs = isDue(heavy, filter).select((eb) => [
     'webhook_id as webhookId',
     'o.partner_id as partnerId',
     'o.id as orgId',

@@ -14,11 +14,11 @@ const nothing: AgentTargetColumns = {
   rollout_status: null,
   rollout_wave: null,
   rollout_soak: null,
-  place_wave: null,
-  place_state: null,
-  place_from: null,
-  place_held: null,
-  place_settled_at: null,
+  rollout_device_wave: null,
+  rollout_device_state: null,
+  rollout_device_from: null,
+  rollout_device_held: null,
+  rollout_device_settled_at: null,
 }
 const rollout = (status: string, more: Partial<AgentTargetColumns> = {}): AgentTargetColumns => ({
   ...nothing,
@@ -27,41 +27,80 @@ const rollout = (status: string, more: Partial<AgentTargetColumns> = {}): AgentT
   rollout_status: status,
   rollout_wave: 1,
   rollout_soak: 10,
-  place_wave: 1,
-  place_state: 'waiting',
-  place_from: '1.0.0',
-  place_held: 0,
+  rollout_device_wave: 1,
+  rollout_device_state: 'waiting',
+  rollout_device_from: '1.0.0',
+  rollout_device_held: 0,
   ...more,
 })
-const later = { place_wave: 2 }
-const held = { place_held: 1, place_from: '1.5.0' }
+const later = { rollout_device_wave: 2 }
+const held = { rollout_device_held: 1, rollout_device_from: '1.5.0' }
 
 describe('the target version of a device', () => {
   it.each<[string, AgentTargetColumns, string, string | null]>([
     ['the promoted one', nothing, '0.9.0', '1.0.0'],
     ['none, where nothing is promoted', { ...nothing, promoted_version: null }, '0.9.0', null],
-    ['the promoted one, in no rollout', rollout('running', { place_state: null }), '0.9.0', '1.0.0'],
-    ['none, while a rollout is prepared', rollout('preparing', { place_state: null }), '0.9.0', null],
+    ['the promoted one, in no rollout', rollout('running', { rollout_device_state: null }), '0.9.0', '1.0.0'],
+    [
+      'none, while a rollout is prepared',
+      rollout('preparing', { rollout_device_state: null }),
+      '0.9.0',
+      null,
+    ],
     ['that of the rollout, in the open wave', rollout('running'), '0.9.0', '2.0.0'],
-    ['that of the rollout, in an earlier wave', rollout('running', { place_wave: 0 }), '0.9.0', '2.0.0'],
+    [
+      'that of the rollout, in an earlier wave',
+      rollout('running', { rollout_device_wave: 0 }),
+      '0.9.0',
+      '2.0.0',
+    ],
     ['the promoted one, before its wave', rollout('running', later), '0.9.0', '1.0.0'],
-    ['that of the rollout, once offered', rollout('running', { place_state: 'offered' }), '1.0.0', '2.0.0'],
-    ['the promoted one, after a failure', rollout('running', { place_state: 'failed' }), '1.0.0', '1.0.0'],
-    ['the promoted one, during a halt', rollout('halted', { place_state: 'offered' }), '1.0.0', '1.0.0'],
+    [
+      'that of the rollout, once offered',
+      rollout('running', { rollout_device_state: 'offered' }),
+      '1.0.0',
+      '2.0.0',
+    ],
+    [
+      'the promoted one, after a failure',
+      rollout('running', { rollout_device_state: 'failed' }),
+      '1.0.0',
+      '1.0.0',
+    ],
+    [
+      'the promoted one, during a halt',
+      rollout('halted', { rollout_device_state: 'offered' }),
+      '1.0.0',
+      '1.0.0',
+    ],
     ...['running', 'halted', 'aborted', 'completed'].map(
       (status): [string, AgentTargetColumns, string, string] => [
         `that of the rollout it was updated to, ${status}`,
-        rollout(status, { place_state: 'updated' }),
+        rollout(status, { rollout_device_state: 'updated' }),
         '2.0.0',
         '2.0.0',
       ],
     ),
-    ['that of the rollout, reached late', rollout('halted', { place_state: 'failed' }), '2.0.0', '2.0.0'],
+    [
+      'that of the rollout, reached late',
+      rollout('halted', { rollout_device_state: 'failed' }),
+      '2.0.0',
+      '2.0.0',
+    ],
     ['not the one it went to by itself', rollout('running', later), '2.0.0', '1.0.0'],
-    ['the promoted one, rolled back', rollout('rolled_back', { place_state: 'updated' }), '2.0.0', '1.0.0'],
+    [
+      'the promoted one, rolled back',
+      rollout('rolled_back', { rollout_device_state: 'updated' }),
+      '2.0.0',
+      '1.0.0',
+    ],
     [
       'the previous one, rolled back without a promoted one',
-      rollout('rolled_back', { place_state: 'updated', promoted_version: null, place_from: '0.5.0' }),
+      rollout('rolled_back', {
+        rollout_device_state: 'updated',
+        promoted_version: null,
+        rollout_device_from: '0.5.0',
+      }),
       '2.0.0',
       '0.5.0',
     ],

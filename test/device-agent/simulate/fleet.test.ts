@@ -4,7 +4,7 @@ import { addRelease } from '../../agents/rollouts/records.ts'
 import { onEveryDatabase } from '../../databases.ts'
 import { begin } from '../../devices/device-fixture.ts'
 import { testClock } from '../../harness.ts'
-import { startFleet, type Wanted } from './fleets.ts'
+import { type FleetOptions, startFleet } from './fleets.ts'
 
 const soon = (check: () => Promise<unknown>) => vi.waitFor(check, { timeout: 15_000, interval: 50 })
 
@@ -13,7 +13,7 @@ onEveryDatabase((_, open) => {
     const stage = await begin(open, options)
     const body = { name: 'simulation', maxUsage: 500 }
     const { key } = await stage.client.call(api.enrollmentKeys.create, { body })
-    const fleet = (wanted?: Wanted) => startFleet(stage.service.url, key, wanted)
+    const fleet = (options?: FleetOptions) => startFleet(stage.service.url, key, options)
     const devices = async () => {
       const { data } = await stage.client.call(api.devices.list, { query: { limit: 100 } })
       return data.filter(({ hostname }) => hostname.startsWith('sim-'))

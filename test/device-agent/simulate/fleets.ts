@@ -5,15 +5,15 @@ import { openHttpPool } from '../../../src/device-agent/simulate/http-pool.ts'
 import { type Plan, parseFailures, parsePlatforms } from '../../../src/device-agent/simulate/plan.ts'
 import { type SimulationEvent, simulate } from '../../../src/device-agent/simulate/run.ts'
 
-export type Wanted = Partial<Omit<Plan, 'failures' | 'platforms'>> & {
+export type FleetOptions = Partial<Omit<Plan, 'failures' | 'platforms'>> & {
   failures?: string
   platform?: string
   known?: readonly SimulatedAgent[]
 }
 
 /** Starts a small fleet against a service in this process; it ends with the test at the latest. */
-export async function startFleet(url: string, key: string, wanted: Wanted = {}) {
-  const { failures, platform = 'linux/x64', known = [], ...more } = wanted
+export async function startFleet(url: string, key: string, options: FleetOptions = {}) {
+  const { failures, platform = 'linux/x64', known = [], ...more } = options
   const plan: Plan = {
     count: 4,
     intervalMs: 200,

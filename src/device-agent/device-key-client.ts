@@ -24,7 +24,7 @@ const Challenge = z.object({ challenge: z.string().min(1) })
  * The key pair of this machine. The service learns the public key while the token is valid; with the private one the
  * machine gets a new token when the service no longer knows this one, as after the restore of an older backup.
  */
-export function keyKeeper(agent: Agent, identity: IdentityHolder, rotation: TokenRotator) {
+export function deviceKeyClient(agent: Agent, identity: IdentityHolder, rotation: TokenRotator) {
   const params = (): { id: string } => ({ id: identity.current().agentId })
 
   const register = scheduleTask(agent, 'key', day, async () => {
@@ -95,4 +95,4 @@ export function keyKeeper(agent: Agent, identity: IdentityHolder, rotation: Toke
     },
   }
 }
-export type KeyKeeper = ReturnType<typeof keyKeeper>
+export type DeviceKeyClient = ReturnType<typeof deviceKeyClient>
