@@ -122,7 +122,7 @@ export function gateway(
         if (links.remove(link))
           withFairShareKey(agentFairShareKey(agent), () => self.presence?.left(link))?.catch(logged)
       })
-      withFairShareKey(agentFairShareKey(agent), () => welcome(link)).catch((error) => {
+      withFairShareKey(agentFairShareKey(agent), () => completeHandshake(link)).catch((error) => {
         logged(error)
         link.end(closings.leaving)
       })
@@ -141,7 +141,7 @@ export function gateway(
     })
   }
 
-  async function welcome(link: AgentConnection): Promise<void> {
+  async function completeHandshake(link: AgentConnection): Promise<void> {
     links.add(link)
     await self.presence?.arrived(link)
     // A decision between its admission and now did not cover this connection yet.

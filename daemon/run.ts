@@ -8,7 +8,7 @@ import { processLog } from './log.ts'
 import { settingsSource } from './secrets/source.ts'
 import { type Service, serve } from './serve.ts'
 import { type ServiceManager, serviceManager } from './service-manager.ts'
-import { welcome } from './welcome.ts'
+import { startMessage } from './start-message.ts'
 
 type Flags = {
   host?: string | undefined
@@ -39,7 +39,7 @@ export async function runService(flags: Flags): Promise<never> {
   const { url, firstAdministrator: first } = service
   const { admin, dataDir } = config
   const onTerminal = process.stderr.isTTY
-  const text = welcome({ url, email: admin.email, dataDir, first }, onTerminal)
+  const text = startMessage({ url, email: admin.email, dataDir, first }, onTerminal)
   process.stdout.write(
     flags.json ? `${JSON.stringify({ event: 'listening', url })}\n` : `listening on ${url}\n`,
   )

@@ -1,5 +1,5 @@
 // What the packages run when they are installed, upgraded and removed.
-import { unitName } from '../src/cli/service/unit.ts'
+import { serviceUnitName } from '../src/cli/service/unit.ts'
 import { entryOf, secretNames } from '../src/core/secret-names.ts'
 
 /** Each installation has secrets of its own, in files of root. Those that are there stay: without them the data cannot be read. */
@@ -36,28 +36,28 @@ if [ "$1" = configure ]; then
     adduser --system --group --home /var/lib/svc --no-create-home --gecos 'svc service' --quiet svc
   fi
   ${secrets}
-  deb-systemd-helper update-state ${unitName} >/dev/null || true
+  deb-systemd-helper update-state ${serviceUnitName} >/dev/null || true
   if [ -d /run/systemd/system ]; then
     systemctl --system daemon-reload >/dev/null || true
-    if [ -n "$2" ]; then deb-systemd-invoke start ${unitName} >/dev/null || true; fi
+    if [ -n "$2" ]; then deb-systemd-invoke start ${serviceUnitName} >/dev/null || true; fi
   fi
   if [ -z "$2" ]; then
     echo "svc: set its addresses in /etc/svc/svc.env, then: systemctl enable --now svc"
   fi
 elif [ -d /run/systemd/system ]; then
   # An upgrade or a removal that failed has stopped it.
-  deb-systemd-invoke start ${unitName} >/dev/null || true
+  deb-systemd-invoke start ${serviceUnitName} >/dev/null || true
 fi
 `,
     prerm: `#!/bin/sh
 set -e
-if [ -d /run/systemd/system ]; then deb-systemd-invoke stop ${unitName} >/dev/null || true; fi
+if [ -d /run/systemd/system ]; then deb-systemd-invoke stop ${serviceUnitName} >/dev/null || true; fi
 `,
     postrm: `#!/bin/sh
 set -e
 if [ -d /run/systemd/system ]; then systemctl --system daemon-reload >/dev/null || true; fi
 if [ "$1" = purge ]; then
-  deb-systemd-helper purge ${unitName} >/dev/null || true
+  deb-systemd-helper purge ${serviceUnitName} >/dev/null || true
   ${stays}
 fi
 `,
@@ -78,7 +78,7 @@ export const rpm = {
   svc: `%pre
 getent passwd svc >/dev/null || useradd --system --user-group --home-dir /var/lib/svc --no-create-home --shell /sbin/nologin svc
 if [ "$1" -gt 1 ] && [ -d /run/systemd/system ]; then
-  systemctl is-active --quiet ${unitName} && touch /run/svc-upgrade && systemctl stop ${unitName} || true
+  systemctl is-active --quiet ${serviceUnitName} && touch /run/svc-upgrade && systemctl stop ${serviceUnitName} || true
 fi
 
 %post
@@ -89,7 +89,7 @@ if [ "$1" -eq 1 ]; then
 fi
 
 %preun
-if [ "$1" -eq 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now ${unitName} || true; fi
+if [ "$1" -eq 0 ] && [ -d /run/systemd/system ]; then systemctl disable --now ${serviceUnitName} || true; fi
 
 %postun
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
@@ -100,7 +100,7 @@ fi
 %posttrans
 if [ -e /run/svc-upgrade ]; then
   rm -f /run/svc-upgrade
-  systemctl start ${unitName} || true
+  systemctl start ${serviceUnitName} || true
 fi
 `,
   'svc-agent': `%preun

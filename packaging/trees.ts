@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { unitText } from '../src/cli/service/unit.ts'
+import { serviceUnitText } from '../src/cli/service/unit.ts'
 import { productionPackages, root } from './lockfile.ts'
 import type { Made } from './metadata.ts'
 import { nodeFor, nodeVersion } from './platforms.ts'
@@ -42,7 +42,7 @@ function serviceTree(folder: string, family: Family, { version, seconds }: Made)
   put('usr/share/doc/svc/sbom.cdx.json', sbomOf({ name: 'svc', version, packages, node: runtime, seconds }))
   put('usr/bin/svc', '#!/bin/sh\nexec /usr/lib/svc/bin/node /usr/lib/svc/bin/svc.js "$@"\n')
   put('usr/sbin/svc-admin', readFileSync(join(root, 'docs/operations/svc-admin')))
-  put('usr/lib/systemd/system/svc.service', unitText(placement))
+  put('usr/lib/systemd/system/svc.service', serviceUnitText(placement))
   put('etc/svc/svc.env', readFileSync(join(root, 'docs/operations/svc.env')))
   for (const page of globSync('man*/*', { cwd: join(home, 'dist/man') }).sort())
     put(`usr/share/man/${page}.gz`, zipped(readFileSync(join(home, 'dist/man', page))))

@@ -38,8 +38,8 @@ export default class ServeInstall extends LocalCommand {
     // The program as one file is started by itself.
     const isOneFile = process.getBuiltinModule('node:sea').isSea()
     const script = isOneFile ? [] : [realpathSync(process.argv[1]!)]
-    const storedIn = (dataDir: string) => readSecretsFile(secretsFile(dataDir))
-    const outcome = await installService(flags, [process.execPath, ...script], storedIn)
+    const readStoredSecrets = (dataDir: string) => readSecretsFile(secretsFile(dataDir))
+    const outcome = await installService(flags, [process.execPath, ...script], readStoredSecrets)
     await printRecord(parseOutputFlags(flags), outcome, undefined, () => outcome.unit ?? '')
   }
 }

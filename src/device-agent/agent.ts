@@ -1,6 +1,6 @@
 import type { WebSocket } from 'ws'
 import type { Client } from '../core/client.ts'
-import type { Clock } from './clock.ts'
+import type { MonotonicClock } from './clock.ts'
 import type { CommandHistory } from './commands/history.ts'
 import type { Report } from './events.ts'
 import type { LogPositionStore } from './log-position.ts'
@@ -34,7 +34,7 @@ export type Agent = {
   /** Called only when this machine is not enrolled yet. */
   enrollmentKey: () => Promise<string>
   version: string
-  clock: Clock
+  clock: MonotonicClock
   /** A random number from 0, inclusive, to 1, exclusive. */
   random: () => number
   report: Report

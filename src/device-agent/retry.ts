@@ -1,5 +1,5 @@
 import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
-import type { Clock } from './clock.ts'
+import type { MonotonicClock } from './clock.ts'
 import type { Report, Step } from './events.ts'
 
 export const maxPauseMs = 60_000
@@ -60,7 +60,7 @@ export function backoffMs(failures: number, failure: Failure, random: () => numb
 }
 
 /** What retries take of an agent. */
-type Retrying = { report: Report; clock: Clock; random: () => number; signal: AbortSignal }
+type Retrying = { report: Report; clock: MonotonicClock; random: () => number; signal: AbortSignal }
 
 /** Reports a failure that a retry may cure, and returns the pause; rethrows any other error. */
 export function reportFailure(

@@ -5,7 +5,7 @@ import type { Client, Transport } from '../core/client.ts'
 import { Problem } from '../core/errors.ts'
 import type { Agent } from './agent.ts'
 import { reportAlive } from './alive-file.ts'
-import { systemClock } from './clock.ts'
+import { monotonicClock } from './clock.ts'
 import { commandHistory } from './commands/history.ts'
 import { agentClient, agentDialer } from './connection.ts'
 import { diagnosticsRecorder } from './diagnostics.ts'
@@ -118,7 +118,7 @@ export function sharedDependencies({ stateDir, transport, ...start }: StartOptio
     url,
     identity,
     settings,
-    clock: systemClock,
+    clock: monotonicClock,
     spool: openSpool(join(stateDir, 'spool')),
     trust: trustStore(stateDir, () => start.trustKeys ?? settings.load().trustKeys),
     connect: (authToken?: () => string, headers?: Record<string, string>): Client =>

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest'
 import AgentInstall from '../../commands/agent/install.ts'
 import AgentRun from '../../commands/agent/run.ts'
 import AgentUninstall from '../../commands/agent/uninstall.ts'
-import { unitText } from '../../src/device-agent/install/unit.ts'
+import { agentUnitText } from '../../src/device-agent/install/unit.ts'
 import { options } from '../../src/device-agent/options.ts'
 import { standIn } from './stand-in.ts'
 import { builds } from './update/machine.ts'
@@ -124,7 +124,7 @@ describe('svc agent install', () => {
     expect(dry.err).toContain(`Would write ${root}/units/svc-agent.service`)
     const print = svcAgent('install', '--print', '--url', 'https://svc.example.com')
     expect(print.out).toBe(
-      unitText({ stateDir: '/var/lib/svc-agent', user: 'svc-agent', url: 'https://svc.example.com' }),
+      agentUnitText({ stateDir: '/var/lib/svc-agent', user: 'svc-agent', url: 'https://svc.example.com' }),
     )
     const json = svcAgent('install', ...places, '--binary', build('1.0.0'), '--dry-run', '--json')
     expect(JSON.parse(json.out)).toMatchObject({
@@ -178,7 +178,7 @@ describe.skipIf(!hasSystemd)('the systemd unit', () => {
     writeFileSync(join(root, 'key'), key)
     install('--yes', '--enrollment-key', `@${root}/key`)
     const unit = join(root, 'units/svc-agent.service')
-    writeFileSync(unit, unitText({ stateDir, user: username, url: awkward }))
+    writeFileSync(unit, agentUnitText({ stateDir, user: username, url: awkward }))
     const { status, stderr } = spawnSync(
       'systemd-analyze',
       ['verify', '--man=no', '--recursive-errors=no', unit],
@@ -196,7 +196,7 @@ describe.skipIf(!hasSystemd)('the systemd unit', () => {
 
   test('has a low exposure score in systemd-analyze', () => {
     const unit = join(root, 'svc-agent.service')
-    writeFileSync(unit, unitText({ stateDir: '/var/lib/svc-agent', user: 'svc-agent', url: undefined }))
+    writeFileSync(unit, agentUnitText({ stateDir: '/var/lib/svc-agent', user: 'svc-agent', url: undefined }))
     const out = execFileSync('systemd-analyze', ['security', '--offline=true', unit], {
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'ignore'],

@@ -15,7 +15,7 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { generateX25519Identity, identityToRecipient } from 'age-encryption'
 import { describe, expect, inject, it, onTestFinished } from 'vitest'
-import { unitText } from '../../src/cli/service/unit.ts'
+import { serviceUnitText } from '../../src/cli/service/unit.ts'
 import { kinds } from '../daemon/backup/filled.ts'
 import { temporaryFolder } from '../databases.ts'
 import { adminEmail, adminPassword } from '../harness.ts'
@@ -79,7 +79,7 @@ describe('the guide', () => {
 
   it('has the unit that `svc serve install` and the packages write', () => {
     const placement = { program: '/usr/local/bin/svc', user: 'svc', etc: '/etc/svc', dataDir: '/var/lib/svc' }
-    expect(textOf('svc.service').replace(/^#.*\n/, '')).toBe(unitText(placement))
+    expect(textOf('svc.service').replace(/^#.*\n/, '')).toBe(serviceUnitText(placement))
   })
 
   it('has an svc-admin that reads svc.env as systemd does, and goes without credentials', () => {

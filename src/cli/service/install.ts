@@ -16,7 +16,7 @@ import {
 import { resolveSettings } from '../settings.ts'
 import { printNote } from '../stderr-notes.ts'
 import { quoted } from '../systemd-words.ts'
-import { type Placement, unitName, unitText } from './unit.ts'
+import { type ServiceUnitOptions, serviceUnitName, serviceUnitText } from './unit.ts'
 
 type CommonFlags = {
   'etc-dir'?: string | undefined
@@ -58,28 +58,28 @@ function placeOf(flags: CommonFlags) {
     dataDir,
     settingsFile: join(etc, 'svc.env'),
     credentialsDir: join(etc, 'credentials'),
-    unitFile: join(unitDir, unitName),
+    unitFile: join(unitDir, serviceUnitName),
   }
   return { etc, unitDir, files }
 }
 
 /** What a data directory has in secrets.json. */
-type Stored = { readonly [E in SecretEntry]?: string } | undefined
+type StoredSecrets = { readonly [E in SecretEntry]?: string } | undefined
 
-/** `program` is the command line of this program, `storedIn` reads secrets.json. */
+/** `program` is the command line of this program, `readStoredSecrets` reads secrets.json. */
 export async function installService(
   flags: InstallFlags,
   program: readonly string[],
-  storedIn: (dataDir: string) => Stored,
+  readStoredSecrets: (dataDir: string) => StoredSecrets,
 ): Promise<InstallResult> {
   const { etc, unitDir, files } = placeOf(flags)
   const user = flags.user ?? 'svc'
   if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw usageError(`--user cannot be "${user}"`)
-  const placement = { program: program.map(quoted).join(' '), user, etc, dataDir }
-  if (flags.print) return { ...files, done: false, steps: [], unit: unitText(placement) }
+  const options = { program: program.map(quoted).join(' '), user, etc, dataDir }
+  if (flags.print) return { ...files, done: false, steps: [], unit: serviceUnitText(options) }
   checkPrivileges(flags, user, unitDir)
   if (unitDir === systemUnits) {
-    const other = packaged.map((folder) => join(folder, unitName)).find((file) => existsSync(file))
+    const other = packaged.map((folder) => join(folder, serviceUnitName)).find((file) => existsSync(file))
     if (other !== undefined)
       throw new CliError(`svc is installed by a package, with ${other}`, {
         hint: 'systemctl enable --now svc',
@@ -87,12 +87,12 @@ export async function installService(
     for (const path of program) assertReadable(path)
   }
   const outcome = await runSteps(
-    stepsOf(placement, files, credentialsFrom(storedIn(dataDir)), flags),
+    stepsOf(options, files, credentialsFrom(readStoredSecrets(dataDir)), flags),
     flags,
     resolveSettings(flags),
   )
   if (outcome.done) {
-    noteOf(unitDir, unitName)
+    noteOf(unitDir, serviceUnitName)
     printNote(
       `Settings are in ${files.settingsFile}; the first password will be in ${dataDir}/first-password`,
     )
@@ -114,12 +114,12 @@ type Files = ReturnType<typeof placeOf>['files']
 
 /** Each can be repeated. Settings and secrets that are there stay. */
 function stepsOf(
-  placement: Placement,
+  options: ServiceUnitOptions,
   { settingsFile, credentialsDir, unitFile: unit }: Files,
   known: Credentials,
   { 'public-url': publicUrl, port = 3000 }: InstallFlags,
 ): InstallStep[] {
-  const steps = userStep(placement.user, dataDir)
+  const steps = userStep(options.user, dataDir)
   if (!existsSync(settingsFile)) {
     const former = join(dirname(settingsFile), 'settings')
     if (existsSync(former))
@@ -144,7 +144,7 @@ function stepsOf(
     const random = () => randomBytes(32).toString('base64')
     steps.push({ what, do: () => writeCredentials(credentialsDir, invented, random) })
   }
-  const text = unitText(placement)
+  const text = serviceUnitText(options)
   if (!existsSync(unit)) steps.push({ what: `write ${unit}`, do: () => write(unit, text, 0o644) })
   else if (readFileSync(unit, 'utf8') !== text) {
     const replace = () => {
@@ -154,7 +154,10 @@ function stepsOf(
     steps.push({ what: `replace ${unit}, and keep the former one as ${unit}.before`, do: replace })
   }
   const unitDir = dirname(unit)
-  return [...steps, ...systemctl(unitDir, ['daemon-reload'], ['enable', unitName], ['restart', unitName])]
+  return [
+    ...steps,
+    ...systemctl(unitDir, ['daemon-reload'], ['enable', serviceUnitName], ['restart', serviceUnitName]),
+  ]
 }
 
 const isFilled = (file: string): boolean => existsSync(file) && statSync(file).size > 0
@@ -182,7 +185,7 @@ function writeCredentials(
 type Credentials = { [Name in SecretName]?: string }
 
 /** The secrets that a service has generated, by the names of credentials. */
-export const credentialsFrom = (stored: Stored): Credentials =>
+export const credentialsFrom = (stored: StoredSecrets): Credentials =>
   Object.fromEntries(
     secretNames.flatMap((name) => {
       const value = stored?.[entryOf[name]]
@@ -212,7 +215,7 @@ export async function uninstallService(flags: CommonFlags): Promise<InstallResul
     return { ...files, done: false, steps: [], unit: null }
   }
   const steps = [
-    ...systemctl(unitDir, ['disable', '--now', unitName]),
+    ...systemctl(unitDir, ['disable', '--now', serviceUnitName]),
     { what: `remove ${unitFile}`, do: () => rmSync(unitFile) },
     ...systemctl(unitDir, ['daemon-reload']),
   ]

@@ -1,6 +1,6 @@
 import { secretNames } from '../../core/secret-names.ts'
 
-export type Placement = {
+export type ServiceUnitOptions = {
   /** The program, by its full path. */
   program: string
   user: string
@@ -10,10 +10,10 @@ export type Placement = {
   dataDir: string
 }
 
-export const unitName = 'svc.service'
+export const serviceUnitName = 'svc.service'
 
 /** The systemd unit of the service (systemd.exec(5)), with no more privileges than it needs. */
-export const unitText = ({ program, user, etc, dataDir }: Placement): string => `[Unit]
+export const serviceUnitText = ({ program, user, etc, dataDir }: ServiceUnitOptions): string => `[Unit]
 Description=svc device management service
 Documentation=man:svc-serve(8)
 Wants=network-online.target

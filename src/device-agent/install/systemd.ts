@@ -16,7 +16,7 @@ import { makeFolder } from '../../core/make-folder.ts'
 import { keyFilePath } from '../state.ts'
 import type { Installation, Installer, Place } from './installer.ts'
 import { removeStateStep } from './state-step.ts'
-import { binaryPath, unitName, unitText } from './unit.ts'
+import { agentUnitName, agentUnitText, binaryPath } from './unit.ts'
 
 /** The agent as a service of systemd, with a user of its own. */
 export const systemd: Installer = {
@@ -26,13 +26,13 @@ export const systemd: Installer = {
     // The values are written into a unit, and the directory may be removed recursively.
     if (!/^(\/[\w.+@-]+){2,}$/.test(stateDir)) throw usageError(`--state-dir cannot be ${stateDir}`)
     if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw usageError(`--user cannot be "${user}"`)
-    return { stateDir, user, unitFile: join(resolve(flags['unit-dir'] ?? systemUnits), unitName) }
+    return { stateDir, user, unitFile: join(resolve(flags['unit-dir'] ?? systemUnits), agentUnitName) }
   },
-  unitText: ({ stateDir, user }, url) => unitText({ stateDir, user, url }),
+  unitText: ({ stateDir, user }, url) => agentUnitText({ stateDir, user, url }),
   checkPrivileges: (flags, { user, unitFile }) => checkPrivileges(flags, user, dirname(unitFile)),
   installSteps,
   uninstallSteps,
-  noteAfterInstall: ({ unitFile }) => noteOf(dirname(unitFile), unitName),
+  noteAfterInstall: ({ unitFile }) => noteOf(dirname(unitFile), agentUnitName),
   // Whoever runs it reads its output.
   recordFailure() {},
 }
@@ -74,7 +74,7 @@ function installSteps(installation: Installation): InstallStep[] {
     }
     steps.push({ what: `write the enrollment key to ${file}, which the agent removes`, do: write })
   }
-  const text = unitText(installation)
+  const text = agentUnitText(installation)
   if (!existsSync(unitFile) || readFileSync(unitFile, 'utf8') !== text) {
     steps.push({
       what: `write ${unitFile}`,
@@ -84,7 +84,10 @@ function installSteps(installation: Installation): InstallStep[] {
       },
     })
   }
-  return [...steps, ...systemctl(unitDir, ['daemon-reload'], ['enable', unitName], ['restart', unitName])]
+  return [
+    ...steps,
+    ...systemctl(unitDir, ['daemon-reload'], ['enable', agentUnitName], ['restart', agentUnitName]),
+  ]
 }
 
 /** `purge` also removes the identity and the user. */
@@ -92,7 +95,7 @@ function uninstallSteps({ stateDir, user, unitFile }: Place, purge: boolean): In
   const unitDir = dirname(unitFile)
   const steps: InstallStep[] = []
   if (existsSync(unitFile)) {
-    steps.push(...systemctl(unitDir, ['disable', '--now', unitName]))
+    steps.push(...systemctl(unitDir, ['disable', '--now', agentUnitName]))
     steps.push({ what: `remove ${unitFile}`, do: () => rmSync(unitFile, { force: true }) })
     steps.push(...systemctl(unitDir, ['daemon-reload']))
   }

@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { quoted } from '../../cli/systemd-words.ts'
 
-export const unitName = 'svc-agent.service'
+export const agentUnitName = 'svc-agent.service'
 
-export type Placement = {
+export type AgentUnitOptions = {
   /** Owned by the service user; contains the state and the binary, which the agent replaces itself. */
   stateDir: string
   user: string
@@ -14,7 +14,7 @@ export type Placement = {
 export const binaryPath = (stateDir: string): string => join(stateDir, 'bin', 'svc-agent')
 
 /** The systemd unit of the agent (systemd.exec(5)): read access to the machine, write access to its own directory. */
-export const unitText = ({ stateDir, user, url }: Placement): string => `[Unit]
+export const agentUnitText = ({ stateDir, user, url }: AgentUnitOptions): string => `[Unit]
 Description=svc agent
 Documentation=man:svc-agent(7)
 Wants=network-online.target

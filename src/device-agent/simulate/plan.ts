@@ -34,7 +34,7 @@ export type Plan = {
 const units: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
 /** `500ms`, `20s`, `10m` or `2h` in milliseconds. @throws a usage error that names the flag */
-export function parseDuration(text: string, flag: string): number {
+export function parsePlanDuration(text: string, flag: string): number {
   const [, count, unit] = /^(\d{1,7}(?:\.\d{1,3})?)(ms|s|m|h)$/.exec(text.trim()) ?? []
   const ms = count && unit ? Number(count) * units[unit]! : 0
   if (ms > 0 && ms <= 7 * 86_400_000) return ms

@@ -7,7 +7,7 @@ import { isLoopbackHost, socketOptions } from '../../cli/transport.ts'
 import { agentDialer } from '../connection.ts'
 import { loadFleet, type SavedFleet, saveFleet } from './fleet-file.ts'
 import { openHttpPool } from './http-pool.ts'
-import { maxAgents, type Plan, parseDuration, parseFailures, parsePlatforms } from './plan.ts'
+import { maxAgents, type Plan, parseFailures, parsePlanDuration, parsePlatforms } from './plan.ts'
 import { type SimulationEvent, simulate } from './run.ts'
 import { formatStatus, formatSummary } from './summary.ts'
 
@@ -108,12 +108,12 @@ function planOf(flags: SimulateFlags, { seed, platform }: Make, version: string)
     logsPerMinute: logs,
     eventsPerMinute: events,
     seed,
-    intervalMs: parseDuration(flags.interval, '--interval'),
+    intervalMs: parsePlanDuration(flags.interval, '--interval'),
     version: flags.version ?? version,
     platforms: parsePlatforms(platform),
     failures: parseFailures(flags.failures),
-    updateMs: parseDuration(flags['update-after'], '--update-after'),
-    forMs: flags.for === undefined ? undefined : parseDuration(flags.for, '--for'),
+    updateMs: parsePlanDuration(flags['update-after'], '--update-after'),
+    forMs: flags.for === undefined ? undefined : parsePlanDuration(flags.for, '--for'),
   }
 }
 

@@ -1,7 +1,7 @@
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import { isLoopbackHost } from '../../cli/transport.ts'
 import type { Transport, TransportResponse } from '../../core/client.ts'
-import type { Clock } from '../clock.ts'
+import type { MonotonicClock } from '../clock.ts'
 import { toUpdateFailure, UpdateFailure } from './failure.ts'
 import { sha256Of } from './files.ts'
 import type { Candidate } from './offer.ts'
@@ -16,7 +16,7 @@ export type DownloadSource = {
   transport: Transport
   /** The service; its own files may come over the same protocol as its other replies. */
   service: string
-  clock: Clock
+  clock: MonotonicClock
   random: () => number
   signal: AbortSignal
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { bestEffort } from '../best-effort.ts'
-import type { Clock } from '../clock.ts'
+import type { MonotonicClock } from '../clock.ts'
 import type { Report } from '../events.ts'
 import type { Spool } from '../spool/spool.ts'
 import { toUpdateFailure } from '../update/failure.ts'
@@ -19,7 +19,7 @@ export type BinarySwapOptions = {
   version: string
   journal: UpdateJournal
   spool: Pick<Spool, 'append'>
-  clock: Clock
+  clock: MonotonicClock
   now: () => Date
   report: Report
   trialSeconds: () => number

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts'
+import type { MonotonicClock } from '../clock.ts'
 import type { Report } from '../events.ts'
 import type { Settings } from '../settings.ts'
 import type { BinarySwapper } from './binary-swap.ts'
@@ -11,7 +11,7 @@ export type SupervisorOptions = {
   /** Starts the agent. */
   start: () => Child
   settings: () => Settings
-  clock: Clock
+  clock: MonotonicClock
   report: Report
   signal: AbortSignal
   heartbeats: Pick<WatchdogHeartbeats, 'heard'>

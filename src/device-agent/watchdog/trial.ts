@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts'
+import type { MonotonicClock } from '../clock.ts'
 import type { Child } from './child.ts'
 import { describeExit } from './child.ts'
 
@@ -13,7 +13,7 @@ export async function awaitTrial(
     seconds,
     clock,
     signal,
-  }: { version: string; seconds: number; clock: Clock; signal: AbortSignal },
+  }: { version: string; seconds: number; clock: MonotonicClock; signal: AbortSignal },
 ): Promise<string | undefined> {
   const over = new AbortController()
   const reported = new Promise<string | undefined>((resolve) => {

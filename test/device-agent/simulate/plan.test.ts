@@ -3,8 +3,8 @@ import { Heartbeat, Inventory } from '../../../src/agents/contract.ts'
 import { inventoryOf, machineOf, metricsOf } from '../../../src/device-agent/simulate/machine.ts'
 import {
   failureModes,
-  parseDuration,
   parseFailures,
+  parsePlanDuration,
   parsePlatforms,
 } from '../../../src/device-agent/simulate/plan.ts'
 import { seededRandom, weightedPick } from '../../../src/device-agent/simulate/seeded-random.ts'
@@ -100,12 +100,12 @@ describe('flags', () => {
     ['20s', 20_000],
     ['1.5m', 90_000],
     ['2h', 7_200_000],
-  ])('%s is a duration', (text, ms) => expect(parseDuration(text, '--interval')).toBe(ms))
+  ])('%s is a duration', (text, ms) => expect(parsePlanDuration(text, '--interval')).toBe(ms))
 
   it.each(['', '0s', '60', 'soon', '-1s', '1d', '200h'])(
     '%j is no duration: the error names the flag',
     (text) => {
-      expect(() => parseDuration(text, '--interval')).toThrow('--interval takes a time')
+      expect(() => parsePlanDuration(text, '--interval')).toThrow('--interval takes a time')
     },
   )
 

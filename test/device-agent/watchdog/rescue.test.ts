@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { systemClock } from '../../../src/device-agent/clock.ts'
+import { monotonicClock } from '../../../src/device-agent/clock.ts'
 import type { AgentEvent } from '../../../src/device-agent/events.ts'
 import { settingsStore } from '../../../src/device-agent/settings.ts'
 import { openSpool } from '../../../src/device-agent/spool/spool.ts'
@@ -40,7 +40,7 @@ function watchdog(signal: AbortSignal) {
     version: '2.0.0',
     journal,
     spool,
-    clock: systemClock,
+    clock: monotonicClock,
     now: () => new Date(),
     report,
     trialSeconds: () => 5,
@@ -52,7 +52,7 @@ function watchdog(signal: AbortSignal) {
     supervise({
       start: () => new Child(again, 'agent', process.env),
       settings: settings.load,
-      clock: { ...systemClock, sleep: (ms, stop) => systemClock.sleep(ms / 20, stop) },
+      clock: { ...monotonicClock, sleep: (ms, stop) => monotonicClock.sleep(ms / 20, stop) },
       report,
       signal,
       heartbeats: { heard: () => {} },

@@ -13,7 +13,7 @@ type Started = {
  * What a person reads after a start. A generated password is said on a terminal alone: elsewhere standard error becomes a journal,
  * which many read and nobody clears, and the password stays in a file of this user.
  */
-export function welcome({ url, email, dataDir, first }: Started, onTerminal: boolean): string {
+export function startMessage({ url, email, dataDir, first }: Started, onTerminal: boolean): string {
   const at = url === 'http://127.0.0.1:3000' ? '' : ` --url ${url}`
   const signIn = `  ${programName()} login --email ${email}${at}`
   const end = `\n\nData: ${dataDir}\n\n`
