@@ -10,7 +10,7 @@ type Headers = Readonly<Record<string, string | string[] | undefined>>
  * The client address of a request, and whether it used TLS, which ends at the proxy. `isLocal`: the connection is from this
  * machine, and does not forward another client.
  */
-export type Client = { ip: string; https: boolean; isLocal: boolean }
+export type ClientAddress = { ip: string; https: boolean; isLocal: boolean }
 
 /** Headers with which a proxy on this machine, trusted or not, shows that it forwards another client. */
 const forwarding = ['x-forwarded-for', 'x-real-ip', 'cf-connecting-ip', 'true-client-ip', 'forwarded', 'via']
@@ -22,7 +22,7 @@ const forwarding = ['x-forwarded-for', 'x-real-ip', 'cf-connecting-ip', 'true-cl
 export function clientReader(
   proxies: Proxies,
   publicUrl?: string,
-): (peer: string, headers: Headers) => Client {
+): (peer: string, headers: Headers) => ClientAddress {
   // With an HTTPS public address, session cookies are Secure whatever terminates TLS.
   const always = publicUrl?.startsWith('https:') === true
   const isLocal = (peer: string, headers: Headers): boolean =>

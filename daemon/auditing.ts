@@ -39,7 +39,7 @@ export function successEntry(
     resourceName: facts.resourceName ?? made.name ?? made.hostname,
     details: { ...details, ...(before !== undefined && { before }), ...(filled(after) && { after }) },
   }
-  return entryOf(audit, about as ChangeFacts, caller, origin, now)
+  return auditEntryOf(audit, about as ChangeFacts, caller, origin, now)
 }
 
 type ChangeFacts = {
@@ -52,7 +52,7 @@ type ChangeFacts = {
 }
 
 /** The entry of a change. */
-export function entryOf(
+export function auditEntryOf(
   audit: { action: string; resource: AuditedResource },
   { action = audit.action, actor, orgId, resourceId, resourceName, details }: ChangeFacts,
   caller: Caller,

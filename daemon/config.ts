@@ -6,7 +6,7 @@ import { SetupError } from '../src/core/errors.ts'
 import { defaultLimits, type Limit, type LimitName, type Limits } from '../src/core/limits.ts'
 import { defaultQuotas, type QuotaName, type Quotas } from '../src/core/quotas.ts'
 import { email, safeParse } from '../src/core/schema.ts'
-import { entryOf, type SecretEntry, secretNames } from '../src/core/secret-names.ts'
+import { type SecretEntry, secretEntryOf, secretNames } from '../src/core/secret-names.ts'
 import type { Bytes } from '../src/logs/quota.ts'
 import type { PostgresSettings } from '../src/storage/open.ts'
 import type { Proxies } from './address.ts'
@@ -34,7 +34,7 @@ import {
   readBoolean,
   readDays,
   readInteger,
-  readSecret,
+  readSecretVariable,
   settingFiles,
   withoutEmpty,
 } from './variables.ts'
@@ -161,7 +161,7 @@ function databaseUrls(env: Env): Pick<Config, 'databaseUrl' | 'poolerUrl'> {
 export function isInEnvironment(name: string, given: Env = process.env): boolean {
   const env = withoutEmpty(given)
   const names = name === 'APP_ENCRYPTION_KEY' ? [name, 'SECRET_ENCRYPTION_KEY'] : [name]
-  return names.some((one) => readSecret(env, one) !== undefined)
+  return names.some((one) => readSecretVariable(env, one) !== undefined)
 }
 
 /** The object storage of backups that an s3:// URL names. @throws SetupError */
@@ -224,7 +224,7 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
   const env = withoutEmpty(given)
   const dataDir = dataDirOf(flags, env)
   const production = env.NODE_ENV === 'production'
-  const password = readSecret(env, 'SVC_ADMIN_PASSWORD')
+  const password = readSecretVariable(env, 'SVC_ADMIN_PASSWORD')
   if (password !== undefined && (password.length < 8 || password.length > 128)) {
     throw new SetupError('SVC_ADMIN_PASSWORD must have 8 to 128 characters')
   }
@@ -261,12 +261,13 @@ export function readConfig(given: Env, flags: Flags = {}, { mayGenerate = true }
     acceptedKeys: env.ACCEPT_NEW_KEYS || undefined,
     signing: signingSeeds(env, secrets, stored),
     checkpointSeconds: readInteger(env, 'AUDIT_CHECKPOINT_SECONDS', 3600, 1, 86_400),
-    metricsToken: readSecret(env, 'METRICS_TOKEN') ?? stored?.metricsToken,
-    previousMetricsToken: readSecret(env, 'METRICS_TOKEN_PREVIOUS') ?? stored?.[previousEntry.metricsToken],
+    metricsToken: readSecretVariable(env, 'METRICS_TOKEN') ?? stored?.metricsToken,
+    previousMetricsToken:
+      readSecretVariable(env, 'METRICS_TOKEN_PREVIOUS') ?? stored?.[previousEntry.metricsToken],
     mfaOn: readBoolean(env, 'ENABLE_2FA', true),
     registrationOn: readBoolean(env, 'ENABLE_REGISTRATION', false),
     enrollmentTtlMinutes: readInteger(env, 'ENROLLMENT_KEY_DEFAULT_TTL_MINUTES', 60, 1, 525_600),
-    enrollmentSecret: readSecret(env, 'AGENT_ENROLLMENT_SECRET'),
+    enrollmentSecret: readSecretVariable(env, 'AGENT_ENROLLMENT_SECRET'),
     offlineAfterSeconds: readInteger(env, 'OFFLINE_AFTER_SECONDS', 300, 1, 86_400),
     agentTokenDays: readInteger(env, 'AGENT_TOKEN_ROTATION_MAX_AGE_DAYS', 30, 1, 365),
     agentLogRetentionDays: readInteger(env, 'AGENT_LOG_RETENTION_DAYS', 7, 1, 3650),
@@ -325,7 +326,7 @@ const readRecordDays = (env: Env): RecordDays => ({
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 
 function readLogLevel(env: Env): string {
-  const level = readSecret(env, 'LOG_LEVEL') ?? 'info'
+  const level = readSecretVariable(env, 'LOG_LEVEL') ?? 'info'
   if (logLevels.includes(level)) return level
   throw new SetupError(`LOG_LEVEL must be one of ${logLevels.join(', ')}`)
 }
@@ -338,7 +339,7 @@ function readAdminEmail(env: Env): string {
 }
 
 function databaseUrlOf(env: Env, name: string): string | undefined {
-  const url = readSecret(env, name)
+  const url = readSecretVariable(env, name)
   if (url === undefined) return undefined
   if (!isPostgresUrl(url)) {
     throw new SetupError(
@@ -367,7 +368,7 @@ export function copyTargetOf(
   dataDir: string,
   given: Env = process.env,
 ): { dataDir: string; databaseUrl: string | undefined } {
-  const targetUrl = readSecret(withoutEmpty(given), 'TARGET_DATABASE_URL')
+  const targetUrl = readSecretVariable(withoutEmpty(given), 'TARGET_DATABASE_URL')
   if ((to === undefined) === (targetUrl === undefined)) {
     throw new SetupError(
       'Name one target: --to DIR, --to postgres://… without a password, or TARGET_DATABASE_URL (or TARGET_DATABASE_URL_FILE)',
@@ -419,7 +420,7 @@ function readSecrets(
   if (given.auditSigning === undefined && encryptionIn(env) === undefined) {
     invented.auditSigning = secrets.auditSigning
   }
-  const missing = secretNames.filter((name) => Object.hasOwn(invented, entryOf[name])).join(', ')
+  const missing = secretNames.filter((name) => Object.hasOwn(invented, secretEntryOf[name])).join(', ')
   if (missing === '') return secrets
   if (from.production && !stored) {
     const settings = missing.replace('APP_ENCRYPTION_KEY', 'APP_ENCRYPTION_KEY (or SECRET_ENCRYPTION_KEY)')
@@ -440,12 +441,12 @@ function readSecrets(
 }
 
 const encryptionIn = (env: Env): string | undefined =>
-  readSecret(env, 'APP_ENCRYPTION_KEY') ?? readSecret(env, 'SECRET_ENCRYPTION_KEY')
+  readSecretVariable(env, 'APP_ENCRYPTION_KEY') ?? readSecretVariable(env, 'SECRET_ENCRYPTION_KEY')
 
 /** The secrets that the environment, else the file, has. */
 function givenSecrets(env: Env, stored: StoredSecrets | undefined, isRestored = false): Partial<Secrets> {
-  const [jwt, encryption] = [readSecret(env, 'JWT_SECRET'), encryptionIn(env)]
-  const recoveryPepper = readSecret(env, 'MFA_RECOVERY_CODE_PEPPER')
+  const [jwt, encryption] = [readSecretVariable(env, 'JWT_SECRET'), encryptionIn(env)]
+  const recoveryPepper = readSecretVariable(env, 'MFA_RECOVERY_CODE_PEPPER')
   // An installation from before the pepper was a secret of its own has all others, or a file that lacks this one.
   const mayLack =
     isRestored || stored !== undefined || [jwt, encryption, recoveryPepper].every((one) => one !== undefined)
@@ -453,11 +454,11 @@ function givenSecrets(env: Env, stored: StoredSecrets | undefined, isRestored = 
     jwt: jwt ?? stored?.jwt,
     encryption: encryption ?? stored?.encryption,
     enrollmentPepper:
-      readSecret(env, 'ENROLLMENT_KEY_PEPPER') ??
+      readSecretVariable(env, 'ENROLLMENT_KEY_PEPPER') ??
       stored?.enrollmentPepper ??
       (mayLack ? (encryption ?? jwt) : undefined),
     recoveryPepper: recoveryPepper ?? stored?.recoveryPepper,
-    auditSigning: readSecret(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning,
+    auditSigning: readSecretVariable(env, 'AUDIT_SIGNING_KEY') ?? stored?.auditSigning,
   }
   return given as Partial<Secrets>
 }
@@ -467,11 +468,11 @@ function fallbacksIn(
   { enrollmentPepper }: Pick<Secrets, 'enrollmentPepper'>,
   stored: StoredSecrets | undefined,
 ): Fallback[] {
-  const isSet = (name: string) => readSecret(env, name) !== undefined
+  const isSet = (name: string) => readSecretVariable(env, name) !== undefined
   const found: Fallback[] = []
   if (!isSet('ENROLLMENT_KEY_PEPPER') && stored?.enrollmentPepper === undefined) {
     const from = ['APP_ENCRYPTION_KEY', 'SECRET_ENCRYPTION_KEY', 'JWT_SECRET'].find(
-      (name) => readSecret(env, name) === enrollmentPepper,
+      (name) => readSecretVariable(env, name) === enrollmentPepper,
     )
     // Otherwise it has just been generated.
     if (from !== undefined) found.push({ name: 'ENROLLMENT_KEY_PEPPER', from })
@@ -514,11 +515,12 @@ function previousSecrets(
   { enrollmentPepper }: Partial<Secrets>,
   stored: StoredSecrets | undefined,
 ): PreviousSecrets {
-  const jwt = readSecret(env, 'JWT_SECRET_PREVIOUS') ?? stored?.[previousEntry.jwt]
-  const encryption = readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS') ?? stored?.[previousEntry.encryption]
+  const jwt = readSecretVariable(env, 'JWT_SECRET_PREVIOUS') ?? stored?.[previousEntry.jwt]
+  const encryption =
+    readSecretVariable(env, 'APP_ENCRYPTION_KEY_PREVIOUS') ?? stored?.[previousEntry.encryption]
   // Where another key serves as the pepper, it changes with that key.
   const isAlsoPepper = (...names: string[]) =>
-    enrollmentPepper !== undefined && names.some((name) => readSecret(env, name) === enrollmentPepper)
+    enrollmentPepper !== undefined && names.some((name) => readSecretVariable(env, name) === enrollmentPepper)
   const unnamed = isAlsoPepper('APP_ENCRYPTION_KEY', 'SECRET_ENCRYPTION_KEY')
     ? encryption
     : isAlsoPepper('JWT_SECRET')
@@ -528,11 +530,11 @@ function previousSecrets(
     jwt,
     encryption,
     enrollmentPepper:
-      readSecret(env, 'ENROLLMENT_KEY_PEPPER_PREVIOUS') ??
+      readSecretVariable(env, 'ENROLLMENT_KEY_PEPPER_PREVIOUS') ??
       stored?.[previousEntry.enrollmentPepper] ??
       unnamed,
     recoveryPepper:
-      readSecret(env, 'MFA_RECOVERY_CODE_PEPPER_PREVIOUS') ?? stored?.[previousEntry.recoveryPepper],
+      readSecretVariable(env, 'MFA_RECOVERY_CODE_PEPPER_PREVIOUS') ?? stored?.[previousEntry.recoveryPepper],
   }
 }
 
@@ -554,7 +556,7 @@ const keys = [
 /** A sentence about keys in the environment that do not look random. */
 function weakKeys(env: Env): string | undefined {
   const weak = keys.filter((name) => {
-    const key = readSecret(env, name)
+    const key = readSecretVariable(env, name)
     return key !== undefined && !looksRandom(key)
   })
   if (weak.length === 0) return undefined
@@ -573,13 +575,13 @@ function signingSeeds(
   stored: StoredSecrets | undefined,
 ): SigningSeeds {
   const current = seedOf('AUDIT_SIGNING_KEY', auditSigning)
-  const named = readSecret(env, 'AUDIT_SIGNING_KEY_PREVIOUS') ?? stored?.[previousEntry.auditSigning]
+  const named = readSecretVariable(env, 'AUDIT_SIGNING_KEY_PREVIOUS') ?? stored?.[previousEntry.auditSigning]
   if (named !== undefined) {
     return { current, previous: seedOf('AUDIT_SIGNING_KEY_PREVIOUS', named), isPreviousAssumed: false }
   }
-  const unnamed = readSecret(env, 'AUDIT_SIGNING_KEY')
+  const unnamed = readSecretVariable(env, 'AUDIT_SIGNING_KEY')
     ? encryption
-    : readSecret(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
+    : readSecretVariable(env, 'APP_ENCRYPTION_KEY_PREVIOUS')
   const previous = unnamed === undefined ? undefined : Buffer.from(seedFrom(unnamed), 'base64')
   return { current, previous, isPreviousAssumed: true }
 }

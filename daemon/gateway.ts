@@ -14,7 +14,7 @@ import { AgentConnection, type LinkedAgent } from './gateway/link.ts'
 import { AgentConnections } from './gateway/links.ts'
 import { isUnexpected, problemOf, refuse } from './problems.ts'
 
-export type Admission = {
+export type AgentAdmission = {
   /** Authenticates the agent of a connection. @throws the refusal */
   admit(request: IncomingMessage, agentId: string): Promise<LinkedAgent>
   /** Counts a frame with an effect. @throws rate_limited */
@@ -30,7 +30,7 @@ type Presence = {
   close(): Promise<void>
 }
 
-export type Log = {
+export type GatewayLogger = {
   warn(about: object, message: string): void
   error(about: object, message: string): void
 }
@@ -59,9 +59,9 @@ const revisedAtOnce = 500
 
 /** The WebSockets of agents, at GET /api/v1/agent-ws/:agentId/ws. The ws package is loaded for the first one. */
 export function gateway(
-  admission: Admission,
+  admission: AgentAdmission,
   socket: AgentSocket,
-  log: Log,
+  log: GatewayLogger,
   bodies: BodyBudget,
   pace: Partial<HeartbeatSettings> = {},
 ): Gateway {

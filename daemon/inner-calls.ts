@@ -9,7 +9,7 @@ import type { AuditFacts, Caller, Handler } from '../src/handler.ts'
 import { accessInFiles, checkAccess } from '../src/identity/rules.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { scopeOfCaller } from './actor.ts'
-import { entryOf, successEntry } from './auditing.ts'
+import { auditEntryOf, successEntry } from './auditing.ts'
 import { type AnyCall, type AnyEndpoint, type AnyPreparation, partsParserOf, stepsOf } from './pipeline.ts'
 import type { QuotaCheck } from './quotas.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
@@ -90,7 +90,7 @@ export function innerCalls(on: {
     call,
     async record(tx, { caller, ip, userAgent, now, details }, { action, resource, orgId, id, name }) {
       const facts = { orgId, resourceId: id, resourceName: name, details }
-      await recordAudit(tx, entryOf({ action, resource }, facts, caller, { ip, userAgent }, now))
+      await recordAudit(tx, auditEntryOf({ action, resource }, facts, caller, { ip, userAgent }, now))
     },
   }
 }

@@ -5,7 +5,7 @@ import { encryptionKeyName } from '../src/core/cipher.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { withoutUndefined } from '../src/core/json.ts'
 import { keyFingerprint } from '../src/core/key-fingerprint.ts'
-import { entryOf, type SecretName } from '../src/core/secret-names.ts'
+import { type SecretName, secretEntryOf } from '../src/core/secret-names.ts'
 import type { Instant } from '../src/core/time.ts'
 import { hasUsers } from '../src/identity/store.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
@@ -150,7 +150,7 @@ export function withFormerKeys<C extends Keys>(config: C, names: readonly string
       result.signing = { ...signing, current: signing.previous!, previous: signing.current }
       continue
     }
-    const entry = entryOf[name as Exclude<SecretName, 'AUDIT_SIGNING_KEY' | 'METRICS_TOKEN'>]
+    const entry = secretEntryOf[name as Exclude<SecretName, 'AUDIT_SIGNING_KEY' | 'METRICS_TOKEN'>]
     result.secrets[entry] = previous[entry]!
     result.previous[entry] = secrets[entry]
   }

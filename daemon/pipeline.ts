@@ -35,7 +35,7 @@ import type { Db, Storage } from '../src/storage/open.ts'
 import { inTrace } from '../src/storage/trace.ts'
 import { holdWorkload } from '../src/trust/principal.ts'
 import { type Authenticator, scopeOfCaller } from './actor.ts'
-import { type Client, networkOf } from './address.ts'
+import { type ClientAddress, networkOf } from './address.ts'
 import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import { type Origin, refusalEntry, successEntry } from './auditing.ts'
 import type { BodyBudget, BodyReservation } from './body-budget.ts'
@@ -73,7 +73,7 @@ declare module 'fastify' {
     fairShareKey?: FairShareKey
     /** What the handler has noted so far; also of use when it then refuses. */
     facts: AuditFacts
-    client: Client
+    client: ClientAddress
     /** The quota of the caller's API key. */
     quota?: Quota
     /** One instant for the whole request. */
@@ -102,7 +102,7 @@ export type Pipeline = {
   clock: Clock
   /** Allowed origins of other front-ends. */
   origins: Origins
-  clientOf: (peer: string, headers: FastifyRequest['headers']) => Client
+  clientOf: (peer: string, headers: FastifyRequest['headers']) => ClientAddress
 }
 
 export type AnyEndpoint = Endpoint & { params: z.ZodObject; query: z.ZodObject; body: z.ZodType }

@@ -17,7 +17,7 @@ export const withoutEmpty = (env: Env): Env =>
  * A secret: the variable itself, else the text of the file that its `_FILE` form names, else the credential of that name that
  * systemd passes (LoadCredential= of systemd.exec(5)). @throws SetupError
  */
-export function readSecret(env: Env, name: string): string | undefined {
+export function readSecretVariable(env: Env, name: string): string | undefined {
   if (env[name]) return env[name]
   const given = env[`${name}_FILE`]
   const file = given || credentialOf(env, name)

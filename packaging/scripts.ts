@@ -1,12 +1,12 @@
 // What the packages run when they are installed, upgraded and removed.
 import { serviceUnitName } from '../src/cli/service/unit.ts'
-import { entryOf, secretNames } from '../src/core/secret-names.ts'
+import { secretEntryOf, secretNames } from '../src/core/secret-names.ts'
 
 /** Each installation has secrets of its own, in files of root. Those that are there stay: without them the data cannot be read. */
 const secrets = `install -d -m 0700 /etc/svc/credentials
   # A credential counts before secrets.json: what the service has generated there is copied.
   stored=/var/lib/svc/secrets.json
-  for pair in ${Object.entries(entryOf)
+  for pair in ${Object.entries(secretEntryOf)
     .map((pair) => pair.join(':'))
     .join(' ')}; do
     file=/etc/svc/credentials/\${pair%%:*}

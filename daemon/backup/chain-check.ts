@@ -1,6 +1,6 @@
 import { entryLine, headerLine, toChainHead, trailerLine } from '../../src/audit/chain.ts'
 import { openCheckpoint, signingKeyOf, trustedKeys } from '../../src/audit/checkpoints/checkpoint.ts'
-import { orgOf } from '../../src/audit/rules.ts'
+import { orgOfChain } from '../../src/audit/rules.ts'
 import { exportedText } from '../../src/audit/store.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import type { AuditLogRow } from '../../src/storage/schema/tables.ts'
@@ -103,7 +103,7 @@ export class ChainCheck {
     for (const note of [anchor?.note, stored, copied]) {
       if (note === undefined) continue
       const opened = openCheckpoint(note, trusted ?? [])
-      if (opened.state === 'unreadable' || opened.checkpoint.orgId !== orgOf(chain)) {
+      if (opened.state === 'unreadable' || opened.checkpoint.orgId !== orgOfChain(chain)) {
         this.#fault(chain, 'what was signed of it cannot be read')
         return
       }
@@ -117,7 +117,7 @@ export class ChainCheck {
     const pinOf = () => (pin.seq === 0 ? undefined : { ...pin, root: null, key: null })
     const verifier = new ChainVerifier({ pinOf })
     const begin = anchor && { anchor: { note: anchor.note, tree: anchor.tree } }
-    verifier.push(Buffer.from(headerLine(orgOf(chain), { ...begin, keys: [...this.#successions] })))
+    verifier.push(Buffer.from(headerLine(orgOfChain(chain), { ...begin, keys: [...this.#successions] })))
     this.#open = { chain, verifier }
   }
 

@@ -5,7 +5,7 @@ import { verifyStoredChain } from '../../src/audit/checkpoints/chain-verificatio
 import { createSigner } from '../../src/audit/checkpoints/signer.ts'
 import type { Finding } from '../../src/core/finding.ts'
 import { systemClock } from '../../src/core/time.ts'
-import type { Place } from '../../src/storage/backup/restore-target.ts'
+import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import { openReadOnly, openStorage, type ReadStorage } from '../../src/storage/open.ts'
 import { watchAudit } from '../audit-watch.ts'
 import { type Config, existingConfig } from '../config.ts'
@@ -19,7 +19,7 @@ import type { Env } from '../variables.ts'
  * The checks of svc doctor that say something about a restored database. What the fleet and the queues do now is of the service that
  * was backed up, and damage of pages on Postgres of the server.
  */
-export async function examineRestored(place: Place, env: Env): Promise<Finding[]> {
+export async function examineRestored(place: DatabaseLocation, env: Env): Promise<Finding[]> {
   const config = existingConfig({ 'data-dir': place.dataDir }, env)
   await verifyChains(place, config)
   const storage = await openReadOnly(place)
@@ -36,7 +36,7 @@ export async function examineRestored(place: Place, env: Env): Promise<Finding[]
 
 type Check = [name: string, run: () => Promise<Finding[]>, ms?: number]
 
-function checksOf(storage: ReadStorage, place: Place, config: Config): Check[] {
+function checksOf(storage: ReadStorage, place: DatabaseLocation, config: Config): Check[] {
   const pages: Check[] = storage.traits.hasOwnFiles
     ? [['database pages', () => database.checkIntegrity(storage), database.integrityMs]]
     : []
@@ -54,7 +54,7 @@ function checksOf(storage: ReadStorage, place: Place, config: Config): Check[] {
  * Every chain, as the service does it within a day. The check of the audit log reads the verdicts. What it trusts are the keys of
  * the service, but it signs with one that nobody knows: these are no chains of the service, and what it signed of them would count.
  */
-async function verifyChains(place: Place, { signing }: Config): Promise<void> {
+async function verifyChains(place: DatabaseLocation, { signing }: Config): Promise<void> {
   const storage = await openStorage({ ...place, postgres: { poolSize: 4, statementMs: 0 } })
   try {
     const log = pino({ enabled: false })

@@ -2,14 +2,14 @@ import { existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
 import { makeFolder } from '../../src/core/make-folder.ts'
-import type { Place } from '../../src/storage/backup/restore-target.ts'
+import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import { openScratch } from '../../src/storage/open-scratch.ts'
 import type { Scratch } from '../../src/storage/scratch.ts'
 import { secretsFile } from '../secrets/file.ts'
 
 export type DrillScratch = {
   /** An empty data directory, and an empty database on Postgres. */
-  place: Place
+  place: DatabaseLocation
   explain: Scratch['explain']
   remove(): Promise<void>
 }
@@ -20,7 +20,7 @@ export type DrillScratch = {
  * @throws SetupError
  */
 export async function openDrillScratch(
-  original: Place,
+  original: DatabaseLocation,
   { folder, note }: { folder: string; note(text: string): void },
 ): Promise<DrillScratch> {
   const unlock = await lockFolder(folder)

@@ -6,7 +6,7 @@ import { SetupError } from '../../src/core/errors.ts'
 import { counted, type Finding, failed, passed, warning } from '../../src/core/finding.ts'
 import { type Instant, systemClock } from '../../src/core/time.ts'
 import { tablesOf } from '../../src/storage/backup/catalog.ts'
-import type { Place } from '../../src/storage/backup/restore-target.ts'
+import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import { noDatabase } from '../../src/storage/no-database.ts'
 import { databaseExists, type Storage } from '../../src/storage/open.ts'
 import { backupTargetOf, databaseOf, environmentOn } from '../config.ts'
@@ -91,7 +91,7 @@ export async function drill(options: DrillOptions, on: On): Promise<DrillReport>
 const sentence = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 /** The newest archive of this installation; of a target that has none of it, the newest. */
-async function newestOf(place: Place, target: string): Promise<string> {
+async function newestOf(place: DatabaseLocation, target: string): Promise<string> {
   const store = storeAt(target)
   const own = await withRuns(place, (storage) => ownArchives(storage.read, store))
   const newest = own[0] ?? (await store.list())[0]
@@ -101,7 +101,7 @@ async function newestOf(place: Place, target: string): Promise<string> {
 }
 
 async function rehearseRestore(
-  original: Place,
+  original: DatabaseLocation,
   options: DrillOptions & { file: string },
   { signal, onProgress, note }: On,
   findings: Finding[],
@@ -161,7 +161,10 @@ async function differences(storage: Storage, { tail }: CheckedArchive): Promise<
   return different
 }
 
-const record = (place: Place, { verdict, backup, durationMs, findings }: DrillReport): Promise<void> =>
+const record = (
+  place: DatabaseLocation,
+  { verdict, backup, durationMs, findings }: DrillReport,
+): Promise<void> =>
   withRuns(place, async (storage) => {
     const now = systemClock()
     const faults = findings.filter(({ state }) => state === 'error').map(({ message }) => message)

@@ -8,7 +8,7 @@ import { type Instant, systemClock } from '../../src/core/time.ts'
 import { dropMark } from '../../src/storage/backup/restore-mark.ts'
 import {
   checkRestorable,
-  type Place,
+  type DatabaseLocation,
   type RestoreTarget,
   withRestoreTarget,
 } from '../../src/storage/backup/restore-target.ts'
@@ -113,7 +113,7 @@ export async function restore(
 }
 
 type Work = {
-  place: Place
+  place: DatabaseLocation
   source: ArchiveSource
   archive: CheckedArchive
   lost: string[]
@@ -226,7 +226,7 @@ const isThere = (path: string): boolean => statSync(path, { throwIfNoEntry: fals
 function acceptLoss(
   unmatched: readonly UnmatchedKey[],
   accepted: readonly string[],
-  { dataDir }: Place,
+  { dataDir }: DatabaseLocation,
   hasOwnSecrets: boolean,
 ): string[] {
   const missing = unmatched.filter(({ name }) => !accepted.includes(name))

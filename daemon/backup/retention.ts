@@ -1,5 +1,5 @@
 import { addSeconds, type Instant } from '../../src/core/time.ts'
-import type { Place } from '../../src/storage/backup/restore-target.ts'
+import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import { forEachSettled } from '../../src/storage/bisect-writes.ts'
 import type { Db } from '../../src/storage/open.ts'
 import type { ArchiveStore, StoredArchive } from './archive-store.ts'
@@ -26,7 +26,7 @@ export async function ownArchives(
  * places.
  */
 export const prune = (
-  place: Place,
+  place: DatabaseLocation,
   store: ArchiveStore,
   {
     keep = Number.POSITIVE_INFINITY,

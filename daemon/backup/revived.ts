@@ -3,7 +3,7 @@ import type { Instant } from '../../src/core/time.ts'
 import { revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
 import { expireEnrollmentKeys } from '../../src/credentials/enrollment-keys/store.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { countOf } from '../../src/storage/query/counts.ts'
+import { countRowsOf } from '../../src/storage/query/counts.ts'
 
 /*
  * A backup brings back what gave access when it was made, and may have been ended since. Nothing in it says what was ended, so
@@ -126,11 +126,11 @@ export const countReturned = async (
   revived: Awaited<ReturnType<typeof listRevived>>,
 ): Promise<Returned> => ({
   administrators: revived.administrators.length,
-  users: await countOf(db.selectFrom('users').where('status', '=', 'active')),
+  users: await countRowsOf(db.selectFrom('users').where('status', '=', 'active')),
   memberships: revived.memberships.length,
   invitations: revived.invitations.length,
   // Listed by the people who have some.
-  recoveryCodes: await countOf(db.selectFrom('recovery_codes').where('used_at', 'is', null)),
+  recoveryCodes: await countRowsOf(db.selectFrom('recovery_codes').where('used_at', 'is', null)),
   apiKeys: revived['api-keys'].length,
   enrollmentKeys: revived['enrollment-keys'].length,
   ssoProviders: revived['sso-providers'].length,

@@ -1,7 +1,7 @@
 import type { Selectable, Updateable } from 'kysely'
 import { SetupError } from '../../src/core/errors.ts'
 import { addSeconds, type Instant } from '../../src/core/time.ts'
-import type { Place } from '../../src/storage/backup/restore-target.ts'
+import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import { hasTable } from '../../src/storage/migration-ledger.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { forUpdate } from '../../src/storage/query/locks.ts'
@@ -128,7 +128,10 @@ export async function recordFailure(
 }
 
 /** Opens the database beside the service, for a few rows. @throws SetupError for an older schema */
-export async function withRuns<T>(place: Place, work: (storage: Storage) => Promise<T>): Promise<T> {
+export async function withRuns<T>(
+  place: DatabaseLocation,
+  work: (storage: Storage) => Promise<T>,
+): Promise<T> {
   const storage = await openStorage({ ...place, postgres: { poolSize: 2 } })
   try {
     if (!(await hasTable(storage, 'backup_runs'))) {
@@ -144,7 +147,7 @@ export async function withRuns<T>(place: Place, work: (storage: Storage) => Prom
 
 /** A backup counts however it was started. */
 export const recordBackup = (
-  at: Place,
+  at: DatabaseLocation,
   { place, madeAt, bytes, durationMs }: { place: string; madeAt: Instant; bytes: number; durationMs: number },
 ): Promise<void> =>
   withRuns(at, (storage) =>

@@ -4,7 +4,7 @@ import { findActiveRollout, lockRollout } from '../../src/agents/rollouts/store.
 import { abortRollout, autoHalt } from '../../src/agents/rollouts/transitions.ts'
 import { type Instant, secondsBetween } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { countOf } from '../../src/storage/query/counts.ts'
+import { countRowsOf } from '../../src/storage/query/counts.ts'
 import { toStoredStatus } from '../../src/webhooks/rules.ts'
 
 /*
@@ -86,7 +86,7 @@ const deviceBatch = 500
 
 async function endCommands(tx: Db, reason: string, now: Instant): Promise<number> {
   const open = tx.selectFrom('agent_commands').where('completed_at', 'is', null)
-  const count = await countOf(open)
+  const count = await countRowsOf(open)
   const devices = await open.select('device_id').distinct().execute()
   const result = JSON.stringify(failedOutcome(`Not sent again: ${reason}`))
   await tx

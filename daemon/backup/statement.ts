@@ -9,7 +9,7 @@ import { localCopiesIn } from '../../src/audit/checkpoints/local-copies.ts'
 import { signRestored } from '../../src/audit/checkpoints/restored.ts'
 import { createSigner, recordKeys, type SigningSeeds } from '../../src/audit/checkpoints/signer.ts'
 import { insertRestored } from '../../src/audit/checkpoints/store.ts'
-import { isChain, orgOf, systemChain } from '../../src/audit/rules.ts'
+import { isChain, orgOfChain, systemChain } from '../../src/audit/rules.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { type Instant, systemClock } from '../../src/core/time.ts'
 import type { Db, Storage } from '../../src/storage/open.ts'
@@ -74,7 +74,7 @@ function namesIn(path: string): string[] {
 
 function ownCheckpoint(chain: string, note: string, signers: readonly Buffer[]): Checkpoint | undefined {
   const opened = isChain(chain) ? openCheckpoint(note, signers) : undefined
-  if (opened?.state !== 'signed' || opened.checkpoint.orgId !== orgOf(chain)) return undefined
+  if (opened?.state !== 'signed' || opened.checkpoint.orgId !== orgOfChain(chain)) return undefined
   return opened.checkpoint
 }
 
@@ -95,7 +95,7 @@ export async function signStatements(
   const rows = heads
     .filter(({ chain }) => isChain(chain))
     .map(({ chain, seq, checksum }) => {
-      const restored = { orgId: orgOf(chain), time: now, backup, head: { seq, checksum } }
+      const restored = { orgId: orgOfChain(chain), time: now, backup, head: { seq, checksum } }
       const note = signRestored({ ...restored, ahead: ahead.get(chain) ?? null }, seed)
       return { chain, restored_at: now, note }
     })

@@ -7,7 +7,7 @@ import type { TableShape } from '../../src/storage/backup/catalog.ts'
 import { rowPages } from '../../src/storage/backup/row-pages.ts'
 import type { Snapshot } from '../../src/storage/backup/snapshot.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { countOf } from '../../src/storage/query/counts.ts'
+import { countRowsOf } from '../../src/storage/query/counts.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
 import { secretsFileName } from '../secrets/file.ts'
 import { isKept, isKeptFile, isLeft, type keptFolders } from './contents.ts'
@@ -59,7 +59,7 @@ export async function headOf(
     .execute()
   const left: Record<string, number> = {}
   for (const { name } of tables) {
-    if (isLeft(name)) left[name] = await countOf(db.selectFrom(name as TableName))
+    if (isLeft(name)) left[name] = await countRowsOf(db.selectFrom(name as TableName))
   }
   return { format: formatName, ...made, source, migrations, keys, counters, heads, left }
 }
@@ -67,7 +67,7 @@ export async function headOf(
 /** Rows of all tables that are kept. */
 export async function countRows({ db, tables }: Snapshot): Promise<number> {
   let rows = 0
-  for (const { name } of tables) if (isKept(name)) rows += await countOf(db.selectFrom(name as TableName))
+  for (const { name } of tables) if (isKept(name)) rows += await countRowsOf(db.selectFrom(name as TableName))
   return rows
 }
 

@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto'
 import { SetupError } from '../../src/core/errors.ts'
 import type { TableShape } from '../../src/storage/backup/catalog.ts'
-import type { Place } from '../../src/storage/backup/restore-target.ts'
+import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import type { Cell } from '../../src/storage/backup/row-pages.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { ChainCheck, verifyingKeys } from '../backup/chain-check.ts'
@@ -13,7 +13,7 @@ import { unmatchedKeys } from '../key-fingerprints.ts'
 type Digest = { rows: number; sha256: string }
 
 /** Digests the rows of all tables as they pass by, and verifies the audit chains in them. */
-export async function copiedRows(db: Db, { dataDir }: Place) {
+export async function copiedRows(db: Db, { dataDir }: DatabaseLocation) {
   const known = knownKeys({ 'data-dir': dataDir })
   const prints = await db.selectFrom('key_prints').select(['name', 'print']).execute()
   const chains = new ChainCheck(verifyingKeys(known, unmatchedKeys(prints, known)))

@@ -3,21 +3,21 @@ import { recordAudit } from '../../src/audit/outbox.ts'
 import { toDraftEntry } from '../../src/audit/rules.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { type Instant, systemClock } from '../../src/core/time.ts'
-import type { Place } from '../../src/storage/backup/restore-target.ts'
+import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import { type Move, movedSentence, readMove } from '../../src/storage/copy/moved.ts'
 import {
   assertMayClose,
   type ClosedSource,
+  type CopySource,
   openSource,
-  type Source,
   withClosedSource,
 } from '../../src/storage/copy/source.ts'
 import {
+  type CopyOrigin,
   type CopyTarget,
-  type Found,
+  describeLocation,
   inspectTarget,
-  type Origin,
-  placeName,
+  type TargetContents,
   TargetNotEmptyError,
   withCopyTarget,
 } from '../../src/storage/copy/target.ts'
@@ -29,7 +29,7 @@ import { copyTargetOf, databaseOf } from '../config.ts'
 import { copiedRows } from './copied-rows.ts'
 import { type Size, sizeOf } from './estimate.ts'
 import { assertFilesFit, copyFiles } from './files.ts'
-import { isUnchangedSince, originOf } from './origin.ts'
+import { copyOriginOf, isUnchangedSince } from './origin.ts'
 import { copyTable, type Pass } from './pass.ts'
 
 export type CopyOptions = {
@@ -37,7 +37,7 @@ export type CopyOptions = {
   to?: string | undefined
 }
 
-export type CopyPlan = { from: string; to: string; target: Found; tables: number } & Size
+export type CopyPlan = { from: string; to: string; target: TargetContents; tables: number } & Size
 
 export type CopySummary = {
   from: string
@@ -63,7 +63,13 @@ const isOwn = (table: string): boolean => isMoved(table) || table === 'svc_migra
 /** Longer first passes are followed by another one, so that less is left for the last. */
 const longMs = 60_000
 
-type Job = { from: Place; to: Place; origin: Origin; plan: CopyPlan; move: Move | undefined }
+type Job = {
+  from: DatabaseLocation
+  to: DatabaseLocation
+  origin: CopyOrigin
+  plan: CopyPlan
+  move: Move | undefined
+}
 
 /** What `copyDatabase` would do. @throws SetupError when it would refuse */
 export const planCopy = (options: CopyOptions): Promise<CopyPlan> =>
@@ -91,17 +97,20 @@ export const copyDatabase = (options: CopyOptions, on: CopyEvents): Promise<Copy
 
 const seconds = (ms: number): number => Math.round(ms / 100) / 10
 
-async function prepared<T>(options: CopyOptions, work: (source: Source, job: Job) => Promise<T>): Promise<T> {
+async function prepared<T>(
+  options: CopyOptions,
+  work: (source: CopySource, job: Job) => Promise<T>,
+): Promise<T> {
   const from = databaseOf(options)
   const to = copyTargetOf(options.to, from.dataDir)
   for (const place of [from, to]) if (traitsAt(place).hasOwnFiles) assertOwnDirectory(place.dataDir)
   const source = await openSource(from)
   try {
-    const origin = await originOf(source)
+    const origin = await copyOriginOf(source)
     await assertMayClose(source, isOwn)
     const move = await readMove(source)
     // One that was closed, and whose copy lacks its last step, is copied to its end.
-    if (move && move.target !== placeName(to)) throw alreadyMoved(move)
+    if (move && move.target !== describeLocation(to)) throw alreadyMoved(move)
     const found = await inspectTarget(to, origin, { place: from, db: source.read }).catch((error) => {
       throw move && error instanceof TargetNotEmptyError ? alreadyMoved(move) : error
     })
@@ -109,8 +118,8 @@ async function prepared<T>(options: CopyOptions, work: (source: Source, job: Job
     if (found.state === 'empty') assertFilesFit(from, to)
     const size = await sizeOf(source, origin.tables)
     const plan = {
-      from: placeName(from),
-      to: placeName(to),
+      from: describeLocation(from),
+      to: describeLocation(to),
       target: found,
       tables: origin.tables.length,
       ...size,
@@ -151,7 +160,7 @@ async function copyRest(target: CopyTarget, job: Job, on: CopyEvents): Promise<O
   const { from, to, origin, plan } = job
   return withClosedSource(from, isOwn, async ({ tx, source, counters, end }) => {
     await assertUnchanged(source, job)
-    const move = job.move ?? { target: placeName(to), at: systemClock() }
+    const move = job.move ?? { target: describeLocation(to), at: systemClock() }
     // In the source, so that both have it: of the target, nothing differs.
     if (!job.move) await recordAudit(tx, entryOf(move))
     const all = await copiedRows(tx, from)

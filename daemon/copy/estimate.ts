@@ -1,7 +1,7 @@
 import type { TableShape } from '../../src/storage/backup/catalog.ts'
 import { rowPages } from '../../src/storage/backup/row-pages.ts'
-import type { Source } from '../../src/storage/copy/source.ts'
-import { countOf } from '../../src/storage/query/counts.ts'
+import type { CopySource } from '../../src/storage/copy/source.ts'
+import { countRowsOf } from '../../src/storage/query/counts.ts'
 import type { TableName } from '../../src/storage/schema/tables.ts'
 import { rowLines } from '../backup/format.ts'
 
@@ -15,11 +15,11 @@ const sampleMs = 1000
 const writingFactor = 4
 
 /** What there is to copy, and how long it will take: the rows of the largest table are read for a second. */
-export async function sizeOf(source: Source, tables: readonly TableShape[]): Promise<Size> {
+export async function sizeOf(source: CopySource, tables: readonly TableShape[]): Promise<Size> {
   let rows = 0
   let largest = { rows: 0, table: tables[0]! }
   for (const table of tables) {
-    const own = await countOf(source.read.selectFrom(table.name as TableName))
+    const own = await countRowsOf(source.read.selectFrom(table.name as TableName))
     rows += own
     if (own > largest.rows) largest = { rows: own, table }
   }

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
-import type { Place } from '../../src/storage/backup/restore-target.ts'
+import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
 import { traitsAt } from '../../src/storage/traits.ts'
 import { isMovedFile } from '../backup/contents.ts'
 import { writeFileAt } from '../backup/whole-file.ts'
@@ -21,11 +21,11 @@ function* movedFiles(dataDir: string): Generator<string> {
   }
 }
 
-const isElsewhere = (from: Place, to: Place): boolean =>
+const isElsewhere = (from: DatabaseLocation, to: DatabaseLocation): boolean =>
   traitsAt(to).hasOwnFiles && resolve(from.dataDir) !== resolve(to.dataDir)
 
 /** @throws SetupError when the target directory has the files of another installation */
-export function assertFilesFit(from: Place, to: Place): void {
+export function assertFilesFit(from: DatabaseLocation, to: DatabaseLocation): void {
   if (!isElsewhere(from, to)) return
   const foreign = [...movedFiles(to.dataDir)].find(
     (path) => !isSame(join(from.dataDir, path), join(to.dataDir, path)),
@@ -42,7 +42,7 @@ function isSame(one: string, other: string): boolean {
 }
 
 /** Returns how many files went along. */
-export async function copyFiles(from: Place, to: Place): Promise<number> {
+export async function copyFiles(from: DatabaseLocation, to: DatabaseLocation): Promise<number> {
   if (!isElsewhere(from, to)) return 0
   let files = 0
   for (const path of movedFiles(from.dataDir)) {

@@ -5,14 +5,14 @@ import { SetupError } from '../../src/core/errors.ts'
 import type { TableShape } from '../../src/storage/backup/catalog.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
 import type { SourceSchema } from '../../src/storage/copy/source.ts'
-import type { Origin } from '../../src/storage/copy/target.ts'
+import type { CopyOrigin } from '../../src/storage/copy/target.ts'
 import { checksumsOf } from '../../src/storage/migrate.ts'
 import { ledgerOf } from '../../src/storage/migration-ledger.ts'
 import { version } from '../../src/version.ts'
 import { isMoved } from '../backup/contents.ts'
 
 /** @throws SetupError for a database that this version cannot copy */
-export async function originOf(source: SourceSchema): Promise<Origin> {
+export async function copyOriginOf(source: SourceSchema): Promise<CopyOrigin> {
   await assertNotHalfRestored(source)
   const applied = await ledgerOf(source)
   if (applied.size === 0) throw new SetupError('This database is empty: there is nothing to copy')
@@ -35,7 +35,7 @@ export async function originOf(source: SourceSchema): Promise<Origin> {
 /** False once it was migrated, or somebody has changed a table: the chunks do not have what came with that. */
 export const isUnchangedSince = async (
   source: SourceSchema,
-  { identity, tables }: Origin,
+  { identity, tables }: CopyOrigin,
 ): Promise<boolean> =>
   identityOf(await ledgerOf(source)) === identity && isDeepStrictEqual(await movedTables(source), tables)
 

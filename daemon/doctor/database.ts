@@ -3,7 +3,7 @@ import { formatBytes } from '../../src/core/byte-size.ts'
 import type { Cipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { counted, type Finding, failed, passed, warning } from '../../src/core/finding.ts'
-import { entryOf } from '../../src/core/secret-names.ts'
+import { secretEntryOf } from '../../src/core/secret-names.ts'
 import { addSeconds, type Instant, secondsBetween } from '../../src/core/time.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
 import { movedSentence, readMove } from '../../src/storage/copy/moved.ts'
@@ -253,12 +253,12 @@ export async function checkSecretAges(
   const check = 'secret ages'
   const rows = await read.selectFrom('key_prints').select(['name', 'since']).orderBy('name').execute()
   const stored = readSecretsFile(secretsFile(dataDir))
-  const isOurs = (name: string): name is keyof typeof entryOf => name in entryOf
+  const isOurs = (name: string): name is keyof typeof secretEntryOf => name in secretEntryOf
   const old = rows.filter(({ since }) => addSeconds(since, oldSecretDays * 86_400) <= now)
   const found = old.flatMap(({ name, since }) => {
     if (!isOurs(name) || name === 'METRICS_TOKEN') return []
     const days = Math.floor(secondsBetween(since, now) / 86_400)
-    const isInFile = stored?.[entryOf[name]] === secrets[entryOf[name]]
+    const isInFile = stored?.[secretEntryOf[name]] === secrets[secretEntryOf[name]]
     return warning(check, {
       message: `${name} has been in use for ${days} days, since ${since.slice(0, 10)}.`,
       reason:

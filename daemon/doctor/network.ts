@@ -9,18 +9,18 @@ import type { Config } from '../config.ts'
 import { verifySmtp } from '../integrations/smtp.ts'
 import { clockFinding } from './database.ts'
 import { type Probe, probe } from './endpoint.ts'
-import { ownUrl, parseJson, unreadyReason } from './readiness.ts'
+import { ownUrl, parseProbeJson, unreadyReason } from './readiness.ts'
 
 /* The running service, as this machine and as its clients reach it, and what it needs outside. */
 
 function healthOf(seen: Probe): z.infer<typeof service.health.reply> | undefined {
-  const parsed = safeParse(service.health.reply, parseJson(seen))
+  const parsed = safeParse(service.health.reply, parseProbeJson(seen))
   return parsed.success ? parsed.data : undefined
 }
 
 /** Whether it is svc that refuses: its errors have a code and the id of the request. */
 const isRefusal = (seen: Probe): boolean => {
-  const body = parseJson(seen) as { code?: unknown; requestId?: unknown } | null | undefined
+  const body = parseProbeJson(seen) as { code?: unknown; requestId?: unknown } | null | undefined
   return typeof body?.code === 'string' && typeof body.requestId === 'string'
 }
 

@@ -8,7 +8,7 @@ export function ownUrl({ host, port }: { host: string; port: number }, path: str
   throw new Error(`HOST ${host} cannot be written as a URL`)
 }
 
-export function parseJson({ body }: Probe): unknown {
+export function parseProbeJson({ body }: Probe): unknown {
   try {
     return JSON.parse(body)
   } catch {
@@ -18,11 +18,11 @@ export function parseJson({ body }: Probe): unknown {
 }
 
 const isReady = (seen: Probe): boolean =>
-  (parseJson(seen) as { status?: unknown } | null | undefined)?.status === 'ready'
+  (parseProbeJson(seen) as { status?: unknown } | null | undefined)?.status === 'ready'
 
 /** What the service says of its database; undefined when all is well. While it is being moved the service is ready, and says so. */
 export function unreadyReason(seen: Probe): string | undefined {
-  const { checks } = (parseJson(seen) ?? {}) as { checks?: { database?: unknown } }
+  const { checks } = (parseProbeJson(seen) ?? {}) as { checks?: { database?: unknown } }
   if (isReady(seen) && checks?.database === 'ok') return undefined
   return typeof checks?.database === 'string' ? checks.database : `HTTP ${seen.status}`
 }

@@ -9,7 +9,7 @@ import { countAgentVersions, countDevices } from '../../src/devices/liveness.ts'
 import { countDeadLetters, listLostDeadLetters } from '../../src/storage/dead-letters.ts'
 import { findStrandedLeases } from '../../src/storage/leases.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { countOf } from '../../src/storage/query/counts.ts'
+import { countRowsOf } from '../../src/storage/query/counts.ts'
 import { inScope } from '../../src/storage/query/scope.ts'
 import { storedHours } from '../../src/webhooks/contract.ts'
 import { toStoredStatus } from '../../src/webhooks/rules.ts'
@@ -34,8 +34,8 @@ export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]>
     ]
   }
   const verdicts = db.selectFrom('audit_verdicts')
-  const all = await countOf(verdicts)
-  const overdue = await countOf(verdicts.where('checked_at', '<', addSeconds(now, -2 * day)))
+  const all = await countRowsOf(verdicts)
+  const overdue = await countRowsOf(verdicts.where('checked_at', '<', addSeconds(now, -2 * day)))
   const { oldest } = await verdicts
     .select(({ fn }) => fn.min('checked_at').as('oldest'))
     .executeTakeFirstOrThrow()
@@ -61,9 +61,9 @@ const stuckSeconds = 600
 
 export async function checkQueues(db: Db, now: Instant): Promise<Finding[]> {
   const since = addSeconds(now, -stuckSeconds)
-  const mails = await countOf(db.selectFrom('mails').where('created_at', '<', since))
-  const deliveries = await countOf(db.selectFrom('webhook_queues').where('due_at', '<', since))
-  const events = await countOf(db.selectFrom('events').where('created_at', '<', since))
+  const mails = await countRowsOf(db.selectFrom('mails').where('created_at', '<', since))
+  const deliveries = await countRowsOf(db.selectFrom('webhook_queues').where('due_at', '<', since))
+  const events = await countRowsOf(db.selectFrom('events').where('created_at', '<', since))
   const findings: Finding[] = []
   if (mails > 0) {
     findings.push(

@@ -5,7 +5,7 @@ import { type Closing, closings } from '../../src/live/wire/contract.ts'
 import type { Storage } from '../../src/storage/open.ts'
 import { bearerToken, rateLimitKey } from '../actor.ts'
 import { type clientReader, networkOf } from '../address.ts'
-import type { Admission } from '../gateway.ts'
+import type { AgentAdmission } from '../gateway.ts'
 import { userAgentOf } from '../header-text.ts'
 import type { Limiter } from '../limiter.ts'
 
@@ -15,7 +15,7 @@ export function admission(
   limiter: Limiter,
   clientOf: ReturnType<typeof clientReader>,
   clock: Clock,
-): Admission {
+): AgentAdmission {
   const findAgent = agentAuthenticator(storage)
   return {
     async admit(request, agentId) {

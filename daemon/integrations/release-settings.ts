@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { parseTrustKey, type TrustKey } from '../../src/agents/versions/manifest.ts'
 import { SetupError } from '../../src/core/errors.ts'
-import { type Env, readSecret, readUrl } from '../variables.ts'
+import { type Env, readSecretVariable, readUrl } from '../variables.ts'
 import { readS3, type S3Settings } from './s3-settings.ts'
 
 /** The source of agent releases, their trusted keys, and the source of their files. */
@@ -21,7 +21,7 @@ export type ReleaseSettings = {
 /** @throws SetupError */
 export function readReleases(env: Env): ReleaseSettings {
   const url = readUrl(env, 'RELEASE_API_URL')
-  const token = readSecret(env, 'RELEASE_API_TOKEN')
+  const token = readSecretVariable(env, 'RELEASE_API_TOKEN')
   if (url === undefined && token !== undefined) {
     throw new SetupError('RELEASE_API_TOKEN is set, but not RELEASE_API_URL')
   }
@@ -49,7 +49,7 @@ const keysName = 'RELEASE_ARTIFACT_MANIFEST_PUBLIC_KEYS'
 
 /** Keys in any format of `parseTrustKey`, separated by commas or blanks. */
 function readKeys(env: Env): TrustKey[] {
-  const text = readSecret(env, keysName)?.replaceAll('\\n', '\n') ?? ''
+  const text = readSecretVariable(env, keysName)?.replaceAll('\\n', '\n') ?? ''
   const spelled = text.match(/-----BEGIN PUBLIC KEY-----[^-]+-----END PUBLIC KEY-----|[^\s,]+/g) ?? []
   const keys = spelled.map((one, i) => {
     try {

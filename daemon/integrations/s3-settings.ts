@@ -1,5 +1,5 @@
 import { SetupError } from '../../src/core/errors.ts'
-import { type Env, readSecret, readUrl } from '../variables.ts'
+import { type Env, readSecretVariable, readUrl } from '../variables.ts'
 
 export type S3Settings = {
   bucket: string
@@ -29,7 +29,7 @@ export const trimmed = (prefix: string): string => prefix.replace(/^\/+|\/+$/g, 
 
 /** How the storage is reached, whatever the bucket. @throws SetupError */
 export function readAccess(env: Env, prefixOf: string): Omit<S3Settings, 'bucket' | 'prefix'> {
-  const keys = ['ACCESS_KEY_ID', 'SECRET_ACCESS_KEY'].map((name) => readSecret(env, prefixOf + name))
+  const keys = ['ACCESS_KEY_ID', 'SECRET_ACCESS_KEY'].map((name) => readSecretVariable(env, prefixOf + name))
   const endpoint = readUrl(env, `${prefixOf}ENDPOINT`)
   const [accessKeyId, secretAccessKey] = keys
   if ((accessKeyId === undefined) !== (secretAccessKey === undefined)) {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { Archive } from '../../src/audit/retention/ports.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import type { PhoneCodes } from '../../src/messages/ports.ts'
-import { type Env, readBoolean, readInteger, readSecret, readUrl } from '../variables.ts'
+import { type Env, readBoolean, readInteger, readSecretVariable, readUrl } from '../variables.ts'
 import { type OutboundSettings, readOutbound } from './guard.ts'
 import { type ChosenProvider, chooseProvider } from './provider.ts'
 import { archiveTargets, smsProviders } from './providers.ts'
@@ -58,7 +58,7 @@ export function readIntegrationSettings(env: Env): IntegrationSettings {
 type Server = Pick<SmtpSettings, 'host' | 'port' | 'secure' | 'auth'>
 
 function readSmtp(env: Env): SmtpSettings | undefined {
-  const url = readSecret(env, 'SMTP_URL')
+  const url = readSecretVariable(env, 'SMTP_URL')
   if (url !== undefined && env.SMTP_HOST) throw new SetupError('Set SMTP_URL or SMTP_HOST, not both')
   const server = url !== undefined ? serverOf(url) : serverFrom(env)
   if (!server) return undefined
@@ -96,7 +96,7 @@ function serverOf(text: string): Server {
 
 function serverFrom(env: Env): Server | undefined {
   const host = env.SMTP_HOST
-  const [user, pass] = [env.SMTP_USER, readSecret(env, 'SMTP_PASSWORD')]
+  const [user, pass] = [env.SMTP_USER, readSecretVariable(env, 'SMTP_PASSWORD')]
   if (!host) {
     const parts = [
       'SMTP_PORT',

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { Problem, SetupError } from '../../src/core/errors.ts'
 import type { PhoneCodes } from '../../src/messages/ports.ts'
-import { type Env, readSecret, readUrl } from '../variables.ts'
+import { type Env, readSecretVariable, readUrl } from '../variables.ts'
 import type { Provider } from './provider.ts'
 
 type TwilioSettings = { accountSid: string; authToken: string; serviceSid: string; apiUrl: string }
@@ -28,7 +28,7 @@ export const twilio: Provider<PhoneCodes, TwilioSettings> = {
 export function readTwilio(env: Env): TwilioSettings | undefined {
   const parts = {
     TWILIO_ACCOUNT_SID: env.TWILIO_ACCOUNT_SID || undefined,
-    TWILIO_AUTH_TOKEN: readSecret(env, 'TWILIO_AUTH_TOKEN'),
+    TWILIO_AUTH_TOKEN: readSecretVariable(env, 'TWILIO_AUTH_TOKEN'),
     TWILIO_VERIFY_SERVICE_SID: env.TWILIO_VERIFY_SERVICE_SID || undefined,
   }
   const missing = Object.entries(parts).flatMap(([name, value]) => (value === undefined ? [name] : []))

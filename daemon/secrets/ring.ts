@@ -4,7 +4,7 @@ import { createCipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { keyFingerprint } from '../../src/core/key-fingerprint.ts'
 import { defaultLimits } from '../../src/core/limits.ts'
-import { entryOf, type SecretName, secretNames } from '../../src/core/secret-names.ts'
+import { type SecretName, secretEntryOf, secretNames } from '../../src/core/secret-names.ts'
 import { addSeconds, clockSkew, type Instant } from '../../src/core/time.ts'
 import { accessSeconds } from '../../src/identity/sessions/tokens.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
@@ -16,7 +16,7 @@ import {
 } from '../../src/storage/encrypted-values.ts'
 import { noDatabase } from '../../src/storage/no-database.ts'
 import { databaseExists, openStorage, type Storage } from '../../src/storage/open.ts'
-import { countOf } from '../../src/storage/query/counts.ts'
+import { countRowsOf } from '../../src/storage/query/counts.ts'
 import { liveProcesses, type ServiceProcess } from '../../src/storage/service-processes.ts'
 import { workloadTtlSeconds } from '../../src/trust/tokens.ts'
 import { type Config, existingConfig, isInEnvironment } from '../config.ts'
@@ -81,7 +81,7 @@ async function withRing<T>(flags: Flags, env: Env | undefined, work: (ring: Ring
 
 function secretOf({ secrets, signing, metricsToken }: Config, name: SecretName): string | Buffer | undefined {
   if (name === 'AUDIT_SIGNING_KEY') return signing.current
-  return name === 'METRICS_TOKEN' ? metricsToken : secrets[entryOf[name]]
+  return name === 'METRICS_TOKEN' ? metricsToken : secrets[secretEntryOf[name]]
 }
 
 function previousOf(
@@ -90,7 +90,7 @@ function previousOf(
 ): string | Buffer | undefined {
   // An assumed one is not in the ring: it is derived from another key.
   if (name === 'AUDIT_SIGNING_KEY') return signing.isPreviousAssumed ? undefined : signing.previous
-  return name === 'METRICS_TOKEN' ? previousMetricsToken : previous[entryOf[name]]
+  return name === 'METRICS_TOKEN' ? previousMetricsToken : previous[secretEntryOf[name]]
 }
 
 const idOf = (name: SecretName, secret: string | Buffer): string => keyFingerprint(name, secret).slice(0, 8)
@@ -128,7 +128,7 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<List
       stored?.[entry] !== undefined && !isInEnvironment(name, env) ? 'generated' : 'environment'
     const listed: ListedSecret[] = []
     for (const name of secretNames) {
-      const entry = entryOf[name]
+      const entry = secretEntryOf[name]
       const current = secretOf(ring.config, name)
       if (current === undefined) continue
       const former = previousOf(ring.config, name)
@@ -212,7 +212,7 @@ async function pepperNeeds(ring: Ring, name: SecretName, now: Instant): Promise<
 
 async function enrollmentKeysBefore({ heavy }: Storage, since: Instant, now: Instant): Promise<string[]> {
   const keys = heavy.selectFrom('enrollment_keys')
-  const count = await countOf(
+  const count = await countRowsOf(
     keys.where('created_at', '<', addSeconds(since, clockSkew)).where('expires_at', '>', now),
   )
   return counted(count, 'enrollment key')
@@ -224,7 +224,7 @@ async function recoveryCodesBefore({ heavy }: Storage, since: Instant): Promise<
     .where('id', '<', idBefore(addSeconds(since, clockSkew)))
     .select('user_id')
     .distinct()
-  const count = await countOf(heavy.selectFrom(holders.as('holders')))
+  const count = await countRowsOf(heavy.selectFrom(holders.as('holders')))
   return counted(count, 'account with older recovery codes', 'accounts with older recovery codes')
 }
 
@@ -256,7 +256,7 @@ export async function rotateSecret(
   const config = existingConfig(flags, env)
   assertNoFallback(config, name)
   const file = secretsFile(config.dataDir)
-  const entry = entryOf[name]
+  const entry = secretEntryOf[name]
   const known = readSecretsFile(file)
   // Of all secrets only this one may be missing: then nobody reads metrics, and this is the first one.
   const isInFile = name === 'METRICS_TOKEN' ? known !== undefined : known?.[entry] !== undefined
@@ -317,7 +317,7 @@ export const retireSecret = (
       throw new SetupError(`The former ${name} is still needed by ${neededBy}.${next}`)
     }
     const file = secretsFile(ring.config.dataDir)
-    const entry = previousEntry[entryOf[name]]
+    const entry = previousEntry[secretEntryOf[name]]
     if (isInEnvironment(`${name}_PREVIOUS`, env)) return { removed: false, neededBy }
     return lockSecretsFile(file, () => {
       const { [entry]: stored, ...others } = readSecretsFile(file) ?? {}

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { SetupError } from '../../src/core/errors.ts'
-import { type Env, readBoolean, readInteger, readSecret } from '../variables.ts'
+import { type Env, readBoolean, readInteger, readSecretVariable } from '../variables.ts'
 
 /** The settings of OpenTelemetry that `svc serve` knows, by their standard names, and one of its own. */
 export type TracingSettings = {
@@ -73,7 +73,7 @@ function endpointOf(env: Env): string | undefined {
 
 function headersOf(env: Env): Record<string, string> {
   const names = ['OTEL_EXPORTER_OTLP_HEADERS', 'OTEL_EXPORTER_OTLP_TRACES_HEADERS']
-  return Object.assign({}, ...names.map((name) => pairsOf(name, readSecret(env, name))))
+  return Object.assign({}, ...names.map((name) => pairsOf(name, readSecretVariable(env, name))))
 }
 
 /** `name=value,name=value`, with values in percent-encoding. A fault shows no value: it may be a secret. */

@@ -9,7 +9,7 @@ import {
 } from '../core/page.ts'
 import type { Scope } from '../core/scope.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { after, contains, jsonField, plainContains } from '../storage/query/expressions.ts'
 import { inScopeHistory, organizationNamedInHistory } from '../storage/query/scope.ts'
 import type { AuditLogRow } from '../storage/schema/tables.ts'
@@ -190,7 +190,7 @@ async function listByTime(
 
 /** The length of a whole chain follows from its sequence numbers. */
 async function countAll(db: Db, scope: Scope, filter: EntryFilter): Promise<number> {
-  if (!isUnfiltered(filter)) return countOf(filterEntries(db, scope, filter))
+  if (!isUnfiltered(filter)) return countRowsOf(filterEntries(db, scope, filter))
   const chain = wholeChain(scope, filter)
   if (chain !== undefined) {
     const last = await edgeSeq(db, scope, chain, 'desc')

@@ -14,7 +14,7 @@ import { type ListQuery, listEntries, listEntriesAfter } from './entries.ts'
 import { sealPendingFor } from './outbox.ts'
 import { findAnchor, toHeaderAnchor } from './retention/anchors.ts'
 import { withReadLease } from './retention/read-leases.ts'
-import { chainOf, orgOf, systemChain, toFlatEntry } from './rules.ts'
+import { chainOf, orgOfChain, systemChain, toFlatEntry } from './rules.ts'
 import * as store from './store.ts'
 
 type Logs = typeof contract.auditLogs
@@ -126,7 +126,7 @@ export const chainFile = (
   withReadLease(storage, chain, clock, async function* () {
     const anchor = await findAnchor(storage.read, scope, chain)
     const restores = await listRestored(storage.read, chain)
-    yield headerLine(orgOf(chain), { anchor: toHeaderAnchor(anchor), keys, restores })
+    yield headerLine(orgOfChain(chain), { anchor: toHeaderAnchor(anchor), keys, restores })
     yield* store.chainLines(storage.heavy, scope, chain, head.seq)
     yield trailerLine(head, checkpoint)
   })

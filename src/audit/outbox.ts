@@ -6,7 +6,7 @@ import { beforeCommit } from '../storage/before-commit.ts'
 import { classifyDatabaseError, isOutage } from '../storage/database-errors.ts'
 import { failureReason, insertDeadLetter } from '../storage/dead-letters.ts'
 import type { Db, Storage } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { bytesOf } from '../storage/query/expressions.ts'
 import { forUpdate } from '../storage/query/locks.ts'
 import { keysOf, prepared, rowOf } from '../storage/query/prepared.ts'
@@ -22,7 +22,7 @@ import {
   isChainEntry,
   toChainHead,
 } from './chain.ts'
-import { chainOf, type DraftEntry, isChain, orgOf, placeholderEntry } from './rules.ts'
+import { chainOf, type DraftEntry, isChain, orgOfChain, placeholderEntry } from './rules.ts'
 
 const insertPending = prepared((db, p: { chain: string; entry: string }) =>
   db.insertInto('outbox').values({ chain: p.chain, entry: p.entry }),
@@ -100,7 +100,7 @@ export async function countPending(
   max: number,
 ): Promise<{ count: number; oldest: Instant | undefined }> {
   const some = db.selectFrom('outbox').select('id').orderBy('id').limit(max)
-  const count = await countOf(db.selectFrom(some.as('pending')))
+  const count = await countRowsOf(db.selectFrom(some.as('pending')))
   const first = await db.selectFrom('outbox').select('entry').orderBy('id').limit(1).executeTakeFirst()
   return { count, oldest: first && timeOf(first.entry) }
 }
@@ -236,7 +236,13 @@ async function replaceWithPlaceholder(
   if (!row) return
   const { entry } = row
   const reason = failureReason(error)
-  const number = await insertDeadLetter(tx, { source: 'audit_logs', orgId: orgOf(chain), entry, reason, now })
+  const number = await insertDeadLetter(tx, {
+    source: 'audit_logs',
+    orgId: orgOfChain(chain),
+    entry,
+    reason,
+    now,
+  })
   // An invalid chain name belongs to no chain.
   if (!isChain(chain)) return
   const about = { number, entry, reason, sha256: checksumOf(entry), isShown }

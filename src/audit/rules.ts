@@ -14,7 +14,7 @@ export const chainOf = (orgId: string | null): string => orgId ?? systemChain
 /** Whether this is a valid chain name: the names come from the database and become file names. */
 export const isChain = (chain: string): boolean => chain === systemChain || isId(chain)
 
-export const orgOf = (chain: string): string | null => (chain === systemChain ? null : chain)
+export const orgOfChain = (chain: string): string | null => (chain === systemChain ? null : chain)
 
 /** An entry before it is linked into the chain. */
 export type DraftEntry = Omit<ChainEntry, 'seq' | 'prevChecksum'>
@@ -85,7 +85,7 @@ export function placeholderEntry(
 ): DraftEntry {
   const readable = isShown ? { entry: truncateStorable(entry, maxShownLength) } : {}
   const it: AuditEvent = {
-    orgId: orgOf(chain),
+    orgId: orgOfChain(chain),
     actorType: 'system',
     actorId: null,
     actorEmail: null,

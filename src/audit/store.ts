@@ -15,7 +15,7 @@ import {
   toChainHead,
 } from './chain.ts'
 import type { AuditEntry } from './contract.ts'
-import { orgOf, systemChain, toEntry } from './rules.ts'
+import { orgOfChain, systemChain, toEntry } from './rules.ts'
 
 export const entriesIn = (db: Db, scope: Scope) =>
   db.selectFrom('audit_logs').where(inScopeHistory(scope, 'audit_logs.chain'))
@@ -116,7 +116,7 @@ export async function listHeads(db: Db, scope: Scope, signed: readonly string[])
     .orderBy('chain')
     .execute()
   const heads = rows.map(({ chain, seq, checksum, name, slug, deleted_at: deletedAt }) => ({
-    orgId: orgOf(chain),
+    orgId: orgOfChain(chain),
     name: name ?? 'System',
     slug,
     deletedAt,
@@ -163,7 +163,7 @@ async function listHeadless(
   return [
     ...heads,
     ...nameless.map((chain) => ({
-      orgId: orgOf(chain),
+      orgId: orgOfChain(chain),
       name: chain === systemChain ? 'System' : chain,
       slug: null,
       deletedAt: null,
@@ -234,7 +234,7 @@ const matchesColumns = (row: AuditLogRow, entry: ChainEntry): boolean =>
 
 const columnsOf = (row: AuditLogRow) => ({
   id: row.id,
-  orgId: orgOf(row.chain),
+  orgId: orgOfChain(row.chain),
   seq: row.seq,
   timestamp: row.timestamp,
   actorId: row.actor_id,

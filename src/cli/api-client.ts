@@ -4,7 +4,7 @@ import {
   type ClientOptions,
   type Credentials,
   createClient,
-  type Exchange,
+  type HttpExchange,
   type Transport,
 } from '../core/client.ts'
 import { type CredentialLocation, readSession, type StoredSession, writeSession } from './credential-store.ts'
@@ -78,7 +78,7 @@ const notingVersion =
     return reply
   }
 
-function logExchange({ method, url, attempt, ms, status, failure }: Exchange): void {
+function logExchange({ method, url, attempt, ms, status, failure }: HttpExchange): void {
   const again = attempt > 1 ? ` (try ${attempt})` : ''
   process.stderr.write(`svc: ${method} ${url} → ${status ?? failure} in ${ms} ms${again}\n`)
 }

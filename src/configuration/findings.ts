@@ -2,7 +2,13 @@ import type { Fault } from '../core/errors.ts'
 import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
 import { type AppliedChange, idsIn, keepable } from './history/applied-changes.ts'
 import type { Owners } from './owners.ts'
-import { type AuditedObject, type DesiredObject, labelOf, type StoredObject, type Values } from './rules.ts'
+import {
+  type AuditedObject,
+  type DesiredObject,
+  objectLabel,
+  type StoredObject,
+  type Values,
+} from './rules.ts'
 import type { State } from './state.ts'
 
 /** Faults after which a plan ends: no more than fifty are listed. */
@@ -151,13 +157,13 @@ export class Findings {
   withdraw({ section }: Kind, { org, key, identity }: DesiredObject, faults: readonly Fault[]): void {
     const others = this.#faults.filter((one) => !faults.includes(one))
     this.#faults.splice(0, this.#faults.length, ...others)
-    this.#failed.delete(labelOf(section, org, key))
+    this.#failed.delete(objectLabel(section, org, key))
     if (identity) this.#failed.delete(identity.id)
   }
 
   /** `org`: slug of its organization; undefined: of the tenant of the files. */
   markFailed(section: Section, org: unknown, key: unknown): void {
-    this.#failed.add(labelOf(section, org, key))
+    this.#failed.add(objectLabel(section, org, key))
   }
 
   markItemFailed({ section }: Kind, { org, key, identity }: DesiredObject): void {
@@ -166,7 +172,7 @@ export class Findings {
   }
 
   hasFailed(section: Section, org: string | undefined, key: string): boolean {
-    return this.#failed.has(labelOf(section, org, key))
+    return this.#failed.has(objectLabel(section, org, key))
   }
 
   /** What a rollback was to make again, or to change, by its id. */

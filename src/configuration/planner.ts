@@ -209,9 +209,13 @@ export class Planner {
         const read = rules.readObject(section, at, object, omitted(section, at))
         if (Array.isArray(read)) {
           this.#found.addFaults(read)
-          this.#found.markFailed(section, rules.orgOf(section, object.org, own), object[kinds[section].key])
+          this.#found.markFailed(
+            section,
+            rules.orgSlugOf(section, object.org, own),
+            object[kinds[section].key],
+          )
         } else {
-          const org = rules.orgOf(section, read.org, own)
+          const org = rules.orgSlugOf(section, read.org, own)
           items.push({ ...read, org, identity: this.#rollback?.identities.get(object) })
         }
         await this.#timeSlice.yieldIfDue()

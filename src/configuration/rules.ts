@@ -155,16 +155,16 @@ function formFaults(path: string, issue: Issue, object: Values): Fault[] {
 }
 
 /** Without `org` an object is of the organization that is configured (`own`): named and left out are the same. */
-export const orgOf = <Org>(section: Section, org: Org | undefined, own: string | undefined) =>
+export const orgSlugOf = <Org>(section: Section, org: Org | undefined, own: string | undefined) =>
   org ?? (kinds[section].owner === 'partner' ? undefined : own)
 
 /** What the files call an object, of all that they have. Neither a section nor a slug has a space. */
-export const labelOf = (section: Section, org: unknown, key: unknown): string =>
+export const objectLabel = (section: Section, org: unknown, key: unknown): string =>
   `${section} ${String(org ?? '')} ${String(key)}`
 
 /** Two objects of one name in one organization would be one object with two wishes: each place is said. */
 export function duplicateFaults(items: readonly DesiredObject[]): Map<DesiredObject, Fault> {
-  const same = Map.groupBy(items, ({ section, org, key }) => labelOf(section, org, key))
+  const same = Map.groupBy(items, ({ section, org, key }) => objectLabel(section, org, key))
   const faults = new Map<DesiredObject, Fault>()
   for (const all of same.values()) {
     if (all.length === 1) continue

@@ -21,7 +21,7 @@ export type Credentials = {
 }
 
 /** One request and its outcome, for a log that must not contain secrets: no headers, no bodies. */
-export type Exchange = {
+export type HttpExchange = {
   method: string
   url: string
   attempt: number
@@ -50,7 +50,7 @@ export type ClientOptions = {
   signal?: AbortSignal
   /** Number of retries after a failure that is safe to repeat. */
   retries?: number
-  onExchange?: (exchange: Exchange) => void
+  onExchange?: (exchange: HttpExchange) => void
 }
 
 /** The inputs of a request, before they become the path, the query string and the body. */

@@ -24,7 +24,7 @@ export const deviceKeyFingerprint = (publicKey: string): string =>
   `SHA256:${hash('sha256', Buffer.from(publicKey, 'base64'), 'base64').replace(/=+$/, '')}`
 
 /** What a device proves: that it is this agent, to this service, now. */
-export type Proof = {
+export type DeviceKeyProof = {
   agentId: string
   /** Public key of the service that the device enrolled with, in base64: a proof is of no use to another service. */
   service: string
@@ -32,13 +32,13 @@ export type Proof = {
 }
 
 /** No line can contain a line feed, so that a text has one meaning. */
-const textOf = ({ agentId, service, challenge }: Proof): Buffer =>
+const textOf = ({ agentId, service, challenge }: DeviceKeyProof): Buffer =>
   Buffer.from(`svc agent proof\n${agentId}\n${service}\n${challenge}\n`)
 
-export const signProof = (proof: Proof, privateKey: string): string =>
+export const signProof = (proof: DeviceKeyProof, privateKey: string): string =>
   sign(null, textOf(proof), createPrivateKey(privateKey)).toString('base64')
 
-export function isProofOf(proof: Proof, signature: string, publicKey: string): boolean {
+export function isProofOf(proof: DeviceKeyProof, signature: string, publicKey: string): boolean {
   const der = Buffer.concat([spki, Buffer.from(publicKey, 'base64')])
   const key = createPublicKey({ key: der, format: 'der', type: 'spki' })
   return verify(null, textOf(proof), key, Buffer.from(signature, 'base64'))

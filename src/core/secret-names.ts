@@ -9,7 +9,7 @@ export type SecretEntry =
   | 'metricsToken'
 
 /** Each installation has its own; `svc secrets` changes them. */
-export const entryOf = {
+export const secretEntryOf = {
   JWT_SECRET: 'jwt',
   APP_ENCRYPTION_KEY: 'encryption',
   ENROLLMENT_KEY_PEPPER: 'enrollmentPepper',
@@ -18,5 +18,5 @@ export const entryOf = {
   METRICS_TOKEN: 'metricsToken',
 } as const satisfies Record<string, SecretEntry>
 
-export type SecretName = keyof typeof entryOf
-export const secretNames = Object.keys(entryOf) as SecretName[]
+export type SecretName = keyof typeof secretEntryOf
+export const secretNames = Object.keys(secretEntryOf) as SecretName[]

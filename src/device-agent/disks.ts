@@ -25,13 +25,13 @@ export async function readDisks(): Promise<DiskReport[]> {
       usedGb: toGiB(used),
       freeGb: toGiB(available),
       usedPercent: Math.min(100, use),
-      health: healthOf(fs, disks ?? []),
+      health: diskHealthOf(fs, disks ?? []),
     }),
   )
 }
 
 /** The SMART status of a disk; undefined without permission to read it. */
-export function healthOf(
+export function diskHealthOf(
   fs: string,
   disks: readonly { device: string; smartStatus: string }[],
 ): string | undefined {

@@ -14,10 +14,10 @@ const Settings = z.looseObject({
   /** Longest time without a message from the agent to its watchdog. */
   silenceSeconds: z.number().min(1).max(86_400).default(300),
 })
-export type Settings = z.output<typeof Settings>
+export type AgentSettings = z.output<typeof Settings>
 
 export type SettingsStore = {
-  load(): Settings
+  load(): AgentSettings
   /** Takes effect until this process ends even when it cannot be written. @throws then */
   setAutoUpdate(wanted: boolean): void
 }
@@ -26,7 +26,7 @@ const file = (stateDir: string): string => join(stateDir, 'config.json')
 
 export function settingsStore(stateDir: string): SettingsStore {
   let unwritten: boolean | undefined
-  const stored = (): Settings | undefined => {
+  const stored = (): AgentSettings | undefined => {
     if (!existsSync(file(stateDir))) return Settings.parse({})
     return safeParse(Settings, readJson(file(stateDir))).data
   }

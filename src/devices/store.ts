@@ -12,7 +12,7 @@ import {
 import { isNarrowed, ofOne, organizationScope, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { after, idStartsWith } from '../storage/query/expressions.ts'
 import { preparedInScope } from '../storage/query/prepared-in-scope.ts'
 import { inGroups, inScope, inSites } from '../storage/query/scope.ts'
@@ -144,10 +144,10 @@ export async function listDevices(
       .limit(countedAtOnce + 1)
     const total = isPlain
       ? (await howManyAtOnce(db, scope, {}))[0]!.total
-      : await countOf(db.selectFrom(some.as('first')))
+      : await countRowsOf(db.selectFrom(some.as('first')))
     if (total <= countedAtOnce) return total
     return readQuery(async (on) =>
-      isPlain ? (await howMany(on, scope, {}))[0]!.total : countOf(filtered(on, scope, filter)),
+      isPlain ? (await howMany(on, scope, {}))[0]!.total : countRowsOf(filtered(on, scope, filter)),
     )
   }
   const total = key ? undefined : (totalFrom(Math.min(rows.length, limit), query) ?? (await count()))
@@ -168,7 +168,7 @@ export async function getDevice(db: Db, scope: Scope, id: string): Promise<Devic
 
 /** Devices in a scope, without decommissioned ones. */
 export const countDevicesIn = (db: Db, scope: Scope): Promise<number> =>
-  countOf(devicesIn(db, scope).where('status', '!=', 'decommissioned'))
+  countRowsOf(devicesIn(db, scope).where('status', '!=', 'decommissioned'))
 
 /** How many devices there are in each status, and how many of them reported at `since` or later. */
 export async function countByStatus(

@@ -3,7 +3,7 @@ import type { Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { isPatternTooComplex } from '../storage/database-errors.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf, splitTableScan } from '../storage/query/counts.ts'
+import { countRowsOf, splitTableScan } from '../storage/query/counts.ts'
 import { inGroups, inScope, inSites } from '../storage/query/scope.ts'
 import { rowsOf } from '../storage/schema/rows.ts'
 import type { DeviceRow } from '../storage/schema/tables.ts'
@@ -47,7 +47,7 @@ export async function previewFilter(
       .limit(smallResult + 1)
       .execute()
     const isAll = some.length <= smallResult
-    return { isAll, ids: some.map(({ id }) => id), total: isAll ? some.length : await countOf(half) }
+    return { isAll, ids: some.map(({ id }) => id), total: isAll ? some.length : await countRowsOf(half) }
   }
   const halves = await Promise.all(splitTableScan(db, found, 'devices').map(someOf)).catch(throwPatternError)
   const totalCount = halves.reduce((sum, { total }) => sum + total, 0)

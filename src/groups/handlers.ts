@@ -90,7 +90,7 @@ export const deviceGroups: HandlersOf<typeof contract.deviceGroups> = {
 
   async devices({ db, scope, params, query }) {
     const group = await store.getGroup(db, scope, params.id)
-    return members.listMembers(db, scope, group.id, query)
+    return members.listGroupMembers(db, scope, group.id, query)
   },
 
   async add({ db, scope, params, body, now, note }) {
@@ -185,7 +185,7 @@ async function memberOf(
   group: contract.DeviceGroup,
   deviceId: string,
 ): Promise<contract.GroupMember> {
-  const member = await members.findMember(db, scope, group.id, deviceId)
+  const member = await members.findGroupMember(db, scope, group.id, deviceId)
   if (!member) throw new Problem('not_found', 'Device not found in this group')
   return member
 }

@@ -43,7 +43,7 @@ const membersIn = (db: Db, scope: Scope, groupId: string) =>
     .where(inGroups(scope, 'devices.id'))
 
 /** By hostname. */
-export async function listMembers(
+export async function listGroupMembers(
   db: Db,
   scope: Scope,
   groupId: string,
@@ -59,7 +59,7 @@ export async function listMembers(
   )
 }
 
-export async function findMember(
+export async function findGroupMember(
   db: Db,
   scope: Scope,
   groupId: string,

@@ -4,7 +4,7 @@ import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { isNarrowed, ofOne, type Scope } from '../core/scope.ts'
 import { isForeignKeyViolation } from '../storage/database-errors.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { contains, idStartsWith } from '../storage/query/expressions.ts'
 import { forUpdate } from '../storage/query/locks.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
@@ -159,7 +159,7 @@ export async function countUses(
     .selectFrom('device_groups')
     .where(inScope(scope, 'device_groups.org_id'))
     .where('parent_id', '=', id)
-  return { memberships: await countOf(members), groups: await countOf(groups) }
+  return { memberships: await countRowsOf(members), groups: await countRowsOf(groups) }
 }
 
 /** Whether `id` is the group `below` itself or one of its ancestors. */

@@ -94,7 +94,7 @@ export function scopeOf(membership: Membership | undefined): Scope {
 }
 
 /** The caller, as far as the access decision needs it. */
-export type Subject =
+export type AccessSubject =
   | { kind: 'nobody' }
   | { kind: 'agent' }
   /** An API key; `permissions` are its effective scopes. */
@@ -131,7 +131,7 @@ const deny = (code: ErrorCode, more: { message?: string; details?: unknown; enro
  * Decides whether a caller may use an endpoint. Every request is decided here, and so is every explanation of a
  * decision. The caller's scope then limits the records they reach.
  */
-export function decideAccess(access: Access, subject: Subject, mfaOn: boolean): AccessDecision {
+export function decideAccess(access: Access, subject: AccessSubject, mfaOn: boolean): AccessDecision {
   if (access.who === 'public') {
     const known = access.session && subject.kind === 'user'
     const barred = known && !isPending(subject.barred) ? subject.barred : undefined
@@ -165,7 +165,7 @@ type UserAccess = Extract<Access, { who: 'user' }>
 
 const limitedAccess = { message: 'Your access is limited to some sites or device groups' }
 
-function decideApiKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key' }>): AccessDecision {
+function decideApiKey(access: UserAccess, key: Extract<AccessSubject, { kind: 'api_key' }>): AccessDecision {
   if (!access.key)
     return deny('unauthenticated', { message: 'This needs an access token: an API key cannot call it' })
   if (!access.scopes.includes(key.scope.kind)) return deny('scope_not_allowed')
@@ -179,7 +179,10 @@ function decideApiKey(access: UserAccess, key: Extract<Subject, { kind: 'api_key
  * The person who wrote the trust policy had a verified factor, so the token counts as having one, for these
  * permissions only.
  */
-function decideWorkload(access: UserAccess, subject: Extract<Subject, { kind: 'workload' }>): AccessDecision {
+function decideWorkload(
+  access: UserAccess,
+  subject: Extract<AccessSubject, { kind: 'workload' }>,
+): AccessDecision {
   const { permission } = access
   if (access.workload === 'files') {
     const hint = 'svc config apply does this, by a policy that names config:apply as well'
@@ -201,7 +204,7 @@ export const accessInFiles = (access: UserAccess): UserAccess => ({
 })
 
 /** Refuses a caller who may not use the endpoint. @throws the code of the verdict */
-export function checkAccess(access: Access, subject: Subject, mfaOn: boolean): void {
+export function checkAccess(access: Access, subject: AccessSubject, mfaOn: boolean): void {
   const verdict = decideAccess(access, subject, mfaOn)
   if (verdict.allowed) return
   const { code, message, details, enrollUrl: url } = verdict

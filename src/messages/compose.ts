@@ -1,14 +1,14 @@
 import type { MailMessage } from './ports.ts'
 
 /** A paragraph, or a link on its own line. */
-export type Part = string | { label: string; url: string }
+export type MessagePart = string | { label: string; url: string }
 
 /** The same content as plain text and as HTML. `subject` and paragraphs may contain user input. */
 export function compose(
   kind: string,
   { to, name }: { to: string; name: string },
   subject: string,
-  parts: readonly Part[],
+  parts: readonly MessagePart[],
 ): MailMessage {
   const greeting = harmless(name) === '' ? 'Hello,' : `Hello ${harmless(name)},`
   const all = [greeting, ...parts].map((part) => (typeof part === 'string' ? harmless(part) : part))
@@ -29,7 +29,8 @@ export function compose(
 const harmless = (text: string): string =>
   text.replace(/[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\s]+/gu, ' ').trim()
 
-const asText = (part: Part): string => (typeof part === 'string' ? part : `${part.label}:\n${part.url}`)
+const asText = (part: MessagePart): string =>
+  typeof part === 'string' ? part : `${part.label}:\n${part.url}`
 
 const styles = {
   body: 'margin:0;padding:24px;font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#ffffff',
@@ -39,7 +40,7 @@ const styles = {
   address: 'font-size:13px;color:#555555;word-break:break-all',
 }
 
-function asHtml(part: Part): string {
+function asHtml(part: MessagePart): string {
   if (typeof part === 'string') return `<p>${escaped(part)}</p>`
   const url = escaped(part.url)
   return (

@@ -1,7 +1,7 @@
 import type { Instant } from '../core/time.ts'
 import { isEncryptedWith } from '../storage/key-check.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { forUpdate } from '../storage/query/locks.ts'
 import { prepared } from '../storage/query/prepared.ts'
 
@@ -43,7 +43,7 @@ export async function countDueMails(
   max: number,
 ): Promise<{ count: number; oldest: Instant | undefined }> {
   const due = db.selectFrom('mails').where('due_at', '<=', now).orderBy('due_at')
-  const count = await countOf(db.selectFrom(due.select('id').limit(max).as('due')))
+  const count = await countRowsOf(db.selectFrom(due.select('id').limit(max).as('due')))
   const first = await due.select('due_at').limit(1).executeTakeFirst()
   return { count, oldest: first?.due_at }
 }

@@ -4,7 +4,7 @@ import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { forUpdate } from '../storage/query/locks.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
 import { inScope } from '../storage/query/scope.ts'
@@ -38,7 +38,7 @@ function toRow(cipher: Cipher, provider: ProviderRecord): SsoProviderRow {
 const providersIn = (db: Db, scope: Scope) =>
   db.selectFrom('sso_providers').where(inScope(scope, 'sso_providers.org_id'))
 
-export const countProvidersIn = (db: Db, scope: Scope): Promise<number> => countOf(providersIn(db, scope))
+export const countProvidersIn = (db: Db, scope: Scope): Promise<number> => countRowsOf(providersIn(db, scope))
 
 /** Oldest first. */
 export async function listProviders(

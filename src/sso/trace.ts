@@ -10,7 +10,7 @@ export type Step = {
 }
 
 /** The steps of a sign-in, for administrators who try a provider. */
-export class Trace {
+export class SignInTrace {
   readonly steps: Step[] = []
 
   passed(step: string, received?: string): void {

@@ -1,5 +1,5 @@
 import { formatBytes } from '../core/byte-size.ts'
-import type { Place } from './backup/restore-target.ts'
+import type { DatabaseLocation } from './backup/restore-target.ts'
 import { explaining, type Purpose, type Scratch } from './scratch.ts'
 
 type ScratchRequest = {
@@ -12,7 +12,7 @@ type ScratchRequest = {
 
 /** @throws SetupError when there is no room, or the role may not create a database */
 export async function openScratch(
-  { dataDir, databaseUrl }: Place,
+  { dataDir, databaseUrl }: DatabaseLocation,
   { purpose, folder, note }: ScratchRequest,
 ): Promise<Scratch> {
   if (databaseUrl !== undefined) {

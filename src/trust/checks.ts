@@ -12,8 +12,8 @@ import {
   lookupKeysIn,
   matchPolicy,
   replayKeyOf,
-  type TokenFault,
   type TrustPolicyRecord,
+  type WorkloadTokenFault,
 } from './rules.ts'
 import * as store from './store.ts'
 
@@ -83,7 +83,7 @@ function checkTime(claims: Claims, now: Instant): Check {
   return { check: 'time', ok: fault === undefined, message: fault ? times[fault] : 'It counts now' }
 }
 
-const times: Record<TokenFault, string> = {
+const times: Record<WorkloadTokenFault, string> = {
   incomplete: 'It does not say when it was made (iat), until when it counts (exp) and which it is (jti)',
   expired: 'It has expired: ask the CI system for a new one',
   not_yet_valid: 'It is from the future: the clocks are more than a minute apart',

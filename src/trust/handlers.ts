@@ -13,7 +13,7 @@ import { checkOrg } from '../tenancy/store.ts'
 import { type Check, runChecks } from './checks.ts'
 import type * as contract from './contract.ts'
 import { exchangeHandlers } from './exchange.ts'
-import { IssuerRegistry, type Log } from './issuers.ts'
+import { type IssuerLogger, IssuerRegistry } from './issuers.ts'
 import {
   applyChange,
   broadnessWarning,
@@ -35,7 +35,7 @@ type On = {
   storage: Storage
   outbound: Outbound
   clock: Clock
-  log: Log
+  log: IssuerLogger
   tokens: WorkloadTokens
   publicUrl: () => string
 }

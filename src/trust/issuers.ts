@@ -6,7 +6,7 @@ import type { Storage } from '../storage/open.ts'
 import type { Claims } from './rules.ts'
 import { findIssuer, saveIssuer } from './store.ts'
 
-export type Log = { warn(about: object, message: string): void }
+export type IssuerLogger = { warn(about: object, message: string): void }
 
 /** How long the address of an issuer's keys is cached, and how soon discovery is retried after a failure. */
 const cacheSeconds = 24 * 3600
@@ -21,13 +21,13 @@ const maxFailures = 500
 export class IssuerRegistry {
   readonly #storage: Storage
   readonly #outbound: Outbound
-  readonly #log: Log
+  readonly #log: IssuerLogger
   readonly #keys: JwksCache
   readonly #inFlight = new Map<string, Promise<string>>()
   /** Issuers not retried for a while: the callers who present their tokens are unauthenticated. */
   readonly #failed = new Map<string, { at: Instant; failure: DiscoveryFailure }>()
 
-  constructor(on: { storage: Storage; outbound: Outbound; clock: Clock; log: Log }) {
+  constructor(on: { storage: Storage; outbound: Outbound; clock: Clock; log: IssuerLogger }) {
     this.#storage = on.storage
     this.#outbound = on.outbound
     this.#log = on.log

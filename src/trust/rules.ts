@@ -173,13 +173,13 @@ export function decodeClaims(token: string): Claims | undefined {
 const skewSeconds = 60
 const maxAgeSeconds = 3600
 
-export type TokenFault = 'incomplete' | 'expired' | 'not_yet_valid' | 'too_old'
+export type WorkloadTokenFault = 'incomplete' | 'expired' | 'not_yet_valid' | 'too_old'
 
 /**
  * The fault of a token regardless of its audience. It has to state when it was issued, when it expires, and its
  * id.
  */
-export function findTokenFault({ exp, nbf, iat, jti }: Claims, now: Instant): TokenFault | undefined {
+export function findTokenFault({ exp, nbf, iat, jti }: Claims, now: Instant): WorkloadTokenFault | undefined {
   const at = Date.parse(now) / 1000
   const isTime = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)
   if (!isTime(exp) || !isTime(iat) || typeof jti !== 'string' || jti === '') return 'incomplete'

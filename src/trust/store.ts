@@ -3,7 +3,7 @@ import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { forKeyShare, forUpdate } from '../storage/query/locks.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
 import { inScope } from '../storage/query/scope.ts'
@@ -27,7 +27,8 @@ function rowOf({ permissions, ...policy }: TrustPolicyRecord): TrustPolicyRow {
 const policiesIn = (db: Db, scope: Scope) =>
   db.selectFrom('trust_policies').where(inScope(scope, 'trust_policies.org_id'))
 
-export const countTrustPoliciesIn = (db: Db, scope: Scope): Promise<number> => countOf(policiesIn(db, scope))
+export const countTrustPoliciesIn = (db: Db, scope: Scope): Promise<number> =>
+  countRowsOf(policiesIn(db, scope))
 
 /** Oldest first. */
 export async function listTrustPolicies(

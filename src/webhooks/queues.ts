@@ -1,6 +1,6 @@
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { forUpdate } from '../storage/query/locks.ts'
 import { prepared } from '../storage/query/prepared.ts'
 import { type Each, preparedForEach } from '../storage/query/prepared-for-each.ts'
@@ -67,7 +67,7 @@ export async function countEvents(
   max: number,
 ): Promise<{ count: number; oldest: Instant | undefined }> {
   const events = db.selectFrom('events').orderBy('seq')
-  const count = await countOf(db.selectFrom(events.select('seq').limit(max).as('waiting')))
+  const count = await countRowsOf(db.selectFrom(events.select('seq').limit(max).as('waiting')))
   const first = await events.select('created_at').limit(1).executeTakeFirst()
   return { count, oldest: first?.created_at }
 }

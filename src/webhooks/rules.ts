@@ -20,10 +20,10 @@ export type WebhookRecord = Omit<
 > &
   SigningSecrets & {
     /** Stored values that no key of the service decrypts: they stay until a user sets them again. */
-    unreadable: { [C in EncryptedColumn]?: string }
+    unreadable: { [C in EncryptedWebhookColumn]?: string }
   }
 
-export type EncryptedColumn = 'url' | 'secret' | 'previous_secret' | 'headers'
+export type EncryptedWebhookColumn = 'url' | 'secret' | 'previous_secret' | 'headers'
 
 export type SigningSecrets = {
   secret: string | null
@@ -105,14 +105,14 @@ export const withRotatedSecret = (webhook: WebhookRecord, secret: string, now: I
   updatedAt: now,
 })
 
-const signingColumns: readonly EncryptedColumn[] = ['secret', 'previous_secret']
+const signingColumns: readonly EncryptedWebhookColumn[] = ['secret', 'previous_secret']
 
 const without = (
   unreadable: WebhookRecord['unreadable'],
-  columns: readonly EncryptedColumn[],
+  columns: readonly EncryptedWebhookColumn[],
 ): WebhookRecord['unreadable'] =>
   Object.fromEntries(
-    Object.entries(unreadable).filter(([column]) => !columns.includes(column as EncryptedColumn)),
+    Object.entries(unreadable).filter(([column]) => !columns.includes(column as EncryptedWebhookColumn)),
   )
 
 /** The fields that must be set again before anything can be delivered. */

@@ -5,7 +5,7 @@ import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
-import { countOf } from '../storage/query/counts.ts'
+import { countRowsOf } from '../storage/query/counts.ts'
 import { textsOf } from '../storage/query/expressions.ts'
 import { forNoKeyUpdate } from '../storage/query/locks.ts'
 import { readById, readPage } from '../storage/query/pages.ts'
@@ -13,7 +13,7 @@ import { inScope } from '../storage/query/scope.ts'
 import type { WebhookCountRow, WebhookRow } from '../storage/schema/tables.ts'
 import { hiddenValue, type RetryPolicy, type Webhook } from './contract.ts'
 import {
-  type EncryptedColumn,
+  type EncryptedWebhookColumn,
   type Header,
   redactWebhook,
   toStoredStatus,
@@ -44,12 +44,12 @@ const eventsOf = textsOf({ table: 'webhook_events', by: 'webhook_id', of: 'webho
 type StoredWebhook = Omit<Selectable<WebhookRow>, 'deleted_at'> & { events: string }
 type Counts = Omit<WebhookCountRow, 'webhook_id'>
 
-const placeOf = (column: EncryptedColumn, id: string) => `webhooks.${column}.${id}` as const
+const placeOf = (column: EncryptedWebhookColumn, id: string) => `webhooks.${column}.${id}` as const
 
 /** Decrypts the encrypted columns of a row. */
 export function decryptWebhook(cipher: Cipher, row: StoredWebhook): WebhookRecord {
   const unreadable: WebhookRecord['unreadable'] = {}
-  const open = (column: EncryptedColumn) => {
+  const open = (column: EncryptedWebhookColumn) => {
     const sealed = row[column]
     if (sealed === null) return null
     const plain = cipher.tryOpen(sealed, placeOf(column, row.id))
@@ -78,9 +78,9 @@ export function decryptWebhook(cipher: Cipher, row: StoredWebhook): WebhookRecor
 
 function sealed(cipher: Cipher, webhook: WebhookRecord): Omit<Selectable<WebhookRow>, 'deleted_at'> {
   const { id } = webhook
-  const seal = (column: EncryptedColumn, plain: string) =>
+  const seal = (column: EncryptedWebhookColumn, plain: string) =>
     webhook.unreadable[column] ?? cipher.seal(plain, placeOf(column, id))
-  const sealOrNull = (column: EncryptedColumn, plain: string | null) =>
+  const sealOrNull = (column: EncryptedWebhookColumn, plain: string | null) =>
     plain === null ? (webhook.unreadable[column] ?? null) : seal(column, plain)
   return {
     id,
@@ -143,7 +143,7 @@ export async function listWebhooks(
   return readPage(found, query, newestFirst, (row) => toWebhook(decryptWebhook(cipher, row), row))
 }
 
-export const countWebhooksIn = (db: Db, scope: Scope): Promise<number> => countOf(webhooksIn(db, scope))
+export const countWebhooksIn = (db: Db, scope: Scope): Promise<number> => countRowsOf(webhooksIn(db, scope))
 
 /** With their secrets, for who compares them, by id. */
 export async function listWebhookRecords(

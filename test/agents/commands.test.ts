@@ -7,7 +7,7 @@ import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds } from '../../src/core/time.ts'
-import { countOf } from '../../src/storage/query/counts.ts'
+import { countRowsOf } from '../../src/storage/query/counts.ts'
 import { inTurn } from '../database-depth.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { begin } from '../devices/device-fixture.ts'
@@ -164,7 +164,7 @@ onEveryDatabase((kind, open) => {
         return rows.map(({ id }) => id)
       }
       const count = (device: string) =>
-        countOf(service.storage.read.selectFrom('agent_commands').where('device_id', '=', device))
+        countRowsOf(service.storage.read.selectFrom('agent_commands').where('device_id', '=', device))
       const [oldest] = await ended(deviceId, 1003)
       await ended(other.deviceId, 1003)
       const { id } = await send()

@@ -24,7 +24,7 @@ import {
   changeHold,
   changePolicy,
   getPolicy,
-  listDueChains,
+  listChainsToPrune,
   lockPolicy,
 } from '../../src/audit/retention/store.ts'
 import { chainOf, toDraftEntry } from '../../src/audit/rules.ts'
@@ -334,7 +334,7 @@ onEveryDatabase((kind, open) => {
       await world.aged(orgId, [500, 1])
       await holdOf(world, 'Case 2026-117')
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'held', pruned: 0 })
-      expect(await listDueChains(storage.read, clock(), 10)).toEqual([])
+      expect(await listChainsToPrune(storage.read, clock(), 10)).toEqual([])
       await holdOf(world, null)
       expect(await pruneChain(parts, orgId, whole)).toEqual({ state: 'done', pruned: 1 })
     })
@@ -405,9 +405,9 @@ onEveryDatabase((kind, open) => {
         retryAt: addSeconds(clock(), 600),
       })
       expect([lastCleanupAt, warnings.length]).toEqual([null, 1])
-      expect(await listDueChains(storage.read, clock(), 10)).toEqual([])
+      expect(await listChainsToPrune(storage.read, clock(), 10)).toEqual([])
       clock.forward(601)
-      expect(await listDueChains(storage.read, clock(), 10)).toEqual([orgId])
+      expect(await listChainsToPrune(storage.read, clock(), 10)).toEqual([orgId])
       archive.fails = undefined
       await pruneDue(parts)
       await sealPending(storage)
@@ -464,9 +464,9 @@ onEveryDatabase((kind, open) => {
         actorType: 'system',
         details: { pruned: 1 },
       })
-      expect(await listDueChains(storage.read, clock(), 10)).toEqual([])
+      expect(await listChainsToPrune(storage.read, clock(), 10)).toEqual([])
       clock.forward(day)
-      expect((await listDueChains(storage.read, clock(), 10)).toSorted()).toEqual(
+      expect((await listChainsToPrune(storage.read, clock(), 10)).toSorted()).toEqual(
         [orgId, 'system'].toSorted(),
       )
     })

@@ -14,7 +14,7 @@ import { linkEntries, recordAudit } from '../../src/audit/outbox.ts'
 import { pruneChain } from '../../src/audit/retention/jobs.ts'
 import { hasReadLease } from '../../src/audit/retention/read-leases.ts'
 import { retentionActions } from '../../src/audit/retention/rules.ts'
-import { emptyRetentionRow, listDueChains } from '../../src/audit/retention/store.ts'
+import { emptyRetentionRow, listChainsToPrune } from '../../src/audit/retention/store.ts'
 import { toDraftEntry } from '../../src/audit/rules.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { newId } from '../../src/core/new-id.ts'
@@ -258,7 +258,7 @@ onEveryDatabase((_, open) => {
       await cutTo(storage, chain, 12)
       parts.clock.forward(86_400 + 1)
       const { signer } = parts
-      const due = await verdicts.listDueChains(storage.read, {
+      const due = await verdicts.listChainsToVerify(storage.read, {
         localChains: [],
         signer,
         now: parts.clock(),
@@ -425,7 +425,7 @@ onEveryDatabase((_, open) => {
       const reader = { id: newId(), chain, until: never }
       await storage.write((tx) => tx.insertInto('audit_readings').values(reader).execute())
       parts.clock.forward(400 * 86_400)
-      expect(await listDueChains(storage.read, parts.clock(), 10)).toContain(chain)
+      expect(await listChainsToPrune(storage.read, parts.clock(), 10)).toContain(chain)
       expect(await storage.write((tx) => hasReadLease(tx, chain, parts.clock()))).toBe(false)
       const pruning = { ...parts, archive: undefined, log: { warn: () => {} } as never }
       expect(await pruneChain(pruning, chain, { milliseconds: 3000 })).toMatchObject({

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { deviceMatches } from '../../src/filters/compile.ts'
 import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
-import { countOf } from '../../src/storage/query/counts.ts'
+import { countRowsOf } from '../../src/storage/query/counts.ts'
 import { SqliteConnection } from '../../src/storage/sqlite/connection.ts'
 import { openReader, sqliteFile } from '../../src/storage/sqlite/file.ts'
 import { kyselyOver } from '../../src/storage/sqlite/kysely.ts'
@@ -169,11 +169,11 @@ async function bareCounts({ dataDir }: Place): Promise<number[]> {
   const db = kyselyOver(new SqliteConnection(database))
   const now = new Date().toISOString()
   const found = db.selectFrom('devices').where(deviceMatches(conditions, { now }))
-  await countOf(found)
+  await countRowsOf(found)
   const times: number[] = []
   for (let round = 0; round < 15; round++) {
     const begin = performance.now()
-    await countOf(found)
+    await countRowsOf(found)
     times.push(performance.now() - begin)
   }
   database.close()

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { api } from '../../src/api.ts'
 import { headerLine, trailerLine } from '../../src/audit/chain.ts'
 import { sealPending } from '../../src/audit/outbox.ts'
-import { orgOf } from '../../src/audit/rules.ts'
+import { orgOfChain } from '../../src/audit/rules.ts'
 import { chainLines } from '../../src/audit/store.ts'
 import { ChainVerifier } from '../../src/audit/verifier/verifier.ts'
 import { ApiError } from '../../src/core/client.ts'
@@ -100,7 +100,7 @@ async function unsoundChains({ read }: Storage): Promise<object[]> {
   const heads = await read.selectFrom('audit_heads').select(['chain', 'seq', 'checksum']).execute()
   for (const { chain, ...head } of heads) {
     const verifier = new ChainVerifier()
-    verifier.push(Buffer.from(headerLine(orgOf(chain))))
+    verifier.push(Buffer.from(headerLine(orgOfChain(chain))))
     for await (const lines of chainLines(read, systemScope, chain, head.seq))
       verifier.push(Buffer.from(lines))
     verifier.push(Buffer.from(trailerLine(head)))

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { latestUser } from '../../src/device-agent/activity.ts'
 import { bestEffort } from '../../src/device-agent/best-effort.ts'
 import { architectureOf, guessRole, osTypeOf, prettyName } from '../../src/device-agent/description.ts'
-import { healthOf } from '../../src/device-agent/disks.ts'
+import { diskHealthOf } from '../../src/device-agent/disks.ts'
 import { cleanFirmwareText } from '../../src/device-agent/hardware.ts'
 import { defaultRoute, defaultRoute6 } from '../../src/device-agent/network.ts'
 import { parseApk, parseDpkgStatus, parseRpm } from '../../src/device-agent/software.ts'
@@ -153,7 +153,7 @@ test('a file system has the health of its disk', () => {
     { device: '/dev/sdb', smartStatus: 'unknown' },
     { device: '', smartStatus: 'Ok' },
   ]
-  const health = (fs: string) => healthOf(fs, disks)
+  const health = (fs: string) => diskHealthOf(fs, disks)
   expect(['/dev/sda1', '/dev/nvme0n1p2', '/dev/sdb1', '/dev/sdaa1', 'tmpfs'].map(health)).toEqual([
     'ok',
     'predicted failure',

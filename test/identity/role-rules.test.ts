@@ -12,7 +12,7 @@ import {
   type RoleNode,
   toEffectivePermissions,
 } from '../../src/identity/roles/rules.ts'
-import { decideAccess, isFullAdmin, type Subject } from '../../src/identity/rules.ts'
+import { type AccessSubject, decideAccess, isFullAdmin } from '../../src/identity/rules.ts'
 
 const link = (id: string, granted: string[] = [], more: Partial<RoleNode> = {}): RoleNode => ({
   id,
@@ -115,7 +115,7 @@ describe('a role change', () => {
 })
 
 describe('an access decision', () => {
-  const admin: Subject & { kind: 'user' } = {
+  const admin: AccessSubject & { kind: 'user' } = {
     kind: 'user',
     scope: { kind: 'partner', partnerId: 'p', orgs: 'all' },
     permissions: new Set(['users:read']),
@@ -125,18 +125,18 @@ describe('an access decision', () => {
   }
   const reads = userAccess({ permission: 'users:read', wholePartner: true, mfa: true })
   const takesKeys = userAccess({ permission: 'users:read', key: true })
-  const key = (...scopes: string[]): Subject => ({
+  const key = (...scopes: string[]): AccessSubject => ({
     kind: 'api_key',
     scope: organizationScope('o'),
     permissions: new Set(scopes),
   })
-  const workload = (...names: string[]): Subject => ({
+  const workload = (...names: string[]): AccessSubject => ({
     kind: 'workload',
     scope: organizationScope('o'),
     permissions: new Set(names),
   })
   const takesWorkloads = userAccess({ permission: 'users:read', mfa: true, workload: true })
-  const of = (subject: Subject, access: Access = reads, mfaOn = true) => {
+  const of = (subject: AccessSubject, access: Access = reads, mfaOn = true) => {
     const verdict = decideAccess(access, subject, mfaOn)
     return verdict.allowed ? 'allowed' : verdict.code
   }

@@ -28,7 +28,7 @@ import type { ConditionGroup } from '../../src/filters/conditions/contract.ts'
 import { changeFilter, listFiltersById, removeFilter } from '../../src/filters/saved/store.ts'
 import { previewFilter } from '../../src/filters/store.ts'
 import { listGroupsOfFilter } from '../../src/groups/dynamic.ts'
-import { getDevices, listChanges, listMembers } from '../../src/groups/members.ts'
+import { getDevices, listChanges, listGroupMembers } from '../../src/groups/members.ts'
 import {
   changeGroup,
   countUses,
@@ -288,7 +288,7 @@ async function prepare(service: TestService) {
       async (db, scope) => (await previewFilter(db, scope, named, { limit: 10, now })).data.totalCount,
     ],
     ['listGroupsOfFilter', tenant, (db, scope) => listGroupsOfFilter(db, scope, own)],
-    ['listMembers', machine, (db, scope) => listMembers(db, scope, shelf.id, page)],
+    ['listGroupMembers', machine, (db, scope) => listGroupMembers(db, scope, shelf.id, page)],
     ['listChanges', machine, (db, scope) => listChanges(db, scope, shelf.id, page)],
     ['getDevices', machine, (db, scope) => getDevices(db, scope, group, [bakery.deviceId])],
     ['countUses, members', tenant, async (db, scope) => (await countUses(db, scope, shelf.id)).memberships],

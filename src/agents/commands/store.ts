@@ -5,7 +5,7 @@ import type { Instant } from '../../core/time.ts'
 import { checkDevice } from '../../devices/records.ts'
 import { devicesIn } from '../../devices/store.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { bytesOf, equalsText, sumOf } from '../../storage/query/expressions.ts'
 import { forUpdate } from '../../storage/query/locks.ts'
 import { readCursorPage } from '../../storage/query/pages.ts'
@@ -48,7 +48,9 @@ export function tenancyOf(db: Db, deviceId: string): Promise<TenantColumns> {
 
 /** Number of open commands of a device. */
 export const countOpen = (db: Db, deviceId: string): Promise<number> =>
-  countOf(db.selectFrom('agent_commands').where('device_id', '=', deviceId).where('completed_at', 'is', null))
+  countRowsOf(
+    db.selectFrom('agent_commands').where('device_id', '=', deviceId).where('completed_at', 'is', null),
+  )
 
 export async function insertCommand(db: Db, command: DeviceCommandDetail & { orgId: string }): Promise<void> {
   await db.insertInto('agent_commands').values(commandRows.write(command)).execute()

@@ -2,7 +2,7 @@ import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
 import { systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { readCursorPage } from '../../storage/query/pages.ts'
 import { prepared } from '../../storage/query/prepared.ts'
 import { rowList } from '../../storage/query/row-list.ts'
@@ -74,7 +74,7 @@ export async function returnToWaiting(db: Db, id: string, deviceId: string, reas
 const inState = (db: Db, id: string, state: RolloutDeviceState) =>
   db.selectFrom('agent_rollout_devices').where('rollout_id', '=', id).where('state', '=', state)
 
-export const countFailed = (db: Db, id: string): Promise<number> => countOf(inState(db, id, 'failed'))
+export const countFailed = (db: Db, id: string): Promise<number> => countRowsOf(inState(db, id, 'failed'))
 
 export type FailureReason = { reason: string; devices: number }
 

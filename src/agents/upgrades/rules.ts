@@ -198,7 +198,7 @@ export function updateOnStatus(
 }
 
 /** The failure reported by an agent, as the reason in a rollout. */
-export function failureReason({ state, reason }: UpdateStatus): string {
+export function updateFailureReason({ state, reason }: UpdateStatus): string {
   const what = { failed: 'Failed', refused: 'Refused', rolled_back: 'Rolled back', updating: '' }[state]
   return reason === undefined || reason === '' ? what : `${what}: ${reason}`
 }

@@ -9,7 +9,7 @@ import { settleDevice } from '../rollouts/devices.ts'
 import { lockRollout } from '../rollouts/store.ts'
 import { haltIfDue } from '../rollouts/transitions.ts'
 import type { UpdateStatus } from './contract.ts'
-import { failureReason, updateOnStatus } from './rules.ts'
+import { updateFailureReason, updateOnStatus } from './rules.ts'
 import { findTarget, lockUpdate, saveUpdate } from './store.ts'
 
 type RequestOrigin = { ip: string; userAgent: string | null; now: Instant }
@@ -67,7 +67,7 @@ async function settleFailure(db: Db, deviceId: string, status: UpdateStatus, now
   if (target?.rollout_version !== status.targetVersion || target.rollout_device_state === null) return
   const rollout = await lockRollout(db, target.rollout_id!)
   if (rollout.status !== 'running' && rollout.status !== 'halted') return
-  const ending = { to: 'failed' as const, reason: failureReason(status), now }
+  const ending = { to: 'failed' as const, reason: updateFailureReason(status), now }
   if (await settleDevice(db, rollout.id, deviceId, ['offered', 'soaking', 'updated'], ending)) {
     await haltIfDue(db, rollout, now)
   }

@@ -9,11 +9,11 @@ import type { ReleaseSource } from './ports.ts'
 import { promote, promoteRegistered } from './promotion.ts'
 import { rollBack } from './rollback.ts'
 import {
+  buildLabel,
   checkMatchesManifest,
   checkUnchanged,
-  labelOf,
   promotionSummary,
-  type Registration,
+  type ReleaseRegistration,
   toAgentRelease,
 } from './rules.ts'
 import * as store from './store.ts'
@@ -22,7 +22,7 @@ import { readRelease } from './sync.ts'
 const labelsOffered = async (db: Db, version: string): Promise<string[]> =>
   (await store.buildsOf(db, version))
     .filter((build) => build.promoted_at !== null)
-    .map(labelOf)
+    .map(buildLabel)
     .sort()
 
 type Versions = typeof contract.agentVersions
@@ -39,7 +39,7 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
   function addressOf(build: AgentBuildRow): string {
     if (!binaries.isLocal && build.url === '') throw new Problem('not_found', 'Binary not found')
     if (!binaries.isLocal) return build.url
-    return `${publicUrl()}/api/v1/agents/download/${labelOf(build).replace(':', '/')}?version=${build.version}`
+    return `${publicUrl()}/api/v1/agents/download/${buildLabel(build).replace(':', '/')}?version=${build.version}`
   }
 
   /** Verifies the stored manifest again, with the present keys. @throws release_untrusted */
@@ -98,7 +98,7 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
       }
     },
 
-    sync: inSteps<Versions['sync'], Registration>({
+    sync: inSteps<Versions['sync'], ReleaseRegistration>({
       prepare: ({ query }) => readRelease(releases, trustKeys, query.version),
       async run({ db, query, now, note }, registration) {
         const { version, tag } = registration.release
@@ -154,7 +154,7 @@ export function agentVersionHandlers({ releases, trustKeys, binaries, publicUrl 
         )
       }
       await store.removeRelease(db, version)
-      const before = { tag: release.tag, signingKeyId, builds: builds.map(labelOf).sort() }
+      const before = { tag: release.tag, signingKeyId, builds: builds.map(buildLabel).sort() }
       note({ resourceId: version, resourceName: release.tag, before })
       return { success: true }
     },

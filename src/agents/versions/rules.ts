@@ -9,7 +9,7 @@ import { compareVersions, isOlder } from './semver.ts'
 import { isPrerelease } from './upgrade-path.ts'
 
 /** A verified release, in the form to store. */
-export type Registration = {
+export type ReleaseRegistration = {
   release: Omit<AgentReleaseRow, 'created_at' | 'updated_at'>
   builds: (Omit<AgentBuildRow, 'promoted_at' | 'rollback_at'> & { label: string })[]
 }
@@ -29,7 +29,7 @@ export type VerifiedRelease = {
 const maxNotes = 64 << 10
 
 /** @throws ManifestError when the manifest does not match the published files */
-export function registrationOf({ manifest, files, ...it }: VerifiedRelease): Registration {
+export function registrationOf({ manifest, files, ...it }: VerifiedRelease): ReleaseRegistration {
   const version = versionOf(manifest)
   const builds = manifest.assets.flatMap(({ name, sha256, size }) => {
     const [named, file] = [parseBuildName(name), files.get(name)]
@@ -61,7 +61,10 @@ export function registrationOf({ manifest, files, ...it }: VerifiedRelease): Reg
 }
 
 /** @throws release_changed when a registered version would change */
-export function checkUnchanged(known: Pick<AgentReleaseRow, 'manifest'>, { release }: Registration): void {
+export function checkUnchanged(
+  known: Pick<AgentReleaseRow, 'manifest'>,
+  { release }: ReleaseRegistration,
+): void {
   if (known.manifest === release.manifest) return
   throw new Problem(
     'release_changed',
@@ -81,7 +84,7 @@ export function checkMatchesManifest(manifest: Manifest, build: AgentBuildRow): 
     throw new ManifestError('release_manifest_metadata_mismatch', `${build.name} of ${build.version}`)
 }
 
-export const labelOf = ({ name }: Pick<AgentBuildRow, 'name'>): string => parseBuildName(name)!.label
+export const buildLabel = ({ name }: Pick<AgentBuildRow, 'name'>): string => parseBuildName(name)!.label
 
 export function toAgentRelease(release: AgentReleaseRow, builds: readonly AgentBuildRow[]): AgentRelease {
   const all = builds.map(toAgentBuild).sort((a, b) => (a.build < b.build ? -1 : 1))
@@ -107,7 +110,7 @@ function toAgentBuild(row: AgentBuildRow): AgentBuild {
   const { name, checksum, size, promoted_at: promotedAt } = row
   const rollbackAt = isRollbackTarget(row) ? promotedAt : null
   const what = { component, platform, architecture, name, checksum, size }
-  return { build: labelOf(row), ...what, promotedAt, rollbackAt }
+  return { build: buildLabel(row), ...what, promotedAt, rollbackAt }
 }
 
 /** Whether a build is also offered to machines with a newer version. */
@@ -197,7 +200,7 @@ export function checkNotDowngrade(
   throw new Problem(
     'rollback_needed',
     `${version} is older than ${highest}, which is offered: svc agent rollback ${version} returns to it`,
-    { details: { offered: newer.map((one) => `${labelOf(one)}@${one.version}`).sort() } },
+    { details: { offered: newer.map((one) => `${buildLabel(one)}@${one.version}`).sort() } },
   )
 }
 
@@ -242,10 +245,10 @@ export function checkNotRolledBack(
 /** The promotion in the form of replies and the audit log. */
 export function promotionSummary({ promoted, demoted }: Promotion) {
   const versions = (builds: readonly AgentBuildRow[]) =>
-    Object.fromEntries(builds.map((one) => [labelOf(one), one.version]).sort())
+    Object.fromEntries(builds.map((one) => [buildLabel(one), one.version]).sort())
   return {
-    promoted: promoted.map(labelOf).sort(),
-    demoted: demoted.map((one) => `${labelOf(one)}@${one.version}`).sort(),
+    promoted: promoted.map(buildLabel).sort(),
+    demoted: demoted.map((one) => `${buildLabel(one)}@${one.version}`).sort(),
     change: { before: versions(demoted), after: versions(promoted) },
   }
 }

@@ -7,7 +7,7 @@ import type { AgentBuildRow, AgentReleaseRow } from '../../storage/schema/agent-
 import { lockTable } from '../../storage/table-lock.ts'
 import type { AgentRelease } from './contract.ts'
 import type { Build } from './manifest.ts'
-import { type Registration, toAgentRelease } from './rules.ts'
+import { type ReleaseRegistration, toAgentRelease } from './rules.ts'
 
 /* Releases belong to no tenant: all tenants use the same agent. */
 
@@ -72,7 +72,7 @@ export const listManifests = (db: Db): Promise<Pick<AgentReleaseRow, 'version' |
 export const listPromoted = (db: Db): Promise<AgentBuildRow[]> =>
   db.selectFrom('agent_builds').selectAll().where('promoted_at', 'is not', null).execute()
 
-export async function insertRelease(db: Db, { release }: Registration, now: Instant): Promise<void> {
+export async function insertRelease(db: Db, { release }: ReleaseRegistration, now: Instant): Promise<void> {
   const times = { created_at: now, updated_at: now }
   await db
     .insertInto('agent_releases')
@@ -81,7 +81,7 @@ export async function insertRelease(db: Db, { release }: Registration, now: Inst
 }
 
 /** Updates the columns that may change while the manifest stays the same. */
-export async function changeRelease(db: Db, { release }: Registration, now: Instant): Promise<void> {
+export async function changeRelease(db: Db, { release }: ReleaseRegistration, now: Instant): Promise<void> {
   const { version, manifest_signature, signing_key_id, notes, tag } = release
   await db
     .updateTable('agent_releases')
@@ -91,7 +91,7 @@ export async function changeRelease(db: Db, { release }: Registration, now: Inst
 }
 
 /** Existing builds keep their promotion; their address may change. */
-export async function saveBuilds(db: Db, { builds }: Registration): Promise<void> {
+export async function saveBuilds(db: Db, { builds }: ReleaseRegistration): Promise<void> {
   for (const { label: _, ...build } of builds) {
     await db
       .insertInto('agent_builds')

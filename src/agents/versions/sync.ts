@@ -1,7 +1,7 @@
 import { Problem } from '../../core/errors.ts'
 import { ManifestError, parseBuildName, type TrustKey, verifyManifest, versionOf } from './manifest.ts'
 import { type PublishedRelease, type ReleaseAsset, ReleaseFailure, type ReleaseSource } from './ports.ts'
-import { type Registration, registrationOf } from './rules.ts'
+import { type ReleaseRegistration, registrationOf } from './rules.ts'
 import { isPrerelease } from './upgrade-path.ts'
 
 /**
@@ -12,7 +12,7 @@ export async function readRelease(
   releases: ReleaseSource | undefined,
   trustKeys: readonly TrustKey[],
   wanted: string | undefined,
-): Promise<Registration> {
+): Promise<ReleaseRegistration> {
   if (!releases) throw new Problem('releases_not_configured')
   try {
     return await verifyRelease(await releases.find(wanted), trustKeys, wanted)
@@ -30,7 +30,7 @@ async function verifyRelease(
   announced: PublishedRelease,
   trustKeys: readonly TrustKey[],
   wanted: string | undefined,
-): Promise<Registration> {
+): Promise<ReleaseRegistration> {
   const { tag, notes, manifest: bytes } = announced
   if (!bytes || announced.signature === undefined) throw new ManifestError('signed_release_manifest_required')
   const { manifest, keyId } = verifyManifest(bytes, announced.signature, trustKeys)

@@ -5,7 +5,7 @@ import { sealPendingFor } from '../outbox.ts'
 import { findAnchor, openAnchor } from '../retention/anchors.ts'
 import { withReadLease } from '../retention/read-leases.ts'
 import { findUnrecordedChange } from '../retention/recorded-policy.ts'
-import { orgOf } from '../rules.ts'
+import { orgOfChain } from '../rules.ts'
 import { chainLines } from '../store.ts'
 import { ChainVerifier } from '../verifier/verifier.ts'
 import { type Checkpoint, openCheckpoint } from './checkpoint.ts'
@@ -15,7 +15,7 @@ import { findPostdated } from './postdated.ts'
 import type { Pause } from './sliced.ts'
 import { findLastCheckpoint } from './store.ts'
 import { TreeComparer } from './tree-comparer.ts'
-import { type Fault, type StoredVerdict, saveVerdict } from './verdicts.ts'
+import { type StoredVerdict, saveVerdict, type VerificationFault } from './verdicts.ts'
 
 /** What this process knows by itself: an attacker with access to the database cannot change it. */
 export type VerdictMemory = {
@@ -113,15 +113,15 @@ async function scanStoredChain(
   { storage, clock, signer }: ChainVerificationDependencies,
   chain: string,
   { head, verifier, comparer, pause }: Scan,
-): Promise<Fault | undefined> {
+): Promise<VerificationFault | undefined> {
   let forged = false
   const lines = withReadLease(storage, chain, clock, async function* (renew) {
     const keep = async () => {
       if (!(await renew())) throw new Error('it was not protected from retention while it was read')
     }
     const anchor = await findAnchor(storage.read, systemScope, chain)
-    forged = anchor.signed !== null && !openAnchor(anchor, orgOf(chain), await signer.trusted())
-    yield forged ? headerLine(orgOf(chain)) : await comparer.begin(anchor)
+    forged = anchor.signed !== null && !openAnchor(anchor, orgOfChain(chain), await signer.trusted())
+    yield forged ? headerLine(orgOfChain(chain)) : await comparer.begin(anchor)
     const upTo = head?.seq ?? Number.MAX_SAFE_INTEGER
     for await (const some of chainLines(storage.heavy, systemScope, chain, upTo)) {
       yield some
@@ -141,7 +141,7 @@ async function scanStoredChain(
 }
 
 /** A stored chain that could not be signed has no trailer; that alone is no fault. */
-function verifierFault(verifier: ChainVerifier): Fault | undefined {
+function verifierFault(verifier: ChainVerifier): VerificationFault | undefined {
   const verdict = verifier.end()
   return verdict.verdict === 'tampered' ? verdict.fault : undefined
 }
@@ -149,12 +149,12 @@ function verifierFault(verifier: ChainVerifier): Fault | undefined {
 async function unrecordedFault(
   storage: CheckpointDependencies['storage'],
   chain: string,
-): Promise<Fault | undefined> {
+): Promise<VerificationFault | undefined> {
   const message = await findUnrecordedChange(storage, chain)
   return message === undefined ? undefined : { kind: 'rewritten', message, seq: 0 }
 }
 
-const unanchored: Fault = {
+const unanchored: VerificationFault = {
   kind: 'rewritten',
   message: 'The anchor of the chain is not one that the service signed',
   seq: 1,

@@ -18,7 +18,7 @@ import {
  */
 
 /** Names the log and its key, so that a signature is valid for one chain only. */
-export const originOf = (orgId: string | null): string => `svc/audit/${chainOf(orgId)}`
+export const checkpointOrigin = (orgId: string | null): string => `svc/audit/${chainOf(orgId)}`
 
 /**
  * The state of a chain at a time: `head` is its newest entry, `tree` covers all entries up to it. An anchor
@@ -35,7 +35,13 @@ export type Checkpoint = {
 const prunedLine = 'pruned'
 
 export function checkpointText({ orgId, kind, head, root, time }: Checkpoint): string {
-  const lines = [originOf(orgId), head.seq, root.toString('base64'), `head ${head.checksum}`, `time ${time}`]
+  const lines = [
+    checkpointOrigin(orgId),
+    head.seq,
+    root.toString('base64'),
+    `head ${head.checksum}`,
+    `time ${time}`,
+  ]
   return `${[...lines, ...(kind === 'anchor' ? [prunedLine] : [])].join('\n')}\n`
 }
 
@@ -59,7 +65,7 @@ export const treeHeadOf = ({ head, root }: Checkpoint): TreeHead => ({ size: hea
 
 /** The service signs every chain with the same seed, under the chain's own key name. */
 export const signingKeyOf = (seed: Uint8Array, orgId: string | null): SigningKey =>
-  signingKey(originOf(orgId), seed)
+  signingKey(checkpointOrigin(orgId), seed)
 
 export const signCheckpoint = (checkpoint: Checkpoint, seed: Uint8Array): string =>
   signNote(checkpointText(checkpoint), [signingKeyOf(seed, checkpoint.orgId)])
@@ -75,7 +81,7 @@ export function openCheckpoint(note: string, publicKeys: readonly Buffer[]): Ope
   const parsed = parseNote(note)
   const checkpoint = parsed && parseCheckpoint(parsed.text)
   if (!checkpoint) return { state: 'unreadable' }
-  const publicKey = findSigningKey(parsed, originOf(checkpoint.orgId), publicKeys)
+  const publicKey = findSigningKey(parsed, checkpointOrigin(checkpoint.orgId), publicKeys)
   if (publicKey) return { state: 'signed', checkpoint, publicKey }
   return {
     state: 'foreign',
@@ -126,4 +132,4 @@ export function trustedKeys(publicKeys: readonly Buffer[], successions: readonly
 
 /** The id of a key for one chain, as in its signatures. */
 export const keyIdOf = (publicKey: Buffer, orgId: string | null): string =>
-  keyId({ name: originOf(orgId), publicKey }).toString('hex')
+  keyId({ name: checkpointOrigin(orgId), publicKey }).toString('hex')

@@ -4,9 +4,9 @@ import { type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrgAndNote, requestedChain } from '../handlers.ts'
 import { findAnchor } from '../retention/anchors.ts'
-import { chainOf, orgOf } from '../rules.ts'
+import { chainOf, orgOfChain } from '../rules.ts'
 import { entriesIn } from '../store.ts'
-import { keyIdOf, originOf } from './checkpoint.ts'
+import { checkpointOrigin, keyIdOf } from './checkpoint.ts'
 import type { AuditCheckpoint, AuditKeys, AuditProof, auditCheckpoints } from './contract.ts'
 import { type CheckpointDependencies, type TakenCheckpoint, takeCheckpoint } from './jobs.ts'
 import { consistencySpans, inclusionSpans, leafHash, type Span, spanHash } from './merkle-tree.ts'
@@ -32,7 +32,7 @@ export const auditCheckpointHandlers = (deps: CheckpointDependencies): HandlersO
       await checkOrgAndNote(call, orgId)
       if (id !== undefined) {
         const place = await getEntryPosition(deps.storage.read, call.scope, id, orgId)
-        call.note({ orgId: orgOf(place.chain), resourceId: id })
+        call.note({ orgId: orgOfChain(place.chain), resourceId: id })
         return inclusionProof(deps, place)
       }
       return consistencyProof(deps, requestedChain(call.scope, orgId), since!)
@@ -42,7 +42,7 @@ export const auditCheckpointHandlers = (deps: CheckpointDependencies): HandlersO
 
   key: async ({ query: { orgId }, ...call }): Promise<AuditKeys> => {
     await checkOrgAndNote(call, orgId)
-    const origin = originOf(orgOf(requestedChain(call.scope, orgId)))
+    const origin = checkpointOrigin(orgOfChain(requestedChain(call.scope, orgId)))
     const [current, ...former] = (await deps.signer.trusted()).map((publicKey) => ({
       publicKey: publicKey.toString('base64'),
       verifier: verifierText({ name: origin, publicKey }),

@@ -4,9 +4,9 @@ import type { Storage } from '../../storage/open.ts'
 import { type ChainHead, genesisChecksum } from '../chain.ts'
 import { sealPendingFor } from '../outbox.ts'
 import { findAnchor, openAnchor } from '../retention/anchors.ts'
-import { isChain, orgOf } from '../rules.ts'
+import { isChain, orgOfChain } from '../rules.ts'
 import { edgeSeq, findHead } from '../store.ts'
-import { type Checkpoint, openCheckpoint, originOf } from './checkpoint.ts'
+import { type Checkpoint, checkpointOrigin, openCheckpoint } from './checkpoint.ts'
 import { type ChainState, extendTree, findStoredEntry, isLastLeaf } from './extend-tree.ts'
 import { type HistoryChange, HistoryChangedError } from './history-changed.ts'
 import type { LocalCopies } from './local-copies.ts'
@@ -183,7 +183,7 @@ async function verifyAndSign(
       return { taken: { note: last!, checkpoint: again.checkpoint }, isNew: false }
     }
   }
-  const checkpoint: Checkpoint = { orgId: orgOf(chain), kind: 'checkpoint', head, root, time: now }
+  const checkpoint: Checkpoint = { orgId: orgOfChain(chain), kind: 'checkpoint', head, root, time: now }
   const givenUp = lost && outside
   return { taken: { note: signer.sign(checkpoint), checkpoint }, isNew: true, givenUp }
 }
@@ -196,7 +196,7 @@ export async function explanationFor(
 ): Promise<Restored | undefined> {
   const { read } = storage
   const notes = await listRestored(read, chain)
-  if (notes.length === 0 || copy.orgId !== orgOf(chain)) return undefined
+  if (notes.length === 0 || copy.orgId !== orgOfChain(chain)) return undefined
   const trusted = await signer.trusted()
   return explanationOf(notes, copy, trusted, async ({ head, time }) => {
     const entry = await findStoredEntry(read, chain, head.seq)
@@ -205,7 +205,7 @@ export async function explanationFor(
     // the last one before it.
     const anchor = await findAnchor(read, systemScope, chain)
     if (anchor.signed === null) return head.seq === 0
-    const signed = openAnchor(anchor, orgOf(chain), trusted)
+    const signed = openAnchor(anchor, orgOfChain(chain), trusted)
     if (signed === undefined) return false
     return signed.head.seq === head.seq
       ? signed.head.checksum === head.checksum
@@ -222,7 +222,10 @@ const isUnchanged = (one: Checkpoint, head: ChainHead, root: Buffer): boolean =>
  */
 function parseOwnCheckpoint(chain: string, note: string): Checkpoint {
   const it = openCheckpoint(note, [])
-  if (it.state !== 'unreadable' && originOf(it.checkpoint.orgId) === originOf(orgOf(chain)))
+  if (
+    it.state !== 'unreadable' &&
+    checkpointOrigin(it.checkpoint.orgId) === checkpointOrigin(orgOfChain(chain))
+  )
     return it.checkpoint
   throw new HistoryChangedError({
     chain,

@@ -1,6 +1,6 @@
 import type { Instant } from '../../core/time.ts'
 import type { ChainHead } from '../chain.ts'
-import { type Checkpoint, keyIdOf, originOf, signingKeyOf } from './checkpoint.ts'
+import { type Checkpoint, checkpointOrigin, keyIdOf, signingKeyOf } from './checkpoint.ts'
 import { isSignedBy, parseNote, signNote } from './signed-note.ts'
 
 /**
@@ -20,7 +20,7 @@ export type Restored = {
 
 function restoredText({ orgId, time, backup, head, ahead }: Restored): string {
   const lines = [
-    originOf(orgId),
+    checkpointOrigin(orgId),
     `restored ${time}`,
     `backup ${backup.madeAt} ${backup.sha256}`,
     `head ${head.seq} ${head.checksum}`,
@@ -55,7 +55,7 @@ export function openRestored(note: string, publicKeys: readonly Buffer[]): Opene
     head: { seq: Number(seq), checksum: checksum! },
     ahead: ahead === undefined ? null : Number(ahead),
   }
-  const name = originOf(restored.orgId)
+  const name = checkpointOrigin(restored.orgId)
   if (publicKeys.some((publicKey) => isSignedBy(parsed, { name, publicKey }))) {
     return { state: 'signed', restored }
   }

@@ -1,11 +1,11 @@
 import type { Db } from '../../storage/open.ts'
 import { canonicalOffset, checksumOffset, entryPrefix, headerLine } from '../chain.ts'
 import { type Anchor, toHeaderAnchor } from '../retention/anchors.ts'
-import { orgOf } from '../rules.ts'
+import { orgOfChain } from '../rules.ts'
 import type { Checkpoint } from './checkpoint.ts'
 import { Frontier, leafHash } from './merkle-tree.ts'
 import { leavesOfTile, tileWidth } from './store.ts'
-import type { Fault } from './verdicts.ts'
+import type { VerificationFault } from './verdicts.ts'
 
 /** Builds a tree from the lines of a chain and compares it with the stored tree and the signed ones. */
 export class TreeComparer {
@@ -29,10 +29,10 @@ export class TreeComparer {
     const first = size - (size % tileWidth)
     const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
     this.#leaves = stored.slice(0, size - first)
-    return headerLine(orgOf(this.#chain), { anchor: toHeaderAnchor(anchor) })
+    return headerLine(orgOfChain(this.#chain), { anchor: toHeaderAnchor(anchor) })
   }
 
-  async add(lines: string): Promise<Fault | undefined> {
+  async add(lines: string): Promise<VerificationFault | undefined> {
     for (const line of lines.split('\n')) {
       if (!line.startsWith(entryPrefix)) continue
       const fault = await this.#leaf(line)
@@ -41,7 +41,7 @@ export class TreeComparer {
     return undefined
   }
 
-  async #leaf(line: string): Promise<Fault | undefined> {
+  async #leaf(line: string): Promise<VerificationFault | undefined> {
     const leaf = leafHash(line.slice(canonicalOffset, -1))
     this.#tree.push(leaf)
     this.#leaves.push(leaf)
@@ -61,7 +61,7 @@ export class TreeComparer {
   }
 
   /** Compares the leaves since the last full tile with the stored tile. */
-  async #compare(): Promise<Fault | undefined> {
+  async #compare(): Promise<VerificationFault | undefined> {
     const { size } = this.#tree
     const first = size - this.#leaves.length
     const stored = await leavesOfTile(this.#db, this.#chain, first / tileWidth)
@@ -73,7 +73,7 @@ export class TreeComparer {
   }
 }
 
-const rewritten = (seq: number): Fault => ({
+const rewritten = (seq: number): VerificationFault => ({
   kind: 'rewritten',
   message: `The entries up to ${seq} are not those that were signed`,
   seq,

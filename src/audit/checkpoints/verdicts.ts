@@ -16,7 +16,7 @@ export type StoredVerdict = {
   entries: number
 }
 
-export type Fault = NonNullable<StoredVerdict['fault']>
+export type VerificationFault = NonNullable<StoredVerdict['fault']>
 
 export type VerdictSealer = Pick<Signer, 'seal' | 'isSealed'>
 
@@ -123,7 +123,7 @@ const pageSize = 1000
  * access to the database decides neither which chains exist nor when they were verified: chains with a local copy count
  * as well, and a verdict counts only when the service itself sealed it, at a time that has come.
  */
-export async function listDueChains(
+export async function listChainsToVerify(
   db: Db,
   { localChains, signer, now }: { localChains: readonly string[]; signer: VerdictSealer; now: Instant },
 ): Promise<DueChain[]> {

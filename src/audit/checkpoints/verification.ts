@@ -9,7 +9,7 @@ import {
   claimRenewalSeconds,
   claimVerification,
   type DueChain,
-  listDueChains,
+  listChainsToVerify,
   renewClaim,
   type StoredVerdict,
 } from './verdicts.ts'
@@ -90,7 +90,7 @@ class Turn {
     const { storage, signer, localCopies, memory } = this.#deps
     await this.#continueLarge(0.5)
     const localChains = await localCopies.list()
-    const due = await listDueChains(storage.heavy, { localChains, signer, now: this.#now })
+    const due = await listChainsToVerify(storage.heavy, { localChains, signer, now: this.#now })
     // A chain that cannot be claimed is being verified by another process, which takes less than an hour; or an
     // attacker blocks the claim.
     const isFree = ({ chain }: DueChain) =>

@@ -8,7 +8,7 @@ import type { Db, Storage } from '../../storage/open.ts'
 import { inScopeHistory } from '../../storage/query/scope.ts'
 import { type ChainHead, entryLine, headerLine, trailerLine } from '../chain.ts'
 import type { CheckpointDependencies } from '../checkpoints/jobs.ts'
-import { orgOf } from '../rules.ts'
+import { orgOfChain } from '../rules.ts'
 import { type Anchor, findAnchor, toHeaderAnchor } from './anchors.ts'
 import { readExpired } from './entries.ts'
 import type { Archive } from './ports.ts'
@@ -144,7 +144,9 @@ async function buildArchive(
   const write = async (text: string) => {
     if (!gzip.write(text)) await once(gzip, 'drain')
   }
-  await write(headerLine(orgOf(chain), { anchor: toHeaderAnchor(anchor), keys: await signer.successions() }))
+  await write(
+    headerLine(orgOfChain(chain), { anchor: toHeaderAnchor(anchor), keys: await signer.successions() }),
+  )
   let at: Pick<Anchor, 'head' | 'tree'> = anchor
   const isFull = () =>
     until === undefined && pieces.reduce((sum, one) => sum + one.length, 0) >= maxObjectBytes
@@ -157,7 +159,7 @@ async function buildArchive(
     at = next
   }
   const { head, tree } = at
-  const orgId = orgOf(chain)
+  const orgId = orgOfChain(chain)
   const checkpoint = { orgId, kind: 'checkpoint' as const, head, root: tree!.root(), time: clock() }
   gzip.end(trailerLine(head, signer.sign(checkpoint)))
   await finished

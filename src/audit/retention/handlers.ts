@@ -5,7 +5,7 @@ import { type Call, type HandlersOf, inSteps } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrgInHistory } from '../../tenancy/store.ts'
 import { requestedChain, sealedRead } from '../handlers.ts'
-import { orgOf } from '../rules.ts'
+import { orgOfChain } from '../rules.ts'
 import { findAnchor } from './anchors.ts'
 import { countArchives } from './archiving.ts'
 import type { AuditRetention, auditRetention as contract } from './contract.ts'
@@ -28,7 +28,7 @@ const callLimits = { milliseconds: 3000 }
 async function requestedChainOf(db: Db, { scope, query, note }: RetentionCall): Promise<string> {
   if (query.orgId !== undefined) await checkOrgInHistory(db, scope, query.orgId)
   const chain = requestedChain(scope, query.orgId)
-  const orgId = orgOf(chain)
+  const orgId = orgOfChain(chain)
   note({ orgId, ...(orgId !== null && { resourceId: orgId }) })
   return chain
 }
@@ -41,7 +41,7 @@ export const retentionHandlers = (deps: RetentionDependencies): HandlersOf<Reten
     const { signed, head, prunedCount } = await findAnchor(db, scope, chain)
     const kept = await countArchives(db, scope, chain)
     return {
-      orgId: orgOf(chain),
+      orgId: orgOfChain(chain),
       ...policy,
       anchor: signed && { seq: head.seq, time: signed.time, prunedCount },
       archive: { configured: archive !== undefined, ...kept },
@@ -96,7 +96,7 @@ export const retentionHandlers = (deps: RetentionDependencies): HandlersOf<Reten
         return { chain, run: await pruneChain(deps, chain, callLimits) }
       },
       run: async ({ db, scope, note }, { chain, run: { state, pruned, policy } }) => {
-        note({ orgId: orgOf(chain), details: { state, pruned, ...toAuditedPolicy(policy) } })
+        note({ orgId: orgOfChain(chain), details: { state, pruned, ...toAuditedPolicy(policy) } })
         return { state, pruned, retention: await retentionOf(db, scope, chain) }
       },
     }),

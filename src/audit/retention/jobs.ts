@@ -5,7 +5,7 @@ import { systemScope } from '../../core/scope.ts'
 import { forEachSettled } from '../../storage/bisect-writes.ts'
 import { type CheckpointDependencies, takeCheckpoint } from '../checkpoints/jobs.ts'
 import { recordAudit } from '../outbox.ts'
-import { orgOf, toDraftEntry } from '../rules.ts'
+import { orgOfChain, toDraftEntry } from '../rules.ts'
 import { findAnchor } from './anchors.ts'
 import { archivedUpTo, archiveNext } from './archiving.ts'
 import { countExpired } from './entries.ts'
@@ -13,7 +13,7 @@ import { type Archive, ArchiveFailure } from './ports.ts'
 import { Pruner, type StepResult } from './pruner.ts'
 import { findUnrecordedChange } from './recorded-policy.ts'
 import { cutoffOf, type RetentionPolicy, retentionActions, toAuditedPolicy } from './rules.ts'
-import { acquireLease, failRun, finishRun, getPolicy, listDueChains, renewLease } from './store.ts'
+import { acquireLease, failRun, finishRun, getPolicy, listChainsToPrune, renewLease } from './store.ts'
 
 export type RetentionDependencies = CheckpointDependencies & {
   /** undefined when none is configured. */
@@ -121,7 +121,7 @@ const maxRunMs = 4000
 /** Prunes the due chains, one by one; returns whether there may be more. */
 export async function pruneDue(deps: RetentionDependencies): Promise<boolean> {
   const { storage, clock } = deps
-  const due = await listDueChains(storage.read, clock(), maxChains)
+  const due = await listChainsToPrune(storage.read, clock(), maxChains)
   const end = performance.now() + maxRunMs
   let more = due.length === maxChains
   // A chain that cannot be read or written does not hold up the others.
@@ -143,7 +143,7 @@ export async function pruneDue(deps: RetentionDependencies): Promise<boolean> {
 
 /** Includes the applied policy: the next run compares the stored policy with it. */
 const pruneEvent = (chain: string, details: { pruned: number } & ReturnType<typeof toAuditedPolicy>) => ({
-  orgId: orgOf(chain),
+  orgId: orgOfChain(chain),
   actorType: 'system' as const,
   actorId: null,
   actorEmail: null,

@@ -3,7 +3,7 @@ import { systemScope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Storage } from '../../storage/open.ts'
 import type { CheckpointDependencies } from '../checkpoints/jobs.ts'
-import { orgOf } from '../rules.ts'
+import { orgOfChain } from '../rules.ts'
 import { type Anchor, findAnchor, moveAnchor } from './anchors.ts'
 import { deleteEntries, readExpired } from './entries.ts'
 import { hasReadLease } from './read-leases.ts'
@@ -51,7 +51,7 @@ export class Pruner {
     if (count === 0) return 0
     const time = clock()
     const note = signer.sign({
-      orgId: orgOf(chain),
+      orgId: orgOfChain(chain),
       kind: 'anchor',
       head: found.head,
       root: found.tree.root(),

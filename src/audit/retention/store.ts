@@ -224,7 +224,7 @@ const dueChains = (db: Db, now: Instant) =>
     )
 
 /** Due chains, the longest ago first. */
-export async function listDueChains(db: Db, now: Instant, limit: number): Promise<string[]> {
+export async function listChainsToPrune(db: Db, now: Instant, limit: number): Promise<string[]> {
   const rows = await dueChains(db, now)
     .orderBy('last_cleanup_at')
     .orderBy('audit_heads.chain')

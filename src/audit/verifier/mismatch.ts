@@ -1,5 +1,5 @@
 import { type ChainLine, type Fields, readLine } from './lines.ts'
-import type { Finding } from './verdict.ts'
+import type { VerifierFinding } from './verdict.ts'
 
 export type ExpectedEntry = {
   orgId: string | null
@@ -49,7 +49,7 @@ export class MismatchClassifier {
     else if (this.#misfit.is === 'entry' && later.seq === this.#misfit.seq) this.#repeats = true
   }
 
-  get finding(): Finding {
+  get finding(): VerifierFinding {
     const { orgId, seq: wanted, isFirst } = this.#expected
     const line = this.#misfit
     if (line.is === 'altered') {

@@ -1,7 +1,7 @@
 import { trustedKeys } from '../checkpoints/checkpoint.ts'
 import { explains, type OpenedRestore } from '../checkpoints/restored.ts'
 import type { SignedCheckpoint } from './signatures.ts'
-import type { Finding, PinState, SoundVerdict } from './verdict.ts'
+import type { PinState, SoundVerdict, VerifierFinding } from './verdict.ts'
 
 /** The last state of a chain that its verifier found sound, stored by the verifier. */
 export type Pin = {
@@ -29,13 +29,13 @@ export type ObservedChain = {
 }
 
 /** Compares a sound chain with its pinned state. */
-export function checkPin(pin: Pin | undefined, chain: ObservedChain): Finding | { state: PinState } {
+export function checkPin(pin: Pin | undefined, chain: ObservedChain): VerifierFinding | { state: PinState } {
   if (!pin) return { state: 'none' }
   const found = compareWithStatements(pin, chain)
   return 'kind' in found && !found.unverifiable ? found : (findWrongKey(pin, chain) ?? found)
 }
 
-function findWrongKey(pin: Pin, { head, signed, successions }: ObservedChain): Finding | undefined {
+function findWrongKey(pin: Pin, { head, signed, successions }: ObservedChain): VerifierFinding | undefined {
   const key = signed?.key
   if (!key || !pin.key) return undefined
   if (trustedKeys([key], successions).some((one) => one.toString('base64') === pin.key)) return undefined
@@ -44,7 +44,7 @@ function findWrongKey(pin: Pin, { head, signed, successions }: ObservedChain): F
 }
 
 /** A restore that the service has stated explains a history that is shorter than the pinned one. */
-function compareWithStatements(pin: Pin, chain: ObservedChain): Finding | { state: PinState } {
+function compareWithStatements(pin: Pin, chain: ObservedChain): VerifierFinding | { state: PinState } {
   const found = compareWithPin(pin, chain)
   if (!('kind' in found) || !['truncated', 'rewritten'].includes(found.kind)) return found
   const explaining = chain.restores.filter(({ restored }) => explains(restored, stateOf(pin)))
@@ -58,7 +58,7 @@ function compareWithStatements(pin: Pin, chain: ObservedChain): Finding | { stat
 /** A restore is later than a state when the service signed that state before, by the same clock. */
 export const stateOf = ({ seq, checksum, signed, time }: Pin) => ({ seq, checksum, time: signed ?? time })
 
-function compareWithPin(pin: Pin, chain: ObservedChain): Finding | { state: PinState } {
+function compareWithPin(pin: Pin, chain: ObservedChain): VerifierFinding | { state: PinState } {
   const { head, anchor, signed } = chain
   if (head.seq < pin.seq) {
     const message = `Entries after ${head.seq} are missing: the chain had ${pin.seq} when it was last seen`

@@ -9,17 +9,17 @@ import {
 import { Frontier } from '../checkpoints/merkle-tree.ts'
 import { parseVerifier } from '../checkpoints/signed-note.ts'
 import { Forest } from './forest.ts'
-import type { Finding } from './verdict.ts'
+import type { VerifierFinding } from './verdict.ts'
 
 export type SignedCheckpoint = {
   checkpoint: Checkpoint
   /** The trusted key that signed it; undefined when no key is known, or none of those that signed it. */
   key: Buffer | undefined
   /** Why its signature proves nothing, although keys are trusted. */
-  unverified?: Finding
+  unverified?: VerifierFinding
 }
 
-export type OpenResult<T> = ({ finding?: undefined } & T) | { finding: Finding }
+export type OpenResult<T> = ({ finding?: undefined } & T) | { finding: VerifierFinding }
 
 /**
  * Parses a file of keys: one per line, as `svc audit key` prints them or as base64 of the 32 bytes alone; `#`
@@ -121,7 +121,7 @@ export function checkCheckpoint(
   note: string | undefined,
   chain: { orgId: string | null; head: ChainHead; root: Buffer | undefined },
   trusted: readonly Buffer[] | undefined,
-): OpenResult<{ signed: SignedCheckpoint | undefined; unverified?: Finding | undefined }> {
+): OpenResult<{ signed: SignedCheckpoint | undefined; unverified?: VerifierFinding | undefined }> {
   if (note === undefined) {
     if (!trusted) return { signed: undefined }
     const message = 'Nobody has signed this chain: it has no checkpoint'
@@ -139,7 +139,7 @@ export function checkCheckpoint(
 }
 
 /** The fault when a chain does not end at the stated head. */
-export function compareHeads(who: string, stated: ChainHead, chain: ChainHead): Finding | undefined {
+export function compareHeads(who: string, stated: ChainHead, chain: ChainHead): VerifierFinding | undefined {
   if (stated.seq > chain.seq) {
     const message = `Entries after ${chain.seq} are missing: ${who} says that the chain went on to ${stated.seq}`
     return { kind: 'truncated', message, seq: chain.seq + 1 }

@@ -68,4 +68,4 @@ export type Verdict =
   | (VerdictBase & { verdict: 'unverifiable'; fault: ChainFault })
 
 /** A fault. With `unverifiable` it proves nothing against the chain: what is needed to judge it is missing. */
-export type Finding = { kind: FaultKind; message: string; seq?: number; unverifiable?: boolean }
+export type VerifierFinding = { kind: FaultKind; message: string; seq?: number; unverifiable?: boolean }

@@ -15,7 +15,7 @@ import {
   openAnchor,
   type SignedCheckpoint,
 } from './signatures.ts'
-import type { ChainFault, CheckpointState, Finding, Verdict } from './verdict.ts'
+import type { ChainFault, CheckpointState, Verdict, VerifierFinding } from './verdict.ts'
 
 export type VerifierOptions = {
   /** Keys of the service that the verifier has from elsewhere. */
@@ -246,15 +246,15 @@ export class ChainVerifier {
     return taken
   }
 
-  #unverifiable(message: string): Finding {
+  #unverifiable(message: string): VerifierFinding {
     return { kind: 'unreadable', message, unverifiable: true }
   }
 
-  #fail(finding: Finding): void {
+  #fail(finding: VerifierFinding): void {
     this.#verdict ??= this.#toVerdict(finding)
   }
 
-  #toVerdict({ kind, message, seq, unverifiable = false }: Finding): Verdict {
+  #toVerdict({ kind, message, seq, unverifiable = false }: VerifierFinding): Verdict {
     const entry = this.#mismatch?.entry ?? {}
     const named = ['id', 'action', 'timestamp'].filter((field) => typeof entry[field] === 'string')
     const readable = Object.fromEntries(named.map((field) => [field, entry[field]]))

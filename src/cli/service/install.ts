@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, copyFileSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { makeFolder } from '../../core/make-folder.ts'
-import { entryOf, type SecretEntry, type SecretName, secretNames } from '../../core/secret-names.ts'
+import { type SecretEntry, type SecretName, secretEntryOf, secretNames } from '../../core/secret-names.ts'
 import { CliError, usageError } from '../exit-codes.ts'
 import {
   checkPrivileges,
@@ -188,7 +188,7 @@ type Credentials = { [Name in SecretName]?: string }
 export const credentialsFrom = (stored: StoredSecrets): Credentials =>
   Object.fromEntries(
     secretNames.flatMap((name) => {
-      const value = stored?.[entryOf[name]]
+      const value = stored?.[secretEntryOf[name]]
       return value ? [[name, value]] : []
     }),
   )

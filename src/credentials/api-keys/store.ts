@@ -3,7 +3,7 @@ import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
 import { prepared, rowOf } from '../../storage/query/prepared.ts'
 import { inScope } from '../../storage/query/scope.ts'
@@ -71,7 +71,7 @@ const usableIn = (db: Db, scope: Scope, now: Instant) =>
     .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)]))
 
 export const countUsableApiKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
-  countOf(usableIn(db, scope, now))
+  countRowsOf(usableIn(db, scope, now))
 
 export async function listUsableApiKeysById(
   db: Db,
@@ -85,7 +85,7 @@ export async function listUsableApiKeysById(
 
 /** How many keys in use expire within a time. */
 export const countExpiringApiKeys = (db: Db, scope: Scope, within: Span): Promise<number> =>
-  countOf(expiringIn(db, scope, within))
+  countRowsOf(expiringIn(db, scope, within))
 
 /** @throws not_found, also for a key outside the scope */
 export async function getApiKey(db: Db, scope: Scope, id: string): Promise<ApiKey> {

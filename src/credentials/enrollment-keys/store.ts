@@ -4,7 +4,7 @@ import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { isNarrowed, ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { isHash } from '../../storage/query/expressions.ts'
 import { forUpdate } from '../../storage/query/locks.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
@@ -66,7 +66,7 @@ const expiringIn = (db: Db, scope: Scope, { after, until }: Span) =>
 const liveIn = (db: Db, scope: Scope, now: Instant) => keysIn(db, scope).where('expires_at', '>', now)
 
 export const countLiveEnrollmentKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
-  countOf(liveIn(db, scope, now))
+  countRowsOf(liveIn(db, scope, now))
 
 export async function listLiveEnrollmentKeysById(
   db: Db,
@@ -81,7 +81,7 @@ export async function listLiveEnrollmentKeysById(
 
 /** How many keys that are not used up expire within a time. */
 export const countExpiringEnrollmentKeys = (db: Db, scope: Scope, within: Span): Promise<number> =>
-  countOf(expiringIn(db, scope, within))
+  countRowsOf(expiringIn(db, scope, within))
 
 /** Newest first: ids grow with time. */
 export async function listEnrollmentKeys(

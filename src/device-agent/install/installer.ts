@@ -1,7 +1,7 @@
 import type { InstallStep } from '../../cli/machine-steps.ts'
 
 /** Flags that say where the agent is installed. */
-export type PlaceFlags = {
+export type InstallLocation = {
   'state-dir'?: string | undefined
   user?: string | undefined
   'unit-dir'?: string | undefined
@@ -28,11 +28,11 @@ export type Installation = Place & {
 /** What differs by platform in `svc agent install` and `uninstall`. */
 export type Installer = {
   /** @throws CliError for a place that cannot be used */
-  placeOf(flags: PlaceFlags): Place
+  placeOf(flags: InstallLocation): Place
   /** Content of `unitFile`. */
   unitText(place: Place, url: string | undefined): string
   /** Checked before anything is changed. */
-  checkPrivileges(flags: PlaceFlags, place: Place): void
+  checkPrivileges(flags: InstallLocation, place: Place): void
   /** Each step can be repeated. */
   installSteps(installation: Installation): InstallStep[]
   /** `purge` also removes what the agent stores. */

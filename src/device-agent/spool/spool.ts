@@ -15,7 +15,7 @@ const maxInMemory = 500
 /** Read position: the number of processed lines of a segment. */
 type ReadPosition = { segment: number; lines: number }
 
-export type Batch = { records: SpoolRecord[]; done: () => void }
+export type SpoolBatch = { records: SpoolRecord[]; done: () => void }
 
 /**
  * Records for the service until they are sent: NDJSON in segments to which several processes may append and from
@@ -141,7 +141,7 @@ export function openSpool(directory: string, limits = { maxBytes, segmentBytes }
     append,
 
     /** The oldest records of one kind, at most one request; undefined when everything was sent. */
-    next(): Batch | undefined {
+    next(): SpoolBatch | undefined {
       flush()
       close()
       const { all, remove } = listSegments(directory)

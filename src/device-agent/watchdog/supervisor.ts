@@ -1,6 +1,6 @@
 import type { MonotonicClock } from '../clock.ts'
 import type { Report } from '../events.ts'
-import type { Settings } from '../settings.ts'
+import type { AgentSettings } from '../settings.ts'
 import type { BinarySwapper } from './binary-swap.ts'
 import { type Child, describeExit } from './child.ts'
 import { type Crash, isCrashLooping, restartDelay } from './crashes.ts'
@@ -10,7 +10,7 @@ import { notifyWatchdog } from './messages.ts'
 export type SupervisorOptions = {
   /** Starts the agent. */
   start: () => Child
-  settings: () => Settings
+  settings: () => AgentSettings
   clock: MonotonicClock
   report: Report
   signal: AbortSignal

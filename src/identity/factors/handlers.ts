@@ -18,9 +18,9 @@ import { getUser, type User } from '../store.ts'
 import type { factors } from './contract.ts'
 import {
   consumeProof,
+  type FactorProof,
   invalidCode,
   type Proof,
-  type ProofDependencies,
   type ReauthenticationCall,
   reauthenticate,
   totpAad,
@@ -32,7 +32,7 @@ import { newTotpSecret, totpStep, totpUrl } from './totp.ts'
 
 type Factors = typeof factors
 
-export type FactorDependencies = ProofDependencies & {
+export type FactorDependencies = FactorProof & {
   access: AccessTokens
   guard: PasswordGuard
   /** ENABLE_2FA: without it there are no factors, and their routes return 404. */

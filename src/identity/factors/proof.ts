@@ -21,7 +21,7 @@ export type ReauthenticationCall = {
   limit: CountEvent
 }
 
-export type ProofDependencies = {
+export type FactorProof = {
   cipher: Cipher
   recoveryPepper: string
   /** Pepper of codes from before a rotation, or from processes that have rotated already. */
@@ -44,7 +44,7 @@ type SignInOrg = { orgId: string | null }
 /** @throws invalid_mfa_code, sms_not_configured, sms_unavailable, unavailable */
 export async function verifyCode(
   db: Db,
-  keys: ProofDependencies,
+  keys: FactorProof,
   user: User,
   code: string,
   now: Instant,

@@ -1,7 +1,7 @@
 import type { Access } from '../../core/endpoint.ts'
 import { errors } from '../../core/errors.ts'
 import { findGrantSource, type RoleChain, type RoleNode } from '../roles/rules.ts'
-import { type AccessDecision, decideAccess, type Subject } from '../rules.ts'
+import { type AccessDecision, type AccessSubject, decideAccess } from '../rules.ts'
 import type { Explanation } from './contract.ts'
 
 /**
@@ -9,7 +9,7 @@ import type { Explanation } from './contract.ts'
  * have none.
  */
 export type Actor = {
-  subject: Extract<Subject, { kind: 'user' | 'api_key' | 'workload' }>
+  subject: Extract<AccessSubject, { kind: 'user' | 'api_key' | 'workload' }>
   chain: RoleChain | undefined
   user: { id: string; name: string } | undefined
 }

@@ -1,7 +1,7 @@
 import { offsetOf, type Page, type PageQuery, toPage, totalFrom } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { inPartner, inScope } from '../../storage/query/scope.ts'
 import { listWhollyInScope } from '../users/account-scope.ts'
 import { listMembershipRecords } from '../users/memberships.ts'
@@ -68,7 +68,7 @@ export async function listHolders(
         .limit(page.limit)
         .offset(offsetOf(page))
         .execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(isPartner ? partners : organizations))
+  const total = totalFrom(rows.length, page) ?? (await countRowsOf(isPartner ? partners : organizations))
   // As in the list of users: only the membership's own fields for an account that other tenants share.
   const ids = rows.map(({ id }) => id)
   const accounts = new Map((await findAccounts(db, ids)).map((one) => [one.id, one]))

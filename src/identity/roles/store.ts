@@ -4,7 +4,7 @@ import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { ofOne, type Scope, systemScope } from '../../core/scope.ts'
 import { isForeignKeyViolation } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
 import { inTenants } from '../../storage/query/scope.ts'
 import { rowsOf, type Value } from '../../storage/schema/rows.ts'
@@ -151,5 +151,5 @@ export async function removeRole(db: Db, scope: Scope, id: string): Promise<void
 }
 
 export async function countChildren(db: Db, id: string): Promise<number> {
-  return countOf(db.selectFrom('roles').where('parent_role_id', '=', id))
+  return countRowsOf(db.selectFrom('roles').where('parent_role_id', '=', id))
 }

@@ -3,7 +3,7 @@ import type { Page, PageQuery } from '../../core/page.ts'
 import type { Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { contains, idStartsWith } from '../../storage/query/expressions.ts'
 import { forUpdate } from '../../storage/query/locks.ts'
 import { readPage } from '../../storage/query/pages.ts'
@@ -54,7 +54,7 @@ export function countMembersIn(db: Db, scope: Scope): Promise<number> {
   const ofOrgs = db.selectFrom('organization_memberships').select('user_id').where(inScope(scope, 'org_id'))
   const partnerId = scope.kind === 'partner' ? scope.partnerId : ''
   const ofPartner = db.selectFrom('partner_memberships').select('user_id').where('partner_id', '=', partnerId)
-  return countOf(db.selectFrom(ofOrgs.union(ofPartner).as('members')))
+  return countRowsOf(db.selectFrom(ofOrgs.union(ofPartner).as('members')))
 }
 
 type Query = PageQuery & {

@@ -1,11 +1,11 @@
 import { type AssertedIdentity, isFalse } from '../asserted-identity.ts'
 import type { AttributeMapping } from '../presets/contract.ts'
 
-export type Claims = Record<string, unknown>
+export type IdTokenClaims = Record<string, unknown>
 
 /** Reads a person's identity by the mapped claim names, from the ID token first, then from the user info. */
 export function identityFromClaims(
-  { subject, idToken, userInfo }: { subject: string; idToken: Claims; userInfo: Claims },
+  { subject, idToken, userInfo }: { subject: string; idToken: IdTokenClaims; userInfo: IdTokenClaims },
   mapping: AttributeMapping,
 ): Omit<AssertedIdentity, 'tokens'> {
   const claims = { ...userInfo, ...idToken }
@@ -29,12 +29,12 @@ export function identityFromClaims(
  * Finds a claim by its name, else by a dotted path into nested objects. Some providers use URLs as names, so
  * the plain name goes first.
  */
-function findClaim(claims: Claims, name: string): unknown {
+function findClaim(claims: IdTokenClaims, name: string): unknown {
   if (Object.hasOwn(claims, name)) return claims[name]
   let at: unknown = claims
   for (const part of name.split('.')) {
     if (typeof at !== 'object' || at === null || !Object.hasOwn(at, part)) return undefined
-    at = (at as Claims)[part]
+    at = (at as IdTokenClaims)[part]
   }
   return at
 }

@@ -5,8 +5,8 @@ import type { AssertedIdentity } from '../asserted-identity.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
 import type { JwksCache } from '../jwks-cache.ts'
 import type { ProviderRecord } from '../rules.ts'
-import type { Trace } from '../trace.ts'
-import { type Claims, identityFromClaims } from './claims.ts'
+import type { SignInTrace } from '../trace.ts'
+import { type IdTokenClaims, identityFromClaims } from './claims.ts'
 import { verifyIdToken, verifyUserInfo } from './id-token.ts'
 import { exchangeCode, fetchUserInfo } from './tokens.ts'
 
@@ -55,7 +55,7 @@ export async function identityFromCode(
     verifier,
     redirectUri,
   }: { provider: ProviderRecord; nonce: string; verifier: string; redirectUri: string },
-  on: { outbound: Outbound; keys: JwksCache; now: Instant; trace: Trace },
+  on: { outbound: Outbound; keys: JwksCache; now: Instant; trace: SignInTrace },
 ): Promise<AssertedIdentity> {
   const { outbound, keys, now, trace } = on
   const code = readCode(answer, provider)
@@ -111,7 +111,7 @@ function readCode(
 async function readIdToken(
   tokens: { id_token?: string | undefined; access_token: string },
   { provider, nonce, keys, now }: { provider: ProviderRecord; nonce: string; keys: JwksCache; now: Instant },
-): Promise<Claims> {
+): Promise<IdTokenClaims> {
   if (tokens.id_token === undefined) return {}
   const { issuer, clientId, jwksUrl } = provider
   const expected = { issuer: issuer!, clientId: clientId!, jwksUrl: jwksUrl!, nonce, now }
@@ -119,7 +119,7 @@ async function readIdToken(
 }
 
 /** 5.3.2: user info about another subject is not used. */
-function readSubject(idToken: Claims, userInfo: Claims): string {
+function readSubject(idToken: IdTokenClaims, userInfo: IdTokenClaims): string {
   const [tokenSubject, infoSubject] = [idToken.sub, userInfo.sub]
   if (tokenSubject !== undefined && infoSubject !== undefined && tokenSubject !== infoSubject) {
     throw new SsoFailure('sso_subject_mismatch', 'the sub of the ID token and of the user info differ')

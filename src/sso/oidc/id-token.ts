@@ -3,7 +3,7 @@ import { decodeProtectedHeader } from 'jose'
 import type { Instant } from '../../core/time.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
 import { type JwksCache, TokenFailure, type TokenFault } from '../jwks-cache.ts'
-import type { Claims } from './claims.ts'
+import type { IdTokenClaims } from './claims.ts'
 
 /** What an ID token is checked against: issuer, audience, and the sign-in. */
 export type ExpectedToken = {
@@ -35,7 +35,7 @@ export async function verifyIdToken(
   token: string,
   keys: JwksCache,
   expected: ExpectedToken,
-): Promise<Claims> {
+): Promise<IdTokenClaims> {
   const claims = await keys.verify(token, expected.jwksUrl).catch((error: unknown) => {
     if (!(error instanceof TokenFailure)) throw error
     throw new SsoFailure(failureOfFault[error.fault], error.message)
@@ -57,7 +57,7 @@ export async function verifyUserInfo(
   token: string,
   keys: JwksCache,
   expected: Pick<ExpectedToken, 'issuer' | 'clientId' | 'jwksUrl'>,
-): Promise<Claims> {
+): Promise<IdTokenClaims> {
   const refused = (why: string) => new SsoFailure('sso_userinfo_failed', `it is signed, but ${why}`)
   const claims = await keys.verify(token, expected.jwksUrl).catch((error: unknown) => {
     if (!(error instanceof TokenFailure)) throw error
@@ -71,12 +71,12 @@ export async function verifyUserInfo(
 }
 
 /** 3.1.3.7, 2: an exact match. */
-function checkIssuer({ iss }: Claims, { issuer }: ExpectedToken): void {
+function checkIssuer({ iss }: IdTokenClaims, { issuer }: ExpectedToken): void {
   if (iss !== issuer) throw new SsoFailure('sso_issuer_mismatch', `it says ${shown(iss)}, not "${issuer}"`)
 }
 
 /** 3.1.3.7, 3 to 5: for this client, and if it is for others too, issued to this client. */
-function checkAudience({ aud, azp }: Claims, { clientId }: ExpectedToken): void {
+function checkAudience({ aud, azp }: IdTokenClaims, { clientId }: ExpectedToken): void {
   const all = Array.isArray(aud) ? aud : [aud]
   if (!all.includes(clientId)) {
     throw new SsoFailure('sso_audience_mismatch', `it is for ${shown(aud)}, not "${clientId}"`)
@@ -86,7 +86,7 @@ function checkAudience({ aud, azp }: Claims, { clientId }: ExpectedToken): void 
 }
 
 /** 3.1.3.7, 9 and 10. */
-function checkTimes({ exp, iat, nbf }: Claims, { now }: ExpectedToken): void {
+function checkTimes({ exp, iat, nbf }: IdTokenClaims, { now }: ExpectedToken): void {
   const seconds = Date.parse(now) / 1000
   if (typeof exp !== 'number' || exp + skewSeconds <= seconds) {
     throw new SsoFailure('sso_token_expired', `at ${instantOf(exp)}; here it is ${now}`)
@@ -100,13 +100,13 @@ function checkTimes({ exp, iat, nbf }: Claims, { now }: ExpectedToken): void {
 }
 
 /** 3.1.3.7, 11. */
-function checkNonce({ nonce }: Claims, expected: ExpectedToken): void {
+function checkNonce({ nonce }: IdTokenClaims, expected: ExpectedToken): void {
   if (nonce === expected.nonce) return
   throw new SsoFailure('sso_nonce_mismatch', nonce === undefined ? 'it has none' : 'it is another one')
 }
 
 /** 3.1.3.6: `at_hash` is the left half of the access token's hash; it is optional. */
-function checkAccessToken({ at_hash }: Claims, token: string, { accessToken }: ExpectedToken): void {
+function checkAccessToken({ at_hash }: IdTokenClaims, token: string, { accessToken }: ExpectedToken): void {
   if (at_hash === undefined || accessToken === null) return
   const { alg = '' } = decodeProtectedHeader(token)
   const digest = hash(digestOf(alg), accessToken, 'buffer')

@@ -10,7 +10,7 @@ import {
 import { safeParse } from '../../core/schema.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
 import type { ProviderRecord } from '../rules.ts'
-import type { Claims } from './claims.ts'
+import type { IdTokenClaims } from './claims.ts'
 
 const Tokens = z.object({
   access_token: z.string().min(1).max(100_000),
@@ -70,8 +70,8 @@ export async function fetchUserInfo(
   outbound: Outbound,
   url: string,
   accessToken: string,
-  verified: (token: string) => Promise<Claims>,
-): Promise<Claims> {
+  verified: (token: string) => Promise<IdTokenClaims>,
+): Promise<IdTokenClaims> {
   const headers = { authorization: `Bearer ${accessToken}`, accept: 'application/json, application/jwt' }
   const reply = await sendToProvider(outbound, 'sso_userinfo_failed', {
     method: 'GET',

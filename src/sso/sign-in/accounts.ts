@@ -32,7 +32,7 @@ export type AdmittedUser = {
 export type InvitedUser = { userId: string; email: string; roleName: string; made: 'invitation' }
 
 /** The outcome of a sign-in, decided before anything is changed. */
-export type Admission =
+export type SignInAdmission =
   | { kind: 'known'; user: User; invited: boolean; link: Identity | undefined; email: string }
   | ({ kind: 'new' } & Newcomer)
   | ({ kind: 'elsewhere'; user: User } & Newcomer)
@@ -49,7 +49,7 @@ export async function decideAdmission(
   db: Db,
   provider: ProviderRecord,
   asserted: AssertedIdentity,
-): Promise<Admission> {
+): Promise<SignInAdmission> {
   const email = emailOf(asserted, provider)
   checkDomain(email, provider.allowedDomains)
   const link = await findIdentity(db, { providerId: provider.id, externalId: asserted.subject })
@@ -168,7 +168,7 @@ export async function admit(
 async function ensureAccount(
   db: Db,
   { orgId }: ProviderRecord,
-  admission: Exclude<Admission, { kind: 'elsewhere' }>,
+  admission: Exclude<SignInAdmission, { kind: 'elsewhere' }>,
   now: Instant,
 ): Promise<{ user: AdmittedUser['user']; made: boolean }> {
   if (admission.kind === 'known') {
@@ -207,7 +207,7 @@ async function ensureAccount(
 async function invite(
   db: Db,
   orgId: string,
-  { user, email, name, role }: Extract<Admission, { kind: 'elsewhere' }>,
+  { user, email, name, role }: Extract<SignInAdmission, { kind: 'elsewhere' }>,
   now: Instant,
 ): Promise<InvitedUser> {
   const invited = { acceptedBy: null, invited: { name, email }, provisioned: true }

@@ -7,7 +7,7 @@ import type { Storage } from '../../storage/open.ts'
 import type { AssertedIdentity } from '../asserted-identity.ts'
 import { failures, SsoFailure } from '../failures.ts'
 import type { ProviderRecord } from '../rules.ts'
-import { Trace } from '../trace.ts'
+import { SignInTrace } from '../trace.ts'
 import { saveTrial } from '../trials/store.ts'
 import { decideAdmission } from './accounts.ts'
 import type { CallbackInput, SignInDependencies } from './dependencies.ts'
@@ -19,14 +19,14 @@ export type CallbackResult = {
   signIn: store.SignIn
   provider: ProviderRecord
   asserted: AssertedIdentity
-  trace: Trace
+  trace: SignInTrace
 }
 
 type CallbackState = {
   signIn: store.SignIn
   provider?: ProviderRecord
   asserted?: AssertedIdentity
-  trace: Trace
+  trace: SignInTrace
 }
 
 type Call = {
@@ -49,7 +49,7 @@ export function createCallbacks({ cipher, web, log }: SignInDependencies) {
     const signIn = await storage.write((tx) => store.consumeSignIn(tx, cipher, stateHash))
     if (!signIn)
       throw unknownSignIn(await missingSignInFailure(storage, state, cookies[cookieName(stateHash)]))
-    const known: CallbackState = { signIn, trace: new Trace() }
+    const known: CallbackState = { signIn, trace: new SignInTrace() }
     return withRefusal(
       known,
       async () => {
@@ -82,7 +82,7 @@ export function createCallbacks({ cipher, web, log }: SignInDependencies) {
     { read }: Storage,
     provider: ProviderRecord,
     asserted: AssertedIdentity,
-    trace: Trace,
+    trace: SignInTrace,
   ): Promise<void> {
     const admission = await decideAdmission(read, provider, asserted)
     if (admission.kind === 'elsewhere') throw new SsoFailure('invitation_pending', admission.email)

@@ -4,7 +4,7 @@ import type { Instant } from '../../core/time.ts'
 import type { AccessTokens } from '../../identity/sessions/tokens.ts'
 import type { JwksCache } from '../jwks-cache.ts'
 import type { ProviderRecord } from '../rules.ts'
-import type { Trace } from '../trace.ts'
+import type { SignInTrace } from '../trace.ts'
 import type { SignIn } from './store.ts'
 import type { WebConfig } from './web.ts'
 
@@ -23,7 +23,7 @@ export type CallbackInput = {
   provider: ProviderRecord
   signIn: SignIn
   now: Instant
-  trace: Trace
+  trace: SignInTrace
   base: string
   entityId: string
 }

@@ -7,7 +7,7 @@ import { sqliteFile } from '../sqlite/file.ts'
 import { setCounters } from './catalog.ts'
 import type { TargetDriver, TargetState } from './target-driver.ts'
 
-export type Place = Pick<StorageOptions, 'dataDir' | 'databaseUrl'>
+export type DatabaseLocation = Pick<StorageOptions, 'dataDir' | 'databaseUrl'>
 
 export type RestoreTarget = {
   storage: Storage
@@ -16,26 +16,26 @@ export type RestoreTarget = {
   setCounters(tx: Db, counters: Readonly<Record<string, number>>): Promise<void>
 }
 
-export const driverOf = async (place: Place): Promise<TargetDriver> =>
+export const driverOf = async (place: DatabaseLocation): Promise<TargetDriver> =>
   place.databaseUrl === undefined
     ? (await import('../sqlite/restore-driver.ts')).sqliteRestore(place.dataDir)
     : (await import('../postgres/restore-driver.ts')).postgresRestore(place.databaseUrl)
 
 /** @throws SetupError when the database holds something other than an unfinished restore, or the directory another one */
-export async function checkRestorable(place: Place): Promise<void> {
+export async function checkRestorable(place: DatabaseLocation): Promise<void> {
   assertRestorable(place, await (await driverOf(place)).state())
   assertDirectoryOf(place)
 }
 
 /** The checkpoints of an archive replace those of the directory, by which its own audit chains would seem to be cut. */
-function assertDirectoryOf({ dataDir, databaseUrl }: Place): void {
+function assertDirectoryOf({ dataDir, databaseUrl }: DatabaseLocation): void {
   if (databaseUrl === undefined || !existsSync(sqliteFile(dataDir))) return
   throw new SetupError(
     `${dataDir} has the database of another installation, and what a restore writes there is not for that: name another directory with SVC_DATA_DIR, or move it away.`,
   )
 }
 
-function assertRestorable({ dataDir, databaseUrl }: Place, state: TargetState): void {
+function assertRestorable({ dataDir, databaseUrl }: DatabaseLocation, state: TargetState): void {
   if (state !== 'used') return
   const what = databaseUrl === undefined ? `The database in ${dataDir}` : 'The database of DATABASE_URL'
   throw new SetupError(
@@ -48,7 +48,7 @@ function assertRestorable({ dataDir, databaseUrl }: Place, state: TargetState): 
  * does not come to that, nothing but another restore opens the database.
  */
 export async function withRestoreTarget<T>(
-  place: Place,
+  place: DatabaseLocation,
   work: (target: RestoreTarget) => Promise<T>,
 ): Promise<T> {
   const driver = await driverOf(place)

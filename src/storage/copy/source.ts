@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { SetupError } from '../../core/errors.ts'
 import { listTables, readCounters, type TableShape } from '../backup/catalog.ts'
-import type { Place } from '../backup/restore-target.ts'
+import type { DatabaseLocation } from '../backup/restore-target.ts'
 import type { AnyDb } from '../columns.ts'
 import type { Db, Dialect } from '../db.ts'
 import { openStorage } from '../open.ts'
@@ -15,7 +15,7 @@ const drainMs = 4 * lookMs
 const attempts = 5
 const aliveMs = 10_000
 
-export type Source = {
+export type CopySource = {
   dialect: Dialect
   read: Db
   /** Of the whole database, by name. */
@@ -25,10 +25,10 @@ export type Source = {
 }
 
 /** What says which schema it has. */
-export type SourceSchema = Pick<Source, 'dialect' | 'read' | 'tables'>
+export type SourceSchema = Pick<CopySource, 'dialect' | 'read' | 'tables'>
 
 /** Opens the database that is copied for reading, beside the service that writes to it. */
-export async function openSource(place: Place): Promise<Source> {
+export async function openSource(place: DatabaseLocation): Promise<CopySource> {
   if (place.databaseUrl === undefined) {
     const { openWithoutWriting } = await import('../sqlite/copy.ts')
     const { read, bytes, close } = openWithoutWriting(place.dataDir)
@@ -42,7 +42,7 @@ export async function openSource(place: Place): Promise<Source> {
 }
 
 /** @throws SetupError when the last step would fail for want of a right, after all rows were copied */
-export async function assertMayClose({ dialect, read }: Source, isOwn: IsOwn): Promise<void> {
+export async function assertMayClose({ dialect, read }: CopySource, isOwn: IsOwn): Promise<void> {
   if (dialect === 'sqlite') return
   const { rows } = await sql<{ name: string }>`
     select relname as name from pg_class where relkind in ('r', 'p')
@@ -92,7 +92,11 @@ const closedOf = (tx: Db, dialect: Dialect, isOwn: IsOwn, commit: () => Promise<
  * and the locks of the database refuse the rest. All of them end with this process. What `work` changed stays if it has called
  * `end`, which lets the others go on.
  */
-export const withClosedSource = <T>(place: Place, isOwn: IsOwn, work: ClosedWork<T>): Promise<T> =>
+export const withClosedSource = <T>(
+  place: DatabaseLocation,
+  isOwn: IsOwn,
+  work: ClosedWork<T>,
+): Promise<T> =>
   place.databaseUrl === undefined
     ? withClosedSqlite(place.dataDir, isOwn, work)
     : withClosedPostgres(place, isOwn, work)
@@ -121,7 +125,7 @@ async function withClosedSqlite<T>(dataDir: string, isOwn: IsOwn, work: ClosedWo
   }
 }
 
-async function withClosedPostgres<T>(place: Place, isOwn: IsOwn, work: ClosedWork<T>): Promise<T> {
+async function withClosedPostgres<T>(place: DatabaseLocation, isOwn: IsOwn, work: ClosedWork<T>): Promise<T> {
   const storage = await openStorage({ ...place, postgres: { poolSize: 2, statementMs: 0 } })
   try {
     return await (storage.read as Db).connection().execute(async (db) => {

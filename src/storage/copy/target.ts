@@ -4,7 +4,7 @@ import { sql } from 'kysely'
 import { SetupError } from '../../core/errors.ts'
 import { listTables, setCounters, type TableShape } from '../backup/catalog.ts'
 import { copyMarkName, dropMark } from '../backup/restore-mark.ts'
-import { driverOf, type Place } from '../backup/restore-target.ts'
+import { type DatabaseLocation, driverOf } from '../backup/restore-target.ts'
 import type { RowLoader } from '../backup/target-driver.ts'
 import type { AnyDb } from '../columns.ts'
 import type { Db, Dialect } from '../db.ts'
@@ -12,7 +12,7 @@ import { type Migration, migrate } from '../migrate.ts'
 import { hasTable } from '../migration-ledger.ts'
 import { dropOldestVersion, raiseOldestVersion } from '../oldest-version.ts'
 import { openReadOnly, openStorage } from '../open.ts'
-import { countOf } from '../query/counts.ts'
+import { countRowsOf } from '../query/counts.ts'
 import { dialectTraits } from '../traits.ts'
 import { countCopied, createProgress, dropProgress, readOrigin, takenOff } from './progress.ts'
 
@@ -24,20 +24,20 @@ export type CopyTarget = RowLoader & {
 }
 
 /** What the target holds: nothing, or so many rows of an unfinished copy. */
-export type Found = { state: 'empty' } | { state: 'unfinished'; rows: number; since: string }
+export type TargetContents = { state: 'empty' } | { state: 'unfinished'; rows: number; since: string }
 
 /** It holds something other than a copy that has not ended. */
 export class TargetNotEmptyError extends SetupError {}
 
-const used = (place: Place) =>
+const used = (place: DatabaseLocation) =>
   new TargetNotEmptyError(
-    `${placeName(place)} is not empty, and a copy overwrites nothing: name an empty database.`,
+    `${describeLocation(place)} is not empty, and a copy overwrites nothing: name an empty database.`,
   )
 
 /** What is copied: the fingerprint of the database, and what made its schema. */
-export type Origin = { identity: string; migrations: readonly Migration[]; tables: readonly TableShape[] }
+export type CopyOrigin = { identity: string; migrations: readonly Migration[]; tables: readonly TableShape[] }
 
-export const placeName = ({ dataDir, databaseUrl }: Place): string => {
+export const describeLocation = ({ dataDir, databaseUrl }: DatabaseLocation): string => {
   if (databaseUrl === undefined) return dataDir
   const { host, pathname } = new URL(databaseUrl)
   return `PostgreSQL at ${host || 'localhost'}, database ${decodeURIComponent(pathname.slice(1))}`
@@ -45,10 +45,10 @@ export const placeName = ({ dataDir, databaseUrl }: Place): string => {
 
 /** Changes nothing. @throws SetupError when it holds something else, or cannot be written to */
 export async function inspectTarget(
-  place: Place,
-  { identity }: Pick<Origin, 'identity'>,
+  place: DatabaseLocation,
+  { identity }: Pick<CopyOrigin, 'identity'>,
   from?: Opened,
-): Promise<Found> {
+): Promise<TargetContents> {
   const driver = await driverOf(place)
   if ((await driver.state()) !== 'used') {
     await assertWritable(place)
@@ -57,7 +57,9 @@ export async function inspectTarget(
   const storage = await openReadOnly(place)
   try {
     if (from && (await isSame(from, { place, db: storage.read }))) {
-      throw new SetupError(`${placeName(place)} is the database that is to be copied: name another one.`)
+      throw new SetupError(
+        `${describeLocation(place)} is the database that is to be copied: name another one.`,
+      )
     }
     if (!(await hasTable(storage, copyMarkName))) {
       throw used(place)
@@ -66,14 +68,14 @@ export async function inspectTarget(
     const { source, since } = await readOrigin(db)
     if (source === identity) return { state: 'unfinished', rows: await countCopied(db), since }
     throw new SetupError(
-      `${placeName(place)} holds the unfinished copy of another database, or of this one before it was migrated: name an empty one.`,
+      `${describeLocation(place)} holds the unfinished copy of another database, or of this one before it was migrated: name an empty one.`,
     )
   } finally {
     await storage.close()
   }
 }
 
-type Opened = { place: Place; db: Db }
+type Opened = { place: DatabaseLocation; db: Db }
 
 async function isSame(one: Opened, other: Opened): Promise<boolean> {
   if (one.place.databaseUrl === undefined || other.place.databaseUrl === undefined) {
@@ -89,7 +91,7 @@ async function isSame(one: Opened, other: Opened): Promise<boolean> {
 }
 
 /** @throws SetupError */
-async function assertWritable({ dataDir, databaseUrl }: Place): Promise<void> {
+async function assertWritable({ dataDir, databaseUrl }: DatabaseLocation): Promise<void> {
   if (databaseUrl === undefined) {
     let folder = dataDir
     while (!existsSync(folder)) folder = dirname(folder)
@@ -107,14 +109,14 @@ async function assertWritable({ dataDir, databaseUrl }: Place): Promise<void> {
     .finally(() => storage.close())
   if (rows[0]!.may === 1) return
   throw new SetupError(
-    `The role may not create tables in ${placeName({ dataDir, databaseUrl })}: grant it CREATE on the schema, or name a database that it owns.`,
+    `The role may not create tables in ${describeLocation({ dataDir, databaseUrl })}: grant it CREATE on the schema, or name a database that it owns.`,
   )
 }
 
 /** Runs `work` on the target, which keeps what was written when it does not come to its end. */
 export async function withCopyTarget<T>(
-  place: Place,
-  origin: Origin,
+  place: DatabaseLocation,
+  origin: CopyOrigin,
   work: (target: CopyTarget) => Promise<T>,
 ): Promise<T> {
   const driver = await driverOf(place)
@@ -135,7 +137,10 @@ export async function withCopyTarget<T>(
 /** None has it. */
 const noVersion = '9999.0.0'
 
-async function makeSchema(place: Place, { identity, migrations, tables }: Origin): Promise<void> {
+async function makeSchema(
+  place: DatabaseLocation,
+  { identity, migrations, tables }: CopyOrigin,
+): Promise<void> {
   const storage = await openStorage({ ...place, postgres: { poolSize: 4, statementMs: 0 } })
   try {
     await migrate(storage, migrations)
@@ -165,7 +170,7 @@ async function assertSameTables(db: AnyDb, dialect: Dialect, tables: readonly Ta
   )
 }
 
-const targetOf = (loader: RowLoader, dialect: Dialect, { tables, migrations }: Origin): CopyTarget => ({
+const targetOf = (loader: RowLoader, dialect: Dialect, { tables, migrations }: CopyOrigin): CopyTarget => ({
   ...loader,
   acceptsNul: dialectTraits[dialect].acceptsNul,
   async finish(counters, last) {
@@ -187,7 +192,7 @@ const targetOf = (loader: RowLoader, dialect: Dialect, { tables, migrations }: O
 
 /** @throws SetupError when a program that does not know what an unfinished copy is has written to it */
 async function assertOnlyCopied(db: AnyDb, table: string): Promise<void> {
-  const [there, copied] = [await countOf(db.selectFrom(table)), await countCopied(db, table)]
+  const [there, copied] = [await countRowsOf(db.selectFrom(table)), await countCopied(db, table)]
   if (there === copied) return
   throw new SetupError(
     `The target has ${there} rows of ${table} instead of ${copied}: another program wrote to it. Name an empty database.`,

@@ -1,6 +1,6 @@
 import { stepsOf } from '../../core/re2.ts'
 
-export type Flags = { i: boolean; m: boolean; s: boolean }
+export type PatternFlags = { i: boolean; m: boolean; s: boolean }
 
 /** A literal character in RE2 syntax. */
 export const literalOf = (character: string): string => `\\x{${character.codePointAt(0)!.toString(16)}}`
@@ -11,7 +11,7 @@ const last = 0x10ffff
 const foldedOnly = 1
 
 /** The code points that RE2 matches for an atom under the current flags. */
-function rangesOf(atom: string, { i, s }: Flags): Ranges {
+function rangesOf(atom: string, { i, s }: PatternFlags): Ranges {
   const step = stepsOf(`(?${i ? 'i' : ''}${s ? 's' : ''}:${atom})`).find(({ runes }) => runes.length > 0)
   if (!step) return []
   const runes = Array.from(step.runes)
@@ -32,7 +32,7 @@ const written = new Map<string, string>()
  * The code points that RE2 matches for a character or class under these flags, as one bracket expression of Postgres;
  * cached.
  */
-export function characterClass(atom: string, flags: Flags): string {
+export function characterClass(atom: string, flags: PatternFlags): string {
   const key = `${flags.i} ${flags.s} ${atom}`
   const known = written.get(key)
   if (known !== undefined) return known

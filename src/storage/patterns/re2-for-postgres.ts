@@ -1,4 +1,4 @@
-import { characterClass, type Flags, literalOf } from './characters.ts'
+import { characterClass, literalOf, type PatternFlags } from './characters.ts'
 import { alternation, assertionNode, charNode, type Node, printNode, repetition, sequence } from './tree.ts'
 
 /**
@@ -37,7 +37,7 @@ class Translation {
   }
 
   /** Parses up to the end or the closing parenthesis. Flags set inside hold to its end, across `|` as well. */
-  #alternatives(flags: Flags): Node {
+  #alternatives(flags: PatternFlags): Node {
     const alternatives: Node[][] = [[]]
     for (let next = this.#peek(); next !== '' && next !== ')'; next = this.#peek()) {
       const pieces = alternatives.at(-1)!
@@ -64,18 +64,18 @@ class Translation {
     return taken
   }
 
-  #group(pieces: Node[], flags: Flags): void {
+  #group(pieces: Node[], flags: PatternFlags): void {
     const set = this.#take(/\(\?([imsU]*)(?:-([imsU]+))?([:)])/)
     const inner = set?.[3] === ')' ? flags : { ...flags }
-    for (const letter of set?.[1] ?? '') if (letter in inner) inner[letter as keyof Flags] = true
-    for (const letter of set?.[2] ?? '') if (letter in inner) inner[letter as keyof Flags] = false
+    for (const letter of set?.[1] ?? '') if (letter in inner) inner[letter as keyof PatternFlags] = true
+    for (const letter of set?.[2] ?? '') if (letter in inner) inner[letter as keyof PatternFlags] = false
     if (set?.[3] === ')') return
     if (!set) this.#take(/\((?:\?P?<[^>]*>)?/)
     pieces.push(this.#alternatives(inner))
     this.#at += 1
   }
 
-  #quoted(pieces: Node[], flags: Flags): void {
+  #quoted(pieces: Node[], flags: PatternFlags): void {
     this.#at += 2
     const end = this.#pattern.indexOf('\\E', this.#at)
     const literal = this.#pattern.slice(this.#at, end < 0 ? undefined : end)
@@ -98,7 +98,7 @@ class Translation {
     return true
   }
 
-  #atom(flags: Flags): Node {
+  #atom(flags: PatternFlags): Node {
     const anchor = this.#take(/\^|\$|\\[AzbB]/)?.[0]
     if (anchor !== undefined) return assertionNode(anchors(flags)[anchor]!)
     const escaped = /\\(?:[pP](?:\{[^}]*\}|.)|x(?:\{[^}]*\}|..)|[0-7]{1,3}|.)/
@@ -120,7 +120,7 @@ class Translation {
   }
 }
 
-const anchors = ({ m }: Flags): Record<string, string> => ({
+const anchors = ({ m }: PatternFlags): Record<string, string> => ({
   '^': m ? lineStart : '\\A',
   $: m ? lineEnd : '\\Z',
   '\\A': '\\A',

@@ -3,7 +3,7 @@ import type { Db } from '../db.ts'
 import { isPostgres } from './prepared.ts'
 
 /** The number of rows that a query finds; it must not have selected anything yet. */
-export async function countOf<DB, TB extends keyof DB>(
+export async function countRowsOf<DB, TB extends keyof DB>(
   found: SelectQueryBuilder<DB, TB, object>,
 ): Promise<number> {
   const counted = found.select((eb) => eb.fn.countAll<number>().as('total'))

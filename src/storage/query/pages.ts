@@ -12,7 +12,7 @@ import {
   toPage,
   totalFrom,
 } from '../../core/page.ts'
-import { countOf } from './counts.ts'
+import { countRowsOf } from './counts.ts'
 import { after } from './expressions.ts'
 
 type Found<DB, TB extends keyof DB> = SelectQueryBuilder<DB, TB, object>
@@ -35,7 +35,7 @@ export async function readPage<DB, TB extends keyof DB, Row, T>(
   read: (row: Row) => T,
 ): Promise<Page<T>> {
   const rows = await list(found).limit(page.limit).offset(offsetOf(page)).execute()
-  const total = totalFrom(rows.length, page) ?? (await countOf(found))
+  const total = totalFrom(rows.length, page) ?? (await countRowsOf(found))
   return toPage(
     rows.map((row) => read(row)),
     total,
@@ -80,7 +80,7 @@ export async function readCursorPage<DB, TB extends keyof DB, Row, T>(
     .offset(key === undefined ? offsetOf(query) : 0)
     .execute()
   const count = Math.min(rows.length, query.limit)
-  const total = key === undefined ? (totalFrom(count, query) ?? (await countOf(found))) : undefined
+  const total = key === undefined ? (totalFrom(count, query) ?? (await countRowsOf(found))) : undefined
   return toCursorPage(
     rows.map((row) => read(row)),
     query,

@@ -3,7 +3,7 @@ import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { ofOne, organizationScope, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { forNoKeyUpdate, forShare } from '../../storage/query/locks.ts'
 import { readById, readPage } from '../../storage/query/pages.ts'
 import { preparedInScope } from '../../storage/query/prepared-in-scope.ts'
@@ -134,7 +134,7 @@ export async function countOrgs(db: Db, partnerId: string): Promise<number> {
     .selectFrom('organizations')
     .where('partner_id', '=', partnerId)
     .where('deleted_at', 'is', null)
-  return countOf(live)
+  return countRowsOf(live)
 }
 
 /** @throws slug_taken */

@@ -3,7 +3,7 @@ import { type IdPage, offsetOf, type Page, type PageQuery, toPage, totalFrom } f
 import { ofOne, type Scope } from '../../core/scope.ts'
 import { isForeignKeyViolation } from '../../storage/database-errors.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { forUpdate } from '../../storage/query/locks.ts'
 import { readById } from '../../storage/query/pages.ts'
 import { preparedInScope } from '../../storage/query/prepared-in-scope.ts'
@@ -48,7 +48,7 @@ export async function listSites(
     ? sitesByName(db, scope, part)
     : sitesOfOrgByName(db, scope, { ...part, orgId }))
   const found = () => sitesIn(db, scope).$if(orgId !== undefined, (q) => q.where('org_id', '=', orgId!))
-  const total = totalFrom(rows.length, page) ?? (await countOf(found()))
+  const total = totalFrom(rows.length, page) ?? (await countRowsOf(found()))
   return toPage(rows.map(readSite), total, page)
 }
 
@@ -56,7 +56,7 @@ export async function listSitesById(db: Db, scope: Scope, page: IdPage): Promise
   return (await readById(sitesIn(db, scope), 'sites.id', page, (q) => q.selectAll())).map(readSite)
 }
 
-export const countSitesIn = (db: Db, scope: Scope): Promise<number> => countOf(sitesIn(db, scope))
+export const countSitesIn = (db: Db, scope: Scope): Promise<number> => countRowsOf(sitesIn(db, scope))
 
 export async function findSite(db: Db, scope: Scope, id: string): Promise<Site | undefined> {
   const [row] = await siteById(db, scope, { id })
@@ -101,7 +101,7 @@ export async function changeSite(db: Db, scope: Scope, site: Site): Promise<void
  */
 export async function countUse(db: Db, siteId: string): Promise<SiteUse> {
   const using = (table: 'devices' | 'enrollment_keys' | 'device_groups' | 'organization_membership_sites') =>
-    countOf(db.selectFrom(table).where('site_id', '=', siteId))
+    countRowsOf(db.selectFrom(table).where('site_id', '=', siteId))
   return {
     devices: await using('devices'),
     enrollmentKeys: await using('enrollment_keys'),

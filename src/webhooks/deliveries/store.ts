@@ -4,7 +4,7 @@ import type { CursorPage, CursorPageQuery } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
-import { countOf } from '../../storage/query/counts.ts'
+import { countRowsOf } from '../../storage/query/counts.ts'
 import { notEqualsText } from '../../storage/query/expressions.ts'
 import { forUpdate } from '../../storage/query/locks.ts'
 import { readCursorPage } from '../../storage/query/pages.ts'
@@ -103,7 +103,7 @@ export const countWaiting = (db: Db, scope: Scope, max: number): Promise<number>
     .where('status', 'in', ['pending', 'retrying'])
     .where(isUndelivered)
     .limit(max)
-  return countOf(db.selectFrom(some.as('waiting')))
+  return countRowsOf(db.selectFrom(some.as('waiting')))
 }
 
 export type FailedDeliveryQuery = CursorPageQuery & {
@@ -169,7 +169,7 @@ export async function countDeliveries(
     .where(isUndelivered)
     .groupBy('status')
     .execute()
-  const total = await countOf(found)
+  const total = await countRowsOf(found)
   const counts = { total, pending: 0, delivered: total, failed: 0, retrying: 0 }
   for (const { status, count } of rows) {
     counts[status as DeliveryStatus] = Number(count)

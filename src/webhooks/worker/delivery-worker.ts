@@ -18,7 +18,7 @@ import {
 } from '../deliveries/rules.ts'
 import { activeSecrets, credentialsFault, unreadableFields, urlFault, type WebhookRecord } from '../rules.ts'
 import { type EndpointQueue, EndpointQueues, queueStart } from './endpoint-queues.ts'
-import { type Attempt, recordOutcomes } from './outcomes.ts'
+import { type DeliveryAttempt, recordOutcomes } from './outcomes.ts'
 import {
   acquireQueues,
   findDueQueues,
@@ -48,7 +48,7 @@ export type DeliveryWorkerOptions = {
   onSpoiled(what: { deliveryId: string; webhookId: string; error: unknown }): void
 }
 
-type EndedAttempt = Attempt & {
+type EndedAttempt = DeliveryAttempt & {
   queue: EndpointQueue
   /** Another transaction kept its row locked: when to try again, of `performance.now()`. */
   heldUntil?: number
@@ -407,7 +407,7 @@ export class DeliveryWorker {
    */
   async #recordOneByOne(attempts: readonly EndedAttempt[], now: Instant): Promise<Set<EndedAttempt>> {
     const { storage, onSpoiled } = this.#options
-    const record = <T extends Attempt>(some: readonly T[]) =>
+    const record = <T extends DeliveryAttempt>(some: readonly T[]) =>
       writeLeavingLocked(storage, some, (tx, part) => recordOutcomes(tx, part, now), {
         unsynced: true,
         lockMs,

@@ -7,10 +7,14 @@ import type { WebhookRecord } from '../rules.ts'
 import * as store from './store.ts'
 
 /** An attempt to send a delivery, and its outcome. */
-export type Attempt = { webhook: WebhookRecord; delivery: PendingDelivery; outcome: DeliveryOutcome }
+export type DeliveryAttempt = { webhook: WebhookRecord; delivery: PendingDelivery; outcome: DeliveryOutcome }
 
 /** Records the outcomes of attempts, counts them, and fails webhooks whose receiver wants no more deliveries. */
-export async function recordOutcomes(tx: Db, attempts: readonly Attempt[], now: Instant): Promise<void> {
+export async function recordOutcomes(
+  tx: Db,
+  attempts: readonly DeliveryAttempt[],
+  now: Instant,
+): Promise<void> {
   const unwanted = attempts.filter(({ outcome }) => outcome.isUnwanted).map(({ webhook }) => webhook)
   for (const webhook of new Map(unwanted.map((one) => [one.id, one])).values()) {
     if (await store.failWebhook(tx, webhook.id, now))
@@ -31,7 +35,7 @@ export async function recordOutcomes(tx: Db, attempts: readonly Attempt[], now: 
   )
 }
 
-function countOutcomes(attempts: readonly Attempt[], now: Instant): store.OutcomeCounts[] {
+function countOutcomes(attempts: readonly DeliveryAttempt[], now: Instant): store.OutcomeCounts[] {
   const tallies = new Map<string, store.OutcomeCounts>()
   for (const { delivery, outcome } of attempts) {
     const { webhookId } = delivery

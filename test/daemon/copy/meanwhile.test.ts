@@ -2,7 +2,7 @@ import { describe, expect } from 'vitest'
 import { isMoved } from '../../../daemon/backup/contents.ts'
 import type { AnyDb } from '../../../src/storage/columns.ts'
 import { closeMoved } from '../../../src/storage/copy/moved.ts'
-import { placeName } from '../../../src/storage/copy/target.ts'
+import { describeLocation } from '../../../src/storage/copy/target.ts'
 import { checkVersion } from '../../../src/storage/oldest-version.ts'
 import { version } from '../../../src/version.ts'
 import { inTurn } from '../../database-depth.ts'
@@ -61,7 +61,7 @@ describe.each(kinds)('a copy to %s', (kind) => {
   it('does not open the target when the source was opened again meanwhile', async () => {
     const [from, to] = [await migrated(), await emptyPlace(kind)]
     await leaveUnfinished(from, to)
-    const move = { target: placeName(to), at: '2026-03-01T12:00:00.000Z' }
+    const move = { target: describeLocation(to), at: '2026-03-01T12:00:00.000Z' }
     await withStorage(from, ({ write }) => write((tx) => closeMoved(tx as AnyDb, 'sqlite', move, isMoved)))
     let isOpened = false
     const copy = copiedWhile(from, to, (database) => {
