@@ -14,7 +14,7 @@ import { type Contract, entriesOf, maxPublicBody } from '../src/core/endpoint.ts
 import { Problem } from '../src/core/errors.ts'
 import { openApiOf } from '../src/core/openapi.ts'
 import type { Handler } from '../src/handler.ts'
-import { type Closure, closureSentence, type WriteGate } from '../src/storage/copy/write-gate.ts'
+import { describeClosure, type WriteClosure, type WriteGate } from '../src/storage/copy/write-gate.ts'
 import { scopeOfCaller } from './actor.ts'
 import { networkOf } from './address.ts'
 import { addBodies } from './bodies.ts'
@@ -287,12 +287,12 @@ export function handlerOf(handlers: Handlers, name: string): Handler<never> {
 const freshMs = 1000
 
 /** Also below the API, where it is described. */
-export const healthOf = (version: string, clientAddress: string, closure: Closure | undefined) => ({
+export const healthOf = (version: string, clientAddress: string, closure: WriteClosure | undefined) => ({
   status: 'ok' as const,
   version,
   uptime: process.uptime(),
   clientAddress,
-  ...(closure !== undefined && { maintenance: closureSentence(closure) }),
+  ...(closure !== undefined && { maintenance: describeClosure(closure) }),
 })
 
 function addHealth(

@@ -1,7 +1,12 @@
 import type { Logger } from 'pino'
 import { SetupError } from '../src/core/errors.ts'
 import type { Clock } from '../src/core/time.ts'
-import { type Closure, closureSentence, lookMs, type WriteGate } from '../src/storage/copy/write-gate.ts'
+import {
+  describeClosure,
+  gatePollMs,
+  type WriteClosure,
+  type WriteGate,
+} from '../src/storage/copy/write-gate.ts'
 import type { Storage } from '../src/storage/open.ts'
 import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import type { AgentEventBuffer } from './agent-event-buffer.ts'
@@ -13,7 +18,7 @@ export async function assertOpen(gate: WriteGate): Promise<void> {
   if (closure === undefined) return
   throw new SetupError(
     closure.kind === 'moved'
-      ? `${closureSentence(closure)}. Start svc with that database. If it is not used, svc db copy --reopen opens this one again.`
+      ? `${describeClosure(closure)}. Start svc with that database. If it is not used, svc db copy --reopen opens this one again.`
       : 'The last part of svc db copy works on this database: start again when it has ended.',
   )
 }
@@ -26,12 +31,12 @@ type Buffers = { agentEntries: AgentAuditBuffer; agentEvents: AgentEventBuffer; 
  */
 export const gateListener =
   (storage: Storage, { agentEntries, agentEvents, clock, log }: Buffers) =>
-  (closure: Closure | undefined): void => {
+  (closure: WriteClosure | undefined): void => {
     if (closure === undefined) {
       log.info('the database takes writes again')
       return
     }
-    log.warn({ closure: closure.kind }, closureSentence(closure))
+    log.warn({ closure: closure.kind }, describeClosure(closure))
     if (closure.kind !== 'maintenance') return
     const write = () => {
       const writes = [agentEntries.write(storage, clock()), agentEvents.tell(storage, clock())]
@@ -40,5 +45,5 @@ export const gateListener =
     }
     write()
     // Requests that were under way have gathered more. The copy still waits.
-    setTimeout(write, 2 * lookMs).unref()
+    setTimeout(write, 2 * gatePollMs).unref()
   }

@@ -2,7 +2,7 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { Problem } from '../src/core/errors.ts'
-import { bounded } from './bounded.ts'
+import { withDeadline } from './deadline.ts'
 
 /**
  * Metrics whose values are read from the database at a scrape. `keepMs`: how long they are served before they are read
@@ -115,7 +115,7 @@ function storedReader(
 ): () => Promise<string | undefined> {
   let kept: { text: string; at: number } | undefined
   const isWithin = (ms: number) => kept !== undefined && performance.now() - kept.at < ms
-  const read = bounded(
+  const read = withDeadline(
     async () => {
       await refresh()
       kept = { text: await registry.metrics(), at: performance.now() }

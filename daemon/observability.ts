@@ -1,12 +1,12 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { Cipher } from '../src/core/cipher.ts'
-import { closureSentence } from '../src/storage/copy/write-gate.ts'
+import { describeClosure } from '../src/storage/copy/write-gate.ts'
 import { classifyDatabaseError } from '../src/storage/database-errors.ts'
 import type { Readiness } from './app.ts'
 import { watchBacklog } from './backlog-watch.ts'
 import { backupMetrics } from './backup/backup-watch.ts'
-import { bounded } from './bounded.ts'
 import type { Config } from './config.ts'
+import { withDeadline } from './deadline.ts'
 import type { Dependencies } from './dependencies.ts'
 import { missingKeys } from './key-fingerprints.ts'
 import {
@@ -115,9 +115,13 @@ function missingKeysMetric({ storage, secrets }: Dependencies): StoredMetrics {
 
 export function readinessOf(parts: Dependencies): Readiness {
   const { storage, gate, database, audit, setAside, secrets } = parts
-  const checkChains = bounded(() => audit.check(), deadlineMs, failureLog(parts))
-  const checkAside = bounded(() => setAside.check().then((said) => ({ said })), deadlineMs, failureLog(parts))
-  const findMissingKeys = bounded(
+  const checkChains = withDeadline(() => audit.check(), deadlineMs, failureLog(parts))
+  const checkAside = withDeadline(
+    () => setAside.check().then((said) => ({ said })),
+    deadlineMs,
+    failureLog(parts),
+  )
+  const findMissingKeys = withDeadline(
     () => missingKeys(storage.read, secrets.now.config),
     deadlineMs,
     failureLog(parts),
@@ -126,7 +130,7 @@ export function readinessOf(parts: Dependencies): Readiness {
     const { closure } = gate
     // It still answers reads. One that was moved is replaced by the service on its new place.
     if (closure !== undefined)
-      return { ready: closure.kind === 'maintenance', checks: { database: closureSentence(closure) } }
+      return { ready: closure.kind === 'maintenance', checks: { database: describeClosure(closure) } }
     const [fault, chains, aside, missing] = await Promise.all([
       database.fault(),
       checkChains(),

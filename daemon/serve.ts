@@ -51,7 +51,7 @@ import { scripts } from '../src/scripts/handlers.ts'
 import { search } from '../src/search/handlers.ts'
 import { deadLetterHandlers, type Rewrites } from '../src/service/dead-letters/handlers.ts'
 import { ssoHandlers } from '../src/sso/handlers.ts'
-import { type Closure, gated, WriteGate } from '../src/storage/copy/write-gate.ts'
+import { type WriteClosure, WriteGate, withWriteGate } from '../src/storage/copy/write-gate.ts'
 import { isUniqueViolation } from '../src/storage/database-errors.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
 import { tenancyHandlers } from '../src/tenancy/handlers.ts'
@@ -98,7 +98,7 @@ import { ReadQueryQueue } from './read-query-queue.ts'
 import { prepareSchema } from './schema.ts'
 import { assertOwnSecrets, warnOfFallbacks } from './secrets/fallbacks.ts'
 import { RunningSecrets } from './secrets/running.ts'
-import { live } from './secrets/set.ts'
+import { currentProxy } from './secrets/set.ts'
 import type { SettingsSource } from './secrets/source.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 import { SignInWatch } from './sign-in-watch.ts'
@@ -156,9 +156,9 @@ export async function serve(
   const observer = new StorageWatch(log, metrics)
   const { poolerUrl, readQueries: readLimits } = config
   const opened = await openStorage({ ...place, poolerUrl, alone, readQueries: readLimits, observer })
-  let onGate = (_: Closure | undefined): void => {}
+  let onGate = (_: WriteClosure | undefined): void => {}
   const gate = new WriteGate({ storage: opened, dataDir: config.dataDir }, (closure) => onGate(closure))
-  const storage = gated(opened, gate)
+  const storage = withWriteGate(opened, gate)
   try {
     await assertOpen(gate)
     await prepareSchema(storage, place, config, log)
@@ -191,10 +191,10 @@ export async function serve(
     const work = new ConcurrencyLimit(config.maxRequests, metrics)
     const connections = new ConnectionLimit(config.connections, proxyReader(config.proxies), metrics)
     const meter = new KeyMeter(storage)
-    const cipher = live(() => secrets.now.cipher)
+    const cipher = currentProxy(() => secrets.now.cipher)
     const outside = { ...livePorts(secrets), ...replaced }
     const publicUrl = (): string => config.outside.publicUrl ?? urlOf(app, config.host)
-    const signer = live(() => secrets.now.signer)
+    const signer = currentProxy(() => secrets.now.signer)
     const audit = watchAudit({ ...config, storage, clock, log, metrics, signer })
     const outputs = new CommandWatch(log, metrics)
     const commandQuota = new ByteQuota(config.commandBytes, (excess) => outputs.add(excess))
@@ -352,10 +352,10 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
   } = parts
   const { mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const { secrets: running } = parts
-  const access = live(() => running.now.tokens.access)
-  const workloads = live(() => running.now.tokens.workloads)
-  const secrets = live(() => running.now.config.secrets)
-  const previous = live(() => running.now.config.previous)
+  const access = currentProxy(() => running.now.tokens.access)
+  const workloads = currentProxy(() => running.now.tokens.workloads)
+  const secrets = currentProxy(() => running.now.config.secrets)
+  const previous = currentProxy(() => running.now.config.previous)
   const quotas = new QuotaCheck(config.quotas, parts.metrics)
   const own = {
     service: { health: async ({ ip }: { ip: string }) => healthOf(version, ip, parts.gate.closure) },
@@ -496,11 +496,11 @@ function livePorts(secrets: RunningSecrets): Integrations {
   const { outbound, archive, releases } = secrets.now.ports
   return {
     outbound,
-    mailer: live(() => secrets.now.ports.mailer),
-    phoneCodes: live(() => secrets.now.ports.phoneCodes),
-    archive: archive && live(() => secrets.now.ports.archive!),
-    releases: releases && live(() => secrets.now.ports.releases!),
-    binaries: live(() => secrets.now.ports.binaries),
+    mailer: currentProxy(() => secrets.now.ports.mailer),
+    phoneCodes: currentProxy(() => secrets.now.ports.phoneCodes),
+    archive: archive && currentProxy(() => secrets.now.ports.archive!),
+    releases: releases && currentProxy(() => secrets.now.ports.releases!),
+    binaries: currentProxy(() => secrets.now.ports.binaries),
   }
 }
 

@@ -1,5 +1,5 @@
 import { forEachSettled } from '../src/storage/bisect-writes.ts'
-import { tidy } from '../src/webhooks/jobs.ts'
+import { deleteOldDeliveries } from '../src/webhooks/jobs.ts'
 import { DeliveryWorker } from '../src/webhooks/worker/delivery-worker.ts'
 import { fanOut } from '../src/webhooks/worker/fan-out.ts'
 import type { Config } from './config.ts'
@@ -45,7 +45,7 @@ export function webhookLoops(loops: Loops, parts: Dependencies, config: Config):
     await deliveryWorker.close()
   }
   loops.add({ wake: rounds.wake, stop })
-  loops.leased('webhook upkeep', (fenced) => tidy(fenced, config, clock()), 600_000, {
+  loops.leased('webhook upkeep', (fenced) => deleteOldDeliveries(fenced, config, clock()), 600_000, {
     firstMs: parts.firstRunMs,
   })
 }

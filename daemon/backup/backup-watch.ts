@@ -1,7 +1,7 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { Storage } from '../../src/storage/open.ts'
 import type { StoredMetrics } from '../metrics.ts'
-import { expectedAt, findRun, type RunKind } from './runs.ts'
+import { findRun, nextRunDeadline, type RunKind } from './runs.ts'
 import type { BackupSettings } from './settings.ts'
 
 /** Metrics of backups and restore drills, of all processes and commands. */
@@ -54,7 +54,7 @@ function watchRuns(
     failed.set(at(run?.failed_at))
     took.set((run?.duration_ms ?? 0) / 1000)
     bytes.set(run?.bytes ?? 0)
-    expected.set(schedule === undefined ? 0 : at(expectedAt(schedule, run)))
+    expected.set(schedule === undefined ? 0 : at(nextRunDeadline(schedule, run)))
     failures.reset()
     failures.inc(run?.failures ?? 0)
   }

@@ -7,10 +7,10 @@ import { archiveTargets, smsProviders } from '../integrations/providers.ts'
  * - derived: made anew from what is kept
  * - left: lives too short, or would bring something back that has ended
  */
-export type Handling = readonly ['kept' | 'derived' | 'left', reason: string]
+export type BackupPolicy = readonly ['kept' | 'derived' | 'left', reason: string]
 
 /** Every table of the schema. A test compares it with the tables of both databases. */
-export const tables: Readonly<Record<TableName, Handling>> = {
+export const tables: Readonly<Record<TableName, BackupPolicy>> = {
   agent_builds: ['kept', 'which files of a release are offered to machines'],
   agent_commands: ['kept', 'history; those that are open are ended by a restore, so that none runs twice'],
   agent_keys: ['kept', 'public keys of machines, by which they get new tokens after a restore'],
@@ -107,7 +107,7 @@ export const tables: Readonly<Record<TableName, Handling>> = {
 }
 
 /** Tables that the databases or the migrations keep for themselves. */
-export const ownTables: readonly (readonly [name: RegExp, ...Handling])[] = [
+export const ownTables: readonly (readonly [name: RegExp, ...BackupPolicy])[] = [
   [/^svc_migrations$/, 'derived', 'a restore applies the same migrations'],
   [/_trigrams(_|$)/, 'derived', 'search indexes of SQLite, which follow their tables'],
   [/^svc_oldest_version$/, 'derived', 'a restore applies the same migrations, which raise it'],
@@ -124,7 +124,7 @@ const ofProviders = [...smsProviders, ...archiveTargets].flatMap(({ secrets }) =
  * Every secret that `svc serve` reads, by its setting. `_PREVIOUS` goes with its secret. A test compares it with what reading the
  * settings looks up.
  */
-export const secrets: Readonly<Record<string, Handling>> = {
+export const secrets: Readonly<Record<string, BackupPolicy>> = {
   AGENT_BINARY_S3_ACCESS_KEY_ID: ['left', ofPlace],
   AGENT_BINARY_S3_SECRET_ACCESS_KEY: ['left', ofPlace],
   AGENT_ENROLLMENT_SECRET: ['left', 'nothing is derived from it: machines present it'],
@@ -148,7 +148,7 @@ export const secrets: Readonly<Record<string, Handling>> = {
 }
 
 /** What `svc serve` writes into the data directory, by the path within it. */
-export const files: readonly (readonly [path: RegExp, ...Handling])[] = [
+export const files: readonly (readonly [path: RegExp, ...BackupPolicy])[] = [
   [/^svc\.sqlite(-wal|-shm)?$/, 'derived', 'the rows of the database are in the archive'],
   [/^svc\.sqlite\.restore(-wal|-shm)?$/, 'left', 'the beginning of a restore'],
   [/^svc\.lock$/, 'left', 'the lock of the process that serves the directory'],

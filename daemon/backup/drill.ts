@@ -3,7 +3,7 @@ import { recordAudit, sealPending } from '../../src/audit/outbox.ts'
 import { type AuditEvent, toDraftEntry } from '../../src/audit/rules.ts'
 import { formatBytes } from '../../src/core/byte-size.ts'
 import { SetupError } from '../../src/core/errors.ts'
-import { counted, type Finding, failed, passed, warning } from '../../src/core/finding.ts'
+import { type Finding, failed, passed, pluralize, warning } from '../../src/core/finding.ts'
 import { type Instant, systemClock } from '../../src/core/time.ts'
 import { tablesOf } from '../../src/storage/backup/catalog.ts'
 import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
@@ -17,7 +17,7 @@ import { openDrillScratch } from './drill-scratch.ts'
 import { archiveBytes, isTarget, storeAt } from './open-store.ts'
 import { restore } from './restore.ts'
 import { ownArchives } from './retention.ts'
-import { recordFailure, recordSuccess, withRuns } from './runs.ts'
+import { recordFailure, recordSuccess, withRunsDatabase } from './runs.ts'
 import { tableDigest } from './write-archive.ts'
 
 export type DrillOptions = {
@@ -93,7 +93,7 @@ const sentence = (error: unknown): string => (error instanceof Error ? error.mes
 /** The newest archive of this installation; of a target that has none of it, the newest. */
 async function newestOf(place: DatabaseLocation, target: string): Promise<string> {
   const store = storeAt(target)
-  const own = await withRuns(place, (storage) => ownArchives(storage.read, store))
+  const own = await withRunsDatabase(place, (storage) => ownArchives(storage.read, store))
   const newest = own[0] ?? (await store.list())[0]
   if (newest === undefined)
     throw new SetupError(`There is no backup in ${target}: svc db backup --out ${target}`)
@@ -124,12 +124,12 @@ async function rehearseRestore(
       const made = `Made ${archive.head.madeAt} by svc ${archive.head.version} on ${archive.head.source}`
       findings.push(passed('backup', `${basename(file)}, ${formatBytes(await archiveBytes(file))}`))
       findings.push(passed('archive', `${made}; its digests and audit chains are sound`))
-      findings.push(passed('tables', `${counted(wanted, 'table')} as in the archive`))
+      findings.push(passed('tables', `${pluralize(wanted, 'table')} as in the archive`))
     }
     const restoring = { 'data-dir': place.dataDir, file, identity, env, onLoaded, isRehearsal: true }
     const { rows, migrated } = await restore(restoring, onProgress)
-    const also = migrated.length === 0 ? '' : `, and ${counted(migrated.length, 'migration')} applied`
-    findings.push(passed('restore', `${counted(rows, 'row')} restored${also}`))
+    const also = migrated.length === 0 ? '' : `, and ${pluralize(migrated.length, 'migration')} applied`
+    findings.push(passed('restore', `${pluralize(rows, 'row')} restored${also}`))
     findings.push(...(await examineRestored(place, env)))
   }
   let failure: unknown
@@ -165,7 +165,7 @@ const record = (
   place: DatabaseLocation,
   { verdict, backup, durationMs, findings }: DrillReport,
 ): Promise<void> =>
-  withRuns(place, async (storage) => {
+  withRunsDatabase(place, async (storage) => {
     const now = systemClock()
     const faults = findings.filter(({ state }) => state === 'error').map(({ message }) => message)
     const details = { verdict, backup, durationMs, ...(faults.length > 0 && { faults }) }

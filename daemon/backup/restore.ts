@@ -24,12 +24,19 @@ import { secretsFileName } from '../secrets/file.ts'
 import type { Env } from '../variables.ts'
 import { type CheckedArchive, checkArchive } from './archive-check.ts'
 import type { Progress } from './backup.ts'
+import { counterGap, type EndedWork, endPendingWork } from './end-pending-work.ts'
 import type { Head } from './format.ts'
 import { archiveBytes } from './open-store.ts'
 import { assertOwnDirectory } from './own-directory.ts'
 import { type ArchiveSource, damaged, readArchive } from './read-archive.ts'
-import { countReturned, listRevived, type Returned, type Revocable, revocable, revokeAll } from './revived.ts'
-import { counterGap, type Settled, settle } from './settle.ts'
+import {
+  countRestoredAccess,
+  listRestoredAccess,
+  type RestoredAccessCounts,
+  type RevocableKind,
+  revocableKinds,
+  revokeAll,
+} from './restored-access.ts'
 import { chainsOf, findLost, type LostEntries, signChains, signStatements } from './statement.ts'
 import { writeFileAt } from './whole-file.ts'
 
@@ -49,8 +56,8 @@ export type RestoreOptions = {
   revoke?: readonly string[] | undefined
 }
 
-export type RestoreSummary = Settled &
-  Returned & {
+export type RestoreSummary = EndedWork &
+  RestoredAccessCounts & {
     file: string
     sha256: string
     madeAt: Instant
@@ -65,9 +72,9 @@ export type RestoreSummary = Settled &
     mailsLeft: number
     eventsLeft: number
     keysLost: string[]
-    revoked: Revocable[]
+    revoked: RevocableKind[]
     /** What gives access again, by kind. */
-    revived: Awaited<ReturnType<typeof listRevived>>
+    revived: Awaited<ReturnType<typeof listRestoredAccess>>
     /** Audit entries that are known to be lost, which a signed statement explains. */
     entriesLost: LostEntries[]
     /** Whether the restore is stated with the key of the audit log. */
@@ -79,7 +86,7 @@ export async function restore(
   options: RestoreOptions,
   onProgress: (it: Progress) => void,
 ): Promise<RestoreSummary> {
-  const revoked = revocable.filter((kind) => options.revoke?.includes(kind))
+  const revoked = revocableKinds.filter((kind) => options.revoke?.includes(kind))
   const place = databaseOf(options, options.env)
   const source = { file: options.file, identityFile: options.identity }
   const bytes = await archiveBytes(source.file)
@@ -120,7 +127,7 @@ type Work = {
   onLoaded: RestoreOptions['onLoaded']
   entriesLost: LostEntries[]
   signing: KnownKeys['signing']
-  revoked: Revocable[]
+  revoked: RevocableKind[]
 }
 
 async function fill(
@@ -152,7 +159,7 @@ async function fill(
     const gap = counterGap(head.madeAt, now)
     const counters = Object.entries(head.counters).map(([name, last]) => [name, last + gap])
     await target.setCounters(tx, Object.fromEntries(counters))
-    const changes = await settle(tx, { reason, gap, now })
+    const changes = await endPendingWork(tx, { reason, gap, now })
     if (lost.length > 0) await tx.deleteFrom('key_prints').where('name', 'in', lost).execute()
     for (const kind of revoked) await revokeAll(tx, kind, now)
     const chains = chainsOf(archive, entriesLost)
@@ -166,7 +173,7 @@ async function fill(
     const seeds = { isPreviousAssumed: true, previous: undefined, ...signing, current: seed }
     await signChains(storage, place.dataDir, { lost: entriesLost, seeds })
   }
-  const revived = await listRevived(storage.read, now)
+  const revived = await listRestoredAccess(storage.read, now)
   return {
     file: source.file,
     sha256: tail.sha256,
@@ -185,7 +192,7 @@ async function fill(
     ...settled,
     revoked,
     revived,
-    ...(await countReturned(storage.read, revived)),
+    ...(await countRestoredAccess(storage.read, revived)),
   }
 }
 

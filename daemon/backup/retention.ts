@@ -3,7 +3,7 @@ import type { DatabaseLocation } from '../../src/storage/backup/restore-target.t
 import { forEachSettled } from '../../src/storage/bisect-writes.ts'
 import type { Db } from '../../src/storage/open.ts'
 import type { ArchiveStore, StoredArchive } from './archive-store.ts'
-import { withRuns } from './runs.ts'
+import { withRunsDatabase } from './runs.ts'
 
 /**
  * The archives of a directory or prefix that this installation wrote, the newest first. One with another size was replaced by
@@ -34,7 +34,7 @@ export const prune = (
   }: { keep?: number | undefined; keepDays?: number | undefined },
   now: Instant,
 ): Promise<string[]> =>
-  withRuns(place, async (storage) => {
+  withRunsDatabase(place, async (storage) => {
     const oldest = keepDays === 0 ? '' : addSeconds(now, -keepDays * 86_400)
     const [, ...older] = await ownArchives(storage.read, store)
     const removed: string[] = []

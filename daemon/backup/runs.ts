@@ -28,7 +28,7 @@ function dueAt(schedule: string, { due_after }: Pick<Run, 'due_after'>): Instant
 }
 
 /** When at the latest a run should have succeeded: that after the last success, or after the schedule was begun. */
-export function expectedAt(schedule: string, run: Run | undefined): Instant | undefined {
+export function nextRunDeadline(schedule: string, run: Run | undefined): Instant | undefined {
   const since = run?.succeeded_at ?? run?.due_after
   return since ? nextAfter(schedule, new Date(since))?.toISOString() : undefined
 }
@@ -65,7 +65,7 @@ const updateRun = (tx: Db, kind: RunKind, change: Updateable<BackupRunRow>) =>
   tx.updateTable('backup_runs').set(change).where('kind', '=', kind).execute()
 
 /** False when another process has taken the run. */
-export async function keepClaim(
+export async function renewClaim(
   storage: Storage,
   { kind, holder, until }: { kind: RunKind; holder: string; until: Instant },
 ): Promise<boolean> {
@@ -128,7 +128,7 @@ export async function recordFailure(
 }
 
 /** Opens the database beside the service, for a few rows. @throws SetupError for an older schema */
-export async function withRuns<T>(
+export async function withRunsDatabase<T>(
   place: DatabaseLocation,
   work: (storage: Storage) => Promise<T>,
 ): Promise<T> {
@@ -150,7 +150,7 @@ export const recordBackup = (
   at: DatabaseLocation,
   { place, madeAt, bytes, durationMs }: { place: string; madeAt: Instant; bytes: number; durationMs: number },
 ): Promise<void> =>
-  withRuns(at, (storage) =>
+  withRunsDatabase(at, (storage) =>
     storage.write(async (tx) => {
       const row = { place, made_at: madeAt, bytes }
       await tx

@@ -5,7 +5,7 @@ import type { Storage } from '../../src/storage/open.ts'
 import type { Config } from '../config.ts'
 import { type Loop, type LoopParts, loop } from '../loop.ts'
 import { type Ended, runSvc } from './child-process.ts'
-import { claimRun, claimSeconds, keepClaim, type RunKind, recordFailure, releaseClaim } from './runs.ts'
+import { claimRun, claimSeconds, type RunKind, recordFailure, releaseClaim, renewClaim } from './runs.ts'
 
 const lookMs = 15_000
 
@@ -113,7 +113,7 @@ export class ScheduledRun {
     // While the database does not answer another process may take the run.
     if (begun - running.keptAt > claimSeconds * 1000) running.lost.abort(new Error('The claim has expired'))
     const until = addSeconds(clock(), claimSeconds)
-    if (await keepClaim(storage, { kind, holder: this.#holder, until })) running.keptAt = begun
+    if (await renewClaim(storage, { kind, holder: this.#holder, until })) running.keptAt = begun
     else running.lost.abort(new Error('Another process has taken the run'))
   }
 
@@ -127,7 +127,7 @@ export class ScheduledRun {
       if (!signal.aborted) throw err
       log.warn({ kind, reason: (err as Error).message }, 'a scheduled run was ended')
       // Only its holder does this: whoever looks next takes the run.
-      await keepClaim(storage, { kind, holder: this.#holder, until: clock() })
+      await renewClaim(storage, { kind, holder: this.#holder, until: clock() })
       return
     }
     const failure = failureOf(kind, ended)

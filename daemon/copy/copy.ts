@@ -4,7 +4,7 @@ import { toDraftEntry } from '../../src/audit/rules.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { type Instant, systemClock } from '../../src/core/time.ts'
 import type { DatabaseLocation } from '../../src/storage/backup/restore-target.ts'
-import { type Move, movedSentence, readMove } from '../../src/storage/copy/moved.ts'
+import { type DatabaseMove, describeMove, readMove } from '../../src/storage/copy/moved.ts'
 import {
   assertMayClose,
   type ClosedSource,
@@ -30,7 +30,7 @@ import { copiedRows } from './copied-rows.ts'
 import { type Size, sizeOf } from './estimate.ts'
 import { assertFilesFit, copyFiles } from './files.ts'
 import { copyOriginOf, isUnchangedSince } from './origin.ts'
-import { copyTable, type Pass } from './pass.ts'
+import { type CopyPass, copyTable } from './pass.ts'
 
 export type CopyOptions = {
   'data-dir'?: string | undefined
@@ -54,7 +54,7 @@ export type CopySummary = {
 
 export type CopyEvents = {
   onPlan(plan: CopyPlan): void
-  onProgress(pass: Pass, done: number, total: number): void
+  onProgress(pass: CopyPass, done: number, total: number): void
 }
 
 /** The ledger too: a migration of a closed database would be lost. */
@@ -68,7 +68,7 @@ type Job = {
   to: DatabaseLocation
   origin: CopyOrigin
   plan: CopyPlan
-  move: Move | undefined
+  move: DatabaseMove | undefined
 }
 
 /** What `copyDatabase` would do. @throws SetupError when it would refuse */
@@ -85,7 +85,7 @@ export const copyDatabase = (options: CopyOptions, on: CopyEvents): Promise<Copy
     on.onPlan(job.plan)
     return withCopyTarget(job.to, job.origin, async (target) => {
       const begun = performance.now()
-      const run = (pass: Pass) => copyAll(source.read, target, { ...job, pass, on })
+      const run = (pass: CopyPass) => copyAll(source.read, target, { ...job, pass, on })
       await run('first')
       if (performance.now() - begun > longMs) await run('again')
       const first = performance.now() - begun
@@ -130,11 +130,11 @@ async function prepared<T>(
   }
 }
 
-const alreadyMoved = (move: Move) =>
-  new SetupError(`${movedSentence(move)}: copy that one, or open this one again with svc db copy --reopen.`)
+const alreadyMoved = (move: DatabaseMove) =>
+  new SetupError(`${describeMove(move)}: copy that one, or open this one again with svc db copy --reopen.`)
 
 type Run = Pick<Job, 'origin' | 'plan'> & {
-  pass: Pass
+  pass: CopyPass
   on: CopyEvents
   seen?: Parameters<typeof copyTable>[0]['seen']
 }
@@ -196,7 +196,7 @@ async function assertUnchanged(source: ClosedSource['source'], { origin, move }:
   )
 }
 
-const entryOf = (move: Move) =>
+const entryOf = (move: DatabaseMove) =>
   toDraftEntry(
     {
       orgId: null,

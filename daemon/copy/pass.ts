@@ -19,12 +19,12 @@ import { rowLines } from '../backup/format.ts'
  * - again: chunks that differ from the source by now are copied anew, too
  * - last: the same; nobody else writes to the source any more, so the target is equal after it
  */
-export type Pass = 'first' | 'again' | 'last'
+export type CopyPass = 'first' | 'again' | 'last'
 
 type Parts = {
   source: Db
   target: CopyTarget
-  pass: Pass
+  pass: CopyPass
   /** All rows of the source, in the order of a backup; not in the first pass. */
   seen?: (table: TableShape, rows: readonly Cell[][]) => void
   /** Rows that were read or skipped. */

@@ -3,13 +3,13 @@ import { toDraftEntry } from '../../src/audit/rules.ts'
 import { SetupError } from '../../src/core/errors.ts'
 import { systemClock } from '../../src/core/time.ts'
 import type { AnyDb } from '../../src/storage/columns.ts'
-import { type Move, readMove, reopenMoved } from '../../src/storage/copy/moved.ts'
+import { type DatabaseMove, readMove, reopenMoved } from '../../src/storage/copy/moved.ts'
 import { noDatabase } from '../../src/storage/no-database.ts'
 import { databaseExists, openStorage } from '../../src/storage/open.ts'
 import { databaseOf } from '../config.ts'
 
 /** Lets a database that was moved take writes again. @throws SetupError when it was not moved */
-export async function reopen(options: { 'data-dir'?: string | undefined }): Promise<Move> {
+export async function reopen(options: { 'data-dir'?: string | undefined }): Promise<DatabaseMove> {
   const place = databaseOf(options)
   if (!(await databaseExists(place))) throw noDatabase(place.dataDir)
   const storage = await openStorage({ ...place, postgres: { poolSize: 2 } })

@@ -2,7 +2,7 @@ import { formatBytes } from '../../src/core/byte-size.ts'
 import { type Finding, passed, warning } from '../../src/core/finding.ts'
 import { addSeconds, type Instant } from '../../src/core/time.ts'
 import type { Db } from '../../src/storage/open.ts'
-import { expectedAt, findRun, type RunKind } from '../backup/runs.ts'
+import { findRun, nextRunDeadline, type RunKind } from '../backup/runs.ts'
 import type { Config } from '../config.ts'
 
 /* When the database was last backed up, and when a backup was last restored to see that it can be. */
@@ -56,7 +56,7 @@ async function check(
 ): Promise<Finding[]> {
   const run = await findRun(db, kind)
   const { succeeded_at: at, failed_at: failedAt, failure } = run ?? {}
-  const expected = schedule === undefined ? undefined : expectedAt(schedule, run)
+  const expected = schedule === undefined ? undefined : nextRunDeadline(schedule, run)
   const warn = (message: string, remedy: string) => [warning(check, { message, reason, remedy })]
   if (failedAt && (!at || failedAt > at)) {
     return warn(`The last one failed at ${failedAt}: ${failure}`, `mend that, then ${command}`)

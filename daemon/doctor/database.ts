@@ -2,11 +2,11 @@ import { migrations } from '../../migrations/index.ts'
 import { formatBytes } from '../../src/core/byte-size.ts'
 import type { Cipher } from '../../src/core/cipher.ts'
 import { SetupError } from '../../src/core/errors.ts'
-import { counted, type Finding, failed, passed, warning } from '../../src/core/finding.ts'
+import { type Finding, failed, passed, pluralize, warning } from '../../src/core/finding.ts'
 import { secretEntryOf } from '../../src/core/secret-names.ts'
 import { addSeconds, type Instant, secondsBetween } from '../../src/core/time.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
-import { movedSentence, readMove } from '../../src/storage/copy/moved.ts'
+import { describeMove, readMove } from '../../src/storage/copy/moved.ts'
 import { findUnreadable } from '../../src/storage/encrypted-values.ts'
 import { migrate, migrationStatus } from '../../src/storage/migrate.ts'
 import { openStorage, type ReadStorage, type StorageOptions } from '../../src/storage/open.ts'
@@ -34,7 +34,7 @@ export async function checkServer(storage: ReadStorage): Promise<Finding[]> {
   if (move) {
     findings.push(
       failed(check, {
-        message: `${movedSentence(move)}, and takes no changes.`,
+        message: `${describeMove(move)}, and takes no changes.`,
         reason: 'The service does not start on it: what it accepted would be missing there.',
         remedy: 'start svc serve with that database; if that copy is not used, svc db copy --reopen',
       }),
@@ -151,7 +151,7 @@ export async function checkSchema(
       }),
     ]
   }
-  if (pending.length === 0) return [passed(check, `${counted(states.length, 'migration')} applied`)]
+  if (pending.length === 0) return [passed(check, `${pluralize(states.length, 'migration')} applied`)]
   if (pending.length === states.length) {
     return [
       failed(check, {
@@ -161,11 +161,11 @@ export async function checkSchema(
       }),
     ]
   }
-  const plan = `apply ${counted(pending.length, 'migration')}, ${pending[0]} and later, to the database`
+  const plan = `apply ${pluralize(pending.length, 'migration')}, ${pending[0]} and later, to the database`
   repairs.push({ plan, run: () => migrateAt(options) })
   return [
     warning(check, {
-      message: `${counted(pending.length, 'migration')} not applied: ${shortened(pending)}.`,
+      message: `${pluralize(pending.length, 'migration')} not applied: ${shortened(pending)}.`,
       reason: 'This version needs them; the service applies them when it starts, unless AUTO_MIGRATE is off.',
       remedy: 'svc db migrate',
     }),
@@ -277,8 +277,8 @@ export async function checkEncryptedValues(storage: ReadStorage, cipher: Cipher)
   if (unreadable.length === 0) return [passed(check, 'All open with the keys of this service')]
   return unreadable.map(({ column, otherKey, damaged }) => {
     const parts = [
-      ...(otherKey > 0 ? [`${counted(otherKey, 'value')} of ${column} sealed with another key`] : []),
-      ...(damaged > 0 ? [`${counted(damaged, 'value')} of ${column} changed since`] : []),
+      ...(otherKey > 0 ? [`${pluralize(otherKey, 'value')} of ${column} sealed with another key`] : []),
+      ...(damaged > 0 ? [`${pluralize(damaged, 'value')} of ${column} changed since`] : []),
     ]
     const report = expiring.has(column) ? warning : failed
     return report(check, {

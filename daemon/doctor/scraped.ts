@@ -1,4 +1,4 @@
-import { counted, type Finding, passed, warning } from '../../src/core/finding.ts'
+import { type Finding, passed, pluralize, warning } from '../../src/core/finding.ts'
 import type { Config } from '../config.ts'
 import { probe } from './endpoint.ts'
 import { attempt } from './network.ts'
@@ -28,7 +28,7 @@ function limits(metrics: string): Finding[] {
   )
   return [
     warning(check, {
-      message: `${counted(hit.length, 'limit')} reached since the service started: ${named.join(', ')}.`,
+      message: `${pluralize(hit.length, 'limit')} reached since the service started: ${named.join(', ')}.`,
       reason: 'These requests were refused: of somebody who guesses, or of people who need more.',
       remedy: 'find the callers in the log; RATE_LIMIT_<NAME> and QUOTA_<NAME> raise a limit (svc-serve(8))',
     }),

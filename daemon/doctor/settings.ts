@@ -1,7 +1,7 @@
 import { type Finding, passed, warning } from '../../src/core/finding.ts'
 import { isLoopback } from '../../src/core/network.ts'
 import type { Config } from '../config.ts'
-import { explained } from '../secrets/fallbacks.ts'
+import { describeFallback } from '../secrets/fallbacks.ts'
 
 /* What the settings alone show. */
 
@@ -34,7 +34,7 @@ function weakSecrets({ weakSecrets }: Config): Finding[] {
 /** Where a secret is not set, another key serves as it, and must not change alone. */
 const fallbacksOf = ({ fallbacks }: Config): Finding[] =>
   fallbacks.map((one) => {
-    const { message, reason, remedy } = explained(one)
+    const { message, reason, remedy } = describeFallback(one)
     return warning('settings', { message: `${message}.`, reason: `${reason}.`, remedy })
   })
 

@@ -1,7 +1,7 @@
 import { compareVersions, isFarBehind, isNewer } from '../../src/agents/versions/semver.ts'
 import { findRelease, listPromoted } from '../../src/agents/versions/store.ts'
 import { listFaults } from '../../src/audit/checkpoints/verdicts.ts'
-import { counted, type Finding, failed, passed, warning } from '../../src/core/finding.ts'
+import { type Finding, failed, passed, pluralize, warning } from '../../src/core/finding.ts'
 import { systemScope } from '../../src/core/scope.ts'
 import { addSeconds, type Instant } from '../../src/core/time.ts'
 import { countExpiringApiKeys } from '../../src/credentials/api-keys/store.ts'
@@ -26,7 +26,7 @@ export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]>
     const more = faults.length > 5 ? ` and ${faults.length - 5} more` : ''
     return [
       failed(check, {
-        message: `${counted(faults.length, 'chain')} not sound: ${named.join(', ')}${more}.`,
+        message: `${pluralize(faults.length, 'chain')} not sound: ${named.join(', ')}${more}.`,
         reason:
           'Entries were changed or removed after they were written, or cannot be compared with what was signed.',
         remedy: 'svc audit verify shows where; keep the database and checkpoints/ as they are',
@@ -42,7 +42,7 @@ export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]>
   if (overdue > 0) {
     return [
       warning(check, {
-        message: `${overdue} of ${counted(all, 'chain')} were not verified for two days or longer, one since ${oldest}.`,
+        message: `${overdue} of ${pluralize(all, 'chain')} were not verified for two days or longer, one since ${oldest}.`,
         reason: 'The service verifies every chain once a day; a change of them would show late.',
         remedy: 'see whether the service runs, and what its log says about the loop audit verification',
       }),
@@ -51,7 +51,7 @@ export async function checkAuditChains(db: Db, now: Instant): Promise<Finding[]>
   return [
     passed(
       check,
-      oldest === null ? 'Not verified yet' : `${counted(all, 'chain')} sound, verified since ${oldest}`,
+      oldest === null ? 'Not verified yet' : `${pluralize(all, 'chain')} sound, verified since ${oldest}`,
     ),
   ]
 }
@@ -68,7 +68,7 @@ export async function checkQueues(db: Db, now: Instant): Promise<Finding[]> {
   if (mails > 0) {
     findings.push(
       warning('mail', {
-        message: `${counted(mails, 'mail')} could not be sent for ten minutes or longer.`,
+        message: `${pluralize(mails, 'mail')} could not be sent for ten minutes or longer.`,
         reason: 'Links in them expire, and people wait for them.',
         remedy: 'see the log of the service for the answer of the mail server, and SMTP_URL',
       }),
@@ -76,8 +76,8 @@ export async function checkQueues(db: Db, now: Instant): Promise<Finding[]> {
   }
   if (deliveries > 0 || events > 0) {
     const waiting = [
-      ...(deliveries > 0 ? [`the deliveries of ${counted(deliveries, 'webhook')}`] : []),
-      ...(events > 0 ? [counted(events, 'event')] : []),
+      ...(deliveries > 0 ? [`the deliveries of ${pluralize(deliveries, 'webhook')}`] : []),
+      ...(events > 0 ? [pluralize(events, 'event')] : []),
     ]
     findings.push(
       warning('webhooks', {
@@ -117,10 +117,10 @@ export async function checkWebhooks(db: Db): Promise<Finding[]> {
     .execute()
   const countIn = (status: string) => rows.find((one) => one.status === status)?.count ?? 0
   const failing = countIn(toStoredStatus('failed'))
-  if (failing === 0) return [passed('webhooks', `${counted(countIn('active'), 'webhook')} active`)]
+  if (failing === 0) return [passed('webhooks', `${pluralize(countIn('active'), 'webhook')} active`)]
   return [
     warning('webhooks', {
-      message: `${counted(failing, 'webhook')} failed too often.`,
+      message: `${pluralize(failing, 'webhook')} failed too often.`,
       reason: `Nothing is sent to them; deliveries wait for ${storedHours} hours and are given up then.`,
       remedy: 'svc webhooks list --status failed; svc webhooks resume NAME once its receiver answers',
     }),
@@ -135,14 +135,14 @@ export async function checkDeadLetters(db: Db, now: Instant): Promise<Finding[]>
   const findings = [
     ...kept.map(({ source, count }) =>
       warning(check, {
-        message: `${counted(count, 'row')} could not be written to ${source}.`,
+        message: `${pluralize(count, 'row')} could not be written to ${source}.`,
         reason: 'They are kept apart, so that they hold up no others, and are missing where they belong.',
         remedy: `svc dead-letters --source ${source}; then svc dead-letters retry or delete`,
       }),
     ),
     ...lost.map(({ source, count, reason }) =>
       failed(check, {
-        message: `${counted(count, 'row')} of ${source} ${count === 1 ? 'was' : 'were'} lost (${reason}).`,
+        message: `${pluralize(count, 'row')} of ${source} ${count === 1 ? 'was' : 'were'} lost (${reason}).`,
         reason: 'There were too many dead letters to keep them too.',
         remedy: 'svc dead-letters shows those that were kept: mend their cause, then retry them',
       }),
@@ -160,11 +160,11 @@ export async function checkDevices(db: Db, now: Instant): Promise<Finding[]> {
   const all = devices.reduce((sum, { count }) => sum + count, 0)
   const offline = devices.find(({ status }) => status === 'offline')?.count ?? 0
   if (all < few || offline < all * manyOffline) {
-    return [passed('devices', `${counted(all, 'device')}, ${offline} offline`)]
+    return [passed('devices', `${pluralize(all, 'device')}, ${offline} offline`)]
   }
   return [
     warning('devices', {
-      message: `${offline} of ${counted(all, 'device')} are offline.`,
+      message: `${offline} of ${pluralize(all, 'device')} are offline.`,
       reason:
         'So many at once have a cause in common: the network, the certificate, or the address of the service.',
       remedy: 'svc devices list --status offline; compare PUBLIC_URL with what their agents use',
@@ -193,13 +193,13 @@ export async function checkAgentVersions(db: Db): Promise<Finding[]> {
   const oldest = (await findRelease(db, newest))?.min_from ?? undefined
   const stranded = oldest === undefined ? 0 : sumOf((version) => isNewer(oldest, version))
   if (far === 0 && stranded === 0)
-    return [passed(check, `${counted(all, 'agent')} online, ${older} older than ${newest}, none by far`)]
+    return [passed(check, `${pluralize(all, 'agent')} online, ${older} older than ${newest}, none by far`)]
   return [
     ...(far === 0
       ? []
       : [
           warning(check, {
-            message: `${far} of ${counted(all, 'agent')} online are far behind ${newest}, which is promoted (${older} are older).`,
+            message: `${far} of ${pluralize(all, 'agent')} online are far behind ${newest}, which is promoted (${older} are older).`,
             reason: 'They lack what was mended since: their update fails, or is not allowed.',
             remedy:
               'svc devices list --json has their agentVersion; svc agent rollout start updates them in waves',
@@ -209,7 +209,7 @@ export async function checkAgentVersions(db: Db): Promise<Finding[]> {
       ? []
       : [
           warning(check, {
-            message: `${stranded} of ${counted(all, 'agent')} online are older than ${oldest}, the oldest that can update to ${newest}.`,
+            message: `${stranded} of ${pluralize(all, 'agent')} online are older than ${oldest}, the oldest that can update to ${newest}.`,
             reason:
               'They are offered a release between the two, and none where no such release is registered.',
             remedy: `svc agent sync-release registers the releases between; svc agent versions lists those that are there`,
@@ -227,7 +227,7 @@ export async function checkKeyExpiry(db: Db, now: Instant): Promise<Finding[]> {
   if (soon === 0) return [passed('API keys', 'None expires within 14 days')]
   return [
     warning('API keys', {
-      message: `${counted(soon, 'API key')} ${soon === 1 ? 'expires' : 'expire'} within 14 days.`,
+      message: `${pluralize(soon, 'API key')} ${soon === 1 ? 'expires' : 'expire'} within 14 days.`,
       reason: 'The scripts that use them are refused from then on.',
       remedy: 'svc keys list shows them; svc keys rotate KEY replaces one',
     }),

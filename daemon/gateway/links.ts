@@ -1,6 +1,6 @@
 import { newId } from '../../src/core/new-id.ts'
 import type { AgentChannels, Outcome, Wait } from '../../src/live/ports.ts'
-import type { LocalSwitchboard } from '../../src/live/replica-relay.ts'
+import type { LocalAgentChannels } from '../../src/live/replica-relay.ts'
 import { closings } from '../../src/live/wire/contract.ts'
 import type { AgentConnection } from './link.ts'
 
@@ -10,7 +10,7 @@ const lateMs = 300_000
 const maxAsked = 10_000
 
 /** The connections of this process, one for each agent. */
-export class AgentConnections implements LocalSwitchboard {
+export class AgentConnections implements LocalAgentChannels {
   readonly #byDevice = new Map<string, AgentConnection>()
   readonly #onNudge: (link: AgentConnection) => void
   /** The device of each sent command, oldest first. */
@@ -63,7 +63,7 @@ export class AgentConnections implements LocalSwitchboard {
     if (link) this.#onNudge(link)
   }
 
-  async ask(deviceId: string, { type, payload }: Parameters<AgentChannels['ask']>[1], wait: Wait) {
+  async request(deviceId: string, { type, payload }: Parameters<AgentChannels['request']>[1], wait: Wait) {
     const link = this.#byDevice.get(deviceId)
     if (!link) return { status: 'unreachable' } as const
     const id = newId()

@@ -12,7 +12,11 @@ export type Fallback = { name: 'ENROLLMENT_KEY_PEPPER' | 'AUDIT_SIGNING_KEY'; fr
 type With = { fallbacks: readonly Fallback[] }
 
 /** What a person reads: what is so, why it matters, and the way out. */
-export function explained({ name, from }: Fallback): { message: string; reason: string; remedy: string } {
+export function describeFallback({ name, from }: Fallback): {
+  message: string
+  reason: string
+  remedy: string
+} {
   if (name === 'AUDIT_SIGNING_KEY')
     return {
       message: `AUDIT_SIGNING_KEY is not set: it is derived from ${from}`,
@@ -28,7 +32,7 @@ export function explained({ name, from }: Fallback): { message: string; reason: 
 }
 
 const sentenceOf = (one: Fallback): string => {
-  const { message, reason, remedy } = explained(one)
+  const { message, reason, remedy } = describeFallback(one)
   return `${message}. ${reason}: ${remedy}`
 }
 

@@ -43,5 +43,5 @@ export function secretSet(
 const portSettings = ({ outside, secrets }: Config) => [outside, secrets.recoveryPepper]
 
 /** What a set has, as of each use. */
-export const live = <T extends object>(part: () => T): T =>
+export const currentProxy = <T extends object>(part: () => T): T =>
   new Proxy({} as T, { get: (_, name) => Reflect.get(part(), name) })

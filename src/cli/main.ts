@@ -2,8 +2,8 @@ import { fileURLToPath } from 'node:url'
 import type { Command } from '@oclif/core/command'
 import { getHelpFlagAdditions, normalizeArgv } from '@oclif/core/help'
 import { packageFile } from '../core/package-files.ts'
-import { endAfter } from './ending.ts'
 import { type Layout, Program } from './program.ts'
+import { runAndExit } from './run-and-exit.ts'
 import { serviceVersion } from './service-version.ts'
 import { wantsJson } from './stderr-notes.ts'
 
@@ -11,7 +11,7 @@ const compiled: Layout = { root: fileURLToPath(packageFile('.')) }
 
 /** Runs one command line and ends the process. */
 export const main = (argv: string[], layout: Layout = compiled): Promise<never> =>
-  endAfter(argv, async () => {
+  runAndExit(argv, async () => {
     const program = await Program.open(layout)
     try {
       await dispatch(argv, program)

@@ -11,12 +11,12 @@ import {
 import { devNull } from 'node:os'
 import type { z } from 'zod'
 import { renderRecord } from './card.ts'
-import { exitOnLostOutput } from './ending.ts'
 import { exitCodes, fileError, usageError } from './exit-codes.ts'
 import { fileExists } from './files.ts'
 import { idBeginningOf } from './id-beginning.ts'
 import { lookOf } from './look.ts'
 import { lineEscaper, type Output, printNote, printRecord, writeStdout } from './print.ts'
+import { exitOnLostOutput } from './run-and-exit.ts'
 
 const lost = 'it was made, and nobody has it: rotate it, or delete the record'
 

@@ -1,7 +1,7 @@
 import { clearStatus } from './stderr-notes.ts'
 
 /**
- * Writes to standard output, waiting when the reader is slower. A failure ends the process (src/cli/ending.ts), and nothing
+ * Writes to standard output, waiting when the reader is slower. A failure ends the process (src/cli/run-and-exit.ts), and nothing
  * that follows the output says that it was written.
  */
 export function writeStdout(text: string | Uint8Array): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Fault } from '../core/errors.ts'
 import { type Change, type Kind, kinds, type Plan, type Section } from './contract.ts'
-import { type AppliedChange, idsIn, keepable } from './history/applied-changes.ts'
+import { type AppliedChange, idsIn, storableValues } from './history/applied-changes.ts'
 import type { Owners } from './owners.ts'
 import {
   type AuditedObject,
@@ -89,7 +89,7 @@ export class Findings {
   ): void {
     const { section, id, orgId, key, record } = stored
     const { name: nameInFiles = key } = this.#owners.of(stored) ?? {}
-    const kept = keepable(kinds[section], before, after)
+    const kept = storableValues(kinds[section], before, after)
     const ids = {
       before: idsIn(section, former, kept.before),
       after: idsIn(section, record, kept.after),

@@ -8,7 +8,7 @@ import type { Db } from '../storage/open.ts'
 import { readableParts, readRefusal } from './access.ts'
 import { type configuration, kinds, type Plan, type Section, sections, uncoveredBy } from './contract.ts'
 import { mayReadAudit, withCulprits } from './culprits.ts'
-import { configurationOf, keepApplied } from './history/applied.ts'
+import { configurationOf, recordApply } from './history/applied.ts'
 import { configurationApplyHandlers } from './history/handlers.ts'
 import { Planner } from './planner.ts'
 import type { InnerCalls } from './ports.ts'
@@ -94,7 +94,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           })
           const made = await run.plan({ version, plannedAt })
           note(
-            await keepApplied(db, cipher, tenant, {
+            await recordApply(db, cipher, tenant, {
               setId,
               apply,
               made,

@@ -25,5 +25,5 @@ export const warning = (check: string, found: Explained): Finding => ({ check, s
 export const failed = (check: string, found: Explained): Finding => ({ check, state: 'error', ...found })
 
 /** `1 webhook`, `2 webhooks` */
-export const counted = (count: number, one: string, many = `${one}s`): string =>
+export const pluralize = (count: number, one: string, many = `${one}s`): string =>
   `${count} ${count === 1 ? one : many}`

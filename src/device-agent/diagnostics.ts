@@ -1,6 +1,6 @@
 import type { NewDiagnosticLog } from '../logs/diagnostic/contract.ts'
-import { clean } from './clean.ts'
 import { type AgentEvent, formatEvent, type Report } from './events.ts'
+import { sanitizeText } from './sanitize-text.ts'
 import type { Spool } from './spool/spool.ts'
 
 type Level = 'debug' | 'info' | 'warn'
@@ -37,7 +37,7 @@ function logOf(event: AgentEvent): NewDiagnosticLog | undefined {
     if (event.step === 'diagnostics') return undefined
     const { step, code, message, failures } = event
     const fields = { code, failures }
-    return { timestamp, level: 'warn', component: step, message: clean(message, 10_000), fields }
+    return { timestamp, level: 'warn', component: step, message: sanitizeText(message, 10_000), fields }
   }
   // Neither is a success: that would never end.
   if (event.event === 'diagnostics' || event.event === 'stopped') return undefined

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { hash } from 'node:crypto'
 import { withoutUndefined } from '../core/json.ts'
 import type { NewEventLog } from '../logs/events/contract.ts'
-import { clean } from './clean.ts'
+import { sanitizeText } from './sanitize-text.ts'
 
 export type JournalPage = { events: NewEventLog[]; cursor: string | undefined }
 
@@ -77,10 +77,10 @@ function eventOf(record: JournalRecord): NewEventLog | undefined {
     timestamp: new Date(microseconds / 1000).toISOString(),
     level: levelOf(Number(record.PRIORITY ?? 6)),
     category: categoryOf(record),
-    source: clean(source, 255),
+    source: sanitizeText(source, 255),
     // Identifies this record: the service ignores duplicates.
     eventId: hash('sha256', cursor, 'hex'),
-    message: clean(message, 2000),
+    message: sanitizeText(message, 2000),
     details: withoutUndefined({
       unit: shortOf(record._SYSTEMD_UNIT),
       pid: shortOf(record._PID),
@@ -91,7 +91,7 @@ function eventOf(record: JournalRecord): NewEventLog | undefined {
 
 const shortOf = (value: unknown): string | undefined => {
   const text = fieldText(value)
-  return text === undefined ? undefined : clean(text, 255)
+  return text === undefined ? undefined : sanitizeText(text, 255)
 }
 
 export function fieldText(value: unknown): string | undefined {

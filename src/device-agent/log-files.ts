@@ -3,7 +3,7 @@ import { type FileHandle, open, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { NewEventLog } from '../logs/events/contract.ts'
 import { bestEffort } from './best-effort.ts'
-import { clean } from './clean.ts'
+import { sanitizeText } from './sanitize-text.ts'
 
 /** How far each file was read. The inode detects a replaced file. */
 export type FilePositions = Record<string, { inode: number; offset: number }>
@@ -82,9 +82,9 @@ function eventOf(file: string, line: string, place: string, now: Date): NewEvent
     timestamp: (parseTime(line) ?? now).toISOString(),
     level: levelOf(line),
     category: categoryOf(file),
-    source: clean(file, 255),
+    source: sanitizeText(file, 255),
     eventId: hash('sha256', `${place} ${line}`, 'hex'),
-    message: clean(line, 2000),
+    message: sanitizeText(line, 2000),
   }
 }
 

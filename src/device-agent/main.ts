@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util'
-import { endAfter } from '../cli/ending.ts'
 import { usageError } from '../cli/exit-codes.ts'
+import { runAndExit } from '../cli/run-and-exit.ts'
 import { options } from './options.ts'
 import { type Build, currentExecutable } from './update/executable.ts'
 
@@ -68,4 +68,4 @@ function secondsIn(text: string): number {
 }
 
 const [, , command, ...argv] = process.argv
-await endAfter(argv, () => run(command, argv))
+await runAndExit(argv, () => run(command, argv))

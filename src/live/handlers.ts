@@ -49,7 +49,7 @@ export function liveHandlers({ switchboard, liveTimeoutMs: timeoutMs }: Live) {
     }
     addCount(underWay, who, 1)
     try {
-      const outcome = await switchboard.ask(device.id, question, { timeoutMs, signal: gone() })
+      const outcome = await switchboard.request(device.id, question, { timeoutMs, signal: gone() })
       return { device, result: resultOf(outcome, device, timeoutMs) }
     } finally {
       addCount(underWay, who, -1)

@@ -13,7 +13,7 @@ export type Outcome =
 /** Routes commands to the agent of a device, whichever process has its connection. */
 export type AgentChannels = {
   /** Sends the command and waits for its outcome; an abort ends the wait like a timeout. */
-  ask(deviceId: string, command: Omit<Command, 'id'>, wait: Wait): Promise<Outcome>
+  request(deviceId: string, command: Omit<Command, 'id'>, wait: Wait): Promise<Outcome>
 }
 
 export type Wait = { timeoutMs: number; signal?: AbortSignal }

@@ -8,7 +8,7 @@ import type { Command } from './wire/contract.ts'
 type Connection = { id: string; agent: { deviceId: string } }
 
 /** The connections of this process. */
-export type LocalSwitchboard = AgentChannels & {
+export type LocalAgentChannels = AgentChannels & {
   [Symbol.iterator](): Iterator<Connection>
   has(deviceId: string): boolean
   /** Closes a connection because another process has a newer one of the same agent. */
@@ -39,7 +39,7 @@ const channelOf = (holder: string): string => `svc_live_${holder.replaceAll('-',
 export class ReplicaRelay implements AgentChannels {
   readonly #storage: Storage
   readonly #signals: Notifications
-  readonly #local: LocalSwitchboard
+  readonly #local: LocalAgentChannels
   readonly #clock: Clock
   readonly #onError: (error: unknown) => void
   readonly #self = newId()
@@ -50,7 +50,7 @@ export class ReplicaRelay implements AgentChannels {
   #listening: Promise<() => Promise<void>> | undefined
 
   constructor(
-    deps: { storage: Storage; signals: Notifications; local: LocalSwitchboard; clock: Clock },
+    deps: { storage: Storage; signals: Notifications; local: LocalAgentChannels; clock: Clock },
     onError: (error: unknown) => void,
   ) {
     this.#storage = deps.storage
@@ -78,8 +78,8 @@ export class ReplicaRelay implements AgentChannels {
     await this.#storage.write((tx) => store.dropLink(tx, { deviceId, linkId }), { unsynced: true })
   }
 
-  async ask(deviceId: string, question: Omit<Command, 'id'>, wait: Wait): Promise<Outcome> {
-    if (this.#local.has(deviceId)) return this.#local.ask(deviceId, question, wait)
+  async request(deviceId: string, question: Omit<Command, 'id'>, wait: Wait): Promise<Outcome> {
+    if (this.#local.has(deviceId)) return this.#local.request(deviceId, question, wait)
     const place = await store.findLink(this.#storage.read, deviceId)
     if (!place || place.holder === this.#self) return { status: 'unreachable' }
     if (!(await this.#isAlive(place.holder))) return { status: 'unreachable' }
@@ -196,7 +196,7 @@ export class ReplicaRelay implements AgentChannels {
     const dropped = new AbortController()
     this.#answering.set(id, dropped)
     const outcome = await this.#local
-      .ask(row.device_id, { type, payload }, { timeoutMs, signal: dropped.signal })
+      .request(row.device_id, { type, payload }, { timeoutMs, signal: dropped.signal })
       .finally(() => this.#answering.delete(id))
     await this.#storage.write(
       async (tx) => {

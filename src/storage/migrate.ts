@@ -9,8 +9,8 @@ import { lock, unlock } from './migration-lock.ts'
 import type { MigrationWait } from './migration-wait.ts'
 import { checkVersion, raiseOldestVersion } from './oldest-version.ts'
 import type { Db, Storage } from './open.ts'
+import { setConnectionTimeouts } from './postgres/connection-timeouts.ts'
 import { buildConcurrently, inSlices, type LockLimits } from './postgres/lock-waits.ts'
-import { noticeEnd } from './postgres/notice-end.ts'
 
 /** What the file of a migration exports: `up` runs in a transaction, `indexes` are built beside the running service. */
 export type MigrationFile = {
@@ -160,7 +160,7 @@ async function migratePostgres(
   const watcher = storage.read as AnyDb
   return watcher.connection().execute(async (db) => {
     // It pauses for at most ten seconds.
-    await noticeEnd(db)
+    await setConnectionTimeouts(db)
     await lock(db, (blockers) => onWait({ migration: null, blockers }))
     try {
       await checkVersion({ dialect: 'postgres', read: db }, version)

@@ -1,6 +1,6 @@
 import { formatBytes } from '../core/byte-size.ts'
 import type { DatabaseLocation } from './backup/restore-target.ts'
-import { explaining, type Purpose, type Scratch } from './scratch.ts'
+import { explainDiskFull, type Purpose, type Scratch } from './scratch.ts'
 
 type ScratchRequest = {
   purpose: Purpose
@@ -24,7 +24,7 @@ export async function openScratch(
   try {
     const needed = await assertSpace(folder, original.bytes(), purpose)
     const full = `${folder} is full: the ${purpose} may need ${formatBytes(needed)} there: name another directory with --scratch.`
-    return { databaseUrl: undefined, explain: explaining(full), drop: async () => {} }
+    return { databaseUrl: undefined, explain: explainDiskFull(full), drop: async () => {} }
   } finally {
     original.close()
   }

@@ -13,7 +13,7 @@ export type Scratch = {
   drop(): Promise<void>
 }
 
-export const explaining =
+export const explainDiskFull =
   (full: string) =>
   (error: unknown): unknown =>
     isDiskFull(error) ? new SetupError(full, { cause: error }) : error

@@ -15,7 +15,7 @@ const expired = `Stored for ${storedHours} hours while the webhook was paused, a
  * Fails deliveries that were stored too long, deletes deliveries finished more than `deliveryDays` ago, leaves each
  * webhook its newest `deliveriesKept`, and removes deleted webhooks with all their deliveries.
  */
-export async function tidy(
+export async function deleteOldDeliveries(
   storage: Storage,
   settings: { deliveryDays: number; deliveriesKept: number },
   now: Instant,

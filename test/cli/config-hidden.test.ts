@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Hidden } from '../../src/cli/config/hidden.ts'
+import { VariableMasker } from '../../src/cli/config/variable-masking.ts'
 import { type Change, kinds, sections } from '../../src/configuration/contract.ts'
 
 /** Fields that name other objects, with the section that they name. */
@@ -9,7 +9,7 @@ const references = sections.flatMap((section) =>
   ),
 )
 
-describe('Hidden', () => {
+describe('VariableMasker', () => {
   it('knows fields with lists of names', () => {
     const lists = references.filter(({ isList }) => isList).map(({ field }) => field)
     expect(lists.toSorted()).toEqual(expect.arrayContaining(['deviceGroups', 'orgs', 'sites']))
@@ -21,7 +21,7 @@ describe('Hidden', () => {
       const variable = `\${env:SVC_CONFIG_NAME}`
       const { key } = kinds[refersTo]
       const named = [{ org: 'bakery', [key]: 'nightingale' }]
-      const hidden = new Hidden({ [section]: [], [refersTo]: named }, [
+      const hidden = new VariableMasker({ [section]: [], [refersTo]: named }, [
         {
           path: [refersTo, 0, key],
           text: 'nightingale',

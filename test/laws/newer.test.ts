@@ -23,7 +23,7 @@ import { sendDueMails } from '../../src/messages/jobs.ts'
 import { queueMail } from '../../src/messages/queue.ts'
 import { passwordReset } from '../../src/messages/templates.ts'
 import type { Storage } from '../../src/storage/open.ts'
-import { tidy } from '../../src/webhooks/jobs.ts'
+import { deleteOldDeliveries } from '../../src/webhooks/jobs.ts'
 import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
 import { partsOn } from '../audit/chains.ts'
 import { retentionOn } from '../audit/retention-world.ts'
@@ -105,7 +105,7 @@ async function runAll({ service }: Stage): Promise<string[]> {
       const { failure } = await fanOut(storage, now())
       if (failure !== undefined) throw failure
     },
-    upkeep: () => tidy(storage, { deliveryDays: 30, deliveriesKept: 100_000 }, now()),
+    upkeep: () => deleteOldDeliveries(storage, { deliveryDays: 30, deliveriesKept: 100_000 }, now()),
   }
   const failed: string[] = []
   for (const [name, run] of Object.entries(runs))

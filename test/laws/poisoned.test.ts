@@ -38,7 +38,7 @@ import { queueMail } from '../../src/messages/queue.ts'
 import { passwordReset } from '../../src/messages/templates.ts'
 import { openStorage, type Storage } from '../../src/storage/open.ts'
 import { liveProcesses } from '../../src/storage/service-processes.ts'
-import { tidy } from '../../src/webhooks/jobs.ts'
+import { deleteOldDeliveries } from '../../src/webhooks/jobs.ts'
 import { DeliveryWorker } from '../../src/webhooks/worker/delivery-worker.ts'
 import { fanOut } from '../../src/webhooks/worker/fan-out.ts'
 import { addRelease, addRollout } from '../agents/rollouts/records.ts'
@@ -532,7 +532,9 @@ const scenarios: Record<string, Scenario> = {
 
   async 'webhook upkeep'({ storage, bad, good }) {
     await failWrites(storage, 'delete', 'webhook_deliveries', `old.id = '${bad.deliveryId}'`)
-    await run(tidy(storage, { deliveryDays: 1, deliveriesKept: 100_000 }, addSeconds(now(), 30 * day)))
+    await run(
+      deleteOldDeliveries(storage, { deliveryDays: 1, deliveriesKept: 100_000 }, addSeconds(now(), 30 * day)),
+    )
     const left = (await rowsIn(storage, 'webhook_deliveries')).map(({ id }) => id)
     expect([left.includes(bad.deliveryId), left.includes(good.deliveryId)]).toEqual([true, false])
   },

@@ -219,7 +219,7 @@ describe('the memory of a process', () => {
     }
     const link = new AgentConnection('link', agent, socket, 0)
     links.add(link)
-    for (let n = 0; n < 10_500; n++) await links.ask('a', { type: 'x', payload: {} }, { timeoutMs: 0 })
+    for (let n = 0; n < 10_500; n++) await links.request('a', { type: 'x', payload: {} }, { timeoutMs: 0 })
     expect(links.asked).toBe(10_000)
     const idAt = (at: number) => (JSON.parse(sent.at(at)!) as { id: string }).id
     expect(links.settle(link, idAt(-1), { status: 'timeout' })).toBe(true)

@@ -91,14 +91,14 @@ describe('a connection', () => {
       capabilities: expect.any(Array),
     })
     agent.answer = ({ type, payload }) => ({ result: { type, payload } })
-    expect(await agents.links.ask('one', { type: 'x', payload: { a: 1 } }, wait)).toEqual({
+    expect(await agents.links.request('one', { type: 'x', payload: { a: 1 } }, wait)).toEqual({
       status: 'completed',
       result: { type: 'x', payload: { a: 1 } },
     })
     agent.answer = () => ({ stdout: '{"logs":[]}' })
-    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: { logs: [] } })
+    expect(await agents.links.request('one', question, wait)).toMatchObject({ result: { logs: [] } })
     agent.answer = () => ({ status: 'failed', error: 'no', code: 'log_not_found' })
-    expect(await agents.links.ask('one', question, wait)).toEqual({
+    expect(await agents.links.request('one', question, wait)).toEqual({
       status: 'failed',
       error: 'no',
       code: 'log_not_found',
@@ -129,15 +129,15 @@ describe('a connection', () => {
   it('is replaced by a newer one of the same agent, whose results alone count', async () => {
     const { url, agents } = await startGateway()
     const older = await RawAgent.connect(url, agentOf('one'))
-    const asked = agents.links.ask('one', question, wait)
+    const asked = agents.links.request('one', question, wait)
     const command = (await older.frame((frame) => 'id' in frame)) as Asked
     const newer = await RawAgent.connect(url, agentOf('one'), () => ({ result: 'newer' }))
     expect(await asked).toEqual({ status: 'unreachable' })
     expect(await older.closed).toEqual({ code: 4002, reason: closings.superseded.reason })
-    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'newer' })
+    expect(await agents.links.request('one', question, wait)).toMatchObject({ result: 'newer' })
     // A repeated result for the older connection is no probe.
     for (let n = 0; n < 10; n++) newer.result(command.id, { result: 'older' })
-    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'newer' })
+    expect(await agents.links.request('one', question, wait)).toMatchObject({ result: 'newer' })
   })
 
   it('lasts as long as pings are answered', async () => {
@@ -147,7 +147,7 @@ describe('a connection', () => {
     silent.pongs = false
     expect(await silent.closed).toMatchObject({ code: 4008 })
     await alive.frame(({ type }) => type === 'ping')
-    expect(await agents.links.ask('alive', question, wait)).toMatchObject({ result: 'here' })
+    expect(await agents.links.request('alive', question, wait)).toMatchObject({ result: 'here' })
     expect(agents.links.has('silent')).toBe(false)
   })
 
@@ -162,8 +162,8 @@ describe('a connection', () => {
     verdicts.set('one', closings[verdict])
     agents.revise()
     expect(await agent.closed).toMatchObject({ code })
-    expect(await agents.links.ask('one', question, wait)).toEqual({ status: 'unreachable' })
-    expect(await agents.links.ask('other', question, wait)).toMatchObject({ result: 1 })
+    expect(await agents.links.request('one', question, wait)).toEqual({ status: 'unreachable' })
+    expect(await agents.links.request('other', question, wait)).toMatchObject({ result: 1 })
     other.socket.terminate()
   })
 
@@ -177,7 +177,7 @@ describe('a connection', () => {
   it('is closed with 1001 when the service ends, and no new one is accepted', async () => {
     const { url, agents } = await startGateway()
     const all = await Promise.all(['a', 'b', 'c'].map((name) => RawAgent.connect(url, agentOf(name))))
-    const asked = agents.links.ask('a', question, wait)
+    const asked = agents.links.request('a', question, wait)
     await agents.close()
     expect(await asked).toEqual({ status: 'unreachable' })
     expect(await Promise.all(all.map(({ closed }) => closed))).toEqual(
@@ -207,7 +207,7 @@ describe('invalid frames', () => {
     const agent = await RawAgent.connect(url, agentOf('one'), () => ({ result: 'still here' }))
     agent.socket.send(said)
     expect(await agent.frame(({ type }) => type === 'error')).toMatchObject({ code: 'INVALID_MESSAGE' })
-    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'still here' })
+    expect(await agents.links.request('one', question, wait)).toMatchObject({ result: 'still here' })
   })
 
   it('end the connection when there are too many', async () => {
@@ -252,7 +252,7 @@ describe('invalid frames', () => {
     const raw = (agent.socket as unknown as { _socket: import('node:net').Socket })._socket
     raw.write(Buffer.from([0xff, 0xff, 0xff, 0xff, 0xff]))
     expect((await agent.closed).code).toBe(1002)
-    expect(await agents.links.ask('other', question, wait)).toMatchObject({ result: 1 })
+    expect(await agents.links.request('other', question, wait)).toMatchObject({ result: 1 })
     other.socket.terminate()
   })
 })
@@ -262,7 +262,7 @@ describe('results', () => {
     const { url, agents, warned } = await startGateway()
     const victim = await RawAgent.connect(url, agentOf('victim'))
     const prober = await RawAgent.connect(url, agentOf('prober'))
-    const asked = agents.links.ask('victim', question, wait)
+    const asked = agents.links.request('victim', question, wait)
     const { id } = (await victim.frame((frame) => 'id' in frame)) as Asked
     for (let n = 0; n < 4; n++) prober.result(id, { result: 'forged' })
     prober.say('nonsense')
@@ -279,27 +279,30 @@ describe('results', () => {
     const agent = await RawAgent.connect(url, agentOf('one'))
     const late: string[] = []
     for (let n = 0; n < 6; n++) {
-      const asked = agents.links.ask('one', question, { timeoutMs: 20 })
+      const asked = agents.links.request('one', question, { timeoutMs: 20 })
       late.push(((await agent.frame((frame) => 'id' in frame)) as Asked).id)
       expect(await asked).toEqual({ status: 'timeout' })
     }
     for (const id of late) agent.result(id, { result: 'late' })
     agent.answer = () => ({ result: 'in time' })
-    expect(await agents.links.ask('one', question, wait)).toMatchObject({ result: 'in time' })
+    expect(await agents.links.request('one', question, wait)).toMatchObject({ result: 'in time' })
   })
 
   it('may be large when they were requested', async () => {
     const { url, agents } = await startGateway()
     const text = 'x'.repeat(5_000_000)
     await RawAgent.connect(url, agentOf('one'), () => ({ result: { text } }))
-    expect(await agents.links.ask('one', question, wait)).toEqual({ status: 'completed', result: { text } })
+    expect(await agents.links.request('one', question, wait)).toEqual({
+      status: 'completed',
+      result: { text },
+    })
   })
 
   it('are no longer awaited once the caller has gone', async () => {
     const { url, agents } = await startGateway()
     await RawAgent.connect(url, agentOf('one'))
     const gone = new AbortController()
-    const asked = agents.links.ask('one', question, { ...wait, signal: gone.signal })
+    const asked = agents.links.request('one', question, { ...wait, signal: gone.signal })
     gone.abort()
     expect(await asked).toEqual({ status: 'timeout' })
   })
@@ -307,7 +310,7 @@ describe('results', () => {
   it('are awaited for at most eight queries at a time', async () => {
     const { url, agents } = await startGateway()
     const agent = await RawAgent.connect(url, agentOf('one'))
-    const asked = Array.from({ length: 9 }, () => agents.links.ask('one', question, wait))
+    const asked = Array.from({ length: 9 }, () => agents.links.request('one', question, wait))
     expect(await asked[8]).toEqual({ status: 'busy' })
     for (let n = 0; n < 8; n++) {
       agent.result(((await agent.frame((frame) => 'id' in frame)) as Asked).id, { result: n })
@@ -380,7 +383,7 @@ describe('two hundred agents that are queried at once', () => {
   it('each answer their own query', async () => {
     const asked = names.flatMap((name) => [1, 2, 3, 4].map((n) => ({ name, n })))
     const outcomes = await Promise.all(
-      asked.map(({ name, n }) => agents.links.ask(name, { type: 'x', payload: { n } }, wait)),
+      asked.map(({ name, n }) => agents.links.request(name, { type: 'x', payload: { n } }, wait)),
     )
     expect(outcomes).toEqual(asked.map((result) => ({ status: 'completed', result })))
   })

@@ -4,7 +4,7 @@ import { api } from '../../src/api.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { insertRequested } from '../../src/webhooks/deliveries/requested.ts'
-import { tidy } from '../../src/webhooks/jobs.ts'
+import { deleteOldDeliveries } from '../../src/webhooks/jobs.ts'
 import { hasOpenssl, testCertificate } from '../cli/network.ts'
 import { onEveryDatabase } from '../databases.ts'
 import { testClock } from '../harness.ts'
@@ -22,7 +22,11 @@ describe.skipIf(!hasOpenssl)('the upkeep of webhooks', () => {
       const fixture = await stage(open, certificate, { clock })
       const begin = clock()
       const tidied = (seconds: number, deliveryDays = 30, deliveriesKept = 100_000) =>
-        tidy(fixture.service.storage, { deliveryDays, deliveriesKept }, addSeconds(begin, seconds))
+        deleteOldDeliveries(
+          fixture.service.storage,
+          { deliveryDays, deliveriesKept },
+          addSeconds(begin, seconds),
+        )
       const to = await receiver(certificate)
       const id = await fixture.hook(to.url)
       const pause = () =>

@@ -10,7 +10,7 @@ import { agentTokenHash, checkIsCurrent, newAgentToken } from '../tokens/rules.t
 import { lockStanding } from '../tokens/standing.ts'
 import { deleteRotation, saveActiveTokens } from '../tokens/store.ts'
 import type { agentKeys as contract } from './contract.ts'
-import { copyAlert, isOfCopy, issueChallenge, issuedAt } from './rules.ts'
+import { clonedMachineAlert, isClonedMachine, issueChallenge, issuedAt } from './rules.ts'
 import * as store from './store.ts'
 
 type Identity = Pick<Signer, 'publicKeys' | 'trusted' | 'seal' | 'isSealed'>
@@ -85,7 +85,11 @@ async function recover(
     token_issued_at: now,
   })
   await deleteRotation(db, device.id)
-  if (last && isOfCopy(last, now) && !(await store.hasCopyAlert(db, device.id, copyAlertRule, now)))
-    await raiseAlert(db, copyAlert(device), now)
+  if (
+    last &&
+    isClonedMachine(last, now) &&
+    !(await store.hasClonedMachineAlert(db, device.id, copyAlertRule, now))
+  )
+    await raiseAlert(db, clonedMachineAlert(device), now)
   return { authToken: tokens.agent, watchdogAuthToken: tokens.watchdog }
 }

@@ -33,7 +33,7 @@ export function issuedAt({ isSealed }: Sealer, challenge: string, now: Instant):
 }
 
 /** Machines get a second new token within this time only when a copy of them has taken the first. */
-export const copySeconds = 3600
+export const cloneDetectionSeconds = 3600
 
 export type LastRecovery = {
   proved_at: Instant | null
@@ -46,16 +46,24 @@ export type LastRecovery = {
  * key. A machine that never got the reply asks again, and has not used them. A restore of the database moves `proved_at` and issues
  * no token. Otherwise the tokens are later than the challenge, except by the clock of a process that is ahead and issued it.
  */
-export function isOfCopy(
+export function isClonedMachine(
   { proved_at: proved, token_issued_at: issued, last_seen_at: seen }: LastRecovery,
   now: Instant,
 ): boolean {
   if (proved === null || issued === null || seen === null) return false
   if (addSeconds(issued, clockSkew) <= proved) return false
-  return addSeconds(proved, copySeconds) > now && seen >= issued
+  return addSeconds(proved, cloneDetectionSeconds) > now && seen >= issued
 }
 
-export const copyAlert = ({ id, org_id, hostname }: { id: string; org_id: string; hostname: string }) => ({
+export const clonedMachineAlert = ({
+  id,
+  org_id,
+  hostname,
+}: {
+  id: string
+  org_id: string
+  hostname: string
+}) => ({
   orgId: org_id,
   deviceId: id,
   ruleId: copyAlertRule,

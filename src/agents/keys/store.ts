@@ -1,7 +1,7 @@
 import { addSeconds, type Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import { isTenantGone } from '../rules.ts'
-import { copySeconds, type LastRecovery } from './rules.ts'
+import { cloneDetectionSeconds, type LastRecovery } from './rules.ts'
 
 /* Queries by the id of the device that authenticated or proves itself. */
 
@@ -71,7 +71,12 @@ export const findLastRecovery = (db: Db, deviceId: string): Promise<LastRecovery
  * Whether an alert of this rule is open, or less than an hour old: the same for all replicas. Dismissed and suppressed alerts
  * count as closed, so that they cannot hide a stolen key for good.
  */
-export async function hasCopyAlert(db: Db, deviceId: string, rule: string, now: Instant): Promise<boolean> {
+export async function hasClonedMachineAlert(
+  db: Db,
+  deviceId: string,
+  rule: string,
+  now: Instant,
+): Promise<boolean> {
   const alert = await db
     .selectFrom('alerts')
     .select('id')
@@ -80,7 +85,7 @@ export async function hasCopyAlert(db: Db, deviceId: string, rule: string, now: 
     .where((eb) =>
       eb.or([
         eb('status', 'in', ['active', 'acknowledged']),
-        eb('triggered_at', '>', addSeconds(now, -copySeconds)),
+        eb('triggered_at', '>', addSeconds(now, -cloneDetectionSeconds)),
       ]),
     )
     .limit(1)

@@ -5,8 +5,8 @@ import { isJsonObject } from '../../core/json.ts'
 import { didYouMean } from '../../core/suggest.ts'
 import { readStdin } from '../ask.ts'
 import { usageError } from '../exit-codes.ts'
-import type { Substituted } from './hidden.ts'
 import type { FileFault, Source } from './source.ts'
+import type { SubstitutedText } from './variable-masking.ts'
 import { fillIn, hasVariable, isWithin, readBounded, VariableSource } from './variables.ts'
 
 type Objects = Record<string, Record<string, unknown>[]>
@@ -21,7 +21,7 @@ export type Configuration = {
   /** Faults that are found without the service. */
   faults: FileFault[]
   /** The texts that variables were part of. */
-  substituted: Substituted[]
+  substituted: SubstitutedText[]
   /** Fields that the document goes without, as their secrets are not at hand. */
   leftOut: LeftOut[]
   /** Where a path of the request stands. */
@@ -111,7 +111,7 @@ function together(
 ): Configuration {
   const document: Objects = {}
   const faults: FileFault[] = []
-  const substituted: Substituted[] = []
+  const substituted: SubstitutedText[] = []
   const leftOut: LeftOut[] = []
   const places = new Map<string, { source: Source; index: number }[]>()
   for (const source of sources) {

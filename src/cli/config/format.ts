@@ -4,7 +4,7 @@ import { escapeToOneLine } from '../../core/terminal.ts'
 import { formatCounts } from '../effect.ts'
 import type { Look } from '../look.ts'
 import { wrapWords } from '../text-width.ts'
-import { isMarker } from './hidden.ts'
+import { isMasked } from './variable-masking.ts'
 
 type Place = Pick<Change, 'section' | 'org' | 'name'>
 /** `variables`: what could not be read. */
@@ -32,7 +32,7 @@ const placed = ({ org, name }: { org: string | null; name: string }): string =>
 
 function valueText(value: unknown): string {
   if (value === undefined) return 'nothing'
-  return escapeToOneLine(isMarker(value) ? value : JSON.stringify(value))
+  return escapeToOneLine(isMasked(value) ? value : JSON.stringify(value))
 }
 
 /** `name: "Green" → "Blue"`. */

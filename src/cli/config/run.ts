@@ -6,7 +6,6 @@ import { safeParse } from '../../core/schema.ts'
 import { confirmOrThrow, printTarget, readTextFile } from '../ask.ts'
 import type { CommandContext } from '../base.ts'
 import { namedTenant } from '../current-org.ts'
-import { exitOnLostOutput } from '../ending.ts'
 import { toReport } from '../error-report.ts'
 import { CliError, exitCodes, SilentExit, usageError } from '../exit-codes.ts'
 import { checkReplaceable, writePrivateFile } from '../files.ts'
@@ -14,11 +13,12 @@ import { lookOf } from '../look.ts'
 import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
 import { resolveId } from '../resolve.ts'
+import { exitOnLostOutput } from '../run-and-exit.ts'
 import { type Configuration, faultsError, type LeftOut, nameAt, readConfiguration } from './files.ts'
 import { formatMarkdown, formatPlan, notComparedText, type ShownPlan, totalsText } from './format.ts'
-import { Hidden, type Substituted } from './hidden.ts'
 import { checkNothingRefused } from './refused.ts'
 import type { FileFault } from './source.ts'
+import { type SubstitutedText, VariableMasker } from './variable-masking.ts'
 import { escapeVariables } from './variables.ts'
 
 export type PlanFlags = {
@@ -37,7 +37,7 @@ type Request = {
 }
 
 /** A plan as it is saved: what was asked for and what the answer was, without values of variables. */
-type SavedPlan = { plan: ShownPlan; request: Request; substituted: Substituted[] }
+type SavedPlan = { plan: ShownPlan; request: Request; substituted: SubstitutedText[] }
 
 /** `culprits`: with who last set what differs. */
 async function ask(
@@ -48,7 +48,7 @@ async function ask(
 ): Promise<SavedPlan> {
   const files = await readConfiguration(paths, flags)
   const { substituted, leftOut } = files
-  const hidden = new Hidden(files.document, substituted)
+  const hidden = new VariableMasker(files.document, substituted)
   const { set, adopt = false, prune = false } = flags
   const pruneLimit = flags['prune-limit']
   const request: Request = {
@@ -82,7 +82,7 @@ function withVariables({ notCompared, ...plan }: Plan, leftOut: readonly LeftOut
 }
 
 /** The faults of the service at their places in the files, together with those that need no service. */
-function withPlaces(failure: unknown, files: Configuration, hidden: Hidden): unknown {
+function withPlaces(failure: unknown, files: Configuration, hidden: VariableMasker): unknown {
   // What variables became may be what is too much.
   // Too large to be sent, which may also break the connection: what is known without the service is said.
   const isUnsent = failure instanceof NetworkError || (failure instanceof ApiError && failure.status === 413)
@@ -181,7 +181,7 @@ export async function applyFiles(
     throw usageError('Name either files or --plan', 'svc config apply production.yaml')
   const saved = flags.plan === undefined ? await ask(session, paths, flags) : readPlan(flags.plan)
   const { plan, request, substituted } = saved
-  const hidden = new Hidden(request.body.document, substituted)
+  const hidden = new VariableMasker(request.body.document, substituted)
   const isPlain = session.output.format === 'plain'
   if (isPlain) await writeStdout(formatPlan(plan, lookOf(process.stdout, session.output)))
   const { renamedByHand = [] } = plan

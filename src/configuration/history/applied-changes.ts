@@ -35,7 +35,7 @@ export const idsIn = (section: Section, record: Values, fields: Values | null): 
   )
 
 /** Values of a change that may be kept, with the fields from before of which they do not say everything. */
-export function keepable(
+export function storableValues(
   kind: Kind,
   before: Values | null,
   after: Values | null,

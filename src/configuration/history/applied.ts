@@ -8,7 +8,7 @@ import type { AppliedChange } from './applied-changes.ts'
 import { insertApply, type NewApply } from './store.ts'
 
 /** The end of an apply, of files or of an apply backwards: keeps what it did, and says what its audit entry says. */
-export async function keepApplied(
+export async function recordApply(
   db: Db,
   cipher: Cipher,
   { scope, owner }: ConfiguredTenant,

@@ -18,7 +18,7 @@ import {
   rehearse,
   withScope,
 } from '../tenant.ts'
-import { configurationOf, keepApplied } from './applied.ts'
+import { configurationOf, recordApply } from './applied.ts'
 import type { configurationApplies, RollbackPlan } from './contract.ts'
 import * as store from './store.ts'
 
@@ -111,7 +111,7 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
           pruning,
           expected,
         )
-        note(await keepApplied(db, on.cipher, tenant, { setId, apply, made, ...done }))
+        note(await recordApply(db, on.cipher, tenant, { setId, apply, made, ...done }))
         return { ...made, plannedAt: now, applyId: apply.id }
       },
     }),

@@ -2,8 +2,8 @@ import { type FileHandle, open, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { QueryLog } from '../../live/wire/contract.ts'
 import { bestEffort } from '../best-effort.ts'
-import { clean } from '../clean.ts'
 import { categoryOf, levelOf, parseTime } from '../log-files.ts'
+import { sanitizeText } from '../sanitize-text.ts'
 import {
   findLog,
   type LiveLogs,
@@ -127,7 +127,7 @@ const eventOf = (name: string, { place, text }: Line, written: Date): LogEvent =
   level: liveLevelOf(text),
   source: name,
   eventId: 0,
-  message: clean(text, maxMessageLength),
+  message: sanitizeText(text, maxMessageLength),
   category: categoryOf(name),
 })
 

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import type { QueryLog } from '../../live/wire/contract.ts'
-import { clean } from '../clean.ts'
 import { categoryOf, fieldText, type JournalRecord, parseRecord, readLines } from '../journal.ts'
+import { sanitizeText } from '../sanitize-text.ts'
 import {
   findLog,
   type LiveLogs,
@@ -140,9 +140,9 @@ function eventIn(line: string): LogEvent {
     recordId: microseconds,
     timeCreated: new Date(microseconds / 1000).toISOString(),
     level: levelOf(Number(record.PRIORITY ?? 6)),
-    source: clean(fieldText(record.SYSLOG_IDENTIFIER) || fieldText(record._COMM) || 'journal', 255),
+    source: sanitizeText(fieldText(record.SYSLOG_IDENTIFIER) || fieldText(record._COMM) || 'journal', 255),
     eventId: eventIdOf(fieldText(MESSAGE_ID)),
-    message: clean(fieldText(record.MESSAGE) ?? '', maxMessageLength),
+    message: sanitizeText(fieldText(record.MESSAGE) ?? '', maxMessageLength),
     category: categoryOf(record),
     ...(fieldText(_UID) !== undefined && { userId: fieldText(_UID)! }),
     ...(fieldText(_HOSTNAME) !== undefined && { computer: fieldText(_HOSTNAME)! }),

@@ -2,7 +2,7 @@ import { addSeconds, type Instant } from '../../core/time.ts'
 import { SsoFailure } from '../failures.ts'
 import { type ExpectedResponse, skewSeconds } from './expected.ts'
 import { bearer, nameIdFormats, namespaces } from './names.ts'
-import { childrenOf, type Element, isNamed, malformedXml, shown, textOf } from './xml.ts'
+import { childrenOf, type Element, isNamed, malformedXml, quoteForDetail, textOf } from './xml.ts'
 
 /** A verified assertion of an identity provider. */
 export type Assertion = {
@@ -68,7 +68,7 @@ export function checkIssuer(element: Element, { issuer }: ExpectedResponse): voi
   const format = element.attributes.get('Format')
   const stated = textOf(element)
   if (stated === issuer && (format === undefined || format === nameIdFormats.entity)) return
-  throw new SsoFailure('saml_issuer_mismatch', `it says ${shown(stated)}, not "${issuer}"`)
+  throw new SsoFailure('saml_issuer_mismatch', `it says ${quoteForDetail(stated)}, not "${issuer}"`)
 }
 
 /** SAML core 2.5.1.2, 1.3.3. @returns when it expires */
@@ -91,7 +91,7 @@ function timeIn(element: Element, name: string): number | undefined {
   const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(stated)
     ? Date.parse(stated)
     : Number.NaN
-  if (Number.isNaN(time)) throw malformedXml(`${name} is ${shown(stated)}, which is no time`)
+  if (Number.isNaN(time)) throw malformedXml(`${name} is ${quoteForDetail(stated)}, which is no time`)
   return time
 }
 
@@ -106,7 +106,7 @@ function checkAudience(conditions: Element, { entityId }: ExpectedResponse): voi
     inAssertion(restriction, 'Audience').map(textOf),
   )
   if (restrictions.length > 0 && restrictions.every((audiences) => audiences.includes(entityId))) return
-  const stated = restrictions.flat().map(shown).join(', ').slice(0, 500) || 'nobody'
+  const stated = restrictions.flat().map(quoteForDetail).join(', ').slice(0, 500) || 'nobody'
   throw new SsoFailure('saml_audience_mismatch', `it is for ${stated}, not "${entityId}"`)
 }
 
@@ -134,11 +134,14 @@ function checkBearer(data: Element, expected: ExpectedResponse): number {
   const { acsUrl, requestId } = expected
   const recipient = data.attributes.get('Recipient')
   if (recipient !== acsUrl) {
-    throw new SsoFailure('saml_recipient_mismatch', `its recipient is ${shown(recipient)}, not "${acsUrl}"`)
+    throw new SsoFailure(
+      'saml_recipient_mismatch',
+      `its recipient is ${quoteForDetail(recipient)}, not "${acsUrl}"`,
+    )
   }
   const request = data.attributes.get('InResponseTo')
   if (request !== requestId) {
-    throw new SsoFailure('saml_request_mismatch', `the assertion is in reply to ${shown(request)}`)
+    throw new SsoFailure('saml_request_mismatch', `the assertion is in reply to ${quoteForDetail(request)}`)
   }
   const until = checkTimes(data, expected)
   if (until === Number.POSITIVE_INFINITY)
@@ -169,7 +172,7 @@ function nameIn(subject: Element): Pick<Assertion, 'nameId' | 'nameIdFormat'> {
   const [element, ...more] = inAssertion(subject, 'NameID')
   const nameId = element === undefined ? '' : textOf(element)
   if (element === undefined || more.length > 0 || nameId.trim() === '' || nameId.length > longestName) {
-    throw new SsoFailure('saml_no_subject', `its NameID is ${shown(nameId)}`)
+    throw new SsoFailure('saml_no_subject', `its NameID is ${quoteForDetail(nameId)}`)
   }
   return { nameId, nameIdFormat: element.attributes.get('Format') }
 }

@@ -4,7 +4,15 @@ import { type Assertion, checkIssuer, parseAssertion } from './assertion.ts'
 import type { ExpectedResponse } from './expected.ts'
 import { namespaces, statusPrefix } from './names.ts'
 import { ambiguousSignature, checkIds, verifySignedElement } from './signature.ts'
-import { childrenOf, descendantsOf, type Element, isNamed, malformedXml, parseXml, shown } from './xml.ts'
+import {
+  childrenOf,
+  descendantsOf,
+  type Element,
+  isNamed,
+  malformedXml,
+  parseXml,
+  quoteForDetail,
+} from './xml.ts'
 
 const maxBytes = 256 * 1024
 
@@ -47,7 +55,7 @@ function decodeResponse(encoded: string): string {
 /** SAML core 3.2.2, 3.3.3. */
 function checkIsResponse(document: Element): void {
   if (!isNamed(document, namespaces.protocol, 'Response'))
-    throw malformedXml(`it is a ${shown(document.name)}`)
+    throw malformedXml(`it is a ${quoteForDetail(document.name)}`)
   if (document.attributes.get('Version') !== '2.0') throw malformedXml('it is not of SAML 2.0')
 }
 
@@ -131,12 +139,15 @@ function readCertificate({ certificate: pem, now }: ExpectedResponse): X509Certi
 function checkDestination(response: Element, isSigned: boolean, { acsUrl }: ExpectedResponse): void {
   const destination = response.attributes.get('Destination')
   if (destination === acsUrl || (destination === undefined && !isSigned)) return
-  throw new SsoFailure('saml_recipient_mismatch', `its destination is ${shown(destination)}, not "${acsUrl}"`)
+  throw new SsoFailure(
+    'saml_recipient_mismatch',
+    `its destination is ${quoteForDetail(destination)}, not "${acsUrl}"`,
+  )
 }
 
 /** SAML core 3.2.2. */
 function checkInResponseTo(response: Element, { requestId }: ExpectedResponse): void {
   const stated = response.attributes.get('InResponseTo')
   if (stated === requestId) return
-  throw new SsoFailure('saml_request_mismatch', `the response is to ${shown(stated)}`)
+  throw new SsoFailure('saml_request_mismatch', `the response is to ${quoteForDetail(stated)}`)
 }

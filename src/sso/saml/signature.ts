@@ -2,7 +2,15 @@ import { hash, type KeyLike, type KeyObject, verify, X509Certificate } from 'nod
 import type { HashAlgorithm, SignatureAlgorithm } from 'xml-crypto'
 import { SsoFailure } from '../failures.ts'
 import { digestMethods, enveloped, exclusiveC14n, namespaces, signatureMethods } from './names.ts'
-import { childrenOf, descendantsOf, type Element, isNamed, malformedXml, parseXml, shown } from './xml.ts'
+import {
+  childrenOf,
+  descendantsOf,
+  type Element,
+  isNamed,
+  malformedXml,
+  parseXml,
+  quoteForDetail,
+} from './xml.ts'
 
 /** An XML name (XML Schema, NCName) without characters that have a meaning in the library's XPath. */
 const idForm = /^[\p{L}_][\p{L}\p{N}._-]*$/u
@@ -41,7 +49,7 @@ export function checkIds(document: Element): void {
   for (const element of descendantsOf(document)) {
     for (const [name, value] of element.attributes) {
       if (!/^(?:.*:)?id$/i.test(name)) continue
-      if (seen.has(value)) throw ambiguousSignature(`two elements have the ID ${shown(value)}`)
+      if (seen.has(value)) throw ambiguousSignature(`two elements have the ID ${quoteForDetail(value)}`)
       seen.add(value)
     }
   }
@@ -87,7 +95,7 @@ function checkAlgorithms(signedInfo: Element, reference: Element): void {
   ]
   for (const [algorithms, isKnown] of known) {
     const other = algorithms.find((algorithm) => !isKnown(algorithm))
-    if (other !== undefined) throw new SsoFailure('saml_algorithm_refused', shown(other))
+    if (other !== undefined) throw new SsoFailure('saml_algorithm_refused', quoteForDetail(other))
   }
   if (used.join(' ') !== `${enveloped} ${exclusiveC14n}`) {
     throw new SsoFailure(
@@ -115,10 +123,12 @@ function checkKey(signedInfo: Element, key: KeyObject): void {
 /** SAML core 5.4.2: the reference is to the signature's parent, by its ID. */
 function checkReference(reference: Element, element: Element): void {
   const id = element.attributes.get('ID') ?? ''
-  if (!idForm.test(id)) throw malformedXml(`${shown(id)} is no ID`)
+  if (!idForm.test(id)) throw malformedXml(`${quoteForDetail(id)} is no ID`)
   const uri = reference.attributes.get('URI')
   if (uri !== `#${id}`) {
-    throw ambiguousSignature(`the signature in ${element.name} ${shown(id)} is over ${shown(uri)}`)
+    throw ambiguousSignature(
+      `the signature in ${element.name} ${quoteForDetail(id)} is over ${quoteForDetail(uri)}`,
+    )
   }
 }
 

@@ -137,7 +137,7 @@ function checkWellFormed(text: string): void {
   while (token.lastIndex < text.length) {
     const at = token.lastIndex
     const groups = token.exec(text)?.groups
-    if (groups === undefined) throw malformedXml(`it is no XML at ${shown(text.slice(at, at + 40))}`)
+    if (groups === undefined) throw malformedXml(`it is no XML at ${quoteForDetail(text.slice(at, at + 40))}`)
     const { start, end, empty, attributes = '', text: between } = groups
     if (unknownEntity.test(between ?? attributes)) throw malformedXml('it refers to an entity')
     if (refersToIllegal(between ?? attributes))
@@ -188,5 +188,5 @@ export function textOf(element: Element): string {
 export const malformedXml = (detail: string): SsoFailure => new SsoFailure('saml_malformed', detail)
 
 /** For the detail of a failure. */
-export const shown = (value: string | undefined): string =>
+export const quoteForDetail = (value: string | undefined): string =>
   value === undefined ? 'nothing' : JSON.stringify(value).slice(0, 500)

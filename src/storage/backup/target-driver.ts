@@ -29,6 +29,6 @@ export type TargetDriver = {
   lock(): Promise<() => Promise<void>>
   /** Returns the state once more; unless it is `used`, removes what is left of a restore, and marks the database. */
   begin(): Promise<TargetState>
-  /** With `takenOff` rows can also be deleted again, from any table, and another process can go on. */
-  load<T>(work: (loader: RowLoader) => Promise<T>, takenOff?: DroppedConstraints): Promise<T>
+  /** With `droppedConstraints` rows can also be deleted again, from any table, and another process can go on. */
+  load<T>(work: (loader: RowLoader) => Promise<T>, droppedConstraints?: DroppedConstraints): Promise<T>
 }

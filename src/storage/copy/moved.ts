@@ -12,25 +12,28 @@ import { hasTable } from '../migration-ledger.ts'
 export const moveName = 'svc_moved'
 
 /** Where a database went, without a password, and when. */
-export type Move = { target: string; at: string }
+export type DatabaseMove = { target: string; at: string }
 
-export const movedSentence = ({ target, at }: Move): string => `This database was moved to ${target} on ${at}`
+export const describeMove = ({ target, at }: DatabaseMove): string =>
+  `This database was moved to ${target} on ${at}`
 
-export async function readMove(storage: Pick<Storage, 'dialect' | 'read'>): Promise<Move | undefined> {
+export async function readMove(
+  storage: Pick<Storage, 'dialect' | 'read'>,
+): Promise<DatabaseMove | undefined> {
   if (!(await hasTable(storage, moveName))) return undefined
   const found = await (storage.read as AnyDb).selectFrom(moveName).select(['target', 'at']).executeTakeFirst()
-  return found as Move | undefined
+  return found as DatabaseMove | undefined
 }
 
 /** Refuses every change of svc's own tables from then on. */
 export async function closeMoved(
   db: AnyDb,
   dialect: Dialect,
-  move: Move,
+  move: DatabaseMove,
   isOwn: (table: string) => boolean,
 ): Promise<void> {
   const names = (await listTables(db, dialect)).map(({ name }) => name).filter(isOwn)
-  const message = `${movedSentence(move)}, and takes no changes`
+  const message = `${describeMove(move)}, and takes no changes`
   if (dialect === 'postgres') {
     // 25006: read_only_sql_transaction
     await sql`create function ${sql.id(moveName)}() returns trigger language plpgsql as ${sql.lit(

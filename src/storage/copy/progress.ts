@@ -82,7 +82,7 @@ export async function countCopied(db: AnyDb, table?: string): Promise<number> {
 }
 
 /** What the load has taken off the target, from one process to the next. */
-export const takenOff: DroppedConstraints = {
+export const droppedConstraints: DroppedConstraints = {
   async read(db) {
     const { taken_off } = await db.selectFrom(copyMarkName).select('taken_off').executeTakeFirstOrThrow()
     return taken_off === null ? undefined : JSON.parse(String(taken_off))

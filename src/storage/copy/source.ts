@@ -6,12 +6,12 @@ import type { DatabaseLocation } from '../backup/restore-target.ts'
 import type { AnyDb } from '../columns.ts'
 import type { Db, Dialect } from '../db.ts'
 import { openStorage } from '../open.ts'
-import { noticeEnd } from '../postgres/notice-end.ts'
-import { closeMoved, type Move } from './moved.ts'
-import { copyLockKey, lookMs } from './write-gate.ts'
+import { setConnectionTimeouts } from '../postgres/connection-timeouts.ts'
+import { closeMoved, type DatabaseMove } from './moved.ts'
+import { copyLockKey, gatePollMs } from './write-gate.ts'
 
 /** In which the services see that writes are refused, and finish those that they have begun. */
-const drainMs = 4 * lookMs
+const drainMs = 4 * gatePollMs
 const attempts = 5
 const aliveMs = 10_000
 
@@ -69,7 +69,7 @@ export type ClosedSource = {
   source: SourceSchema
   counters(): Promise<Record<string, number>>
   /** Closes it for good; without a move it is closed already. Commits, and lets others go on. */
-  end(move: Move | undefined): Promise<void>
+  end(move: DatabaseMove | undefined): Promise<void>
 }
 
 /** Whether svc made a table: others may share the schema with it. */
@@ -130,7 +130,7 @@ async function withClosedPostgres<T>(place: DatabaseLocation, isOwn: IsOwn, work
   try {
     return await (storage.read as Db).connection().execute(async (db) => {
       const [space, key] = copyLockKey.map((one) => sql.lit(one))
-      await noticeEnd(db as AnyDb)
+      await setConnectionTimeouts(db as AnyDb)
       await sql`select pg_advisory_lock(${space}, ${key})`.execute(db)
       // The target may be busy for longer than a session may be idle.
       const alive = setInterval(() => void sql`select 1`.execute(db).catch(() => {}), aliveMs)

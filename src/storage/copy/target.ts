@@ -14,7 +14,7 @@ import { dropOldestVersion, raiseOldestVersion } from '../oldest-version.ts'
 import { openReadOnly, openStorage } from '../open.ts'
 import { countRowsOf } from '../query/counts.ts'
 import { dialectTraits } from '../traits.ts'
-import { countCopied, createProgress, dropProgress, readOrigin, takenOff } from './progress.ts'
+import { countCopied, createProgress, dropProgress, droppedConstraints, readOrigin } from './progress.ts'
 
 export type CopyTarget = RowLoader & {
   /** Whether it stores texts with a NUL. */
@@ -128,7 +128,7 @@ export async function withCopyTarget<T>(
       await makeSchema(place, origin)
     }
     const dialect: Dialect = place.databaseUrl === undefined ? 'sqlite' : 'postgres'
-    return await driver.load((loader) => work(targetOf(loader, dialect, origin)), takenOff)
+    return await driver.load((loader) => work(targetOf(loader, dialect, origin)), droppedConstraints)
   } finally {
     await unlock()
   }

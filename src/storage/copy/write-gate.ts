@@ -3,18 +3,18 @@ import { Problem } from '../../core/errors.ts'
 import { advisoryLocks } from '../advisory-locks.ts'
 import type { Storage } from '../db.ts'
 import { hasTable } from '../migration-ledger.ts'
-import { type Move, movedSentence, moveName, readMove } from './moved.ts'
+import { type DatabaseMove, describeMove, moveName, readMove } from './moved.ts'
 
 /** Taken for the last part of a copy. */
 export const copyLockKey = advisoryLocks.copy
 
 /** Why nothing may be written: the last part of a copy is under way, or the database was moved. */
-export type Closure = { kind: 'maintenance' } | ({ kind: 'moved' } & Move)
+export type WriteClosure = { kind: 'maintenance' } | ({ kind: 'moved' } & DatabaseMove)
 
 type Place = { storage: Pick<Storage, 'dialect' | 'read'>; dataDir: string }
 
 /** What the database itself says, which every process of the service sees. */
-async function closureOf({ storage, dataDir }: Place): Promise<Closure | undefined> {
+async function closureOf({ storage, dataDir }: Place): Promise<WriteClosure | undefined> {
   const { isMoved, isBeingClosed } = await (storage.dialect === 'sqlite'
     ? inSqlite(storage, dataDir)
     : inPostgres(storage))
@@ -38,13 +38,13 @@ async function inPostgres({ read }: Place['storage']) {
   return { isMoved: rows[0]!.moved === 1, isBeingClosed: rows[0]!.free === 0 }
 }
 
-export const closureSentence = (closure: Closure): string =>
+export const describeClosure = (closure: WriteClosure): string =>
   closure.kind === 'maintenance'
     ? 'The service is in maintenance for a moment: it answers reads, and no writes'
-    : `${movedSentence(closure)}: this one answers reads, and no writes`
+    : `${describeMove(closure)}: this one answers reads, and no writes`
 
 /** Milliseconds between two looks. */
-export const lookMs = 500
+export const gatePollMs = 500
 
 /** Seconds after which a refused write may be sent again. */
 const retryAfter = { maintenance: 5, moved: 60 } as const
@@ -55,19 +55,19 @@ const retryAfter = { maintenance: 5, moved: 60 } as const
  */
 export class WriteGate {
   readonly #place: Place
-  readonly #onChange: (closure: Closure | undefined) => void
+  readonly #onChange: (closure: WriteClosure | undefined) => void
   readonly #timer: NodeJS.Timeout
-  #closure: Closure | undefined
+  #closure: WriteClosure | undefined
   #looking: Promise<void> | undefined
 
-  constructor(place: Place, onChange: (closure: Closure | undefined) => void) {
+  constructor(place: Place, onChange: (closure: WriteClosure | undefined) => void) {
     this.#place = place
     this.#onChange = onChange
     // A database that does not answer is reported by those who need it.
-    this.#timer = setInterval(() => void this.look().catch(() => {}), lookMs).unref()
+    this.#timer = setInterval(() => void this.look().catch(() => {}), gatePollMs).unref()
   }
 
-  get closure(): Closure | undefined {
+  get closure(): WriteClosure | undefined {
     return this.#closure
   }
 
@@ -75,7 +75,7 @@ export class WriteGate {
   check(): void {
     const closure = this.#closure
     if (closure === undefined) return
-    throw new Problem('maintenance', closureSentence(closure), { retryAfter: retryAfter[closure.kind] })
+    throw new Problem('maintenance', describeClosure(closure), { retryAfter: retryAfter[closure.kind] })
   }
 
   look(): Promise<void> {
@@ -97,7 +97,7 @@ export class WriteGate {
 }
 
 /** The storage with the gate before its writes. */
-export const gated = (storage: Storage, gate: WriteGate): Storage => ({
+export const withWriteGate = (storage: Storage, gate: WriteGate): Storage => ({
   ...storage,
   async write(work, options) {
     gate.check()

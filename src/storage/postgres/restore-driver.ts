@@ -40,18 +40,18 @@ export function postgresRestore(databaseUrl: string): TargetDriver {
           await unlock(db)
         }
       }),
-    load: (work, takenOff) =>
+    load: (work, droppedConstraints) =>
       connected(async (db) => {
         const run = async (statement: string) => (await sql.raw(statement).execute(db)).rows
         const takeOff = async () => {
           const statements = [
             ...(await dropForeignKeys(run)),
-            ...(takenOff ? await disableTriggers(run) : []),
+            ...(droppedConstraints ? await disableTriggers(run) : []),
           ]
-          await takenOff?.keep(db, statements)
+          await droppedConstraints?.keep(db, statements)
           return statements
         }
-        const back = (await takenOff?.read(db)) ?? (await transaction(db, takeOff))
+        const back = (await droppedConstraints?.read(db)) ?? (await transaction(db, takeOff))
         return work(loaderOf(db, back))
       }),
   }

@@ -5,7 +5,7 @@ import { formatBytes } from '../../core/byte-size.ts'
 import { SetupError } from '../../core/errors.ts'
 import { advisoryLocks } from '../advisory-locks.ts'
 import { classifyDatabaseError, isDiskFull } from '../database-errors.ts'
-import { explaining, type Purpose, type Scratch } from '../scratch.ts'
+import { explainDiskFull, type Purpose, type Scratch } from '../scratch.ts'
 
 const { escapeIdentifier: id, escapeLiteral: text } = pg
 
@@ -59,7 +59,7 @@ export async function createScratchDatabase(
     const size = formatBytes(Number(bytes))
     // A client cannot see the disk of the server.
     note(`The ${purpose} needs about ${size} of free disk on the Postgres server, as much as the database`)
-    const inWords = explaining(
+    const inWords = explainDiskFull(
       `The disk of the Postgres server is full: the ${purpose} needs about ${size} there, as much as the database. Free that much, and repeat it.`,
     )
     let isFull = false

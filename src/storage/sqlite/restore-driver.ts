@@ -36,15 +36,16 @@ export function sqliteRestore(dataDir: string): TargetDriver {
       renameSync(fresh, file)
       return state
     },
-    async load(work, takenOff) {
+    async load(work, droppedConstraints) {
       const database = openWriter(file)
       try {
         database.pragma('foreign_keys = off')
         const db = kyselyOver(new SqliteConnection(database)) as AnyDb
         const loader = loaderOf(database, db)
-        if (takenOff === undefined) return await work(loader)
+        if (droppedConstraints === undefined) return await work(loader)
         const back =
-          (await takenOff.read(db)) ?? (await loader.transaction(() => takeOffGuards(db, takenOff)))
+          (await droppedConstraints.read(db)) ??
+          (await loader.transaction(() => takeOffGuards(db, droppedConstraints)))
         return await work({
           ...loader,
           async end() {
@@ -76,12 +77,12 @@ function stateOf(file: string): TargetState {
 }
 
 /** Triggers that refuse changes: a row of the source may be read again, and be gone by then. */
-async function takeOffGuards(db: AnyDb, takenOff: DroppedConstraints): Promise<string[]> {
+async function takeOffGuards(db: AnyDb, droppedConstraints: DroppedConstraints): Promise<string[]> {
   const { rows } = await sql<{ name: string; sql: string }>`
     select name, sql from sqlite_schema where type = 'trigger' and sql like '%raise(%'`.execute(db)
   for (const { name } of rows) await sql`drop trigger ${sql.id(name)}`.execute(db)
   const statements = rows.map((one) => one.sql)
-  await takenOff.keep(db, statements)
+  await droppedConstraints.keep(db, statements)
   return statements
 }
 

@@ -1,5 +1,5 @@
 import { formatBytes } from '../../core/byte-size.ts'
-import { counted, type Finding, failed, passed, warning } from '../../core/finding.ts'
+import { type Finding, failed, passed, pluralize, warning } from '../../core/finding.ts'
 import { check } from './check.ts'
 import type { PostgresUpkeep, Slot, Statement } from './postgres.ts'
 
@@ -24,7 +24,7 @@ function statements(found: readonly Statement[] | undefined): Finding[] {
   }
   return found.map(({ text, calls, meanMs, totalMs }) =>
     warning(check, {
-      message: `A statement takes ${Math.round(meanMs)} ms on average (${counted(calls, 'call')}, ${Math.round(totalMs / 1000)} s in all): ${shortened(text)}`,
+      message: `A statement takes ${Math.round(meanMs)} ms on average (${pluralize(calls, 'call')}, ${Math.round(totalMs / 1000)} s in all): ${shortened(text)}`,
       reason: 'Whoever causes it waits as long, and it occupies a connection of the pool.',
       remedy: 'run analyze; if it stays slow, look at its plan: explain (generic_plan) and its text',
     }),
@@ -37,21 +37,21 @@ function tables({ scanned, unanalyzed, dead }: PostgresUpkeep): Finding[] {
   return [
     ...scanned.map(({ table, rows, scans }) =>
       warning(check, {
-        message: `${table} (${counted(rows, 'row')}) was read from end to end ${scans} times.`,
+        message: `${table} (${pluralize(rows, 'row')}) was read from end to end ${scans} times.`,
         reason: 'Such a read takes longer with every row, and displaces other tables from memory.',
         remedy: `analyze ${quoted(table)}; and see which statements read it, in pg_stat_statements`,
       }),
     ),
     ...unanalyzed.map(({ table, rows }) =>
       warning(check, {
-        message: `${table} (${counted(rows, 'row')}) was never analyzed.`,
+        message: `${table} (${pluralize(rows, 'row')}) was never analyzed.`,
         reason: 'The planner does not know what is in it, and may choose a plan that reads all of it.',
         remedy: `analyze ${quoted(table)}; and see that autovacuum is on: show autovacuum`,
       }),
     ),
     ...dead.map(({ table, dead, live }) =>
       warning(check, {
-        message: `${table} has ${counted(dead, 'dead row')} beside ${live} live ones.`,
+        message: `${table} has ${pluralize(dead, 'dead row')} beside ${live} live ones.`,
         reason:
           'They are read past by every scan; something keeps vacuum from removing them, or it is behind.',
         remedy: `vacuum (analyze) ${quoted(table)}; before it end transactions that are left open, and slots below`,

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { files, isKept, ownTables, secrets, tables } from '../../../daemon/backup/contents.ts'
-import { listRevived, type Revocable } from '../../../daemon/backup/revived.ts'
+import { listRestoredAccess, type RevocableKind } from '../../../daemon/backup/restored-access.ts'
 import { readConfig } from '../../../daemon/config.ts'
 import { api } from '../../../src/api.ts'
 import { secretNames } from '../../../src/core/secret-names.ts'
@@ -66,7 +66,7 @@ const letsIn =
   /hash$|secret|password|(^|_)token|public_key|private_key|certificate|jwks|^role_id$|^permissions$|^claims$/
 
 /** What a restore does about each kept table of the kind: the name of its list in `revived`, or why it has none. */
-const access: Record<string, Revocable | 'administrators' | 'memberships' | `-- ${string}`> = {
+const access: Record<string, RevocableKind | 'administrators' | 'memberships' | `-- ${string}`> = {
   agent_keys: 'agents',
   agent_rotations: 'agents',
   api_keys: 'api-keys',
@@ -98,7 +98,7 @@ describe('what gives access again after a restore', () => {
       ({ name, columns }) => isKept(name) && columns.some((column) => letsIn.test(column.name)),
     )
     expect(found.map(({ name }) => name).sort()).toEqual(Object.keys(access))
-    const listed = await listRevived(storage.read, '2026-03-01T12:00:00.000Z')
+    const listed = await listRestoredAccess(storage.read, '2026-03-01T12:00:00.000Z')
     const kinds = new Set(Object.values(access).filter((one) => !one.startsWith('-- ')))
     expect([...kinds].sort()).toEqual(Object.keys(listed).sort())
   })

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { describe, expect, it } from 'vitest'
-import type { Pass } from '../../../daemon/copy/pass.ts'
+import type { CopyPass } from '../../../daemon/copy/pass.ts'
 import { rowsOf } from '../../table-dump.ts'
 import { emptyPlace, kinds, type Place, withStorage } from '../backup/filled.ts'
 import { placeWithRows } from '../backup/many-rows.ts'
@@ -17,7 +17,7 @@ describe.each(kinds)('a copy to %s', (kind) => {
   it('has what changed while it was under way, and unique values that went to other rows', async () => {
     const from = await placeWithRows('sqlite', many)
     const to = await emptyPlace(kind)
-    const seen = new Set<Pass>()
+    const seen = new Set<CopyPass>()
     let changes = 0
     const summary = await copiedWhile(from, to, (database, pass, done) => {
       seen.add(pass)

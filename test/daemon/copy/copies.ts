@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { vi } from 'vitest'
 import { type CopyOptions, type CopySummary, copyDatabase, planCopy } from '../../../daemon/copy/copy.ts'
-import type { Pass } from '../../../daemon/copy/pass.ts'
+import type { CopyPass } from '../../../daemon/copy/pass.ts'
 import { inEnvironmentOf, type Place } from '../backup/filled.ts'
 
 /** How a target is named: a directory, or a URL of the environment. */
@@ -27,7 +27,7 @@ export const placeOf = (from: Place, to: Place): Place =>
 export async function copiedWhile(
   from: Place,
   to: Place,
-  change: (database: Database.Database, pass: Pass, done: number) => void,
+  change: (database: Database.Database, pass: CopyPass, done: number) => void,
 ) {
   const database = new Database(join(from.dataDir, 'svc.sqlite'))
   database.function('fold', (text) => text)

@@ -16,7 +16,7 @@ export const exitOnLostOutput = (exit: number, hint?: string): void => {
  * Runs a command line and ends the process, with what the command failed with on standard error. Output that cannot be
  * written ends it too, in one line.
  */
-export async function endAfter(argv: string[], run: () => Promise<unknown>): Promise<never> {
+export async function runAndExit(argv: string[], run: () => Promise<unknown>): Promise<never> {
   guardTerminal()
   let lost: Error | undefined
   const { promise: broken, reject } = Promise.withResolvers<never>()

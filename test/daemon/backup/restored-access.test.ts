@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { BackupSummary } from '../../../daemon/backup/backup.ts'
-import { revocable } from '../../../daemon/backup/revived.ts'
+import { revocableKinds } from '../../../daemon/backup/restored-access.ts'
 import { resetFactor } from '../../../daemon/factor-reset.ts'
 import { createCipher } from '../../../src/core/cipher.ts'
 import { totpAad } from '../../../src/identity/factors/proof.ts'
@@ -85,7 +85,7 @@ describe.each(kinds)('a restore to %s', (kind) => {
     expect(kept.memberships).toBe(names('memberships').length)
 
     const place = await emptyPlace(kind)
-    const ended = [...revocable]
+    const ended = [...revocableKinds]
     const { revoked, revived } = await restored(place, backup.file, { revoke: ended })
     expect(revoked).toEqual(ended)
     for (const one of ended.filter((kind) => kind !== 'agents'))

@@ -11,7 +11,7 @@ import { countRowsOf } from '../../src/storage/query/counts.ts'
  */
 
 /** What `--revoke` takes. */
-export const revocable = [
+export const revocableKinds = [
   'agents',
   'api-keys',
   'enrollment-keys',
@@ -21,15 +21,15 @@ export const revocable = [
   'sso-providers',
   'trust-policies',
 ] as const
-export type Revocable = (typeof revocable)[number]
+export type RevocableKind = (typeof revocableKinds)[number]
 
-export type Revived = { id: string; name: string; orgId: string | null }
+export type RestoredAccess = { id: string; name: string; orgId: string | null }
 
 /** By kind, each in the order of its names. Nobody ends all memberships: no one but system administrators would be left. */
-export async function listRevived(
+export async function listRestoredAccess(
   db: Db,
   now: Instant,
-): Promise<Record<Revocable | 'administrators' | 'memberships', Revived[]>> {
+): Promise<Record<RevocableKind | 'administrators' | 'memberships', RestoredAccess[]>> {
   const keys = db
     .selectFrom('api_keys')
     .select(['id', 'name', 'org_id as orgId'])
@@ -88,7 +88,7 @@ export async function listRevived(
     .select(['id', 'email as name'])
     .where('status', '=', 'active')
     .where('is_system', '=', 1)
-  const sorted = (rows: readonly { id: string; name: string; orgId?: string | null }[]): Revived[] =>
+  const sorted = (rows: readonly { id: string; name: string; orgId?: string | null }[]): RestoredAccess[] =>
     rows
       .map(({ id, name, orgId = null }) => ({ id, name, orgId }))
       .sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
@@ -107,7 +107,7 @@ export async function listRevived(
 }
 
 /** How much is valid again that may have been ended since the backup. */
-export type Returned = {
+export type RestoredAccessCounts = {
   administrators: number
   users: number
   memberships: number
@@ -121,10 +121,10 @@ export type Returned = {
   agents: number
 }
 
-export const countReturned = async (
+export const countRestoredAccess = async (
   db: Db,
-  revived: Awaited<ReturnType<typeof listRevived>>,
-): Promise<Returned> => ({
+  revived: Awaited<ReturnType<typeof listRestoredAccess>>,
+): Promise<RestoredAccessCounts> => ({
   administrators: revived.administrators.length,
   users: await countRowsOf(db.selectFrom('users').where('status', '=', 'active')),
   memberships: revived.memberships.length,
@@ -140,7 +140,7 @@ export const countReturned = async (
 })
 
 /** Ends all of a kind. */
-export async function revokeAll(tx: Db, kind: Revocable, now: Instant): Promise<void> {
+export async function revokeAll(tx: Db, kind: RevocableKind, now: Instant): Promise<void> {
   switch (kind) {
     case 'agents':
       // No token has this hash, and no machine gets another by its key.

@@ -12,7 +12,7 @@ import { toStoredStatus } from '../../src/webhooks/rules.ts'
  * on since, is ended: nothing is sent twice.
  */
 
-export type Settled = {
+export type EndedWork = {
   webhooksPaused: number
   deliveriesEnded: number
   commandsEnded: number
@@ -21,10 +21,10 @@ export type Settled = {
   promotionsEnded: number
 }
 
-export async function settle(
+export async function endPendingWork(
   tx: Db,
   { reason, gap, now }: { reason: string; gap: number; now: Instant },
-): Promise<Settled> {
+): Promise<EndedWork> {
   const paused = await tx
     .updateTable('webhooks')
     .set({ status: toStoredStatus('paused'), status_reason: reason, updated_at: now })

@@ -4,7 +4,7 @@
  * The result is undefined after `ms` milliseconds, or immediately when the read fails (`onError` gets the error). A late read
  * continues and serves the next call as well: calls do not pile up behind a database that hangs.
  */
-export function bounded<T>(
+export function withDeadline<T>(
   read: () => Promise<T>,
   ms: number,
   onError: (error: unknown) => void = () => {},

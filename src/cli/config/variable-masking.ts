@@ -4,7 +4,7 @@ import { isJsonObject } from '../../core/json.ts'
 import type { Path, Variable } from './variables.ts'
 
 /** A text of the files that variables were part of. */
-export type Substituted = {
+export type SubstitutedText = {
   /** In the document that is sent: section, number of the object, field. */
   path: Path
   text: string
@@ -24,15 +24,15 @@ const longest = 64
  * Keeps values that came from variables out of everything that is printed: a plan becomes a comment on a pull request, or
  * the log of a job, and who reads those may not read the variables.
  */
-export class Hidden {
+export class VariableMasker {
   readonly #document: Objects
-  readonly #substituted: readonly Substituted[]
+  readonly #substituted: readonly SubstitutedText[]
   /** What is not to be printed, with what is printed instead; longest first. */
   readonly #texts: readonly { value: string; shown: string }[]
   /** Names, slugs and references to them, as the service returns them. */
   readonly #names = new Map<string, string>()
 
-  constructor(document: Objects, substituted: readonly Substituted[]) {
+  constructor(document: Objects, substituted: readonly SubstitutedText[]) {
     this.#document = document
     this.#substituted = substituted
     const texts = substituted
@@ -204,5 +204,5 @@ function mask(value: unknown, [step, ...rest]: Path, text: string): unknown {
 }
 
 /** What is shown in place of a value that came from variables, if this is it. */
-export const isMarker = (value: unknown): value is string =>
+export const isMasked = (value: unknown): value is string =>
   typeof value === 'string' && /^\(from \$\{(env|file):.*\}\)$/s.test(value)

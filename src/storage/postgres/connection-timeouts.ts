@@ -15,7 +15,7 @@ const settings: Readonly<Record<string, string>> = {
  * Lets the server notice within seconds that this process was killed or its machine is gone, and within a minute that it was
  * frozen: otherwise it would keep its locks. Servers before Postgres 14 do not have all settings.
  */
-export async function noticeEnd(db: AnyDb): Promise<void> {
+export async function setConnectionTimeouts(db: AnyDb): Promise<void> {
   const given = Object.entries(settings).map(([name, value]) => sql`(${name}, ${value})`)
   await sql`select set_config(s.name, given.value, false)
     from pg_settings s join (values ${sql.join(given)}) as given (name, value) on given.name = s.name`.execute(
