@@ -1,7 +1,7 @@
 import { systemScope } from '../../src/core/scope.ts'
 import type { Instant } from '../../src/core/time.ts'
-import { revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
-import { expireEnrollmentKeys } from '../../src/credentials/enrollment-keys/store.ts'
+import { isUsableApiKey, revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
+import { expireEnrollmentKeys, isUsableEnrollmentKey } from '../../src/credentials/enrollment-keys/store.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { countRowsOf } from '../../src/storage/query/counts.ts'
 
@@ -30,18 +30,11 @@ export async function listRestoredAccess(
   db: Db,
   now: Instant,
 ): Promise<Record<RevocableKind | 'administrators' | 'memberships', RestoredAccess[]>> {
-  const keys = db
-    .selectFrom('api_keys')
-    .select(['id', 'name', 'org_id as orgId'])
-    .where('status', '=', 'active')
-    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)]))
+  const keys = db.selectFrom('api_keys').select(['id', 'name', 'org_id as orgId']).where(isUsableApiKey(now))
   const enrollment = db
     .selectFrom('enrollment_keys')
     .select(['id', 'name', 'org_id as orgId'])
-    .where('expires_at', '>', now)
-    .where((eb) =>
-      eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage').$notNull())]),
-    )
+    .where(isUsableEnrollmentKey(now))
   const invitations = db
     .selectFrom('invitations')
     .innerJoin('users', 'users.id', 'invitations.user_id')

@@ -1,6 +1,4 @@
-import { invalid } from '../core/errors.ts'
 import type { Scope } from '../core/scope.ts'
-import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { lockTenantInUse } from '../tenancy/access.ts'
 import { resolveOrg } from '../tenancy/resolve-org.ts'
@@ -13,10 +11,4 @@ export async function resolveKeyOrg(db: Db, scope: Scope, wanted: string | undef
   const orgId = await resolveOrg(db, scope, wanted)
   await lockTenantInUse(db, { orgId })
   return orgId
-}
-
-/** @throws invalid_request when a new key would already be expired */
-export function checkExpiry(expiresAt: Instant | null | undefined, now: Instant): void {
-  if (expiresAt === undefined || expiresAt === null || expiresAt > now) return
-  throw invalid([{ path: 'body.expiresAt', message: 'must be in the future' }])
 }

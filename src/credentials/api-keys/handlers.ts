@@ -1,7 +1,8 @@
 import { newId } from '../../core/new-id.ts'
 import type { HandlersOf } from '../../handler.ts'
 import { checkOrg } from '../../tenancy/store.ts'
-import { checkExpiry, resolveKeyOrg } from '../new-key.ts'
+import { resolveKeyOrg } from '../new-key.ts'
+import { checkExpiry } from '../rules.ts'
 import type * as contract from './contract.ts'
 import {
   apiKeyHash,

@@ -6,7 +6,7 @@ import type { Db } from '../../storage/open.ts'
 import { prepared } from '../../storage/query/prepared.ts'
 import { isTenantUsable } from '../../tenancy/rules.ts'
 import type { ApiKey } from './contract.ts'
-import { effectivePermissions } from './rules.ts'
+import { effectivePermissions, statusAt } from './rules.ts'
 
 /* The key itself is the credential, so its hash takes the place of a scope. */
 
@@ -100,8 +100,7 @@ export async function expireApiKey(db: Db, id: string): Promise<void> {
 /** Refuses a key that is no longer valid. @throws invalid_api_key, api_key_revoked, api_key_expired */
 export function checkPresented(key: PresentedKey, now: Instant): void {
   if (key.until !== null && key.until <= now) throw new Problem('invalid_api_key')
-  if (key.status === 'revoked') throw new Problem('api_key_revoked')
-  if (key.status === 'expired' || (key.expiresAt !== null && key.expiresAt <= now)) {
-    throw new Problem('api_key_expired')
-  }
+  const status = statusAt(key, now)
+  if (status === 'revoked') throw new Problem('api_key_revoked')
+  if (status === 'expired') throw new Problem('api_key_expired')
 }

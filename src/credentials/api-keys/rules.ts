@@ -4,6 +4,7 @@ import { hasPermission, type Permission } from '../../core/permissions.ts'
 import { randomBytes } from '../../core/random.ts'
 import { isNarrowed, type Scope } from '../../core/scope.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
+import { isExpired } from '../rules.ts'
 import type { ApiKey, ApiKeyChange, NewApiKey } from './contract.ts'
 
 const prefix = 'svc_'
@@ -41,8 +42,7 @@ export function makeApiKey(
 
 /** The current status of a key: the stored one only changes to expired when the key is used. */
 export function statusAt(key: Pick<ApiKey, 'status' | 'expiresAt'>, now: Instant): ApiKey['status'] {
-  const isOver = key.status === 'active' && key.expiresAt !== null && key.expiresAt <= now
-  return isOver ? 'expired' : key.status
+  return key.status === 'active' && isExpired(key, now) ? 'expired' : key.status
 }
 
 /** @throws invalid_request: only active keys can be updated or rotated */

@@ -1,3 +1,4 @@
+import { expressionBuilder } from 'kysely'
 import { Problem } from '../../core/errors.ts'
 import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
@@ -8,7 +9,7 @@ import { readById, readPage } from '../../storage/query/pages.ts'
 import { prepared, rowOf } from '../../storage/query/prepared.ts'
 import { inScope } from '../../storage/query/scope.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
-import type { ApiKeyRow } from '../../storage/schema/tables.ts'
+import type { ApiKeyRow, Tables } from '../../storage/schema/tables.ts'
 import type { ApiKey } from './contract.ts'
 
 const keyRows = rowsOf<ApiKeyRow>()({ json: ['scopes'] })
@@ -33,16 +34,21 @@ type PublicRow = Pick<ApiKeyRow, (typeof columns)[number]>
 
 const read = (row: PublicRow): ApiKey => keyRows.read(row) as unknown as ApiKey
 
+const eb = expressionBuilder<Tables, 'api_keys'>()
+
+/** Keys that can be used, as `statusAt` says of one. */
+export const isUsableApiKey = (now: Instant) =>
+  eb.and([eb('status', '=', 'active'), eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)])])
+
 const keysIn = (db: Db, scope: Scope) => db.selectFrom('api_keys').where(inScope(scope, 'api_keys.org_id'))
+
+const usableIn = (db: Db, scope: Scope, now: Instant) => keysIn(db, scope).where(isUsableApiKey(now))
 
 type Span = { after: Instant; until: Instant }
 
 /** Keys in use that expire within a time. */
 const expiringIn = (db: Db, scope: Scope, { after, until }: Span) =>
-  keysIn(db, scope)
-    .where('status', '=', 'active')
-    .where('expires_at', '>', after)
-    .where('expires_at', '<=', until)
+  usableIn(db, scope, after).where('expires_at', '<=', until)
 
 /** Newest first. */
 export async function listApiKeys(
@@ -63,12 +69,6 @@ export async function listApiKeys(
     q.select(columns).orderBy('created_at', 'desc').orderBy('id', 'desc')
   return readPage(found, query, newestFirst, read)
 }
-
-/** Keys that can be used. */
-const usableIn = (db: Db, scope: Scope, now: Instant) =>
-  keysIn(db, scope)
-    .where('status', '=', 'active')
-    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', now)]))
 
 export const countUsableApiKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
   countRowsOf(usableIn(db, scope, now))

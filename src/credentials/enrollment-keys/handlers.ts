@@ -4,7 +4,8 @@ import type { Scope } from '../../core/scope.ts'
 import type { Caller, EnrollmentKeyLimits, HandlersOf } from '../../handler.ts'
 import type { Db } from '../../storage/open.ts'
 import { checkOrg, findSite } from '../../tenancy/store.ts'
-import { checkExpiry, resolveKeyOrg } from '../new-key.ts'
+import { resolveKeyOrg } from '../new-key.ts'
+import { checkExpiry } from '../rules.ts'
 import type * as contract from './contract.ts'
 import {
   applyChange,

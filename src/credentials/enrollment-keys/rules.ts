@@ -3,6 +3,7 @@ import { type ErrorCode, type Fault, invalid, Problem } from '../../core/errors.
 import { randomBytes } from '../../core/random.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
 import type { EnrollmentKeyLimits } from '../../handler.ts'
+import { isExpired } from '../rules.ts'
 import type { EnrollmentKey, EnrollmentKeyChange, NewEnrollmentKey } from './contract.ts'
 
 /** 64 hex characters of 32 random bytes. */
@@ -32,8 +33,8 @@ export function makeEnrollmentKey(
 }
 
 /** Whoever has the key of long ago must not find that it works again. @throws invalid_request */
-export function checkLive({ expiresAt }: EnrollmentKey, now: Instant): void {
-  if (expiresAt > now) return
+export function checkLive(key: EnrollmentKey, now: Instant): void {
+  if (!isExpired(key, now)) return
   const message = 'This enrollment key has expired: rotate it, which replaces the key itself'
   throw invalid([{ path: 'params.id', message }], message)
 }
@@ -106,7 +107,7 @@ export function enrollmentRefusal(
   now: Instant,
 ): ErrorCode | undefined {
   if (!key) return 'enrollment_key_not_found'
-  if (key.expiresAt <= now) return 'enrollment_key_expired'
+  if (isExpired(key, now)) return 'enrollment_key_expired'
   if (key.maxUsage !== null && key.usageCount >= key.maxUsage) return 'enrollment_key_exhausted'
   return undefined
 }

@@ -1,4 +1,4 @@
-import type { ExpressionBuilder } from 'kysely'
+import { type ExpressionBuilder, expressionBuilder } from 'kysely'
 import { Problem } from '../../core/errors.ts'
 import type { IdPage, Page, PageQuery } from '../../core/page.ts'
 import { isNarrowed, ofOne, type Scope } from '../../core/scope.ts'
@@ -53,17 +53,25 @@ const keysIn = (db: Db, scope: Scope) =>
     .where(inScope(scope, 'enrollment_keys.org_id'))
     .where((eb) => eb.or([eb('site_id', 'is', null), inSites(scope, 'enrollment_keys.site_id')]))
 
+const eb = expressionBuilder<Tables, 'enrollment_keys'>()
+
+const hasUsesLeft = eb.or([
+  eb('max_usage', 'is', null),
+  eb('usage_count', '<', eb.ref('max_usage').$notNull()),
+])
+const isLive = (now: Instant) => eb('expires_at', '>', now)
+
+/** Keys that can enroll a device, as `enrollmentRefusal` says of one. */
+export const isUsableEnrollmentKey = (now: Instant) => eb.and([isLive(now), hasUsesLeft])
+
 type Span = { after: Instant; until: Instant }
 
 /** Keys that are not used up and expire within a time. */
 const expiringIn = (db: Db, scope: Scope, { after, until }: Span) =>
-  keysIn(db, scope)
-    .where('expires_at', '>', after)
-    .where('expires_at', '<=', until)
-    .where((eb) => eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage'))]))
+  keysIn(db, scope).where(isUsableEnrollmentKey(after)).where('expires_at', '<=', until)
 
 /** Keys that have not expired. */
-const liveIn = (db: Db, scope: Scope, now: Instant) => keysIn(db, scope).where('expires_at', '>', now)
+const liveIn = (db: Db, scope: Scope, now: Instant) => keysIn(db, scope).where(isLive(now))
 
 export const countLiveEnrollmentKeys = (db: Db, scope: Scope, now: Instant): Promise<number> =>
   countRowsOf(liveIn(db, scope, now))
@@ -97,8 +105,8 @@ export async function listEnrollmentKeys(
   const until = query.expiresBefore
   const found = (until === undefined ? keysIn(db, scope) : expiringIn(db, scope, { after: now, until }))
     .$if(query.orgId !== undefined, (q) => q.where('org_id', '=', query.orgId!))
-    .$if(query.expired === true, (q) => q.where('expires_at', '<=', now))
-    .$if(query.expired === false, (q) => q.where('expires_at', '>', now))
+    .$if(query.expired === true, (q) => q.where(eb.not(isLive(now))))
+    .$if(query.expired === false, (q) => q.where(isLive(now)))
   const newestFirst = (q: typeof found) => q.select(columnsIn(scope)).orderBy('id', 'desc')
   return readPage(found, query, newestFirst, (row) => keyRows.read(row))
 }
@@ -175,7 +183,7 @@ export async function expireEnrollmentKeys(db: Db, scope: Scope, now: Instant): 
   await db
     .updateTable('enrollment_keys')
     .set({ expires_at: now })
-    .where('expires_at', '>', now)
+    .where(isLive(now))
     .where(inScope(scope, 'enrollment_keys.org_id'))
     .execute()
 }
@@ -226,8 +234,7 @@ export async function consumeEnrollmentKey(
     .updateTable('enrollment_keys')
     .set((eb) => ({ usage_count: eb('usage_count', '+', 1), last_used_at: now, last_device_id: deviceId }))
     .where(isHash('key_hash', hash))
-    .where('expires_at', '>', now)
-    .where((eb) => eb.or([eb('max_usage', 'is', null), eb('usage_count', '<', eb.ref('max_usage'))]))
+    .where(isUsableEnrollmentKey(now))
     .executeTakeFirstOrThrow()
   return numUpdatedRows === 1n
 }
