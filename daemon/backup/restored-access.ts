@@ -2,6 +2,7 @@ import { systemScope } from '../../src/core/scope.ts'
 import type { Instant } from '../../src/core/time.ts'
 import { isUsableApiKey, revokeApiKeys } from '../../src/credentials/api-keys/store.ts'
 import { expireEnrollmentKeys, isUsableEnrollmentKey } from '../../src/credentials/enrollment-keys/store.ts'
+import { membershipIsInForce } from '../../src/identity/memberships.ts'
 import type { Db } from '../../src/storage/open.ts'
 import { countRowsOf } from '../../src/storage/query/counts.ts'
 
@@ -64,14 +65,12 @@ export async function listRestoredAccess(
     .selectFrom('organization_memberships as m')
     .innerJoin('users', 'users.id', 'm.user_id')
     .select(['m.id', 'users.email as name', 'm.org_id as orgId'])
-    .where('m.disabled_at', 'is', null)
-    .where('m.accepted_at', 'is not', null)
+    .where(membershipIsInForce)
   const partners = db
     .selectFrom('partner_memberships as m')
     .innerJoin('users', 'users.id', 'm.user_id')
     .select(['m.id', 'users.email as name'])
-    .where('m.disabled_at', 'is', null)
-    .where('m.accepted_at', 'is not', null)
+    .where(membershipIsInForce)
   const agents = db
     .selectFrom('devices')
     .select(['id', 'hostname as name', 'org_id as orgId'])

@@ -1,6 +1,6 @@
 import type { Db } from '../storage/open.ts'
 import { forNoKeyUpdate } from '../storage/query/locks.ts'
-import { findGrants } from './memberships.ts'
+import { findGrants, membershipIsInForce } from './memberships.ts'
 import { isFullAdmin, type Tenant } from './rules.ts'
 
 /**
@@ -17,31 +17,31 @@ export async function lockTenant(db: Db, tenant: Tenant): Promise<void> {
 
 /** Whether any active, enabled member with full access administers the tenant. `besides` leaves out one user. */
 export async function hasFullAdmin(db: Db, tenant: Tenant, besides?: string): Promise<boolean> {
-  const roles =
-    tenant.kind === 'partner'
-      ? db
-          .selectFrom('partner_memberships as m')
-          .innerJoin('users as u', 'u.id', 'm.user_id')
-          .select('m.role_id')
-          .where('m.partner_id', '=', tenant.partnerId)
-          .where('m.org_access', '=', 'all')
-          .where('u.status', '=', 'active')
-          .where('m.disabled_at', 'is', null)
-          .where('m.accepted_at', 'is not', null)
-          .$if(besides !== undefined, (q) => q.where('m.user_id', '!=', besides!))
-      : db
-          .selectFrom('organization_memberships as m')
-          .innerJoin('users as u', 'u.id', 'm.user_id')
-          .select('m.role_id')
-          .where('m.org_id', '=', tenant.orgId)
-          .where('m.narrowed', '=', 0)
-          .where('m.grouped', '=', 0)
-          .where('u.status', '=', 'active')
-          .where('m.disabled_at', 'is', null)
-          .where('m.accepted_at', 'is not', null)
-          .$if(besides !== undefined, (q) => q.where('m.user_id', '!=', besides!))
-  for (const { role_id: roleId } of await roles.distinct().execute()) {
+  // What is read here, both tables have.
+  const members = membersWithFullAccess(db, tenant) as ReturnType<typeof membersOfOrg>
+  const roles = members
+    .innerJoin('users as u', 'u.id', 'm.user_id')
+    .select('m.role_id')
+    .distinct()
+    .where(membershipIsInForce)
+    .where('u.status', '=', 'active')
+    .$if(besides !== undefined, (q) => q.where('m.user_id', '!=', besides!))
+  for (const { role_id: roleId } of await roles.execute()) {
     if (isFullAdmin(tenant.kind, (await findGrants(db, roleId)).permissions)) return true
   }
   return false
 }
+
+/** As `isAdministrator` (users/rules.ts) says of one membership. */
+const membersWithFullAccess = (db: Db, tenant: Tenant) =>
+  tenant.kind === 'partner'
+    ? db
+        .selectFrom('partner_memberships as m')
+        .where('m.partner_id', '=', tenant.partnerId)
+        .where('m.org_access', '=', 'all')
+    : membersOfOrg(db)
+        .where('m.org_id', '=', tenant.orgId)
+        .where('m.narrowed', '=', 0)
+        .where('m.grouped', '=', 0)
+
+const membersOfOrg = (db: Db) => db.selectFrom('organization_memberships as m')

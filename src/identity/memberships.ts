@@ -1,10 +1,20 @@
+import { expressionBuilder } from 'kysely'
 import { newId } from '../core/new-id.ts'
 import type { Instant } from '../core/time.ts'
 import type { Db } from '../storage/open.ts'
 import { prepared } from '../storage/query/prepared.ts'
+import type { Tables } from '../storage/schema/tables.ts'
 import { isTenantUsable, isUsable } from '../tenancy/rules.ts'
 import { mfaPolicyOf } from './factors/rules.ts'
 import type { Membership, SessionContext, Tenant } from './rules.ts'
+
+const eb = expressionBuilder<{ m: Tables['partner_memberships' | 'organization_memberships'] }, 'm'>()
+
+/** Of the membership `m`: accepted and not disabled. Its account and its tenant may still be out of use. */
+export const membershipIsInForce = eb.and([
+  eb('m.accepted_at', 'is not', null),
+  eb('m.disabled_at', 'is', null),
+])
 
 const partnerMemberships = prepared((db, p: { userId: string }) =>
   db

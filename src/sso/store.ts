@@ -3,6 +3,7 @@ import { Problem } from '../core/errors.ts'
 import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
+import { membershipIsInForce } from '../identity/memberships.ts'
 import type { Db } from '../storage/open.ts'
 import { countRowsOf } from '../storage/query/counts.ts'
 import { forUpdate } from '../storage/query/locks.ts'
@@ -171,8 +172,7 @@ export async function countMembersByRole(
     .innerJoin('users as u', 'u.id', 'm.user_id')
     .select((eb) => ['m.role_id', eb.fn.countAll().as('members')])
     .where(inScope(scope, 'm.org_id'))
-    .where('m.disabled_at', 'is', null)
-    .where('m.accepted_at', 'is not', null)
+    .where(membershipIsInForce)
     .where('u.status', '<>', 'disabled')
     .groupBy('m.role_id')
     .execute()
@@ -192,8 +192,7 @@ export async function listSignedInRoles(db: Db, scope: Scope, id: string, since:
     .where('sso_providers.id', '=', id)
     .where('i.last_login_at', '>', since)
     .where('u.status', '=', 'active')
-    .where('m.disabled_at', 'is', null)
-    .where('m.accepted_at', 'is not', null)
+    .where(membershipIsInForce)
     .execute()
   return held.map((one) => one.role_id)
 }

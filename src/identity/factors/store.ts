@@ -2,6 +2,7 @@ import { newId } from '../../core/new-id.ts'
 import type { Instant } from '../../core/time.ts'
 import type { Db } from '../../storage/open.ts'
 import type { UserRow } from '../../storage/schema/tables.ts'
+import { membershipIsInForce } from '../memberships.ts'
 import { orgOfContext, type SessionContext } from '../rules.ts'
 import { revokeSessions, type User } from '../store.ts'
 import { type MfaPolicy, mfaPolicyOf } from './rules.ts'
@@ -143,9 +144,8 @@ export async function findMfaPolicy(db: Db, userId: string, context: SessionCont
     .innerJoin('organizations as o', 'o.id', 'm.org_id')
     .select('o.settings')
     .where('m.user_id', '=', userId)
-    .where('m.accepted_at', 'is not', null)
+    .where(membershipIsInForce)
     .where((eb) => eb.or([eb('m.accepted_by', '=', 'holder'), eb('o.id', '=', orgOfContext(context) ?? '')]))
-    .where('m.disabled_at', 'is', null)
     .where('o.deleted_at', 'is', null)
   const rows = await partners.unionAll(orgs).execute()
   return mfaPolicyOf(rows.map((row) => row.settings))
