@@ -152,6 +152,10 @@ export async function markEmailProved(db: Db, userId: string, now: Instant): Pro
     .execute()
 }
 
+/** Revokes sessions; the caller says which. What is revoked keeps the time when it was. */
+export const revokingSessions = (db: Db, now: Instant) =>
+  db.updateTable('sessions').set({ revoked_at: now }).where('revoked_at', 'is', null)
+
 /** Ends every session of a person at once: tokens carry the epoch they were made in. */
 export async function endSessions(db: Db, userId: string, now: Instant): Promise<void> {
   await db
@@ -164,12 +168,7 @@ export async function endSessions(db: Db, userId: string, now: Instant): Promise
 
 /** Revokes every session of a person, and ends their sign-ins that wait for a second step or were approved for a terminal. */
 export async function revokeSessions(db: Db, userId: string, now: Instant): Promise<void> {
-  await db
-    .updateTable('sessions')
-    .set({ revoked_at: now })
-    .where('user_id', '=', userId)
-    .where('revoked_at', 'is', null)
-    .execute()
+  await revokingSessions(db, now).where('user_id', '=', userId).execute()
   for (const table of ['login_challenges', 'device_authorizations'] as const) {
     await db.deleteFrom(table).where('user_id', '=', userId).execute()
   }

@@ -4,6 +4,7 @@ import type { IdPage, Page, PageQuery } from '../core/page.ts'
 import { ofOne, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
 import { membershipIsInForce } from '../identity/memberships.ts'
+import { revokingSessions } from '../identity/store.ts'
 import type { Db } from '../storage/open.ts'
 import { countRowsOf } from '../storage/query/counts.ts'
 import { forUpdate } from '../storage/query/locks.ts'
@@ -135,12 +136,7 @@ export async function endProviderSessions(db: Db, scope: Scope, id: string, now:
   const one = providersIn(db, ofOne(scope)).select('sso_providers.id').where('sso_providers.id', '=', id)
   await db.deleteFrom('sso_exchanges').where('provider_id', 'in', one).execute()
   await db.deleteFrom('device_authorizations').where('sso_provider_id', 'in', one).execute()
-  await db
-    .updateTable('sessions')
-    .set({ revoked_at: now })
-    .where('sso_provider_id', 'in', one)
-    .where('revoked_at', 'is', null)
-    .execute()
+  await revokingSessions(db, now).where('sso_provider_id', 'in', one).execute()
 }
 
 /**

@@ -20,7 +20,7 @@ import type { sessions } from './contract.ts'
 import { emitLogin, emitLogout } from './events.ts'
 import { type GrantedSession, grantSession } from './grant.ts'
 import { loginFacts, loginFailedAction, toIdentity, toSignInReply } from './identity.ts'
-import { checkNotSsoSession, classifyRefresh } from './rules.ts'
+import { checkNotSsoSession, classifyRefresh, hasEnded } from './rules.ts'
 import * as store from './store.ts'
 import { startSession } from './tenants.ts'
 import {
@@ -166,7 +166,7 @@ export const sessionHandlers = (keys: SessionDependencies): HandlersOf<Sessions>
         const refused = new Problem('invalid_refresh_token')
         const spent = tokenHash(body.refreshToken ?? '')
         const session = await store.findSession(storage.read, sessionOfRefreshToken(body.refreshToken ?? ''))
-        if (!session || session.revokedAt !== null || session.expiresAt <= now) throw refused
+        if (!session || hasEnded(session, now)) throw refused
         if (session.ssoStatus !== null && session.ssoStatus !== 'active') throw refused
         if (addSeconds(session.rotatedAt, refreshSeconds) <= now) throw refused
         const user = await findUser(storage.read, session.userId)

@@ -14,6 +14,12 @@ export function checkNotSsoSession({ ssoProviderId }: { ssoProviderId: string | 
   )
 }
 
+/** Whether a session was revoked or has expired. */
+export const hasEnded = (
+  { revokedAt, expiresAt }: { revokedAt: Instant | null; expiresAt: Instant },
+  now: Instant,
+): boolean => revokedAt !== null || expiresAt <= now
+
 /** Seconds during which a spent refresh token counts as a race between two clients rather than a theft. */
 const refreshGraceSeconds = 15
 

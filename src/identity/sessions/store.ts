@@ -6,8 +6,8 @@ import { prepared } from '../../storage/query/prepared.ts'
 import { rowsOf, type Value } from '../../storage/schema/rows.ts'
 import type { LoginChallengeRow, SessionRow, UserRow } from '../../storage/schema/tables.ts'
 import type { SessionContext } from '../rules.ts'
-import type { User } from '../store.ts'
-import { classifyRefresh } from './rules.ts'
+import { revokingSessions, type User } from '../store.ts'
+import { classifyRefresh, hasEnded } from './rules.ts'
 import { sessionOfRefreshToken, tokenHash } from './tokens.ts'
 
 const sessionRows = rowsOf<SessionRow>()({ flags: ['mfa'] })
@@ -153,10 +153,13 @@ export async function findSession(db: Db, id: string): Promise<Session | undefin
 
 /** Locks a session until the transaction ends; returns when it expires. @throws invalid_token when it has ended */
 export async function lockSession(db: Db, id: string, now: Instant): Promise<Instant> {
-  const found = db.selectFrom('sessions').select(['revoked_at', 'expires_at']).where('id', '=', id)
-  const row = await forUpdate(found).executeTakeFirst()
-  if (!row || row.revoked_at !== null || row.expires_at <= now) throw new Problem('invalid_token')
-  return row.expires_at
+  const found = db
+    .selectFrom('sessions')
+    .select(['revoked_at as revokedAt', 'expires_at as expiresAt'])
+    .where('id', '=', id)
+  const session = await forUpdate(found).executeTakeFirst()
+  if (!session || hasEnded(session, now)) throw new Problem('invalid_token')
+  return session.expiresAt
 }
 
 /**
@@ -166,7 +169,7 @@ export async function lockSession(db: Db, id: string, now: Instant): Promise<Ins
 export async function isKnownClient(db: Db, token: string, userId: string, now: Instant): Promise<boolean> {
   const session = await findSession(db, sessionOfRefreshToken(token))
   if (session?.userId !== userId || session.ssoProviderId !== null) return false
-  if (session.revokedAt !== null || session.expiresAt <= now) return false
+  if (hasEnded(session, now)) return false
   return classifyRefresh(session, tokenHash(token), now) !== 'reused'
 }
 
@@ -190,12 +193,7 @@ export async function rotateSession(
 
 /** False when it had already ended. */
 export async function revokeSession(db: Db, id: string, now: Instant): Promise<boolean> {
-  const { numUpdatedRows } = await db
-    .updateTable('sessions')
-    .set({ revoked_at: now })
-    .where('id', '=', id)
-    .where('revoked_at', 'is', null)
-    .executeTakeFirstOrThrow()
+  const { numUpdatedRows } = await revokingSessions(db, now).where('id', '=', id).executeTakeFirstOrThrow()
   return numUpdatedRows === 1n
 }
 
@@ -211,12 +209,9 @@ export async function revokeProviderSessions(
   providerId: string,
   now: Instant,
 ): Promise<void> {
-  await db
-    .updateTable('sessions')
-    .set({ revoked_at: now })
+  await revokingSessions(db, now)
     .where('user_id', '=', userId)
     .where('sso_provider_id', '=', providerId)
-    .where('revoked_at', 'is', null)
     .execute()
   await db
     .deleteFrom('device_authorizations')

@@ -6,6 +6,7 @@ import { inScope } from '../../storage/query/scope.ts'
 import type { Tables } from '../../storage/schema/tables.ts'
 import { lockTenantInUse } from '../../tenancy/access.ts'
 import { contextOfScope } from '../rules.ts'
+import { revokingSessions } from '../store.ts'
 import { contextKey, insertSession, lockAccount, type NewSession, type UserEpochs } from './store.ts'
 
 /**
@@ -22,10 +23,7 @@ export async function startSession(db: Db, session: NewSession & UserEpochs, now
 /** Ends the sessions in one organization that began with a password, and the pending sign-ins with one. */
 export async function endPasswordSessions(db: Db, orgId: string, now: Instant): Promise<void> {
   const context = contextKey({ kind: 'organization', orgId })
-  await db
-    .updateTable('sessions')
-    .set({ revoked_at: now })
-    .where('revoked_at', 'is', null)
+  await revokingSessions(db, now)
     .where('context', '=', context)
     .where('sso_provider_id', 'is', null)
     .execute()
@@ -52,10 +50,7 @@ export async function endTenantSessions(db: Db, scope: Scope, now: Instant): Pro
   const inTenant = (
     eb: ExpressionBuilder<Tables, 'sessions' | 'login_challenges' | 'device_authorizations'>,
   ) => eb.or([eb('context', '=', own), eb('context', 'in', below)])
-  await db
-    .updateTable('sessions')
-    .set({ revoked_at: now })
-    .where('revoked_at', 'is', null)
+  await revokingSessions(db, now)
     .where((eb) => inTenant(eb as never))
     .execute()
   for (const table of ['login_challenges', 'device_authorizations'] as const) {

@@ -11,7 +11,8 @@ import { inScope } from '../../storage/query/scope.ts'
 import { rowsOf } from '../../storage/schema/rows.ts'
 import type { RoleRow, Tables, UserRow } from '../../storage/schema/tables.ts'
 import type { Tenant } from '../rules.ts'
-import { endSessions, revokeSessions } from '../store.ts'
+import { contextKey } from '../sessions/store.ts'
+import { endSessions, revokeSessions, revokingSessions } from '../store.ts'
 import { whollyInScope } from './account-scope.ts'
 import type { Account } from './rules.ts'
 
@@ -200,18 +201,8 @@ export async function clearUnprovedFactors(
 
 /** Ends the sessions of a person in one tenant only. */
 export async function endUserSessions(db: Db, userId: string, tenant: Tenant, now: Instant): Promise<void> {
-  const context = JSON.stringify(
-    tenant.kind === 'partner'
-      ? { kind: tenant.kind, partnerId: tenant.partnerId }
-      : { kind: tenant.kind, orgId: tenant.orgId },
-  )
-  await db
-    .updateTable('sessions')
-    .set({ revoked_at: now })
-    .where('user_id', '=', userId)
-    .where('context', '=', context)
-    .where('revoked_at', 'is', null)
-    .execute()
+  const context = contextKey(tenant)
+  await revokingSessions(db, now).where('user_id', '=', userId).where('context', '=', context).execute()
   for (const table of ['login_challenges', 'device_authorizations'] as const) {
     await db.deleteFrom(table).where('user_id', '=', userId).where('context', '=', context).execute()
   }

@@ -2,6 +2,7 @@ import { Problem } from '../../core/errors.ts'
 import type { Page, PageQuery } from '../../core/page.ts'
 import { ofOne, type Scope } from '../../core/scope.ts'
 import type { Instant } from '../../core/time.ts'
+import { revokingSessions } from '../../identity/store.ts'
 import type { Db } from '../../storage/open.ts'
 import { readPage } from '../../storage/query/pages.ts'
 import { inScope } from '../../storage/query/scope.ts'
@@ -54,12 +55,9 @@ export async function unlinkIdentity(
 ): Promise<void> {
   const one = identitiesIn(db, scope, providerId).where('sso_identities.id', '=', id)
   const person = one.select('sso_identities.user_id')
-  await db
-    .updateTable('sessions')
-    .set({ revoked_at: now })
+  await revokingSessions(db, now)
     .where('sso_provider_id', '=', providerId)
     .where('user_id', 'in', person)
-    .where('revoked_at', 'is', null)
     .execute()
   await db
     .deleteFrom('sso_exchanges')
