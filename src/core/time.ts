@@ -31,6 +31,9 @@ export function addSeconds(now: Instant, seconds: number): Instant {
 /** Largest clock difference between machines that share a database, in seconds. */
 export const clockSkew = 300
 
+/** Largest difference to the clock of an issuer of tokens, which others operate, in seconds. */
+export const issuerClockSkew = 60
+
 /** Seconds from `a` to `b`, negative when `b` is earlier. */
 export function secondsBetween(a: Instant, b: Instant): number {
   return (Date.parse(b) - Date.parse(a)) / 1000

@@ -4,7 +4,7 @@ import { invalid, Problem } from '../core/errors.ts'
 import { withoutUndefined } from '../core/json.ts'
 import { isStorable } from '../core/schema.ts'
 import { truncateStorable } from '../core/text.ts'
-import { addSeconds, type Instant } from '../core/time.ts'
+import { addSeconds, type Instant, issuerClockSkew } from '../core/time.ts'
 import type { EnrollmentKeyLimits, UserCaller, WorkloadCaller } from '../handler.ts'
 import { largestKeys, type NewTrustPolicy, type TrustPolicy, type TrustPolicyChange } from './contract.ts'
 
@@ -169,8 +169,6 @@ export function decodeClaims(token: string): Claims | undefined {
   }
 }
 
-/** Seconds by which clocks may differ. */
-const skewSeconds = 60
 const maxAgeSeconds = 3600
 
 export type WorkloadTokenFault = 'incomplete' | 'expired' | 'not_yet_valid' | 'too_old'
@@ -184,9 +182,9 @@ export function findTokenFault({ exp, nbf, iat, jti }: Claims, now: Instant): Wo
   const isTime = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value)
   if (!isTime(exp) || !isTime(iat) || typeof jti !== 'string' || jti === '') return 'incomplete'
   if (nbf !== undefined && !isTime(nbf)) return 'incomplete'
-  if (exp + skewSeconds <= at) return 'expired'
-  if (Math.max(iat, nbf ?? iat) - skewSeconds > at) return 'not_yet_valid'
-  return iat + maxAgeSeconds + skewSeconds <= at ? 'too_old' : undefined
+  if (exp + issuerClockSkew <= at) return 'expired'
+  if (Math.max(iat, nbf ?? iat) - issuerClockSkew > at) return 'not_yet_valid'
+  return iat + maxAgeSeconds + issuerClockSkew <= at ? 'too_old' : undefined
 }
 
 /** The key under which a used token is stored, and until when: it is not accepted afterwards anyway. */
@@ -195,7 +193,7 @@ export function replayKeyOf(
   { jti, iat }: Claims,
   now: Instant,
 ): { hash: string; until: Instant } {
-  const seconds = Number(iat) + maxAgeSeconds + 2 * skewSeconds - Date.parse(now) / 1000
+  const seconds = Number(iat) + maxAgeSeconds + 2 * issuerClockSkew - Date.parse(now) / 1000
   return { hash: hash('sha256', `${issuer}\n${String(jti)}`, 'hex'), until: addSeconds(now, seconds) }
 }
 

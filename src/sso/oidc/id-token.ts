@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { decodeProtectedHeader } from 'jose'
-import type { Instant } from '../../core/time.ts'
+import { type Instant, issuerClockSkew } from '../../core/time.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
 import { type JwksCache, TokenFailure, type TokenFault } from '../jwks-cache.ts'
 import type { IdTokenClaims } from './claims.ts'
@@ -15,9 +15,6 @@ export type ExpectedToken = {
   accessToken: string | null
   now: Instant
 }
-
-/** Seconds by which the clocks of two machines may differ. */
-const skewSeconds = 60
 
 const failureOfFault: Record<TokenFault, FailureCode> = {
   keys_unavailable: 'sso_keys_unavailable',
@@ -88,12 +85,12 @@ function checkAudience({ aud, azp }: IdTokenClaims, { clientId }: ExpectedToken)
 /** 3.1.3.7, 9 and 10. */
 function checkTimes({ exp, iat, nbf }: IdTokenClaims, { now }: ExpectedToken): void {
   const seconds = Date.parse(now) / 1000
-  if (typeof exp !== 'number' || exp + skewSeconds <= seconds) {
+  if (typeof exp !== 'number' || exp + issuerClockSkew <= seconds) {
     throw new SsoFailure('sso_token_expired', `at ${instantOf(exp)}; here it is ${now}`)
   }
   for (const begin of [iat, nbf]) {
     if (begin === undefined) continue
-    if (typeof begin !== 'number' || begin - skewSeconds > seconds) {
+    if (typeof begin !== 'number' || begin - issuerClockSkew > seconds) {
       throw new SsoFailure('sso_clock_ahead', `it is of ${instantOf(begin)}; here it is ${now}`)
     }
   }

@@ -1,6 +1,6 @@
-import { addSeconds, type Instant } from '../../core/time.ts'
+import { addSeconds, type Instant, issuerClockSkew } from '../../core/time.ts'
 import { SsoFailure } from '../failures.ts'
-import { type ExpectedResponse, skewSeconds } from './expected.ts'
+import type { ExpectedResponse } from './expected.ts'
 import { bearer, nameIdFormats, namespaces } from './names.ts'
 import { childrenOf, type Element, isNamed, malformedXml, quoteForDetail, textOf } from './xml.ts'
 
@@ -41,7 +41,7 @@ export function parseAssertion(element: Element, expected: ExpectedResponse): As
     sessionIndex: statement!.attributes.get('SessionIndex'),
     authnContext: contextIn(statement!),
     attributes: attributesIn(element),
-    notOnOrAfter: addSeconds(new Date(Math.min(...until)).toISOString(), skewSeconds),
+    notOnOrAfter: addSeconds(new Date(Math.min(...until)).toISOString(), issuerClockSkew),
   }
 }
 
@@ -52,7 +52,7 @@ export function parseAssertion(element: Element, expected: ExpectedResponse): As
 function checkSignedInSince(statement: Element, { signedInSince }: ExpectedResponse): void {
   if (signedInSince === undefined) return
   const at = timeIn(statement, 'AuthnInstant')
-  if (at !== undefined && at >= Date.parse(signedInSince) - skewSeconds * 1000) return
+  if (at !== undefined && at >= Date.parse(signedInSince) - issuerClockSkew * 1000) return
   throw new SsoFailure('saml_not_forced', `they signed in at ${at === undefined ? 'no time' : instantOf(at)}`)
 }
 
@@ -74,10 +74,10 @@ export function checkIssuer(element: Element, { issuer }: ExpectedResponse): voi
 /** SAML core 2.5.1.2, 1.3.3. @returns when it expires */
 function checkTimes(element: Element, { now }: ExpectedResponse): number {
   const [from, to] = ['NotBefore', 'NotOnOrAfter'].map((name) => timeIn(element, name))
-  if (from !== undefined && Date.parse(now) < from - skewSeconds * 1000) {
+  if (from !== undefined && Date.parse(now) < from - issuerClockSkew * 1000) {
     throw new SsoFailure('saml_not_yet_valid', `${element.name}: from ${instantOf(from)}; here it is ${now}`)
   }
-  if (to !== undefined && Date.parse(now) >= to + skewSeconds * 1000) {
+  if (to !== undefined && Date.parse(now) >= to + issuerClockSkew * 1000) {
     throw new SsoFailure('saml_expired', `${element.name}: until ${instantOf(to)}; here it is ${now}`)
   }
   return to ?? Number.POSITIVE_INFINITY
@@ -155,7 +155,7 @@ function checkStatements(element: Element, { now }: ExpectedResponse): Element[]
   if (statements.length === 0) throw new SsoFailure('saml_no_subject', 'it has no AuthnStatement')
   for (const statement of statements) {
     const end = timeIn(statement, 'SessionNotOnOrAfter')
-    if (end === undefined || Date.parse(now) < end + skewSeconds * 1000) continue
+    if (end === undefined || Date.parse(now) < end + issuerClockSkew * 1000) continue
     throw new SsoFailure(
       'saml_expired',
       `the session at the provider: at ${instantOf(end)}; here it is ${now}`,

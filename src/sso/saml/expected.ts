@@ -14,6 +14,3 @@ export type ExpectedResponse = {
   signedInSince?: Instant | undefined
   now: Instant
 }
-
-/** Seconds by which the clocks of two machines may differ. */
-export const skewSeconds = 60
