@@ -156,20 +156,22 @@ export function decideAccess(access: Access, subject: AccessSubject, mfaOn: bool
   if (access.wholePartner && scope.kind === 'partner' && scope.orgs !== 'all') {
     return deny('partner_access_limited')
   }
-  if (access.wholeOrganization && isNarrowed(scope)) return deny('site_access_denied', limitedAccess)
+  if (access.wholeOrganization && isNarrowed(scope))
+    return deny('site_access_denied', { message: narrowedAccess })
   if (mfaOn && access.mfa && !mfa) return deny('mfa_required', mfaEnabled ? {} : { enrollUrl })
   return allowed
 }
 
 type UserAccess = Extract<Access, { who: 'user' }>
 
-const limitedAccess = { message: 'Your access is limited to some sites or device groups' }
+export const narrowedAccess = 'Your access is limited to some sites or device groups'
 
 function decideApiKey(access: UserAccess, key: Extract<AccessSubject, { kind: 'api_key' }>): AccessDecision {
   if (!access.key)
     return deny('unauthenticated', { message: 'This needs an access token: an API key cannot call it' })
   if (!access.scopes.includes(key.scope.kind)) return deny('scope_not_allowed')
-  if (access.wholeOrganization && isNarrowed(key.scope)) return deny('site_access_denied', limitedAccess)
+  if (access.wholeOrganization && isNarrowed(key.scope))
+    return deny('site_access_denied', { message: narrowedAccess })
   const { permission } = access
   if (permission === undefined || hasPermission(key.permissions, permission)) return allowed
   return deny('api_key_scope', { details: { required: permission } })

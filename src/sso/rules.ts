@@ -3,6 +3,7 @@ import { withoutUndefined } from '../core/json.ts'
 import { leadsElsewhere } from '../core/outbound.ts'
 import { isNarrowed, type Scope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
+import { narrowedAccess } from '../identity/rules.ts'
 import type { NewProvider, Provider, ProviderChange } from './contract.ts'
 import { defaultMapping, defaultScopes, findPreset, fixedValue } from './presets/rules.ts'
 
@@ -231,7 +232,7 @@ export function auditDiff(before: ProviderRecord, after: ProviderRecord) {
  */
 export function checkNotNarrowed(scope: Scope): void {
   if (!isNarrowed(scope)) return
-  throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
+  throw new Problem('site_access_denied', narrowedAccess)
 }
 
 /** @throws invalid_request */

@@ -4,6 +4,7 @@ import { hasPermission, type Permission } from '../../core/permissions.ts'
 import { randomBytes } from '../../core/random.ts'
 import { isNarrowed, type Scope } from '../../core/scope.ts'
 import { addSeconds, type Instant } from '../../core/time.ts'
+import { narrowedAccess } from '../../identity/rules.ts'
 import { isExpired } from '../rules.ts'
 import type { ApiKey, ApiKeyChange, NewApiKey } from './contract.ts'
 
@@ -82,7 +83,7 @@ export const isWidened = (before: Pick<ApiKey, 'scopes'>, after: Pick<ApiKey, 's
  */
 export function checkKeyReach(key: ApiKey, caller: { id: string; scope: Scope }): void {
   if (!isNarrowed(caller.scope) || key.createdBy === caller.id) return
-  throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
+  throw new Problem('site_access_denied', narrowedAccess)
 }
 
 /** The permissions of a key: its scopes, limited to what its creator holds now. */

@@ -1,7 +1,7 @@
 import { invalid, Problem } from '../../core/errors.ts'
 import { hasPermission, type Permission } from '../../core/permissions.ts'
 import type { Scope } from '../../core/scope.ts'
-import { isFullAdmin, type Tenant } from '../rules.ts'
+import { isFullAdmin, narrowedAccess, type Tenant } from '../rules.ts'
 import type { Membership, User, UserChange } from './contract.ts'
 
 /** A membership with all its fields. */
@@ -78,7 +78,7 @@ export function checkWithinAccess(
   const within = (mine: readonly string[] | null, theirs: readonly string[] | null) =>
     mine === null || theirs?.every((id) => mine.includes(id)) === true
   if (within(scope.siteIds, one.siteIds) && within(scope.groupIds, one.deviceGroupIds)) return
-  throw new Problem('site_access_denied', 'Your access is limited to some sites or device groups')
+  throw new Problem('site_access_denied', narrowedAccess)
 }
 
 /** @throws forbidden when the change affects an account that other tenants share */
