@@ -1,6 +1,7 @@
 import { type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import type { TLSSocket } from 'node:tls'
+import { peerFaults } from '../../src/core/transport.ts'
 
 /** What one GET request saw. */
 export type Probe = {
@@ -60,6 +61,7 @@ const untrusted =
   'its certificate comes from an authority that this machine does not trust; NODE_EXTRA_CA_CERTS names further ones'
 
 const failures: Readonly<Record<string, string>> = {
+  ...peerFaults,
   ECONNREFUSED: 'nothing listens there',
   ENOTFOUND: 'its name does not resolve',
   EAI_AGAIN: 'the name server does not answer',
@@ -69,12 +71,8 @@ const failures: Readonly<Record<string, string>> = {
   EHOSTUNREACH: 'there is no route to it',
   ENETUNREACH: 'there is no route to it',
   EPROTO: 'it does not speak TLS',
-  HPE_INVALID_CONSTANT: 'it does not speak HTTP',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS',
   ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
-  CERT_HAS_EXPIRED: 'its certificate has expired',
-  CERT_NOT_YET_VALID: 'its certificate is not valid yet',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed',
   SELF_SIGNED_CERT_IN_CHAIN: untrusted,
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     'its certificate comes from an authority that this machine does not trust (NODE_EXTRA_CA_CERTS names more), or does not send the certificate of it',

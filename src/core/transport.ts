@@ -89,19 +89,24 @@ export const fetchTransport: Transport = async ({ url, ...request }) => {
   }
 }
 
+/** What is wrong with the other side, in words that fit users and operators. */
+export const peerFaults: Readonly<Record<string, string>> = {
+  HPE_INVALID_CONSTANT: 'it does not speak HTTP',
+  CERT_HAS_EXPIRED: 'its certificate has expired',
+  CERT_NOT_YET_VALID: 'its certificate is not valid yet',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed',
+}
+
 const untrusted = 'its certificate is of an authority that this machine does not trust'
 
-const reasons: Record<string, string> = {
+const reasons: Readonly<Record<string, string>> = {
+  ...peerFaults,
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'the connection was reset',
   ENOTFOUND: 'no such host',
   EAI_AGAIN: 'the name could not be resolved',
   ETIMEDOUT: 'the connection timed out',
   UND_ERR_SOCKET: 'the connection was closed',
-  HPE_INVALID_CONSTANT: 'it does not speak HTTP',
-  CERT_HAS_EXPIRED: 'its certificate has expired',
-  CERT_NOT_YET_VALID: 'its certificate is not valid yet',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed',
   SELF_SIGNED_CERT_IN_CHAIN: untrusted,
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: untrusted,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
