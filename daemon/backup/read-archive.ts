@@ -2,6 +2,7 @@ import { createHash, type Hash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { createZstdDecompress } from 'node:zlib'
 import { SetupError } from '../../src/core/errors.ts'
+import { parseJson } from '../../src/core/json.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import type { Cell } from '../../src/storage/backup/row-pages.ts'
 import { secretsFileName } from '../secrets/file.ts'
@@ -186,12 +187,10 @@ class ArchiveReading {
   }
 
   #parse(line: Buffer): unknown {
-    try {
-      return JSON.parse(line.toString('utf8'))
-    } catch {
-      // A SyntaxError quotes the line, which may hold secrets.
-      throw this.#fault('a line is not JSON')
-    }
+    // A SyntaxError would quote the line, which may hold secrets.
+    const value = parseJson(line)
+    if (value === undefined) throw this.#fault('a line is not JSON')
+    return value
   }
 
   #headOf(value: unknown): Head {

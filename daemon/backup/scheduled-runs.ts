@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { parseJson } from '../../src/core/json.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds, type Clock } from '../../src/core/time.ts'
 import type { Storage } from '../../src/storage/open.ts'
@@ -172,11 +173,5 @@ type Said = {
   error?: { message?: string }
 }
 
-function parsed(text: string): Said | undefined {
-  try {
-    return JSON.parse(text) as Said
-  } catch {
-    // The process ended before it had written its whole reply; its exit code says how.
-    return undefined
-  }
-}
+/** undefined: the process ended before it had written its whole reply; its exit code says how. */
+const parsed = (text: string) => parseJson(text) as Said | undefined

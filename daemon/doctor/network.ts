@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import { type Finding, failed, passed, warning } from '../../src/core/finding.ts'
+import { parseJson } from '../../src/core/json.ts'
 import { isLoopback, normalizeAddress } from '../../src/core/network.ts'
 import { safeParse } from '../../src/core/schema.ts'
 import { service } from '../../src/service/contract.ts'
@@ -9,18 +10,18 @@ import type { Config } from '../config.ts'
 import { verifySmtp } from '../integrations/smtp.ts'
 import { clockFinding } from './database.ts'
 import { type Probe, probe } from './endpoint.ts'
-import { ownUrl, parseProbeJson, unreadyReason } from './readiness.ts'
+import { ownUrl, unreadyReason } from './readiness.ts'
 
 /* The running service, as this machine and as its clients reach it, and what it needs outside. */
 
 function healthOf(seen: Probe): z.infer<typeof service.health.reply> | undefined {
-  const parsed = safeParse(service.health.reply, parseProbeJson(seen))
+  const parsed = safeParse(service.health.reply, parseJson(seen.body))
   return parsed.success ? parsed.data : undefined
 }
 
 /** Whether it is svc that refuses: its errors have a code and the id of the request. */
 const isRefusal = (seen: Probe): boolean => {
-  const body = parseProbeJson(seen) as { code?: unknown; requestId?: unknown } | null | undefined
+  const body = parseJson(seen.body) as { code?: unknown; requestId?: unknown } | null | undefined
   return typeof body?.code === 'string' && typeof body.requestId === 'string'
 }
 

@@ -1,3 +1,4 @@
+import { parseJson } from '../../src/core/json.ts'
 import { type Probe, probe } from './endpoint.ts'
 
 /** Where the service listens according to the settings. @throws Error for an address that no URL can have */
@@ -8,21 +9,12 @@ export function ownUrl({ host, port }: { host: string; port: number }, path: str
   throw new Error(`HOST ${host} cannot be written as a URL`)
 }
 
-export function parseProbeJson({ body }: Probe): unknown {
-  try {
-    return JSON.parse(body)
-  } catch {
-    // Another program answers there: the caller says so.
-    return undefined
-  }
-}
-
-const isReady = (seen: Probe): boolean =>
-  (parseProbeJson(seen) as { status?: unknown } | null | undefined)?.status === 'ready'
+const isReady = ({ body }: Probe): boolean =>
+  (parseJson(body) as { status?: unknown } | null | undefined)?.status === 'ready'
 
 /** What the service says of its database; undefined when all is well. While it is being moved the service is ready, and says so. */
 export function unreadyReason(seen: Probe): string | undefined {
-  const { checks } = (parseProbeJson(seen) ?? {}) as { checks?: { database?: unknown } }
+  const { checks } = (parseJson(seen.body) ?? {}) as { checks?: { database?: unknown } }
   if (isReady(seen) && checks?.database === 'ok') return undefined
   return typeof checks?.database === 'string' ? checks.database : `HTTP ${seen.status}`
 }

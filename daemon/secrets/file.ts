@@ -11,6 +11,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { SetupError } from '../../src/core/errors.ts'
+import { isJsonObject, parseJson } from '../../src/core/json.ts'
 import { makeFolder } from '../../src/core/make-folder.ts'
 import type { SecretEntry } from '../../src/core/secret-names.ts'
 import { syncDirectory } from '../../src/core/sync-directory.ts'
@@ -52,16 +53,9 @@ export function readSecretsFile(file: string): StoredSecrets | undefined {
 
 /** `file`: how a refusal names it. @throws SetupError when it is damaged */
 export function parseSecrets(file: string, text: string): StoredSecrets {
-  let stored: unknown
-  try {
-    stored = JSON.parse(text)
-  } catch {
-    // A syntax error quotes the text, and with it the secrets.
-    throw unreadable(file, 'it is damaged')
-  }
-  if (typeof stored !== 'object' || stored === null || Array.isArray(stored)) {
-    throw unreadable(file, 'it is damaged')
-  }
+  // A syntax error would quote the text, and with it the secrets.
+  const stored = parseJson(text)
+  if (!isJsonObject(stored)) throw unreadable(file, 'it is damaged')
   const wrong = Object.entries(stored).find(([, secret]) => typeof secret !== 'string' || secret === '')
   if (wrong) throw unreadable(file, `its entry ${JSON.stringify(wrong[0])} is not a secret`)
   return stored as StoredSecrets

@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { parseJson } from '../core/json.ts'
 import { didYouMean } from '../core/suggest.ts'
 import { CliError, exitCodes, usageError } from './exit-codes.ts'
 import { configDir, readFileIfExists, writePrivateFile } from './files.ts'
@@ -41,13 +42,9 @@ const configPath = (): string => join(configDir(), 'config.json')
 export function readConfig(): ConfigFile {
   const text = readFileIfExists(configPath())
   if (text === undefined) return { version: 1, contexts: {} }
-  try {
-    const profile = JSON.parse(text) as ConfigFile
-    if (profile.version === 1 && typeof profile.contexts === 'object' && profile.contexts !== null)
-      return profile
-  } catch {
-    // reported below
-  }
+  const profile = parseJson(text) as ConfigFile | null | undefined
+  if (profile?.version === 1 && typeof profile.contexts === 'object' && profile.contexts !== null)
+    return profile
   throw new CliError(`${configPath()} is not a valid configuration`, {
     exit: exitCodes.usage,
     code: 'bad_config',

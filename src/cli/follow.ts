@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError, NetworkError, TimeoutError } from '../core/client.ts'
+import { parseJson } from '../core/json.ts'
 import type { CommandContext } from './base.ts'
 import type { Column } from './columns.ts'
 import { exitCodes, usageError } from './exit-codes.ts'
@@ -159,12 +160,8 @@ const formatCursor = (at: Positions, kind: string): string =>
   Buffer.from(JSON.stringify({ [kind]: at })).toString('base64url')
 
 function parseCursor(text: string, kind: string): Positions {
-  try {
-    const { [kind]: at } = JSON.parse(Buffer.from(text, 'base64url').toString()) as Record<string, Positions>
-    if (at && Object.values(at).every((place) => Number.isSafeInteger(place) && place >= 0)) return at
-  } catch {
-    // Reported below.
-  }
+  const { [kind]: at } = (parseJson(Buffer.from(text, 'base64url')) ?? {}) as Record<string, Positions>
+  if (at && Object.values(at).every((place) => Number.isSafeInteger(place) && place >= 0)) return at
   throw usageError(`This is not a cursor of svc ${kind} tail: ${text.slice(0, 60)}`)
 }
 

@@ -1,6 +1,7 @@
 import { string } from '@oclif/core/flags'
 import { isId } from '../core/ids.ts'
 import { parseJson } from '../core/json.ts'
+import { textOf } from '../core/transport.ts'
 import { trust } from '../trust/contract.ts'
 import { toStoredSession } from './api-client.ts'
 import { readStdin, readTextFile } from './ask.ts'
@@ -158,9 +159,7 @@ async function fetchGitHubToken({ settings }: CommandContext, audience: string):
 }
 
 async function parseObject(body: AsyncIterable<Uint8Array>): Promise<{ value?: unknown }> {
-  const chunks: Uint8Array[] = []
-  for await (const chunk of body) chunks.push(chunk)
-  return (parseJson(Buffer.concat(chunks)) ?? {}) as { value?: unknown }
+  return (parseJson(await textOf(body)) ?? {}) as { value?: unknown }
 }
 
 /** The command that signs in again, in the CI system. */

@@ -1,4 +1,4 @@
-import { isJsonObject } from '../core/json.ts'
+import { isJsonObject, parseJson } from '../core/json.ts'
 import { usageError } from './exit-codes.ts'
 
 type JsonObject = Record<string, unknown>
@@ -63,14 +63,7 @@ async function fromCsv(text: string): Promise<JsonObject[]> {
 
 /** What is no JSON stays text, which the check of the row names with its column. */
 function cellOf(key: string, cell: string): unknown {
-  if (cell.startsWith('{')) {
-    try {
-      return JSON.parse(cell) as unknown
-    } catch {
-      // The check of the row names it with its column.
-      return cell
-    }
-  }
+  if (cell.startsWith('{')) return parseJson(cell) ?? cell
   return key.startsWith('max') && /^\d+$/.test(cell) ? Number(cell) : cell
 }
 

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Endpoint, InputOf, ReplyOf } from './endpoint.ts'
+import { parseJson } from './json.ts'
 import {
   ApiError,
   errorOf,
@@ -232,13 +233,10 @@ export function createClient(options: ClientOptions): Client {
     const { location } = reply.headers
     if (reply.status >= 300 && location)
       throw new NetworkError(url, `it redirects to ${location}; use that address`)
-    try {
-      return JSON.parse(reply.text) as unknown
-    } catch {
-      // Its position in the text says less than the type of the reply.
-      const type = reply.headers['content-type'] ?? 'no content type'
-      throw new NetworkError(url, `the answer is not from this service (${reply.status}, ${type})`)
-    }
+    const value = parseJson(reply.text)
+    if (value !== undefined) return value
+    const type = reply.headers['content-type'] ?? 'no content type'
+    throw new NetworkError(url, `the answer is not from this service (${reply.status}, ${type})`)
   }
 
   async function* stream(

@@ -1,4 +1,5 @@
 import type { ErrorBody } from './errors.ts'
+import { parseJson } from './json.ts'
 
 /** A request as sent. `url` is complete. */
 export type TransportRequest = {
@@ -129,13 +130,10 @@ export function errorOf(reply: TransportResponse, text: string): ApiError {
   const header = Number(reply.headers['retry-after'])
   const retryAfter =
     reply.headers['retry-after'] !== undefined && Number.isFinite(header) ? { retryAfter: header } : {}
-  try {
-    const body = JSON.parse(text) as Partial<ErrorBody>
-    if (typeof body.error === 'string')
-      return new ApiError(reply.status, { ...retryAfter, ...body, error: body.error })
-  } catch {
-    // An intermediary answered: the body is not one of the service.
-  }
+  const body = parseJson(text) as Partial<ErrorBody> | null | undefined
+  if (typeof body?.error === 'string')
+    return new ApiError(reply.status, { ...retryAfter, ...body, error: body.error })
+  // An intermediary answered: the body is not one of the service.
   const requestId = reply.headers['x-request-id']
   return new ApiError(reply.status, {
     error: `Unexpected answer: HTTP ${reply.status}`,

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { hash } from 'node:crypto'
-import { withoutUndefined } from '../core/json.ts'
+import { isJsonObject, parseJson, withoutUndefined } from '../core/json.ts'
 import type { NewEventLog } from '../logs/events/contract.ts'
 import { sanitizeText } from './sanitize-text.ts'
 
@@ -53,13 +53,9 @@ export function readLines(command: string, args: string[], max: number): Promise
 }
 
 export function parseRecord(line: string): JournalRecord[] {
-  try {
-    const record: unknown = JSON.parse(line)
-    return record !== null && typeof record === 'object' ? [record as JournalRecord] : []
-  } catch {
-    // A line cut off by the limit of the output.
-    return []
-  }
+  // The limit of the output may have cut it off.
+  const record = parseJson(line)
+  return isJsonObject(record) ? [record as JournalRecord] : []
 }
 
 const cursorOf = ({ __CURSOR }: JournalRecord): string | undefined =>

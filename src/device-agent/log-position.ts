@@ -1,6 +1,8 @@
-import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
+import { safeParse } from '../core/schema.ts'
+import { readJson } from './durable.ts'
 
 /** How far the logs of this machine were sent. */
 const LogPosition = z.object({
@@ -17,12 +19,8 @@ export function logPositionStore(stateDir: string): LogPositionStore {
   const file = join(stateDir, 'logs.json')
   return {
     load() {
-      try {
-        return LogPosition.parse(JSON.parse(readFileSync(file, 'utf8')))
-      } catch {
-        // There is none before the first run; a damaged one is as good as none.
-        return {}
-      }
+      // There is none before the first run; a damaged one is as good as none.
+      return safeParse(LogPosition, readJson(file)).data ?? {}
     },
     save(position) {
       writeFileSync(`${file}.new`, `${JSON.stringify(position)}\n`, { mode: 0o600 })

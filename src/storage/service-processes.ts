@@ -1,4 +1,5 @@
 import { type ExpressionWrapper, sql } from 'kysely'
+import { parseJson } from '../core/json.ts'
 import type { Db, Storage } from './open.ts'
 import { byDialect } from './query/compilers.ts'
 
@@ -68,11 +69,4 @@ export async function liveProcesses(db: Db): Promise<ServiceProcess[]> {
 }
 
 /** A process whose row is damaged counts as one that knows no key: nothing is used that it might not open. */
-function parsed(prints: string): ServiceProcess['prints'] {
-  try {
-    return JSON.parse(prints) as ServiceProcess['prints']
-  } catch {
-    // The caller takes that for a process without keys.
-    return {}
-  }
-}
+const parsed = (prints: string) => (parseJson(prints) ?? {}) as ServiceProcess['prints']

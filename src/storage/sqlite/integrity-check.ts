@@ -3,6 +3,7 @@ import { stat, statfs } from 'node:fs/promises'
 import { constants, setPriority } from 'node:os'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { parseJson } from '../../core/json.ts'
 import { packageModule } from '../../core/package-files.ts'
 import type { Integrity } from '../db.ts'
 import type { IntegrityReply } from './integrity-child.ts'
@@ -96,11 +97,4 @@ function lowerPriority(pid: number | undefined): void {
 }
 
 /** undefined: the process ended before it had written its whole reply. */
-function replyIn(text: string): IntegrityReply | undefined {
-  try {
-    return JSON.parse(text) as IntegrityReply
-  } catch {
-    // It ended early; the caller reports how.
-    return undefined
-  }
-}
+const replyIn = (text: string) => parseJson(text) as IntegrityReply | undefined
