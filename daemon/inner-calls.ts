@@ -10,8 +10,9 @@ import { accessInFiles, checkAccess } from '../src/identity/rules.ts'
 import type { Db, Storage } from '../src/storage/open.ts'
 import { scopeOfCaller } from './actor.ts'
 import { auditEntryOf, successEntry } from './auditing.ts'
-import { type AnyCall, type AnyEndpoint, type AnyPreparation, partsParserOf, stepsOf } from './pipeline.ts'
+import { type AnyCall, type AnyEndpoint, type AnyPreparation, stepsOf } from './pipeline.ts'
 import type { QuotaCheck } from './quotas.ts'
+import { partsParserOf } from './request-parser.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
 
 /**

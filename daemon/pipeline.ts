@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import type { z } from 'zod'
 import { recordAudit } from '../src/audit/outbox.ts'
 import type { Cipher } from '../src/core/cipher.ts'
 import {
@@ -10,11 +10,9 @@ import {
   type Redirect,
   type StreamType,
 } from '../src/core/endpoint.ts'
-import { type Fault, invalid } from '../src/core/errors.ts'
-import { compileFastValidator, declined, type FastValidator } from '../src/core/fast-validator.ts'
 import { isShared, type ProcessLimit, type SharedLimit } from '../src/core/limits.ts'
 import type { QuotaOwner } from '../src/core/quotas.ts'
-import { holdsSecrets, safeParse } from '../src/core/schema.ts'
+import { holdsSecrets } from '../src/core/schema.ts'
 import type { Clock, Instant } from '../src/core/time.ts'
 import type { Quota } from '../src/credentials/api-keys/rate-limit-window.ts'
 import {
@@ -39,7 +37,7 @@ import { type ClientAddress, networkOf } from './address.ts'
 import type { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import { type Origin, refusalEntry, successEntry } from './auditing.ts'
 import type { BodyBudget, BodyReservation } from './body-budget.ts'
-import { cookiesOf, sendRedirect, setSessionCookies, withCookieToken } from './browser.ts'
+import { cookiesOf, sendRedirect, setSessionCookies } from './browser.ts'
 import { sendBytes } from './bytes.ts'
 import type { Origins } from './cors.ts'
 import type { FairShareKeys } from './fair-share-keys.ts'
@@ -50,7 +48,6 @@ import {
   findStoredReply,
   type IdempotentAttempt,
   type IdempotentResult,
-  readIdempotencyKey,
   releaseKey,
   runOnce,
 } from './idempotency.ts'
@@ -61,6 +58,7 @@ import type { QuotaCheck } from './quotas.ts'
 import { readAuditDetails, readAuditThrottle } from './read-audit.ts'
 import type { ReadQueryQueue } from './read-query-queue.ts'
 import { replyWriter } from './reply-writer.ts'
+import { type Part, parserOf } from './request-parser.ts'
 import type { SharedLimiter } from './shared-limiter.ts'
 import type { RequestTrace } from './tracing/traces.ts'
 import type { ConcurrencyLimit } from './work-bound.ts'
@@ -127,20 +125,12 @@ export function addRoute(
   handler: Handler<never>,
   on: Pipeline,
 ): void {
-  const steps = stepsOf(handler as unknown as Handler<AnyEndpoint>)
   const status = entry.status ?? 200
-  // Created with the first reply: creating all takes a tenth of the start-up time.
-  let write: ReturnType<typeof replyWriter> | undefined
-  const route = `${entry.method} ${entry.path}`
-  const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
-
-  const isGathered = entry.audit !== undefined && 'action' in entry.audit && entry.audit.gathered === true
-  const isChange = isMutation(entry)
-  const readings = readAuditThrottle(entry)
-  const parse = parserOf(entry, on.origins)
-  const count = (name: SharedLimit | ProcessLimit, key: string, amount?: number) =>
-    isShared(name) ? on.sharedLimiter.take(name, key) : on.limiter.take(name, key, amount)
-  const limit = count as CountEvent
+  const count = countIn(on)
+  const refuse = refusalsOf(entry, on)
+  const admit = admissionTo(entry, on, count, refuse)
+  const outcomeOf = outcomesOf(name, entry, handler, on, count as CountEvent)
+  const send = senderOf(entry, on)
 
   app.route({
     method: entry.bytes ? [entry.method, 'HEAD'] : entry.method,
@@ -163,33 +153,6 @@ export function addRoute(
       ),
   })
 
-  async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    // Before anything is done that could not be written down.
-    if (isChange) on.gate?.check()
-    try {
-      const { limit: own, access } = entry
-      const network = networkOf(request.client.ip)
-      const find = () => on.actors.admit(entry, request, request.now)
-      const limited = async () => {
-        await count(own!, network)
-        return find()
-      }
-      const admitted = () => on.work.run(own && access.who !== 'agent' ? limited : find)
-      const caller = await withFairShareKey(['admission', network], admitted)
-      request.caller = caller
-      await fairShareKeyOf(request)
-      if (own && caller.kind === 'agent') await count(own, caller.deviceId)
-    } catch (error) {
-      throw await refuse(request, error)
-    } finally {
-      if (request.quota) reply.headers(quotaHeaders(request.quota))
-      // The agent, or somebody else, has a newer token: this one expires in some minutes.
-      if (request.caller?.kind === 'agent' && request.caller.standing === 'previous') {
-        reply.header('x-token-rotation-required', 'true')
-      }
-    }
-  }
-
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     try {
       const { caller } = request
@@ -206,6 +169,63 @@ export function addRoute(
       request.held?.release()
     }
   }
+}
+
+/** Before the body is read: the limits, the caller and the permission. */
+function admissionTo(
+  entry: Endpoint,
+  on: Pipeline,
+  count: Count,
+  refuse: Refuse,
+): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
+  const isChange = isMutation(entry)
+  return admit
+
+  async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    // Before anything is done that could not be written down.
+    if (isChange) on.gate?.check()
+    try {
+      const { limit: own, access } = entry
+      const network = networkOf(request.client.ip)
+      const find = () => on.actors.admit(entry, request, request.now)
+      const limited = async () => {
+        await count(own!, network)
+        return find()
+      }
+      const admitted = () => on.work.run(own && access.who !== 'agent' ? limited : find)
+      const caller = await withFairShareKey(['admission', network], admitted)
+      request.caller = caller
+      await fairShareKeyOf(request, on)
+      if (own && caller.kind === 'agent') await count(own, caller.deviceId)
+    } catch (error) {
+      throw await refuse(request, error)
+    } finally {
+      if (request.quota) reply.headers(quotaHeaders(request.quota))
+      // The agent, or somebody else, has a newer token: this one expires in some minutes.
+      if (request.caller?.kind === 'agent' && request.caller.standing === 'previous') {
+        reply.header('x-token-rotation-required', 'true')
+      }
+    }
+  }
+}
+
+/** After the body is read: the stored reply of an earlier request with the same key, or what the handler returns. */
+function outcomesOf(
+  name: string,
+  entry: Endpoint,
+  handler: Handler<never>,
+  on: Pipeline,
+  limit: CountEvent,
+): (request: FastifyRequest, reply: FastifyReply) => Promise<unknown> {
+  const steps = stepsOf(handler as unknown as Handler<AnyEndpoint>)
+  const route = `${entry.method} ${entry.path}`
+  const isTelemetry = entry.audit !== undefined && 'unaudited' in entry.audit && entry.access.who === 'agent'
+
+  const isGathered = entry.audit !== undefined && 'action' in entry.audit && entry.audit.gathered === true
+  const isChange = isMutation(entry)
+  const readings = readAuditThrottle(entry)
+  const parse = parserOf(entry, on.origins)
+  return outcomeOf
 
   async function outcomeOf(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
     const caller = request.caller as Caller
@@ -301,6 +321,16 @@ export function addRoute(
       attempt ? runOnce(tx, on.cipher, attempt, now, () => change(tx)) : (await change(tx)).reply
     return await on.storage.write(work, { unsynced: isTelemetry, snapshot: entry.isSnapshot ?? false })
   }
+}
+
+/** Sends what a handler has returned, as the entry says. */
+function senderOf(
+  entry: Endpoint,
+  on: Pipeline,
+): (request: FastifyRequest, reply: FastifyReply, result: unknown) => void {
+  // Created with the first reply: creating all takes a tenth of the start-up time.
+  let write: ReturnType<typeof replyWriter> | undefined
+  return send
 
   function send(request: FastifyRequest, reply: FastifyReply, result: unknown): void {
     if (entry.redirects) {
@@ -317,30 +347,39 @@ export function addRoute(
       reply.type('application/json; charset=utf-8').send(write(shown))
     }
   }
+}
 
-  /** Refusals are audited wherever they happen. Returns the error to send. */
-  async function refuse(request: FastifyRequest, error: unknown): Promise<unknown> {
+type Refuse = (request: FastifyRequest, error: unknown) => Promise<unknown>
+
+/** Refusals are audited wherever they happen. Returns the error to send. */
+const refusalsOf =
+  (entry: Endpoint, on: Pipeline): Refuse =>
+  async (request, error) => {
     const refused = refusalEntry(entry, request, problemOf(error), originOf(request), request.now)
     if (refused && (request.caller?.kind !== 'agent' || on.agentEntries.isDue(refused))) {
       const write = () => on.storage.write((tx) => recordAudit(tx, refused))
-      await withFairShareKey(await fairShareKeyOf(request), write)
+      await withFairShareKey(await fairShareKeyOf(request, on), write)
     }
     return error
   }
 
-  /** A caller may be known and refused before their key is. */
-  async function fairShareKeyOf(request: FastifyRequest): Promise<FairShareKey> {
-    request.fairShareKey ??= await on.fairShareKeys.of(
-      request.caller ?? { kind: 'nobody' },
-      request.client.ip,
-    )
-    return request.fairShareKey
-  }
-
-  function originOf(request: FastifyRequest): Origin {
-    return { ip: request.client.ip, userAgent: userAgentOf(request.headers) }
-  }
+/** A caller may be known and refused before their key is. */
+async function fairShareKeyOf(request: FastifyRequest, on: Pipeline): Promise<FairShareKey> {
+  request.fairShareKey ??= await on.fairShareKeys.of(request.caller ?? { kind: 'nobody' }, request.client.ip)
+  return request.fairShareKey
 }
+
+const originOf = (request: FastifyRequest): Origin => ({
+  ip: request.client.ip,
+  userAgent: userAgentOf(request.headers),
+})
+
+type Count = (name: SharedLimit | ProcessLimit, key: string, amount?: number) => Promise<void> | void
+
+const countIn =
+  (on: Pipeline): Count =>
+  (name, key, amount) =>
+    isShared(name) ? on.sharedLimiter.take(name, key) : on.limiter.take(name, key, amount)
 
 /** Whether a reply is private to its caller: no proxy or browser may cache it. */
 const isPrivate = ({ access, query, body, reply }: Endpoint): boolean =>
@@ -366,79 +405,3 @@ export function stepsOf(handler: Handler<AnyEndpoint>): {
 } {
   return typeof handler === 'function' ? { run: handler } : handler
 }
-
-const nothing = z.strictObject({})
-const noBody = nothing.optional()
-
-type Part = 'params' | 'query' | 'body'
-type Parsed = Record<Part, unknown> & { key: string | undefined }
-
-/** Parses the parts of a request with their schemas, and adds all faults. */
-export function partsParserOf(
-  entry: Endpoint,
-): (given: Record<Part, unknown>, faults: Fault[]) => Record<Part, unknown> {
-  const schemas = {
-    params: entry.params ?? nothing,
-    query: entry.query ?? nothing,
-    body: entry.body ?? noBody,
-  }
-  let quick: Record<Part, FastValidator> | undefined
-  return (given, faults) => {
-    quick ??= {
-      params: compileFastValidator(schemas.params),
-      query: compileFastValidator(schemas.query),
-      body: compileFastValidator(schemas.body),
-    }
-    const through = (part: Part) => {
-      const value = given[part]
-      const made = quick![part](value)
-      if (made !== declined) return made
-      const result = safeParse(schemas[part], value)
-      if (result.success) return result.data
-      // No spread into push(): there may be more faults than a call can have arguments.
-      for (const issue of result.error.issues) {
-        for (const fault of faultsOf(part, issue, value)) faults.push(fault)
-      }
-      return undefined
-    }
-    return { params: through('params'), query: through('query'), body: through('body') }
-  }
-}
-
-/** The same for a request; all faults are reported together. @throws invalid_request */
-function parserOf(entry: Endpoint, origins: Origins): (request: FastifyRequest) => Parsed {
-  const parse = partsParserOf(entry)
-  return (request) => {
-    const faults: Fault[] = []
-    const { params, query } = request
-    const body = withHeaders(entry, request, withCookieToken(entry, request, origins)) ?? undefined
-    const parts = parse({ params, query, body }, faults)
-    const key = readIdempotencyKey(entry, request.headers['idempotency-key'], faults)
-    if (faults.length > 0) throw invalid(faults)
-    return { ...parts, key }
-  }
-}
-
-/** Adds fields that come as headers to the body. */
-function withHeaders({ headers }: Endpoint, request: FastifyRequest, body: unknown): unknown {
-  if (headers === undefined || body === null || typeof body !== 'object' || Array.isArray(body)) return body
-  const whole: Record<string, unknown> = { ...body }
-  for (const [header, field] of Object.entries(headers)) {
-    const said = request.headers[header]
-    if (typeof said === 'string' && said !== '') whole[field] ??= said.replace(/^bearer +/i, '')
-  }
-  return whole
-}
-
-function faultsOf(part: string, issue: z.core.$ZodIssue, value: unknown): Fault[] {
-  const path = [part, ...issue.path.map(String)].join('.')
-  if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => ({ path: `${path}.${key}`, message: 'is not a known field' }))
-  }
-  if (issue.code === 'invalid_type' && isMissing(value, issue.path)) return [{ path, message: 'is required' }]
-  return [{ path, message: issue.message }]
-}
-
-const isMissing = (value: unknown, path: readonly PropertyKey[]): boolean =>
-  path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | undefined)?.[key], value) ===
-  undefined
