@@ -42,7 +42,8 @@ type RouteConfig = {
   isPrivate?: boolean
 }
 
-type Handlers = Record<string, Record<string, unknown>>
+/** By group and action, as in the contract. */
+export type Handlers = Record<string, Record<string, unknown>>
 
 /** A serializer compiler that compiles nothing; routes have no Fastify schemas. */
 const nothing = () => () => () => ''

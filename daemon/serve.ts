@@ -3,70 +3,25 @@ import { lookup } from 'node:dns/promises'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { Registry } from 'prom-client'
-import { commandHandlers } from '../src/agents/commands/handlers.ts'
-import { agentDownloadHandlers } from '../src/agents/downloads/handlers.ts'
-import { agentHandlers } from '../src/agents/handlers.ts'
-import { agentKeyHandlers } from '../src/agents/keys/handlers.ts'
-import { rolloutHandlers } from '../src/agents/rollouts/handlers.ts'
-import { agentTokens } from '../src/agents/tokens/handlers.ts'
-import { agentUpdates } from '../src/agents/upgrades/handlers.ts'
-import { agentVersionHandlers } from '../src/agents/versions/handlers.ts'
-import { alerts } from '../src/alerts/handlers.ts'
-import { api } from '../src/api.ts'
-import { auditCheckpointHandlers } from '../src/audit/checkpoints/handlers.ts'
-import { signedChainEnd } from '../src/audit/checkpoints/jobs.ts'
-import { auditExports } from '../src/audit/exports/handlers.ts'
-import { auditLogHandlers } from '../src/audit/handlers.ts'
-import { requeueEntry } from '../src/audit/outbox.ts'
-import { auditReports } from '../src/audit/reports/handlers.ts'
-import { retentionHandlers } from '../src/audit/retention/handlers.ts'
-import { configurationHandlers } from '../src/configuration/handlers.ts'
-import { type Endpoint, entriesOf } from '../src/core/endpoint.ts'
 import { SetupError } from '../src/core/errors.ts'
 import { makeFolder } from '../src/core/make-folder.ts'
 import { newId } from '../src/core/new-id.ts'
 import type { Clock } from '../src/core/time.ts'
-import { apiKeys } from '../src/credentials/api-keys/handlers.ts'
-import { enrollmentKeyHandlers } from '../src/credentials/enrollment-keys/handlers.ts'
-import { deviceHandlers } from '../src/devices/handlers.ts'
-import { events } from '../src/events/handlers.ts'
-import { filterHandlers } from '../src/filters/handlers.ts'
-import { filterHooks } from '../src/groups/filter-hooks.ts'
-import { deviceGroups } from '../src/groups/handlers.ts'
-import { leaveGroupsOfOtherSites } from '../src/groups/site-change.ts'
-import { authHandlers, userHandlers } from '../src/identity/handlers.ts'
 import { createPasswordGuard } from '../src/identity/password-guard/guard.ts'
 import { hashPassword } from '../src/identity/password-hash.ts'
-import { permissionHandlers } from '../src/identity/permissions/handlers.ts'
-import { roles } from '../src/identity/roles/handlers.ts'
 import { seedRoles } from '../src/identity/seeds.ts'
 import { hasUsers, insertUser } from '../src/identity/store.ts'
-import { liveHandlers } from '../src/live/handlers.ts'
-import { diagnosticLogHandlers } from '../src/logs/diagnostic/handlers.ts'
-import { eventLogHandlers } from '../src/logs/events/handlers.ts'
 import { ByteQuota, LogQuota } from '../src/logs/quota.ts'
-import { logTails } from '../src/logs/tails/handlers.ts'
-import { overviewHandlers } from '../src/overview/handlers.ts'
-import { scripts } from '../src/scripts/handlers.ts'
-import { search } from '../src/search/handlers.ts'
-import { deadLetterHandlers, type Rewrites } from '../src/service/dead-letters/handlers.ts'
-import { ssoHandlers } from '../src/sso/handlers.ts'
 import { type WriteClosure, WriteGate, withWriteGate } from '../src/storage/copy/write-gate.ts'
 import { isUniqueViolation } from '../src/storage/database-errors.ts'
 import { openStorage, type Storage } from '../src/storage/open.ts'
-import { tenancyHandlers } from '../src/tenancy/handlers.ts'
-import { trustHandlers } from '../src/trust/handlers.ts'
 import { version } from '../src/version.ts'
-import { deliverDeadLetter } from '../src/webhooks/deliveries/dead-letters.ts'
-import { webhookDeliveries } from '../src/webhooks/deliveries/handlers.ts'
-import { webhookHandlers } from '../src/webhooks/handlers.ts'
-import { webhookRelayHandlers } from '../src/webhooks/relay/handlers.ts'
 import { createAuthenticator } from './actor.ts'
 import { clientReader, proxyReader } from './address.ts'
 import { AgentAuditBuffer } from './agent-audit-buffer.ts'
 import { AgentEventBuffer } from './agent-event-buffer.ts'
 import { AgentWatch } from './agent-watch.ts'
-import { buildApp, handlerOf, healthOf } from './app.ts'
+import { buildApp } from './app.ts'
 import { watchAudit } from './audit-watch.ts'
 import { backgroundLoops } from './background.ts'
 import { encrypter } from './backup/age.ts'
@@ -80,7 +35,7 @@ import { DeadLetterWatch } from './dead-letter-watch.ts'
 import type { Dependencies } from './dependencies.ts'
 import { FairShareKeys } from './fair-share-keys.ts'
 import { keepFirstPassword } from './first-password.ts'
-import { innerCalls } from './inner-calls.ts'
+import { handlersOf } from './handlers.ts'
 import type { Integrations } from './integrations/open.ts'
 import { IntegrityWatch } from './integrity-watch.ts'
 import { createKeyAuthenticator } from './key-actor.ts'
@@ -103,7 +58,6 @@ import type { SettingsSource } from './secrets/source.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 import { SignInWatch } from './sign-in-watch.ts'
 import { StorageWatch } from './storage-watch.ts'
-import { accessOfTenants } from './tenant-access.ts'
 import { openTracing } from './tracing.ts'
 import { WebhookWatch } from './webhook-watch.ts'
 import { ConcurrencyLimit } from './work-bound.ts'
@@ -348,103 +302,10 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     cipher,
     clock,
     log,
-    audit,
   } = parts
-  const { mfaOn, registrationOn, enrollmentTtlMinutes: ttlMinutes } = config
   const { secrets: running } = parts
-  const access = currentProxy(() => running.now.tokens.access)
-  const workloads = currentProxy(() => running.now.tokens.workloads)
-  const secrets = currentProxy(() => running.now.config.secrets)
-  const previous = currentProxy(() => running.now.config.previous)
   const quotas = new QuotaCheck(config.quotas, parts.metrics)
-  const own = {
-    service: { health: async ({ ip }: { ip: string }) => healthOf(version, ip, parts.gate.closure) },
-    deadLetters: deadLetterHandlers(rewrites),
-    ...tenancyHandlers(accessOfTenants),
-    auth: authHandlers({
-      ...parts,
-      get recoveryPepper() {
-        return secrets.recoveryPepper
-      },
-      get otherRecoveryPepper() {
-        return previous.recoveryPepper
-      },
-      access,
-      mfaOn,
-      registrationOn,
-    }),
-    users: userHandlers(parts),
-    roles,
-    permissions: permissionHandlers({ entries: entriesOf(api), mfaOn }),
-    apiKeys,
-    enrollmentKeys: enrollmentKeyHandlers({
-      get pepper() {
-        return secrets.enrollmentPepper
-      },
-      ttlMinutes,
-    }),
-    devices: deviceHandlers({ ...config, moved: leaveGroupsOfOtherSites }),
-    filters: filterHandlers(filterHooks),
-    deviceGroups,
-    scripts,
-    alerts,
-    search,
-    diagnosticLogs: diagnosticLogHandlers(parts.logQuota),
-    eventLogs: eventLogHandlers(parts.logQuota),
-    logTails,
-    ...liveHandlers({ ...config, ...parts }),
-    events,
-    webhooks: webhookHandlers(parts),
-    webhookDeliveries,
-    webhookRelay: webhookRelayHandlers(parts),
-    ...ssoHandlers({ ...parts, access }),
-    ...trustHandlers({ ...parts, tokens: workloads }),
-    agentTokens,
-    agentKeys: agentKeyHandlers(audit.parts.signer),
-    ...commandHandlers(parts),
-    agents: agentHandlers({
-      ...config,
-      storage,
-      get pepper() {
-        return secrets.enrollmentPepper
-      },
-      get otherPepper() {
-        return previous.enrollmentPepper
-      },
-      get enrollmentSecret() {
-        return running.now.config.enrollmentSecret
-      },
-      get serviceKey() {
-        return audit.parts.signer.publicKeys[0]!.toString('base64')
-      },
-      trustKeys: config.outside.releases.trustKeys,
-      emitsNow: (...changed) => parts.agentEvents.emitsNow(...changed),
-      onHeartbeat: () => parts.agentWatch.heartbeat('http'),
-    }),
-    agentUpdates,
-    agentRollouts: rolloutHandlers(parts.rollouts),
-    agentVersions: agentVersionHandlers({ ...parts, trustKeys: config.outside.releases.trustKeys }),
-    agentDownloads: agentDownloadHandlers(parts.binaries),
-    auditLogs: auditLogHandlers({
-      clock,
-      localCopies: audit.parts.localCopies,
-      closing: (chain) => signedChainEnd(audit.parts, chain),
-    }),
-    auditCheckpoints: auditCheckpointHandlers(audit.parts),
-    auditExports,
-    auditReports,
-    auditRetention: retentionHandlers({ ...parts, ...audit.parts }),
-    overview: overviewHandlers({ mfaOn }),
-  }
-  const names = new Map<Endpoint, string>(entriesOf(api).map(({ name, entry }) => [entry, name]))
-  const calls = innerCalls({
-    storage,
-    quotas,
-    sharedLimiter: parts.sharedLimiter,
-    mfaOn,
-    handlerOf: (entry) => handlerOf(own, names.get(entry) ?? entry.path),
-  })
-  const handlers = { ...own, ...configurationHandlers({ calls, cipher: parts.cipher }) }
+  const handlers = handlersOf(parts, config, quotas)
   const on = {
     storage,
     gate: parts.gate,
@@ -453,7 +314,7 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
       () => running.now.tokens,
       limiter,
       createKeyAuthenticator(storage, meter, limiter),
-      mfaOn,
+      config.mfaOn,
     ),
     limiter,
     sharedLimiter,
@@ -481,14 +342,6 @@ function appOf(parts: Dependencies, config: Config): FastifyInstance {
     publicUrl: parts.publicUrl,
     metrics: metricsOf(parts, config),
   })
-}
-
-const rewrites: Rewrites = {
-  async audit_logs(db, _scope, letter) {
-    await requeueEntry(db, letter)
-    return {}
-  },
-  events: deliverDeadLetter,
 }
 
 /** The ports of the set that is used. Whether there is an archive or a host of releases is no matter of a secret. */
