@@ -48,30 +48,55 @@ export type Handlers = Record<string, Record<string, unknown>>
 /** A serializer compiler that compiles nothing; routes have no Fastify schemas. */
 const nothing = () => () => () => ''
 
+type About = {
+  version: string
+  log: FastifyBaseLogger
+  readiness: Readiness
+  /** Called with unexpected errors of handlers. */
+  onError?: (error: unknown) => void
+  metrics?: Metrics
+  gateway?: Gateway
+  connections?: ConnectionLimit
+  tracing?: Tracing | undefined
+  /** Time limit for the headers of a request. */
+  headerMs?: number
+  /** The public address, for the pages of the service; without it there are no pages. */
+  publicUrl?: () => string
+  contract?: Contract
+}
+
 /** The HTTP service: every entry of the contract through the pipeline, health, and the OpenAPI document. */
-export function buildApp(
-  handlers: Handlers,
-  on: Pipeline,
-  about: {
-    version: string
-    log: FastifyBaseLogger
-    readiness: Readiness
-    /** Called with unexpected errors of handlers. */
-    onError?: (error: unknown) => void
-    metrics?: Metrics
-    gateway?: Gateway
-    connections?: ConnectionLimit
-    tracing?: Tracing | undefined
-    /** Time limit for the headers of a request. */
-    headerMs?: number
-    /** The public address, for the pages of the service; without it there are no pages. */
-    publicUrl?: () => string
-    contract?: Contract
-  },
-): FastifyInstance {
-  const { version, log, readiness, onError, metrics, gateway, connections, tracing, publicUrl } = about
+export function buildApp(handlers: Handlers, on: Pipeline, about: About): FastifyInstance {
+  const { version, log, readiness, metrics, gateway, connections, publicUrl } = about
   const { headerMs = 20_000, contract = api as Contract } = about
-  const app = fastify({
+  const app = createServer(log, headerMs)
+  // Cookies are parsed on use (browser.ts).
+  app.register(cookie, { hook: false })
+  addBodies(app, on.bodies, on.limiter)
+  limitSlowReaders(app, on.replies)
+
+  const security = securityHeaders()
+  beginRequests(app, on, security, about)
+  closeConnections(app, gateway)
+  gateway?.serve(app.server)
+  connections?.serve(app.server)
+  reportRequests(app, log, metrics)
+  answerFailures(app, on, contract, { security, onError: about.onError })
+
+  // Before the framework starts, which would not pass a failure on.
+  const routes = entriesOf(contract).map((one) => ({ ...one, handler: handlerOf(handlers, one.name) }))
+  app.after(() => {
+    for (const { name, entry, handler } of routes) addRoute(app, name, entry, handler, on)
+    addHealth(app, version, readiness, on.gate)
+    if (metrics) addMetrics(app, metrics)
+    addReference(app, contract, version)
+    if (publicUrl) addPages(app, publicUrl)
+  })
+  return app
+}
+
+const createServer = (log: FastifyBaseLogger, headerMs: number): FastifyInstance =>
+  fastify({
     loggerInstance: childless(log),
     genReqId: requestId,
     logController: new LogController({ disableRequestLogging: true }),
@@ -97,12 +122,14 @@ export function buildApp(
       sendProblem(request, reply.header('x-request-id', request.id), error)
     },
   })
-  // Cookies are parsed on use (browser.ts).
-  app.register(cookie, { hook: false })
-  addBodies(app, on.bodies, on.limiter)
-  limitSlowReaders(app, on.replies)
 
-  const security = securityHeaders()
+/** First of all a request gets its time and its client, its reply the headers that all have, and its address is counted. */
+function beginRequests(
+  app: FastifyInstance,
+  on: Pipeline,
+  security: Record<string, string>,
+  { version, tracing }: About,
+): void {
   const ofData = Object.fromEntries(Object.entries(security).filter(([name]) => !forPages.has(name)))
   const plain = { 'x-content-type-options': security['x-content-type-options'] }
   app.addHook('onRequest', (request, reply, done) => {
@@ -135,18 +162,23 @@ export function buildApp(
     if (keys && request.headers['x-api-key'] !== undefined) on.limiter.check('IP', network)
     else on.limiter.take('IP', network)
   }
-  // A connection that stays open after its last reply would delay the end of the process.
+}
+
+/** A connection that stays open after its last reply would delay the end of the process. */
+function closeConnections(app: FastifyInstance, gateway: Gateway | undefined): void {
   let closing = false
   app.addHook('preClose', async () => {
     closing = true
     await gateway?.close()
   })
-  gateway?.serve(app.server)
-  connections?.serve(app.server)
   app.addHook('onSend', (_, reply, payload, done) => {
     if (closing) reply.header('connection', 'close')
     done(null, payload)
   })
+}
+
+/** Counts, traces and logs each request when its reply has been sent. */
+function reportRequests(app: FastifyInstance, log: FastifyBaseLogger, metrics: Metrics | undefined): void {
   // These lines have fixed fields, so there is nothing to redact.
   const requests = log.child({}, { redact: [] })
   app.addHook('onResponse', (request, reply, done) => {
@@ -170,6 +202,15 @@ export function buildApp(
     requests.info(line, 'request')
     done()
   })
+}
+
+/** Answers what fails, and what has no route. */
+function answerFailures(
+  app: FastifyInstance,
+  { origins }: Pipeline,
+  contract: Contract,
+  { security, onError }: { security: Record<string, string>; onError: About['onError'] },
+): void {
   app.setErrorHandler((error, request, reply) => {
     onError?.(error)
     return sendProblem(request, reply.headers(security), error)
@@ -179,20 +220,9 @@ export function buildApp(
     request.held?.release()
     const methods = methodsOf(request.url)
     if (methods.length === 0) return sendProblem(request, reply, new Problem('not_found'))
-    if (isPreflight(on.origins, request)) return answerPreflight(reply, methods)
+    if (isPreflight(origins, request)) return answerPreflight(reply, methods)
     return sendProblem(request, reply.header('allow', methods.join(', ')), new Problem('method_not_allowed'))
   })
-
-  // Before the framework starts, which would not pass a failure on.
-  const routes = entriesOf(contract).map((one) => ({ ...one, handler: handlerOf(handlers, one.name) }))
-  app.after(() => {
-    for (const { name, entry, handler } of routes) addRoute(app, name, entry, handler, on)
-    addHealth(app, version, readiness, on.gate)
-    if (metrics) addMetrics(app, metrics)
-    addReference(app, contract, version)
-    if (publicUrl) addPages(app, publicUrl)
-  })
-  return app
 }
 
 const traceparentOf = ({ headers: { traceparent } }: FastifyRequest): string | undefined =>
