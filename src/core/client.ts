@@ -126,7 +126,6 @@ export function createClient(options: ClientOptions): Client {
 
   /** Sends until a reply below 400 arrives or a failure that a retry would not cure. */
   async function exchange(draft: Draft): Promise<Flow> {
-    const address = url + basePath + draft.path
     const clock = new AbortController()
     const stop = () => clock.abort(new TimeoutError(url, timeout))
     let timer = setTimeout(stop, timeout)
@@ -138,48 +137,15 @@ export function createClient(options: ClientOptions): Client {
     const broken = (error: unknown) =>
       signal.aborted ? signal.reason : new NetworkError(url, 'the answer was cut off', { cause: error })
     const signal = options.signal ? AbortSignal.any([options.signal, clock.signal]) : clock.signal
+    const safe = draft.method === 'GET' || draft.headers?.['idempotency-key'] !== undefined
     let waited = 0
     let refusals = 0
-    const safe = draft.method === 'GET' || draft.headers?.['idempotency-key'] !== undefined
     let renewed = false
     try {
       for (let attempt = 1; ; attempt += 1) {
-        const headers = {
-          accept: draft.accept ?? 'application/json',
-          ...(draft.body !== undefined && { 'content-type': 'application/json' }),
-          ...options.headers,
-          ...(await options.credentials?.headers()),
-          ...draft.headers,
-        }
-        const started = performance.now()
-        const note = (result: { status?: number; failure?: string }) =>
-          options.onExchange?.({
-            method: draft.method,
-            url: address,
-            attempt,
-            ms: Math.round(performance.now() - started),
-            ...result,
-          })
-        let failure: ApiError | NetworkError
-        try {
-          const { method, body } = draft
-          const reply = await transport({
-            method,
-            url: address,
-            headers,
-            signal,
-            ...(body !== undefined && { body }),
-          })
-          note({ status: reply.status })
-          if (reply.status < 400) return { reply, end, alive, broken }
-          failure = errorOf(reply, await textOf(reply.body))
-          failure.request = `${draft.method} ${draft.path.replace(/\?.*/s, '')}`
-        } catch (error) {
-          if (signal.aborted) throw signal.reason
-          if (!(error instanceof NetworkError)) throw error
-          note({ failure: error.message })
-          failure = error
-        }
+        const reply = await send(draft, attempt, signal)
+        if (!(reply instanceof Error)) return { reply, end, alive, broken }
+        const failure = reply
         if (failure instanceof ApiError && failure.status === 401 && !renewed) {
           renewed = true
           if (await options.credentials?.renew?.(failure)) continue
@@ -205,6 +171,51 @@ export function createClient(options: ClientOptions): Client {
     } catch (error) {
       end()
       throw signal.aborted ? signal.reason : error
+    }
+  }
+
+  /** Sends once. Returns the failure that another try may cure; throws any other. */
+  async function send(
+    draft: Draft,
+    attempt: number,
+    signal: AbortSignal,
+  ): Promise<TransportResponse | ApiError | NetworkError> {
+    const { method, path, body } = draft
+    const address = url + basePath + path
+    const headers = {
+      accept: draft.accept ?? 'application/json',
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...options.headers,
+      ...(await options.credentials?.headers()),
+      ...draft.headers,
+    }
+    const started = performance.now()
+    const note = (result: { status?: number; failure?: string }) =>
+      options.onExchange?.({
+        method,
+        url: address,
+        attempt,
+        ms: Math.round(performance.now() - started),
+        ...result,
+      })
+    try {
+      const reply = await transport({
+        method,
+        url: address,
+        headers,
+        signal,
+        ...(body !== undefined && { body }),
+      })
+      note({ status: reply.status })
+      if (reply.status < 400) return reply
+      const failure = errorOf(reply, await textOf(reply.body))
+      failure.request = `${method} ${path.replace(/\?.*/s, '')}`
+      return failure
+    } catch (error) {
+      if (signal.aborted) throw signal.reason
+      if (!(error instanceof NetworkError)) throw error
+      note({ failure: error.message })
+      return error
     }
   }
 
