@@ -1,22 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cipher } from '../../core/cipher.ts'
 import { newId } from '../../core/new-id.ts'
-import { type Outbound, OutboundFailure } from '../../core/outbound.ts'
+import type { Outbound } from '../../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../../core/time.ts'
 import { writeLeavingLocked } from '../../storage/bisect-writes.ts'
 import { isLockTimeout, isOutage } from '../../storage/database-errors.ts'
 import { lacksCurrentKey } from '../../storage/key-check.ts'
 import type { Db, Storage } from '../../storage/open.ts'
-import {
-  bodyOf,
-  type DeliveryOutcome,
-  headersOf,
-  outcomeNotStored,
-  outcomeOfFailure,
-  outcomeOfResponse,
-  type PendingDelivery,
-} from '../deliveries/rules.ts'
-import { activeSecrets, credentialsFault, unreadableFields, urlFault, type WebhookRecord } from '../rules.ts'
+import { type DeliveryOutcome, outcomeNotStored, type PendingDelivery } from '../deliveries/rules.ts'
+import { unreadableFields, type WebhookRecord } from '../rules.ts'
+import { attemptDelivery } from './attempt.ts'
 import { type EndpointQueue, EndpointQueues, queueStart } from './endpoint-queues.ts'
 import { type DeliveryAttempt, recordOutcomes } from './outcomes.ts'
 import {
@@ -60,14 +53,6 @@ type Recorded = {
   finished: EndpointQueue[]
   results: Map<string, store.ReleaseResult>
 }
-
-/** The fault of a webhook's URL, computed once per record: a changed webhook is loaded as a new record. */
-function faultOf(webhook: WebhookRecord): string | undefined {
-  if (!faults.has(webhook)) faults.set(webhook, urlFault(webhook.url) ?? credentialsFault(webhook.url))
-  return faults.get(webhook)
-}
-
-const faults = new WeakMap<WebhookRecord, string | undefined>()
 
 /** How long an outcome waits for its row, and the queue of its webhook, which others lock for milliseconds. */
 const lockMs = 1000
@@ -303,39 +288,12 @@ export class DeliveryWorker {
 
   async #deliver(queue: EndpointQueue, webhook: WebhookRecord, delivery: PendingDelivery): Promise<void> {
     const since = Date.now()
-    const outcome = await this.#attempt(webhook, delivery)
+    const outcome = await attemptDelivery(this.#options, webhook, delivery)
     queue.isFailing = outcome.status !== 'delivered'
     this.#options.onAttempt(delivery, outcome, since)
     this.#ended.push({ queue, webhook, delivery, outcome })
     this.#queues.attemptEnded(queue)
     this.#options.wake()
-  }
-
-  async #attempt(webhook: WebhookRecord, delivery: PendingDelivery): Promise<DeliveryOutcome> {
-    const { outbound, clock, timeoutMs } = this.#options
-    const { url, headers: own, retryPolicy: policy } = webhook
-    const unreadable = unreadableFields(webhook)
-    if (unreadable.length > 0) {
-      // Retried like an unreachable receiver: the key may be configured again.
-      const message = `Cannot be decrypted with the keys of the service: ${unreadable.join(', ')}. Set it anew.`
-      return outcomeOfFailure(delivery, { kind: 'broken', message }, { policy, now: clock() })
-    }
-    const fault = faultOf(webhook)
-    if (fault !== undefined)
-      return outcomeOfFailure(delivery, { kind: 'blocked', message: fault }, { policy, now: clock() })
-    try {
-      const at = clock()
-      const body = bodyOf(delivery)
-      const headers = headersOf(delivery, body, { secrets: activeSecrets(webhook, at), headers: own, at })
-      const reply = await outbound.send({ method: 'POST', url, headers, body, milliseconds: timeoutMs })
-      return outcomeOfResponse(delivery, reply, { policy, now: clock() })
-    } catch (error) {
-      const failure =
-        error instanceof OutboundFailure
-          ? error
-          : new OutboundFailure('broken', (error as Error).message, error)
-      return outcomeOfFailure(delivery, failure, { policy, now: clock() })
-    }
   }
 
   /** Records the outcomes of ended attempts, and releases queues that have nothing to send or must make room. */
