@@ -27,41 +27,13 @@ import { buildInput, readBody } from './input.ts'
 /** A command derived from a contract entry. */
 export function command(entry: Endpoint, view: CommandView): Command.Class {
   const listed = listShape(entry.reply)
-  const isPage = ({ key }: Field) => listed !== undefined && ['page', 'limit', 'cursor'].includes(key)
-  const { preset = {} } = view
-  const isPreset = ({ key, within }: Field) => !within && Object.hasOwn(preset, key)
-  const own = fieldsOf(entry).filter((field) => !isPage(field))
-  const more = fieldsOf(view.filteredEntry ?? entry).filter(
-    (field) => !isPage(field) && !own.some(({ flag }) => flag === field.flag),
-  )
-  const fields = [...own, ...more]
-  const isArg = (field: Field) =>
-    field.part === 'params' || (!field.within && view.args?.includes(field.key) === true)
-  const argFields = [
-    ...fields.filter(({ part }) => part === 'params'),
-    ...(view.args ?? []).map((key) => fields.find((field) => field.key === key)!),
-  ]
-  const { customFlags } = view
-  const isCustom = ({ key }: Field) => customFlags?.fields.includes(key) === true
-  const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field) && !isCustom(field))
+  const { customFlags, preset = {} } = view
+  const { fields, more, argFields, flagFields, isArg, isPreset, isCustom } = dividedFields(entry, view)
 
   // What is deleted by its name: several names are taken. A body says more about the one.
   const named = entry.body === undefined && !view.argDefaults ? argFields.at(-1) : undefined
   const eachArg = entry.method === 'DELETE' && named ? argName(named) : undefined
-
-  const [firstCustomFlag] = Object.keys(customFlags?.flags ?? {})
-  const flagNames = new Map([
-    ...Object.entries(customFlags?.flagNames ?? {}).map(([path, flag]) => [`body.${path}`, flag] as const),
-    ...fields
-      .filter(({ within }) => !within)
-      .map(
-        (field) =>
-          [
-            `${field.part}.${field.key}`,
-            (isCustom(field) && (customFlags?.flagNames?.[field.key] ?? firstCustomFlag)) || field.flag,
-          ] as const,
-      ),
-  ])
+  const flagNames = flagNamesOf(fields, view, isCustom)
 
   return class extends ApiCommand {
     static override endpoints = [entry, entry.effect ?? [], view.filteredEntry ?? [], view.also ?? []]
@@ -149,6 +121,50 @@ export function command(entry: Endpoint, view: CommandView): Command.Class {
       printOpenedCommands(this.config.commands, wanted, view.mints.by)
     }
   }
+}
+
+/** The fields of an entry by how a person gives them. */
+function dividedFields(entry: Endpoint, view: CommandView) {
+  const { customFlags, preset = {} } = view
+  const listed = listShape(entry.reply)
+  const isPage = ({ key }: Field) => listed !== undefined && ['page', 'limit', 'cursor'].includes(key)
+  const isPreset = ({ key, within }: Field) => !within && Object.hasOwn(preset, key)
+  const isArg = (field: Field) =>
+    field.part === 'params' || (!field.within && view.args?.includes(field.key) === true)
+  const isCustom = ({ key }: Field) => customFlags?.fields.includes(key) === true
+  const own = fieldsOf(entry).filter((field) => !isPage(field))
+  // Filters that only the other entry has.
+  const more = fieldsOf(view.filteredEntry ?? entry).filter(
+    (field) => !isPage(field) && !own.some(({ flag }) => flag === field.flag),
+  )
+  const fields = [...own, ...more]
+  const argFields = [
+    ...fields.filter(({ part }) => part === 'params'),
+    ...(view.args ?? []).map((key) => fields.find((field) => field.key === key)!),
+  ]
+  const flagFields = fields.filter((field) => !isArg(field) && !isPreset(field) && !isCustom(field))
+  return { fields, more, argFields, flagFields, isArg, isPreset, isCustom }
+}
+
+/** The flag of each field, by the path at which a fault of it is reported. */
+function flagNamesOf(
+  fields: readonly Field[],
+  { customFlags }: CommandView,
+  isCustom: (field: Field) => boolean,
+): Map<string, string> {
+  const [firstCustomFlag] = Object.keys(customFlags?.flags ?? {})
+  return new Map([
+    ...Object.entries(customFlags?.flagNames ?? {}).map(([path, flag]) => [`body.${path}`, flag] as const),
+    ...fields
+      .filter(({ within }) => !within)
+      .map(
+        (field) =>
+          [
+            `${field.part}.${field.key}`,
+            (isCustom(field) && (customFlags?.flagNames?.[field.key] ?? firstCustomFlag)) || field.flag,
+          ] as const,
+      ),
+  ])
 }
 
 const argName = (field: Field): string =>
