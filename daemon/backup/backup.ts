@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress } from 'node:zlib'
 import { migrations } from '../../migrations/index.ts'
 import { SetupError } from '../../src/core/errors.ts'
-import { addSeconds, systemClock } from '../../src/core/time.ts'
+import { addSeconds, type Instant, systemClock } from '../../src/core/time.ts'
 import { type Snapshot, withSnapshot } from '../../src/storage/backup/snapshot.ts'
 import { version } from '../../src/version.ts'
 import { databaseOf, type KnownKeys, knownKeys } from '../config.ts'
@@ -18,7 +18,7 @@ import { prune } from './retention.ts'
 import { recordBackup } from './runs.ts'
 import { cipherFor } from './sealed-check.ts'
 import { parseRate } from './settings.ts'
-import { archiveLines, countRows, headOf, readCheckpointCopies } from './write-archive.ts'
+import { archiveLines, countRows, headOf, type KeptFile, readCheckpointCopies } from './write-archive.ts'
 
 export type BackupOptions = {
   'data-dir'?: string | undefined
@@ -84,25 +84,12 @@ export async function backUp(
   if (toTarget) await attempt(() => store.sweep(new Date(addSeconds(madeAt, -leftoverSeconds))))
   const files = await readCheckpointCopies(place.dataDir)
   const known = keysIfReadable(options)
-  const written = await withSnapshot(place, async (snapshot) => {
-    checkMigrations(snapshot)
-    const head = await headOf(snapshot, { version, madeAt })
-    onProgress({ total: await countRows(snapshot), done: 0 })
-    let tail: Tail | undefined
-    const cipher = cipherFor(head.keys, known)
-    const parts = { dataDir: place.dataDir, files, secrets, cipher }
-    const lines = archiveLines(snapshot, head, parts, {
-      rows: (done) => onProgress({ done }),
-      ended: (it) => {
-        tail = it
-      },
-    })
-    const { bytes } = await packed(lines, encrypt, (chunks) =>
-      store.write(name, rateLimited(chunks, bytesPerSecond, stopwatch)),
-    )
-    return { head, tail: tail!, bytes }
-  })
-  const { head, tail, bytes } = written
+  const contents = { dataDir: place.dataDir, files, secrets, known, madeAt }
+  const { head, tail, bytes } = await withSnapshot(place, (snapshot) =>
+    writeArchive(snapshot, contents, onProgress, (lines) =>
+      packed(lines, encrypt, (chunks) => store.write(name, rateLimited(chunks, bytesPerSecond, stopwatch))),
+    ),
+  )
   const file = store.placeOf(name)
   const durationMs = Math.round(performance.now() - begun)
   let removed: string[] = []
@@ -110,22 +97,59 @@ export async function backUp(
     await recordBackup(place, { place: file, madeAt, bytes, durationMs })
     if (isPruned) removed = await prune(place, store, { keep, keepDays }, madeAt)
   })
-  const counts = Object.values(tail.tables)
   return {
     file,
     bytes,
-    sha256: tail.sha256,
-    madeAt,
-    source: head.source,
-    migration: head.migrations.at(-1)!.name,
-    tables: counts.length,
-    rows: counts.reduce((sum, { rows }) => sum + rows, 0),
-    files: Object.keys(tail.files).length,
+    ...contentsOf(head, tail),
     encrypted: encrypt !== undefined,
     withSecrets: secrets !== undefined,
     durationMs,
     removed,
     warnings,
+  }
+}
+
+type Contents = {
+  dataDir: string
+  files: readonly KeptFile[]
+  secrets: Buffer | undefined
+  known: KnownKeys
+  madeAt: Instant
+}
+
+/** Writes the lines of an archive with `write`. Its head says what was backed up, its tail what was written of it. */
+async function writeArchive(
+  snapshot: Snapshot,
+  { dataDir, files, secrets, known, madeAt }: Contents,
+  onProgress: (it: Progress) => void,
+  write: (lines: AsyncIterable<Buffer>) => Promise<{ bytes: number }>,
+): Promise<{ head: Head; tail: Tail; bytes: number }> {
+  checkMigrations(snapshot)
+  const head = await headOf(snapshot, { version, madeAt })
+  onProgress({ total: await countRows(snapshot), done: 0 })
+  let tail: Tail | undefined
+  const parts = { dataDir, files, secrets, cipher: cipherFor(head.keys, known) }
+  const lines = archiveLines(snapshot, head, parts, {
+    rows: (done) => onProgress({ done }),
+    ended: (it) => {
+      tail = it
+    },
+  })
+  const { bytes } = await write(lines)
+  return { head, tail: tail!, bytes }
+}
+
+/** What a summary says of an archive's contents. */
+function contentsOf(head: Head, tail: Tail) {
+  const counts = Object.values(tail.tables)
+  return {
+    sha256: tail.sha256,
+    madeAt: head.madeAt,
+    source: head.source,
+    migration: head.migrations.at(-1)!.name,
+    tables: counts.length,
+    rows: counts.reduce((sum, { rows }) => sum + rows, 0),
+    files: Object.keys(tail.files).length,
   }
 }
 
