@@ -20,6 +20,7 @@ import { countRowsOf } from '../../src/storage/query/counts.ts'
 import { liveProcesses, type ServiceProcess } from '../../src/storage/service-processes.ts'
 import { workloadTtlSeconds } from '../../src/trust/tokens.ts'
 import { type Config, existingConfig, isInEnvironment } from '../config.ts'
+import { fingerprintsOf } from '../key-fingerprints.ts'
 import type { Env } from '../variables.ts'
 import { cipherOf } from './cipher.ts'
 import { assertNoFallback } from './fallbacks.ts'
@@ -39,7 +40,7 @@ import {
 
 type Flags = { 'data-dir'?: string | undefined }
 
-export type ListedSecret = {
+type ListedSecret = {
   name: SecretName
   /** Tells secrets apart, and reveals nothing else. */
   id: string
@@ -53,6 +54,21 @@ export type ListedSecret = {
   /** The live processes of the service that make new values with it, at most 100. */
   usedBy: { host: string; pid: number; startedAt: Instant }[]
 }
+
+type NamedId = { name: SecretName; id: string }
+
+/** A live process of the service, beside what this command reads: its own environment and files. */
+type RunningProcess = {
+  host: string
+  pid: number
+  startedAt: string
+  /** Secrets that the process has and this command does not read. */
+  has: NamedId[]
+  /** Secrets that this command reads and the process does not have. */
+  lacks: NamedId[]
+}
+
+export type SecretList = { file: string; secrets: ListedSecret[]; processes: RunningProcess[] }
 
 type Ring = {
   config: Config
@@ -121,9 +137,28 @@ function laggards({ config, processes }: Ring, name: SecretName): string[] {
   return behind.length > 10 ? [...named, `${behind.length - 10} more processes`] : named
 }
 
-export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<ListedSecret[]> =>
+function compared({ config, processes }: Ring): RunningProcess[] {
+  const own = fingerprintsOf(config)
+  const beyond = (one: ServiceProcess['prints'], other: ServiceProcess['prints']): NamedId[] =>
+    secretNames.flatMap((name) =>
+      (one[name] ?? [])
+        .filter((print) => !other[name]?.includes(print))
+        .map((print) => ({ name, id: print.slice(0, 8) })),
+    )
+  return processes.slice(0, maxNamed).map(({ host, pid, startedAt, prints }) => ({
+    host,
+    pid,
+    startedAt,
+    has: beyond(prints, own),
+    lacks: beyond(own, prints),
+  }))
+}
+
+/** The secrets as this command reads them, and how those of the running service differ. */
+export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<SecretList> =>
   withRing(flags, env, async (ring) => {
-    const stored = readSecretsFile(secretsFile(ring.config.dataDir))
+    const file = secretsFile(ring.config.dataDir)
+    const stored = readSecretsFile(file)
     const sourceOf = (name: string, entry: keyof StoredSecrets) =>
       stored?.[entry] !== undefined && !isInEnvironment(name, env) ? 'generated' : 'environment'
     const listed: ListedSecret[] = []
@@ -154,7 +189,7 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<List
         usedBy: usersOf(ring, name, former),
       })
     }
-    return listed
+    return { file, secrets: listed, processes: compared(ring) }
   })
 
 /** What still needs the former secret; null when nothing does. */

@@ -51,7 +51,7 @@ async function begin(open: Open) {
     stored: async () => JSON.parse(await readFile(file, 'utf8')) as Record<string, string>,
     /** By name: the state, and how many processes make new values with it. */
     users: async () =>
-      (await listSecrets({}, later(), env)).map(
+      (await listSecrets({}, later(), env)).secrets.map(
         ({ name, state, usedBy }) => `${name} ${state} ${usedBy.length}`,
       ),
     retire: (name: (typeof secretNames)[number], now = later()) =>
@@ -129,7 +129,7 @@ onEveryDatabase((kind, open) => {
       await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${token}` } })
     ).text()
     const ids = Object.fromEntries(
-      (await listSecrets({}, later(), env)).map((one) => [`${one.name} ${one.state}`, one.id]),
+      (await listSecrets({}, later(), env)).secrets.map((one) => [`${one.name} ${one.state}`, one.id]),
     )
     for (const name of secretNames)
       expect(inUse).toContain(`pid="${process.pid}",secret="${name}",id="${ids[`${name} current`]}"} 1`)
@@ -224,7 +224,8 @@ it('two replicas take a change by themselves; none uses a key that a frozen one 
   const { id } = await rotateSecret({}, 'JWT_SECRET', { env })
   a.process.kill('SIGHUP')
   await until(() => a.process.stderr.includes('"waiting":["JWT_SECRET"]'), 20_000)
-  const current = async () => (await listSecrets({}, later(), env)).find(({ name }) => name === 'JWT_SECRET')
+  const current = async () =>
+    (await listSecrets({}, later(), env)).secrets.find(({ name }) => name === 'JWT_SECRET')
   expect(await current()).toMatchObject({ id, since: null, usedBy: [] })
   await expect(retire('JWT_SECRET')).rejects.toThrow(
     new RegExp(

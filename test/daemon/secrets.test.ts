@@ -10,6 +10,7 @@ import { createCipher } from '../../src/core/cipher.ts'
 import { encryptedColumns } from '../../src/core/encrypted-columns.ts'
 import { addSeconds } from '../../src/core/time.ts'
 import { countSealedOtherwise } from '../../src/storage/encrypted-values.ts'
+import { Home } from '../cli/run.ts'
 import { type Open, onEveryDatabase, openMigrated } from '../databases.ts'
 import { machine } from '../devices/device-fixture.ts'
 import { noLimits, serviceOn, startService, testSecrets } from '../harness.ts'
@@ -18,6 +19,9 @@ import { buildWorld } from '../world.ts'
 /** No secret is in the environment: all are in secrets.json. */
 const generated = Object.fromEntries(Object.keys(testSecrets).map((name) => [name, '']))
 const signingKey = 'ZGF0YSBvZiB0aGUgc2lnbmluZyBrZXksIDMyIGJ5dGU='
+
+/** 32 random bytes, as nobody else has them. */
+const fresh = () => randomBytes(32).toString('base64')
 
 /** A service with rows of every kind, whose secrets are in secrets.json. */
 async function begin(open: Open) {
@@ -38,7 +42,7 @@ async function begin(open: Open) {
   const world = await buildWorld(service)
   const stored = async () => JSON.parse(await readFile(file, 'utf8')) as Record<string, string>
   const list = async (now = new Date().toISOString()) => {
-    const all = await listSecrets({}, now, env)
+    const { secrets: all } = await listSecrets({}, now, env)
     return all.filter(({ state }) => state === 'previous').map(({ name, neededBy }) => [name, neededBy])
   }
   const retire = (name: Parameters<typeof rotateSecret>[1], now = new Date().toISOString(), force = false) =>
@@ -205,6 +209,52 @@ onEveryDatabase((_kind, open) => {
   })
 })
 
+onEveryDatabase((_kind, open) => {
+  it('the list is compared with what the running service has', async () => {
+    const { service, env } = await begin(open)
+    const now = new Date().toISOString()
+    const own = await listSecrets({}, now, env)
+    const idOf = (name: string, { secrets }: typeof own) => secrets.find((one) => one.name === name)?.id
+    expect(own.processes).toEqual([
+      { host: expect.any(String), pid: process.pid, startedAt: expect.any(String), has: [], lacks: [] },
+    ])
+    const other = await listSecrets({}, now, { ...env, JWT_SECRET: fresh(), METRICS_TOKEN: fresh() })
+    expect(other.processes).toMatchObject([
+      {
+        has: [{ name: 'JWT_SECRET', id: idOf('JWT_SECRET', own) }],
+        lacks: [
+          { name: 'JWT_SECRET', id: idOf('JWT_SECRET', other) },
+          { name: 'METRICS_TOKEN', id: idOf('METRICS_TOKEN', other) },
+        ],
+      },
+    ])
+    await service.close()
+    expect((await listSecrets({}, now, env)).processes).toEqual([])
+  })
+})
+
+it('svc secrets list says whose secrets it shows, and how those of the running service differ', async () => {
+  const { service, env, file } = await begin(() => openMigrated('sqlite'))
+  const home = new Home({ ...env })
+  const list = async (more = {}, args: string[] = []) => home.run(['secrets', 'list', ...args], { env: more })
+  const view = `These are the secrets that this command reads, from its environment and ${file}\n`
+  const same = await list()
+  expect(same.stderr).toMatch(/^.*\nThe running service has the same: process \d+ on \S+\n$/)
+  expect(same.stderr.startsWith(view)).toBe(true)
+  const other = await list({ JWT_SECRET: fresh() })
+  expect(other.stderr).toMatch(
+    /\nThe running service differs: process \d+ on \S+ \(started \S+\) has JWT_SECRET [0-9a-f]{8} besides, and lacks JWT_SECRET [0-9a-f]{8}\nsvc-admin secrets list reads /,
+  )
+  const { stdout, stderr } = await list({}, ['--json'])
+  expect(JSON.parse(stdout).processes).toMatchObject([{ pid: process.pid, has: [], lacks: [] }])
+  expect(stderr).toBe('')
+  await service.close()
+  expect((await list()).stderr).toBe(
+    `${view}No svc serve runs on this database, so that nothing says which secrets it has\n`,
+  )
+  home.remove()
+})
+
 it('what is in the environment is changed there: the refusal has the steps', async () => {
   const service = await startService(() => openMigrated('sqlite'))
   const env = { ...testSecrets, SVC_DATA_DIR: service.dataDir }
@@ -241,9 +291,6 @@ it('a link from the former public key that was not signed keeps it', async () =>
   await (await start()).close()
   expect(await retire('AUDIT_SIGNING_KEY')).toEqual({ removed: true, neededBy: null })
 })
-
-/** 32 random bytes, as nobody else has them. */
-const fresh = () => randomBytes(32).toString('base64')
 
 onEveryDatabase((_, open) => {
   /** An installation from before the pepper was a secret of its own: APP_ENCRYPTION_KEY serves as it. */
@@ -317,7 +364,7 @@ onEveryDatabase((_, open) => {
     const env = { ...testSecrets, ...changed, SVC_DATA_DIR: database.dataDir }
     const place = { ...env, DATABASE_URL: database.databaseUrl ?? '' }
     const now = new Date().toISOString()
-    const needs = await listSecrets({}, now, place)
+    const { secrets: needs } = await listSecrets({}, now, place)
     expect(needs.find((one) => one.name === 'ENROLLMENT_KEY_PEPPER' && one.neededBy)).toMatchObject({
       neededBy: expect.stringMatching(/^\d+ enrollment keys?$/),
     })
