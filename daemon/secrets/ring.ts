@@ -8,6 +8,7 @@ import { type SecretName, secretEntryOf, secretNames } from '../../src/core/secr
 import { addSeconds, clockSkew, type Instant } from '../../src/core/time.ts'
 import { accessSeconds } from '../../src/identity/sessions/tokens.ts'
 import { assertNotHalfRestored } from '../../src/storage/backup/restore-mark.ts'
+import { type DatabaseMove, describeMove, readMove } from '../../src/storage/copy/moved.ts'
 import {
   countSealedOtherwise,
   countSealedWith,
@@ -15,7 +16,7 @@ import {
   reseal,
 } from '../../src/storage/encrypted-values.ts'
 import { noDatabase } from '../../src/storage/no-database.ts'
-import { databaseExists, openStorage, type Storage } from '../../src/storage/open.ts'
+import { databaseExists, openReadOnly, openStorage, type Storage } from '../../src/storage/open.ts'
 import { countRowsOf } from '../../src/storage/query/counts.ts'
 import { liveProcesses, type ServiceProcess } from '../../src/storage/service-processes.ts'
 import { workloadTtlSeconds } from '../../src/trust/tokens.ts'
@@ -87,12 +88,37 @@ async function withRing<T>(flags: Flags, env: Env | undefined, work: (ring: Ring
   const storage = await openStorage({ dataDir, databaseUrl })
   try {
     await assertNotHalfRestored(storage)
+    assertNotMoved(await readMove(storage))
     const rows = await storage.read.selectFrom('key_prints').selectAll().execute()
     const used = new Map(rows.map((row) => [row.name, row]))
     return await work({ config, env, storage, used, processes: await liveProcesses(storage.read) })
   } finally {
     await storage.close()
   }
+}
+
+/** @throws SetupError for a database that was copied elsewhere: the service uses the other one */
+function assertNotMoved(move: DatabaseMove | undefined): void {
+  if (move === undefined) return
+  throw new SetupError(
+    `${describeMove(move)}, and the service works there: name that one as the service does, by DATABASE_URL or --data-dir. ` +
+      'If it is not used, svc db copy --reopen lets this one take changes again.',
+  )
+}
+
+/** undefined also where the database does not answer: a secret has to be replaceable all the same. */
+async function moveOf(place: {
+  dataDir: string
+  databaseUrl: string | undefined
+}): Promise<DatabaseMove | undefined> {
+  if (!(await databaseExists(place))) return undefined
+  const storage = await openReadOnly(place).catch(() => undefined)
+  return (
+    storage &&
+    readMove(storage)
+      .catch(() => undefined)
+      .finally(() => storage.close())
+  )
 }
 
 function secretOf({ secrets, signing, metricsToken }: Config, name: SecretName): string | Buffer | undefined {
@@ -289,6 +315,7 @@ export async function rotateSecret(
   { dryRun = false, env }: { dryRun?: boolean; env?: Env } = {},
 ): Promise<{ id: string | null; file: string }> {
   const config = existingConfig(flags, env)
+  assertNotMoved(await moveOf(config))
   assertNoFallback(config, name)
   const file = secretsFile(config.dataDir)
   const entry = secretEntryOf[name]

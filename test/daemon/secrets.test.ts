@@ -9,6 +9,8 @@ import { api } from '../../src/api.ts'
 import { createCipher } from '../../src/core/cipher.ts'
 import { encryptedColumns } from '../../src/core/encrypted-columns.ts'
 import { addSeconds } from '../../src/core/time.ts'
+import type { AnyDb } from '../../src/storage/columns.ts'
+import { closeMoved } from '../../src/storage/copy/moved.ts'
 import { countSealedOtherwise } from '../../src/storage/encrypted-values.ts'
 import { Home } from '../cli/run.ts'
 import { type Open, onEveryDatabase, openMigrated } from '../databases.ts'
@@ -230,6 +232,28 @@ onEveryDatabase((_kind, open) => {
     ])
     await service.close()
     expect((await listSecrets({}, now, env)).processes).toEqual([])
+  })
+})
+
+onEveryDatabase((_kind, open) => {
+  it('a database that was moved is not worked on: every command says where it is now', async () => {
+    const { service, env, storage, stored, retire } = await begin(open)
+    await service.close()
+    const before = await stored()
+    const move = { target: 'PostgreSQL at db.example.com, database svc', at: '2026-03-01T12:00:00.000Z' }
+    await storage.write((tx) => closeMoved(tx as AnyDb, storage.dialect, move, () => false))
+    const now = new Date().toISOString()
+    const all = [
+      () => listSecrets({}, now, env),
+      () => rotateSecret({}, 'JWT_SECRET', { env }),
+      () => resealValues({}, () => {}, env),
+      () => retire('JWT_SECRET'),
+    ]
+    for (const run of all)
+      await expect(run()).rejects.toThrow(
+        /^This database was moved to PostgreSQL at db\.example\.com, database svc on 2026-03-01T12:00:00\.000Z, and the service works there: name that one/,
+      )
+    expect(await stored()).toEqual(before)
   })
 })
 
