@@ -24,11 +24,19 @@ export default class SecretsRotate extends LocalCommand {
     const { rotateSecret } = await import('../../daemon/secrets/ring.ts')
     const name = parseSecretName(args.name)
     const dryRun = flags['dry-run']
-    const { id, file } = await rotateSecret(flags, name, { dryRun })
-    await printRecord(parseOutputFlags(flags), { name, id, file, dryRun }, undefined, () =>
-      dryRun
-        ? `${name} would be new in ${file}, and the former one would be kept beside it\n`
-        : `${name} is new in ${file}, and the former one still works. A running service takes it within seconds.\n`,
-    )
+    const done = await rotateSecret(flags, name, { dryRun })
+    await printRecord(parseOutputFlags(flags), { name, ...done, dryRun }, undefined, () => said(name, done))
   }
+}
+
+function said(
+  name: string,
+  { id, file, hasFormer }: { id: string | null; file: string; hasFormer: boolean },
+): string {
+  if (id === null)
+    return hasFormer
+      ? `${name} would be new in ${file}, and the former one would be kept beside it\n`
+      : `${name} would be new in ${file}: it is the first one\n`
+  const former = hasFormer ? ', and the former one still works' : ': it is the first one'
+  return `${name} is new in ${file}${former}. A running service takes it within seconds.\n`
 }

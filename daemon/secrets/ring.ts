@@ -305,15 +305,23 @@ function idBefore(at: Instant): string {
   return `${time.slice(0, 8)}-${time.slice(8)}`
 }
 
+export type Rotated = {
+  /** null in a dry run. */
+  id: string | null
+  file: string
+  /** False for the first one there is. */
+  hasFormer: boolean
+}
+
 /**
- * Generates a new secret in secrets.json, and keeps the former one beside it. `id` is null in a dry run.
+ * Generates a new secret in secrets.json, and keeps the former one beside it.
  * @throws SetupError when the secret is not in that file, or an earlier one is still in the ring
  */
 export async function rotateSecret(
   flags: Flags,
   name: SecretName,
   { dryRun = false, env }: { dryRun?: boolean; env?: Env } = {},
-): Promise<{ id: string | null; file: string }> {
+): Promise<Rotated> {
   const config = existingConfig(flags, env)
   assertNotMoved(await moveOf(config))
   assertNoFallback(config, name)
@@ -328,17 +336,19 @@ export async function rotateSecret(
         `${name} to a new one (openssl rand -base64 32): in files that NAME_FILE names while the service runs, else with a restart.`,
     )
   }
-  return lockSecretsFile(file, (): { id: string | null; file: string } => {
+  return lockSecretsFile(file, (): Rotated => {
     if (previousOf(existingConfig(flags, env), name) !== undefined) {
       throw new SetupError(`A former ${name} is still in use. Retire it first: svc secrets retire ${name}`)
     }
-    if (dryRun) return { id: null, file }
     const stored = readSecretsFile(file)!
-    const fresh = randomBytes(32).toString('base64')
     const former = stored[entry]
+    const hasFormer = former !== undefined
+    if (dryRun) return { id: null, file, hasFormer }
+    const fresh = randomBytes(32).toString('base64')
     const changed = { ...stored, [entry]: fresh, ...(former && { [previousEntry[entry]]: former }) }
     writeSecretsFile(file, changed, { isNew: false })
-    return { id: idOf(name, name === 'AUDIT_SIGNING_KEY' ? Buffer.from(fresh, 'base64') : fresh), file }
+    const secret = name === 'AUDIT_SIGNING_KEY' ? Buffer.from(fresh, 'base64') : fresh
+    return { id: idOf(name, secret), file, hasFormer }
   })
 }
 

@@ -257,6 +257,24 @@ onEveryDatabase((_kind, open) => {
   })
 })
 
+it('the first METRICS_TOKEN has no former one, and svc secrets rotate says so', async () => {
+  const { service, env, file, stored } = await begin(() => openMigrated('sqlite'))
+  await service.close()
+  const home = new Home({ ...env, METRICS_TOKEN: '' })
+  const rotate = (...args: string[]) => home.run(['secrets', 'rotate', 'METRICS_TOKEN', ...args])
+  expect((await rotate('--dry-run')).stdout).toBe(
+    `METRICS_TOKEN would be new in ${file}: it is the first one\n`,
+  )
+  const takes = 'A running service takes it within seconds.\n'
+  expect((await rotate()).stdout).toBe(`METRICS_TOKEN is new in ${file}: it is the first one. ${takes}`)
+  const first = (await stored()).metricsToken
+  expect((await rotate()).stdout).toBe(
+    `METRICS_TOKEN is new in ${file}, and the former one still works. ${takes}`,
+  )
+  expect((await stored()).metricsTokenPrevious).toBe(first)
+  home.remove()
+})
+
 it('svc secrets list says whose secrets it shows, and how those of the running service differ', async () => {
   const { service, env, file } = await begin(() => openMigrated('sqlite'))
   const home = new Home({ ...env })
