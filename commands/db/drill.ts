@@ -1,7 +1,7 @@
 import { string } from '@oclif/core/flags'
 import { LocalCommand } from '../../src/cli/base.ts'
 import { checkFindingOutput, printFindings } from '../../src/cli/doctor.ts'
-import { CliError, exitCodes } from '../../src/cli/exit-codes.ts'
+import { CliError, exitCodes, usageError } from '../../src/cli/exit-codes.ts'
 import { dataDirFlag, textArg } from '../../src/cli/flags.ts'
 import { parseOutputFlags, printNote } from '../../src/cli/print.ts'
 import { progressReport } from '../../src/cli/progress.ts'
@@ -14,7 +14,8 @@ export default class DbDrill extends LocalCommand {
   static override description =
     'Shows that a backup can be restored before it has to be: takes the newest one of a directory or s3://BUCKET/PREFIX, or the one that is named, ' +
     'restores it, compares every table with the archive, verifies all audit chains, examines the result as svc doctor does, and removes it. ' +
-    'On Postgres the scratch database is one of the same server, for which the role needs CREATEDB. Exit 0 all is well, 1 warnings, 2 errors.'
+    'On Postgres the scratch database is one of the same server, for which the role needs CREATEDB. Exit 0 all is well, 1 warnings, 2 errors. ' +
+    'An encrypted backup without an --identity that can be read is a usage error (2), which is not recorded as a drill.'
   static override examples = [
     'svc db drill /backups\n✓ backup           svc-20260301T120000.482Z-0.1.0.backup, 3.1 MiB\n✓ restore          18204 rows restored\n…\n\nAll is well',
     'svc db drill s3://backups/svc --identity key.txt --json',
@@ -40,6 +41,7 @@ export default class DbDrill extends LocalCommand {
     checkFindingOutput(output)
     const { endWithParent } = await import('../../daemon/backup/child-process.ts')
     const { drill } = await import('../../daemon/backup/drill.ts')
+    const { IdentityError } = await import('../../daemon/backup/age.ts')
     const interrupted = this.abortOnSignals()
     endWithParent(() => interrupted.abort())
     const { signal } = interrupted
@@ -49,6 +51,7 @@ export default class DbDrill extends LocalCommand {
       { signal, onProgress: progress.report, note: printNote },
     )
       .catch((error: unknown) => {
+        if (error instanceof IdentityError) throw usageError(error.message)
         if (!signal.aborted) throw error
         const parts = { exit: exitCodes.interrupted, code: 'interrupted' }
         throw new CliError('Interrupted, and the scratch database was removed', parts)

@@ -4,6 +4,9 @@ import { SetupError } from '../../src/core/errors.ts'
 /** The first bytes of an encrypted archive (https://age-encryption.org/v1). */
 export const ageMagic = Buffer.from('age-encryption.org/v1\n')
 
+/** An identity that is not given, or is none: the command line is wrong, and says nothing about the archive. */
+export class IdentityError extends SetupError {}
+
 type Bytes = ReadableStream<Uint8Array>
 
 /** Encrypts to all of the recipients. @throws SetupError that names a recipient that is none */
@@ -26,14 +29,14 @@ export async function encrypter(
   return (plain) => encrypting.encrypt(plain)
 }
 
-/** @throws SetupError when no identity of the file opens the archive */
+/** @throws SetupError when no identity of the file opens the archive, IdentityError when there is none */
 export async function decrypted(
   sealed: Bytes,
   archive: string,
   identityFile: string | undefined,
 ): Promise<Bytes> {
   if (identityFile === undefined) {
-    throw new SetupError(`${archive} is encrypted: name the file of your identity with --identity`)
+    throw new IdentityError(`${archive} is encrypted: name the file of your identity with --identity`)
   }
   const { Decrypter } = await import('age-encryption')
   const decrypting = new Decrypter()
@@ -42,7 +45,7 @@ export async function decrypted(
       decrypting.addIdentity(identity)
     } catch {
       // The line may be a secret, and is not shown.
-      throw new SetupError(`${identityFile} has a line that is no identity of age (AGE-SECRET-KEY-1…)`)
+      throw new IdentityError(`${identityFile} has a line that is no identity of age (AGE-SECRET-KEY-1…)`)
     }
   }
   try {
@@ -57,16 +60,16 @@ export async function decrypted(
 
 async function readIdentities(file: string): Promise<string[]> {
   if (/^AGE-SECRET-KEY-/i.test(file)) {
-    throw new SetupError(
+    throw new IdentityError(
       '--identity is the name of a file: an identity is a secret, which others can read on the command line',
     )
   }
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     const help = error.code === 'EACCES' ? `: the user of the service has to be able to read it` : ''
-    throw new SetupError(`Cannot read --identity ${file} (${error.code ?? error.message})${help}`)
+    throw new IdentityError(`Cannot read --identity ${file} (${error.code ?? error.message})${help}`)
   })
   const lines = text.split('\n').map((line) => line.trim())
   const identities = lines.filter((line) => line !== '' && !line.startsWith('#'))
   if (identities.length > 0) return identities
-  throw new SetupError(`${file} has no identity: it begins with AGE-SECRET-KEY-1`)
+  throw new IdentityError(`${file} has no identity: it begins with AGE-SECRET-KEY-1`)
 }

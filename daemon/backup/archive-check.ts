@@ -38,6 +38,7 @@ export async function checkArchive(
   {
     keysWith,
     isWithout,
+    isRehearsal,
     acceptsNul,
     onBytes,
   }: {
@@ -45,6 +46,8 @@ export async function checkArchive(
     keysWith(secrets: Buffer | undefined): KnownKeys
     /** Whether the loss of what this key has made is accepted. */
     isWithout(name: string): boolean
+    /** No loss can be accepted. */
+    isRehearsal: boolean
     /** Whether the target stores texts with a NUL. */
     acceptsNul: boolean
     onBytes(read: number): void
@@ -132,7 +135,7 @@ export async function checkArchive(
   if (fault !== undefined) {
     throw new SetupError(`${file} is not restored: ${fault}. Restore a backup from before that.`)
   }
-  assertSealedValues(file, sealed, tail.unreadable ?? {})
+  assertSealedValues(file, sealed, { atBackup: tail.unreadable ?? {}, isRehearsal })
   return {
     head: head!,
     tail,

@@ -10,6 +10,8 @@ import type { DatabaseLocation } from '../../src/storage/backup/restore-target.t
 import { noDatabase } from '../../src/storage/no-database.ts'
 import { databaseExists, type Storage } from '../../src/storage/open.ts'
 import { backupTargetOf, databaseOf, environmentOn } from '../config.ts'
+import { secretsFile } from '../secrets/file.ts'
+import { IdentityError } from './age.ts'
 import type { CheckedArchive } from './archive-check.ts'
 import type { Progress } from './backup.ts'
 import { examineRestored } from './drill-checks.ts'
@@ -40,7 +42,8 @@ type On = { signal: AbortSignal; onProgress(it: Progress): void; note(text: stri
 
 /**
  * Restores a backup into a database that is removed afterwards, and examines the result. The verdict is an entry of the system
- * chain. @throws SetupError when there is no installation to which the result could be told
+ * chain. @throws SetupError when there is no installation to which the result could be told, IdentityError when none was given that
+ * could open the archive
  */
 export async function drill(options: DrillOptions, on: On): Promise<DrillReport> {
   const place = databaseOf(options)
@@ -60,6 +63,8 @@ export async function drill(options: DrillOptions, on: On): Promise<DrillReport>
     })
   } catch (error) {
     on.signal.throwIfAborted()
+    // It was not tried: neither the log nor the metrics count it as a drill.
+    if (error instanceof IdentityError) throw error
     findings.push(
       failed('restore', {
         message: sentence(error),
@@ -136,7 +141,7 @@ async function rehearseRestore(
   try {
     await Promise.race([work(), aborted])
   } catch (error) {
-    failure = explain(error)
+    failure = withLastingNames(explain(error), place, original)
     throw failure
   } finally {
     signal.removeEventListener('abort', abort)
@@ -145,6 +150,13 @@ async function rehearseRestore(
       if (failure === undefined) throw error
     })
   }
+}
+
+/** The scratch is gone when somebody reads this: its secrets are those of the service. */
+function withLastingNames(error: unknown, scratch: DatabaseLocation, original: DatabaseLocation): unknown {
+  const [gone, own] = [secretsFile(scratch.dataDir), secretsFile(original.dataDir)]
+  if (!(error instanceof Error) || !error.message.includes(gone)) return error
+  return new SetupError(error.message.replaceAll(gone, own), { cause: error })
 }
 
 /** Tables whose rows are not those of the archive. */

@@ -86,6 +86,7 @@ export async function restore(
   options: RestoreOptions,
   onProgress: (it: Progress) => void,
 ): Promise<RestoreSummary> {
+  const isRehearsal = options.isRehearsal === true
   const revoked = revocableKinds.filter((kind) => options.revoke?.includes(kind))
   const place = databaseOf(options, options.env)
   const source = { file: options.file, identityFile: options.identity }
@@ -96,20 +97,26 @@ export async function restore(
   const archive = await checkArchive(source, {
     keysWith: (secrets) => knownKeys(options, secrets, options.env),
     isWithout: (name) => options['without-keys']?.includes(name) ?? false,
+    isRehearsal,
     acceptsNul: traitsAt(place).acceptsNul,
     onBytes: (done) => onProgress({ done }),
   })
   const isShadowed = archive.secrets !== undefined && isThere(join(place.dataDir, secretsFileName))
-  const lost = acceptLoss(archive.unmatched, options['without-keys'] ?? [], place, isShadowed)
+  const lost = acceptLoss(archive.unmatched, options['without-keys'] ?? [], {
+    ...place,
+    isShadowed,
+    isRehearsal,
+  })
   const entriesLost = findLost(place.dataDir, archive, systemClock())
-  const signing = options.isRehearsal ? {} : knownKeys(options, archive.secrets, options.env).signing
+  const signing = isRehearsal ? {} : knownKeys(options, archive.secrets, options.env).signing
   return withRestoreTarget(place, async (target) => {
     try {
       const { onLoaded } = options
-      const work = { place, source, archive, lost, entriesLost, signing, revoked, onLoaded }
+      const work = { place, source, archive, lost, entriesLost, signing, revoked, onLoaded, isRehearsal }
       return await fill(target, work, (done) => onProgress({ done: bytes + done }))
     } catch (error) {
-      if (error instanceof UnfitArchive) throw error
+      // A rehearsal leaves nothing that could be repeated.
+      if (error instanceof UnfitArchive || isRehearsal) throw error
       const message = error instanceof Error ? error.message : String(error)
       throw new SetupError(
         `The restore did not finish, and the database cannot be used before it is repeated: ${message}`,
@@ -128,11 +135,12 @@ type Work = {
   entriesLost: LostEntries[]
   signing: KnownKeys['signing']
   revoked: RevocableKind[]
+  isRehearsal: boolean
 }
 
 async function fill(
   target: RestoreTarget,
-  { place, source, archive, lost, entriesLost, signing, revoked, onLoaded }: Work,
+  { place, source, archive, lost, entriesLost, signing, revoked, onLoaded, isRehearsal }: Work,
   onBytes: (read: number) => void,
 ): Promise<RestoreSummary> {
   const { storage } = target
@@ -146,7 +154,8 @@ async function fill(
     })
     .catch((error: unknown) => {
       const fault = faultOfRows(error)
-      throw fault === undefined ? error : new UnfitArchive(source.file, fault, error)
+      if (fault === undefined) throw error
+      throw isRehearsal ? damaged(source.file, fault) : new UnfitArchive(source.file, fault, error)
     })
   if (loaded.sha256 !== tail.sha256) throw damaged(source.file, 'it changed while it was read')
   await onLoaded?.(storage, archive)
@@ -233,13 +242,18 @@ const isThere = (path: string): boolean => statSync(path, { throwIfNoEntry: fals
 function acceptLoss(
   unmatched: readonly UnmatchedKey[],
   accepted: readonly string[],
-  { dataDir }: DatabaseLocation,
-  hasOwnSecrets: boolean,
+  { dataDir, isShadowed, isRehearsal }: DatabaseLocation & { isShadowed: boolean; isRehearsal: boolean },
 ): string[] {
   const missing = unmatched.filter(({ name }) => !accepted.includes(name))
   if (missing.length === 0) return unmatched.map(({ name }) => name)
   const names = missing.map(({ name }) => name)
-  if (hasOwnSecrets) {
+  if (isRehearsal) {
+    throw new SetupError(
+      `The rows of this backup were written with other keys than those of the service: ${names.join(', ')}. ` +
+        `Drill it with the keys of then, as ${names.map((name) => `${name}_PREVIOUS`).join(' and ')} in the environment, or drill a newer backup.`,
+    )
+  }
+  if (isShadowed) {
     throw new SetupError(
       `The rows of this backup were written with other keys (${names.join(', ')}) than those of ${join(dataDir, secretsFileName)}, ` +
         'and the backup has its own secrets.json: move that one away, and the one of the backup takes its place.',

@@ -8,7 +8,7 @@ import { WriteGate } from '../../../src/storage/copy/write-gate.ts'
 import { createScratchDatabase } from '../../../src/storage/postgres/scratch-database.ts'
 import { inTurn } from '../../database-depth.ts'
 import { onEveryDatabase, openMigrated, temporaryFolder } from '../../databases.ts'
-import { startService } from '../../harness.ts'
+import { startService, testSecrets } from '../../harness.ts'
 import { metricValues } from '../../metric-values.ts'
 import { buildWorld } from '../../world.ts'
 import { until } from '../process.ts'
@@ -136,7 +136,24 @@ onEveryDatabase((kind, open) => {
     const sealed = join(empty, 'of.backup.age')
     await backupOf(place, { out: sealed, recipient: [await identityToRecipient(identity)] })
     const closed = await svc(['db', 'drill', sealed, '--json'], place)
-    expect([closed.code, closed.stdout]).toEqual([2, expect.stringContaining('is encrypted')])
+    expect(closed).toMatchObject({ code: 2, stdout: '' })
+    expect(JSON.parse(closed.stderr.trimEnd().split('\n').at(-1)!).error).toMatchObject({
+      code: 'usage',
+      message: `${sealed} is encrypted: name the file of your identity with --identity`,
+    })
+    const unread = await svc(['db', 'drill', sealed, '--identity', join(empty, 'none.txt')], place)
+    expect([unread.code, unread.stderr]).toEqual([2, expect.stringContaining('Cannot read --identity')])
+    // Neither was a drill: that of the empty directory was.
+    expect(await entriesOf(place)).toHaveLength(1)
+    expect(await withStorage(place, ({ read }) => findRun(read, 'drill'))).toMatchObject({ failures: 1 })
+    expect(await scratchOf(place)).toEqual([])
+    const otherKeys = { ...testSecrets, JWT_SECRET: '5kV4sQm2Tn7dY0bWc9uZr1xGf6hJ8pLaE3oKiNvBtCU=' }
+    const foreign = await svc(['db', 'drill', newest.file, '--json'], place, otherKeys)
+    const [fault] = JSON.parse(foreign.stdout).findings as { message: string }[]
+    expect(fault?.message).toMatch(
+      /other keys than those of the service: JWT_SECRET\. Drill it with .*JWT_SECRET_PREVIOUS/,
+    )
+    expect(fault?.message).not.toMatch(/--without-keys|scratch/)
     const opened = await svc(['db', 'drill', sealed, '--identity', key, '--json'], place)
     expect([opened.code, JSON.parse(opened.stdout).verdict]).toEqual([0, 'passed'])
     const own = await svc(['db', 'drill', target, '--json'], place)
