@@ -13,14 +13,16 @@ import { type Db, openStorage } from '../src/storage/open.ts'
 import { databaseOf, type KnownKeys, knownKeys } from './config.ts'
 import { unmatchedKeys } from './key-fingerprints.ts'
 
-type Flags = { 'data-dir'?: string | undefined }
+type Flags = { 'data-dir'?: string | undefined; lost?: boolean | undefined }
 
 /**
  * Removes the second factor of a system administrator whose factor no key opens, as after a restore without
- * APP_ENCRYPTION_KEY. Whoever may run this can write the database anyway; the entry shows that it was done.
+ * APP_ENCRYPTION_KEY; with `lost` also of one that works, which its owner has lost while nobody else could remove it. Whoever may
+ * run this can write the database anyway; the entry shows that it was done.
  * @throws SetupError where it would not help, or is not needed
  */
 export async function resetFactor(email: string, flags: Flags): Promise<{ id: string; email: string }> {
+  const lost = flags.lost === true
   const storage = await openStorage({ ...databaseOf(flags), postgres: { statementMs: 0 } })
   try {
     await assertNotHalfRestored(storage)
@@ -30,12 +32,12 @@ export async function resetFactor(email: string, flags: Flags): Promise<{ id: st
       const keys = knownKeys(flags)
       await assertOwnKeys(tx, keys)
       const cipher = cipherOf(keys)
-      const account = assertLockedOut(found, email, cipher)
+      const account = assertLockedOut(found, { email, cipher, lost })
       await clearFactors(tx, account.id, now)
       // Sent once the service runs: whoever has taken over this machine cannot do it unseen.
       const what = 'Your second factor was removed on the machine of the service, with svc db reset-mfa'
       if (cipher) await notifyFactorsChanged(tx, cipher, account, what, now)
-      await recordAudit(tx, entryOf(account, now))
+      await recordAudit(tx, entryOf(account, lost, now))
       return account
     })
     await sealPending(storage)
@@ -55,7 +57,10 @@ async function assertOwnKeys(tx: Db, keys: KnownKeys): Promise<void> {
   )
 }
 
-function assertLockedOut(user: User | undefined, email: string, cipher: Cipher | undefined): User {
+function assertLockedOut(
+  user: User | undefined,
+  { email, cipher, lost }: { email: string; cipher: Cipher | undefined; lost: boolean },
+): User {
   if (user === undefined || !user.isSystem) {
     throw new SetupError(
       `${email} is no system administrator here: any of them removes the factor of somebody else with svc users reset-mfa`,
@@ -64,12 +69,17 @@ function assertLockedOut(user: User | undefined, email: string, cipher: Cipher |
   if (user.status !== 'active') throw new SetupError(`${email} cannot sign in: the account is ${user.status}`)
   if (user.mfaMethod === null)
     throw new SetupError(`${email} has no second factor: sign in with the password`)
+  if (lost) return user
+  const anyway =
+    'ask another system administrator for svc users reset-mfa, or, where there is none, repeat this with --lost'
   if (user.mfaMethod !== 'totp' || user.totpSecret === null) {
-    throw new SetupError(`${email} gets codes by SMS, which need no key: sign in with one`)
+    throw new SetupError(
+      `${email} gets codes by SMS, which need no key: sign in with one. If the phone is lost, ${anyway}`,
+    )
   }
   if (cipher?.tryOpen(user.totpSecret, totpAad(user.id)) !== undefined) {
     throw new SetupError(
-      `The second factor of ${email} opens with the present APP_ENCRYPTION_KEY: sign in with a code or a recovery code, or ask another system administrator for svc users reset-mfa`,
+      `The second factor of ${email} opens with the present APP_ENCRYPTION_KEY: sign in with a code or a recovery code. If both are lost, ${anyway}`,
     )
   }
   return user
@@ -81,7 +91,7 @@ function cipherOf({ secrets, previous }: KnownKeys): Cipher | undefined {
   return first === undefined ? undefined : createCipher([first, ...others])
 }
 
-const entryOf = ({ id, email, mfaMethod }: User, now: Instant) =>
+const entryOf = ({ id, email, mfaMethod }: User, lost: boolean, now: Instant) =>
   toDraftEntry(
     {
       orgId: null,
@@ -92,7 +102,7 @@ const entryOf = ({ id, email, mfaMethod }: User, now: Instant) =>
       resourceType: 'user',
       resourceId: id,
       resourceName: email,
-      details: { before: { mfaMethod }, offline: true },
+      details: { before: { mfaMethod }, offline: true, ...(lost && { lost }) },
       ipAddress: null,
       userAgent: null,
       result: 'success',

@@ -127,7 +127,9 @@ const hints: { [code in ErrorCode]?: string } = {
   invalid_token: 'svc login',
   invalid_refresh_token: 'the session has expired: svc login',
   invalid_mfa_session: 'the sign-in took too long: svc login',
-  invalid_mfa_code: 'use the current code, once; a recovery code works too',
+  invalid_mfa_code:
+    'use the current code, once; a recovery code works too. A lost factor is removed by an administrator (svc users reset-mfa EMAIL), ' +
+    'that of the only system administrator on the machine of the service (svc db reset-mfa EMAIL --lost)',
   mfa_enrollment_required: 'svc mfa setup, then svc mfa enable',
   last_administrator:
     'svc users list shows who is active and who is invited; svc users resend EMAIL invites again, svc users role EMAIL --role "Org Admin" changes a role',

@@ -5,9 +5,12 @@ import { resetFactor } from '../../../daemon/factor-reset.ts'
 import { createCipher } from '../../../src/core/cipher.ts'
 import { totpAad } from '../../../src/identity/factors/proof.ts'
 import { mailContext } from '../../../src/messages/rules.ts'
-import { adminEmail, testSecrets } from '../../harness.ts'
+import type { Storage } from '../../../src/storage/open.ts'
+import { openMigrated } from '../../databases.ts'
+import { adminEmail, startService, testSecrets } from '../../harness.ts'
 import { rowsOf } from '../../table-dump.ts'
 import { bytesOf, fileOf, linesOf, packed, sealed, sectionOf, withCell, withHead } from './archives.ts'
+import { svc } from './binary.ts'
 import {
   backupOf,
   emptyPlace,
@@ -155,6 +158,35 @@ describe.each(kinds)('a restore to %s', (kind) => {
     expect(letters).toEqual([expect.stringContaining(adminEmail)])
   })
 })
+
+it('a sole administrator who has lost the second factor gets in again, by whoever runs the service', async () => {
+  const service = await startService(() => openMigrated('sqlite'))
+  const place = { dataDir: service.dataDir, databaseUrl: undefined }
+  await service.close()
+  await withStorage(place, (storage) => giveFactor(storage))
+  const reset = (...args: string[]) => svc(['db', 'reset-mfa', adminEmail, ...args], place)
+  const refused = await reset()
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringMatching(/svc users reset-mfa.* --lost/s)])
+  expect(await reset('--lost')).toMatchObject({ code: 0, stdout: expect.stringContaining(adminEmail) })
+  const { user, entry } = await withStorage(place, async ({ read }) => ({
+    user: await read.selectFrom('users').select(['mfa_method', 'totp_secret']).executeTakeFirstOrThrow(),
+    entry: await read
+      .selectFrom('audit_logs')
+      .select('canonical')
+      .where('action', '=', 'user.mfa.reset')
+      .executeTakeFirstOrThrow(),
+  }))
+  expect(user).toEqual({ mfa_method: null, totp_secret: null })
+  expect(JSON.parse(entry.canonical).details).toMatchObject({ offline: true, lost: true })
+})
+
+/** As after svc mfa enable, with the key of the service. */
+const giveFactor = (storage: Storage) =>
+  storage.write(async (tx) => {
+    const { id } = await tx.selectFrom('users').select('id').executeTakeFirstOrThrow()
+    const sealed = createCipher([testSecrets.APP_ENCRYPTION_KEY]).seal('JBSWY3DPEHPK3PXP', totpAad(id))
+    await tx.updateTable('users').set({ mfa_method: 'totp', totp_secret: sealed }).execute()
+  })
 
 describe('the head of an archive', () => {
   const twice = () => {
