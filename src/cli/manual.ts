@@ -19,16 +19,15 @@ export function manualPage(name: string): string | undefined {
   return file && readFileSync(`${folder()}${file}`, 'utf8')
 }
 
-/** Longer lines are hard to read, however wide the terminal is. */
+/** Longer lines are hard to read, however wide the terminal is; in a pipe they have this length. */
 const longestLine = 100
 
 /**
- * A page for a terminal: headings without marks, and lines that fit. A table whose lines do not becomes a list, in which the
+ * A page for a person: headings without marks, and lines that fit. A table whose lines do not becomes a list, in which the
  * first cell of a row stands above the others. Commands and examples stay as they are.
  */
 export function fitPage(page: string, { style, width }: Pick<Look, 'style' | 'width'>): string {
-  if (width === undefined) return page
-  const room = Math.min(width, longestLine)
+  const room = Math.min(width ?? longestLine, longestLine)
   return page
     .split('\n\n')
     .flatMap((block) => {
