@@ -24,7 +24,6 @@ export async function chooseStore(
     flag === undefined
       ? settings.store
       : { value: parseStoreKind(flag), source: '--store', from: 'flag' as const }
-  if (asked.value === 'file' && asked.from !== 'context') printNote(fileWarning)
   if (asked.value && asked.value !== 'keychain') return { kind: asked.value }
   const probe = await probeKeychain()
   if (probe.works) return { kind: 'keychain' }
@@ -41,6 +40,3 @@ export async function chooseStore(
   }
   return { kind: 'memory', notKeptReason: probe.reason }
 }
-
-const fileWarning =
-  'Warning: the session will be stored in a file, mode 0600 and unencrypted; --store keychain is safer'

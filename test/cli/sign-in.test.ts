@@ -373,13 +373,16 @@ describe('the session store', () => {
     expect(home.read('config/config.json')).not.toMatch(/access-1|refresh-1/)
   })
 
-  it('remembers the choice, and warns only when it is made', async () => {
+  it('remembers the choice, says where the session is, and does not warn of what was asked for', async () => {
     const env = { SVC_CREDENTIAL_STORE: undefined }
     const first = await home.run([...password, '--store', 'file'], { input: 'x', env })
     const second = await home.run(password, { input: 'x', env })
-    expect(first.stderr).toContain('Warning')
-    expect(second).toMatchObject({ code: 0 })
-    expect(second.stderr).not.toContain('Warning')
+    const bySetting = await home.run(password, { input: 'x', env: { SVC_CREDENTIAL_STORE: 'file' } })
+    for (const { code, stderr } of [first, second, bySetting]) {
+      expect(code).toBe(0)
+      expect(stderr).toMatch(/the session is in file \S+ \(mode 0600, unencrypted\)/)
+      expect(stderr).not.toContain('Warning')
+    }
   })
 
   it('none keeps nothing, and says so', async () => {
