@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { SetupError } from '../core/errors.ts'
+import { makePrivate } from './private-file.ts'
 
 /**
  * Locks a data directory for one process: two that serve one SQLite file would each believe to be its only writer.
@@ -14,7 +15,9 @@ export function lockDirectory(
 ): () => void {
   let database: Database.Database | undefined
   try {
-    database = new Database(join(dataDir, 'svc.lock'), { timeout: 0 })
+    const file = join(dataDir, 'svc.lock')
+    makePrivate(file)
+    database = new Database(file, { timeout: 0 })
     database.pragma('journal_mode = memory')
     database.exec('begin exclusive')
   } catch (error) {

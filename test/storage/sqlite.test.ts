@@ -10,10 +10,13 @@ import { fileURLToPath } from 'node:url'
 import Database from 'better-sqlite3'
 import { CompiledQuery, sql } from 'kysely'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { SetupError } from '../../src/core/errors.ts'
 import { beforeCommit } from '../../src/storage/before-commit.ts'
 import { classifyDatabaseError } from '../../src/storage/database-errors.ts'
+import { lockDirectory } from '../../src/storage/directory-lock.ts'
 import { type Db, openStorage, type Storage } from '../../src/storage/open.ts'
 import { SqliteConnection } from '../../src/storage/sqlite/connection.ts'
+import { lockForCopy } from '../../src/storage/sqlite/copy-lock.ts'
 import { openReader, openWriter, sqliteFile } from '../../src/storage/sqlite/file.ts'
 import { GroupCommit } from '../../src/storage/sqlite/group-commit.ts'
 import { kyselyOver } from '../../src/storage/sqlite/kysely.ts'
@@ -28,6 +31,24 @@ async function open(dataDir?: string): Promise<Storage> {
   onTestFinished(() => storage.close())
   return storage
 }
+
+test.each([
+  ['svc.lock', lockDirectory],
+  ['svc.copy', lockForCopy],
+])('%s is for its user alone, also one of a former release', async (name, lock) => {
+  const dataDir = await temporaryFolder()
+  const modeOf = async () => ((await stat(join(dataDir, name))).mode & 0o777).toString(8)
+  const unlock = lock(dataDir)
+  expect(await modeOf()).toBe('600')
+  expect(() => lock(dataDir)).toThrow(SetupError)
+  // The refused attempt has not released it.
+  expect(() => lock(dataDir)).toThrow(SetupError)
+  unlock()
+  await writeFile(join(dataDir, name), '')
+  await chmod(join(dataDir, name), 0o644)
+  lock(dataDir)
+  expect(await modeOf()).toBe('600')
+})
 
 /** The niceness of each thread of this process: field 19 of its status (proc_pid_stat(5)). */
 const threads = (): Map<string, number> =>

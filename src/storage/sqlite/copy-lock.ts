@@ -2,6 +2,7 @@ import { existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { SetupError } from '../../core/errors.ts'
+import { makePrivate } from '../private-file.ts'
 
 /*
  * The last part of a copy holds a lock on a file beside the database, which ends with its process however that ends. A service
@@ -39,6 +40,7 @@ export function isLockedForCopy(dataDir: string): boolean {
 const isBusy = (error: unknown): boolean => (error as { code?: string }).code === 'SQLITE_BUSY'
 
 function exclusive(dataDir: string, timeout: number): Database.Database {
+  makePrivate(fileOf(dataDir))
   const database = new Database(fileOf(dataDir), { timeout })
   try {
     database.pragma('journal_mode = memory')
