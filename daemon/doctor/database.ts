@@ -123,7 +123,7 @@ export async function checkPooler({ databaseUrl, poolerUrl, dataDir }: Config): 
   } catch (error) {
     return [
       failed(check, {
-        message: `${(error as Error).message.replace(/\.$/, '')}.`,
+        message: `${(error as Error).message}.`,
         reason: 'The service does not start, or answers 503.',
         remedy: 'set both addresses as the section on connection poolers of svc-serve(8) says',
       }),

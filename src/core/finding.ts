@@ -21,8 +21,17 @@ export const passed = (check: string, message: string): Finding => ({
 
 type Explained = { message: string; reason: string; remedy: string }
 
-export const warning = (check: string, found: Explained): Finding => ({ check, state: 'warning', ...found })
-export const failed = (check: string, found: Explained): Finding => ({ check, state: 'error', ...found })
+export const warning = (check: string, found: Explained): Finding => finding(check, 'warning', found)
+export const failed = (check: string, found: Explained): Finding => finding(check, 'error', found)
+
+/** What a finding quotes, such as the message of an error, may bring a full stop of its own. */
+const oneStop = (text: string): string => text.replace(/\.{2,}$/, '.')
+
+const finding = (
+  check: string,
+  state: Finding['state'],
+  { message, reason, remedy }: Explained,
+): Finding => ({ check, state, message: oneStop(message), reason: oneStop(reason), remedy: oneStop(remedy) })
 
 /** `1 webhook`, `2 webhooks` */
 export const pluralize = (count: number, one: string, many = `${one}s`): string =>

@@ -6,9 +6,11 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { examine } from '../../daemon/doctor/examine.ts'
+import { runCheck } from '../../daemon/doctor/finding.ts'
 import { addressFinding } from '../../daemon/doctor/network.ts'
 import { migrations } from '../../migrations/index.ts'
 import { createCipher } from '../../src/core/cipher.ts'
+import { SetupError } from '../../src/core/errors.ts'
 import { newId } from '../../src/core/new-id.ts'
 import { addSeconds, systemClock } from '../../src/core/time.ts'
 import { createMark } from '../../src/storage/backup/restore-mark.ts'
@@ -23,6 +25,31 @@ import { buildWorld } from '../world.ts'
 import { asking, damaged, damageSqlite } from './damage.ts'
 import { type Env, findingsOf, summaryOf } from './doctor/findings.ts'
 import { ServeProcess } from './process.ts'
+
+it('ends a finding with one full stop, whatever it quotes', async () => {
+  const { dataDir } = await openMigrated('sqlite')
+  const refuse = async () => {
+    throw new SetupError('The file is damaged. Restore it from a backup.')
+  }
+  const { findings } = await runCheck('queues', refuse)
+  expect(findings.map(({ message }) => message)).toEqual([
+    'This cannot be checked: The file is damaged. Restore it from a backup.',
+  ])
+  const direct = {
+    DATABASE_URL: 'postgres://a@127.0.0.1:1/a',
+    DATABASE_DIRECT_URL: 'postgres://a@127.0.0.1:1/a',
+  }
+  for (const env of [{}, direct]) {
+    const found = await findingsOf(
+      { dataDir, databaseUrl: undefined },
+      { ...env, SVC_DATA_DIR: dataDir, PORT: '1' },
+      false,
+    )
+    expect(found.length).toBeGreaterThan(0)
+    for (const { message, reason, remedy } of found)
+      for (const text of [message, reason, remedy]) expect(text).not.toMatch(/\.\.$/)
+  }
+})
 
 onEveryDatabase((kind, open) => {
   it('finds nothing in an installation that is well, with rows of every kind', async () => {
