@@ -37,9 +37,9 @@ export async function runService(flags: Flags): Promise<never> {
   // A small young generation is slow under load.
   setFlagsFromString('--semi-space-growth-factor=2')
   const { url, firstAdministrator: first } = service
-  const { admin, dataDir } = config
+  const { admin, dataDir, outside } = config
   const onTerminal = process.stderr.isTTY
-  const text = startMessage({ url, email: admin.email, dataDir, first }, onTerminal)
+  const text = startMessage({ url: outside.apiUrl ?? url, email: admin.email, dataDir, first }, onTerminal)
   process.stdout.write(
     flags.json ? `${JSON.stringify({ event: 'listening', url })}\n` : `listening on ${url}\n`,
   )

@@ -3,6 +3,7 @@ import { firstPasswordFile } from './first-password.ts'
 import type { FirstAdministrator } from './serve.ts'
 
 type Started = {
+  /** PUBLIC_URL, else where it listens. */
   url: string
   email: string
   dataDir: string

@@ -67,6 +67,15 @@ describe('the output of svc serve', () => {
     expect(service.stderr).toContain(`svc login --email ${adminEmail} --url ${url}\n`)
   })
 
+  it('names PUBLIC_URL to those who sign in', async () => {
+    const env = { ...told, PUBLIC_URL: 'https://svc.example.com' }
+    const service = new ServeProcess({ dataDir: await temporaryFolder() }, { env })
+    const url = await service.listening()
+    await service.stop()
+    expect(service.stderr).toContain(`svc login --email ${adminEmail} --url https://svc.example.com\n`)
+    expect(service.stdout).toBe(`listening on ${url}\n`)
+  })
+
   it('is one JSON object with --json', async () => {
     const service = new ServeProcess({ dataDir: await temporaryFolder() }, { args: ['--json'] })
     const url = await service.listening()
