@@ -12,7 +12,7 @@ export default class SecretsList extends LocalCommand {
     'Then says how the running processes of the service differ from that. Shows ids, never secrets: an id tells two of them apart. ' +
     'Names processes that do not use a new one yet; with --json also those that use each one.'
   static override examples = [
-    'svc secrets list\nNAME                ID        STATE     SOURCE     SINCE                     NEEDED BY\nAPP_ENCRYPTION_KEY  5f0c1d2e  current   generated  2026-03-01T12:00:00.000Z\nAPP_ENCRYPTION_KEY  a91b3c4d  previous  generated                            12 encrypted values',
+    'svc secrets list\nNAME                ID        STATE     SOURCE     SINCE                     FORMER SINCE              NEEDED BY\nAPP_ENCRYPTION_KEY  5f0c1d2e  current   generated  2026-03-01T12:00:00.000Z\nAPP_ENCRYPTION_KEY  a91b3c4d  previous  generated                            2026-03-01T12:00:00.000Z  12 encrypted values',
   ]
   static override flags = { ...dataDirFlag }
 
@@ -20,7 +20,7 @@ export default class SecretsList extends LocalCommand {
     const { flags } = await this.parse(SecretsList)
     const { listSecrets } = await import('../../daemon/secrets/ring.ts')
     const output = parseOutputFlags(flags)
-    const printer = rowPrinter(output, ['name', 'id', 'state', 'source', 'since', 'neededBy'])
+    const printer = rowPrinter(output, ['name', 'id', 'state', 'source', 'since', 'formerSince', 'neededBy'])
     const { file, secrets, processes } = await listSecrets(flags, new Date().toISOString())
     await printer.rows(secrets)
     await printer.end((rows) => ({ data: rows, processes }))

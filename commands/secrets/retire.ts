@@ -7,8 +7,10 @@ import { parseSecretName, secretNameArg } from '../../src/cli/secret-names.ts'
 export default class SecretsRetire extends LocalCommand {
   static override summary = 'Remove a former secret, once nothing needs it'
   static override description =
-    'Refuses while something needs it, and says what: processes that do not know the new one, values that svc secrets reseal encrypts anew, tokens that expire, enrollment keys or recovery codes from before.'
-  static override examples = ['svc secrets retire JWT_SECRET\nThe former JWT_SECRET is gone']
+    'Refuses while something needs it, and says what: processes that do not know the new one, values that svc secrets reseal encrypts anew, tokens that expire, enrollment keys or recovery codes from before. It says since when the secret is the former one, and until when it is needed, where that is known.'
+  static override examples = [
+    'svc secrets retire JWT_SECRET\nRemoved the former JWT_SECRET, replaced on 2026-03-01T12:00:00.000Z',
+  ]
   static override args = { name: secretNameArg }
   static override flags = {
     ...dataDirFlag,
@@ -21,10 +23,11 @@ export default class SecretsRetire extends LocalCommand {
     const name = parseSecretName(args.name)
     const done = await retireSecret(flags, name, { force: flags.force, now: new Date().toISOString() })
     if (done.neededBy !== null) printNote(`These stop working: ${done.neededBy}`)
+    const former = `the former ${name}${done.formerSince === null ? '' : `, replaced on ${done.formerSince}`}`
     await printRecord(parseOutputFlags(flags), { name, ...done }, undefined, () =>
       done.removed
-        ? `The former ${name} is gone\n`
-        : `Nothing needs the former ${name}: remove ${name}_PREVIOUS from the environment of the service\n`,
+        ? `Removed ${former}\n`
+        : `Nothing needs ${former}: remove ${name}_PREVIOUS from the environment of the service\n`,
     )
   }
 }

@@ -50,6 +50,8 @@ type ListedSecret = {
   source: 'generated' | 'environment'
   /** Since when the database has been used with it; null before the service has started with it, and for former ones. */
   since: Instant | null
+  /** Since when the database has been used with the one that replaced it; null where that is not known, and for current ones. */
+  formerSince: Instant | null
   /** What cannot be opened without it; null when nothing needs it, and for current ones. */
   neededBy: string | null
   /** The live processes of the service that make new values with it, at most 100. */
@@ -193,7 +195,7 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<Secr
       const current = secretOf(ring.config, name)
       if (current === undefined) continue
       const former = previousOf(ring.config, name)
-      const since = isUsed(ring, name) ? (ring.used.get(name)?.since ?? null) : null
+      const since = sinceOf(ring, name)
       const source = sourceOf(name, entry)
       listed.push({
         name,
@@ -201,6 +203,7 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<Secr
         state: 'current',
         source,
         since,
+        formerSince: null,
         neededBy: null,
         usedBy: usersOf(ring, name, current),
       })
@@ -211,12 +214,17 @@ export const listSecrets = (flags: Flags, now: Instant, env?: Env): Promise<Secr
         state: 'previous',
         source: sourceOf(`${name}_PREVIOUS`, previousEntry[entry]),
         since: null,
+        formerSince: since,
         neededBy: await needOf(ring, name, now),
         usedBy: usersOf(ring, name, former),
       })
     }
     return { file, secrets: listed, processes: compared(ring) }
   })
+
+/** Since when the database has been used with the current one; null before that, and for the metrics token. */
+const sinceOf = (ring: Ring, name: SecretName): Instant | null =>
+  isUsed(ring, name) ? (ring.used.get(name)?.since ?? null) : null
 
 /** What still needs the former secret; null when nothing does. */
 async function needOf(ring: Ring, name: SecretName, now: Instant): Promise<string | null> {
@@ -272,11 +280,14 @@ async function pepperNeeds(ring: Ring, name: SecretName, now: Instant): Promise<
 }
 
 async function enrollmentKeysBefore({ heavy }: Storage, since: Instant, now: Instant): Promise<string[]> {
-  const keys = heavy.selectFrom('enrollment_keys')
-  const count = await countRowsOf(
-    keys.where('created_at', '<', addSeconds(since, clockSkew)).where('expires_at', '>', now),
-  )
-  return counted(count, 'enrollment key')
+  const keys = heavy
+    .selectFrom('enrollment_keys')
+    .where('created_at', '<', addSeconds(since, clockSkew))
+    .where('expires_at', '>', now)
+  const [needed] = counted(await countRowsOf(keys), 'enrollment key')
+  if (needed === undefined) return []
+  const { last } = await keys.select((eb) => eb.fn.max('expires_at').as('last')).executeTakeFirstOrThrow()
+  return [`${needed} until ${last}`]
 }
 
 async function recoveryCodesBefore({ heavy }: Storage, since: Instant): Promise<string[]> {
@@ -377,20 +388,22 @@ export const retireSecret = (
   flags: Flags,
   name: SecretName,
   { force, now, env }: { force: boolean; now: Instant; env?: Env },
-): Promise<{ removed: boolean; neededBy: string | null }> =>
+): Promise<{ removed: boolean; neededBy: string | null; formerSince: Instant | null }> =>
   withRing(flags, env, async (ring) => {
     const former = previousOf(ring.config, name)
     if (former === undefined) throw new SetupError(`There is no former ${name}`)
     // Without it nothing opens what is stored: the service has not made anything with the new one.
     const mayForce = force && isUsed(ring, name) && laggards(ring, name).length === 0
     const neededBy = await needOf(ring, name, now)
+    const formerSince = sinceOf(ring, name)
     if (neededBy !== null && !mayForce) {
       const next = / encrypted values?\b/.test(neededBy) ? ' Run: svc secrets reseal' : ''
-      throw new SetupError(`The former ${name} is still needed by ${neededBy}.${next}`)
+      const replaced = formerSince === null ? '' : `, replaced on ${formerSince},`
+      throw new SetupError(`The former ${name}${replaced} is still needed by ${neededBy}.${next}`)
     }
     const file = secretsFile(ring.config.dataDir)
     const entry = previousEntry[secretEntryOf[name]]
-    if (isInEnvironment(`${name}_PREVIOUS`, env)) return { removed: false, neededBy }
+    if (isInEnvironment(`${name}_PREVIOUS`, env)) return { removed: false, neededBy, formerSince }
     return lockSecretsFile(file, () => {
       const { [entry]: stored, ...others } = readSecretsFile(file) ?? {}
       // Another command may have rotated it since it was judged.
@@ -398,7 +411,7 @@ export const retireSecret = (
         throw new SetupError(`The former ${name} has changed meanwhile: look at svc secrets list`)
       }
       writeSecretsFile(file, others, { isNew: false })
-      return { removed: true, neededBy }
+      return { removed: true, neededBy, formerSince }
     })
   })
 

@@ -94,7 +94,7 @@ onEveryDatabase((_kind, open) => {
     expect(seen.at(-1)).toBe(all)
     expect(await countSealedOtherwise(storage, createCipher([(await stored()).encryption!]))).toBe(0)
     expect(await countSealedOtherwise(storage, former)).toBe(all)
-    expect(await retire('APP_ENCRYPTION_KEY')).toEqual({ removed: true, neededBy: null })
+    expect(await retire('APP_ENCRYPTION_KEY')).toMatchObject({ removed: true, neededBy: null })
     expect(await stored()).not.toHaveProperty('encryptionPrevious')
     await second.close()
 
@@ -179,7 +179,7 @@ onEveryDatabase((_kind, open) => {
       .call(api.agents.enroll, { body: { enrollmentKey: key, hostname: 'till', ...machine } })
     expect(enrolled.deviceId).toBeDefined()
     expect(await list()).toEqual([
-      ['ENROLLMENT_KEY_PEPPER', expect.stringMatching(/^\d+ enrollment keys?$/)],
+      ['ENROLLMENT_KEY_PEPPER', expect.stringMatching(/^\d+ enrollment keys? until \d{4}-\S+Z$/)],
       [
         'MFA_RECOVERY_CODE_PEPPER',
         expect.stringMatching(/^1 account with older recovery codes, rate limits until /),
@@ -236,6 +236,36 @@ onEveryDatabase((_kind, open) => {
 })
 
 onEveryDatabase((_kind, open) => {
+  it('a former secret has the time since which it is one, in the list and when it retires', async () => {
+    const { service, env, start, storage, retire } = await begin(open)
+    await rotateSecret({}, 'JWT_SECRET', { env })
+    const formerIn = async () => {
+      const { secrets } = await listSecrets({}, new Date().toISOString(), env)
+      return secrets.filter((one) => one.name === 'JWT_SECRET').map((one) => [one.state, one.formerSince])
+    }
+    // The service has not taken the new one.
+    expect(await formerIn()).toEqual([
+      ['current', null],
+      ['previous', null],
+    ])
+    await service.close()
+    await start()
+    const { since } = await storage.read
+      .selectFrom('key_prints')
+      .select('since')
+      .where('name', '=', 'JWT_SECRET')
+      .executeTakeFirstOrThrow()
+    expect(await formerIn()).toEqual([
+      ['current', null],
+      ['previous', since],
+    ])
+    await expect(retire('JWT_SECRET')).rejects.toThrow(
+      `The former JWT_SECRET, replaced on ${since}, is still needed by tokens until `,
+    )
+    const later = addSeconds(new Date().toISOString(), 1300)
+    expect(await retire('JWT_SECRET', later)).toEqual({ removed: true, neededBy: null, formerSince: since })
+  })
+
   it('a database that was moved is not worked on: every command says where it is now', async () => {
     const { service, env, storage, stored, retire } = await begin(open)
     await service.close()
@@ -311,7 +341,7 @@ it('what is in the environment is changed there: the refusal has the steps', asy
   }
   await (await serviceOn(service, { env: rotated })).close()
   const now = addSeconds(new Date().toISOString(), 1300)
-  expect(await retireSecret({}, 'JWT_SECRET', { force: false, now, env: rotated })).toEqual({
+  expect(await retireSecret({}, 'JWT_SECRET', { force: false, now, env: rotated })).toMatchObject({
     removed: false,
     neededBy: null,
   })
@@ -331,7 +361,7 @@ it('a link from the former public key that was not signed keeps it', async () =>
   await storage.write((tx) => tx.updateTable('audit_keys').set({ succession: null }).execute())
   await expect(retire('AUDIT_SIGNING_KEY')).rejects.toThrow(/the link from its public key to the new one/)
   await (await start()).close()
-  expect(await retire('AUDIT_SIGNING_KEY')).toEqual({ removed: true, neededBy: null })
+  expect(await retire('AUDIT_SIGNING_KEY')).toMatchObject({ removed: true, neededBy: null })
 })
 
 onEveryDatabase((_, open) => {
@@ -373,7 +403,7 @@ onEveryDatabase((_, open) => {
     await resealValues({}, () => {}, place)
     const now = new Date().toISOString()
     const retired = retireSecret({}, 'APP_ENCRYPTION_KEY', { force: false, now, env: place })
-    await expect(retired).rejects.toThrow(/still needed by \d+ enrollment keys?\./)
+    await expect(retired).rejects.toThrow(/still needed by \d+ enrollment keys? until \S+Z\./)
   })
 
   it('an enrollment key outlives the way to a pepper of its own, and a change of the other key after it', async () => {
@@ -408,12 +438,12 @@ onEveryDatabase((_, open) => {
     const now = new Date().toISOString()
     const { secrets: needs } = await listSecrets({}, now, place)
     expect(needs.find((one) => one.name === 'ENROLLMENT_KEY_PEPPER' && one.neededBy)).toMatchObject({
-      neededBy: expect.stringMatching(/^\d+ enrollment keys?$/),
+      neededBy: expect.stringMatching(/^\d+ enrollment keys? until \d{4}-\S+Z$/),
     })
     await resealValues({}, () => {}, place)
     // The former pepper is set by itself, so that this key is needed no more.
     const retired = await retireSecret({}, 'APP_ENCRYPTION_KEY', { force: false, now, env: place })
-    expect(retired).toEqual({ removed: false, neededBy: null })
+    expect(retired).toMatchObject({ removed: false, neededBy: null })
   })
 })
 
@@ -445,7 +475,7 @@ it('a key that is the pepper too is needed by enrollment keys', async () => {
   await resealValues({}, () => {}, env)
   const now = new Date().toISOString()
   const retired = retireSecret({}, 'APP_ENCRYPTION_KEY', { force: false, now, env })
-  await expect(retired).rejects.toThrow(/needed by \d+ enrollment keys?\./)
+  await expect(retired).rejects.toThrow(/needed by \d+ enrollment keys? until \S+Z\./)
 })
 
 it('one command at a time changes the file, and none changes a link', async () => {
