@@ -209,6 +209,9 @@ export const helpPages: Record<string, string> = {
   OUTBOUND_ALLOW_CIDRS  private ranges that may be reached, also without TLS:
                         10.0.0.0/8
   OUTBOUND_CA_FILE      certificates to trust besides the usual ones, PEM
+  NODE_EXTRA_CA_CERTS   certificates that svc doctor trusts besides the usual
+                        ones, for a PUBLIC_URL with one of a private authority,
+                        PEM; read when a process starts
   RATE_LIMIT_<NAME>     <count>/<seconds>, or off
   RATE_LIMIT_AGENT_AUDIT, _EVENTS, _CHANGES
                         audit entries and events that a device causes, beyond

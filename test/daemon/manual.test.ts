@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from 'vitest'
 import { readConfig } from '../../daemon/config.ts'
+import { helpPages } from '../../src/cli/help-pages.ts'
 import { defaultLimits } from '../../src/core/limits.ts'
 import { defaultQuotas } from '../../src/core/quotas.ts'
 import { temporaryFolder } from '../databases.ts'
@@ -98,6 +99,15 @@ test('man/svc-serve.8 documents the default of each setting', async () => {
     }
     expect([name, isRead()]).toEqual([name, true])
   }
+})
+
+test('what svc doctor says to set for a private authority is in the manual, the help and the guide', () => {
+  const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
+  const [named] = /NODE_\w+/.exec(read('daemon/doctor/endpoint.ts'))!
+  expect(page).toContain(`\n| ${named} | `)
+  expect(helpPages.environment).toContain(`\n  ${named} `)
+  for (const guide of ['proxy', 'troubleshooting'])
+    expect(read(`docs/operations/${guide}.md`)).toContain(named)
 })
 
 test('man/svc-serve.8 documents the default rate limits, and who counts each', () => {
