@@ -16,6 +16,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const rulesFile = join(root, 'docs/operations/alert-rules.yml')
 const rulesTests = ['alert-rules.yml', 'alert-rules-late.yml'].map((name) => join(root, 'test/daemon', name))
 
+const prometheus = readFileSync(join(root, 'docs/operations/prometheus.yml'), 'utf8')
+
 type Rule = {
   alert: string
   expr: string
@@ -196,6 +198,21 @@ describe('the dashboard', () => {
   })
 })
 
+test('Prometheus scrapes the job that the rules name, from a process with the token of a file', () => {
+  const { scrape_configs: jobs } = parse(prometheus) as {
+    scrape_configs: {
+      job_name: string
+      metrics_path?: string
+      authorization: { credentials_file: string }
+      static_configs: { targets: string[] }[]
+    }[]
+  }
+  expect(jobs.map(({ job_name, metrics_path }) => [job_name, metrics_path])).toEqual([['svc', undefined]])
+  expect(jobs[0]!.authorization).toEqual({ credentials_file: expect.stringMatching(/^\/etc\//) })
+  const port = /^PORT=(\d+)$/m.exec(readFileSync(join(root, 'docs/operations/svc.env'), 'utf8'))![1]
+  expect(jobs[0]!.static_configs).toEqual([{ targets: [`127.0.0.1:${port}`] }])
+})
+
 const missing = spawnSync('promtool', ['--version']).status === 0 ? undefined : 'promtool is not installed'
 
 describe.skipIf(missing)(`promtool${missing === undefined ? '' : `: ${missing}`}`, () => {
@@ -207,6 +224,23 @@ describe.skipIf(missing)(`promtool${missing === undefined ? '' : `: ${missing}`}
 
   test('the rules are valid', async () => {
     expect(await run('check', 'rules', rulesFile)).toBe('fine')
+  })
+
+  test('the configuration is valid, with the rules and the token where the guide puts them', async () => {
+    const folder = await temporaryFolder()
+    const guide = readFileSync(join(root, 'docs/operations/monitor.md'), 'utf8')
+    let configuration = prometheus
+    for (const [name, text] of [
+      ['svc-alert-rules.yml', readFileSync(rulesFile, 'utf8')],
+      ['svc-metrics-token', metricsToken],
+    ] as const) {
+      expect(guide).toContain(` /etc/prometheus/${name}\n`)
+      expect(configuration).toContain(`/etc/prometheus/${name}\n`)
+      configuration = configuration.replaceAll(`/etc/prometheus/${name}`, join(folder, name))
+      writeFileSync(join(folder, name), text)
+    }
+    writeFileSync(join(folder, 'prometheus.yml'), configuration)
+    expect(await run('check', 'config', join(folder, 'prometheus.yml'))).toBe('fine')
   })
 
   test('a healthy service fires nothing, and each rule fires when it should', async () => {

@@ -44,6 +44,7 @@ const procedures = ['install', 'proxy', 'monitor', 'backup', 'secrets', 'upgrade
 const notRun: Record<string, string[]> = {
   install: ['release', 'release', 'root', 'root', 'root', 'systemd', 'terminal'],
   proxy: ['systemd'],
+  monitor: ['prometheus', 'systemd'],
   upgrade: ['root', 'root'],
   containers: ['docker', 'docker', 'kubernetes', 'terminal'],
   remove: ['systemd', 'root'],
@@ -277,6 +278,25 @@ describe.each(kinds)('on %s', (kind) => {
 })
 
 const noSystemd = has('systemd-analyze') ? undefined : 'systemd-analyze is not installed'
+
+describe.skipIf(noSystemd !== undefined)('the examination by a timer', () => {
+  it('is units that systemd accepts, and runs a command that is there', async () => {
+    const folder = await temporaryFolder()
+    const service = replaced(textOf('svc-doctor.service'), {
+      '/usr/local/sbin/svc-admin doctor': '/bin/true',
+    })
+    writeFileSync(join(folder, 'svc-doctor.service'), service)
+    writeFileSync(join(folder, 'svc-doctor.timer'), textOf('svc-doctor.timer'))
+    const files = ['service', 'timer'].map((kind) => join(folder, `svc-doctor.${kind}`))
+    const { status, stdout, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...files], {
+      encoding: 'utf8',
+    })
+    expect([status, stdout, stderr]).toEqual([0, '', ''])
+    const [, command = ''] = /^ExecStart=\S+\/(svc-admin .*)$/m.exec(textOf('svc-doctor.service'))!
+    expect(faultOf(command)).toBe(undefined)
+    expect(blocksOf('install').some(({ script }) => script.includes('/usr/local/sbin/svc-admin'))).toBe(true)
+  })
+})
 
 describe.skipIf(noSystemd !== undefined)(`the unit (${noSystemd ?? 'systemd of this machine'})`, () => {
   it('is one that systemd accepts, and leaves the service few privileges', async () => {
