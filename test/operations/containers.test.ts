@@ -2,13 +2,15 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { generateX25519Identity, identityToRecipient } from 'age-encryption'
 import { describe, expect, it } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
+import { readBackups } from '../../daemon/backup/settings.ts'
 import { execution, uid } from '../../packaging/image.ts'
 import { Home } from '../cli/run.ts'
 import { kinds } from '../daemon/backup/filled.ts'
 import { ServeProcess, told } from '../daemon/process.ts'
-import { openEmpty } from '../databases.ts'
+import { openEmpty, temporaryFolder } from '../databases.ts'
 import { freePort } from '../postgres.ts'
 import { blocksOf, replaced, textOf } from './guide.ts'
 import { faultOf } from './named-commands.ts'
@@ -148,6 +150,41 @@ describe('compose.postgres.yml', () => {
     const names = ownServices('compose.postgres.yml').map(([name]) => `${name}:${imageEnv.PORT}`)
     const expected = replaced(textOf('proxy/Caddyfile'), { '127.0.0.1:3000 127.0.0.1:3001': names.join(' ') })
     expect(lines(textOf('containers/Caddyfile'))).toBe(lines(expected))
+  })
+})
+
+describe.each([
+  ['compose.backup.yml', 'compose.yml'],
+  ['compose.postgres.backup.yml', 'compose.postgres.yml'],
+] as const)('%s', (file, base) => {
+  const added = compose(file).services
+  const [first] = Object.values(added)
+
+  it('gives each process of the other file one schedule, and a folder that all of them see', () => {
+    expect(Object.keys(added)).toEqual(ownServices(base).map(([name]) => name))
+    for (const one of Object.values(added)) expect(one).toEqual(first)
+    expect(Object.keys(first!.environment).filter((name) => !isSetting(name))).toEqual([])
+    // The root file system is read-only.
+    expect(first!.volumes).toEqual([`./backups:${first!.environment.BACKUP_TARGET}`])
+  })
+
+  it('has a schedule and recipients that the service takes', async () => {
+    const recipient = await identityToRecipient(await generateX25519Identity())
+    const { BACKUP_TARGET: _, ...others } = first!.environment
+    const BACKUP_RECIPIENTS = others.BACKUP_RECIPIENTS!.replace(/^\$\{RECIPIENT:\?.*\}$/, recipient)
+    const read = readBackups({ ...others, BACKUP_RECIPIENTS, BACKUP_TARGET: await temporaryFolder() })
+    expect(read).toMatchObject({ schedule: '30 2 * * *', keep: 14, recipients: [recipient] })
+  })
+
+  it('is named by the page, with commands that the program has', () => {
+    expect(textOf('containers.md')).toContain(`](containers/${file})`)
+    const scripts = blocksOf('containers').flatMap(({ notRun, script }) =>
+      notRun === 'docker' ? [script] : [],
+    )
+    const lines = scripts.join('').replaceAll('\\\n', '').split('\n')
+    const commands = lines.flatMap((line) => / (db (?:backup|drill|restore) .*)$/.exec(line)?.[1] ?? [])
+    expect(commands.map((line) => line.split(' ')[1])).toEqual(['backup', 'drill', 'restore'])
+    for (const line of commands) expect(faultOf(`svc ${line}`)).toBe(undefined)
   })
 })
 

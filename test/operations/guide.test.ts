@@ -46,7 +46,7 @@ const notRun: Record<string, string[]> = {
   proxy: ['systemd'],
   monitor: ['prometheus', 'systemd'],
   upgrade: ['root', 'root'],
-  containers: ['docker', 'docker', 'kubernetes', 'terminal'],
+  containers: ['docker', 'docker', 'docker', 'docker', 'kubernetes', 'terminal'],
   remove: ['systemd', 'root'],
 }
 
