@@ -240,6 +240,11 @@ function loadCompletions(prefix: string): void {
   }
 }
 
+/** What keeps Postgres from dropping the role: a table, a right and a whole database. */
+const ownsElsewhere = `psql -v ON_ERROR_STOP=1 "$DATABASE_ADMIN_URL" -c 'create database "other place"' \\
+  -c 'create database of_svc owner svc' -c '\\connect "other place"' -c 'create table kept ()' -c 'create table shown ()' \\
+  -c 'alter table kept owner to svc' -c 'grant select on shown to svc'`
+
 describe.each(kinds)('on %s', (kind) => {
   const lacking = [
     ...(process.getuid?.() === 0 ? [] : ['root']),
@@ -256,6 +261,8 @@ describe.each(kinds)('on %s', (kind) => {
       secret=$(svc mfa setup --jq .secret)
       svc mfa enable --code "$(node '${root}/test/trips/otp.js' "$secret")"`
       for (const page of kind === 'postgres' ? ['postgres', ...procedures] : procedures) {
+        if (page === 'remove' && kind === 'postgres')
+          await runBlock({ page: 'what keeps the role', script: ownsElsewhere, exits: [0] }, machine)
         for (const block of blocksOf(page))
           if (block.notRun === undefined && (block.on ?? kind) === kind) await runBlock(block, machine)
         if (page === 'install') loadCompletions(machine.env.PREFIX!)
