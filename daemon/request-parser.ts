@@ -2,7 +2,6 @@ import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Endpoint } from '../src/core/endpoint.ts'
 import { type Fault, invalid } from '../src/core/errors.ts'
-import { compileFastValidator, declined, type FastValidator } from '../src/core/fast-validator.ts'
 import { safeParse } from '../src/core/schema.ts'
 import { withCookieToken } from './browser.ts'
 import type { Origins } from './cors.ts'
@@ -23,17 +22,9 @@ export function partsParserOf(
     query: entry.query ?? nothing,
     body: entry.body ?? noBody,
   }
-  let quick: Record<Part, FastValidator> | undefined
   return (given, faults) => {
-    quick ??= {
-      params: compileFastValidator(schemas.params),
-      query: compileFastValidator(schemas.query),
-      body: compileFastValidator(schemas.body),
-    }
     const through = (part: Part) => {
       const value = given[part]
-      const made = quick![part](value)
-      if (made !== declined) return made
       const result = safeParse(schemas[part], value)
       if (result.success) return result.data
       // No spread into push(): there may be more faults than a call can have arguments.
