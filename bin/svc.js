@@ -24,9 +24,6 @@ if (!supported(process.versions.node, pjson.engines.node)) {
     v8.setFlagsFromString('--semi-space-growth-factor=1')
     // At most four threads hash passwords: with more threads, disk writes do not wait behind them.
     process.env.UV_THREADPOOL_SIZE ??= '16'
-  } else {
-    // A command ends before garbage collection pays off.
-    v8.setFlagsFromString('--semi-space-growth-factor=16')
   }
   // Otherwise oclif searches for TypeScript sources in development.
   globalThis.oclif = { enableAutoTranspile: false }
