@@ -41,7 +41,7 @@ export async function attemptDelivery(
   }
 }
 
-/** The fault of a webhook's URL, computed once per record: a changed webhook is loaded as a new record. */
+/** The fault of a webhook's URL, computed once per record, which serves several deliveries. */
 function faultOf(webhook: WebhookRecord): string | undefined {
   if (!faults.has(webhook)) faults.set(webhook, urlFault(webhook.url) ?? credentialsFault(webhook.url))
   return faults.get(webhook)

@@ -246,8 +246,8 @@ export class DeliveryWorker {
       const known = new Set([...queue.inFlight, ...queue.ready.map(({ id }) => id)])
       queue.ready.push(...deliveries.filter(({ id }) => !known.has(id)))
     }
-    const known = new Map(queues.map(({ webhookId, webhook }) => [webhookId, webhook]))
-    const webhooks = await store.findWebhooks(storage.read, cipher, known)
+    const ids = queues.map(({ webhookId }) => webhookId)
+    const webhooks = await store.findWebhooks(storage.read, cipher, ids)
     if (!this.#isBehind && [...webhooks.values()].some((one) => this.#isForeign(one)))
       this.#isBehind = await lacksCurrentKey(storage.read, cipher)
     for (const queue of queues) this.#applyWebhook(queue, webhooks.get(queue.webhookId))
