@@ -108,19 +108,23 @@ function assertNotMoved(move: DatabaseMove | undefined): void {
   )
 }
 
-/** undefined also where the database does not answer: a secret has to be replaceable all the same. */
+/** Where the database was moved to, if it was and answers. */
 async function moveOf(place: {
   dataDir: string
   databaseUrl: string | undefined
 }): Promise<DatabaseMove | undefined> {
   if (!(await databaseExists(place))) return undefined
-  const storage = await openReadOnly(place).catch(() => undefined)
-  return (
-    storage &&
-    readMove(storage)
-      .catch(() => undefined)
-      .finally(() => storage.close())
-  )
+  try {
+    const storage = await openReadOnly(place)
+    try {
+      return await readMove(storage)
+    } finally {
+      await storage.close()
+    }
+  } catch {
+    // A secret can be replaced while the database does not answer.
+    return undefined
+  }
 }
 
 function secretOf({ secrets, signing, metricsToken }: Config, name: SecretName): string | Buffer | undefined {

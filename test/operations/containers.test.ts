@@ -177,7 +177,9 @@ describe.each([
   })
 
   it('is named by the page, with commands that the program has', () => {
-    expect(textOf('containers.md')).toContain(`](containers/${file})`)
+    expect(readFileSync(join(root, 'docs/operations/containers.md'), 'utf8')).toContain(
+      `](containers/${file})`,
+    )
     const scripts = blocksOf('containers').flatMap(({ notRun, script }) =>
       notRun === 'docker' ? [script] : [],
     )
