@@ -23,7 +23,9 @@ export default class SecretsList extends LocalCommand {
     const printer = rowPrinter(output, ['name', 'id', 'state', 'source', 'since', 'formerSince', 'neededBy'])
     const { file, secrets, processes } = await listSecrets(flags, new Date().toISOString())
     await printer.rows(secrets)
-    await printer.end((rows) => ({ data: rows, processes }))
+    const hasFormer = secrets.some(({ formerSince }) => formerSince !== null)
+    const secondary = ['source', ...(hasFormer ? [] : ['formerSince'])]
+    await printer.end((rows) => ({ data: rows, processes }), { secondary })
     if (output.format === 'json' || output.format === 'yaml') return
     printNote(`These are the secrets that this command reads, from its environment and ${file}`)
     for (const line of comparison(processes)) printNote(line)
