@@ -29,7 +29,7 @@ export default class Doctor extends LocalCommand {
     const { flags } = await this.parse(Doctor)
     const output = parseOutputFlags(flags)
     checkFindingOutput(output)
-    const { examine } = await import('../daemon/doctor/examine.ts')
+    const { examine } = await import('../daemon/doctor/checks.ts')
     const look = () => {
       let check = ''
       const onCheck = (name: string) => {

@@ -3,7 +3,7 @@ import type { Access } from '../src/core/endpoint.ts'
 import { Problem } from '../src/core/errors.ts'
 import type { Instant } from '../src/core/time.ts'
 import {
-  checkPresented,
+  checkUsable,
   expireApiKey,
   findPresentedKey,
   type PresentedKey,
@@ -62,7 +62,7 @@ export function createKeyAuthenticator(
 
   async function refuseDead(key: PresentedKey, now: Instant): Promise<void> {
     try {
-      checkPresented(key, now)
+      checkUsable(key, now)
     } catch (error) {
       const expired = error instanceof Problem && error.code === 'api_key_expired'
       if (expired && key.status === 'active') await storage.write((tx) => expireApiKey(tx, key.id))

@@ -10,6 +10,7 @@ import { version } from '../../src/version.ts'
 import { databaseOf, type KnownKeys, knownKeys } from '../config.ts'
 import { secretsFile } from '../secrets/file.ts'
 import { encrypter } from './age.ts'
+import { archiveLines, countRows, headOf, type KeptFile, readCheckpointCopies } from './archive-lines.ts'
 import { archiveName } from './archive-name.ts'
 import type { Head, Tail } from './format.ts'
 import { isTarget, storeAt, storedArchive } from './open-store.ts'
@@ -18,7 +19,6 @@ import { prune } from './retention.ts'
 import { recordBackup } from './runs.ts'
 import { cipherFor } from './sealed-check.ts'
 import { parseRate } from './settings.ts'
-import { archiveLines, countRows, headOf, type KeptFile, readCheckpointCopies } from './write-archive.ts'
 
 export type BackupOptions = {
   'data-dir'?: string | undefined
@@ -78,7 +78,7 @@ export async function backUp(
   if (isPruned && !toTarget)
     throw new SetupError('--keep and --keep-days need --out with a directory or s3://bucket/prefix')
   const warnings: string[] = []
-  // What cannot be done beside a backup does not stop it.
+  // A failure of what is done besides becomes a warning; the backup goes on.
   const attempt = (work: () => Promise<void>) =>
     work().catch((error: Error) => void warnings.push(error.message))
   if (toTarget) await attempt(() => store.sweep(new Date(addSeconds(madeAt, -leftoverSeconds))))

@@ -13,6 +13,7 @@ import { backupTargetOf, databaseOf, environmentOn } from '../config.ts'
 import { secretsFile } from '../secrets/file.ts'
 import { IdentityError } from './age.ts'
 import type { CheckedArchive } from './archive-check.ts'
+import { tableDigest } from './archive-lines.ts'
 import type { Progress } from './backup.ts'
 import { examineRestored } from './drill-checks.ts'
 import { openDrillScratch } from './drill-scratch.ts'
@@ -20,7 +21,6 @@ import { archiveBytes, isTarget, storeAt } from './open-store.ts'
 import { restore } from './restore.ts'
 import { ownArchives } from './retention.ts'
 import { recordFailure, recordSuccess, withRunsDatabase } from './runs.ts'
-import { tableDigest } from './write-archive.ts'
 
 export type DrillOptions = {
   'data-dir'?: string | undefined

@@ -10,8 +10,8 @@ import type { Cell } from '../../src/storage/backup/row-pages.ts'
  *   the tail
  *
  * Columns are ordered by name and rows by primary key, so equal tables have equal lines whatever the database. Head and tail
- * together are the manifest: the head says what was read, the tail what was written, and the digest of all lines
- * before it. An encrypted archive is the same stream in the age format (age-encryption.org/v1).
+ * together are the manifest: the head says what was read; the tail says what was written, and holds the digest of all
+ * lines before it. An encrypted archive is the same stream in the age format (age-encryption.org/v1).
  */
 
 export const formatName = 'svc-backup/1'

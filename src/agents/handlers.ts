@@ -34,12 +34,12 @@ function heartbeats(settings: Settings): Handler<typeof contract.agents.heartbea
     async prepare({ caller, body, ip, userAgent, now }) {
       settings.onHeartbeat?.()
       const unchanged = unchangedHeartbeat(caller, body, { ip, userAgent, now }, settings)
-      if (!unchanged) return { isAnother: false }
+      if (!unchanged) return { isStale: false }
       const isRecorded = await recordUnchanged(unchanged.row)
-      return isRecorded ? new EarlyReply(unchanged.reply) : { isAnother: true }
+      return isRecorded ? new EarlyReply(unchanged.reply) : { isStale: true }
     },
-    async run({ db, caller, body, ip, userAgent, now }, { isAnother }) {
-      const device = isAnother ? await store.findAgent(db, caller.agentId) : undefined
+    async run({ db, caller, body, ip, userAgent, now }, { isStale }) {
+      const device = isStale ? await store.findAgent(db, caller.agentId) : undefined
       const agent = device ? { ...caller, device } : caller
       return heartbeat(db, agent, body, { ip, userAgent, now }, settings)
     },

@@ -352,7 +352,7 @@ const columns = keysOf<AuditLogRow>({
   result: true,
 })
 
-/** For SQLite: `orFail` spares it copying pages in advance to be able to undo a single refused row. */
+/** On SQLite, `orFail` avoids a statement journal, which copies pages so that one refused row can be undone. */
 const insertRow = prepared((db, p: AuditLogRow) =>
   db.insertInto('audit_logs').orFail().values(rowOf<AuditLogRow>(p, columns)),
 )

@@ -81,7 +81,7 @@ export function configurationHandlers(on: { calls: InnerCalls; cipher: Cipher })
           note(refusalFacts(tenant, set))
           const apply = { id: newId(), set, revision, rollsBack: null, by: callerName(caller), now }
           const details = { configuration: configurationOf(apply) }
-          const setId = await store.lockSet(db, tenant.scope, tenant.owner, apply)
+          const setId = await store.beginApply(db, tenant.scope, tenant.owner, apply)
           const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
           const request: ConfigurationRequest = body
           const run = new Planner(db, {

@@ -57,10 +57,11 @@ const maxSets = 100
 
 /**
  * The set of this name, made if it is new. No other apply of the tenant goes on until the transaction ends: the second
- * waits, and then finds that the state has moved. An organization waits for its partner, and one organization for no other.
+ * waits, and then finds that the state has moved. An apply of an organization and one of its
+ * partner wait for each other; those of two organizations do not.
  * @throws quota_exceeded
  */
-export async function lockSet(
+export async function beginApply(
   db: Db,
   scope: Scope,
   owner: SetOwner,

@@ -128,8 +128,8 @@ const deny = (code: ErrorCode, more: { message?: string; details?: unknown; enro
   ({ allowed: false, code, ...more }) satisfies AccessDecision
 
 /**
- * Decides whether a caller may use an endpoint. Every request is decided here, and so is every explanation of a
- * decision. The caller's scope then limits the records they reach.
+ * Decides whether a caller may use an endpoint of users, and explains such a decision. Agents are admitted by
+ * `src/agents/principal.ts`. The caller's scope then limits the records they reach.
  */
 export function decideAccess(access: Access, subject: AccessSubject, mfaOn: boolean): AccessDecision {
   if (access.who === 'public') {

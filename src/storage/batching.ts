@@ -16,7 +16,8 @@ const maxConcurrent = 2
  * Groups many small writes of one kind: items that arrive while a transaction is under way share the next one. Each
  * promise resolves after the commit, with the element of `write`'s result at its index, so a reply is as durable as
  * with a write of its own. If a batch fails, each item is written alone, so one bad item does not fail the others.
- * Unsynced, like telemetry (see `Storage.write`); `write` obeys the rules of its `work`.
+ * Writes `unsynced` (see `Storage.write`). `write` follows the rules of `work` there: it may run twice and has no other
+ * effects.
  */
 export function batchWrites<Item, Outcome>(
   storage: Pick<Storage, 'write'>,

@@ -178,21 +178,6 @@ export function toRetryPolicy(
   return { ...defaultRetryPolicy, ...said }
 }
 
-/**
- * Milliseconds before the next attempt after `failed` failed ones, or undefined when there is none. A receiver may
- * request a longer delay, up to a day.
- */
-export function retryDelay(
-  failed: number,
-  retryAfterMs: number | undefined,
-  policy: RetryPolicy | null,
-): number | undefined {
-  const { maxRetries, initialDelayMs, backoffMultiplier, maxDelayMs } = policy ?? defaultRetryPolicy
-  if (failed > maxRetries) return undefined
-  const usual = Math.min(initialDelayMs * backoffMultiplier ** (failed - 1), maxDelayMs)
-  return Math.round(Math.max(usual, Math.min(retryAfterMs ?? 0, 86_400_000)))
-}
-
 const wrongUrl = 'Invalid webhook URL'
 
 /** The fault of a URL, checked before its host is resolved; undefined when there is none. */

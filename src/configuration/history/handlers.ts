@@ -9,7 +9,7 @@ import { mayRead } from '../access.ts'
 import { sections } from '../contract.ts'
 import { Planner } from '../planner.ts'
 import type { CallContext, InnerCalls } from '../ports.ts'
-import { findSet, lockSet, type SetOwner } from '../store.ts'
+import { beginApply, findSet, type SetOwner } from '../store.ts'
 import {
   type ConfiguredTenant,
   callerName,
@@ -100,7 +100,7 @@ export function configurationApplyHandlers(on: On): HandlersOf<typeof configurat
         const { version, plannedAt, revision = null, ...pruning } = body
         const apply = { id: newId(), set, revision, rollsBack: former.id, by: callerName(caller), now }
         const details = { configuration: configurationOf(apply) }
-        const setId = await lockSet(db, tenant.scope, tenant.owner, apply)
+        const setId = await beginApply(db, tenant.scope, tenant.owner, apply)
         const context = { admitted: caller, caller, ip, userAgent, now, details, isRehearsal: false }
         const expected = { version, plannedAt }
         const { made, ...done } = await rollBack(

@@ -98,7 +98,7 @@ export async function expireApiKey(db: Db, id: string): Promise<void> {
 }
 
 /** Refuses a key that is no longer valid. @throws invalid_api_key, api_key_revoked, api_key_expired */
-export function checkPresented(key: PresentedKey, now: Instant): void {
+export function checkUsable(key: PresentedKey, now: Instant): void {
   if (key.until !== null && key.until <= now) throw new Problem('invalid_api_key')
   const status = statusAt(key, now)
   if (status === 'revoked') throw new Problem('api_key_revoked')

@@ -3,8 +3,8 @@ import { failureHints, type OutboundFailure, type OutboundReply } from '../../co
 import { truncateStorable } from '../../core/text.ts'
 import { addSeconds, type Instant, millisecondsOf } from '../../core/time.ts'
 import { nativeSignature, standardSignature } from '../../core/webhook-signature.ts'
-import type { RetryPolicy } from '../contract.ts'
-import { type Header, retryDelay } from '../rules.ts'
+import { defaultRetryPolicy, type RetryPolicy } from '../contract.ts'
+import type { Header } from '../rules.ts'
 import type { DeliveryStatus, FailureClass } from './contract.ts'
 
 /** The content of the request. */
@@ -119,6 +119,21 @@ export function outcomeOfFailure(
   const errorMessage = truncateStorable(isUnsafe ? `Unsafe webhook URL: ${message}` : message, 1000)
   const made = { attempt: attempt + 1, errorMessage, failureClass, isUnwanted: false }
   return { ...nothing, ...made, ...next(wait, now) }
+}
+
+/**
+ * Milliseconds before the next attempt after `failed` failed ones, or undefined when there is none. A receiver may
+ * request a longer delay, up to a day.
+ */
+function retryDelay(
+  failed: number,
+  retryAfterMs: number | undefined,
+  policy: RetryPolicy | null,
+): number | undefined {
+  const { maxRetries, initialDelayMs, backoffMultiplier, maxDelayMs } = policy ?? defaultRetryPolicy
+  if (failed > maxRetries) return undefined
+  const usual = Math.min(initialDelayMs * backoffMultiplier ** (failed - 1), maxDelayMs)
+  return Math.round(Math.max(usual, Math.min(retryAfterMs ?? 0, 86_400_000)))
 }
 
 /** For an outcome that the database did not accept: a permanent failure, without the response body. */

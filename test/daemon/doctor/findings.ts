@@ -1,4 +1,4 @@
-import { examine } from '../../../daemon/doctor/examine.ts'
+import { examine } from '../../../daemon/doctor/checks.ts'
 import type { Finding } from '../../../src/core/finding.ts'
 import { noLimits, testSecrets } from '../../harness.ts'
 import { type Place, told } from '../process.ts'

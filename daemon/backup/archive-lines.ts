@@ -81,7 +81,7 @@ export async function* archiveLines(
     dataDir: string
     files: readonly KeptFile[]
     secrets: Buffer | undefined
-    /** Opens what is encrypted, to note what cannot be; undefined where the key is not known here. */
+    /** Decrypts encrypted values, to count those that do not open; undefined where the key is not known here. */
     cipher: Cipher | undefined
   },
   { rows: onRows, ended }: { rows: Progress; ended(tail: Tail): void },
