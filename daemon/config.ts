@@ -39,7 +39,10 @@ import {
   withoutEmpty,
 } from './variables.ts'
 
-/** The configuration of `svc serve`. This file is the only reader of the environment. */
+/**
+ * The configuration of `svc serve`. Only this file reads `process.env`; it hands it to
+ * `settings.ts` of integrations, backup and tracing, and to `cors.ts`.
+ */
 export type Config = {
   host: string
   port: number

@@ -7,7 +7,7 @@ import { withLock } from './lock.ts'
 import { callerOf, fileOfNames, forgetNames, keepNames } from './name-cache.ts'
 import { resolveId } from './resolve.ts'
 
-/** A name that moved to another tenant leads to the former one for so long, where nothing of this user moved it. */
+/** How long an id is reused. Until then a name that somebody else has given to another tenant has the former id. */
 const freshMs = 30_000
 
 type Tenant = 'partner' | 'organization'

@@ -11,7 +11,7 @@ import {
 } from './rules.ts'
 import type { State } from './state.ts'
 
-/** Faults after which a plan ends: no more than fifty are listed. */
+/** A plan ends after so many faults. The reply lists the first fifty (`invalid()` in `src/core/errors.ts`). */
 const maxFaults = 200
 
 type NewlyApplied = Pick<AppliedChange, 'action' | 'before' | 'after'> & {

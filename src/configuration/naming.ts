@@ -80,7 +80,7 @@ export class Naming {
     return notFound
   }
 
-  /** Which objects there are of those of a section; of those at fault nothing is known. */
+  /** The stored object that each object of the files means, in one section; those at fault are left out. */
   async match(
     { section, unmade, wholePartner }: Kind,
     placed: readonly DesiredObjectInOrg[],

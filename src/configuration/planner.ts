@@ -40,7 +40,7 @@ export class Planner {
   readonly #timeSlice = new TimeSlice()
   readonly #yieldIfDue = () => this.#timeSlice.yieldIfDue()
   #rollback: Rollback | undefined
-  /** Of the ids that the names of the files lead to, where they were there before. */
+  /** Hash of the ids that names in the files resolve to; objects that this plan makes count as null, as their ids differ each time. */
   readonly #resolvedIds = createHash('sha256')
   /** What the files refer to, by its id. */
   readonly #referred = new Map<string, StoredObject>()
@@ -266,7 +266,7 @@ export class Planner {
           : [owner?.set, owner?.isOfPartner]
         const { initial = [] } = kinds[section]
         const whole = Object.entries(this.#state.file(kinds[section], stored))
-        // What is let be after it was made is theirs.
+        // Files set `initial` fields at creation alone: later changes of them do not outdate a plan.
         const file = Object.fromEntries(whole.filter(([name]) => !initial.includes(name)))
         const text = rules.canonical([section, this.#state.org(stored), owner ? whose : null, file])
         marks.push(hash('sha256', text, 'hex'))

@@ -35,7 +35,7 @@ type Settled = { reply: Values; orgId: string | null; stored?: StoredObject | un
 type SeparateField = { field: string; isRequested: boolean; unchanged(id: string): unknown }
 type Reader = (db: Db, scope: Scope, page: IdPage, on: On) => Promise<readonly { id: string }[]>
 
-/** What no key of the service opens is like no value of a file, which sets it again. */
+/** A secret that no key of the service opens gets a value that no file has, so that a plan sets it again. */
 const comparable = (webhook: WebhookRecord) => ({
   ...webhook,
   ...(webhook.unreadable.secret !== undefined && { secret: hiddenValue }),

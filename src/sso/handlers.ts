@@ -26,7 +26,6 @@ import type * as contract from './contract.ts'
 import { DiscoveryFailure, discover, endpointFaults } from './discovery.ts'
 import type { ssoIdentities } from './identities/contract.ts'
 import { identityHandlers } from './identities/handlers.ts'
-import { JwksCache } from './jwks-cache.ts'
 import { presets } from './presets/rules.ts'
 import { checkReady, parseCertificate } from './readiness.ts'
 import {
@@ -52,6 +51,7 @@ import type { ssoSignIn } from './sign-in/contract.ts'
 import { signInHandlers } from './sign-in/handlers.ts'
 import { registrationUrls, type WebConfig } from './sign-in/web.ts'
 import * as store from './store.ts'
+import { TokenVerifier } from './token-verifier.ts'
 import type { ssoTrials } from './trials/contract.ts'
 import { trialHandlers } from './trials/handlers.ts'
 
@@ -137,7 +137,7 @@ export function ssoHandlers(on: SsoDependencies): {
   return {
     ssoTrials: trialHandlers(on),
     ssoIdentities: identityHandlers(on),
-    ssoSignIn: signInHandlers({ ...on, keys: new JwksCache(on) }),
+    ssoSignIn: signInHandlers({ ...on, keys: new TokenVerifier(on) }),
 
     sso: {
       presets: async () => ({ data: [...presets] }),

@@ -1,6 +1,6 @@
 import { organizationScope } from '../core/scope.ts'
 import type { Instant } from '../core/time.ts'
-import { TokenFailure } from '../sso/jwks-cache.ts'
+import { TokenFailure } from '../sso/token-verifier.ts'
 import type { Storage } from '../storage/open.ts'
 import type { IssuerRegistry } from './issuers.ts'
 import {

@@ -1,7 +1,7 @@
 import type { Outbound } from '../core/outbound.ts'
 import { type Clock, type Instant, secondsBetween } from '../core/time.ts'
 import { DiscoveryFailure, discoverKeys } from '../sso/discovery.ts'
-import { JwksCache, TokenFailure } from '../sso/jwks-cache.ts'
+import { TokenFailure, TokenVerifier } from '../sso/token-verifier.ts'
 import type { Storage } from '../storage/open.ts'
 import type { Claims } from './rules.ts'
 import { findIssuer, saveIssuer } from './store.ts'
@@ -22,7 +22,7 @@ export class IssuerRegistry {
   readonly #storage: Storage
   readonly #outbound: Outbound
   readonly #log: IssuerLogger
-  readonly #keys: JwksCache
+  readonly #keys: TokenVerifier
   readonly #inFlight = new Map<string, Promise<string>>()
   /** Issuers not retried for a while: the callers who present their tokens are unauthenticated. */
   readonly #failed = new Map<string, { at: Instant; failure: DiscoveryFailure }>()
@@ -31,7 +31,7 @@ export class IssuerRegistry {
     this.#storage = on.storage
     this.#outbound = on.outbound
     this.#log = on.log
-    this.#keys = new JwksCache(on)
+    this.#keys = new TokenVerifier(on)
   }
 
   /** The claims of an issuer's token, after its signature was verified. @throws TokenFailure */

@@ -116,7 +116,7 @@ export function checkMayGrantKeys(by: Author, policy: Omit<TrustPolicy, 'id'>): 
   throw new Problem('forbidden', `Cannot grant larger enrollment keys than the own trust policy: ${limits}`)
 }
 
-/** What a workload may give to people. They create enrollment keys without limits, and so does it with the largest ones alone. */
+/** What a workload may give to people. They create enrollment keys without limits: so it gives that only with the largest limits. */
 export function grantableOf(
   permissions: ReadonlySet<string>,
   { maxUsage, maxTtlMinutes }: EnrollmentKeyLimits,

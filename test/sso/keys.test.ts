@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { type Outbound, OutboundFailure } from '../../src/core/outbound.ts'
-import { JwksCache } from '../../src/sso/jwks-cache.ts'
+import { TokenVerifier } from '../../src/sso/token-verifier.ts'
 import { testClock } from '../harness.ts'
 
 const url = 'https://idp.example.com/keys'
@@ -34,7 +34,7 @@ function issuer(first: unknown) {
     locateHost: async () => ({ network: 'public' }),
     close: async () => {},
   }
-  const keys = new JwksCache({ outbound, clock })
+  const keys = new TokenVerifier({ outbound, clock })
   const read = async (token: string, at = url) =>
     keys.verify(token, at).catch((error: { fault: string; message: string }) => error)
   return Object.assign(self, { clock, keys, read })

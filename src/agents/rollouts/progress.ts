@@ -13,7 +13,7 @@ export type Tally = {
   settledAt: Instant | null
 }
 
-/** What the open waves are waiting for. */
+/** What the open waves are waiting for: `updated` and `left` of the last of them, the others of all. */
 export type WaveProgress = {
   /** In the open wave. */
   updated: number

@@ -3,8 +3,8 @@ import type { Outbound } from '../../core/outbound.ts'
 import type { Instant } from '../../core/time.ts'
 import type { AssertedIdentity } from '../asserted-identity.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
-import type { JwksCache } from '../jwks-cache.ts'
 import type { ProviderRecord } from '../rules.ts'
+import type { TokenVerifier } from '../token-verifier.ts'
 import type { SignInTrace } from '../trace.ts'
 import { type IdTokenClaims, identityFromClaims } from './claims.ts'
 import { verifyIdToken, verifyUserInfo } from './id-token.ts'
@@ -55,7 +55,7 @@ export async function identityFromCode(
     verifier,
     redirectUri,
   }: { provider: ProviderRecord; nonce: string; verifier: string; redirectUri: string },
-  on: { outbound: Outbound; keys: JwksCache; now: Instant; trace: SignInTrace },
+  on: { outbound: Outbound; keys: TokenVerifier; now: Instant; trace: SignInTrace },
 ): Promise<AssertedIdentity> {
   const { outbound, keys, now, trace } = on
   const code = readCode(answer, provider)
@@ -110,7 +110,12 @@ function readCode(
 /** An ID token is checked whenever there is one. */
 async function readIdToken(
   tokens: { id_token?: string | undefined; access_token: string },
-  { provider, nonce, keys, now }: { provider: ProviderRecord; nonce: string; keys: JwksCache; now: Instant },
+  {
+    provider,
+    nonce,
+    keys,
+    now,
+  }: { provider: ProviderRecord; nonce: string; keys: TokenVerifier; now: Instant },
 ): Promise<IdTokenClaims> {
   if (tokens.id_token === undefined) return {}
   const { issuer, clientId, jwksUrl } = provider

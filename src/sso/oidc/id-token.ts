@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { decodeProtectedHeader } from 'jose'
 import { type Instant, issuerClockSkew } from '../../core/time.ts'
 import { type FailureCode, SsoFailure } from '../failures.ts'
-import { type JwksCache, TokenFailure, type TokenFault } from '../jwks-cache.ts'
+import { TokenFailure, type TokenFault, type TokenVerifier } from '../token-verifier.ts'
 import type { IdTokenClaims } from './claims.ts'
 
 /** What an ID token is checked against: issuer, audience, and the sign-in. */
@@ -30,7 +30,7 @@ const failureOfFault: Record<TokenFault, FailureCode> = {
  */
 export async function verifyIdToken(
   token: string,
-  keys: JwksCache,
+  keys: TokenVerifier,
   expected: ExpectedToken,
 ): Promise<IdTokenClaims> {
   const claims = await keys.verify(token, expected.jwksUrl).catch((error: unknown) => {
@@ -52,7 +52,7 @@ export async function verifyIdToken(
  */
 export async function verifyUserInfo(
   token: string,
-  keys: JwksCache,
+  keys: TokenVerifier,
   expected: Pick<ExpectedToken, 'issuer' | 'clientId' | 'jwksUrl'>,
 ): Promise<IdTokenClaims> {
   const refused = (why: string) => new SsoFailure('sso_userinfo_failed', `it is signed, but ${why}`)

@@ -2,8 +2,8 @@ import type { Cipher } from '../../core/cipher.ts'
 import type { Outbound } from '../../core/outbound.ts'
 import type { Instant } from '../../core/time.ts'
 import type { AccessTokens } from '../../identity/sessions/tokens.ts'
-import type { JwksCache } from '../jwks-cache.ts'
 import type { ProviderRecord } from '../rules.ts'
+import type { TokenVerifier } from '../token-verifier.ts'
 import type { SignInTrace } from '../trace.ts'
 import type { SignIn } from './store.ts'
 import type { WebConfig } from './web.ts'
@@ -12,7 +12,7 @@ import type { WebConfig } from './web.ts'
 export type SignInDependencies = {
   cipher: Cipher
   outbound: Outbound
-  keys: JwksCache
+  keys: TokenVerifier
   access: AccessTokens
   web: WebConfig
   log: { warn(about: object, message: string): void }

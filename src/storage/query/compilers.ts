@@ -57,9 +57,9 @@ export class SqliteCompiler extends SqliteQueryCompiler {
  * Always true, evaluated for each row. On SQLite it ends a query that takes too long: nothing else can stop a thread
  * that waits for a row. It comes first in a condition, because rows that another part excludes take time as well.
  */
-export const isNotInterrupted = byDialect<SqlBool>({ sqlite: sql`goes_on() = 1`, postgres: sql`true` })
+export const isWithinDeadline = byDialect<SqlBool>({ sqlite: sql`check_deadline() = 1`, postgres: sql`true` })
 
-/** Adds `isNotInterrupted` to every query; raw SQL adds it itself where it may read many rows. */
+/** Adds `isWithinDeadline` to every query; raw SQL adds it itself where it may read many rows. */
 export class InterruptibleCompiler extends SqliteCompiler {
   protected override visitSelectQuery(node: SelectQueryNode): void {
     super.visitSelectQuery(
@@ -69,6 +69,6 @@ export class InterruptibleCompiler extends SqliteCompiler {
 }
 
 function withInterruption(where: WhereNode | undefined): OperationNode {
-  const condition = isNotInterrupted.toOperationNode()
+  const condition = isWithinDeadline.toOperationNode()
   return where ? AndNode.create(condition, ParensNode.create(where.where)) : condition
 }

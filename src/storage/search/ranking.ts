@@ -1,6 +1,6 @@
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely'
 import type { Db } from '../db.ts'
-import { byDialect, isNotInterrupted } from '../query/compilers.ts'
+import { byDialect, isWithinDeadline } from '../query/compilers.ts'
 import {
   containsKey,
   hasWordKey,
@@ -128,14 +128,14 @@ function queriesFor(rows: RankedSearch, needle: string) {
   const walk =
     (test: Expression<SqlBool>): Tier =>
     (limit) =>
-      sql`select id from ${from} where ${isNotInterrupted} and ${test} and ${where} order by ${order} limit ${limit}`
+      sql`select id from ${from} where ${isWithinDeadline} and ${test} and ${where} order by ${order} limit ${limit}`
 
   return {
     hasWord,
     within:
       (narrowed: Expression<SqlBool>): Tier =>
       (limit) =>
-        sql`select id from ${from} where ${isNotInterrupted} and ${narrowed} and ${where} and ${holds}
+        sql`select id from ${from} where ${isWithinDeadline} and ${narrowed} and ${where} and ${holds}
           order by ${rank}, ${order} limit ${limit}`,
     atStart: { equals: atStart(isHead), begins: atStart(inRange) },
     walk: { hasWord: walk(hasWord), holds: walk(holds) },
@@ -144,7 +144,7 @@ function queriesFor(rows: RankedSearch, needle: string) {
     /** Counts the caller's rows, up to this limit. */
     count: async (db: Db, max: number): Promise<number> => {
       const counted = sql<{ total: number }>`select count(*) as total
-        from (select id from ${from} where ${isNotInterrupted} and ${where} limit ${max}) as own`
+        from (select id from ${from} where ${isWithinDeadline} and ${where} limit ${max}) as own`
       return (await counted.execute(db)).rows[0]!.total
     },
   }

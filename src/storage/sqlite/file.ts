@@ -81,7 +81,7 @@ function open(
       deadline.check()
       return text === null ? null : compileRe2(String(pattern)).test(String(text)) ? 1 : 0
     })
-    database.function('goes_on', () => {
+    database.function('check_deadline', () => {
       deadline.check()
       return 1
     })

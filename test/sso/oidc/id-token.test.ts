@@ -3,8 +3,8 @@ import { exportJWK, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Outbound } from '../../../src/core/outbound.ts'
 import type { FailureCode } from '../../../src/sso/failures.ts'
-import { JwksCache } from '../../../src/sso/jwks-cache.ts'
 import { type ExpectedToken, verifyIdToken } from '../../../src/sso/oidc/id-token.ts'
+import { TokenVerifier } from '../../../src/sso/token-verifier.ts'
 
 const now = '2026-03-01T12:00:00.000Z'
 const at = Date.parse(now) / 1000
@@ -53,7 +53,7 @@ const signed = (claims: object, alg: Algorithm = 'ES256', header: object = {}): 
     .sign(pairs.get(alg)!.privateKey)
 
 const read = (token: string, change: Partial<ExpectedToken> = {}) =>
-  verifyIdToken(token, new JwksCache({ outbound, clock: () => now }), { ...expected, ...change })
+  verifyIdToken(token, new TokenVerifier({ outbound, clock: () => now }), { ...expected, ...change })
 
 const half = (alg: string, digest: string): string => {
   const whole = hash(digest, accessToken, 'buffer')

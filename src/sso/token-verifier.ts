@@ -38,10 +38,10 @@ const maxIssuers = 500
 const staleFaults: readonly TokenFault[] = ['key_unknown', 'signature_invalid']
 
 /**
- * Cache of the issuers' published keys. They are fetched again when they are old, or when none of them fits a
- * token.
+ * Verifies signatures of tokens with the published keys of their issuers, which it caches. They are fetched again when they
+ * are old, or when none of them fits a token.
  */
-export class JwksCache {
+export class TokenVerifier {
   readonly #outbound: Outbound
   readonly #clock: Clock
   readonly #cached = new Map<string, CachedKeys>()
