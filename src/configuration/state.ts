@@ -173,7 +173,9 @@ export class State {
   }
 
   /** Adds what an endpoint has made, or replaces it by what it has become. */
-  async settle(section: Section, about: Settled): Promise<StoredObject | undefined> {
+  async settle(section: Section, of: Settled): Promise<StoredObject | undefined> {
+    // As it is by now: several endpoints may change one object.
+    const about = { ...of, stored: of.stored && (this.get(section, of.stored.id) ?? of.stored) }
     const { [section]: reread } = rereaders
     const within = kinds[section].reply
     const plain = within === undefined ? about.reply : (about.reply[within] as Values)

@@ -5,7 +5,7 @@ import type { Scope } from '../core/scope.ts'
 import { inNestedTransaction } from '../storage/bisect-writes.ts'
 import type { Db } from '../storage/open.ts'
 import { entriesFor, mayChangeSome, refusalOf } from './access.ts'
-import { type FileField, type Kind, maxChanges } from './contract.ts'
+import { type FileField, type Kind, maxChanges, type Section } from './contract.ts'
 import type { Findings } from './findings.ts'
 import type { References } from './naming.ts'
 import type { Owners } from './owners.ts'
@@ -232,15 +232,9 @@ export class Steps {
     if (fixed.length > 0) return
     const parts = kind.fields.filter(({ name, part }) => part !== undefined && names.includes(name))
     const own = names.filter((name) => !parts.some((part) => part.name === name))
-    const about = {
-      kind,
-      item,
-      stored,
-      isNew,
-      inTheWay,
-      present,
-      shown: rules.hiddenDifference(kind, onlyOf(present, names), changed),
-    }
+    const shown = rules.hiddenDifference(kind, onlyOf(present, names), changed)
+    this.#tellReferencesApart(kind, stored, shown, references)
+    const about = { kind, item, stored, isNew, inTheWay, shown }
     const isFirst = ({ name, part }: FileField) => part!.isFirst?.(item.values[name]) === true
     for (const field of parts.filter(isFirst)) await this.#updateField(about, field, references)
     if (own.length > 0) {
@@ -252,6 +246,35 @@ export class Steps {
       await this.#updatePart(about, { entry: this.#updateOf(kind), body, names: own, path: item.path })
     }
     for (const field of parts) if (!isFirst(field)) await this.#updateField(about, field, references)
+  }
+
+  /** Two objects may have one name: a reference from one to the other is a change that names would not show. */
+  #tellReferencesApart(
+    kind: Kind,
+    { record }: StoredObject,
+    shown: { before: Values; after: Values },
+    references: References,
+  ): void {
+    for (const { name, field, refersTo } of kind.fields) {
+      const ids = references.get(name)
+      const isSame = rules.canonical(shown.before[name]) === rules.canonical(shown.after[name])
+      if (ids === undefined || !Object.hasOwn(shown.after, name) || !isSame) continue
+      const [before, after] = [[record[field] ?? []].flat().map(String), [ids].flat()]
+      const labels = (own: readonly string[], other: readonly string[]) =>
+        own.map((id) => {
+          const key = this.#state.get(refersTo!, id)?.key ?? String(shown.after[name])
+          return other.includes(id) ? key : `${key} (${this.#whichOf(refersTo!, id)})`
+        })
+      const asShown = (all: string[]) => (Array.isArray(ids) ? all.toSorted() : all[0])
+      shown.before[name] = asShown(labels(before, after))
+      shown.after[name] = asShown(labels(after, before))
+    }
+  }
+
+  /** What is made has another id each time. */
+  #whichOf(section: Section, id: string): string {
+    if (this.#state.isMade(id)) return 'new'
+    return this.#state.get(section, id)?.isBuiltIn ? 'built-in' : `id ${id}`
   }
 
   /** What an endpoint of its own changes. */
@@ -276,7 +299,10 @@ export class Steps {
       target,
     }: { entry: Endpoint; body: unknown; names: string[]; path: string; target?: RawInput | undefined },
   ): Promise<void> {
-    const { kind, item, stored, isNew, present, shown } = about
+    const { kind, item, isNew, shown } = about
+    // An endpoint before this one may have renamed it.
+    const stored = this.#state.get(kind.section, about.stored.id) ?? about.stored
+    const present = this.#state.file(kind, stored)
     const inTheWay = asked.includes(kind.key) ? about.inTheWay : undefined
     let reply: Values | undefined
     const refused = await this.#refusal(
@@ -448,7 +474,6 @@ type Update = {
   stored: StoredObject
   isNew: boolean
   inTheWay: StoredObject | undefined
-  present: Values
   /** The fields that the file changes, with their secrets hidden. */
   shown: { before: Values; after: Values }
 }

@@ -255,6 +255,8 @@ export const entries: Readonly<Record<Section, KindEntries>> = {
     unchanged: ({ orgId, orgAccess, siteIds }) => (orgId === null ? { orgAccess } : { siteIds }),
     // What people are called is theirs, once they have accepted.
     initial: ['name'],
+    // Which organizations somebody sees ends with access to selected ones.
+    decides: true,
     omitted: {},
   },
   webhooks: {
