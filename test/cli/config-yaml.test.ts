@@ -7,8 +7,10 @@ const home = new Home()
 afterAll(() => home.remove())
 
 type Sections = Record<string, Record<string, unknown>[]>
-const merge = (text: string, document: Sections) =>
-  mergedYaml({ file: 'f.yaml', text, document: document as never, allowed: [] })
+type Skipped = { section: string; org: string | null; name: string; reason: string }
+const merging = (text: string, document: Sections, skipped: Skipped[] = []) =>
+  mergedYaml({ file: 'f.yaml', text, document: document as never, skipped: skipped as never, allowed: [] })
+const merge = (text: string, document: Sections) => merging(text, document).text
 
 describe('an export', () => {
   it('is read as what was exported, whatever keys are called', async () => {
@@ -88,6 +90,43 @@ ${gone}      token: \${env:SVC_CONFIG_TOKEN}
       ],
     }
     expect(merge(file('      gone: { a: 1 } # once\n'), document)).toBe(file(''))
+  })
+
+  it('keeps what is there and left out of the export', () => {
+    const text = `sites:
+  - { org: bakery, name: Twin, timezone: UTC } # ours
+  - { org: garage, name: Twin }
+  - { org: bakery, name: Gone }
+memberships:
+  - { org: bakery, email: Ada@Example.com, role: Night }
+trustPolicies:
+  - { org: bakery, name: CI }
+`
+    const skipped = [
+      { section: 'sites', org: 'bakery', name: 'Twin', reason: 'several' },
+      { section: 'sites', org: 'bakery', name: 'Twin', reason: 'several' },
+      { section: 'memberships', org: 'bakery', name: 'ada@example.com', reason: 'its role' },
+      { section: 'sites', org: 'bakery', name: 'Other', reason: 'several' },
+      { section: 'trustPolicies', org: null, name: '*', reason: 'no' },
+      { section: 'apiKeys', org: null, name: '*', reason: 'no' },
+    ]
+    const sites = [{ org: 'garage', name: 'Twin' }]
+    const merged = merging(text, { sites, memberships: [] }, skipped)
+    expect(merged.text).toBe(text.replace('  - { org: bakery, name: Gone }\n', ''))
+    expect(skipped.map((one) => merged.kept.has(one as never))).toEqual([
+      true,
+      true,
+      true,
+      false,
+      true,
+      false,
+    ])
+  })
+
+  it('keeps what is left out of the export of the one organization that the file does not name', () => {
+    const text = 'sites:\n  - { name: Twin }\n  - { name: Gone }\n'
+    const skipped = [{ section: 'sites', org: 'bakery', name: 'Twin', reason: 'several' }]
+    expect(merging(text, { sites: [] }, skipped).text).toBe('sites:\n  - { name: Twin }\n')
   })
 
   it('changes a key that is a number', () => {

@@ -343,6 +343,26 @@ filters:
     expect(merged.stdout.split('\n').filter((line) => own.includes(line))).toEqual(own)
   })
 
+  it('keeps in a merged file what an export leaves out, and says so', async () => {
+    const files = file(
+      'twins.yaml',
+      'sites:\n  - { org: garage, name: Twin, timezone: UTC } # ours\n  - { org: garage, name: Single }\n',
+    )
+    await acme(['config', 'apply', files, '--set', 'twins', '--yes'])
+    const client = live.service.client(live.world.tokens.acme)
+    const orgId = live.world.orgs.garage.id
+    const made = await client.call(api.sites.create, { body: { orgId, name: 'Twin' } })
+    onTestFinished(async () => void (await client.call(api.sites.remove, { params: { id: made.id } })))
+    const merged = await acme(['config', 'export', '--merge', files])
+    expect(merged.stdout).toContain('  - { org: garage, name: Twin, timezone: UTC } # ours\n')
+    const why = 'there are several of this name: rename all but one'
+    expect(merged.stderr).toContain(`sites "Twin" of garage: ${why}; kept as it stands in ${files}\n`)
+    const none = await acme(['config', 'export', '--merge', file('none.yaml', 'sites: []\n')])
+    expect(none.stderr).toContain(`sites "Twin" of garage: ${why}; not in ${join(home.path, 'none.yaml')}\n`)
+    const plain = await acme(['config', 'export'])
+    expect(plain.stderr).toContain(`sites "Twin" of garage: ${why}\n`)
+  })
+
   it('reads only variables and files that are meant for it', async () => {
     const folder = join(home.path, 'confined')
     mkdirSync(join(folder, 'below'), { recursive: true })

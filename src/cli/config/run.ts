@@ -283,15 +283,14 @@ export async function exportFile(
   const { format } = session.output
   if (format !== 'plain' && format !== 'yaml')
     return printRecord(session.output, { ...reply, document }, configuration.export.reply)
-  const { exportedYaml, mergedYaml } = await import('./yaml.ts')
-  const text =
-    before === undefined
-      ? exportedYaml({ ...reply, document })
-      : mergedYaml({ ...before, document, allowed: env })
-  await writeStdout(text)
-  for (const { section, org, name, reason } of reply.skipped) {
-    const what = name === '*' ? section : `${section} "${name}"${org === null ? '' : ` of ${org}`}`
-    printNote(`Left out: ${what}: ${reason}`)
+  const { exportedYaml, mergedYaml, wholeSection } = await import('./yaml.ts')
+  const merged = before && mergedYaml({ ...before, document, skipped: reply.skipped, allowed: env })
+  await writeStdout(merged?.text ?? exportedYaml({ ...reply, document }))
+  for (const one of reply.skipped) {
+    const { section, org, name, reason } = one
+    const what = name === wholeSection ? section : `${section} "${name}"${org === null ? '' : ` of ${org}`}`
+    const inFile = merged?.kept.has(one) ? `kept as it stands in ${merge}` : `not in ${merge}`
+    printNote(`Left out: ${what}: ${reason}${merged ? `; ${inFile}` : ''}`)
   }
 }
 

@@ -14,6 +14,9 @@ import { fillIn, hasVariable, VariableSource } from './variables.ts'
 type Exported = z.output<typeof configuration.export.reply>
 type Values = Record<string, unknown>
 
+/** The name of what an export leaves out where that is all of a section. */
+export const wholeSection = '*'
+
 /** A file that describes what there is; its head says what it does not describe. */
 export function exportedYaml({ document, uncovered }: Pick<Exported, 'document' | 'uncovered'>): string {
   const file = new Document(document)
@@ -36,15 +39,23 @@ function written(file: Document): string {
   return file.toString({ lineWidth: 0 })
 }
 
-/** A file, and what there is, in which variables are escaped. */
-type Merge = Pick<Exported, 'document'> & { file: string; text: string; allowed: readonly string[] }
+/** A file, and what there is, in which variables are escaped; `skipped`: what there is besides. */
+type Merge = Pick<Exported, 'document' | 'skipped'> & {
+  file: string
+  text: string
+  allowed: readonly string[]
+}
+
+/** `kept`: what an export leaves out and the file has. */
+type Merged = { text: string; kept: ReadonlySet<Exported['skipped'][number]> }
 
 /**
  * The text of a file with what has changed: what is gone is left out, what is new comes last, and fields that the file does
- * not name stay out of it. Comments and order stay, and so does what holds a variable, whose value must not be written down.
+ * not name stay out of it. Comments and order stay, and so does what holds a variable, whose value must not be written down,
+ * and what the export leaves out though it is there: without it in the file, --prune would delete it.
  * @throws CliError also where it is not known which object is meant
  */
-export function mergedYaml({ file, text, document: present, allowed }: Merge): string {
+export function mergedYaml({ file, text, document: present, skipped, allowed }: Merge): Merged {
   const source = new Source(file, text)
   const broken = source.faults()
   if (broken.length > 0) throw faultsError(broken)
@@ -52,17 +63,27 @@ export function mergedYaml({ file, text, document: present, allowed }: Merge): s
   const faults: FileFault[] = []
   const variables = new VariableSource(allowed)
   // Files of one organization need not say which.
-  const orgs = new Set(Object.values(present).flatMap((all) => all.map(({ org }) => org)))
+  const objects = skipped.filter(({ name }) => name !== wholeSection)
+  const orgs = new Set([
+    ...Object.values(present).flatMap((all) => all.map(({ org }) => org)),
+    ...objects.map(({ org }) => org ?? undefined),
+  ])
   const implied = present.organizations === undefined && orgs.size === 1 ? [...orgs][0] : undefined
   const placeOf = (section: Section, { org, [kinds[section].key]: key }: Values): string =>
     JSON.stringify([org ?? implied ?? null, keyOf(section, key)])
+  const kept = new Set<Exported['skipped'][number]>()
   for (const section of sectionsOf(document)) {
     const list = document.get(section)
     const there = present[section]
+    for (const one of skipped) if (one.section === section && one.name === wholeSection) kept.add(one)
     if (there === undefined || list === undefined || list === null) continue
     if (!isSeq(list)) throw usageError(`${section} is not a list`)
     const left = new Map(there.map((values) => [placeOf(section, values), values]))
-    const kept = list.items.map((item, at) => {
+    const unsaid = Map.groupBy(
+      objects.filter((one) => one.section === section),
+      ({ org, name }) => placeOf(section, { org, [kinds[section].key]: name }),
+    )
+    const stays = list.items.map((item, at) => {
       const map = isAlias(item) ? source.target(item) : item
       if (!isMap(map)) return true
       const fault = (field: string | number, message: string) =>
@@ -76,6 +97,11 @@ export function mergedYaml({ file, text, document: present, allowed }: Merge): s
       })
       if (faults.length > found) return true
       const place = placeOf(section, filled as Values)
+      const leftOut = unsaid.get(place)
+      if (leftOut) {
+        for (const one of leftOut) kept.add(one)
+        return true
+      }
       const values = left.get(place)
       if (values) {
         left.delete(place)
@@ -90,12 +116,12 @@ export function mergedYaml({ file, text, document: present, allowed }: Merge): s
       }
       return values !== undefined
     })
-    list.items = list.items.filter((_, at) => kept[at])
+    list.items = list.items.filter((_, at) => stays[at])
     for (const values of left.values()) list.items.push(document.createNode(values) as never)
   }
   if (faults.length > 0) throw faultsError(faults)
   checkAnchors(source)
-  return written(document)
+  return { text: written(document), kept }
 }
 
 /** In the order of the file: an alias is compared after what it stands for has changed. */
