@@ -5,6 +5,7 @@ import { CliError, usageError } from './exit-codes.ts'
 import type { Settings } from './settings.ts'
 import { printNote } from './stderr-notes.ts'
 import { wrapWords } from './text-width.ts'
+import { decodeUtf8 } from './utf8.ts'
 
 /** Whether a person can be prompted: a terminal on both ends, no CI, no --no-input. */
 export const isInteractive = (settings: Pick<Settings, 'noInput'>): boolean =>
@@ -14,7 +15,7 @@ let stdinTaken: string | undefined
 
 /** Everything on standard input. Only one flag of a call can read it. */
 export async function readStdin(what: string): Promise<string> {
-  return (await readStdinBytes(what)).toString('utf8')
+  return textOf(await readStdinBytes(what), `${what} from standard input`)
 }
 
 /** The same as bytes. */
@@ -28,7 +29,15 @@ export async function readStdinBytes(what: string): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-export const readTextFile = (path: string, what: string): string => readBytes(path, what).toString('utf8')
+export const readTextFile = (path: string, what: string): string =>
+  textOf(readBytes(path, what), `${what} from ${path}`)
+
+function textOf(bytes: Uint8Array, what: string): string {
+  const read = decodeUtf8(bytes)
+  if ('text' in read) return read.text
+  const { line, column } = read.invalidAt
+  throw usageError(`Cannot read ${what}: line ${line}, column ${column} is not UTF-8`, 'save it as UTF-8')
+}
 
 export function readBytes(path: string, what: string): Buffer {
   try {

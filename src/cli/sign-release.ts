@@ -18,7 +18,7 @@ import {
   verifyManifest,
 } from '../agents/versions/manifest.ts'
 import { compareVersions, isVersion } from '../agents/versions/semver.ts'
-import { readTextFile } from './ask.ts'
+import { readBytes } from './ask.ts'
 import { CliError, usageError } from './exit-codes.ts'
 import { checkPrivateFile, writePrivateFile } from './files.ts'
 import { type Output, printNote, printRecord } from './print.ts'
@@ -132,7 +132,7 @@ export function readReleaseKey(path: string, flag: string): KeyObject {
   checkPrivateFile(path, flag)
   let key: KeyObject | undefined
   try {
-    key = createPrivateKey(readTextFile(path, flag))
+    key = createPrivateKey(readBytes(path, flag))
   } catch {
     // The parser's message may contain the key.
   }

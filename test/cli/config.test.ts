@@ -426,6 +426,27 @@ filters:
     expect((await acme(['config', 'plan', folder])).stderr).toContain('is a link out of')
   })
 
+  it('sends nothing of a script that is not UTF-8', async () => {
+    writeFileSync(join(home.path, 'latin.sh'), Buffer.from('echo café\n', 'latin1'))
+    const path = file(
+      'latin.yaml',
+      `scripts:\n  - { name: L, osTypes: [linux], language: bash, content: "\${file:latin.sh}" }\n  - { name: M }\n`,
+    )
+    const failed = await acme(['config', 'plan', path])
+    expect(failed.code).toBe(2)
+    expect(failed.stderr).toContain(`${path}:2:50: latin.sh is not UTF-8 (line 1, column 9)`)
+    expect(failed.stderr).toContain(`${path}:3:5: `)
+    const input = { env: { SVC_URL: live.service.url, SVC_TOKEN: live.world.tokens.acme } }
+    const single = await home.run(
+      ['scripts', 'create', '--name', 'L', '--language', 'bash', '--os', 'linux', '--file', 'latin.sh'],
+      input,
+    )
+    expect([single.code, single.stderr]).toEqual([
+      2,
+      expect.stringContaining('line 1, column 9 is not UTF-8'),
+    ])
+  })
+
   it('prints no address from a variable, however it is spelled', async () => {
     const env = { SVC_CONFIG_ADDRESS: 'Boss.Secret@Example.com', SVC_CONFIG_PERSON: 'Ghost.Writer' }
     const people = (role: string) => `memberships:

@@ -3,8 +3,9 @@ import { extname, join } from 'node:path'
 import { type Guard, kinds, type Section, sections, uncoveredBy } from '../../configuration/contract.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { didYouMean } from '../../core/suggest.ts'
-import { readStdin } from '../ask.ts'
+import { readBytes, readStdinBytes } from '../ask.ts'
 import { usageError } from '../exit-codes.ts'
+import { decodeUtf8 } from '../utf8.ts'
 import type { FileFault, Source } from './source.ts'
 import type { SubstitutedText } from './variable-masking.ts'
 import { fillIn, hasVariable, isWithin, readBounded, VariableSource } from './variables.ts'
@@ -47,7 +48,7 @@ export async function readConfiguration(
   for (const found of paths.flatMap(filesAt)) {
     const read = 'fault' in found ? found : await textOf(found)
     if ('fault' in read) {
-      broken.push({ file: '', line: 0, column: 0, message: read.fault })
+      broken.push({ file: '', line: 0, column: 0, ...read.place, message: read.fault })
       continue
     }
     const source = new Source(read.file, read.text)
@@ -64,25 +65,38 @@ export type ReadFlags = { env?: readonly string[] | undefined; 'without-secrets'
 const maxFileBytes = 16 * 1024 * 1024
 
 type Found = { path: string; folder?: string }
-type Unread = { fault: string }
+type Unread = { fault: string; place?: Omit<FileFault, 'message'> }
 
 /**
  * A file that was found in a folder must be in it, and regular: whoever may change a folder must not have other files read
  * with a link. One that is named may be a pipe.
  */
 async function textOf({ path, folder }: Found): Promise<{ file: string; text: string } | Unread> {
-  if (path === '-') return { file: '<standard input>', text: await readStdin('the configuration') }
+  if (path === '-') return configurationText('<standard input>', await readStdinBytes('the configuration'))
   try {
     if (folder !== undefined && !isWithin(realpathSync(folder), realpathSync(path)))
       return { fault: `${path} is a link out of ${folder}: name the file itself, or delete the link` }
-    const text = readBounded(path, { max: maxFileBytes, isRegular: folder !== undefined })
-    if (text !== undefined) return { file: path, text }
+    const bytes = readBounded(path, { max: maxFileBytes, isRegular: folder !== undefined })
+    if (bytes !== undefined) return configurationText(path, bytes)
     return { fault: `${path} must be a regular file of at most ${maxFileBytes} bytes` }
   } catch (error) {
     return {
       fault: `Cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`,
     }
   }
+}
+
+function configurationText(file: string, bytes: Uint8Array): { file: string; text: string } | Unread {
+  const read = decodeUtf8(bytes)
+  if ('text' in read) return { file, text: read.text }
+  return { fault: 'this is not UTF-8: save the file as UTF-8', place: { file, ...read.invalidAt } }
+}
+
+/** The file that an export is merged into. @throws CliError */
+export function readMergedFile(path: string): { file: string; text: string } {
+  const read = configurationText(path, readBytes(path, 'the file'))
+  if ('text' in read) return read
+  throw faultsError([{ ...read.place!, message: read.fault }])
 }
 
 function filesAt(path: string): (Found | Unread)[] {

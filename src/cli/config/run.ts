@@ -14,7 +14,14 @@ import { printNote, printRecord, writeJson, writeStdout } from '../print.ts'
 import { withSpinner } from '../progress.ts'
 import { resolveId } from '../resolve.ts'
 import { exitOnLostOutput } from '../run-and-exit.ts'
-import { type Configuration, faultsError, type LeftOut, nameAt, readConfiguration } from './files.ts'
+import {
+  type Configuration,
+  faultsError,
+  type LeftOut,
+  nameAt,
+  readConfiguration,
+  readMergedFile,
+} from './files.ts'
 import { formatMarkdown, formatPlan, notComparedText, type ShownPlan, totalsText } from './format.ts'
 import { checkNothingRefused } from './refused.ts'
 import type { FileFault } from './source.ts'
@@ -274,7 +281,7 @@ export async function exportFile(
     partner,
   }: { merge?: string | undefined; env?: string[] | undefined; partner?: string | undefined },
 ): Promise<void> {
-  const before = merge === undefined ? undefined : { file: merge, text: readTextFile(merge, 'the file') }
+  const before = merge === undefined ? undefined : readMergedFile(merge)
   const query = await namedTenant(session, partner)
   const sent = session.client.request(configuration.export, { query })
   const reply = (await withSpinner('Reading', sent)) as z.output<typeof configuration.export.reply>

@@ -3,6 +3,7 @@ import { dirname, isAbsolute, relative, resolve, sep } from 'node:path'
 import { configuration } from '../../configuration/contract.ts'
 import { isJsonObject } from '../../core/json.ts'
 import { escapeToOneLine } from '../../core/terminal.ts'
+import { decodeUtf8 } from '../utf8.ts'
 
 /** A variable in a text of a file. */
 export type Variable = {
@@ -108,7 +109,9 @@ export class VariableSource {
         fault: `the variable ${shown} is closed to files: call it ${open}${shown}, or allow it with --env ${shown}`,
       }
     const text = process.env[name]
-    return text === undefined ? { fault: `the variable ${shown} is not set`, isAbsent: true } : { text }
+    if (text === undefined) return { fault: `the variable ${shown} is not set`, isAbsent: true }
+    // What the environment is read with has put it in place of other bytes.
+    return text.includes('\ufffd') ? { fault: `the variable ${shown} is not UTF-8` } : { text }
   }
 }
 
@@ -121,10 +124,13 @@ function fileBeside(file: string, name: string): Read {
   try {
     const [real, path] = [realpathSync(folder), realpathSync(resolve(folder, name))]
     if (!isWithin(real, path)) return outside
-    const text = readBounded(path, { max: maxFileBytes, isRegular: true })
-    return text === undefined
-      ? { fault: `${shown} must be a regular file of at most ${maxFileBytes} bytes` }
-      : { text }
+    const bytes = readBounded(path, { max: maxFileBytes, isRegular: true })
+    if (bytes === undefined)
+      return { fault: `${shown} must be a regular file of at most ${maxFileBytes} bytes` }
+    const read = decodeUtf8(bytes)
+    if ('text' in read) return read
+    const { line, column } = read.invalidAt
+    return { fault: `${shown} is not UTF-8 (line ${line}, column ${column}), and a field takes text` }
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     return code === 'ENOENT' || code === 'ENOTDIR'
@@ -149,12 +155,12 @@ export function readBounded(path: string, { max, isRegular }: { max: number; isR
 }
 
 /** undefined: it is longer. */
-function readAtMost(file: number, max: number): string | undefined {
+function readAtMost(file: number, max: number): Buffer | undefined {
   const chunks: Buffer[] = []
   for (let length = 0; length <= max; ) {
     const chunk = Buffer.alloc(64 * 1024)
     const read = readSync(file, chunk)
-    if (read === 0) return Buffer.concat(chunks).toString('utf8')
+    if (read === 0) return Buffer.concat(chunks)
     chunks.push(chunk.subarray(0, read))
     length += read
   }

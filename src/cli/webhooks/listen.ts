@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { eventTypes } from '../../core/event-types.ts'
 import { didYouMean } from '../../core/suggest.ts'
-import { readTextFile } from '../ask.ts'
+import { readBytes } from '../ask.ts'
 import { CliError, exitCodes, usageError } from '../exit-codes.ts'
 import { type Output, printNote } from '../print.ts'
 import { flushNotes } from '../stderr-notes.ts'
@@ -26,7 +26,7 @@ export type ListenFlags = ReceiverFlags & {
   key?: string | undefined
 }
 
-type Pair = { cert: string; key: string }
+type Pair = { cert: Buffer; key: Buffer }
 type Receive = (request: IncomingMessage) => Promise<ReceiverReply>
 
 /** Receives deliveries until Ctrl-C. */
@@ -64,7 +64,7 @@ function certificate({ cert, key }: ListenFlags): Pair | undefined {
   if (cert === undefined || key === undefined) {
     throw usageError('--cert and --key go together', 'give the PEM file of the other as well')
   }
-  return { cert: readTextFile(cert, '--cert'), key: readTextFile(key, '--key') }
+  return { cert: readBytes(cert, '--cert'), key: readBytes(key, '--key') }
 }
 
 function eventsNamed(text: string): Set<string> {
