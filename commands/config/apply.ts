@@ -1,6 +1,6 @@
 import { string } from '@oclif/core/flags'
 import { ApiCommand } from '../../src/cli/base.ts'
-import { planFlags } from '../../src/cli/config/flags.ts'
+import { checkFlagsOfSavedPlan, planFlags } from '../../src/cli/config/flags.ts'
 import { confirmFlags, textArg } from '../../src/cli/flags.ts'
 
 export default class ConfigApply extends ApiCommand {
@@ -25,7 +25,9 @@ export default class ConfigApply extends ApiCommand {
   }
 
   async run(): Promise<void> {
-    const { args, flags } = await this.parse(ConfigApply)
+    const { args, flags, metadata } = await this.parse(ConfigApply)
+    const named = Object.keys(flags).filter((name) => !metadata.flags[name]?.setFromDefault)
+    if (flags.plan !== undefined) checkFlagsOfSavedPlan(named)
     const { applyFiles } = await import('../../src/cli/config/run.ts')
     const { yes } = flags as { yes?: boolean }
     await applyFiles(this.open(flags), (args.file as string[] | undefined) ?? [], { ...flags, yes })

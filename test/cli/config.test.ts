@@ -716,6 +716,35 @@ ${more}
     expect((await acme(['config', 'apply', '--yes'])).stderr).toContain('either files or --plan')
   })
 
+  it('takes beside a saved plan none of the flags that it has itself', async () => {
+    const files = file('own.yaml', 'sites:\n  - { org: garage, name: Own }\n')
+    const out = join(home.path, 'own.json')
+    await acme(['config', 'plan', files, '--set', 'own', '--out', out])
+    for (const flags of [
+      ['--org', 'bakery'],
+      ['--partner', 'acme'],
+      ['--set', 'default'],
+      ['--prune'],
+      ['--prune', '--prune-limit', '2'],
+      ['--adopt'],
+      ['--env', 'ZONE'],
+    ]) {
+      const refused = await acme(['config', 'apply', '--plan', out, '--yes', '--json', ...flags])
+      const names = flags.filter((word) => word.startsWith('--')).join(', ')
+      expect([refused.code, refused.stdout, failureOf(refused).message]).toEqual([
+        2,
+        '',
+        `A saved plan is applied as it was planned: --plan takes no ${names}`,
+      ])
+    }
+    const env = { SVC_ORG: 'bakery' }
+    const applied = await acme(['config', 'apply', '--plan', out, '--yes', '--json', '--revision', 'c3'], env)
+    expect([applied.code, JSON.parse(applied.stdout)]).toMatchObject([
+      0,
+      { set: 'own', totals: { create: 1 } },
+    ])
+  })
+
   it('prints a comment for a pull request, totals first', async () => {
     const files = file(
       'many.yaml',

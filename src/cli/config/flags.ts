@@ -47,3 +47,14 @@ export const planFlags = {
     dependsOn: ['prune'],
   }),
 }
+
+/** A saved plan has its own: others would be left out of account. @throws usageError */
+export function checkFlagsOfSavedPlan(named: readonly string[]): void {
+  const own = ['org', ...Object.keys(planFlags)].filter((name) => named.includes(name))
+  if (own.length === 0) return
+  const flags = own.map((name) => `--${name}`).join(', ')
+  throw usageError(
+    `A saved plan is applied as it was planned: --plan takes no ${flags}`,
+    'svc config plan FILE --out PLAN plans with other flags',
+  )
+}
