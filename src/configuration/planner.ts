@@ -351,15 +351,18 @@ export class Planner {
     const references = this.#naming.references(kind, item, orgId)
     if (!references) return this.#found.markItemFailed(kind, item)
     this.#addResolved(item, orgId, references)
-    if (found && !(await this.#steps.adopted(kind, item, found))) return
+    const adopted = found && (await this.#steps.adopted(kind, item, found))
+    if (found && !adopted) return
+    const refused = adopted?.refused ?? null
     if (inTheWay) await this.#deletions.makeFirst(kind, inTheWay)
     const stored = found ?? (await this.#steps.create(kind, item, { orgId, inTheWay }, references))
     const isNew = found === undefined
     if (!stored) return
     if (isNew && item.identity) this.#naming.restore(item.identity.id, stored.id)
     if (isNew) this.#naming.note(named, orgId, stored)
-    await this.#steps.update(kind, item, { stored, isNew, inTheWay }, references)
-    if (!isNew && this.#owners.isNewName(stored, item)) await this.#noteName(kind, item, stored)
+    await this.#steps.update(kind, item, { stored, isNew, inTheWay, refused }, references)
+    if (!isNew && refused === null && this.#owners.isNewName(stored, item))
+      await this.#noteName(kind, item, stored)
   }
 
   /** An apply is of the same objects as its plan, whatever has their names by then. */

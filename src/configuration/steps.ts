@@ -39,19 +39,27 @@ export class Steps {
     this.#scope = context.scope
   }
 
-  /** Whether an object that exists belongs to the set, or does from now on. */
-  async adopted(kind: Kind, item: DesiredObject, found: StoredObject): Promise<boolean> {
+  /**
+   * Whether an object that exists belongs to the set, or does from now on; undefined: it does not, and nothing of it changes.
+   * `refused`: why the caller may not take it over. A plan goes on, and shows what the apply of somebody else would change: it
+   * reads nothing that the lists do not show the caller.
+   */
+  async adopted(
+    kind: Kind,
+    item: DesiredObject,
+    found: StoredObject,
+  ): Promise<{ refused: string | null } | undefined> {
     const { request, rolledBack, calls } = this.#context
-    if (this.#owners.isOwn(found)) return true
+    if (this.#owners.isOwn(found)) return { refused: null }
     const owner = this.#owners.of(found)
     if (owner) {
       this.#found.fault(item.path, `belongs to the set "${owner.set}"${this.#instead(owner, found)}`)
-      return false
+      return undefined
     }
     // A rollback takes over what a rollback before it has released, and nothing else.
     if (!request.adopt && !rolledBack) {
       this.#found.fault(item.path, 'exists and belongs to no set: --adopt takes it over')
-      return false
+      return undefined
     }
     const refused = await this.#refusal(
       this.#updateOf(kind),
@@ -68,11 +76,11 @@ export class Steps {
       },
       { path: item.path, kind, stored: found },
     )
-    if (refused === undefined) return false
+    if (refused === undefined) return undefined
     this.#found.change(shownAs(kind, found), { action: 'adopt', before: null, after: null, ...refused })
     if (refused.refused === null)
       this.#found.addApplied(found, { action: 'adopt', before: null, after: null })
-    return refused.refused === null
+    return refused.refused === null || this.#on.isRehearsal ? refused : undefined
   }
 
   #updateOf(kind: Kind): Endpoint {
@@ -205,7 +213,7 @@ export class Steps {
   async update(
     kind: Kind,
     item: DesiredObject,
-    { stored, isNew, inTheWay }: { stored: StoredObject; isNew: boolean; inTheWay: StoredObject | undefined },
+    { stored, isNew, inTheWay, refused = null }: Updated,
     references: References,
   ): Promise<void> {
     const present = this.#state.file(kind, stored)
@@ -234,7 +242,7 @@ export class Steps {
     const own = names.filter((name) => !parts.some((part) => part.name === name))
     const shown = rules.hiddenDifference(kind, onlyOf(present, names), changed)
     this.#tellReferencesApart(kind, stored, shown, references)
-    const about = { kind, item, stored, isNew, inTheWay, shown }
+    const about = { kind, item, stored, isNew, inTheWay, refused, shown }
     const isFirst = ({ name, part }: FileField) => part!.isFirst?.(item.values[name]) === true
     for (const field of parts.filter(isFirst)) await this.#updateField(about, field, references)
     if (own.length > 0) {
@@ -310,7 +318,7 @@ export class Steps {
       async (call) => {
         reply = await call({ ...(target ?? rules.targetOf(kind, stored)), body })
       },
-      { path, kind, stored, inTheWay },
+      { path, kind, stored, inTheWay, alreadyRefused: about.refused },
     )
     if (!refused) return
     const now = reply && (await this.#state.settle(kind.section, { reply, orgId: stored.orgId, stored }))
@@ -416,13 +424,13 @@ export class Steps {
   async #refusal(
     entry: Endpoint,
     step: (call: (input: RawInput) => Promise<Values>) => Promise<void>,
-    { path, kind, stored, inTheWay, onConflict, prefix = '' }: Step,
+    { path, kind, stored, inTheWay, alreadyRefused = null, onConflict, prefix = '' }: Step,
   ): Promise<{ refused: string | null } | undefined> {
     if (this.#found.changes.length > maxChanges) return { refused: null }
     // A plan says what would be, whoever asks: its transaction is rolled back.
-    const refused = refusalOf(this.#context.calls, entry, this.#on.admitted) ?? null
+    const refused = alreadyRefused ?? refusalOf(this.#context.calls, entry, this.#on.admitted) ?? null
     const because = (why: string | null) => {
-      if (why !== null) this.#found.refuse(path, `${prefix}${why}`)
+      if (why !== null && alreadyRefused === null) this.#found.refuse(path, `${prefix}${why}`)
       return { refused: why }
     }
     try {
@@ -462,18 +470,25 @@ type Step = {
   stored?: StoredObject
   /** Has the name that the step gives to another. */
   inTheWay?: StoredObject | undefined
+  /** Why the step before it was refused, without which this one is not done. */
+  alreadyRefused?: string | null
   onConflict?: (() => void) | undefined
   /** Of its faults. */
   prefix?: string
 }
 
-/** An object that a file changes. */
-type Update = {
-  kind: Kind
-  item: DesiredObject
+/** An object that a file changes; `refused`: why the set may not take it over. */
+type Updated = {
   stored: StoredObject
   isNew: boolean
   inTheWay: StoredObject | undefined
+  refused?: string | null
+}
+
+/** How it changes. */
+type Update = Required<Updated> & {
+  kind: Kind
+  item: DesiredObject
   /** The fields that the file changes, with their secrets hidden. */
   shown: { before: Values; after: Values }
 }

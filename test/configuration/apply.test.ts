@@ -327,6 +327,69 @@ onEveryDatabase((_, open) => {
       expect(await acme.sets()).toEqual([])
     })
 
+    it('shows to whoever may only plan what it would change of what it takes over', async () => {
+      const { service, world, acme, bakery, by } = await start()
+      const { id: orgId } = world.orgs.bakery
+      await bakery.client.call(api.scripts.create, { body: { orgId, name: 'Clean', ...script } })
+      const hook = { name: 'Hook', url: 'https://hooks.example.com/in', events: ['device.enrolled' as const] }
+      await bakery.client.call(api.webhooks.create, { body: { orgId, ...hook, secret: 'one-secret' } })
+      const reads = ['config:read', 'scripts:read', 'organizations:read']
+      const reader = by(
+        await addOrgUser(service, 'reader', orgId, { role: await addRole(service, orgId, 'Reader', reads) }),
+      )
+      const files = {
+        scripts: [{ name: 'Clean', ...script, content: 'rm -rf /' }],
+        webhooks: [{ ...hook, secret: 'two-secret', retryPolicy: { maxRetries: 2 } }],
+      }
+      const { changes, version, totals } = await reader.plan(files, { adopt: true })
+      const why = expect.stringContaining('ermission')
+      const [adopted, content, ...hooks] = changes
+      expect([adopted, content]).toMatchObject([
+        { action: 'adopt', section: 'scripts', refused: why },
+        {
+          action: 'update',
+          section: 'scripts',
+          before: { content: script.content },
+          after: { content: 'rm -rf /' },
+          refused: why,
+        },
+      ])
+      expect(hooks[0]).toMatchObject({ action: 'adopt', section: 'webhooks', refused: why })
+      const names = hooks.slice(1).flatMap(({ after }) => Object.keys(after!))
+      expect(names.toSorted()).toEqual(['retryPolicy', 'secret'])
+      expect(JSON.stringify(changes)).not.toMatch(/(one|two)-secret/)
+      expect(totals).toMatchObject({ adopt: 2, refused: changes.length })
+      await expect(reader.apply(files, { adopt: true }, version)).rejects.toMatchObject({ status: 403 })
+      const appliers = by(
+        await addOrgUser(service, 'applier', orgId, {
+          role: await addRole(service, orgId, 'Applier', [...reads, 'config:apply']),
+        }),
+      )
+      await expect(appliers.apply(files, { adopt: true }, version)).rejects.toMatchObject({ status: 403 })
+      expect(await bakery.sets()).toEqual([])
+      // Refused to one, and the same to somebody who may.
+      const done = await bakery.apply(files, { adopt: true }, version)
+      expect(done.totals).toMatchObject({ refused: 0 })
+      expect(done.changes.map(({ action, section }) => [action, section])).toEqual(
+        changes.map(({ action, section }) => [action, section]),
+      )
+      expect(await acme.sets()).toEqual([])
+    })
+
+    it('shows as refused what an endpoint refuses of what it takes over', async () => {
+      const { service, world, acme, by } = await start()
+      await acme.client.call(api.scripts.create, { body: { name: 'Ours', ...script } })
+      const some = by(await addPartnerUser(service, 'some', world.partners.acme, [world.orgs.bakery.id]))
+      const mine = { scripts: [{ name: 'Ours', ...script, content: 'other' }] }
+      const { changes } = await some.plan(mine, { adopt: true })
+      expect(changes).toMatchObject([
+        { action: 'adopt', refused: expect.any(String) },
+        { action: 'update', after: { content: 'other' }, refused: expect.any(String) },
+      ])
+      await expect(some.apply(mine, { adopt: true })).rejects.toMatchObject({ status: 403 })
+      expect(await acme.sets()).toEqual([])
+    })
+
     it('of an organization does not touch what a set of the partner owns', async () => {
       const { acme, bakery } = await start()
       await acme.apply({ sites: [{ org: 'bakery', name: 'Annex' }] }, { set: 'one' })
